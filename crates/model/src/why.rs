@@ -1,12 +1,12 @@
-//! Why a job, or a step of a run, is waiting, or what it is doing.
+//! Waiting reasons of jobs and of the steps of runs.
 //!
-//! The engine gives the reasons, by the same code that filters workers and opens steps; the API answers with these types, and
-//! client and command line read them.
+//! The engine produces the reasons with the same code that filters workers and starts steps. The API returns these types;
+//! the client and the CLI parse them.
 //!
 //! # Invariants
-//! - A later version may add kinds of reasons. So lists of them are lists of [`OpenEnum`]s: an older client keeps a kind
-//!   that it does not know as it came, and shows it raw. The engine gives known kinds only.
-//! - The enums are complete for a `match` in this workspace: a new kind without words for people does not compile.
+//! - A later version may add kinds of reasons, so the lists hold [`OpenEnum`]s: an older client keeps an unknown kind
+//!   unchanged and prints its JSON. The engine produces known kinds only.
+//! - A `match` on these enums is exhaustive in this workspace: a new kind without a sentence does not compile.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,18 +16,18 @@ use crate::run::StepCause;
 use crate::workflow::{JoinRule, Section};
 use crate::{Bytes, Duration, JobId, JobStatus, Millicores, RunId, StepStatus, Timestamp, WorkerId};
 
-/// A value of a kind that this version knows, or of one that a later version added.
+/// A value of a known kind, or of a kind that a later version added.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum OpenEnum<T> {
-    /// A kind that this version knows.
+    /// A kind that this version supports.
     Known(T),
-    /// Any other kind, with all its fields.
+    /// Any other kind, as JSON with all fields.
     Unknown(Value),
 }
 
 impl<T> OpenEnum<T> {
-    /// The value, if this version knows its kind.
+    /// Returns the value, or `None` if its kind is unknown.
     pub const fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
@@ -35,396 +35,399 @@ impl<T> OpenEnum<T> {
         }
     }
 
-    /// A list of values, all of known kinds.
+    /// Wraps values of known kinds.
     pub fn list(values: impl IntoIterator<Item = T>) -> Vec<Self> {
         values.into_iter().map(Self::Known).collect()
     }
 }
 
-/// Why a job stands where it stands.
+/// Why a job is waiting, or what it is doing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Why {
-    /// Which job.
+    /// Job ID.
     pub job: JobId,
-    /// Where it stands.
+    /// Job status.
     pub status: JobStatus,
-    /// Everything that holds it back; the first is what must change first.
+    /// All waiting reasons; the first one must be resolved first.
     #[schema(value_type = Vec<Reason>)]
     pub reasons: Vec<OpenEnum<Reason>>,
 }
 
-/// One thing that holds a job back, or what it is doing.
+/// One waiting reason of a job, or what the job is doing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Reason {
-    /// Its time has not come.
+    /// The scheduled time of the job is in the future.
     NotDue {
-        /// When it comes.
+        /// Scheduled time.
         until: Timestamp,
     },
-    /// Engine time is ahead of the wall clock, and stands still until that has caught up: the clock was wrong.
+    /// Engine time is ahead of the wall clock because the clock was wrong. Engine time stands still until the clock
+    /// catches up.
     ClockBehind {
-        /// How far the wall clock is behind.
+        /// Difference between engine time and the wall clock.
         by: Duration,
     },
-    /// It failed and waits before its next try.
+    /// The job failed and is waiting for its next attempt.
     Backoff {
-        /// Until when.
+        /// Time of the next attempt.
         until: Timestamp,
-        /// Failures so far.
+        /// Number of failed attempts so far.
         failures: u32,
     },
-    /// Its queue is paused.
+    /// The queue of the job is paused.
     QueuePaused {
-        /// Which.
+        /// Queue name.
         queue: String,
-        /// What the operator said.
+        /// Note of the operator who paused the queue.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         note: Option<String>,
     },
-    /// As many jobs of its queue run as may.
+    /// The queue has reached its limit of concurrent jobs.
     QueueConcurrency {
-        /// Which.
+        /// Queue name.
         queue: String,
-        /// How many run.
+        /// Number of running jobs of the queue.
         running: u32,
-        /// How many may.
+        /// Limit of concurrent jobs of the queue.
         limit: u32,
     },
-    /// Its queue has started as many jobs as its rate lets it.
+    /// The queue has reached its rate limit.
     QueueRate {
-        /// Which.
+        /// Queue name.
         queue: String,
-        /// When the next may start.
+        /// Earliest start time of the next job.
         until: Timestamp,
     },
-    /// As many jobs with its concurrency key run as may.
+    /// The concurrency key of the job has reached its limit.
     ConcurrencyKey {
-        /// Which.
+        /// Concurrency key.
         key: String,
-        /// How many run.
+        /// Number of running jobs with the key.
         running: u32,
-        /// How many may.
+        /// Limit of concurrent jobs with the key.
         limit: u32,
     },
-    /// Other jobs of its queue come first.
+    /// Other jobs are ahead in the queue.
     Behind {
-        /// How many wait in the queue, itself included.
+        /// Number of waiting jobs in the queue, including this one.
         waiting: u64,
     },
-    /// The store forgot commits, and the job must not run twice: every worker is heard first.
+    /// The store lost its last commits, and the job must not run twice. The server waits for a report from every
+    /// worker before it starts the job.
     Reconciling {
-        /// Until when.
+        /// Latest end of the reconciliation.
         until: Timestamp,
     },
-    /// The store's volume is full: nothing new is started until there is space.
+    /// The disk volume of the store is full. The server starts no job until space is free.
     StorageFull,
-    /// There is no worker at all.
+    /// No worker is registered.
     NoWorkers,
-    /// No worker takes it now.
+    /// No worker is eligible now.
     NoWorkerFits {
-        /// Why not, for each worker (at most 100).
+        /// Why each worker is not eligible (at most 100 workers).
         workers: Vec<Misfits>,
-        /// How many more there are.
+        /// Number of further workers.
         more: u64,
     },
-    /// It can start: the next batch places it.
+    /// The job can start: the next batch places it.
     Placeable {
-        /// Where it would go now.
+        /// Worker that the job would be placed on now.
         worker: WorkerId,
     },
-    /// It runs.
+    /// The job has an execution on a worker.
     Runs {
-        /// Where.
+        /// Worker of the execution.
         worker: WorkerId,
-        /// Since when; absent until the worker says that it started.
+        /// Start time; absent until the worker reports the start.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<Timestamp>,
     },
-    /// Its worker has not been heard of; judged when its lease runs out.
+    /// The worker of the job is disconnected. The worker is marked as lost when its lease expires.
     WorkerSilent {
-        /// Which.
+        /// Worker of the execution.
         worker: WorkerId,
-        /// When it is taken for lost.
+        /// Expiry of the lease.
         until: Timestamp,
     },
-    /// Its worker is lost, and it may not be started twice: it waits for the worker to come back with the outcome.
+    /// The worker is lost, and the job must not be started twice. The server waits for the worker to reconnect and report
+    /// the result.
     OutcomeUnknown {
-        /// Which.
+        /// Lost worker.
         worker: WorkerId,
-        /// When it fails, if the worker has not come back.
+        /// Time when the job fails if the worker has not reconnected.
         until: Timestamp,
     },
-    /// Room is kept for it: its schedule reserves ahead.
+    /// Capacity is reserved for the job, because its schedule reserves in advance.
     Reserved {
-        /// Where.
+        /// Worker with the reservation.
         worker: WorkerId,
     },
-    /// It was cancelled and is being stopped.
+    /// The job was cancelled, and its execution is being stopped.
     Stopping {
-        /// Since when.
+        /// Time of the cancel request.
         since: Timestamp,
     },
 }
 
-/// Why one worker does not take a job.
+/// Why one worker is not eligible for a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Misfits {
-    /// Which worker.
+    /// Worker ID.
     pub worker: WorkerId,
-    /// What people call it.
+    /// Worker name.
     pub name: String,
-    /// Everything that is in the way.
+    /// All filters that the worker does not pass.
     #[schema(value_type = Vec<Misfit>)]
     pub misfits: Vec<OpenEnum<Misfit>>,
 }
 
-/// One thing about a worker that is in a job's way.
+/// One filter that a worker does not pass for a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "misfit", rename_all = "snake_case")]
 pub enum Misfit {
-    /// It is lost.
+    /// The worker is lost.
     Lost,
-    /// It is not connected, and has not been judged yet.
+    /// The worker is disconnected, and its lease has not expired yet.
     Silent,
-    /// It is cordoned.
+    /// The worker is cordoned.
     Cordoned,
-    /// It is being drained.
+    /// The worker is draining.
     Draining,
-    /// It calls itself unhealthy.
+    /// The worker reports that it is unhealthy.
     Unhealthy {
-        /// Why.
+        /// Problem that the worker reports.
         trouble: String,
     },
-    /// It cannot run this kind of work.
+    /// The worker does not support the runtime of the job.
     Runtime {
-        /// Which kind.
+        /// Runtime of the job.
         runtime: String,
     },
-    /// It cannot enforce a limit that the job requires.
+    /// The worker cannot enforce a limit that the job requires.
     Limit {
-        /// Which.
+        /// Name of the limit.
         limit: String,
     },
-    /// Its labels do not satisfy a constraint.
+    /// The labels of the worker do not match a constraint of the job.
     Constraint {
-        /// The label.
+        /// Label of the constraint.
         label: String,
-        /// Its value there.
+        /// Value of the label on the worker; absent if the worker does not declare the label.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         value: Option<String>,
     },
-    /// Too little CPU is free.
+    /// The worker has too little free CPU.
     Cpu {
-        /// What the job needs.
+        /// CPU that the job requests.
         needed: Millicores,
-        /// What is free.
+        /// Free CPU of the worker.
         free: Millicores,
-        /// What there is in all.
+        /// Total CPU of the worker.
         capacity: Millicores,
     },
-    /// Too little memory is free.
+    /// The worker has too little free memory.
     Memory {
-        /// What the job needs.
+        /// Memory that the job requests.
         needed: Bytes,
-        /// What is free.
+        /// Free memory of the worker.
         free: Bytes,
-        /// What there is in all.
+        /// Total memory of the worker.
         capacity: Bytes,
     },
-    /// Too little of a custom resource is free.
+    /// The worker has too little of a custom resource free.
     Custom {
-        /// Which.
+        /// Resource name.
         resource: String,
-        /// What the job needs.
+        /// Amount that the job requests.
         needed: u64,
-        /// What is free.
+        /// Free amount on the worker.
         free: u64,
-        /// What there is in all.
+        /// Total amount on the worker.
         capacity: u64,
     },
-    /// It declined work a moment ago, and is asked again within a second.
+    /// The worker declined an execution recently. The server tries again within a second.
     Declined,
-    /// There would be room, but it is kept for a schedule.
+    /// The free capacity of the worker is reserved for a schedule.
     Reserved {
-        /// Its name.
+        /// Schedule name.
         schedule: String,
-        /// The instant that it is kept for.
+        /// Scheduled time of the firing that the capacity is reserved for.
         until: Timestamp,
     },
-    /// It runs as many executions as it may.
+    /// All slots of the worker are in use.
     Slots {
-        /// How many it may.
+        /// Total slots of the worker.
         slots: u32,
     },
 }
 
-/// Why a step of a run stands where it stands.
+/// Why a step of a run is waiting, what it is doing, or why it ended as it did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StepWhy {
-    /// Of which run.
+    /// Run ID.
     pub run: RunId,
-    /// Its name.
+    /// Step name.
     pub step: String,
-    /// Where it stands.
+    /// Step status.
     pub status: StepStatus,
-    /// Everything that holds it back; the first is what must change first.
+    /// All waiting reasons; the first one must be resolved first.
     #[schema(value_type = Vec<StepReason>)]
     pub reasons: Vec<OpenEnum<StepReason>>,
 }
 
-/// Why the steps of a run that have not ended stand where they stand.
+/// Why the steps of a run that have not ended are waiting, or what they are doing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunWhy {
-    /// Which run.
+    /// Run ID.
     pub run: RunId,
-    /// What it waits for itself: it failed, and is tried again.
+    /// Next attempt of the run, if the run failed and will be retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_try: Option<NextTry>,
-    /// Those that go on or wait, then those that have not begun; each in the order of the workflow.
+    /// Steps that are running or waiting, then steps that have not started; each group in workflow order.
     pub steps: Vec<StepWhy>,
-    /// How many more there are.
+    /// Number of steps that are omitted from the list.
     pub left_out: usize,
 }
 
-/// Another try of a run that failed, by the policy of its workflow.
+/// Next attempt of a failed run, by the retry policy of its workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NextTry {
-    /// Which, from 1; the next is the second at least.
+    /// Attempt number, counted from 1; at least 2.
     pub number: u32,
-    /// How many there are at most, the first included.
+    /// Maximum number of attempts, including the first one.
     pub most: u32,
-    /// When it begins; absent while the run is paused.
+    /// Start time of the attempt; absent while the run is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
 }
 
-/// A step that another one needs.
+/// A step that another step depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NeedView {
-    /// Its name.
+    /// Step name.
     pub step: String,
-    /// Where it stands.
+    /// Step status.
     pub status: StepStatus,
 }
 
-/// One thing that holds a step back, or what it is doing.
+/// One waiting reason of a step, or what the step is doing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum StepReason {
-    /// As many runs of its workflow go on as may.
+    /// The workflow has reached its limit of concurrent runs.
     RunWaits {
-        /// How many go on.
+        /// Number of running runs of the workflow.
         running: usize,
-        /// How many may.
+        /// Limit of concurrent runs.
         limit: usize,
-        /// How many runs have their turn before this one.
+        /// Number of waiting runs ahead of this run.
         ahead: usize,
     },
-    /// Its run failed and waits before its next try. Of a step that ended: it is done again then.
+    /// The run failed and is waiting for its next attempt. A step that has ended runs again in that attempt.
     RunRetries(NextTry),
-    /// Its section has not begun.
+    /// The section of the step has not started.
     LaterSection {
-        /// Its section.
+        /// Section of the step.
         section: Section,
-        /// The one that the run is in.
+        /// Current section of the run.
         now: Section,
     },
-    /// Its run is paused.
+    /// The run is paused.
     Paused {
-        /// By whom.
+        /// User who paused the run.
         by: String,
-        /// Since when.
+        /// Time of the pause.
         since: Timestamp,
     },
-    /// Its join rule waits for steps that have not ended.
+    /// The join rule of the step waits for upstream steps that have not ended.
     Needs {
-        /// The rule.
+        /// Join rule.
         join: JoinRule,
-        /// Those steps (at most 100).
+        /// Upstream steps that have not ended (at most 100).
         needs: Vec<NeedView>,
-        /// How many more there are.
+        /// Number of further upstream steps.
         more: usize,
     },
-    /// As many steps of its run go on as may.
+    /// The run has reached its limit of parallel steps.
     ParallelSteps {
-        /// How many go on.
+        /// Number of running steps.
         running: u32,
-        /// How many may.
+        /// Limit of parallel steps.
         limit: u32,
     },
-    /// It can begin: the next batch does it.
+    /// The step can start: the next batch starts it.
     NextBatch,
-    /// Its job goes on: why that stands where it stands, the job can say.
+    /// The job of the step has not ended. The waiting reasons of the job give the details.
     Job {
-        /// Which.
+        /// Job ID.
         job: JobId,
     },
-    /// The run that it called goes on.
+    /// The run that the step called has not ended.
     Called {
-        /// Which.
+        /// ID of the called run.
         run: RunId,
     },
-    /// Its elements go on.
+    /// The elements of the step have not all ended.
     Elements {
-        /// How many there are.
+        /// Total number of elements.
         total: u32,
-        /// How many go on.
+        /// Number of running elements.
         running: usize,
-        /// How many ended well.
+        /// Number of succeeded elements.
         succeeded: u32,
-        /// How many failed.
+        /// Number of failed elements.
         failed: u32,
     },
-    /// Steps go on whose tasks may add more elements.
+    /// Steps whose tasks may add more elements have not ended.
     Adders {
-        /// Which.
+        /// Steps that may add elements (at most 100).
         steps: Vec<NeedView>,
     },
-    /// Elements of a step over workers wait for workers that are lost or were removed.
+    /// Elements of a step that runs on every worker wait for workers that are lost or were removed.
     LostWorkers {
-        /// Names of the workers (at most 100); the id of a worker that was removed.
+        /// Names of the workers (at most 100); the ID of a removed worker.
         workers: Vec<String>,
         /// Number of further workers.
         more: usize,
     },
-    /// It waits for somebody.
+    /// The step is waiting for approval.
     Approval {
-        /// Who may approve; whoever may change the run, where nobody is named.
+        /// Users who may approve; if empty, any user who may change the run.
         approvers: Vec<String>,
-        /// What it asks.
+        /// Message for the approver.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
-        /// Until when.
+        /// Time when the step times out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },
-    /// It waits for an event.
+    /// The step is waiting for an event.
     Event {
-        /// Its name.
+        /// Event name.
         event: String,
-        /// Until when.
+        /// Time when the step times out.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },
-    /// It waits for its time.
+    /// The step is waiting for a time.
     Time {
-        /// When it comes.
+        /// End of the wait.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
     },
-    /// It is being stopped.
+    /// The step is being stopped.
     Stopping {
-        /// What it becomes.
+        /// Final status of the step once it has stopped.
         becomes: StepStatus,
-        /// Because of what.
+        /// Cause of the stop.
         cause: StepCause,
     },
-    /// It has ended.
+    /// The step has ended.
     Over {
-        /// Because of what.
+        /// Cause of the end.
         cause: StepCause,
-        /// What is known beyond that.
+        /// Details beyond the cause.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
@@ -434,7 +437,7 @@ pub enum StepReason {
 mod tests {
     use super::*;
 
-    /// An older client reads what a later server says.
+    /// An older client can read the response of a later server.
     #[test]
     fn a_reason_of_a_later_version_is_kept_as_it_came() {
         let text = r#"{"job":"job_01k9zq3m6c0000000000000000","status":"waiting","reasons":[{"reason":"no_workers"},{"quota":3,"reason":"quota"},{"reason":"no_worker_fits","workers":[{"worker":"wkr_01k9zq3m6c0000000000000000","name":"w1","misfits":[{"misfit":"slots","slots":4},{"misfit":"phase"}]}],"more":0}]}"#;

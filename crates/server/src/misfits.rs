@@ -1,41 +1,42 @@
-//! Why a body or a file does not fit its type: every field at once, in the user's words.
+//! Validation errors of a request body or a file: all invalid fields at once, in words for users.
 //!
-//! serde stops at the first error. So the text is read as a plain value, the field that does not fit is noted and taken
-//! out, and the rest is read again, until it fits or nothing can be taken out.
+//! serde stops at the first error. So the text is parsed as a plain value, each invalid field is recorded and removed, and
+//! the rest is parsed again, until parsing succeeds or nothing can be removed.
 //!
 //! # Cost
-//! One pass for each wrong field, bounded by [`WORK_MAX`] bytes in all. Only what is refused comes here.
+//! One pass for each invalid field, bounded by [`WORK_MAX`] bytes in all. Only rejected input is parsed here.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
-/// Bytes that are read again for one refusal.
+/// Maximum number of bytes that are parsed again for one rejected input.
 const WORK_MAX: usize = 4 << 20;
-/// Passes for one refusal.
+/// Maximum number of passes for one rejected input.
 const PASSES_MAX: usize = 200;
 
-/// What a scalar of the text is.
+/// How the scalars of the text are typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scalars {
-    /// Numbers and texts are apart, as in JSON.
+    /// Numbers and strings are distinct, as in JSON.
     Typed,
-    /// A number is good where a text is expected, as in YAML.
+    /// A number is accepted where a string is expected, as in YAML.
     Text,
 }
 
-/// One field that does not fit.
+/// One invalid field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
-    /// The path of the field, such as `steps[1].retries`; empty for the whole value.
+    /// Path of the field, such as `steps[1].retries`; empty for the whole value.
     pub path: String,
-    /// Why the field does not fit.
+    /// Why the field is invalid.
     pub detail: String,
 }
 
-/// Finds every field of a value that does not fit `T`. Answers also with what the rest is, if that fits.
+/// Finds all fields of a value that are invalid for `T`. Also returns the value parsed from the remaining fields, if that
+/// succeeds.
 ///
-/// `bytes` is the length of the text that the value was read from.
+/// `bytes` is the length of the text that the value was parsed from.
 pub fn find<T: DeserializeOwned>(value: Value, bytes: usize, scalars: Scalars) -> (Option<T>, Vec<Misfit>) {
     let mut search = Search { value, scalars, removed: Vec::new(), errors: Vec::new() };
     let parsed = search.run::<T>((WORK_MAX / bytes.max(1)).clamp(1, PASSES_MAX));
@@ -45,7 +46,7 @@ pub fn find<T: DeserializeOwned>(value: Value, bytes: usize, scalars: Scalars) -
 struct Search {
     value: Value,
     scalars: Scalars,
-    /// Parent and name (or index in the original list) of what was taken out.
+    /// Parent and name (or index in the original list) of each removed field.
     removed: Vec<(String, String)>,
     errors: Vec<Misfit>,
 }
@@ -77,7 +78,7 @@ impl Search {
         None
     }
 
-    /// Where a path of serde leads in the value as it is now, and its names in the original.
+    /// Resolves a path of serde: the steps in the current value, and the names in the original value.
     fn locate(&self, path: &Path) -> (Vec<Step>, Names) {
         let (mut at, mut place, mut names) = (&self.value, Vec::new(), Names(Vec::new()));
         for segment in path {
@@ -96,7 +97,7 @@ impl Search {
         (place, names)
     }
 
-    /// The index that an element had before others of its list were taken out.
+    /// Returns the index that an element had before other elements of its list were removed.
     fn original(&self, list: &Names, index: usize) -> usize {
         let list = list.join();
         let mut gone: Vec<usize> = self
@@ -109,7 +110,7 @@ impl Search {
         gone.into_iter().fold(index, |index, gone| if gone <= index { index + 1 } else { index })
     }
 
-    /// Writes a scalar in the way that its field expects, if that changes nothing of its meaning.
+    /// Converts a scalar to the type that its field expects, if that keeps its meaning.
     fn adapt(&mut self, place: &[Step], message: &str) -> bool {
         let found = place.iter().try_fold(&mut self.value, |at, step| step.of_mut(at));
         let Some(found) = found else { return false };
@@ -145,14 +146,14 @@ impl Search {
     }
 }
 
-/// A number without a fraction, as JSON writes a whole one.
+/// Converts a number without a fraction to a JSON integer.
 fn whole(number: f64) -> Option<Value> {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is within the exact range")]
     (number.fract() == 0.0 && number.abs() <= EXACT_MAX).then(|| Value::from(number as i64))
 }
 
-/// One step from a value into it.
+/// One segment of a path into a value.
 enum Step {
     Key(String),
     Index(usize),
@@ -191,7 +192,7 @@ impl Names {
     }
 }
 
-/// serde's message without its words for types.
+/// Rewrites a message of serde without its names of Rust types.
 pub fn plain(message: &str) -> String {
     const TYPES: &[(&str, &str)] = &[
         ("u8", "a whole number from 0 to 255"),
@@ -208,9 +209,9 @@ pub fn plain(message: &str) -> String {
         ("sequence", "a list"),
         ("a boolean", "`true` or `false`"),
         ("map with a single key", "an object with one key"),
-        ("value", "one of the values that the field takes"),
+        ("value", "an allowed value"),
     ];
-    // The place in the text says nothing that the path does not.
+    // The path already names the field, so the position in the text is dropped.
     let message = message.split(" at line ").next().unwrap_or(message);
     let message: String = message.chars().take(400).collect();
     let message =
@@ -227,21 +228,21 @@ pub fn plain(message: &str) -> String {
     message
 }
 
-/// A parser's complaint about a YAML text, without advice for programmers.
+/// Rewrites a YAML parser's error without its advice for programmers.
 pub(crate) fn yaml_problem(message: &str) -> String {
     if message.contains("Anchors") {
-        return "anchors are not supported: write the value out where it is used".to_owned();
+        return "anchors are not supported: repeat the value instead".to_owned();
     }
     if message.contains("Aliases") || message.contains("alias") {
-        return "aliases are not supported: write the value out where it is used".to_owned();
+        return "aliases are not supported: repeat the value instead".to_owned();
     }
     if message.to_lowercase().contains("multiple") {
-        return "it has several documents: expected one".to_owned();
+        return "expected one YAML document but got several".to_owned();
     }
     match message.split_once("duplicate mapping key: ") {
         Some((before, rest)) => {
             let key = rest.split(", set ").next().unwrap_or(rest);
-            format!("{before}the key `{key}` occurs twice")
+            format!("{before}duplicate key `{key}`")
         }
         None => message.to_owned(),
     }

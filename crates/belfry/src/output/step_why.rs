@@ -1,4 +1,4 @@
-//! Why a step of a run stands where it stands, in words.
+//! Waiting reasons of the steps of a run as text.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use super::time::exact;
 use super::{Format, Look};
 use crate::failure::Failure;
 
-/// Needs that are named one by one.
+/// Maximum number of upstream steps, or of workers, that are listed.
 const NEEDS_SHOWN: usize = 10;
 
-/// The reasons of steps as text in the format that is wanted; of one step as it is, of several as a list.
+/// Formats the waiting reasons of steps. JSON and YAML have one object for one step, and a list for several.
 pub(crate) fn whys(look: &Look, all: &[StepWhy]) -> Result<String, Failure> {
     Ok(match (look.format, all) {
         (Format::Json, [one]) => super::json(one)?,
@@ -28,7 +28,7 @@ pub(crate) fn whys(look: &Look, all: &[StepWhy]) -> Result<String, Failure> {
 fn words(look: &Look, why: &StepWhy) -> String {
     let step = clean(&why.step);
     let mut text = match why.status {
-        StepStatus::Pending => format!("Step {step} has not begun.\n"),
+        StepStatus::Pending => format!("Step {step} has not started.\n"),
         live if live.is_live() => format!("Step {step} is {live}.\n"),
         ended => format!("Step {step} has ended: {ended}.\n"),
     };
@@ -44,46 +44,53 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
     match reason {
         StepReason::RunWaits { running, limit, ahead } => {
             let turn = match ahead {
-                0 => "its run is the next".to_owned(),
-                1 => "1 run comes before its own".to_owned(),
-                ahead => format!("{ahead} runs come before its own"),
+                0 => "this run is next".to_owned(),
+                1 => "1 run is ahead of this run".to_owned(),
+                ahead => format!("{ahead} runs are ahead of this run"),
             };
-            format!("{}, and at most {limit} may; {turn}.", go_on(*running, "run", "workflow"))
+            format!(
+                "The workflow has reached its limit of concurrent runs ({running} of {limit} running); {turn}."
+            )
         }
         StepReason::RunRetries(next) => {
             let what = match why.status.is_final() {
-                true => "It is done again in",
-                false => "Its run waits for",
+                true => "The step runs again in",
+                false => "The run waits for",
             };
             format!("{what} {}.", next_try(look, next))
         }
         StepReason::LaterSection { section, now } => {
-            format!("It stands in `{}`, and the run is still in `{}`.", section.as_str(), now.as_str())
+            format!(
+                "The step is in section `{}`, but the run is still in section `{}`.",
+                section.as_str(),
+                now.as_str()
+            )
         }
         StepReason::Paused { by, since } => format!(
-            "Its run is paused since {} by {}. `belfry run resume {run}` lets it go on.",
-            exact(look, *since),
-            clean(by)
+            "The run was paused by {} at {}. Run `belfry run resume {run}` to resume it.",
+            clean(by),
+            exact(look, *since)
         ),
         StepReason::Needs { join, needs, more } => {
             let join = serde_json::to_value(join).unwrap_or_default();
             let rule = join.as_str().unwrap_or_default();
-            format!("Its rule `{rule}` waits for {}.", listed(needs, *more))
+            format!("The join rule `{rule}` waits for {}.", listed(needs, *more))
         }
         StepReason::ParallelSteps { running, limit } => {
-            format!("{}, and at most {limit} may.", go_on(*running as usize, "step", "run"))
+            format!("The run has reached its limit of parallel steps ({running} of {limit} running).")
         }
-        StepReason::NextBatch => "It can begin: the next batch does it.".into(),
-        StepReason::Job { job } => format!("Its job is {job}. `belfry why {job}` says more."),
+        StepReason::NextBatch => "The step can start: the next batch starts it.".into(),
+        StepReason::Job { job } => {
+            format!("The job of the step is {job}. Run `belfry why {job}` for details.")
+        }
         StepReason::Called { run } => {
-            format!("The run that it called is {run}. `belfry run why {run}` says more.")
+            format!("The called run is {run}. Run `belfry run why {run}` for details.")
         }
         StepReason::Elements { total, running, succeeded, failed } => format!(
-            "Of its {}, {succeeded} ended well, {failed} failed, and {running} {} on.",
-            count(u64::from(*total), "element"),
-            if *running == 1 { "goes" } else { "go" }
+            "{succeeded} of {} succeeded, {failed} failed, {running} running.",
+            count(u64::from(*total), "element")
         ),
-        StepReason::Adders { steps } => format!("More may be added by {}.", listed(steps, 0)),
+        StepReason::Adders { steps } => format!("More elements may be added by {}.", listed(steps, 0)),
         StepReason::LostWorkers { workers, more } => {
             let mut names: Vec<_> = workers.iter().take(NEEDS_SHOWN).map(|name| clean(name)).collect();
             let hidden = workers.len().saturating_sub(NEEDS_SHOWN) + more;
@@ -91,55 +98,51 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
                 names.push(format!("{hidden} more"));
             }
             format!(
-                "Elements wait for lost workers: {}. Start these workers again, or cancel the jobs of the elements: \
-                 `belfry run items {run} {step}` lists them.",
+                "Elements wait for lost workers: {}. Restart these workers, or cancel the jobs of the elements. Run \
+                 `belfry run items {run} {step}` to list the jobs.",
                 names.join(", "),
                 step = clean(&why.step)
             )
         }
         StepReason::Approval { approvers, message, until } => {
             let who = match approvers.as_slice() {
-                [] => "somebody".to_owned(),
+                [] => "any user who may change the run".to_owned(),
                 some => some.iter().map(|name| clean(name)).collect::<Vec<_>>().join(" or "),
             };
             let step = clean(&why.step);
             let asks =
-                message.iter().map(|message| format!(" It asks: {}", clean(message))).collect::<String>();
+                message.iter().map(|message| format!(" Message: {}", clean(message))).collect::<String>();
             format!(
-                "It waits for approval by {who}{}. `belfry run approve {run} {step}` approves.{asks}",
+                "The step waits for approval by {who}{}. Run `belfry run approve {run} {step}` to approve it.{asks}",
                 till(look, *until)
             )
         }
         StepReason::Event { event, until } => {
             let event = clean(event);
             format!(
-                "It waits for event `{event}`{}. `belfry run event {run} {event}` sends it.",
+                "The step waits for event `{event}`{}. Run `belfry run event {run} {event}` to send it.",
                 till(look, *until)
             )
         }
-        StepReason::Time { until } => format!("It waits for its time{}.", till(look, *until)),
+        StepReason::Time { until: Some(until) } => format!("The step waits until {}.", exact(look, *until)),
+        StepReason::Time { until: None } => "The step waits for its scheduled time.".into(),
         StepReason::Stopping { becomes, cause } => {
-            format!("It is being stopped, and becomes {becomes}: {}", lowered(cause.sentence()))
+            format!("The step is being stopped and will be {becomes}: {}", lowered(cause.sentence()))
         }
         StepReason::Over { cause, message: Some(message) } => {
-            format!("{} ({})", cause.sentence(), clean(message))
+            format!("{}: {}", cause.sentence().trim_end_matches('.'), clean(message))
         }
         StepReason::Over { cause, message: None } => cause.sentence().to_owned(),
     }
 }
 
-/// `try 2 of 3, which begins at …`.
+/// `attempt 2 of 3, which starts at …`.
 pub(crate) fn next_try(look: &Look, next: &NextTry) -> String {
     let NextTry { number, most, at } = next;
     match at {
-        Some(at) => format!("try {number} of {most}, which begins at {}", exact(look, *at)),
-        None => format!("try {number} of {most}, once the run is resumed"),
+        Some(at) => format!("attempt {number} of {most}, which starts at {}", exact(look, *at)),
+        None => format!("attempt {number} of {most}, once the run is resumed"),
     }
-}
-
-/// `3 steps of its run go on`.
-fn go_on(running: usize, what: &str, of: &str) -> String {
-    format!("{} of its {of} go{} on", count(running as u64, what), if running == 1 { "es" } else { "" })
 }
 
 fn till(look: &Look, until: Option<Timestamp>) -> String {

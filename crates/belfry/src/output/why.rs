@@ -1,4 +1,4 @@
-//! Reasons in words: what holds a job back, the first thing first.
+//! Waiting reasons of a job as text, in the order in which they must be resolved.
 
 use std::fmt::Write as _;
 
@@ -10,10 +10,10 @@ use super::time::exact;
 use super::{Format, Look};
 use crate::failure::Failure;
 
-/// How many workers are told about one by one.
+/// Maximum number of workers that are listed in narrow tables.
 const WORKERS_SHOWN: usize = 10;
 
-/// A job's reasons as text in the format that is wanted.
+/// Formats the waiting reasons of a job.
 pub(crate) fn why(look: &Look, why: &Why) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Json => super::json(why)?,
@@ -25,7 +25,7 @@ pub(crate) fn why(look: &Look, why: &Why) -> Result<String, Failure> {
 
 fn words(look: &Look, why: &Why) -> String {
     let mut text = match why.status {
-        JobStatus::Retrying => format!("{} failed, and waits to be tried again.\n", why.job),
+        JobStatus::Retrying => format!("{} failed and is waiting for its next attempt.\n", why.job),
         live if !live.is_final() => format!("{} is {live}.\n", why.job),
         ended => format!("{} has ended: it {}.\n", why.job, past(ended)),
     };
@@ -47,80 +47,80 @@ fn past(status: JobStatus) -> &'static str {
 
 fn sentence(look: &Look, reason: &Reason) -> String {
     match reason {
-        Reason::NotDue { until } => format!("Its time has not come: it is due at {}.", exact(look, *until)),
+        Reason::NotDue { until } => format!("The job is scheduled for {}.", exact(look, *until)),
         Reason::Backoff { until, failures } => {
             let times = count(u64::from(*failures), "time");
-            format!("It failed {times}, and is tried again at {}.", exact(look, *until))
+            format!("The job failed {times}; the next attempt starts at {}.", exact(look, *until))
         }
         Reason::QueuePaused { queue, note } => {
             let note = note.as_ref().map(|n| format!(" (\"{}\")", clean(n))).unwrap_or_default();
-            format!("Its queue `{0}` is paused{note}. `belfry queue resume {0}` lets it go on.", clean(queue))
+            format!("Queue `{0}` is paused{note}. Run `belfry queue resume {0}` to resume it.", clean(queue))
         }
         Reason::QueueConcurrency { queue, running, limit } => {
             format!(
-                "Its queue `{}` runs {running} of at most {} at once.",
-                clean(queue),
-                count(u64::from(*limit), "job")
+                "Queue `{}` has reached its limit of concurrent jobs ({running} of {limit} running).",
+                clean(queue)
             )
         }
         Reason::QueueRate { queue, until } => format!(
-            "Its queue `{}` has started as many jobs as its rate allows; the next may start at {}.",
+            "Queue `{}` has reached its rate limit; the next job can start at {}.",
             clean(queue),
             exact(look, *until)
         ),
         Reason::ConcurrencyKey { key, running, limit } => format!(
-            "{} with its concurrency key `{}` run{}, and at most {limit} may.",
-            count(u64::from(*running), "job"),
-            clean(key),
-            if *running == 1 { "s" } else { "" }
+            "Concurrency key `{}` has reached its limit of concurrent jobs ({running} of {limit} running).",
+            clean(key)
         ),
         Reason::Behind { waiting } => {
-            format!("Others come first: {} wait in its queue.", count(*waiting, "job"))
+            format!(
+                "Other jobs are ahead in the queue ({} waiting, including this one).",
+                count(*waiting, "job")
+            )
         }
         Reason::ClockBehind { by } => format!(
-            "The server's clock was wrong: engine time is {by} ahead of it, and nothing that waits for a time happens \
-             until the clock has caught up. Stop the servers and run `belfry store reset-clock` to repair it."
+            "The server's clock was wrong: engine time is {by} ahead of the clock. Scheduled times, retries and timeouts \
+             wait until the clock has caught up. To repair it, stop the servers and run `belfry store reset-clock`."
         ),
         Reason::Reconciling { until } => format!(
-            "The store has lost its last commits, and this job must not run twice: every worker is heard first, until {}.",
+            "The store lost its last commits, and this job must not run twice. The server waits for reports from all \
+             workers until {} at the latest.",
             exact(look, *until)
         ),
         Reason::StorageFull => {
-            "The volume of the server's store is full: no job is started until there is space again."
-                .to_owned()
+            "The disk volume of the server's store is full: no job starts until space is free.".to_owned()
         }
         Reason::NoWorkers => {
-            "There is no worker. `belfry worker --server URL --token-file FILE` starts one.".into()
+            "No worker is registered. Run `belfry worker --server URL --token-file FILE` to start one.".into()
         }
         Reason::NoWorkerFits { workers, more } => {
             let all = workers.len() as u64 + more;
-            format!("None of {} can take it now:", count(all, "worker"))
+            format!("0 of {} are eligible:", count(all, "worker"))
         }
-        Reason::Placeable { worker } => format!("It can start: its place is on {worker}."),
+        Reason::Placeable { worker } => format!("The job can start: the next batch places it on {worker}."),
         Reason::Runs { worker, since: Some(since) } => {
-            format!("It runs on {worker} since {}.", exact(look, *since))
+            format!("The job has been running on {worker} since {}.", exact(look, *since))
         }
         Reason::Runs { worker, since: None } => {
-            format!("It was given to {worker}, which has not started it yet.")
+            format!("The job is assigned to {worker}, which has not reported its start yet.")
         }
         Reason::WorkerSilent { worker, until } => {
             format!(
-                "Its worker {worker} has not been heard of, and is taken for lost at {}.",
+                "Worker {worker} is not connected. It is marked as lost at {} unless it reconnects.",
                 exact(look, *until)
             )
         }
         Reason::OutcomeUnknown { worker, until } => {
             format!(
-                "Its worker {worker} is lost, and it may not be started twice. It fails at {} unless the worker comes back \
-                 with the outcome before.",
+                "Worker {worker} is lost, and the job must not be started twice. The job fails at {} unless the worker \
+                 reconnects and reports the result.",
                 exact(look, *until)
             )
         }
         Reason::Reserved { worker } => {
-            format!("Room is kept for it on {worker}: its schedule reserves ahead.")
+            format!("Capacity is reserved for the job on {worker}, because its schedule reserves in advance.")
         }
         Reason::Stopping { since } => {
-            format!("It was cancelled, and is being stopped since {}.", exact(look, *since))
+            format!("The job was cancelled at {} and is being stopped.", exact(look, *since))
         }
     }
 }
@@ -141,32 +141,35 @@ fn misfits(look: &Look, workers: &[Misfits], more: u64) -> String {
 
 fn misfit(look: &Look, misfit: &Misfit) -> String {
     match misfit {
-        Misfit::Lost => "is lost".into(),
-        Misfit::Silent => "is not connected".into(),
-        Misfit::Cordoned => "is cordoned".into(),
-        Misfit::Draining => "is being drained".into(),
-        Misfit::Unhealthy { trouble } => format!("is unhealthy: {}", clean(trouble)),
-        Misfit::Runtime { runtime } => format!("cannot run `{}`", clean(runtime)),
-        Misfit::Limit { limit } => format!("cannot enforce the limit `{}`", clean(limit)),
+        Misfit::Lost => "lost".into(),
+        Misfit::Silent => "not connected".into(),
+        Misfit::Cordoned => "cordoned".into(),
+        Misfit::Draining => "draining".into(),
+        Misfit::Unhealthy { trouble } => format!("unhealthy: {}", clean(trouble)),
+        Misfit::Runtime { runtime } => format!("does not support runtime `{}`", clean(runtime)),
+        Misfit::Limit { limit } => format!("cannot enforce the `{}` limit", clean(limit)),
         Misfit::Constraint { label, value: Some(value) } => {
-            format!("has label {}={}", clean(label), clean(value))
+            format!("label {}={} does not match the constraint", clean(label), clean(value))
         }
-        Misfit::Constraint { label, value: None } => format!("has no label `{}` that fits", clean(label)),
+        Misfit::Constraint { label, value: None } => format!("no matching label `{}`", clean(label)),
         Misfit::Cpu { needed, free, capacity } => {
-            format!("CPU: needs {needed}, {free} of {capacity} are free")
+            format!("insufficient CPU (requested {needed}, free {free} of {capacity})")
         }
         Misfit::Memory { needed, free, capacity } => {
-            format!("memory: needs {}, {} of {} are free", bytes(needed.0), bytes(free.0), bytes(capacity.0))
+            format!(
+                "insufficient memory (requested {}, free {} of {})",
+                bytes(needed.0),
+                bytes(free.0),
+                bytes(capacity.0)
+            )
         }
         Misfit::Custom { resource, needed, free, capacity } => {
-            format!("{}: needs {needed}, {free} of {capacity} are free", clean(resource))
+            format!("insufficient {} (requested {needed}, free {free} of {capacity})", clean(resource))
         }
-        Misfit::Declined => "declined work a moment ago".into(),
-        Misfit::Slots { slots } => {
-            format!("runs {}, as many as it may", count(u64::from(*slots), "execution"))
-        }
+        Misfit::Declined => "declined an execution recently".into(),
+        Misfit::Slots { slots } => format!("no free slot ({slots} of {slots} in use)"),
         Misfit::Reserved { schedule, until } => {
-            format!("has room, but keeps it for schedule `{}` at {}", clean(schedule), exact(look, *until))
+            format!("capacity reserved for schedule `{}` at {}", clean(schedule), exact(look, *until))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why a job stands where it stands.
+//! Waiting reasons of a job.
 
 use model::why::{Misfits, OpenEnum, Reason, Why};
 use model::{ExecutionStatus, JobId, JobStatus, Refusal};
@@ -10,7 +10,7 @@ use crate::input::Ticket;
 use crate::output::Reply;
 use crate::placement;
 
-/// Workers that an explanation names one by one.
+/// Maximum number of workers that an explanation lists.
 const WORKERS_SHOWN: usize = 100;
 
 impl Engine {
@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// What waits for a time waits for longer while engine time stands still.
+    /// Adds the clock as a reason: a wait for a time is longer while engine time stands still.
     fn waits_for_time(&self, reason: Reason) -> Vec<Reason> {
         let by = self.belief.view(self.now).ahead;
         let behind = (by > NO_TROUBLE).then_some(Reason::ClockBehind { by });

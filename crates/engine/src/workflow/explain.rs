@@ -1,4 +1,4 @@
-//! Why a step stands where it stands.
+//! Waiting reasons of the steps of a run.
 
 use model::firing::Work;
 use model::run::{Asks, RunStatus, StepStatus};
@@ -13,7 +13,7 @@ use super::plan::{Act, index};
 use crate::engine::Engine;
 use crate::output::Reply;
 
-/// Needs that an explanation names one by one.
+/// Maximum number of upstream steps, or of workers, that an explanation lists.
 const NEEDS_SHOWN: usize = 100;
 
 impl Engine {
@@ -61,7 +61,7 @@ impl Engine {
         StepWhy { run: id, step, status, reasons }
     }
 
-    /// The workers that elements of a broadcast wait for and that are not there.
+    /// Returns the lost or removed workers that elements of a broadcast wait for.
     fn lost_workers(&self, run: &Run, step: u32) -> Option<StepReason> {
         let elements = run.step(step).elements.as_deref().filter(|_| run.is_broadcast(step))?;
         let worker_of = |work: Work| {
@@ -113,12 +113,12 @@ impl Engine {
 }
 
 impl Run {
-    /// What a step asks that waits for approval, and whom.
+    /// Returns the message and the approvers of a step that waits for approval.
     pub(super) fn asks(&self, step: u32) -> Asks {
         if let Some(asks) = self.step(step).state.as_deref().and_then(|state| state.asks.as_deref()) {
             return asks.clone();
         }
-        // One that an older version began has no such row, and its approvers are the texts that they are.
+        // A step that an older version started has no evaluated message, so the texts of the spec are used.
         match self.plan.definition.workflow.step_at(index(step)).map(|spec| &spec.action) {
             Some(Action::Approval(approval)) => {
                 Asks { message: approval.message.clone(), approvers: approval.approvers.clone() }
@@ -127,7 +127,7 @@ impl Run {
         }
     }
 
-    /// The try that it waits for.
+    /// Returns the next attempt that the run waits for.
     fn next_try(&self) -> Option<NextTry> {
         let at = self.state.next_try_at()?;
         let most = self.plan.definition.workflow.retry.max_retries + 1;
@@ -158,7 +158,7 @@ fn running_reasons(run: &Run, step: u32) -> Vec<StepReason> {
             failed: elements.tally().failed,
         });
     }
-    // A pause holds the elements that have not begun; running ones continue.
+    // A pause blocks the elements that have not started; running elements continue.
     let waits = known.elements.as_deref().is_some_and(Elements::has_waiting);
     if let Some(pause) = run.state.pause.as_ref().filter(|_| waits) {
         reasons.push(StepReason::Paused { by: pause.by.as_ref().into(), since: pause.at });

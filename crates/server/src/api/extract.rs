@@ -597,7 +597,7 @@ mod tests {
     #[test]
     fn what_yaml_offers_and_belfry_does_not_is_named() {
         for (body, expected) in
-            [("a: &x [1]\n", "anchors are not supported"), ("a: 1\na: 2\n", "the key `a` occurs twice")]
+            [("a: &x [1]\n", "anchors are not supported"), ("a: 1\na: 2\n", "duplicate key `a`")]
         {
             let shown = refusal::<JobSpec>(Format::Yaml, body);
             assert!(shown.contains(expected) && !shown.contains("Policy"), "{body}: {shown}");

@@ -190,13 +190,13 @@ async fn why(context: &Context, args: StepArgs) -> Result<(), Failure> {
             let told = client.run_why(args.id, EXPLAINED_MAX).await?;
             if let Some(next) = &told.next_try {
                 let next = step_why::next_try(&context.out.look, next);
-                context.out.note(format!("{} failed, and waits for {next}", args.id));
+                context.out.note(format!("{} failed and waits for {next}", args.id));
             }
             (told.steps, told.left_out)
         }
     };
     if all.is_empty() {
-        context.out.note(format!("every step has ended; `belfry run get {}` says how", args.id));
+        context.out.note(format!("all steps have ended: run `belfry run get {}` for the results", args.id));
         return Ok(());
     }
     context.out.data(step_why::whys(&context.out.look, &all)?)?;
