@@ -84,19 +84,19 @@ impl From<RunId> for Work {
     }
 }
 
-/// What brought a firing about.
+/// Cause of a firing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FiringCause {
-    /// Its time had come.
+    /// The scheduled time was reached.
     Timer,
-    /// Its time had passed while nobody could decide it.
+    /// Catch-up of a missed firing: no server could process the scheduled time when it was reached.
     CatchUp,
-    /// Somebody triggered it.
+    /// A user triggered the schedule.
     Manual,
-    /// Somebody asked for a past range.
+    /// A backfill of a past range.
     Backfill,
-    /// Somebody repeated an ended run.
+    /// A user retried an ended run.
     Retry,
 }
 
@@ -140,35 +140,35 @@ pub struct Origin {
     pub start_by: Option<Timestamp>,
 }
 
-/// What became of a nominal instant.
+/// Outcome of a scheduled time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FiringOutcome {
-    /// It created a job on time: within a second.
+    /// Created a job or a run within a second of the scheduled time.
     Fired,
-    /// It created a job more than a second late: after an outage, or after waiting for its turn.
+    /// Created a job or a run more than a second late: after an outage, or after waiting for earlier runs.
     FiredLate,
-    /// It waits for its turn: earlier runs are not over.
+    /// Waiting for earlier runs to end.
     Buffered,
-    /// Another firing stands for it.
+    /// Merged into another firing.
     Coalesced,
-    /// Earlier runs were not over.
+    /// Skipped because earlier runs had not ended.
     SkippedOverlap,
-    /// A calendar or a set of dates or weekdays held it.
+    /// Skipped by a calendar, or by a set of dates or weekdays.
     SkippedCalendar,
-    /// A window of the day, or a cron exclusion, held it.
+    /// Skipped by a time window of the day, or by a cron exclusion.
     SkippedWindow,
-    /// The schedule was paused.
+    /// Skipped because the schedule was paused.
     SkippedPause,
-    /// Its starting deadline had passed.
+    /// Skipped because the starting deadline had passed.
     SkippedDeadline,
-    /// It was missed, and the policy makes up for none, or not for as old a one.
+    /// Missed, and not caught up: the policy catches up no firing, or none that old.
     SkippedPolicy,
-    /// The rules were replaced, or the schedule completed or deleted, before its turn came.
+    /// Skipped because the rules were replaced, or the schedule completed or was deleted, before the firing started.
     SkippedReplaced,
-    /// There was no room for it to wait.
+    /// Dropped because too many firings were waiting.
     Shed,
-    /// Its workflow is not there, or does not take what the schedule gives it.
+    /// Not started: the workflow does not exist, or does not accept the parameters of the schedule.
     NotStarted,
 }
 
@@ -271,15 +271,15 @@ pub struct LedgerRecord {
     pub tzdb: Arc<str>,
 }
 
-/// Whether a schedule fires.
+/// Status of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleStatus {
-    /// It fires.
+    /// The schedule fires.
     Active,
-    /// Its firings are skipped until somebody resumes it.
+    /// Firings are skipped until a user resumes the schedule.
     Paused,
-    /// It has no firing left: its last time has passed, or it fired as often as it may.
+    /// No firing is left: the last scheduled time has passed, or the maximum number of firings is reached.
     Completed,
 }
 
@@ -416,15 +416,15 @@ pub struct ScheduleState {
     pub track: Option<Box<Track>>,
 }
 
-/// Where a backfill stands.
+/// Status of a backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BackfillStatus {
-    /// It starts runs.
+    /// The backfill starts runs.
     Running,
-    /// All of its runs are over.
+    /// All runs of the backfill have ended.
     Completed,
-    /// Somebody cancelled it; no further run is started.
+    /// A user cancelled the backfill; no further run is started.
     Cancelled,
 }
 

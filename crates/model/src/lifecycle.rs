@@ -56,24 +56,24 @@ pub(crate) use causes;
 causes! {
     /// Why a job changed its status.
     Cause {
-        Submitted = 0, "submitted", "It was submitted.";
-        Due = 1, "due", "Its time came.";
-        Placed = 2, "placed", "A worker was chosen for it.";
-        Succeeded = 3, "succeeded", "Its execution ended well.";
-        RunFailed = 4, "run_failed", "Its execution ran and failed.";
-        StartFailed = 5, "start_failed", "Its execution could not be started.";
-        TimedOut = 6, "timed_out", "Its execution ran longer than its timeout.";
-        WorkerLost = 7, "worker_lost", "The worker of its execution was lost.";
-        Interrupted = 8, "interrupted", "Its execution was interrupted on the worker, by no fault of its own.";
+        Submitted = 0, "submitted", "The job was submitted.";
+        Due = 1, "due", "The scheduled time was reached.";
+        Placed = 2, "placed", "The job was placed on a worker.";
+        Succeeded = 3, "succeeded", "The execution succeeded.";
+        RunFailed = 4, "run_failed", "The execution failed.";
+        StartFailed = 5, "start_failed", "The execution could not be started.";
+        TimedOut = 6, "timed_out", "The execution exceeded its timeout.";
+        WorkerLost = 7, "worker_lost", "The worker of the execution was lost.";
+        Interrupted = 8, "interrupted", "The execution was interrupted on the worker; the job did not cause this.";
         Refused = 9, "refused", "The worker declined the execution before it started.";
-        OutcomeUnknown = 10, "outcome_unknown", "Its worker was lost, and it may not be started twice.";
-        BackoffOver = 11, "backoff_over", "The wait before its next try is over.";
-        CancelRequested = 12, "cancel_requested", "Somebody cancelled it.";
-        DeadlinePassed = 13, "deadline_passed", "It could not start before its starting deadline.";
-        Updated = 14, "updated", "Somebody changed it before it started.";
-        Fired = 15, "fired", "Its schedule created it.";
-        Stepped = 16, "stepped", "Its workflow run came to its step.";
-        WorkerReturned = 17, "worker_returned", "The lost worker came back with its execution before another was started.";
+        OutcomeUnknown = 10, "outcome_unknown", "The worker was lost, and the job must not be started twice.";
+        BackoffOver = 11, "backoff_over", "The retry delay ended.";
+        CancelRequested = 12, "cancel_requested", "The job was cancelled.";
+        DeadlinePassed = 13, "deadline_passed", "The job could not start before its starting deadline.";
+        Updated = 14, "updated", "The job was changed before it started.";
+        Fired = 15, "fired", "A schedule created the job.";
+        Stepped = 16, "stepped", "A step of a workflow run created the job.";
+        WorkerReturned = 17, "worker_returned", "The lost worker reconnected with the execution before another execution was started.";
     }
 }
 

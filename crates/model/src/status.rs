@@ -68,21 +68,21 @@ impl UnknownStatus {
 pub(crate) use statuses;
 
 statuses! {
-    /// Where a job stands. [`crate::lifecycle`] has the transitions.
+    /// Status of a job. See [`crate::lifecycle`] for the transitions.
     JobStatus, "a job" {
-        /// Accepted; waiting for its time.
+        /// Accepted; the scheduled time is in the future.
         Ready = 0, "ready";
-        /// In its queue.
+        /// Waiting in its queue.
         Waiting = 1, "waiting";
         /// Has an execution on a worker.
         Running = 2, "running";
-        /// Failed, and waiting for its backoff before it enters its queue again.
+        /// Failed; waiting for the retry delay before it enters its queue again.
         Retrying = 3, "retrying";
-        /// Ended well.
+        /// Ended successfully.
         Succeeded = 4, "succeeded";
-        /// Ended badly, with no retries left.
+        /// Ended with a failure and no retries left.
         Failed = 5, "failed";
-        /// Ended because somebody asked for it.
+        /// Ended by a cancel request.
         Cancelled = 6, "cancelled";
         /// Ended because its starting deadline passed.
         Expired = 7, "expired";
@@ -97,23 +97,23 @@ impl JobStatus {
 }
 
 statuses! {
-    /// Where an execution stands; it only moves forward.
+    /// Status of an execution; it only moves forward.
     ExecutionStatus, "an execution" {
-        /// Given to a worker, which has not said yet that it started.
+        /// Assigned to a worker, which has not reported the start yet.
         Assigned = 0, "assigned";
-        /// The worker said that it started.
+        /// The worker reported the start.
         Running = 1, "running";
-        /// It ended well.
+        /// Ended successfully.
         Succeeded = 2, "succeeded";
-        /// It ended badly, or could not be started.
+        /// Failed, or could not be started.
         Failed = 3, "failed";
-        /// It was stopped because the job was cancelled.
+        /// Stopped because the job was cancelled.
         Cancelled = 4, "cancelled";
-        /// Its worker was lost, or it was interrupted under it.
+        /// The worker was lost, or interrupted the execution.
         Lost = 5, "lost";
-        /// The worker declined it before anything started.
+        /// The worker declined the execution before it started.
         Refused = 6, "refused";
-        /// Its worker was lost before it reported: the result is accepted if the worker comes back before another
+        /// The worker was lost before it reported a result. The result is accepted if the worker reconnects before another
         /// execution of the job is started.
         Unknown = 7, "unknown";
     }

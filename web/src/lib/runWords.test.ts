@@ -45,7 +45,7 @@ test("the result of a job is said in the language of the user", () => {
   for (const [message, chinese] of [
     ["exited with code 2", "退出码 2"],
     ["killed by signal 9 (SIGKILL)", "被信号 9 (SIGKILL) 终止"],
-    ["its worker was not heard of within its lease", "执行器在租约内没有心跳"],
+    ["the worker sent no heartbeat within its lease", "执行器在租约内没有心跳"],
     ["ran longer than its timeout of 1m30s", "运行超过了时限 1m30s"],
     ["used more memory than its limit of 64MiB", "内存超过了上限 64MiB"],
     ["stopped because the server asked", "按服务端的要求停止"],
@@ -65,7 +65,7 @@ test("a step says its cause first", () => {
     "条件无法求值：there is no field `x`",
   );
   expect(whyOf({ cause: "not_failed" }, zh)).toBe("运行没有失败");
-  expect(messageOf("there was no element", zh)).toBe("列表为空");
+  expect(messageOf("the list is empty", zh)).toBe("列表为空");
   expect(messageOf("exited with code 3", zh)).toBe("退出码 3");
   expect(messageOf("killed by signal 9 (SIGKILL)", zh)).toBe("被信号 9 (SIGKILL) 终止");
 });
@@ -74,9 +74,9 @@ const CRATES = join(import.meta.dirname, "../../../crates");
 
 /** Texts of the server that are known here by their words, with where they are written. */
 const SOURCES = {
-  "engine/src/job/unknown.rs": ["its worker was not heard of within its lease"],
+  "engine/src/job/unknown.rs": ["the worker sent no heartbeat within its lease"],
   "engine/src/workflow/elements.rs": [
-    "there was no element",
+    "the list is empty",
     "{succeeded} of {total} elements succeeded, {failed} failed",
   ],
   "engine/src/workflow/finish.rs": ["step `{name}` {to}", "step `{name}`: {message}", "step `{name}`"],

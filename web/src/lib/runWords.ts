@@ -53,9 +53,9 @@ export function messageOf(message: string, t: TFunction): string {
 /** Sentences without names and numbers. */
 function sentenceOf(message: string, t: TFunction): string | null {
   switch (message) {
-    case "there was no element":
+    case "the list is empty":
       return t("step.noElement");
-    case "its worker was not heard of within its lease":
+    case "the worker sent no heartbeat within its lease":
       return t("step.workerLost");
     case "stopped because the server asked":
       return t("step.stopped");

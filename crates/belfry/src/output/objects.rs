@@ -580,8 +580,8 @@ mod tests {
     #[test]
     fn a_history_and_the_feed_as_tables() {
         let history: Vec<JobEvent> = from(json!([
-            {"at": "2026-11-21T08:00:00Z", "to": "waiting", "cause": "submitted", "message": "It was submitted.", "detail": "admin"},
-            {"at": "2026-11-21T08:00:00.5Z", "from": "waiting", "to": "running", "cause": "placed", "message": "A worker was chosen for it.", "execution": 1},
+            {"at": "2026-11-21T08:00:00Z", "to": "waiting", "cause": "submitted", "message": "The job was submitted.", "detail": "admin"},
+            {"at": "2026-11-21T08:00:00.5Z", "from": "waiting", "to": "running", "cause": "placed", "message": "The job was placed on a worker.", "execution": 1},
         ]));
         insta::assert_snapshot!("history_table", list(&look(Format::Table), &history).unwrap());
         let feed: Vec<FeedEvent> = from(json!([

@@ -94,7 +94,7 @@ fn sentence(look: &Look, reason: &Reason) -> String {
         }
         Reason::NoWorkerFits { workers, more } => {
             let all = workers.len() as u64 + more;
-            format!("0 of {} are eligible:", count(all, "worker"))
+            format!("0/{all} workers are eligible:")
         }
         Reason::Placeable { worker } => format!("The job can start: the next batch places it on {worker}."),
         Reason::Runs { worker, since: Some(since) } => {

@@ -81,7 +81,7 @@ impl Engine {
     pub(crate) fn on_execution_missing(&mut self, id: JobId) {
         if let Some(job) = self.jobs.get(&id) {
             self.queues.ended(job);
-            let about = About { detail: Some("its execution was not in the store"), ..About::default() };
+            let about = About { detail: Some("the execution was not in the store"), ..About::default() };
             if job.state.cancel_requested_at.is_some() {
                 return self.end(id, JobStatus::Cancelled, Cause::CancelRequested, about);
             }

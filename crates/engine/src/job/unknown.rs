@@ -157,6 +157,6 @@ impl Engine {
 
 /// What is known of an execution that was lost with its worker.
 pub(super) fn lost_with_worker() -> Outcome {
-    let message = "its worker was not heard of within its lease";
+    let message = "the worker sent no heartbeat within its lease";
     Outcome { error: Some("worker_lost".into()), message: Some(message.into()), ..Outcome::default() }
 }

@@ -175,7 +175,7 @@ impl Engine {
                 self.record_expired(work, origin);
             }
             if limit.is_some() {
-                self.pause_by_belfry(id, &format!("{} failed runs in a row", streak.unsigned_abs()));
+                self.pause_by_belfry(id, &format!("{} consecutive failed runs", streak.unsigned_abs()));
             }
             self.start_buffered(id);
             self.arm_schedule(id);

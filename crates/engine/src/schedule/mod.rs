@@ -367,7 +367,7 @@ impl Engine {
         self.schedules.insert(id, Schedule::new(head, plan, template, state));
         match problem.filter(|_| is_active) {
             Some(problem) => {
-                let note = format!("its timing cannot be used: {}: {}", problem.path, problem.message);
+                let note = format!("invalid timing: {}: {}", problem.path, problem.message);
                 self.schedules.unusable.insert(id, note);
             }
             None => self.arm_if_plain(id),

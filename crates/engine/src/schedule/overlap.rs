@@ -155,7 +155,7 @@ impl Engine {
             return Decided { outcome: FiringOutcome::Buffered, work: None };
         };
         let others = self.runs_in_the_way(id, schedule);
-        let detail = format!("schedule {}: replaced by its firing for {at}", schedule.name);
+        let detail = format!("schedule {}: replaced by the firing for {at}", schedule.name);
         for run in others {
             self.stop_run(run, &detail, kill);
         }

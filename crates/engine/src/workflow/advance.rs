@@ -102,8 +102,8 @@ impl Engine {
             }
             Some(other) => {
                 let reason = match other {
-                    Ok(value) => format!("its condition gave {value}: expected true or false"),
-                    Err(error) => format!("its condition: {error}"),
+                    Ok(value) => format!("the condition evaluates to {value}: expected true or false"),
+                    Err(error) => format!("condition: {error}"),
                 };
                 let also = Also::message(reason);
                 self.end_step(id, step, StepStatus::Failed, StepCause::ConditionFailed, also);

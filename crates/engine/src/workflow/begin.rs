@@ -90,7 +90,7 @@ impl Engine {
 
     /// When the wait of a step is over: by its length from its beginning, or at its instant.
     pub(super) fn end_of_wait(&self, id: RunId, step: u32) -> Result<Timestamp, EvaluationError> {
-        let gone = || EvaluationError("the run does not exist any more".into());
+        let gone = || EvaluationError("the run no longer exists".into());
         let run = self.workflows.runs.get(&id).ok_or_else(gone)?;
         match &run.plan.node(step).act {
             Act::For(length) => {
@@ -119,19 +119,21 @@ impl Engine {
     /// Why it cannot be called: a reference without a value, or a parameter that it does not take.
     pub(super) fn call(&mut self, caller: Caller, element: Option<&Element>) -> Result<RunId, String> {
         let Some(run) = self.workflows.runs.get(&caller.run) else {
-            return Err("the run does not exist any more".into());
+            return Err("the run no longer exists".into());
         };
         let plan = Arc::clone(&run.plan);
-        let Act::Call(call) = &plan.node(caller.step).act else { return Err("it calls no workflow".into()) };
+        let Act::Call(call) = &plan.node(caller.step).act else {
+            return Err("the step calls no workflow".into());
+        };
         let Some((definition, body)) = plan.calls.get(&call.name) else {
-            return Err(format!("there is no workflow `{}`", call.name));
+            return Err(format!("workflow `{}` does not exist", call.name));
         };
         if let Some(ended) = self.take_ended_call(caller) {
             let parameters = ended.parameters.clone();
             return self.start_called(caller, definition, body, parameters, Some(&ended));
         }
         let Some(run) = self.workflows.runs.get(&caller.run) else {
-            return Err("the run does not exist any more".into());
+            return Err("the run no longer exists".into());
         };
         let scope = RunScope { id: caller.run, run, element };
         let mut given = Map::new();
@@ -148,7 +150,7 @@ impl Engine {
         let len = serde_json::to_string(&complete).map_or(0, |text| text.len());
         if len > limits::RUN_PARAMETERS_BYTES_MAX {
             let most = limits::RUN_PARAMETERS_BYTES_MAX;
-            return Err(format!("its parameters have {len} bytes: expected at most {most}"));
+            return Err(format!("the parameters have {len} bytes: expected at most {most}"));
         }
         self.start_called(caller, definition, body, complete, None)
     }

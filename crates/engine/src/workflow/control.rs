@@ -124,7 +124,7 @@ impl Engine {
 
     fn cancel_step_job(&mut self, job: JobId) {
         // One that has ended meanwhile has told its step already.
-        let _ = self.try_cancel(job, "its run", Some("its step was stopped"));
+        let _ = self.try_cancel(job, "the run", Some("the step was stopped"));
     }
 
     /// The run that a step called, and those of its elements.

@@ -330,7 +330,7 @@ impl Engine {
             .get_or_insert_with(|| Box::new(StepState::new(StepStatus::Pending, StepCause::NeedsOver)));
         (state.total, state.items) = (Some(total), items);
         if total == 0 {
-            let also = Also { output: Some("[]".into()), ..Also::message("there was no element") };
+            let also = Also { output: Some("[]".into()), ..Also::message("the list is empty") };
             return self.end_step(id, step, StepStatus::Succeeded, StepCause::ItemsOver, also);
         }
         self.goes_on(id, step, StepStatus::Running, None);
@@ -360,11 +360,11 @@ impl Engine {
 
     /// The list that a step goes over.
     fn list_of(&self, id: RunId, step: u32) -> Result<Arc<[Value]>, String> {
-        let gone = || "the run does not exist any more".to_owned();
+        let gone = || "the run no longer exists".to_owned();
         let run = self.workflows.runs.get(&id).ok_or_else(gone)?;
         let kept = run.step(step).state.as_ref().and_then(|state| state.items.as_deref());
         if let Some(kept) = kept {
-            return serde_json::from_str(kept).map_err(|error| format!("its list: {error}"));
+            return serde_json::from_str(kept).map_err(|error| format!("list: {error}"));
         }
         let each = run.plan.node(step).each.as_ref().ok_or_else(gone)?;
         let list: Arc<[Value]> = match &each.list {
@@ -375,13 +375,13 @@ impl Engine {
             plan::List::Added => return Err(gone()),
             plan::List::Expression(expression) => match expression.evaluate(&RunScope::of_step(id, run)) {
                 Ok(Value::Array(list)) => list.into(),
-                Ok(other) => return Err(format!("its list is {other}: expected a list")),
-                Err(error) => return Err(format!("its list: {error}")),
+                Ok(other) => return Err(format!("the value is {other}: expected a list")),
+                Err(error) => return Err(format!("list: {error}")),
             },
         };
         if list.len() > limits::ITEMS_MAX {
             return Err(format!(
-                "its list has {} elements: expected at most {}",
+                "the list has {} elements: expected at most {}",
                 list.len(),
                 limits::ITEMS_MAX
             ));
@@ -389,7 +389,7 @@ impl Engine {
         let sizes = list.iter().map(|item| item.to_string().len());
         match sizes.enumerate().find(|(_, len)| *len > limits::ITEM_BYTES_MAX) {
             Some((i, len)) => Err(format!(
-                "element {i} of its list has {len} bytes: expected at most {}",
+                "element {i} of the list has {len} bytes: expected at most {}",
                 limits::ITEM_BYTES_MAX
             )),
             None => Ok(list),

@@ -249,10 +249,10 @@ pub(super) fn past(status: StepStatus) -> &'static str {
     match status {
         StepStatus::Succeeded => "succeeded",
         StepStatus::Failed => "failed",
-        StepStatus::UpstreamFailed => "did not begin, because a step before it failed",
+        StepStatus::UpstreamFailed => "did not start, because an upstream step failed",
         StepStatus::Skipped => "was skipped",
         StepStatus::Cancelled => "was cancelled",
-        StepStatus::Pending => "has not begun",
+        StepStatus::Pending => "has not started",
         StepStatus::Running | StepStatus::Waiting => "has not ended",
     }
 }

@@ -155,7 +155,7 @@ impl Engine {
         let text = Value::Object(filled).to_string();
         if text.len() > limits::OUTPUT_BYTES_MAX {
             let (len, most) = (text.len(), limits::OUTPUT_BYTES_MAX);
-            return Err(format!("its outputs have {len} bytes: expected at most {most}"));
+            return Err(format!("the outputs have {len} bytes: expected at most {most}"));
         }
         Ok(Some(text.into()))
     }

@@ -39,11 +39,11 @@ impl Engine {
         element: Option<&Element>,
     ) -> Result<JobId, String> {
         let Some(run) = self.workflows.runs.get(&id) else {
-            return Err("the run does not exist any more".into());
+            return Err("the run no longer exists".into());
         };
         let plan = Arc::clone(&run.plan);
         let node = plan.node(step);
-        let Act::Job(job) = &node.act else { return Err("it has no job".into()) };
+        let Act::Job(job) = &node.act else { return Err("the step has no job".into()) };
         let pinned = element.filter(|_| run.is_broadcast(step)).map(Self::pinned);
         let (spec, body, profile) = if job.template.is_plain() && pinned.is_none() && !job.reads_newest {
             (Arc::clone(job.template.spec()), Arc::clone(&job.body), Arc::clone(&job.profile))
@@ -67,7 +67,7 @@ impl Engine {
             let body: Arc<str> = spec.compact_json().into();
             if body.len() > limits::SPEC_BYTES_MAX {
                 let (len, most) = (body.len(), limits::SPEC_BYTES_MAX);
-                return Err(format!("its job has {len} bytes: expected at most {most}"));
+                return Err(format!("the job has {len} bytes: expected at most {most}"));
             }
             (spec, body, profile)
         };

@@ -78,7 +78,7 @@ impl Workflows {
     }
 
     fn resolve(&self, id: WorkflowId) -> Result<Resolved, String> {
-        let workflow = self.all.get(&id).ok_or("it is not there")?;
+        let workflow = self.all.get(&id).ok_or("the workflow does not exist")?;
         let find = |name: &str| {
             let called = self.all.get(&self.find(&workflow.namespace, name)?)?;
             Some(Arc::clone(&called.spec))
@@ -115,7 +115,9 @@ impl Engine {
             outcome: FiringOutcome::NotStarted,
             detail: DetailCode::NoWorkflow.with(name),
         })?;
-        let Some(workflow) = self.workflows.all.get(&id) else { return Err(refused("it is not there")) };
+        let Some(workflow) = self.workflows.all.get(&id) else {
+            return Err(refused("the workflow does not exist"));
+        };
         let (waiting, generation) = (workflow.waiting.len(), workflow.state.generation);
         if waiting >= limits::WAITING_RUNS_MAX {
             return Err(NotStarted {
@@ -220,7 +222,7 @@ pub(super) fn parameters_of(
     let len = serde_json::to_string(&complete).map_or(0, |text| text.len());
     let most = limits::RUN_PARAMETERS_BYTES_MAX;
     if len > most {
-        return Err(format!("its parameters have {len} bytes: expected at most {most}"));
+        return Err(format!("the parameters have {len} bytes: expected at most {most}"));
     }
     Ok(complete)
 }

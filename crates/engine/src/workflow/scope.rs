@@ -77,7 +77,7 @@ impl<'a> RunScope<'a> {
                     "what the elements of step `{name}` gave is larger than {} bytes: let them store artifacts",
                     limits::COLLECTED_BYTES_MAX
                 )),
-                (StepStatus::Succeeded, None) => missing(format!("step `{name}` gave no output")),
+                (StepStatus::Succeeded, None) => missing(format!("step `{name}` has no output")),
                 (status, _) => missing(format!("step `{name}` has no output to read: it {}", past(status))),
             };
         };

@@ -192,7 +192,7 @@ impl Engine {
         continues: Option<&EndedCall>,
     ) -> Result<RunId, String> {
         let Some(parent) = self.workflows.runs.get(&caller.run) else {
-            return Err("the run does not exist any more".into());
+            return Err("the run no longer exists".into());
         };
         let head = Arc::clone(&parent.head);
         let plan = self.workflows.plans.of(definition, body, head.priority, &mut self.profiles)?;

@@ -217,7 +217,7 @@ impl Engine {
         }
         let took = end.ended.at.since(end.scheduled_for.unwrap_or(end.created_at));
         if let Some(within) = within.filter(|&within| took > within) {
-            return Err((NotTriggered::Late, Some(format!("after {took}: expected {within} at most"))));
+            return Err((NotTriggered::Late, Some(format!("ended after {took}: expected at most {within}"))));
         }
         let ends = match &trigger.listens {
             Listens::To(_) => vec![end.clone()],
@@ -270,18 +270,18 @@ impl Engine {
             return Err((NotTriggered::ChainTooLong, Some(chain.join(" → "))));
         }
         let full = |count: usize, most: usize, what: &str| {
-            (NotTriggered::TooManyRuns, Some(format!("{count} runs {what}: expected at most {most}")))
+            (NotTriggered::TooManyRuns, Some(format!("{count} runs {what} (limit {most})")))
         };
         let started = self.started_by(&last.ended);
         if started >= limits::TRIGGERED_RUNS_MAX {
-            return Err(full(started, limits::TRIGGERED_RUNS_MAX, "were started by one end"));
+            return Err(full(started, limits::TRIGGERED_RUNS_MAX, "were already triggered by this source"));
         }
         let Some(workflow) = self.workflows.all.get(&id) else {
             return Err((NotTriggered::BadWorkflow, None));
         };
         let (waiting, generation) = (workflow.waiting.len(), workflow.state.generation);
         if waiting >= limits::WAITING_RUNS_MAX {
-            return Err(full(waiting, limits::WAITING_RUNS_MAX, "wait for their turn"));
+            return Err(full(waiting, limits::WAITING_RUNS_MAX, "of the workflow are already waiting"));
         }
         let Resolved { definition, body } =
             self.workflows.resolved(id).map_err(told(NotTriggered::BadWorkflow))?;

@@ -274,7 +274,7 @@ fn fire_all_makes_up_for_a_thousand_and_no_more() {
     assert_eq!(t.made_up_for(three), 3);
     let cut = t.records(three)[0];
     assert_eq!((cut.outcome, cut.count), (FiringOutcome::SkippedPolicy, 2 * 720 - 3 - 3));
-    assert_eq!(cut.detail.as_deref(), Some("only the last 3 missed firings are made up for"));
+    assert_eq!(cut.detail.as_deref(), Some("only the last 3 missed firings are caught up"));
 }
 
 /// B3. What waits for its turn longer than the window is given up, with a line that says so.

@@ -551,7 +551,7 @@ fn a_schedule_pauses_itself_after_failures_in_a_row() {
     }
     let state = t.schedule_state(schedule);
     assert_eq!(state.status, ScheduleStatus::Paused);
-    assert_eq!(state.pause.as_ref().unwrap().note.as_deref(), Some("2 failed runs in a row"));
+    assert_eq!(state.pause.as_ref().unwrap().note.as_deref(), Some("2 consecutive failed runs"));
     let track = state.track.as_ref().unwrap();
     assert_eq!((track.failed, track.streak), (2, -2));
     t.resume(schedule);

@@ -1,12 +1,11 @@
-//! What the fire ledger says about an instant besides its outcome.
+//! Details of a line of the fire ledger, beyond its outcome.
 //!
-//! The ledger keeps a sentence, because rows outlive programs and people read them. The sentences that
-//! the engine writes stand here and nowhere else, each with a code, so that [`Detail::of`] finds the code
-//! of a kept sentence again and a page can word it in another language.
+//! The ledger stores a sentence, because rows outlive programs and people read them. All sentences of the engine are
+//! defined here, each with a code. So [`Detail::of`] finds the code of a stored sentence, and a page can translate it.
 //!
-//! # Always true
-//! - A sentence has at most one value in it, at its `{}`.
-//! - A released sentence is never changed: rows that have it exist. A new wording is a new line.
+//! # Invariants
+//! - A sentence has at most one value, at its `{}`.
+//! - A released sentence never changes, because stored rows contain it. A new wording is a new line.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -15,17 +14,17 @@ use super::{FiringCause, FiringOutcome};
 
 macro_rules! sentences {
     ($($(#[$doc:meta])* $code:ident = $sentence:literal,)+) => {
-        /// Why an instant has its outcome.
+        /// Why a scheduled time has its outcome.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
         #[serde(rename_all = "snake_case")]
         #[non_exhaustive]
         pub enum DetailCode { $($(#[$doc])* $code,)+ }
 
         impl DetailCode {
-            /// Every one.
+            /// All codes.
             pub const ALL: &'static [Self] = &[$(Self::$code,)+];
 
-            /// Its sentence, with `{}` where its value belongs.
+            /// Returns the sentence, with `{}` in place of the value.
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$code => $sentence,)+ }
             }
@@ -34,67 +33,67 @@ macro_rules! sentences {
 }
 
 sentences! {
-    /// The policy for missed instants makes up for none.
-    Missed = "missed",
-    /// The policy makes up for the last ones only.
-    MissedBeforeLast = "missed before the last ones",
-    /// The policy makes up for the newest ones up to a limit, which is the value.
-    MissedBeyondLimit = "only the last {} missed firings are made up for",
-    /// The policy makes up for one, the last.
-    LastStands = "the last missed firing stands for it",
-    /// It was missed too long ago to be made up for.
+    /// Missed, and the policy catches up no firing.
+    Missed = "the policy skips missed firings",
+    /// Missed, and the policy catches up only the last firings.
+    MissedBeforeLast = "only the last missed firings are caught up",
+    /// The policy catches up the newest firings up to a limit, which is the value.
+    MissedBeyondLimit = "only the last {} missed firings are caught up",
+    /// The policy catches up one firing, the last one.
+    LastStands = "merged into the last missed firing",
+    /// Missed before the catch-up window.
     OlderThanCatchUp = "older than the catch-up window",
-    /// It was missed for longer than its starting deadline.
+    /// Missed for longer than the starting deadline.
     LaterThanDeadline = "later than the starting deadline",
-    /// Too many outages were to be made up for.
-    LaterOutages = "later outages left more to be made up for",
-    /// It was decided after its starting deadline, which is the value.
+    /// Too many outages were waiting for catch-up.
+    LaterOutages = "dropped, because too many later outages are waiting for catch-up",
+    /// Processed after the starting deadline, which is the value.
     MoreThanLate = "more than {} late",
-    /// It waited for its turn past its starting deadline.
-    WaitedPastDeadline = "it waited past its starting deadline",
-    /// Its job was created, and could not start before its starting deadline.
-    CouldNotStart = "its job could not start before its starting deadline",
-    /// One run was not over.
-    RunNotOver = "1 run is not over",
-    /// Several runs were not over; the value is how many.
-    RunsNotOver = "{} runs are not over",
-    /// A firing waited already, and stands for it.
-    WaitingStands = "the one that waits stands for it",
-    /// A later firing stands for it.
-    LaterStands = "a later firing stands for it",
-    /// As many firings waited as may; the value is how many.
-    BufferFull = "{} firings wait already",
-    /// The rules of its schedule were replaced.
-    RulesReplaced = "the rules were replaced before its turn",
-    /// Engine time was ahead of the clock, and was reset: its instant is decided anew.
-    ClockReset = "the clock was reset before its turn",
-    /// Its schedule was deleted.
-    ScheduleDeleted = "the schedule was deleted before its turn",
-    /// Its schedule completed.
-    ScheduleCompleted = "the schedule completed before its turn",
-    /// Its schedule was paused; the value is by whom, and their note.
+    /// The firing waited past its starting deadline.
+    WaitedPastDeadline = "the firing waited past its starting deadline",
+    /// The job was created, but could not start before its starting deadline.
+    CouldNotStart = "the job could not start before its starting deadline",
+    /// One run had not ended.
+    RunNotOver = "1 run has not ended",
+    /// Several runs had not ended; the value is their number.
+    RunsNotOver = "{} runs have not ended",
+    /// Merged into a firing that was already waiting.
+    WaitingStands = "merged into the firing that is already waiting",
+    /// Merged into a later firing.
+    LaterStands = "merged into a later firing",
+    /// The limit of waiting firings was reached; the value is their number.
+    BufferFull = "{} firings are already waiting",
+    /// The rules of the schedule were replaced.
+    RulesReplaced = "the rules were replaced before the firing started",
+    /// Engine time was ahead of the clock and was reset: the scheduled time is processed again.
+    ClockReset = "the clock was reset before the firing started",
+    /// The schedule was deleted.
+    ScheduleDeleted = "the schedule was deleted before the firing started",
+    /// The schedule completed.
+    ScheduleCompleted = "the schedule completed before the firing started",
+    /// The schedule was paused; the value is the user and their note.
     Paused = "paused by {}",
-    /// Its run was created, and did not get its turn before its starting deadline.
-    TurnDidNotCome = "its turn did not come before its starting deadline",
-    /// Its workflow is not there; the value is its name.
-    NoWorkflow = "there is no workflow `{}`",
-    /// Its workflow does not take the parameters, or cannot be run; the value is why.
-    WorkflowRefused = "its workflow cannot be started: {}",
-    /// Runs of its workflow wait for their turn, as many as may; the value is how many.
-    WorkflowFull = "{} runs of its workflow wait already",
-    /// A filter holds it; the value is which.
+    /// The run was created, but could not start before its starting deadline.
+    TurnDidNotCome = "the run could not start before its starting deadline",
+    /// The workflow does not exist; the value is its name.
+    NoWorkflow = "workflow `{}` does not exist",
+    /// The workflow does not accept the parameters, or cannot be started; the value is the reason.
+    WorkflowRefused = "the workflow cannot be started: {}",
+    /// The limit of waiting runs of the workflow was reached; the value is their number.
+    WorkflowFull = "{} runs of the workflow are already waiting",
+    /// Skipped by a filter; the value is the filter.
     Held = "{}",
-    /// Somebody asked for it; the value is who, and their reason.
+    /// Requested by a user; the value is the user and their reason.
     Asked = "{}",
 }
 
 impl DetailCode {
-    /// The sentence with its value.
+    /// Returns the sentence with its value.
     pub fn with(self, value: impl std::fmt::Display) -> String {
         self.sentence().replacen("{}", &value.to_string(), 1)
     }
 
-    /// The value in a sentence of this code; empty where it has none, `None` if it is another's.
+    /// Returns the value in a sentence of this code: empty if the sentence has no value, `None` if the code is another.
     fn value(self, text: &str) -> Option<&str> {
         match self.sentence().split_once("{}") {
             Some((before, after)) => text.strip_prefix(before)?.strip_suffix(after),
@@ -103,19 +102,19 @@ impl DetailCode {
     }
 }
 
-/// A detail of the ledger, taken apart.
+/// A parsed detail of the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Detail<'a> {
-    /// What it says.
+    /// Code of the sentence.
     pub code: DetailCode,
-    /// The value in it, if it has one.
+    /// Value in the sentence, if any.
     pub value: Option<&'a str>,
-    /// Who asked for the firing, and why, where that stands before it.
+    /// User who requested the firing, and their reason, if these precede the sentence.
     pub asked_by: Option<&'a str>,
 }
 
 impl<'a> Detail<'a> {
-    /// What a line with this outcome and cause says; `None` if it is no sentence of this program.
+    /// Parses the detail of a line with this outcome and cause; `None` if it is not a sentence of this version.
     pub fn of(outcome: FiringOutcome, cause: FiringCause, text: &'a str) -> Option<Self> {
         let said = |code, value: &'a str| Self {
             code,
@@ -133,7 +132,7 @@ impl<'a> Detail<'a> {
         if !asked {
             return find(text);
         }
-        // Their own words may have anything in them, also what looks like an end.
+        // The user's text may contain anything, including text that looks like a sentence.
         let found = text
             .rsplit_once("; ")
             .and_then(|(who, what)| find(what).map(|found| Self { asked_by: Some(who), ..found }));
@@ -149,7 +148,7 @@ mod tests {
         Detail::of(FiringOutcome::SkippedPolicy, FiringCause::Timer, text)
     }
 
-    /// Codes are told apart, whatever the value is.
+    /// Each sentence has one code, whatever the value is.
     #[test]
     fn every_sentence_is_found_again_with_its_value() {
         for &code in DetailCode::ALL.iter().filter(|code| code.sentence() != "{}") {
@@ -163,7 +162,7 @@ mod tests {
     #[test]
     fn who_asked_is_told_apart_from_what_became_of_it() {
         let manual = |text| Detail::of(FiringOutcome::SkippedOverlap, FiringCause::Manual, text).unwrap();
-        let full = manual("ann: because; really; 3 runs are not over");
+        let full = manual("ann: because; really; 3 runs have not ended");
         assert_eq!((full.code, full.value), (DetailCode::RunsNotOver, Some("3")));
         assert_eq!(full.asked_by, Some("ann: because; really"));
         let alone = manual("ann: because; really");

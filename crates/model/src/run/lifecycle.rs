@@ -10,55 +10,55 @@ use crate::lifecycle::causes;
 causes! {
     /// Why a run changed its status.
     RunCause {
-        Started = 0, "started", "It was started.";
-        Queued = 1, "queued", "It was started, and as many runs of its workflow go on as may.";
-        Turn = 2, "turn", "Its turn came.";
-        Succeeded = 3, "succeeded", "No step of it failed.";
-        StepFailed = 4, "step_failed", "A step of it failed.";
-        FailFast = 5, "fail_fast", "A step of it failed, and its workflow stops at the first failure.";
-        TimedOut = 6, "timed_out", "It took longer than its timeout.";
-        CancelRequested = 7, "cancel_requested", "Somebody cancelled it.";
-        PauseRequested = 8, "pause_requested", "Somebody paused it.";
-        ResumeRequested = 9, "resume_requested", "Somebody let it go on.";
-        OutputFailed = 10, "output_failed", "An output of it refers to something that is not there.";
-        ParentStopped = 11, "parent_stopped", "The step that called it was stopped.";
-        Expired = 12, "expired", "Its turn did not come before its schedule's starting deadline.";
-        BackoffOver = 13, "backoff_over", "The wait before its next try is over.";
+        Started = 0, "started", "The run was started.";
+        Queued = 1, "queued", "The run waits, because the workflow has reached its limit of concurrent runs.";
+        Turn = 2, "turn", "The workflow had a free place for the run.";
+        Succeeded = 3, "succeeded", "No step failed.";
+        StepFailed = 4, "step_failed", "A step failed.";
+        FailFast = 5, "fail_fast", "A step failed, and the workflow stops at the first failure.";
+        TimedOut = 6, "timed_out", "The run exceeded its timeout.";
+        CancelRequested = 7, "cancel_requested", "The run was cancelled.";
+        PauseRequested = 8, "pause_requested", "The run was paused.";
+        ResumeRequested = 9, "resume_requested", "The run was resumed.";
+        OutputFailed = 10, "output_failed", "An output of the run could not be computed.";
+        ParentStopped = 11, "parent_stopped", "The step that called the run was stopped.";
+        Expired = 12, "expired", "The run could not start before its schedule's starting deadline.";
+        BackoffOver = 13, "backoff_over", "The retry delay ended.";
     }
 }
 
 causes! {
     /// Why a step changed its status.
     StepCause {
-        NeedsOver = 0, "needs_over", "Its join rule and its condition let it through.";
-        Rule = 1, "rule", "Its join rule does not let it through.";
-        Condition = 2, "condition", "Its condition does not hold.";
-        ConditionFailed = 3, "condition_failed", "Its condition could not be evaluated.";
-        BadReference = 4, "bad_reference", "It refers to something that is not there.";
-        JobSucceeded = 5, "job_succeeded", "Its job ended well.";
-        JobFailed = 6, "job_failed", "Its job failed, with no retries left.";
-        JobCancelled = 7, "job_cancelled", "Its job was cancelled.";
-        JobExpired = 8, "job_expired", "Its job could not start before its starting deadline.";
-        RunSucceeded = 9, "run_succeeded", "The run that it called ended well.";
-        RunFailed = 10, "run_failed", "The run that it called failed.";
-        RunCancelled = 11, "run_cancelled", "The run that it called was cancelled.";
-        ItemsOver = 12, "items_over", "As many of its elements ended well as must.";
-        ItemsFailed = 13, "items_failed", "More of its elements failed than may.";
-        Approved = 14, "approved", "Somebody approved it.";
-        Rejected = 15, "rejected", "Somebody rejected it.";
-        TimeCame = 16, "time_came", "Its time came.";
-        EventCame = 17, "event_came", "Its event came.";
-        TimedOut = 18, "timed_out", "It took longer than its timeout.";
-        Marked = 19, "marked", "Somebody decided what becomes of it.";
-        Stopped = 20, "stopped", "Its run was stopped.";
-        Carried = 21, "carried", "An earlier run had done it.";
-        JobMissing = 22, "job_missing", "Its job was not in the store.";
-        ListUnfinished = 23, "list_unfinished", "A step that adds its elements did not succeed.";
-        RunRetried = 24, "run_retried", "Its run is tried again.";
-        NotFailed = 25, "not_failed", "Its run did not fail.";
-        NotAfterCancel = 26, "not_after_cancel", "Its run was cancelled.";
-        LeftOut = 27, "left_out", "Somebody asked to leave it out.";
-        BadOutput = 28, "bad_output", "Its output is not what the step promises.";
+        NeedsOver = 0, "needs_over", "The join rule and the condition of the step were satisfied.";
+        Rule = 1, "rule", "The join rule of the step was not satisfied.";
+        Condition = 2, "condition", "The condition of the step is false.";
+        ConditionFailed = 3, "condition_failed", "The condition of the step could not be evaluated.";
+        BadReference = 4, "bad_reference", "The step could not start, because a value that it refers to is missing or invalid.";
+        JobSucceeded = 5, "job_succeeded", "The job of the step succeeded.";
+        JobFailed = 6, "job_failed", "The job of the step failed and has no retries left.";
+        JobCancelled = 7, "job_cancelled", "The job of the step was cancelled.";
+        JobExpired = 8, "job_expired", "The job of the step could not start before its starting deadline.";
+        RunSucceeded = 9, "run_succeeded", "The called run succeeded.";
+        RunFailed = 10, "run_failed", "The called run failed.";
+        RunCancelled = 11, "run_cancelled", "The called run was cancelled.";
+        ItemsOver = 12, "items_over", "Enough elements of the step succeeded.";
+        ItemsFailed = 13, "items_failed", "Too many elements of the step failed.";
+        Approved = 14, "approved", "The step was approved.";
+        Rejected = 15, "rejected", "The step was rejected.";
+        TimeCame = 16, "time_came", "The scheduled time was reached.";
+        EventCame = 17, "event_came", "The event was received.";
+        TimedOut = 18, "timed_out", "The step exceeded its timeout.";
+        Marked = 19, "marked", "A user set the status of the step.";
+        Stopped = 20, "stopped", "The run was stopped.";
+        Carried = 21, "carried", "The result was taken over from an earlier run.";
+        JobMissing = 22, "job_missing", "The job of the step was not in the store.";
+        ListUnfinished = 23, "list_unfinished", "A step that adds elements to this step did not succeed.";
+        RunRetried = 24, "run_retried", "The run is being retried.";
+        NotFailed = 25, "not_failed", "The run did not fail, so `on_failure` steps do not run.";
+        NotAfterCancel = 26, "not_after_cancel", "The run was cancelled, so `on_failure` steps do not run.";
+        LeftOut = 27, "left_out", "A user asked to skip `on_failure` and `finally` steps.";
+        BadOutput = 28, "bad_output", "The output of the step does not match its declared outputs.";
     }
 }
 

@@ -120,11 +120,11 @@ causes! {
     /// Why an end started no run though a trigger listens to it.
     NotTriggered {
         Paused = 0, "paused", "The trigger is paused.";
-        Late = 1, "late", "It ended later than the trigger's `within` lets it.";
-        OutsideWindow = 2, "outside_window", "Another end that it is joined with came later than the `window` lets it.";
-        ChainTooLong = 3, "chain_too_long", "Too many ends led to each other: the workflows may start each other forever.";
-        TooManyRuns = 4, "too_many_runs", "One end started as many runs as it may, or as many runs of the workflow wait as may.";
-        BadParameters = 5, "bad_parameters", "What the trigger gives cannot be given, or the workflow does not take it.";
-        BadWorkflow = 6, "bad_workflow", "The workflow, or one that it calls, cannot be run.";
+        Late = 1, "late", "The source ended later than the trigger's `within` allows.";
+        OutsideWindow = 2, "outside_window", "Another source of the trigger ended later than the `window` allows.";
+        ChainTooLong = 3, "chain_too_long", "The chain of triggered runs is too long: the workflows may trigger each other in a loop.";
+        TooManyRuns = 4, "too_many_runs", "The source has triggered its maximum number of runs, or too many runs of the workflow are waiting.";
+        BadParameters = 5, "bad_parameters", "The parameters of the trigger cannot be evaluated, or the workflow does not accept them.";
+        BadWorkflow = 6, "bad_workflow", "The workflow, or a workflow that it calls, cannot be started.";
     }
 }

@@ -152,13 +152,13 @@ fn what_is_no_list_fails_the_step() {
     let mut t = Scenario::with_room();
     let run = t.run(&map_reduce());
     t.give(t.job_of(run, "list"), &json!({"files": 3}));
-    insta::assert_snapshot!(t.row(run, "map").unwrap().message.as_deref().unwrap(), @r#"its list is {"files":3}: expected a list"#);
+    insta::assert_snapshot!(t.row(run, "map").unwrap().message.as_deref().unwrap(), @r#"the value is {"files":3}: expected a list"#);
 
     let mut spec =
         WorkflowSpec::new("long", vec![each("map", &[], Over::List("lists.range(params.n)".into()))]);
     spec.parameters.insert("n".into(), Parameter::new(ParameterType::Integer, Some(json!(100_001))));
     let run = t.run(&spec);
-    insta::assert_snapshot!(t.row(run, "map").unwrap().message.as_deref().unwrap(), @"its list has 100001 elements: expected at most 100000");
+    insta::assert_snapshot!(t.row(run, "map").unwrap().message.as_deref().unwrap(), @"the list has 100001 elements: expected at most 100000");
 }
 
 /// C4. A broadcast runs once on every worker that has the labels, and on no other.

@@ -161,7 +161,7 @@ fn a_condition_that_has_no_answer_fails_its_step() {
     t.succeed_step(run, "a");
     let row = t.row(run, "b").unwrap();
     assert_eq!(row.cause, model::run::StepCause::ConditionFailed);
-    insta::assert_snapshot!(row.message.as_deref().unwrap(), @"its condition: step `a` gave no output");
+    insta::assert_snapshot!(row.message.as_deref().unwrap(), @"condition: step `a` has no output");
 }
 
 /// C2. Values reach the next job as one argument or one variable each.

@@ -158,11 +158,11 @@ fn a_workflow_that_cannot_be_started_is_recorded_and_the_schedule_goes_on() {
     08:21:00 not_started (manual)
     ");
     insta::assert_snapshot!(t.details(schedule).join("\n"), @r"
-    there is no workflow `load`
-    its workflow cannot be started: parameters.day is a string: expected integer
+    workflow `load` does not exist
+    the workflow cannot be started: parameters.day is a string: expected integer
 
-    alice: test; 1 run is not over
-    alice: test; there is no workflow `load`
+    alice: test; 1 run has not ended
+    alice: test; workflow `load` does not exist
     ");
     assert_eq!((t.schedule_state(schedule).fired, t.schedule_state(schedule).buffer.len()), (1, 0));
     t.check_rebuilt();
@@ -239,7 +239,7 @@ fn a_run_whose_turn_does_not_come_in_time_is_recorded_as_missed() {
     t.live_until(at("2026-11-21T08:05:40Z"));
     insta::assert_snapshot!(t.run_history(run), @"waiting (queued: schedule s) → failed (expired)");
     insta::assert_snapshot!(t.ledger(schedule), @"08:05:00 skipped_deadline (timer)");
-    assert_eq!(t.details(schedule), ["its turn did not come before its starting deadline"]);
+    assert_eq!(t.details(schedule), ["the run could not start before its starting deadline"]);
     // It counts as a failure of the schedule.
     assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Paused);
     t.succeed_step(first, "load");

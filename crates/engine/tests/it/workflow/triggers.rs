@@ -183,7 +183,7 @@ fn an_end_that_starts_nothing_says_why() {
     t.give(job, &json!({}));
     insta::assert_snapshot!(t.refusals().join("\n"), @"
     paused[0] job a: paused
-    soon[0] job a: late (after 1m30s: expected 1m at most)
+    soon[0] job a: late (ended after 1m30s: expected at most 1m)
     wants[0] job a: bad_parameters (parameters.n: `trigger.output.missing`: there is no field `missing`)
     ");
     let state = t.trigger_state(paused, 0);

@@ -161,7 +161,7 @@ async fn a_waiting_job_is_cancelled_at_once_and_cancelling_twice_is_no_error() {
     let history = world.get(&format!("/api/v1/jobs/{id}/events")).await.json();
     let last = history["items"].as_array().unwrap().last().unwrap().clone();
     assert_eq!((&last["to"], &last["cause"]), (&json!("cancelled"), &json!("cancel_requested")));
-    assert_eq!(last["message"], "Somebody cancelled it.");
+    assert_eq!(last["message"], "The job was cancelled.");
     assert!(last["detail"].as_str().unwrap().contains("ann"), "{last}");
 }
 
