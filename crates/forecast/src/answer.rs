@@ -1,4 +1,4 @@
-//! What a forecast tells.
+//! Result of a forecast.
 
 use std::collections::BTreeMap;
 
@@ -11,126 +11,126 @@ use serde::Serialize;
 
 use crate::usage::Shares;
 
-/// What came of a plan.
+/// Result of a forecast.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Answer {
-    /// From when on, inclusive.
+    /// Start of the range, inclusive.
     pub from: Timestamp,
-    /// Until when, exclusive; earlier than was asked for if there were too many runs.
+    /// End of the range, exclusive; earlier than requested if the limit of runs was reached.
     pub until: Timestamp,
-    /// What everything was drawn from.
+    /// Seed of all random values.
     pub seed: u64,
-    /// From when on a wait makes an overload.
+    /// Waiting time above which a queue counts as overloaded.
     pub patience: Duration,
-    /// The sums.
+    /// Totals over the range.
     pub summary: Summary,
-    /// When more was to be done than could be, in the order of their beginnings.
+    /// Overloads, by start time.
     pub overloads: Vec<Window>,
-    /// How long each part of `over_time`, and of each worker's `use`, is.
+    /// Length of each bucket of `over_time`, and of each worker's `use`.
     pub bucket: Duration,
-    /// What happened in each part of the range.
+    /// Counts for each bucket of the range.
     pub over_time: Vec<Bucket>,
-    /// What all workers together had set aside in each part of the range.
+    /// Allocation of all workers together, for each bucket of the range.
     #[serde(rename = "use")]
     pub used: Vec<Shares>,
-    /// Each worker.
+    /// All workers.
     pub workers: Vec<WorkerUse>,
-    /// Each schedule, in the order of the plan.
+    /// All schedules, in the order of the plan.
     pub schedules: Vec<ScheduleLine>,
-    /// What was assumed, and what somebody should know about the answer.
+    /// Assumptions and limits of the forecast.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Note>,
 }
 
-/// The sums of a forecast.
+/// Totals of a forecast.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Summary {
-    /// Schedules that can fire.
+    /// Active schedules.
     pub schedules: u64,
-    /// Instants that created a job or started a run.
+    /// Firings that created a job or started a run.
     pub firings: u64,
-    /// Instants that created nothing, by what kept them; without those that a calendar or a window held.
+    /// Skipped firings, by outcome; without those skipped by a calendar or a window.
     pub skipped: BTreeMap<FiringOutcome, u64>,
-    /// Instants that a calendar or a window held, as their schedules want it.
+    /// Firings skipped by a calendar or a window of their schedule.
     pub held: u64,
-    /// Runs of schedules of which something started.
+    /// Runs of schedules that started.
     pub started: u64,
-    /// Runs that ended well.
+    /// Succeeded runs.
     pub succeeded: u64,
-    /// Runs that failed, as often as the past says.
+    /// Failed runs, by the past failure rate.
     pub failed: u64,
-    /// Runs that were cancelled: by another firing of their schedule.
+    /// Runs cancelled by another firing of their schedule.
     pub cancelled: u64,
     /// Runs that did not start before their deadline.
     pub expired: u64,
-    /// Runs that started, or still wait, later than they should.
+    /// Runs that started late, or that are still waiting and already late.
     pub late: u64,
-    /// The latest of them.
+    /// Run with the longest delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latest: Option<WorstRun>,
-    /// Executions: tries of jobs, those of workflows included.
+    /// Executions: attempts of jobs, including the jobs of workflows.
     pub executions: u64,
-    /// The most jobs that wait at a time.
+    /// Peak number of waiting jobs.
     pub waiting_most: u64,
-    /// Jobs that wait at the end of the range.
+    /// Jobs that are waiting at the end of the range.
     pub waiting_at_end: u64,
-    /// Jobs that run at the end of the range.
+    /// Jobs that are running at the end of the range.
     pub running_at_end: u64,
-    /// For how long some queue was overloaded; times that overlap count once.
+    /// Total time with at least one overload.
     pub overloaded: Duration,
-    /// What all workers together had set aside, on average.
+    /// Average allocation of all workers together.
     #[serde(rename = "use")]
     pub used: Shares,
 }
 
 impl Summary {
-    /// How many instants created nothing that should have.
+    /// Returns the total of `skipped`.
     pub fn skipped_in_all(&self) -> u64 {
         self.skipped.values().sum()
     }
 }
 
-/// A run that was late, or waited.
+/// A run that was late, or a job that waited.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorstRun {
-    /// Of which namespace.
+    /// Namespace.
     pub namespace: String,
-    /// Its schedule, or its job.
+    /// Name of the schedule, or of the job.
     pub name: String,
-    /// When it was due, or began to wait.
+    /// Scheduled time, or start of the wait.
     pub due: Timestamp,
-    /// How much later it started.
+    /// Delay of the start.
     pub by: Duration,
 }
 
-/// A time during which jobs of one group waited longer than they should.
+/// An overload: a period in which jobs of one group waited longer than `patience`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Window {
-    /// When the first of them began to wait.
+    /// Time when the first of these jobs started to wait.
     pub from: Timestamp,
-    /// When the last of them started; the end of the range if it still waits then.
+    /// Time when the last of these jobs started; the end of the range if a job is still waiting.
     pub until: Timestamp,
-    /// Whether it is not over at the end of the range.
+    /// Whether the overload continues at the end of the range.
     pub goes_on: bool,
-    /// Which jobs.
+    /// Group of the jobs.
     pub group: Group,
-    /// How many waited longer than they should.
+    /// Number of jobs that waited longer than `patience`.
     pub jobs: u64,
-    /// The most that waited at a time, also shortly.
+    /// Peak number of waiting jobs of the group, including short waits.
     pub waiting_most: u64,
-    /// The longest wait.
+    /// Longest wait.
     pub longest: WorstRun,
-    /// What held them back, as the engine told it of the one that waited longest, whenever it was asked;
-    /// what was told most often first.
+    /// Waiting reasons that the engine gave for the job with the longest wait, checked repeatedly; the most frequent
+    /// first.
     pub why: Vec<Holds>,
 }
 
-/// Jobs that wait for the same: of one queue, with one set of constraints.
+/// Jobs of one queue with the same constraints.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Group {
-    /// Their queue.
+    /// Queue name.
     pub queue: String,
-    /// Which workers may run them.
+    /// Worker constraints of the jobs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<Constraint>,
 }
@@ -152,165 +152,165 @@ impl std::fmt::Display for Group {
     }
 }
 
-/// What held jobs back.
+/// A waiting reason of an overload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Holds {
-    /// In a word.
+    /// Category of the reason.
     pub cause: Cause,
-    /// In how many of the answers.
+    /// Number of checks in which the engine gave this reason.
     pub times: u32,
-    /// The engine's own answer, the first time.
+    /// Reason as the engine gave it at the first check.
     pub reason: Reason,
 }
 
-/// What held a job back, in a word.
+/// Category of a waiting reason.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Its queue is paused.
+    /// The queue is paused.
     QueuePaused,
-    /// As many jobs of its queue run as may.
+    /// The queue has reached its limit of concurrent jobs.
     QueueConcurrency,
-    /// Its queue starts no more jobs in a second.
+    /// The queue has reached its rate limit.
     QueueRate,
-    /// As many jobs with its concurrency key run as may.
+    /// The concurrency key has reached its limit.
     ConcurrencyKey,
-    /// No worker that could take it has CPU left.
+    /// No suitable worker has enough free CPU.
     Cpu,
-    /// No worker that could take it has memory left.
+    /// No suitable worker has enough free memory.
     Memory,
-    /// No worker that could take it has this resource left.
+    /// No suitable worker has enough of this resource free.
     Resource(String),
-    /// Every worker that could take it runs as many executions as it may.
+    /// No suitable worker has a free slot.
     Slots,
-    /// There is room, but it is kept for a schedule.
+    /// The free capacity is reserved for a schedule.
     Reserved,
-    /// No worker could ever take it.
+    /// No worker can ever run the job.
     NoWorker,
-    /// Something else.
+    /// Any other reason.
     Other,
 }
 
 impl std::fmt::Display for Cause {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::QueuePaused => "the queue is paused",
-            Self::QueueConcurrency => "the queue's limit",
-            Self::QueueRate => "the queue's rate",
-            Self::ConcurrencyKey => "the limit of a concurrency key",
-            Self::Cpu => "too little CPU",
-            Self::Memory => "too little memory",
-            Self::Resource(name) => return write!(f, "too little {name}"),
-            Self::Slots => "too few slots",
-            Self::Reserved => "room is kept for a schedule",
-            Self::NoWorker => "no worker can ever take it",
-            Self::Other => "other jobs come first",
+            Self::QueuePaused => "queue paused",
+            Self::QueueConcurrency => "queue concurrency limit",
+            Self::QueueRate => "queue rate limit",
+            Self::ConcurrencyKey => "concurrency key limit",
+            Self::Cpu => "insufficient CPU",
+            Self::Memory => "insufficient memory",
+            Self::Resource(name) => return write!(f, "insufficient {name}"),
+            Self::Slots => "insufficient slots",
+            Self::Reserved => "capacity reserved for a schedule",
+            Self::NoWorker => "no eligible worker",
+            Self::Other => "other jobs ahead",
         })
     }
 }
 
-/// What happened in one part of the range.
+/// Counts for one bucket of the range.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Bucket {
-    /// Its beginning.
+    /// Start of the bucket.
     pub from: Timestamp,
-    /// Instants that created a job or started a run.
+    /// Firings that created a job or started a run.
     pub firings: u64,
     /// Executions that started.
     pub started: u64,
-    /// Runs of schedules that should have started here, and did later.
+    /// Runs of schedules that were due in this bucket but started late.
     pub late: u64,
-    /// The most jobs that waited at a time.
+    /// Peak number of waiting jobs.
     pub waiting_most: u64,
 }
 
-/// A worker over the range.
+/// Utilization of a worker over the range.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkerUse {
-    /// Its name.
+    /// Worker name.
     pub name: String,
-    /// What it has.
+    /// Capacity of the worker.
     pub capacity: Capacity,
-    /// Executions that it had.
+    /// Executions on the worker.
     pub executions: u64,
-    /// What it had set aside on average.
+    /// Average allocation.
     pub average: Shares,
-    /// The most that it had set aside of each.
+    /// Peak allocation of each resource.
     pub most: Shares,
-    /// What it had set aside in each part of the range.
+    /// Allocation in each bucket of the range.
     #[serde(rename = "use")]
     pub used: Vec<Shares>,
 }
 
-/// A schedule over the range.
+/// Forecast of a schedule over the range.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ScheduleLine {
-    /// The tenant that it belongs to.
+    /// Namespace of the schedule.
     pub namespace: String,
-    /// Its name.
+    /// Schedule name.
     pub name: String,
-    /// Instants that created a job or started a run.
+    /// Firings that created a job or started a run.
     pub firings: u64,
-    /// Instants that created nothing, by what kept them.
+    /// Skipped firings, by outcome.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<FiringOutcome, u64>,
-    /// Runs that ended well.
+    /// Succeeded runs.
     pub succeeded: u64,
-    /// Runs that ended otherwise.
+    /// Failed and cancelled runs.
     pub failed: u64,
     /// Runs that did not start before their deadline.
     pub expired: u64,
-    /// Runs that started, or still wait, later than they should.
+    /// Runs that started late, or that are still waiting and already late.
     pub late: u64,
-    /// How much later than its time the latest run started.
+    /// Longest delay of a run.
     pub latest: Duration,
-    /// How long its executions took together.
+    /// Total run time of all executions of its jobs, without those of workflows.
     pub busy: Duration,
-    /// Whether nothing is known of its past, so that its run time was assumed.
+    /// Whether the run time is assumed, because the schedule has no run history.
     pub assumed: bool,
-    /// When it was paused for failures, within the range.
+    /// Time within the range when the schedule is paused, for example after too many failures.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_at: Option<Timestamp>,
 }
 
-/// What somebody should know about an answer.
+/// An assumption or a limit of a forecast.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "note", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Note {
-    /// Nothing is known of the past of these runs.
+    /// The run time is assumed, because there is no run history.
     Assumed {
-        /// How many schedules, or names of jobs in workflows.
+        /// Number of schedules, or of job names in workflows.
         names: u64,
-        /// Some of them.
+        /// Examples.
         such_as: Vec<String>,
-        /// How long they were taken to run.
+        /// Assumed run time.
         run_time: Duration,
     },
-    /// These schedules cannot be used: their timing cannot be read, or names a calendar that is not there.
+    /// These schedules are left out: their timing is invalid, or it names a calendar that does not exist.
     Unusable {
-        /// Which, with what is wrong.
+        /// Names of the schedules.
         schedules: Vec<String>,
     },
-    /// Steps asked for an approval, or waited for an event: it came at once.
+    /// Approvals and events of waiting steps are assumed to arrive immediately.
     Answered {
-        /// How many approvals.
+        /// Number of approvals.
         approvals: u64,
-        /// How many events.
+        /// Number of events.
         events: u64,
     },
-    /// Steps could not begin, most likely for they need what an earlier task puts out.
+    /// Steps could not start, most likely because they refer to the output of an earlier task.
     StepsWithoutInput {
-        /// How many.
+        /// Number of steps.
         steps: u64,
-        /// Some of them.
+        /// Examples.
         such_as: Vec<String>,
     },
-    /// The forecast ended early: there were too many runs.
+    /// The forecast ended early, because the limit of runs was reached.
     Cut {
-        /// Where.
+        /// End of the forecast.
         at: Timestamp,
-        /// How many runs it may have.
+        /// Limit of runs.
         runs_max: u64,
     },
 }
@@ -324,21 +324,21 @@ impl std::fmt::Display for Note {
         };
         match self {
             Self::Assumed { names, such_as, run_time } => {
-                write!(f, "no run is known of {}: {run_time} assumed for each", shown(such_as, *names))
+                write!(f, "no run history for {}: assumed a run time of {run_time}", shown(such_as, *names))
             }
             Self::Unusable { schedules } => {
-                write!(f, "cannot be used, and left out: {}", schedules.join("; "))
+                write!(f, "schedules with invalid timing are left out: {}", schedules.join("; "))
             }
             Self::Answered { approvals, events } => {
-                write!(f, "{approvals} approvals and {events} events were taken to come at once")
+                write!(f, "{approvals} approvals and {events} events are assumed to arrive immediately")
             }
             Self::StepsWithoutInput { steps, such_as } => write!(
                 f,
-                "{} could not begin: what tasks put out is not known beforehand",
+                "{} could not start: the output of tasks is unknown in a forecast",
                 shown(such_as, *steps)
             ),
             Self::Cut { at, runs_max } => {
-                write!(f, "ended early, at {at}: more than {runs_max} runs")
+                write!(f, "the forecast ends early at {at}: it reached the limit of {runs_max} runs")
             }
         }
     }

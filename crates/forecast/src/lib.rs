@@ -1,34 +1,31 @@
-//! What is to come: schedules, workers and limits, run through a coming range on virtual time.
+//! Forecasts: simulates schedules, workers and limits over a future time range on virtual time.
 //!
 //! ```text
 //! Plan ──> forecast ─┬─> engine: the real one, on a clock of its own
-//!                    ├─> tasks:  each holds its worker for as long as it is drawn to take
-//!                    └─> watch:  what the engine decides, summed up ──> Answer ──> picture
+//!                    ├─> tasks:  each occupies its worker for a random run time
+//!                    └─> watch:  sums up the decisions of the engine ──> Answer ──> picture
 //! ```
 //!
-//! A [`Plan`] is everything that decides: schedules, calendars, workflows, queues, workers, how long runs
-//! took so far and how many failed, a range and a seed. [`forecast`] hands it to an
-//! [`Engine`](engine::Engine), the very one that servers run, and plays the workers: what it assigns starts
-//! at once, takes as long as the past says, and ends well or badly as often as the past says. The
-//! [`Answer`] tells what came of it; [`picture`] draws it.
+//! A [`Plan`] is the complete input: schedules, calendars, workflows, queues, workers, past run times and failure
+//! rates, a range and a seed. [`forecast`] passes it to an [`Engine`](engine::Engine), the same one that servers run, and
+//! simulates the workers: an assigned execution starts immediately, and its run time and result follow the past. The
+//! [`Answer`] is the result; [`picture`] draws it.
 //!
-//! # Always true
-//! - A pure function: no clock is read, nothing is opened, and the same plan gives the same answer.
-//! - What is drawn for a run hangs on the seed, its schedule, its instant and the number of its try, and on
-//!   nothing that happened before: two plans that differ in one thing meet the same luck, so the difference
-//!   between their answers is that thing's.
-//! - Nothing is decided here that the engine decides: whether an instant fires, who goes next and where,
-//!   and why a job waits are its own words.
+//! # Invariants
+//! - A pure function: it reads no clock and no file, and the same plan gives the same answer.
+//! - Random run times depend only on the seed, the schedule, the scheduled time and the attempt number. So two plans are
+//!   compared under identical conditions, and any difference between their answers comes from the plans.
+//! - All scheduling decisions are the engine's: whether a schedule fires, which job is next, on which worker, and why a job
+//!   waits.
 //!
-//! # What is left out
-//! The range begins with empty queues and idle workers. Jobs that nobody scheduled do not come. Workers
-//! neither fail nor come or go. A worker starts at once what it is given, and stops at once what it is to
-//! stop. Approvals and events come at once. What tasks put out is unknown: a step that needs it fails, and
-//! [`Answer::notes`] says so.
+//! # Limits
+//! The range starts with empty queues and idle workers. There are no jobs without a schedule. Workers do not fail, join or
+//! leave. A worker starts and stops executions immediately. Approvals and events arrive immediately. The output of tasks
+//! is unknown: a step that refers to such output fails, and [`Answer::notes`] reports it.
 //!
 //! # Cost
-//! About five inputs of the engine for each run, and memory for what is live at a time, for each schedule,
-//! and for each worker and bucket.
+//! About five engine inputs for each run. Memory grows with the live jobs and runs, the schedules, the workers and the
+//! buckets.
 
 mod answer;
 mod luck;

@@ -1,4 +1,4 @@
-//! What a forecast is made from.
+//! Input of a forecast.
 
 use std::collections::BTreeMap;
 
@@ -10,47 +10,47 @@ use model::{Duration, ScheduleSpec, Timestamp, WorkflowSpec};
 
 use crate::past::Past;
 
-/// A namespace, and a name in it.
+/// A name in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
-    /// The namespace.
+    /// Namespace.
     pub namespace: String,
-    /// The name.
+    /// Name in the namespace.
     pub name: String,
 }
 
 impl Name {
-    /// A name in a namespace.
+    /// Returns a name in a namespace.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 }
 
-/// Everything that decides what is to come.
+/// Complete input of a forecast.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// From when on, inclusive.
+    /// Start of the range, inclusive.
     pub from: Timestamp,
-    /// Until when, exclusive.
+    /// End of the range, exclusive.
     pub until: Timestamp,
-    /// What fires.
+    /// Schedules.
     pub schedules: Vec<Schedule>,
-    /// The calendars that schedules name; built-in ones are known.
+    /// Calendars that the schedules use, without the built-in ones.
     pub calendars: Vec<CalendarSpec>,
-    /// The workflows that schedules start, with those that they call.
+    /// Workflows that the schedules start, and the workflows that these call.
     pub workflows: Vec<WorkflowSpec>,
-    /// The queues that are set up, by name.
+    /// Settings of the queues, by queue name.
     pub queues: BTreeMap<String, QueueSettings>,
-    /// What runs jobs.
+    /// Workers.
     pub workers: Vec<Worker>,
-    /// How runs went so far.
+    /// Past run times and failure rates.
     pub history: History,
-    /// How much is forgiven, and how far it goes.
+    /// Options of the forecast.
     pub options: Options,
 }
 
 impl Plan {
-    /// A range in which nothing happens, with every default.
+    /// Returns an empty plan for a range, with default options.
     pub fn new(from: Timestamp, until: Timestamp) -> Self {
         Self {
             from,
@@ -66,21 +66,21 @@ impl Plan {
     }
 }
 
-/// How a forecast is made.
+/// Options of a forecast.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Decides everything that is drawn.
+    /// Seed of all random values.
     pub seed: u64,
-    /// A run that starts later than this after its firing was due is late; what its schedule
-    /// [expects](model::schedule::Expectation::start_within) where absent.
+    /// Delay after the scheduled time from which a run counts as late [default: the schedule's
+    /// [`start_within`](model::schedule::Expectation::start_within)].
     pub late_after: Option<Duration>,
-    /// A queue in which a job waits longer than this is overloaded.
+    /// Waiting time of a job above which its queue counts as overloaded.
     pub patience: Duration,
-    /// All runs take so many times as long.
+    /// Factor for all run times; above 0.
     pub slower: f64,
-    /// The forecast ends once so many runs have begun, wherever it is.
+    /// Maximum number of firings; the forecast ends once it is reached.
     pub runs_max: u64,
-    /// The time zones that schedules are read in.
+    /// Time zone database for schedules.
     pub zones: timetable::Zones,
 }
 
@@ -97,18 +97,18 @@ impl Default for Options {
     }
 }
 
-/// A schedule, and how far it is.
+/// A schedule and its current state.
 #[derive(Debug, Clone)]
 pub struct Schedule {
-    /// What it is.
+    /// Spec of the schedule.
     pub spec: ScheduleSpec,
-    /// Whether it fires.
+    /// Status of the schedule.
     pub status: ScheduleStatus,
-    /// Who paused it.
+    /// Who paused the schedule, and why.
     pub pause: Option<Pause>,
-    /// How often it has fired, for those that fire so many times only.
+    /// Number of firings so far; counts towards `max_firings`.
     pub fired: u64,
-    /// Runs in a row that ended like the last one: above zero well, below zero badly.
+    /// Number of consecutive runs with the result of the last one: positive if they succeeded, negative if they failed.
     pub streak: i32,
 }
 
@@ -118,23 +118,23 @@ impl From<ScheduleSpec> for Schedule {
     }
 }
 
-/// A worker that is there all the time.
+/// A worker that is connected over the whole range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Worker {
-    /// What people call it.
+    /// Worker name.
     pub name: String,
-    /// What constraints are matched against.
+    /// Labels for constraints.
     pub labels: BTreeMap<String, String>,
-    /// What it has.
+    /// Capacity of the worker.
     pub capacity: Capacity,
-    /// What it can.
+    /// Runtimes and limits that the worker supports.
     pub capabilities: Capabilities,
-    /// Whether work is placed on it.
+    /// Whether the worker accepts jobs.
     pub admission: Admission,
 }
 
 impl Worker {
-    /// One that can run and enforce everything.
+    /// Returns a worker that supports processes, with all their limits, and accepts jobs.
     pub fn new(name: impl Into<String>, capacity: Capacity) -> Self {
         Self {
             name: name.into(),
@@ -146,14 +146,14 @@ impl Worker {
     }
 }
 
-/// How runs went so far.
+/// Past run times and failure rates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
-    /// By schedule: the jobs that it creates.
+    /// Jobs of schedules, by schedule name.
     pub schedules: BTreeMap<Name, Past>,
-    /// By the name of a job: those of workflows.
+    /// Jobs of workflows, by job name.
     pub jobs: BTreeMap<Name, Past>,
-    /// Where nothing is known.
+    /// Assumption for all other jobs.
     pub otherwise: Past,
 }
 
@@ -167,30 +167,30 @@ impl Default for History {
     }
 }
 
-/// Why nothing can be foretold from a plan.
+/// Why a plan is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// It ends before it begins.
-    #[error("the range ends at {until}, not after its beginning at {from}")]
+    /// The range is empty.
+    #[error("invalid range: the end {until} must be after the start {from}")]
     EmptyRange {
-        /// From when on.
+        /// Start of the range.
         from: Timestamp,
-        /// Until when.
+        /// End of the range.
         until: Timestamp,
     },
-    /// Two things of one kind have one name.
-    #[error("there are two {kind}s named `{name}`")]
+    /// Two objects of one kind have the same name.
+    #[error("duplicate {kind} `{name}`")]
     Twice {
-        /// Of which kind.
+        /// Kind of the objects.
         kind: &'static str,
-        /// Which name.
+        /// Their name.
         name: String,
     },
-    /// How much slower is no number that can be reckoned with.
-    #[error("`{slower}` times as slow is not possible: expected a number above 0")]
+    /// The factor for run times is not a number above 0.
+    #[error("invalid factor for run times `{slower}`: expected a number above 0")]
     Slower {
-        /// What was asked for.
+        /// Requested factor.
         slower: f64,
     },
 }

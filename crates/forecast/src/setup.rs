@@ -178,7 +178,7 @@ impl Rows {
     /// A schedule that is paused has been so since before the range.
     fn pause(&self, schedule: &Schedule) -> Option<Box<Pause>> {
         let known = schedule.pause.clone().filter(|_| schedule.status == ScheduleStatus::Paused);
-        let unknown = || Pause { at: self.at, by: "somebody".into(), note: None };
+        let unknown = || Pause { at: self.at, by: "unknown".into(), note: None };
         let pause = known.or_else(|| (schedule.status == ScheduleStatus::Paused).then(unknown))?;
         Some(Box::new(Pause { at: pause.at.min(self.at), ..pause }))
     }

@@ -1,29 +1,29 @@
-//! What if: changes of a plan, each in a few words.
+//! What-if changes of a plan.
 
 use model::{Bytes, Millicores};
 
 use crate::plan::{Plan, Worker};
 
-/// The most workers that a plan is given.
+/// Maximum number of workers in a plan.
 const WORKERS_MAX: usize = 10_000;
 
 /// A change of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WhatIf {
-    /// There are so many workers: the first of those that there are, or more like them in turn.
+    /// Sets the number of workers: removes the last ones, or adds copies of the workers in turn.
     Workers(usize),
-    /// There is one more.
+    /// Adds a worker.
     AddWorker(Box<Worker>),
-    /// This one has so many times as much of everything.
+    /// Multiplies the capacity of a worker.
     ScaleWorker {
-        /// Its name.
+        /// Worker name.
         name: String,
-        /// Above 0.
+        /// Factor; above 0.
         factor: f64,
     },
-    /// This one is not there.
+    /// Removes a worker.
     WithoutWorker(String),
-    /// Every run takes so many times as long.
+    /// Multiplies all run times.
     Slower(f64),
 }
 
@@ -31,50 +31,50 @@ pub enum WhatIf {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WhatIfError {
-    /// No such worker.
-    #[error("there is no worker `{name}`: expected {}", one_of(.known))]
+    /// The worker does not exist.
+    #[error("worker `{name}` does not exist: {}", expected(.known))]
     NoWorker {
-        /// The name that was asked for.
+        /// Requested name.
         name: String,
-        /// Those that there are.
+        /// Names of the existing workers.
         known: Vec<String>,
     },
-    /// There are no workers to make more of.
-    #[error("there are no workers to make {wanted} of: add one first")]
+    /// There is no worker to copy.
+    #[error("cannot set the number of workers to {wanted}: there is no worker to copy")]
     NothingToCopy {
-        /// How many were wanted.
+        /// Requested number of workers.
         wanted: usize,
     },
     /// Too many workers.
     #[error("{wanted} workers are too many: expected at most {WORKERS_MAX}")]
     TooMany {
-        /// How many were wanted.
+        /// Requested number of workers.
         wanted: usize,
     },
-    /// A factor that is no number above 0.
-    #[error("`{factor}` times is not possible: expected a number above 0")]
+    /// The factor is not a number above 0.
+    #[error("invalid factor `{factor}`: expected a number above 0")]
     Factor {
-        /// What was asked for.
+        /// Requested factor.
         factor: f64,
     },
 }
 
-fn one_of(known: &[String]) -> String {
+fn expected(known: &[String]) -> String {
     const SHOWN: usize = 10;
     let shown: Vec<_> = known.iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
     match (known.len(), known.len().saturating_sub(SHOWN)) {
-        (0, _) => "none, for there are no workers".to_owned(),
-        (1, _) => shown.join(""),
-        (_, 0) => format!("one of {}", shown.join(", ")),
-        (_, more) => format!("one of {} or {more} more", shown.join(", ")),
+        (0, _) => "there are no workers".to_owned(),
+        (1, _) => format!("expected {}", shown.join("")),
+        (_, 0) => format!("expected one of {}", shown.join(", ")),
+        (_, more) => format!("expected one of {} or {more} more", shown.join(", ")),
     }
 }
 
 impl Plan {
-    /// Changes it.
+    /// Applies a what-if change.
     ///
     /// # Errors
-    /// [`WhatIfError`] for what cannot be; nothing is changed then.
+    /// [`WhatIfError`] if the change is impossible; the plan stays unchanged then.
     pub fn change(&mut self, what_if: &WhatIf) -> Result<(), WhatIfError> {
         match what_if {
             WhatIf::Workers(wanted) => self.set_workers(*wanted),
@@ -133,7 +133,7 @@ impl Plan {
         })
     }
 
-    /// This name, or with a number behind it that no worker has.
+    /// Returns a name that no worker has: the given name, or the name with a numeric suffix.
     fn free_name(&self, wanted: &str) -> String {
         let is_free = |name: &String| self.workers.iter().all(|worker| worker.name != *name);
         let names = std::iter::once(wanted.to_owned()).chain((2_u32..).map(|n| format!("{wanted}-{n}")));

@@ -1,4 +1,4 @@
-//! What is to come: a page of sums, overloads, workers and schedules.
+//! Output of a forecast: totals, overloads, workers and schedules.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,17 +15,17 @@ use super::time::coarse;
 use super::{Format, Look};
 use crate::failure::Failure;
 
-/// Lines of each table where not all are wanted.
+/// Maximum number of rows of each narrow table.
 const LINES: usize = 12;
-/// Signs of a worker's use over time.
+/// Width of the utilization chart of a worker, in characters.
 const SIGNS: usize = 48;
 
-/// What is to come, and the sums without what was tried.
+/// An answer, and the totals without the what-if changes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Told {
     #[serde(flatten)]
     answer: Answer,
-    /// What comes if nothing is changed.
+    /// Totals without the what-if changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     as_it_is: Option<Summary>,
 }
@@ -36,7 +36,7 @@ impl Told {
     }
 }
 
-/// A forecast as text in the format that is wanted.
+/// Formats a forecast.
 pub(crate) fn forecast(look: &Look, told: &Told, zone: &TimeZone) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Json => super::json(told)?,
@@ -52,7 +52,7 @@ pub(crate) fn forecast(look: &Look, told: &Told, zone: &TimeZone) -> Result<Stri
 fn page(look: &Look, told: &Told, zone: &TimeZone) -> String {
     let Told { answer, as_it_is } = told;
     let clock = Clock { zone, is_long: answer.until.since(answer.from) > Duration::from_hours(24) };
-    let name = zone.iana_name().unwrap_or("here");
+    let name = zone.iana_name().unwrap_or("local time");
     let mut text =
         format!("Forecast from {} to {} ({name})\n\n", clock.whole(answer.from), clock.whole(answer.until));
     text.push_str(&sums(answer, as_it_is.as_ref(), &clock));
@@ -66,7 +66,7 @@ fn page(look: &Look, told: &Told, zone: &TimeZone) -> String {
         answer.schedules.iter().filter(|line| look.wide() || is_trouble(line)).collect();
     schedules.sort_by_key(|line| std::cmp::Reverse((line.expired, line.latest, line.failed)));
     let schedules: Vec<_> = schedules.into_iter().map(LineRow).collect();
-    section(&mut text, look, "Schedules in trouble", &schedules, "schedules in trouble");
+    section(&mut text, look, "Schedules with problems", &schedules, "schedules with problems");
     text
 }
 
@@ -84,13 +84,13 @@ fn section<T: Row>(text: &mut String, look: &Look, title: &str, items: &[T], wha
     }
 }
 
-/// Whether something of a schedule goes otherwise than it should.
+/// Whether a schedule has late, expired, lost or mostly failed runs, or is paused.
 fn is_trouble(line: &ScheduleLine) -> bool {
     let fails = line.failed > 0 && line.failed >= line.succeeded;
     line.late > 0 || line.expired > 0 || fails || line.paused_at.is_some() || lost(&line.skipped) > 0
 }
 
-/// Instants that created nothing, without those that the rules hold.
+/// Number of skipped firings, without those that a calendar, a window or a pause skips.
 fn lost(skipped: &BTreeMap<FiringOutcome, u64>) -> u64 {
     let held = [FiringOutcome::SkippedCalendar, FiringOutcome::SkippedWindow, FiringOutcome::SkippedPause];
     skipped.iter().filter(|(outcome, _)| !held.contains(outcome)).map(|(_, count)| count).sum()
@@ -102,7 +102,7 @@ fn sums(answer: &Answer, as_it_is: Option<&Summary>, clock: &Clock<'_>) -> Strin
     let mut text = String::new();
     let width = told[0].iter().map(|(_, value)| value.chars().count()).max().unwrap_or(0).max(8);
     if as_it_is.is_some() {
-        let _ = writeln!(text, "{:14}{:width$}  WHAT IF", "", "AS IT IS");
+        let _ = writeln!(text, "{:14}{:width$}  WHAT IF", "", "CURRENT");
     }
     for place in 0..told[0].len() {
         let values = told.iter().map(|column| format!("{:width$}", column[place].1));
@@ -119,7 +119,7 @@ fn lines(summary: &Summary, clock: &Clock<'_>) -> Vec<(&'static str, String)> {
     let late = match &summary.latest {
         None => "0".to_owned(),
         Some(latest) => format!(
-            "{}, by up to {} ({} of {})",
+            "{}, up to {} ({} at {})",
             summary.late,
             coarse(latest.by),
             clean(&latest.name),
@@ -135,7 +135,7 @@ fn lines(summary: &Summary, clock: &Clock<'_>) -> Vec<(&'static str, String)> {
         ("Skipped", skipped),
         ("Expired", summary.expired.to_string()),
         ("Failed", format!("{} of {}", summary.failed, summary.failed + summary.succeeded)),
-        ("Waiting", format!("at most {}, {} at the end", summary.waiting_most, summary.waiting_at_end)),
+        ("Waiting", format!("peak {}, {} at the end", summary.waiting_most, summary.waiting_at_end)),
         (
             "Overloaded",
             if summary.overloaded == Duration::ZERO { "never".into() } else { coarse(summary.overloaded) },
@@ -156,7 +156,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// Shows times of a range in a zone.
+/// Formats times of the range in a time zone.
 struct Clock<'a> {
     zone: &'a TimeZone,
     is_long: bool,
@@ -167,7 +167,7 @@ impl Clock<'_> {
         self.shown(at, "%a %Y-%m-%d %H:%M")
     }
 
-    /// Without the day where the range has but one.
+    /// Without the day if the range has only one day.
     fn short(&self, at: Timestamp) -> String {
         self.shown(at, if self.is_long { "%a %d %H:%M" } else { "%H:%M" })
     }
@@ -193,11 +193,11 @@ struct WindowRow<'a> {
 impl<'a> WindowRow<'a> {
     fn new(window: &'a Window, clock: &Clock<'_>) -> Self {
         if window.goes_on {
-            return Self { window, from: clock.short(window.from), until: "on".to_owned() };
+            return Self { window, from: clock.short(window.from), until: "ongoing".to_owned() };
         }
         let (from, until) = (clock.short(window.from), clock.short(window.until));
         if from == until {
-            // Within one minute, only seconds tell them apart.
+            // Within one minute, seconds are needed.
             return Self { window, from: clock.exact(window.from), until: clock.exact(window.until) };
         }
         Self { window, from, until }
@@ -212,7 +212,7 @@ impl Row for WindowRow<'_> {
         column("LATE JOBS", 9),
         column("WAITING", 7),
         column("LONGEST", 8),
-        column("OF", 16),
+        column("JOB", 16),
         column("WHY", 30),
     ];
 
@@ -247,7 +247,7 @@ impl Row for WorkerRow<'_> {
         column("CPU", 5),
         column("MEMORY", 6),
         column("SLOTS", 5),
-        wide("MOST", 5),
+        wide("PEAK", 5),
         column("OVER TIME", SIGNS),
     ];
 
@@ -269,7 +269,7 @@ impl Row for WorkerRow<'_> {
     }
 }
 
-/// A sign for each part of the range: the taller, the more of what is scarcest is set aside.
+/// Draws a bar for each part of the range; its height is the allocation of the scarcest resource.
 fn over_time(used: &[Shares]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let part = used.len().div_ceil(SIGNS).max(1);
@@ -303,7 +303,7 @@ impl Row for LineRow<'_> {
         let bad = |count: u64| Cell::new(count.to_string(), if count > 0 { Tone::Bad } else { Tone::Plain });
         let mut notes = Vec::new();
         if line.paused_at.is_some() {
-            notes.push("pauses itself");
+            notes.push("paused");
         }
         if line.assumed {
             notes.push("run time assumed");

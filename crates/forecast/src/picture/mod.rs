@@ -1,9 +1,8 @@
-//! The picture of an answer: one SVG that stands alone.
+//! Draws an answer as a self-contained SVG.
 //!
-//! From above: how much fires, how much waits, what all workers together have set aside, each worker, and
-//! the overloads in words. Times of an overload are shaded through all of them. Colours follow the reader's
-//! preference for dark or light; there is no script, no font and no link, and what is shown hangs on the
-//! answer and the time zone alone.
+//! From top to bottom: firings, waiting jobs, allocation of all workers, a strip for each worker, and a list of overloads.
+//! Overloads are shaded across all panels. Colours follow the dark or light preference of the reader. The SVG has no
+//! scripts, fonts or links; its content depends only on the answer and the time zone.
 
 mod axis;
 mod canvas;
@@ -18,9 +17,9 @@ use crate::usage::Shares;
 use axis::{Axis, in_words, span};
 use canvas::{Canvas, Place};
 
-/// Workers that have a strip of their own: the busiest.
+/// Maximum number of workers with a strip; the busiest ones are shown.
 const WORKERS_SHOWN: usize = 16;
-/// Overloads that are told in words: the longest waits.
+/// Maximum number of listed overloads; those with the longest waits are shown.
 const WINDOWS_SHOWN: usize = 8;
 const WIDTH: f64 = 1_080.0;
 const LEFT: f64 = 150.0;
@@ -28,7 +27,7 @@ const RIGHT: f64 = 30.0;
 const PANEL: f64 = 110.0;
 const STRIP: f64 = 16.0;
 
-/// Draws an answer; times are shown in this zone.
+/// Draws an answer as SVG, with times in the given time zone.
 pub fn picture(answer: &Answer, zone: &TimeZone) -> String {
     let axis = Axis::new((answer.from, answer.until), zone, (LEFT, WIDTH - RIGHT));
     let mut canvas = Canvas::default();
@@ -51,12 +50,12 @@ fn heading(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>) {
     canvas.text(Place { x: 24.0, y: 38.0 }, "title", &title);
     let mut told = format!("{} firings of {} schedules", summary.firings, summary.schedules);
     let late = match &summary.latest {
-        Some(latest) => format!("{} late, by up to {} ({})", summary.late, in_words(latest.by), latest.name),
+        Some(latest) => format!("{} late, up to {} ({})", summary.late, in_words(latest.by), latest.name),
         None => "none late".to_owned(),
     };
     let _ = write!(told, " · {late} · {} skipped", summary.skipped_in_all());
     let overloaded = match answer.overloads.len() {
-        0 => "never overloaded".to_owned(),
+        0 => "no overload".to_owned(),
         _ => format!("overloaded for {}", in_words(summary.overloaded)),
     };
     let used = summary.used.highest() * 100.0;
@@ -96,7 +95,7 @@ fn firings(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>, y: f64) -> f64
 }
 
 fn waiting(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>, y: f64) -> f64 {
-    panel_title(canvas, y, "Waiting", &[("waiting", "jobs, at most"), ("band-key", "overloaded")]);
+    panel_title(canvas, y, "Waiting", &[("waiting", "peak jobs"), ("band-key", "overload")]);
     let most = answer.over_time.iter().map(|bucket| bucket.waiting_most).max().unwrap_or(0);
     scale(canvas, y, &most.to_string());
     let heights = answer.over_time.iter().map(|bucket| (bucket.from, part(bucket.waiting_most, most)));
@@ -128,7 +127,7 @@ fn all_workers(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>, y: f64) ->
     y + PANEL + 26.0
 }
 
-/// A strip for each of the busiest workers: the darker, the more of what is scarcest is set aside.
+/// Draws a strip for each of the busiest workers: a darker shade is a higher allocation of the scarcest resource.
 fn strips(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>, mut y: f64) -> f64 {
     let mut workers: Vec<&WorkerUse> = answer.workers.iter().collect();
     workers.sort_by(|a, b| {
@@ -203,9 +202,9 @@ fn windows_in_words(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>, mut y
 fn sentence(window: &Window, axis: &Axis<'_>) -> String {
     let when = span(axis.zone, window.from, window.until);
     let why = window.why.iter().take(2).map(|holds| holds.cause.to_string()).collect::<Vec<_>>().join(", ");
-    let why = if why.is_empty() { why } else { format!(": {why}") };
+    let why = if why.is_empty() { why } else { format!(" · {why}") };
     format!(
-        "{when} · {} · {} waited too long, {} for {}{why}",
+        "{when} · {} · jobs waiting too long: {} · longest: {} ({}){why}",
         window.group,
         window.jobs,
         shortened(&window.longest.name, 40),
@@ -213,7 +212,7 @@ fn sentence(window: &Window, axis: &Axis<'_>) -> String {
     )
 }
 
-/// The path of an area and of its upper edge, in steps of parts of the range.
+/// Returns the path of an area and the path of its upper edge, with a step for each bucket.
 fn steps(
     heights: impl Iterator<Item = (Timestamp, f64)>,
     answer: &Answer,

@@ -23,7 +23,7 @@ fn a_picture_shows_what_the_answer_tells() {
         "Forecast for Sat 21 Nov 08:00 – Sun 22 Nov 08:00",
         "16 firings of 4 schedules",
         "w&lt;1&gt;",
-        "too little CPU",
+        "insufficient CPU",
     ] {
         assert!(drawn.contains(shown), "`{shown}` is not in {drawn}");
     }
@@ -42,7 +42,7 @@ fn a_picture_shows_what_the_answer_tells() {
 #[test]
 fn a_picture_of_nothing_is_a_picture() {
     let drawn = picture(&hours(1).answer(), &TimeZone::UTC);
-    assert!(drawn.contains("never overloaded") && !drawn.contains("NaN"), "{drawn}");
+    assert!(drawn.contains("no overload") && !drawn.contains("NaN"), "{drawn}");
 }
 
 /// A day of a small company: backups and reports at night, beats by day.

@@ -103,7 +103,7 @@ fn a_schedule_of_a_calendar_that_is_not_there_is_noted() {
 fn a_plan_that_no_server_could_hold_is_refused() {
     let twice = hours(1).with(schedule("a", "@daily"), secs(1)).with(schedule("a", "@hourly"), secs(1));
     let refused = |plan| forecast(&plan, &mut |_| {}).unwrap_err().to_string();
-    assert_eq!(refused(twice), "there are two schedules named `default/a`");
+    assert_eq!(refused(twice), "duplicate schedule `default/a`");
     assert!(matches!(forecast(&hours(0), &mut |_| {}), Err(PlanError::EmptyRange { .. })));
     let mut frozen = hours(1);
     frozen.options.slower = 0.0;

@@ -27,7 +27,7 @@ fn workers_are_added_scaled_and_taken_away() {
 fn what_cannot_be_is_refused_and_changes_nothing() {
     let mut plan = hours(1).worker("a", 2);
     let refused = plan.change(&WhatIf::WithoutWorker("x".into())).unwrap_err();
-    assert_eq!(refused.to_string(), "there is no worker `x`: expected `a`");
+    assert_eq!(refused.to_string(), "worker `x` does not exist: expected `a`");
     let scale = WhatIf::ScaleWorker { name: "a".into(), factor: f64::NAN };
     assert!(matches!(plan.change(&scale), Err(WhatIfError::Factor { .. })));
     assert!(matches!(plan.change(&WhatIf::Workers(1_000_000)), Err(WhatIfError::TooMany { .. })));

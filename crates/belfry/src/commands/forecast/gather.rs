@@ -1,4 +1,4 @@
-//! What a server has becomes a plan: by reads, and with the rights of who asks.
+//! Builds a plan from a server, with read requests and the permissions of the caller.
 
 use std::collections::BTreeSet;
 
@@ -14,23 +14,23 @@ use model::{JobStatus, WorkflowSpec};
 use super::super::apply::found;
 use crate::failure::Failure;
 
-/// As many as a page can have.
+/// Maximum page size of the API.
 const PAGE: usize = model::limits::PAGE_MAX;
-/// The last ended jobs of one name that say how long the next ones take.
+/// Number of recent jobs of one name from which the run time is estimated.
 const JOBS_LOOKED_AT: usize = 100;
-/// How many requests are under way at a time.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 8;
 
-/// Where a plan is filled from.
-#[expect(clippy::large_enum_variant, reason = "there is one, for the length of the command")]
+/// Source of a plan.
+#[expect(clippy::large_enum_variant, reason = "there is only one value in each command")]
 pub(super) enum Source {
     Server(Client),
-    /// Files alone.
+    /// No server: files only.
     Nowhere,
 }
 
 impl Source {
-    /// Everything that does not follow from anything else: schedules, calendars, queues, workers.
+    /// Adds schedules, calendars, queues and workers to the plan.
     pub(super) async fn fill(&mut self, plan: &mut Plan, namespace: Option<&str>) -> Result<(), Failure> {
         let Self::Server(client) = self else { return Ok(()) };
         schedules(client, plan, namespace).await?;
@@ -60,7 +60,7 @@ impl Source {
         Ok(())
     }
 
-    /// What schedules lead to and the plan has not: their workflows, and the past of the jobs of those.
+    /// Adds the workflows that the schedules start, and the run history of the jobs of these workflows.
     pub(super) async fn complete(&mut self, plan: &mut Plan) -> Result<(), Failure> {
         let Self::Server(client) = self else { return Ok(()) };
         workflows(client, plan).await?;
@@ -99,12 +99,12 @@ async fn schedules(client: &Client, plan: &mut Plan, namespace: Option<&str>) ->
         let Some(cursor) = list.next_cursor else { break };
         page.cursor = Some(cursor);
     }
-    // The same order on every server, whenever they were made.
+    // Sorted, so that the order does not depend on the creation times.
     plan.schedules.sort_by(|a, b| (&a.spec.namespace, &a.spec.name).cmp(&(&b.spec.namespace, &b.spec.name)));
     Ok(())
 }
 
-/// The past of a schedule's runs; none before the first that ended well.
+/// Returns the run history of a schedule; `None` before its first successful run.
 fn past_of(track: &ScheduleTrack) -> Option<Past> {
     let known = [
         (10, track.duration_p10),
@@ -118,7 +118,7 @@ fn past_of(track: &ScheduleTrack) -> Option<Past> {
     Some(Past { run_times: RunTimes::of_percentiles(&known)?, failed })
 }
 
-/// Every workflow that a schedule starts, with those that they call.
+/// Adds all workflows that schedules start, and the workflows that these call.
 async fn workflows(client: &Client, plan: &mut Plan) -> Result<(), Failure> {
     let name_of = |spec: &WorkflowSpec| (spec.namespace.clone(), spec.name.clone());
     let mut seen: BTreeSet<_> = plan.workflows.iter().map(name_of).collect();

@@ -1,9 +1,9 @@
-//! `belfry forecast`: what schedules, workers and limits come to.
+//! `belfry forecast`: simulates schedules, workers and limits over a future range.
 //!
-//! - `gather`: what the server has becomes a plan.
-//! - `overlay`: what files define goes on top of it.
+//! - `gather`: builds a plan from the server.
+//! - `overlay`: adds the definitions of files to the plan.
 //!
-//! Where something is tried, the range is run through twice: as it is, and as it would be.
+//! With what-if changes the range is simulated twice: without and with the changes.
 
 mod gather;
 mod overlay;
@@ -27,16 +27,16 @@ pub(super) async fn run(context: &Context, args: ForecastArgs) -> Result<(), Fai
     let length = args.length.unwrap_or(Duration::from_hours(24));
     let until = args.to.unwrap_or(from + length);
     if until <= from {
-        return Err(Failure::usage(format!("the range ends at {until}, not after its beginning at {from}")));
+        return Err(Failure::usage(format!("invalid range: the end {until} must be after the start {from}")));
     }
     let (now, tried) = plans(context, &args, from, until).await?;
     let before = match &tried {
-        Some(_) => Some(foretell(context, now.clone(), "as it is").await?),
+        Some(_) => Some(simulate(context, now.clone(), "current").await?),
         None => None,
     };
     let answer = match tried {
-        Some(tried) => foretell(context, tried, "what if").await?,
-        None => foretell(context, now, "").await?,
+        Some(tried) => simulate(context, tried, "what if").await?,
+        None => simulate(context, now, "").await?,
     };
     let zone = args.time_zone.unwrap_or_else(TimeZone::system);
     for note in &answer.notes {
@@ -55,7 +55,7 @@ pub(super) async fn run(context: &Context, args: ForecastArgs) -> Result<(), Fai
     context.out.forecast(&Told::new(answer, before.map(|answer| answer.summary)), &zone)
 }
 
-/// The plan as it is, and the one that is tried, if any is.
+/// Returns the current plan, and the plan with the what-if changes, if any.
 async fn plans(
     context: &Context,
     args: &ForecastArgs,
@@ -96,7 +96,7 @@ async fn plans(
     Ok((plan, Some(tried)))
 }
 
-/// Workers come first, so that the others may speak of them.
+/// Returns the what-if changes. Added workers come first, so that the other changes can refer to them.
 fn changes(args: &ForecastArgs) -> Vec<WhatIf> {
     let added = args.add_worker.iter().map(|worker| WhatIf::AddWorker(Box::new(worker.clone())));
     let scaled = args
@@ -111,20 +111,20 @@ fn changes(args: &ForecastArgs) -> Vec<WhatIf> {
 
 fn refused(error: WhatIfError) -> Failure {
     let help = match &error {
-        WhatIfError::NoWorker { .. } => "`belfry worker list` shows the workers",
-        WhatIfError::NothingToCopy { .. } => "`--add-worker cpu=8,memory=32GiB` adds one",
+        WhatIfError::NoWorker { .. } => "`belfry worker list` lists all workers",
+        WhatIfError::NothingToCopy { .. } => "add a worker with `--add-worker cpu=8,memory=32GiB`",
         _ => return Failure::usage(error.to_string()),
     };
     Failure::usage(error.to_string()).help(help)
 }
 
-/// Runs a plan on a thread of its own, so that the wait for it can be shown and ended.
-async fn foretell(context: &Context, plan: Plan, which: &str) -> Result<Answer, Failure> {
+/// Runs a forecast on its own thread, so that its progress can be shown and the command can be interrupted.
+async fn simulate(context: &Context, plan: Plan, which: &str) -> Result<Answer, Failure> {
     let (tell, mut told) = mpsc::unbounded_channel::<Progress>();
     let thread = std::thread::Builder::new().name("forecast".into());
     let (answer, answered) = tokio::sync::oneshot::channel();
     thread.spawn(move || {
-        // Whoever does not listen any more has ended.
+        // Sending fails only if the command has already ended.
         let _ = answer.send(forecast::forecast(&plan, &mut |progress| {
             let _ = tell.send(progress);
         }));
@@ -136,7 +136,8 @@ async fn foretell(context: &Context, plan: Plan, which: &str) -> Result<Answer, 
         }
     }
     line.clear();
-    let answer = answered.await.map_err(|_| Failure::message(Exit::Failed, "the forecast broke off"))?;
+    let answer =
+        answered.await.map_err(|_| Failure::message(Exit::Failed, "the forecast was interrupted"))?;
     answer.map_err(|error: PlanError| Failure::usage(error.to_string()))
 }
 

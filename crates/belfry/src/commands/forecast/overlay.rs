@@ -1,4 +1,4 @@
-//! What files define, on top of a plan: as if they were applied at the beginning of the range.
+//! Adds the definitions of files to a plan, as if the files were applied at the start of the range.
 
 use std::path::PathBuf;
 
@@ -10,11 +10,10 @@ use super::super::Namespace;
 use super::super::apply::documents::{Document, Object, read};
 use crate::failure::Failure;
 
-/// Takes in what the files define.
+/// Adds the definitions of the files to the plan.
 ///
 /// # Errors
-/// Everything that is wrong with any of them; whether times and names of calendars can be used is seen
-/// when they are.
+/// All validation errors of all files. Timings and calendar names are checked later, by the forecast.
 pub(super) fn apply(plan: &mut Plan, files: &[PathBuf], namespace: &Namespace) -> Result<(), Failure> {
     let documents = read(files, namespace, None)?;
     let mut wrong = Vec::new();
@@ -28,7 +27,7 @@ pub(super) fn apply(plan: &mut Plan, files: &[PathBuf], namespace: &Namespace) -
         }
     }
     if !wrong.is_empty() {
-        return Err(Failure::usage("what the files define cannot be used").fields(wrong));
+        return Err(Failure::usage("the files contain invalid definitions").fields(wrong));
     }
     for document in documents {
         put(plan, document.object);
@@ -45,7 +44,7 @@ fn check(plan: &Plan, document: &Document) -> Result<(), Invalid> {
     }
 }
 
-/// Puts one thing where there is one of its name, or behind the others. A schedule stays as far as it is.
+/// Replaces the object with the same name, or adds the object. A replaced schedule keeps its state.
 fn put(plan: &mut Plan, object: Object) {
     match object {
         Object::Schedule(spec) => {
