@@ -1,4 +1,4 @@
-//! Descriptions in Simplified Chinese: from the year down to the second, as dates are said.
+//! Descriptions in Simplified Chinese: from the year down to the second, the Chinese order of dates.
 
 use model::Duration;
 use model::timing::{
@@ -15,24 +15,25 @@ use crate::cron::{Field, FieldText, Hashed, Item, Text, read};
 
 /// From Monday, which is 1.
 const WEEKDAYS: [&str; 7] = ["周一", "周二", "周三", "周四", "周五", "周六", "周日"];
-const FIXED: &str = "由计划名称决定";
+const FIXED: &str = "由调度名称决定";
 
 pub(super) fn describe(timing: &Timing) -> String {
     let rules: Vec<String> = timing.rules.iter().map(rule).collect();
     let mut text = if rules.is_empty() {
         "仅按需触发".to_owned()
     } else {
-        rules.iter().map(|rule| rule.trim_start()).collect::<Vec<_>>().join("；以及：")
+        let rules: Vec<String> = rules.iter().map(|rule| after_chinese(rule)).collect();
+        rules.join("；以及").trim_start().to_owned()
     };
     text += &format!("（{}）", shown(&timing.zone));
     text.extend(timing.only.iter().map(|f| format!("；仅限{}", after_chinese(&filter(f)))));
     text.extend(timing.exclude.iter().map(|f| format!("；{}除外", before_chinese(&filter(f)))));
     if let Some(roll) = &timing.roll {
         let to = match roll.to {
-            RollTo::Next => "顺延到之后最近的一天",
-            RollTo::Previous => "提前到之前最近的一天",
+            RollTo::Next => "顺延到日历中的下一天",
+            RollTo::Previous => "提前到日历中的上一天",
         };
-        text += &format!("；不在日历 {} 中的日子，{to}", shown(&roll.calendar));
+        text += &format!("；日期不在日历 {} 中时，{to}", shown(&roll.calendar));
     }
     if let Some(start) = timing.start {
         text += &format!("；不早于 {start}");
@@ -65,7 +66,7 @@ fn rule(rule: &Rule) -> String {
         Rule::After(delay) => format!("上次运行结束后 {}", duration(*delay)),
         Rule::At(text) => format!("仅一次：{}", shown(text.trim()).replacen('T', " ", 1)),
         Rule::Calendar(c) => calendar_rule(c),
-        _ => "按此版本不认识的规则".to_owned(),
+        _ => "此版本不支持的规则".to_owned(),
     }
 }
 
@@ -77,7 +78,7 @@ fn rate(every: &Every) -> String {
         _ => format!("每 {}", duration(every.period)),
     };
     if every.phase != Duration::ZERO {
-        text += &format!("，推后 {}", duration(every.phase));
+        text += &format!("，偏移 {}", duration(every.phase));
     }
     text
 }
@@ -103,16 +104,16 @@ fn filter(filter: &Filter) -> String {
         Filter::Window(w) => window(w),
         Filter::Dates(dates) => joined(&dates.iter().map(date_range).collect::<Vec<_>>()),
         Filter::Cron(c) => format!("“{}”的时间", cron(c)),
-        _ => "此版本不认识的条件".to_owned(),
+        _ => "此版本不支持的条件".to_owned(),
     }
 }
 
 fn window(window: &Window) -> String {
     let next = if passes_midnight(window) { "次日 " } else { " " };
-    let time = format!(" {} 到{next}{} 之前", shown(&window.from), shown(&window.until));
+    let time = format!(" {} 至{next}{} 之前", shown(&window.from), shown(&window.until));
     match window.weekdays.as_slice() {
         [] => format!("每天{time}"),
-        days => format!("从{}开始的{time}", weekdays(days)),
+        days => format!("{}{time}", weekdays(days)),
     }
 }
 
@@ -160,10 +161,11 @@ fn calendar_rule(rule: &CalendarRule) -> String {
     } else {
         joined(&rule.times.iter().map(|time| shown(time)).collect::<Vec<_>>())
     };
-    text += &format!(" {times}");
+    text += if text.ends_with('）') { "" } else { " " };
+    text += &times;
     match rule.from {
         Some(from) => text += &format!("，从 {from} 起"),
-        None if rule.every > 1 => text += &format!("，自 {} 计数", anchor(rule)),
+        None if rule.every > 1 => text += &format!("，从 {} 起计算", anchor(rule)),
         None => {}
     }
     text
@@ -172,13 +174,19 @@ fn calendar_rule(rule: &CalendarRule) -> String {
 fn calendar_days(rule: &CalendarRule) -> String {
     let anchor = anchor(rule);
     let named = || weekdays(&rule.weekdays);
+    let one_of_named = || named().replace('和', "或");
+    // "每周" and "周一" make "每周一".
+    let weekly = |days: &str| match days.strip_prefix('周').filter(|_| rule.every == 1) {
+        Some(day) => day.to_owned(),
+        None => format!("的{days}"),
+    };
     match rule.unit {
         CalendarUnit::Days if rule.weekdays.is_empty() => String::new(),
-        CalendarUnit::Days => format!("（须为{}）", named()),
+        CalendarUnit::Days => format!("（须为{}）", one_of_named()),
         CalendarUnit::Weeks if rule.weekdays.is_empty() => {
-            format!("的{}", weekday(anchor.weekday().to_monday_one_offset().unsigned_abs().into()))
+            weekly(&weekday(anchor.weekday().to_monday_one_offset().unsigned_abs().into()))
         }
-        CalendarUnit::Weeks => format!("的{}", named()),
+        CalendarUnit::Weeks => weekly(&named()),
         CalendarUnit::Months | CalendarUnit::Years => {
             let days: Vec<String> = if rule.days.is_empty() {
                 vec![format!(" {} 日", anchor.day())]
@@ -194,9 +202,12 @@ fn calendar_days(rule: &CalendarRule) -> String {
                 (true, _) => format!("{of}{}", joined(&days)),
                 (false, true) if rule.nth.is_empty() => format!("的每个{}", named()),
                 (false, true) => format!("的{}", nth_weekdays(rule, &named())),
-                (false, false) if rule.nth.is_empty() => format!("{of}{}（须为{}）", joined(&days), named()),
+                (false, false) if rule.nth.is_empty() => {
+                    format!("{of}{}（须为{}）", joined(&days), one_of_named())
+                }
                 (false, false) => {
-                    format!("{of}{}（须为当月{}）", joined(&days), nth_weekdays(rule, &named()))
+                    let nth = nth_weekdays(rule, &named()).replace('和', "或");
+                    format!("{of}{}（须为当月{nth}）", joined(&days))
                 }
             }
         }
@@ -228,7 +239,7 @@ fn cron(cron: &Cron) -> String {
     match read(cron) {
         Ok(Text::Every(period)) => rate(&Every { period, phase: Duration::ZERO }),
         Ok(Text::Fields(fields)) => fields_text(&fields),
-        Err(_) => format!("按无法识别的 cron 表达式 `{}`", shown(&cron.expression)),
+        Err(_) => format!("无效的 cron 表达式 `{}`", shown(&cron.expression)),
     }
 }
 
@@ -238,7 +249,7 @@ fn fields_text(fields: &[FieldText; 7]) -> String {
         .map(|(first, last, step)| match step {
             _ if first == last => format!("{first} 年"),
             1 => format!("{first} 至 {last} 年"),
-            _ => format!("{first} 至 {last} 年中每 {step} 年"),
+            _ => format!("{first} 至 {last} 年每 {step} 年"),
         })
         .collect();
     let every_year = if months_text(&fields[Field::Month as usize]).is_some() { "每年 " } else { "" };
@@ -271,31 +282,31 @@ fn time_text(time: &TimeOfDay) -> String {
         if !starts_with_every(minutes) && hours.is_all() {
             text += "每小时的";
         }
-        text += &finest(minutes, "分", "分钟");
+        text += &finest(minutes, "分钟");
     } else {
         if !minutes.is_all() {
             if hours.is_all() {
                 text += "每小时的";
             }
-            text += &format!("{}，", part(minutes, "分"));
+            text += &format!("{}，", part(minutes, "分钟"));
         } else if !starts_with_every(seconds) {
             text += "每分钟的";
         }
-        text += &finest(seconds, "秒", "秒");
+        text += &finest(seconds, "秒");
     }
     text
 }
 
-/// The same minute of several hours, which are best said as times.
+/// Describes one minute of several hours as times of day.
 fn hourly(hours: &Part, minute: u16, second: u16) -> Option<String> {
     if !hours.hashed.is_empty() {
         return None;
     }
     let at = |hour| clock([hour, minute, second]);
     match hours.shape.as_ref()? {
-        Shape::Range(first, last) => Some(format!("{} 至 {} 每小时", at(*first), at(*last))),
+        Shape::Range(first, last) => Some(format!("{} 至 {} 每小时一次", at(*first), at(*last))),
         Shape::Steps { first, last, step, .. } => {
-            Some(format!("{} 至 {} 每 {step} 小时", at(*first), at(*last)))
+            Some(format!("{} 至 {} 每 {step} 小时一次", at(*first), at(*last)))
         }
         Shape::List(list) => Some(joined(&list.iter().map(|h| at(*h)).collect::<Vec<_>>())),
         Shape::All | Shape::One(_) => None,
@@ -306,24 +317,40 @@ fn starts_with_every(part: &Part) -> bool {
     part.hashed.is_empty() && matches!(part.shape, Some(Shape::All | Shape::Steps { even: true, .. }))
 }
 
-/// The finest field that is told, which ends the sentence.
-fn finest(part: &Part, unit: &str, length: &str) -> String {
+/// Describes the finest field, which ends the sentence.
+fn finest(part: &Part, unit: &str) -> String {
     match &part.shape {
-        Some(Shape::All) => format!("每{length}"),
+        Some(Shape::All) => format!("每{unit}"),
         Some(Shape::Steps { first, step, even: true, .. }) if part.hashed.is_empty() => {
-            let begin =
-                if *first == 0 { String::new() } else { format!("（从第 {first} {unit}开始）") };
-            format!("每 {step} {length}{begin}")
+            let begin = if *first == 0 { String::new() } else { format!("，从第 {first} {unit}开始") };
+            format!("每 {step} {unit}{begin}")
         }
         _ => self::part(part, unit),
     }
 }
 
-/// Values of a unit, as a noun.
+/// Describes the values of a unit as a noun.
 fn part(part: &Part, unit: &str) -> String {
     let mut texts = Vec::new();
     texts.extend(part.shape.as_ref().map(|shape| values_text(shape, unit)));
-    texts.extend(part.hashed.iter().map(|hashed| hashed_text(*hashed, |value| format!("第 {value} {unit}"))));
+    let hashed =
+        part.hashed.iter().map(|hashed| hashed_text(*hashed, unit, |value| format!("第 {value} {unit}")));
+    texts.extend(hashed);
+    joined(&texts)
+}
+
+/// Describes hours as a noun.
+fn hours_text(hours: &Part) -> String {
+    let hour = |value: u16| format!("{value} 点");
+    let mut texts = Vec::new();
+    texts.extend(hours.shape.as_ref().map(|shape| match shape {
+        Shape::All => "每小时".to_owned(),
+        Shape::One(value) => hour(*value),
+        Shape::List(list) => joined(&list.iter().map(|value| hour(*value)).collect::<Vec<_>>()),
+        Shape::Range(first, last) => format!("{first} 点至 {last} 点"),
+        Shape::Steps { first, last, step, .. } => format!("{first} 点至 {last} 点每 {step} 小时"),
+    }));
+    texts.extend(hours.hashed.iter().map(|hashed| hashed_text(*hashed, "小时", hour)));
     joined(&texts)
 }
 
@@ -333,15 +360,16 @@ fn values_text(shape: &Shape, unit: &str) -> String {
         Shape::One(value) => format!("第 {value} {unit}"),
         Shape::List(list) => format!("第 {} {unit}", joined(list)),
         Shape::Range(first, last) => format!("第 {first} 至 {last} {unit}"),
-        Shape::Steps { first, last, step, .. } => format!("第 {first} 至 {last} {unit}中每 {step} {unit}"),
+        Shape::Steps { first, last, step, .. } => format!("第 {first} 至 {last} {unit}内每 {step} {unit}"),
     }
 }
 
-fn hashed_text(hashed: Hashed, value: impl Fn(u16) -> String) -> String {
+/// `unit` is the unit of the values, such as `分钟`.
+fn hashed_text(hashed: Hashed, unit: &str, value: impl Fn(u16) -> String) -> String {
     let (first, last) = (value(hashed.first), value(hashed.last));
     match hashed.step {
-        None => format!("{first}至{}中{FIXED}的一个", after_chinese(&last)),
-        Some(step) => format!("{first}至{}中每 {step} 个取一个（首个{FIXED}）", after_chinese(&last)),
+        None => format!("{first}至{}中的某一{unit}（{FIXED}）", after_chinese(&last)),
+        Some(step) => format!("{first}至{}内每 {step} {unit}（起点{FIXED}）", after_chinese(&last)),
     }
 }
 
@@ -352,14 +380,18 @@ fn in_hours(hours: &Part) -> String {
         Some(Shape::Range(first, last)) if hours.hashed.is_empty() => {
             format!("{first:02}:00 至 {last:02}:59 之间")
         }
-        _ => format!("{}，", part(hours, "小时")),
+        _ => format!("{}的时段内，", hours_text(hours)),
     }
 }
 
 fn days_text(fields: &[FieldText; 7], all_day: bool) -> String {
     let months = months_text(&fields[Field::Month as usize]);
     let of_month = || match &months {
-        Some(months) => format!("{months}的{}", month_days_text(&fields[Field::DayOfMonth as usize])),
+        Some(months) => {
+            let days = month_days_text(&fields[Field::DayOfMonth as usize]);
+            let of = if is_one_month(months) && days.starts_with(' ') { "" } else { "的" };
+            format!("{months}{of}{days}")
+        }
         None => format!("每月{}", month_days_text(&fields[Field::DayOfMonth as usize])),
     };
     let week_days = &fields[Field::DayOfWeek as usize];
@@ -380,7 +412,12 @@ fn days_text(fields: &[FieldText; 7], all_day: bool) -> String {
     }
 }
 
-/// `None` if all are meant.
+/// Whether a text of months is one month, such as `2 月`.
+fn is_one_month(months: &str) -> bool {
+    months.strip_suffix(" 月").is_some_and(|number| number.parse::<u16>().is_ok())
+}
+
+/// Returns `None` if all months match.
 fn months_text(text: &FieldText) -> Option<String> {
     let month = |month: u16| format!("{month} 月");
     let mut texts = Vec::new();
@@ -389,7 +426,7 @@ fn months_text(text: &FieldText) -> Option<String> {
         Some(Shape::Range(first, last)) => texts.push(format!("{first} 月至 {last} 月")),
         _ => texts.extend(values(text, Field::Month).into_iter().map(month)),
     }
-    texts.extend(text.hashed.iter().map(|hashed| hashed_text(*hashed, month)));
+    texts.extend(text.hashed.iter().map(|hashed| hashed_text(*hashed, "个月", month)));
     Some(joined(&texts))
 }
 
@@ -400,38 +437,40 @@ fn month_days_text(text: &FieldText) -> String {
         Shape::One(day) => format!(" {day} 日"),
         Shape::List(days) => joined(&days.iter().map(|day| format!(" {day} 日")).collect::<Vec<_>>()),
         Shape::Range(first, last) => format!(" {first} 日至 {last} 日"),
-        Shape::Steps { first, last, step, .. } => format!(" {first} 日至 {last} 日中每 {step} 天"),
+        Shape::Steps { first, last, step, .. } => format!(" {first} 日至 {last} 日每 {step} 天"),
     }));
     texts.extend(text.special.iter().filter_map(|item| special_day(*item, "")));
-    texts.extend(text.hashed.iter().map(|hashed| hashed_text(*hashed, |day| format!(" {day} 日"))));
+    texts.extend(text.hashed.iter().map(|hashed| hashed_text(*hashed, "天", |day| format!(" {day} 日"))));
     joined(&texts)
 }
 
-/// `None` of what is no value of a day field.
+/// Returns `None` for an item that is not a special day.
 fn special_day(item: Item, of_month: &str) -> Option<String> {
     Some(match item {
         Item::FromEnd(0) => "最后一天".to_owned(),
         Item::FromEnd(n) => format!("倒数第 {} 天", n + 1),
-        Item::WorkdayNear(day) => format!("离 {day} 日最近的周一至周五之一"),
-        Item::WorkdayNearEnd(0) => "最后一个周一至周五的日子".to_owned(),
-        Item::WorkdayNearEnd(n) => format!("离倒数第 {} 天最近的周一至周五之一", n + 1),
+        Item::WorkdayNear(day) => format!("离 {day} 日最近的工作日（周一至周五）"),
+        Item::WorkdayNearEnd(0) => "最后一个工作日（周一至周五）".to_owned(),
+        Item::WorkdayNearEnd(n) => format!("离倒数第 {} 天最近的工作日（周一至周五）", n + 1),
         Item::NthWeekday { weekday: day, nth } => format!("{of_month}第 {nth} 个{}", weekday(day)),
         Item::LastWeekday(day) => format!("{of_month}最后一个{}", weekday(day)),
         Item::Values(_) | Item::Years { .. } => return None,
     })
 }
 
-/// `each` stands before plain weekdays, `of_month` before those that are counted in their month.
+/// `each` precedes plain weekdays, `of_month` precedes weekdays that are counted within the month.
 fn week_days_text(text: &FieldText, each: &str, of_month: &str) -> String {
     let mut texts = Vec::new();
     match field_shape(text, Field::DayOfWeek) {
         Some(Shape::All) => texts.push("每一天".to_owned()),
         Some(Shape::Range(first, last)) => texts.push(format!("{each}{}至{}", weekday(first), weekday(last))),
-        _ => texts
-            .extend(values(text, Field::DayOfWeek).into_iter().map(|day| format!("{each}{}", weekday(day)))),
+        _ => {
+            let days = values(text, Field::DayOfWeek).into_iter().enumerate();
+            texts.extend(days.map(|(i, day)| format!("{}{}", if i == 0 { each } else { "" }, weekday(day))));
+        }
     }
     texts.extend(text.special.iter().filter_map(|item| special_day(*item, of_month)));
-    texts.extend(text.hashed.iter().map(|hashed| hashed_text(*hashed, weekday)));
+    texts.extend(text.hashed.iter().map(|hashed| hashed_text(*hashed, "天", weekday)));
     let text = joined(&texts);
     if each.is_empty() { text.replace('和', "或") } else { text }
 }
@@ -441,7 +480,7 @@ fn weekday(number: u16) -> String {
     WEEKDAYS[usize::from((number + 6) % 7)].to_owned()
 }
 
-/// `甲`, `甲和乙`, `甲、乙和丙`; numbers and Latin words keep a space around `和`.
+/// Formats `甲`, `甲和乙`, `甲、乙和丙`, with a space between `和` and digits or Latin letters.
 fn joined<T: ToString>(items: &[T]) -> String {
     let texts: Vec<String> = items.iter().map(T::to_string).collect();
     match texts.split_last() {
@@ -458,13 +497,13 @@ fn joined<T: ToString>(items: &[T]) -> String {
     }
 }
 
-/// With a space before it if it begins with a digit or a Latin letter.
+/// Adds a space in front of a text that starts with a digit or a Latin letter.
 fn after_chinese(text: &str) -> String {
     let text = text.trim_start();
     if text.starts_with(|c: char| c.is_ascii_alphanumeric()) { format!(" {text}") } else { text.to_owned() }
 }
 
-/// With a space after it if it ends in a digit or a Latin letter.
+/// Appends a space to a text that ends with a digit or a Latin letter.
 fn before_chinese(text: &str) -> String {
     if text.ends_with(|c: char| c.is_ascii_alphanumeric()) { format!("{text} ") } else { text.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! Descriptions in English: when in the day, on which days, where, and what is left out.
+//! Descriptions in English: time of day, days, time zone, then filters and exclusions.
 
 use model::Duration;
 use model::timing::{
@@ -28,20 +28,21 @@ const MONTHS: [&str; 12] = [
 ];
 /// From Monday, which is 1.
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
-const FIXED: &str = "fixed by the schedule's name";
+const FIXED: &str = "derived from the schedule's name";
 
 pub(super) fn describe(timing: &Timing) -> String {
     let rules: Vec<String> = timing.rules.iter().map(rule).collect();
     let mut text = if rules.is_empty() { "On demand only".to_owned() } else { rules.join("; and ") };
     text += &format!(", in {}", shown(&timing.zone));
     text.extend(timing.only.iter().map(|f| format!("; only {}", filter(f))));
-    text.extend(timing.exclude.iter().map(|f| format!("; not {}", filter(f))));
+    text.extend(timing.exclude.iter().map(|f| format!("; except {}", filter(f))));
     if let Some(roll) = &timing.roll {
         let to = match roll.to {
-            RollTo::Next => "moved to the next day that is",
-            RollTo::Previous => "moved to the last day before that is",
+            RollTo::Next => "next",
+            RollTo::Previous => "previous",
         };
-        text += &format!("; on days not in calendar {}, {to}", shown(&roll.calendar));
+        text +=
+            &format!("; days not in calendar {} move to the {to} day in the calendar", shown(&roll.calendar));
     }
     if let Some(start) = timing.start {
         text += &format!("; not before {start}");
@@ -63,13 +64,13 @@ fn dst(dst: Dst) -> String {
     let mut text = String::new();
     text += match dst.gap {
         None => "",
-        Some(Gap::Skip) => "; times that the clocks leap over are left out",
-        Some(Gap::Shift) => "; times that the clocks leap over come at the end of the gap",
+        Some(Gap::Skip) => "; times skipped by a clock change do not fire",
+        Some(Gap::Shift) => "; times skipped by a clock change fire at the end of the gap",
     };
     text += match dst.overlap {
         None => "",
-        Some(Fold::First) => "; times that the clocks show twice count the first time only",
-        Some(Fold::Both) => "; times that the clocks show twice count both times",
+        Some(Fold::First) => "; times repeated by a clock change fire only the first time",
+        Some(Fold::Both) => "; times repeated by a clock change fire both times",
     };
     text
 }
@@ -78,10 +79,10 @@ fn rule(rule: &Rule) -> String {
     match rule {
         Rule::Cron(c) => cron(c),
         Rule::Every(every) => rate(every),
-        Rule::After(delay) => format!("{} after the end of the last run", duration(*delay)),
+        Rule::After(delay) => format!("{} after the end of the previous run", duration(*delay)),
         Rule::At(text) => format!("once at {}", shown(text.trim()).replacen('T', " ", 1)),
         Rule::Calendar(c) => calendar_rule(c),
-        _ => "by a rule that this version does not know".to_owned(),
+        _ => "by a rule that this version does not support".to_owned(),
     }
 }
 
@@ -93,12 +94,12 @@ fn rate(every: &Every) -> String {
         _ => format!("every {}", duration(every.period)),
     };
     if every.phase != Duration::ZERO {
-        text += &format!(", put off by {}", duration(every.phase));
+        text += &format!(", offset by {}", duration(every.phase));
     }
     text
 }
 
-/// A day is said as 24 hours, since days of the calendar may be shorter or longer.
+/// A day is written as 24 hours, because calendar days may be shorter or longer.
 fn duration(duration: Duration) -> String {
     let mut rest = duration.as_millis();
     let units = [("hour", 3_600_000), ("minute", 60_000), ("second", 1_000), ("millisecond", 1)];
@@ -120,7 +121,7 @@ fn filter(filter: &Filter) -> String {
         Filter::Window(w) => window(w),
         Filter::Dates(dates) => format!("on {}", joined(&dates.iter().map(date_range).collect::<Vec<_>>())),
         Filter::Cron(c) => format!("at the times of: {}", cron(c)),
-        _ => "by a filter that this version does not know".to_owned(),
+        _ => "by a filter that this version does not support".to_owned(),
     }
 }
 
@@ -130,7 +131,7 @@ fn window(window: &Window) -> String {
         text += " of the next day";
     }
     if !window.weekdays.is_empty() {
-        text += &format!(" where it begins on {}", weekdays(&window.weekdays, "or"));
+        text += &format!(", starting on {}", weekdays(&window.weekdays, "or"));
     }
     text
 }
@@ -179,14 +180,14 @@ fn calendar_rule(rule: &CalendarRule) -> String {
     }
     text += &calendar_days(rule);
     match rule.from {
-        Some(from) => text += &format!(", from {from} on"),
+        Some(from) => text += &format!(", starting on {from}"),
         None if rule.every > 1 => text += &format!(", counted from {}", anchor(rule)),
         None => {}
     }
     text
 }
 
-/// The day that units are counted from.
+/// Returns the day from which days, weeks, months or years are counted.
 pub(super) fn anchor(rule: &CalendarRule) -> jiff::civil::Date {
     rule.from.unwrap_or(jiff::civil::date(2000, 1, if rule.unit == CalendarUnit::Weeks { 3 } else { 1 }))
 }
@@ -247,7 +248,7 @@ fn cron(cron: &Cron) -> String {
     match read(cron) {
         Ok(Text::Every(period)) => rate(&Every { period, phase: Duration::ZERO }),
         Ok(Text::Fields(fields)) => fields_text(&fields),
-        Err(_) => format!("by the unreadable cron expression `{}`", shown(&cron.expression)),
+        Err(_) => format!("by the invalid cron expression `{}`", shown(&cron.expression)),
     }
 }
 
@@ -297,7 +298,7 @@ fn time_text(time: &TimeOfDay) -> String {
     text + &in_hours(hours)
 }
 
-/// The same minute of several hours, which are best said as times.
+/// Describes one minute of several hours as times of day.
 fn hourly(hours: &Part, minute: u16, second: u16) -> Option<String> {
     if !hours.hashed.is_empty() {
         return None;
@@ -317,12 +318,12 @@ fn starts_with_every(part: &Part) -> bool {
     part.hashed.is_empty() && matches!(part.shape, Some(Shape::All | Shape::Steps { even: true, .. }))
 }
 
-/// The finest field that is told, which begins the sentence.
+/// Describes the finest field, which starts the sentence.
 fn leading(part: &Part, unit: &str, of_every: bool, larger: &str) -> String {
     let mut text = match &part.shape {
         Some(Shape::All) => format!("every {unit}"),
         Some(Shape::Steps { first, step, even: true, .. }) if part.hashed.is_empty() => {
-            let begin = if *first == 0 { String::new() } else { format!(", beginning at {unit} {first}") };
+            let begin = if *first == 0 { String::new() } else { format!(", starting at {unit} {first}") };
             format!("every {step} {unit}s{begin}")
         }
         _ => format!("at {}", self::part(part, unit)),
@@ -333,7 +334,7 @@ fn leading(part: &Part, unit: &str, of_every: bool, larger: &str) -> String {
     text
 }
 
-/// Values of a unit, as a noun.
+/// Describes the values of a unit as a noun.
 fn part(part: &Part, unit: &str) -> String {
     let mut texts = Vec::new();
     texts.extend(part.shape.as_ref().map(|shape| values_text(shape, unit)));
@@ -413,16 +414,19 @@ fn month_days_text(text: &FieldText) -> String {
     joined(&texts)
 }
 
-/// `None` of what is no value of a day field.
+/// Returns `None` for an item that is not a special day.
 fn special_day(item: Item) -> Option<String> {
     Some(match item {
         Item::FromEnd(0) => "the last day".to_owned(),
         Item::FromEnd(1) => "the day before the last day".to_owned(),
         Item::FromEnd(n) => format!("the day {n} days before the last day"),
-        Item::WorkdayNear(day) => format!("the Monday-to-Friday day nearest to day {day}"),
-        Item::WorkdayNearEnd(0) => "the last Monday-to-Friday day".to_owned(),
+        Item::WorkdayNear(day) => format!("the weekday (Monday to Friday) nearest to day {day}"),
+        Item::WorkdayNearEnd(0) => "the last weekday (Monday to Friday)".to_owned(),
+        Item::WorkdayNearEnd(1) => {
+            "the weekday (Monday to Friday) nearest to the day before the last day".to_owned()
+        }
         Item::WorkdayNearEnd(n) => {
-            format!("the Monday-to-Friday day nearest to {n} days before the last day")
+            format!("the weekday (Monday to Friday) nearest to the day {n} days before the last day")
         }
         Item::NthWeekday { weekday: day, nth } => {
             format!("the {} {} of the month", ordinal(nth), weekday(day))
@@ -435,14 +439,14 @@ fn special_day(item: Item) -> Option<String> {
 fn week_days_text(text: &FieldText, and: &str) -> String {
     let mut texts = Vec::new();
     match field_shape(text, Field::DayOfWeek) {
-        Some(Shape::All) => texts.push("any weekday".to_owned()),
+        Some(Shape::All) => texts.push("any day of the week".to_owned()),
         Some(Shape::Range(first, last)) => {
             texts.push(format!("{} through {}", weekday(first), weekday(last)))
         }
         _ => texts.extend(values(text, Field::DayOfWeek).into_iter().map(weekday)),
     }
     texts.extend(text.special.iter().filter_map(|item| special_day(*item)));
-    texts.extend(text.hashed.iter().map(|hashed| hashed_text(*hashed, "weekday", weekday)));
+    texts.extend(text.hashed.iter().map(|hashed| hashed_text(*hashed, "day", weekday)));
     joined_with(&texts, and)
 }
 

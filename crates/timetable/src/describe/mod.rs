@@ -1,17 +1,16 @@
-//! A timing in plain words, in English and Chinese.
+//! Describes a timing in English and Chinese.
 //!
 //! ```text
-//! At 02:00 every day, in Asia/Shanghai; not on days of calendar belfry.cn-holidays.
+//! At 02:00 every day, in Asia/Shanghai; except on days of calendar belfry.cn-holidays.
 //! 每天 02:00（Asia/Shanghai）；日历 belfry.cn-holidays 中的日子除外。
 //! ```
 //!
-//! - `shape`: what both languages say alike: sets of values, times of day, the two day fields.
+//! - `shape`: shared by both languages: sets of values, times of day, the two day fields.
 //! - `english`, `chinese`: the sentences.
 //!
-//! # Always true
-//! - The text says what the timing does, never less precisely than a reader needs to predict it; a part
-//!   that cannot be read is named as it is written.
-//! - Every part of a timing is said: two that differ read differently, unless they mean the same.
+//! # Invariants
+//! - The text is precise enough to predict the timing; an invalid part is quoted as written.
+//! - The text covers every part of a timing: two timings with different meanings have different texts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +22,7 @@ mod chinese;
 mod english;
 mod shape;
 
-/// A language that descriptions are written in.
+/// Language of a description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub enum Language {
     /// English.
@@ -44,7 +43,7 @@ impl fmt::Display for Language {
     }
 }
 
-/// Why a text is no language.
+/// The text is not the code of a supported language.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown language `{text}`: expected `en` or `zh-CN`")]
 pub struct ParseLanguageError {
@@ -65,9 +64,9 @@ impl FromStr for Language {
     }
 }
 
-/// What a timing says, as a sentence.
+/// Describes a timing as a sentence.
 ///
-/// Any timing has a description, also one that would be refused: what cannot be read is quoted.
+/// Every timing has a description, including invalid ones: an invalid part is quoted.
 pub fn describe(timing: &Timing, language: Language) -> String {
     match language {
         Language::English => english::describe(timing),
@@ -75,13 +74,13 @@ pub fn describe(timing: &Timing, language: Language) -> String {
     }
 }
 
-/// Whether a window ends on the day after it begins. Its times may have seconds or not.
+/// Whether a window ends on the day after its start. The times may have seconds or not.
 fn passes_midnight(window: &Window) -> bool {
     let with_seconds = |time: &str| if time.len() == 5 { format!("{time}:00") } else { time.to_owned() };
     with_seconds(&window.until) <= with_seconds(&window.from)
 }
 
-/// A text of the user's, without what would garble a terminal, and not too long.
+/// Returns a user's text without control characters, cut to 256 characters.
 fn shown(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(256).collect()
 }

@@ -1,20 +1,21 @@
-//! Sets of values as people say them: one, some, from one to another, every so many.
+//! Classifies sets of values: one value, a list, a range, steps.
 //!
-//! Texts are made from the values that a field comes to, not from how it is written, so that `*/15`
-//! and `0,15,30,45` read alike and a step that does not divide its cycle is not passed off as one.
+//! Texts are made from the values of a field, not from its syntax. So `*/15` and `0,15,30,45` have the same text, and a
+//! step that does not divide its cycle is not described as a regular interval.
 
 use crate::cron::{Field, FieldText, Hashed};
 
-/// How a set of values is said.
+/// Shape of a set of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Shape {
     All,
     One(u16),
     /// At least two.
     List(Vec<u16>),
-    /// At least three, each next to the other.
+    /// At least three consecutive values.
     Range(u16, u16),
-    /// At least two; `even` if the last and the first of the next round are one step apart as well.
+    /// At least two values at a fixed distance; `even` if the distance from the last value to the first value of the next
+    /// cycle is the same.
     Steps {
         first: u16,
         last: u16,
@@ -23,7 +24,7 @@ pub(super) enum Shape {
     },
 }
 
-/// The shape of values, in order, out of those from `lowest` to `highest`; `None` of none.
+/// Returns the shape of sorted values between `lowest` and `highest`; `None` if there are no values.
 pub(super) fn shape(values: &[u16], lowest: u16, highest: u16) -> Option<Shape> {
     let (first, last) = (*values.first()?, *values.last()?);
     let cycle = highest - lowest + 1;
@@ -40,7 +41,7 @@ pub(super) fn shape(values: &[u16], lowest: u16, highest: u16) -> Option<Shape> 
     })
 }
 
-/// A field's values in order; for weekdays Monday is 1 and Sunday 7.
+/// Returns the sorted values of a field; for weekdays, Monday is 1 and Sunday is 7.
 pub(super) fn values(text: &FieldText, field: Field) -> Vec<u16> {
     match field {
         Field::DayOfWeek => (1..=7).filter(|day| text.values & 1 << (day % 7) != 0).collect(),
@@ -48,7 +49,7 @@ pub(super) fn values(text: &FieldText, field: Field) -> Vec<u16> {
     }
 }
 
-/// The shape of a field's plain values.
+/// Returns the shape of the plain values of a field.
 pub(super) fn field_shape(text: &FieldText, field: Field) -> Option<Shape> {
     let (lowest, highest) = match field {
         Field::DayOfWeek => (1, 7),
@@ -60,9 +61,9 @@ pub(super) fn field_shape(text: &FieldText, field: Field) -> Option<Shape> {
 /// Seconds, minutes and hours.
 #[derive(Debug)]
 pub(super) enum TimeOfDay {
-    /// Some times: hour, minute and second.
+    /// A few times: hour, minute and second.
     Times(Vec<[u16; 3]>),
-    /// Fields that are said one by one.
+    /// Fields that are described one by one.
     Fields { seconds: Part, minutes: Part, hours: Part },
 }
 
@@ -82,12 +83,12 @@ impl Part {
         self.shape == Some(Shape::All)
     }
 
-    /// Whether it is this value and nothing else.
+    /// Whether the field has only this value.
     pub(super) fn is_one(&self, value: u16) -> bool {
         self.one() == Some(value)
     }
 
-    /// Its only value.
+    /// Returns the only value, if there is exactly one.
     pub(super) fn one(&self) -> Option<u16> {
         match self.shape {
             Some(Shape::One(value)) if self.hashed.is_empty() => Some(value),
@@ -96,7 +97,7 @@ impl Part {
     }
 }
 
-/// More times of day than these are said field by field.
+/// Maximum number of times of day that are listed; more are described field by field.
 const TIMES_MAX: usize = 6;
 
 pub(super) fn time_of_day(fields: &[FieldText; 7]) -> TimeOfDay {
@@ -128,7 +129,7 @@ pub(super) fn clock([hour, minute, second]: [u16; 3]) -> String {
     }
 }
 
-/// What the two day fields say together.
+/// Combined meaning of the two day fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DayFields {
     Every,
@@ -154,7 +155,7 @@ pub(super) fn day_fields(fields: &[FieldText; 7]) -> DayFields {
     }
 }
 
-/// Years from one to another, every so many; none if all are meant.
+/// Returns ranges of years with their step (first, last, step); empty if all years match.
 pub(super) fn years(fields: &[FieldText; 7]) -> Vec<(u16, u16, u16)> {
     let years = &fields[Field::Year as usize].years;
     let (lowest, highest) = Field::Year.values();
