@@ -22,7 +22,7 @@ pub enum Stream {
     Stdout,
     /// The task's standard error.
     Stderr,
-    /// A line by Belfry itself, such as "12 MiB left out here".
+    /// A line by Belfry itself, such as "12 MiB omitted here".
     Notice,
 }
 

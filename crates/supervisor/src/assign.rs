@@ -36,7 +36,7 @@ impl<P: Payloads> Supervisor<P> {
             Err(failure) => return self.conclude(execution, fence, Report::StartFailed(failure)),
         };
         if self.active >= self.slots {
-            let detail = format!("all {} slots of this worker are taken", self.slots);
+            let detail = format!("all {} slots of the worker are in use", self.slots);
             return self.conclude(execution, fence, Report::refused("no_room", detail));
         }
         let held = Execution { job, terms, ..Execution::new(fence, Phase::Waiting(Box::new(order))) };

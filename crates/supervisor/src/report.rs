@@ -73,11 +73,11 @@ impl<P: Payloads> Report<P> {
     }
 
     pub(crate) fn disk_full() -> Self {
-        Self::refused("disk_full", "the disk of this worker's folder is full")
+        Self::refused("disk_full", "the worker's disk is full")
     }
 
     pub(crate) fn stopped_before_start() -> Self {
-        Self::refused("stopped", "it was stopped before it started")
+        Self::refused("stopped", "the execution was stopped before it started")
     }
 }
 
@@ -136,7 +136,7 @@ impl<P: Payloads> Supervisor<P> {
 
     /// Reports an execution whose end was acknowledged before: a server that still asks for it has lost that end.
     pub(crate) fn report_known(&mut self, execution: ExecutionId, fence: Fence) {
-        let detail = "this execution was here before and its end was acknowledged";
+        let detail = "the worker has already run this execution, and its end was acknowledged";
         self.reports.others.push_back((execution, fence, Report::refused("known", detail)));
     }
 }

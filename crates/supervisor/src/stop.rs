@@ -55,7 +55,7 @@ impl<P: Payloads> Supervisor<P> {
                 self.conclude(
                     execution,
                     fence,
-                    Report::refused("stopped", "it was stopped before it came here"),
+                    Report::refused("stopped", "the execution was stopped before it reached the worker"),
                 );
             }
         }
@@ -134,7 +134,7 @@ impl<P: Payloads> Supervisor<P> {
             self.actions.push_back(Action::Kill(running));
         }
         for (execution, fence) in unstarted {
-            let detail = "the worker's supervisor was stopped before it started";
+            let detail = "the worker's supervisor was stopped before the execution started";
             self.conclude(execution, fence, Report::refused("stopped", detail));
         }
         if !launching.is_empty() {

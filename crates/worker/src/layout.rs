@@ -128,7 +128,7 @@ fn short(dir: &Path, links: &Path) -> io::Result<PathBuf> {
     let is_ours = fs::symlink_metadata(&link)?.uid() == rustix::process::geteuid().as_raw();
     match fs::read_link(&link) {
         Ok(target) if is_ours && target == dir => Ok(link),
-        _ => Err(io::Error::other(format!("{} is not our link to it: remove it", link.display()))),
+        _ => Err(io::Error::other(format!("`{}` is not a link of this worker: remove it", link.display()))),
     }
 }
 

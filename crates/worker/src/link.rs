@@ -303,12 +303,12 @@ impl From<Answer> for ToAgent {
     }
 }
 
-/// Why the bytes from the other side make no sense.
+/// Why bytes from the peer are invalid.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
-    #[error("a frame of {0} bytes is larger than the {FRAME_MAX} that are accepted")]
+    #[error("a frame has {0} bytes: expected at most {FRAME_MAX}")]
     TooLarge(usize),
-    #[error("a frame is no message of this protocol")]
+    #[error("a frame is not a message of this protocol")]
     Malformed(#[from] prost::DecodeError),
 }
 

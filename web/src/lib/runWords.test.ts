@@ -48,8 +48,8 @@ test("the result of a job is said in the language of the user", () => {
     ["the worker sent no heartbeat within its lease", "执行器在租约内没有心跳"],
     ["ran longer than its timeout of 1m30s", "运行超过了时限 1m30s"],
     ["used more memory than its limit of 64MiB", "内存超过了上限 64MiB"],
-    ["stopped because the server asked", "按服务端的要求停止"],
-    ["the worker reached no server for too long", "执行器长时间连不上服务端"],
+    ["stopped by the server", "按服务端的要求停止"],
+    ["the worker was disconnected from the servers for too long", "执行器长时间连不上服务端"],
     ["the worker's supervisor was stopped", "执行器的监管进程被停止"],
     ["`./load` could not be executed: No such file", "无法执行 ./load：No such file"],
   ] as const) {
@@ -81,8 +81,8 @@ const SOURCES = {
   ],
   "engine/src/workflow/finish.rs": ["step `{name}` {to}", "step `{name}`: {message}", "step `{name}`"],
   "worker/src/supervisor/task.rs": [
-    "stopped because the server asked",
-    "the worker reached no server for too long",
+    "stopped by the server",
+    "the worker was disconnected from the servers for too long",
     "the worker's supervisor was stopped",
     "ran longer than its timeout of {t}",
     "used more memory than its limit of {limit}",

@@ -57,9 +57,9 @@ function sentenceOf(message: string, t: TFunction): string | null {
       return t("step.noElement");
     case "the worker sent no heartbeat within its lease":
       return t("step.workerLost");
-    case "stopped because the server asked":
+    case "stopped by the server":
       return t("step.stopped");
-    case "the worker reached no server for too long":
+    case "the worker was disconnected from the servers for too long":
       return t("step.orphaned");
     case "the worker's supervisor was stopped":
       return t("step.shutDown");

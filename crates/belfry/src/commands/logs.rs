@@ -268,8 +268,8 @@ mod tests {
             written(Split::Together, false, Format::Table, &[("stderr", "e\n")]),
             ("e\n".into(), false)
         );
-        let notice = written(Split::Together, false, Format::Table, &[("notice", "12 MiB left out here")]);
-        assert_eq!(notice, ("belfry: 12 MiB left out here\n".into(), true));
+        let notice = written(Split::Together, false, Format::Table, &[("notice", "12 MiB omitted here")]);
+        assert_eq!(notice, ("belfry: 12 MiB omitted here\n".into(), true));
     }
 
     #[test]

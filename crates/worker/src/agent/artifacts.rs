@@ -27,23 +27,23 @@ use super::connect::{Backoff, Client};
 use crate::layout::{CHECKPOINT_FILE, Layout};
 use crate::link::Owner;
 
-/// How many artifacts are fetched at a time.
+/// Maximum number of artifacts that are downloaded at the same time.
 const FETCHES: usize = 4;
-/// How often one is tried before the start has failed; the server may then try it elsewhere.
+/// Maximum number of download attempts before the start fails; the server may then retry on another worker.
 const TRIES: usize = 4;
 
-/// Why an input is not there.
+/// Why an input could not be downloaded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
     #[error("{}", .0.message())]
     Server(#[from] Status),
-    #[error("its bytes do not match its hash `{expected}`: they have `{found}`")]
+    #[error("hash mismatch: expected `{expected}` but got `{found}`")]
     Hash { expected: String, found: String },
-    #[error("its hash `{0}` is no SHA-256")]
+    #[error("`{0}` is not a SHA-256 hash")]
     BadHash(String),
-    #[error("its path leaves the execution's folder")]
+    #[error("the path is outside the directory of the execution")]
     Path,
-    #[error("it could not be written: {0}")]
+    #[error("cannot write the file: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -90,7 +90,7 @@ impl Artifacts {
         if assignment.checkpoint_version > 0 {
             self.stage_checkpoint(assignment, &dir).await.map_err(|error| StartFailed {
                 code: "checkpoint_failed".to_owned(),
-                detail: format!("the checkpoint: {error}"),
+                detail: format!("checkpoint: {error}"),
             })?;
         }
         let mut versions = Vec::with_capacity(inputs.len());
@@ -160,7 +160,7 @@ impl Artifacts {
         let mut chunks = in_time(self.client.clone().get_artifact(request)).await?.into_inner();
         let mut chunk = in_time(chunks.message())
             .await?
-            .ok_or_else(|| Status::unavailable("the artifact ended early"))?;
+            .ok_or_else(|| Status::unavailable("the artifact stream ended early"))?;
         let expected = chunk.sha256.clone();
         let path = self.cached(&expected)?;
         if touch(&path) {
@@ -221,7 +221,7 @@ pub(super) const STALL_MAX: Duration = Duration::from_secs(60);
 
 /// What a server answers, if it does within [`STALL_MAX`]; what has not come by then may come the next time.
 async fn in_time<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
-    let late = |_| Err(Status::unavailable(format!("nothing came from the server for {STALL_MAX:?}")));
+    let late = |_| Err(Status::unavailable(format!("no data from the server for {STALL_MAX:?}")));
     tokio::time::timeout(STALL_MAX, answer).await.unwrap_or_else(late)
 }
 

@@ -58,18 +58,18 @@ const TO_SUPERVISOR: usize = 256;
 /// Reports to the server that may wait, in messages.
 const EVENTS: usize = 64;
 
-/// Why an agent cannot do anything at all. What may pass is tried again for ever instead.
+/// Why an agent cannot start. Temporary failures are retried forever instead.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum AgentError {
-    #[error("no server is named: expected at least one such as `http://host:port`")]
+    #[error("no server address: expected at least one such as `http://host:port`")]
     NoServer,
-    #[error("`{url}` is no server's address: expected `http://host:port` or `https://host:port`")]
+    #[error("invalid server address `{url}`: expected `http://host:port` or `https://host:port`")]
     Server { url: String, source: tonic::transport::Error },
-    #[error("the token holds what no header can: expected visible ASCII")]
+    #[error("invalid token: expected visible ASCII characters")]
     Token,
     #[error(
-        "another agent (process {process}) already serves the worker folder `{}`: stop it, or give this one a folder of its own",
+        "another agent (process {process}) already uses the worker folder `{}`: stop that agent, or use a different folder",
         dir.display()
     )]
     Taken { dir: std::path::PathBuf, process: String },

@@ -75,7 +75,7 @@ impl Uploads {
 async fn store_all(shared: &Shared, assignment: &Assignment) -> Result<Vec<FileVersion>, Failure> {
     let spec: JobSpec = serde_json::from_slice(&assignment.spec).map_err(|error| Failure {
         error: "output_not_stored",
-        detail: format!("the spec cannot be read: {error}"),
+        detail: format!("cannot parse the job spec: {error}"),
     })?;
     let mut stored = Vec::with_capacity(spec.outputs.len());
     for output in &spec.outputs {
@@ -113,11 +113,11 @@ async fn store_one(
         Ok(Some(file)) => file,
         Ok(None) if output.optional => return Ok(None),
         Ok(None) => {
-            let detail = format!("the output `{}` is not there", output.path);
+            let detail = format!("output `{}` is missing", output.path);
             return Err(Attempt::Failed(Failure { error: "output_missing", detail }));
         }
         Err(error) => {
-            let detail = format!("the output `{}` cannot be read: {error}", output.path);
+            let detail = format!("cannot read output `{}`: {error}", output.path);
             return Err(Attempt::Failed(Failure { error: "output_missing", detail }));
         }
     };
@@ -136,7 +136,7 @@ async fn store_one(
         }
         Err(status) if may_pass(&status) => Err(Attempt::Again(status)),
         Err(status) => {
-            let detail = format!("the output `{}` was not stored: {}", output.path, status.message());
+            let detail = format!("cannot store output `{}`: {}", output.path, status.message());
             Err(Attempt::Failed(Failure { error: "output_not_stored", detail }))
         }
     }
@@ -144,7 +144,7 @@ async fn store_one(
 
 /// A client for the server of the session, once there is one.
 async fn connected(shared: &Shared) -> Result<Client, Attempt> {
-    let gone = || Attempt::Again(Status::unavailable("no session"));
+    let gone = || Attempt::Again(Status::unavailable("the worker has no session with a server"));
     let mut session = shared.session.subscribe();
     let server = session.wait_for(Option::is_some).await.map_err(|_| gone())?;
     server.as_ref().map(super::connect::Server::connect_lazily).ok_or_else(gone)
@@ -161,7 +161,7 @@ async fn put(mut client: Client, head: PutArtifactRequest, file: File) -> Result
     let read = tokio::task::spawn_blocking(move || read_into(file, head, &sender, &counter));
     let reading = async {
         let failed =
-            |error: &dyn std::fmt::Display| Status::internal(format!("the file cannot be read: {error}"));
+            |error: &dyn std::fmt::Display| Status::internal(format!("cannot read the file: {error}"));
         let result = read.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error));
         if result.is_ok() {
             open.take();
@@ -175,7 +175,7 @@ async fn put(mut client: Client, head: PutArtifactRequest, file: File) -> Result
     tokio::select! {
         stored = stored => stored,
         () = stalled(&taken) => {
-            Err(Status::unavailable(format!("the server took nothing for {STALL_MAX:?}")))
+            Err(Status::unavailable(format!("the server accepted no data for {STALL_MAX:?}")))
         }
     }
 }
@@ -225,16 +225,16 @@ fn open_output(folder: &Path, path: &str) -> io::Result<Option<File>> {
         Ok(file) => File::from(file),
         Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(None),
         Err(rustix::io::Errno::LOOP) => {
-            return Err(io::Error::other("it is, or leads through, a symbolic link"));
+            return Err(io::Error::other("the path is or contains a symbolic link"));
         }
         Err(error) => return Err(error.into()),
     };
     let (metadata, owner) = (file.metadata()?, File::from(dir).metadata()?.uid());
     if !metadata.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     if metadata.uid() != owner || metadata.nlink() != 1 {
-        return Err(io::Error::other("it is not the task's own"));
+        return Err(io::Error::other("the file belongs to another user or has several hard links"));
     }
     Ok(Some(file))
 }

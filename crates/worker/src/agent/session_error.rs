@@ -1,35 +1,35 @@
-//! Why a session with a server ended, as [`session`](super::session) logs it and chooses the next server by it.
+//! Why a session with a server ended. [`session`](super::session) logs the error and selects the next server by it.
 
 use std::time::Duration;
 
 use tonic::Status;
 
-/// Where the server is that decides, in a refusal of one that does not.
+/// Metadata key with the address of the leader, in an error of a standby.
 const LEADER: &str = "belfry-leader";
 
 /// Why a session ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    #[error("could not connect")]
+    #[error("cannot connect to the server")]
     Connect(#[from] tonic::transport::Error),
-    #[error("the server ended the call")]
+    #[error("the server ended the session with an error")]
     Status(#[from] Status),
     #[error("the server closed the session")]
     Closed,
-    #[error("the server did not answer within {0:?}")]
+    #[error("the server did not respond within {0:?}")]
     Silent(Duration),
-    #[error("the server began with something else than a welcome")]
+    #[error("the first message of the server was not a welcome")]
     NoWelcome,
-    #[error("the server does not know this session any more")]
+    #[error("the server no longer knows this session")]
     Unknown,
-    #[error("the server has answered no heartbeat for two thirds of the lease")]
+    #[error("the server has not acknowledged a heartbeat for two thirds of the lease")]
     NoLease,
-    #[error("the supervisor is gone")]
+    #[error("the connection to the supervisor was lost")]
     NoSupervisor,
 }
 
 impl SessionError {
-    /// Where the server is that decides, if the one that was asked says so.
+    /// Returns the address of the leader, if the standby reported it.
     pub(super) fn leader(&self) -> Option<&str> {
         match self {
             Self::Status(status) => status.metadata().get(LEADER)?.to_str().ok(),
@@ -37,7 +37,7 @@ impl SessionError {
         }
     }
 
-    /// Whether the server did not answer at all.
+    /// Whether the server did not respond.
     pub(super) fn is_silence(&self) -> bool {
         matches!(self, Self::Connect(_) | Self::Silent(_) | Self::NoLease)
     }

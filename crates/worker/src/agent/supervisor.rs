@@ -35,13 +35,13 @@ const WRITE_TOGETHER: usize = 64;
 pub(crate) enum ConnectError {
     #[error("could not start `{}`", program.display())]
     Start { program: PathBuf, source: io::Error },
-    #[error("the supervisor ended with {status}; why is in `{}`", log.display())]
+    #[error("the supervisor ended with {status}: see `{}` for the cause", log.display())]
     Ended { status: ExitStatus, log: PathBuf },
-    #[error("the supervisor of `{}` does not listen", .0.display())]
+    #[error("the supervisor of `{}` does not accept connections", .0.display())]
     Silent(PathBuf),
-    #[error("the supervisor of `{}` ended while it was connected to", .0.display())]
+    #[error("the supervisor of `{}` ended during the connection", .0.display())]
     Gone(PathBuf),
-    #[error("could not speak to the supervisor")]
+    #[error("cannot communicate with the supervisor")]
     Io(#[from] io::Error),
     #[error(transparent)]
     Link(#[from] LinkError),

@@ -100,12 +100,12 @@ impl fmt::Display for SpawnError {
             Step::Clone => "could not create a process",
             Step::Session => "could not open a session",
             Step::Streams => "could not connect the standard streams",
-            Step::Group => "could not join its control group",
-            Step::Limits => "could not set its limits",
+            Step::Group => "could not join the control group",
+            Step::Limits => "could not set the resource limits",
             Step::User => "could not become the task user",
             Step::Directory => "could not enter the working directory",
-            Step::Parent => "its supervisor went away",
-            Step::Lease => "the lease is over",
+            Step::Parent => "the supervisor has exited",
+            Step::Lease => "the lease has expired",
             Step::Exec => "could not execute the program",
         };
         write!(f, "{what}: {}", io::Error::from_raw_os_error(self.errno))

@@ -27,9 +27,9 @@ pub enum UserError {
     Unknown(String),
     #[error("the task user `{0}` is root: expected another user, or `allow_root_tasks`")]
     Root(String),
-    #[error("tasks cannot run as `{0}`: only a supervisor that is root can run them as another user")]
+    #[error("cannot run tasks as `{0}`: only a supervisor that runs as root can run tasks as another user")]
     NotRoot(String),
-    #[error("tasks run as `{user}`, who cannot pass through `{}`: expected it to be executable by all", path.display())]
+    #[error("the task user `{user}` cannot access `{}`: the directory must be executable by all users", path.display())]
     Unreachable { user: String, path: PathBuf },
     #[error("could not look up the task user `{name}`")]
     Lookup { name: String, source: std::io::Error },

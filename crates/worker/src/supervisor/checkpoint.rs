@@ -76,13 +76,13 @@ fn read(folder: &Path) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(CWD, folder.join(CHECKPOINT_FILE), flags, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut bytes = Vec::new();
     fs::File::from(file).take(CHECKPOINT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > CHECKPOINT_BYTES_MAX {
         let most = model::Bytes(CHECKPOINT_BYTES_MAX as u64);
-        return Err(io::Error::other(format!("it is larger than {most}")));
+        return Err(io::Error::other(format!("larger than {most}")));
     }
     Ok(bytes)
 }
@@ -121,7 +121,7 @@ impl Followed {
             }
             Err(error) => {
                 self.settled = Some(now);
-                let refusal = format!("the checkpoint in $BELFRY_CHECKPOINT is not saved: {error}");
+                let refusal = format!("the checkpoint in $BELFRY_CHECKPOINT was not saved: {error}");
                 self.refusal = Some(refusal.clone());
                 News::Refused(refusal)
             }

@@ -34,7 +34,7 @@ impl Payloads for Wire {
 
     fn stop_while_storing(end: &mut v1::Finished) {
         end.how = How::Stopped.into();
-        "stopped while its outputs were stored".clone_into(&mut end.detail);
+        "stopped while the outputs were being stored".clone_into(&mut end.detail);
     }
 
     fn add_outputs(end: &mut v1::Finished, stored: Stored) {

@@ -309,36 +309,33 @@ fn take_output(folder: &Path, finished: &mut v1::Finished) {
 
 /// What is in a task's output file: a JSON object as text, or nothing.
 fn read_output(path: &Path) -> Result<Vec<u8>, (&'static str, String)> {
-    let invalid = |what: String| ("output_invalid", format!("what it wrote to $BELFRY_OUTPUT is {what}"));
+    let invalid = |what: String| ("output_invalid", format!("invalid $BELFRY_OUTPUT: {what}"));
     // The file is the task's: it may be a link to where we can read and it cannot, or a pipe.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, path, flags, Mode::empty()) {
         Ok(file) => file,
         Err(rustix::io::Errno::NOENT) => return Ok(Vec::new()),
-        Err(error) => return Err(invalid(format!("unreadable: {error}"))),
+        Err(error) => return Err(invalid(format!("cannot read the file: {error}"))),
     };
     let is_file =
         fstat(&file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
     if !is_file {
-        return Err(invalid("no file".into()));
+        return Err(invalid("not a regular file".into()));
     }
     let mut bytes = Vec::new();
     let limit = OUTPUT_BYTES_MAX as u64 + 1;
     std::fs::File::from(file)
         .take(limit)
         .read_to_end(&mut bytes)
-        .map_err(|e| invalid(format!("unreadable: {e}")))?;
+        .map_err(|e| invalid(format!("cannot read the file: {e}")))?;
     if bytes.len() > OUTPUT_BYTES_MAX {
-        return Err((
-            "output_too_large",
-            format!("it wrote more than {OUTPUT_BYTES_MAX} bytes to $BELFRY_OUTPUT"),
-        ));
+        return Err(("output_too_large", format!("$BELFRY_OUTPUT is larger than {OUTPUT_BYTES_MAX} bytes")));
     }
     if bytes.trim_ascii().is_empty() {
         return Ok(Vec::new());
     }
     match serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(&bytes) {
         Ok(_) => Ok(bytes),
-        Err(error) => Err(invalid(format!("no JSON object: {error}"))),
+        Err(error) => Err(invalid(format!("not a JSON object: {error}"))),
     }
 }

@@ -136,13 +136,13 @@ pub(crate) struct State {
     pub(crate) forgotten: VecDeque<ExecutionId>,
 }
 
-/// Why a journal cannot be used.
+/// Why a journal is unusable.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum JournalError {
     #[error("could not {action} the journal `{}`", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("`{}` is no journal of this version of Belfry", .0.display())]
+    #[error("`{}` is not a journal of this version of Belfry", .0.display())]
     Foreign(PathBuf),
     #[error(
         "the journal `{}` is damaged at byte {at}: {why}; starting from it could run an execution twice",
@@ -328,11 +328,11 @@ fn entries(state: &State) -> impl Iterator<Item = Entry> {
 /// Why a journal was not rewritten.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RewriteError {
-    /// The old file stands.
-    #[error("the old file stands")]
+    /// The old file is unchanged.
+    #[error("the old file is unchanged")]
     Before(#[source] io::Error),
     /// The new file has the name of the old one, and may not keep it if the machine goes down now.
-    #[error("the new file is in place, but nobody can say that it stays there")]
+    #[error("the new file is in place, but may not be durable")]
     Behind(#[source] io::Error),
 }
 
@@ -388,14 +388,14 @@ pub(crate) fn replay(path: &Path, bytes: &[u8]) -> Result<(State, usize), Journa
             if is_torn(bytes, at, synced) {
                 break;
             }
-            return Err(damaged(at, "its checksum is wrong and more follows"));
+            return Err(damaged(at, "a record in the middle has a wrong checksum"));
         };
-        let entry = Entry::decode(body).map_err(|_| damaged(at, "it is no record"))?;
+        let entry = Entry::decode(body).map_err(|_| damaged(at, "a record is invalid"))?;
         synced = synced.max(synced_by(&entry));
-        apply(&mut state, &mut worker, entry).ok_or_else(|| damaged(at, "it names no execution"))?;
+        apply(&mut state, &mut worker, entry).ok_or_else(|| damaged(at, "a record has no execution"))?;
         at += next;
     }
-    state.worker = worker.ok_or_else(|| damaged(MAGIC.len(), "it names no worker"))?;
+    state.worker = worker.ok_or_else(|| damaged(MAGIC.len(), "the worker is missing"))?;
     Ok((state, at))
 }
 

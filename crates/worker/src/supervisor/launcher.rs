@@ -244,7 +244,9 @@ impl Thread {
     fn start(&mut self, launch: &Launch) -> Result<Process, NotStarted> {
         let Launch { id, order, prepared, birth } = launch;
         let Run::Process(process) = &order.spec.run else {
-            return Err(start_failed("runtime_unknown", "this worker runs processes only").into());
+            return Err(
+                start_failed("runtime_unknown", "this worker supports only the `process` runtime").into()
+            );
         };
         let (folder, streams) = (prepared.folder.path.as_path(), &prepared.streams);
         let argv = arguments(process, folder);
@@ -355,14 +357,12 @@ fn of_step(step: &v1::StepOrigin) -> impl Iterator<Item = String> {
 }
 
 fn c_strings(strings: &[String]) -> Result<Vec<CString>, StartFailure> {
-    strings
-        .iter()
-        .map(|s| CString::new(s.as_str()))
-        .collect::<Result<_, _>>()
-        .map_err(|_| start_failed("spec_not_understood", "an argument or variable has a NUL byte"))
+    strings.iter().map(|s| CString::new(s.as_str())).collect::<Result<_, _>>().map_err(|_| {
+        start_failed("spec_not_understood", "an argument or environment variable contains a NUL byte")
+    })
 }
 
-/// Says why a program did not start, and what to look at.
+/// Explains why a program did not start, and what to check.
 fn explain(error: SpawnError, program: &str, directory: &Path, user: Option<&str>) -> StartFailure {
     let system = io::Error::from_raw_os_error(error.errno);
     let who = user.map_or_else(String::new, |user| format!(" (tasks run as `{user}`)"));
@@ -372,31 +372,33 @@ fn explain(error: SpawnError, program: &str, directory: &Path, user: Option<&str
         }
         (Step::Exec, libc::ENOENT | libc::ENOTDIR) if directory.join(program).symlink_metadata().is_ok() => (
             "interpreter_not_found",
-            format!("`{program}` exists, but not what runs it: its `#!` line or its dynamic loader"),
+            format!(
+                "the interpreter of `{program}` was not found: check its `#!` line or its dynamic loader"
+            ),
         ),
         (Step::Exec, libc::ENOENT | libc::ENOTDIR) => {
             ("command_not_found", format!("`{program}` does not exist"))
         }
         (Step::Exec, libc::EACCES | libc::EPERM) => {
-            ("permission_denied", format!("`{program}` may not be executed{who}"))
+            ("permission_denied", format!("no permission to execute `{program}`{who}"))
         }
         (Step::Exec, libc::ENOEXEC) => (
             "not_executable",
-            format!("`{program}` is no program: a script needs a first line such as `#!/bin/sh`"),
+            format!("`{program}` is not an executable: a script needs a first line such as `#!/bin/sh`"),
         ),
         (Step::Exec, libc::E2BIG) => {
-            ("arguments_too_long", "the arguments and the environment together are too long".to_owned())
+            ("arguments_too_long", "the arguments and environment variables together are too long".to_owned())
         }
         (Step::Exec, _) => ("start_failed", format!("`{program}` could not be executed: {system}")),
         (Step::Directory, _) => (
             "working_directory",
-            format!("the working directory `{}` cannot be entered: {system}{who}", directory.display()),
+            format!("cannot enter the working directory `{}`: {system}{who}", directory.display()),
         ),
-        (Step::User, _) => ("user", format!("the task could not become its user: {system}{who}")),
+        (Step::User, _) => ("user", format!("cannot switch to the task user: {system}{who}")),
         (Step::Group, _) => {
-            ("limit_unenforceable", format!("the task could not join its control group: {system}"))
+            ("limit_unenforceable", format!("cannot add the task to its control group: {system}"))
         }
-        (Step::Clone, _) => ("no_resources", format!("the system made no new process: {system}")),
+        (Step::Clone, _) => ("no_resources", format!("cannot create a process: {system}")),
         _ => ("start_failed", error.to_string()),
     };
     start_failed(code, detail)
@@ -471,7 +473,7 @@ mod tests {
         assert!(why(Step::Exec, libc::EACCES, "/x").contains("tasks run as `nobody`"));
         assert!(
             why(Step::Directory, libc::ENOENT, "x")
-                .starts_with("working_directory: the working directory `/`")
+                .starts_with("working_directory: cannot enter the working directory `/`")
         );
     }
 

@@ -135,7 +135,7 @@ impl ExecutionLog {
     fn append_head(&mut self, frames: &[u8]) {
         let mut bytes = Vec::new();
         if self.gap > 0 {
-            notice(&mut bytes, &format!("{} left out here: the worker's disk was full", shown(self.gap)));
+            notice(&mut bytes, &format!("{} omitted here: the worker's disk was full", shown(self.gap)));
         }
         bytes.extend_from_slice(frames);
         let end = self.end();
@@ -183,7 +183,7 @@ impl ExecutionLog {
         if left_out > 0 {
             let half = self.bounds.half;
             self.put_notice(&format!(
-                "{} left out here: a log keeps its first and its last {}",
+                "{} omitted here: a log keeps only its first and last {}",
                 shown(left_out),
                 shown(half)
             ));
@@ -266,7 +266,7 @@ impl ExecutionLog {
         if let Some(last) = self.parts.back_mut() {
             last.len = last.len.min(offset - last.start);
         }
-        self.put_notice("the rest of this log could not be read back on the worker");
+        self.put_notice("the worker could not read the rest of this log");
     }
 
     /// The lane was opened anew: everything that is not acknowledged is sent again.
@@ -452,7 +452,7 @@ fn recover_one(logs: &Path, execution: ExecutionId, fence: Fence) -> io::Result<
         }
     }
     log.produced = log.end() + log.tail.iter().map(|part| part.len).sum::<u64>();
-    log.put_notice("something may be missing here: the worker's supervisor was restarted");
+    log.put_notice("output may be missing here: the worker's supervisor was restarted");
     log.finish();
     Ok(log)
 }
@@ -586,7 +586,7 @@ mod tests {
         assert_eq!(head, (0..head.len()).collect::<Vec<_>>());
         assert_eq!(tail, (10_000 - tail.len()..10_000).collect::<Vec<_>>());
         assert!(head.len() > 80 && tail.len() > 80, "{} and {}", head.len(), tail.len());
-        assert!(frames[gap].1.contains("left out here"), "{}", frames[gap].1);
+        assert!(frames[gap].1.contains("omitted here"), "{}", frames[gap].1);
         assert_eq!(log.produced(), 10_000 * 113);
         assert!(log.is_complete());
     }
@@ -613,7 +613,7 @@ mod tests {
         log.append(Stream::Stdout, b"small");
         let frames = drain(&mut log);
         assert_eq!(frames[0].0, Stream::Notice);
-        assert!(frames[0].1.contains("97 KiB left out here"), "{}", frames[0].1);
+        assert!(frames[0].1.contains("97 KiB omitted here"), "{}", frames[0].1);
         assert_eq!(frames[1].1, "small");
     }
 

@@ -72,11 +72,11 @@ const FUSE_RETRY: BootMillis = 1_000;
 /// A journal of this size is rewritten, and again whenever it has doubled.
 const JOURNAL_COMPACT: u64 = 32 << 20;
 
-/// Why a supervisor could not start, or could not go on.
+/// Why a supervisor could not start or continue.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum SupervisorError {
-    #[error("another supervisor owns `{}`", .0.display())]
+    #[error("another supervisor already uses the worker folder `{}`", .0.display())]
     Locked(std::path::PathBuf),
     #[error(transparent)]
     Journal(#[from] JournalError),

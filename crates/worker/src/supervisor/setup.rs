@@ -48,17 +48,18 @@ const SURVIVORS_MAX: Duration = Duration::from_secs(10);
 
 /// Makes a supervisor that is ready to run.
 pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorError> {
-    let signals = block_signals().map_err(failed("take over signals"))?;
+    let signals = block_signals().map_err(failed("block signals"))?;
     // Fails only for a group leader: one that was started by hand, in the foreground.
     rustix::process::setsid().ok();
-    rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(failed("adopt orphans"))?;
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(failed("become the subreaper of its tasks"))?;
     // Before we start any.
     let orphans_are_ours = orphans_are_ours(tree::children(false).unwrap_or_default().len());
     let files = raise_file_limit();
     let config = with_absolute_dir(config)?;
     let layout = Layout::new(&config.dir);
     let user = user::choose(config.task_user.as_deref(), config.allow_root_tasks)?;
-    make_folders(&layout, user.is_some()).map_err(failed("make its folders"))?;
+    make_folders(&layout, user.is_some()).map_err(failed("create its folders"))?;
     if let Some(user) = &user {
         user.check_reach(&layout.executions())?;
     }
@@ -66,7 +67,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
 
     let (journal, state) = Journal::open(&layout.journal(), new_worker)?;
     let boot_id = boot_id().map_err(failed("read the machine's boot id"))?;
-    let folder_id = folder_id(&layout.dir).map_err(failed("look at its folder"))?;
+    let folder_id = folder_id(&layout.dir).map_err(failed("read the identity of its folder"))?;
     let mut cgroups = match config.control_groups {
         true => Cgroups::detect(&format!("belfry-{}-{folder_id}", state.worker)),
         false => Cgroups::default(),
@@ -82,10 +83,10 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     let poller = Poller::new().map_err(failed("create its poller"))?;
     let listener = listen(&layout).map_err(failed("listen for its agent"))?;
     let writer = Writer::start(journal).map_err(failed("start its journal"))?;
-    let guards = Guards::new().map_err(failed("make the table of its fuse"))?;
+    let guards = Guards::new().map_err(failed("create the table of its fuse"))?;
     let fuse = guards.file().and_then(|table| FuseLink::start(&config.program, table, &cgroups.bases()));
     let fuse = fuse.map_err(failed("start its fuse"))?;
-    let launcher = Launcher::start(user.clone(), files).map_err(failed("start its launchers"))?;
+    let launcher = Launcher::start(user.clone(), files).map_err(failed("start its launcher threads"))?;
     let watched = [
         poller.watch(&signals, token::SIGNALS),
         poller.watch(&listener, token::LISTENER),
@@ -95,8 +96,8 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     ];
     watched.into_iter().collect::<io::Result<()>>().map_err(failed("watch its files"))?;
 
-    let janitor = Janitor::start().map_err(failed("start its janitor"))?;
-    let calls = Calls::new(&layout).map_err(failed("prepare for the calls of its tasks"))?;
+    let janitor = Janitor::start().map_err(failed("start its cleanup thread"))?;
+    let calls = Calls::new(&layout).map_err(failed("prepare the sockets of its tasks"))?;
     let owner = user.as_ref().map(|user| (user.uid, user.gid));
     let worker = state.worker;
     let limits = supervisor::Limits { orphan_limit: config.orphan_limit.as_millis() };
@@ -168,8 +169,8 @@ fn raise_file_limit() -> Rlimit {
 }
 
 fn with_absolute_dir(mut config: SupervisorConfig) -> Result<SupervisorConfig, SupervisorError> {
-    fs::create_dir_all(&config.dir).map_err(failed("make its folder"))?;
-    config.dir = config.dir.canonicalize().map_err(failed("find its folder"))?;
+    fs::create_dir_all(&config.dir).map_err(failed("create its folder"))?;
+    config.dir = config.dir.canonicalize().map_err(failed("resolve the path of its folder"))?;
     Ok(config)
 }
 

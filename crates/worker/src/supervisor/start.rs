@@ -197,7 +197,7 @@ impl Supervisor {
     pub(super) fn trouble(&self) -> Option<String> {
         let stuck = self.core.slow_launches(now());
         (stuck >= self.launcher.threads()).then(|| {
-            format!("cannot start tasks: {stuck} programs are not loaded yet, does their file system answer?")
+            format!("cannot start tasks: {stuck} programs are still loading, check whether their file system responds")
         })
     }
 
@@ -211,7 +211,10 @@ impl Supervisor {
         let number = group.as_ref().map_or(0, |group| group.number);
         if !self.guards.guard(guarded(id, order, None, number)) {
             group.into_iter().for_each(|group| self.cgroups.take_back(group));
-            return Err(failed("no_resources", "the fuse guards as many executions as it can".into()));
+            return Err(failed(
+                "no_resources",
+                "the worker's fuse has reached its limit of executions".into(),
+            ));
         }
         match self.make_folder(id, order) {
             Ok((folder, streams)) => Ok(Prepared { folder, group, streams }),
@@ -220,7 +223,7 @@ impl Supervisor {
                 Err(match error.kind() {
                     // No fault of the job: another worker may have space.
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LaunchFailure::DiskFull,
-                    _ => failed("no_resources", format!("could not make the execution's files: {error}")),
+                    _ => failed("no_resources", format!("cannot create the files of the execution: {error}")),
                 })
             }
         }

@@ -38,7 +38,7 @@ impl Order {
         match serde_json::from_slice::<JobSpec>(&assignment.spec) {
             Ok(spec) => Ok(Self { assignment, spec, staged, inputs }),
             Err(error) => {
-                let detail = format!("this worker does not understand the job's spec: {error}");
+                let detail = format!("this worker cannot parse the job spec: {error}");
                 Err(start_failed("spec_not_understood", detail))
             }
         }
@@ -117,12 +117,14 @@ impl Task {
     fn how(&self, exit: &Exit, verdict: Verdict, oom: bool) -> (How, String) {
         let timeout = self.order.spec.timeout;
         match verdict {
-            Verdict::Stopped => (How::Stopped, "stopped because the server asked".into()),
+            Verdict::Stopped => (How::Stopped, "stopped by the server".into()),
             Verdict::TimedOut => (
                 How::TimedOut,
                 timeout.map_or_else(String::new, |t| format!("ran longer than its timeout of {t}")),
             ),
-            Verdict::Orphaned => (How::Interrupted, "the worker reached no server for too long".into()),
+            Verdict::Orphaned => {
+                (How::Interrupted, "the worker was disconnected from the servers for too long".into())
+            }
             Verdict::ShutDown => (How::Interrupted, "the worker's supervisor was stopped".into()),
             Verdict::ByItself if oom && exit.code != Some(0) => {
                 let limit = self.order.spec.resources.limits.memory.unwrap_or_default();
@@ -139,13 +141,13 @@ fn peak_of(told: u64, own: u64, seen: u64) -> u64 {
     if told > own { told } else { seen }
 }
 
-/// How a process ended, for people; empty if it ended well.
+/// Describes how a process ended; empty if it succeeded.
 fn described(exit: &Exit) -> String {
     match (exit.code, exit.signal) {
         (Some(0), _) => String::new(),
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("killed by signal {signal} ({})", signal_name(signal)),
-        (None, None) => "ended in an unknown way".into(),
+        (None, None) => "ended without an exit code or a signal".into(),
     }
 }
 

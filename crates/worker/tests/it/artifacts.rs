@@ -56,7 +56,7 @@ pub(crate) async fn inputs_are_there_before_the_task_starts() {
 pub(crate) async fn an_input_that_does_not_match_its_hash_fails_the_start() {
     let rig = Rig::new().await;
     rig.server.state().artifacts.insert("bad".into(), (hex(b"other"), b"bytes".to_vec()));
-    for (artifact, detail) in [("bad", "do not match"), ("none", "no such artifact")] {
+    for (artifact, detail) in [("bad", "hash mismatch"), ("none", "no such artifact")] {
         let mut spec = script("true");
         spec.inputs = vec![input(artifact, "file", false)];
         let order = assignment(&spec);

@@ -16,7 +16,7 @@ pub(crate) async fn a_long_log_is_bounded_and_says_what_was_left_out() {
     assert!(kept > model::limits::LOG_BYTES_MAX - (2 << 20), "{kept}");
     assert!(out.starts_with("1\n2\n3\n") && out.ends_with("11999999\n12000000\n"));
     let notice = rig.server.state().log(&id, Stream::Notice).unwrap();
-    assert!(notice.contains("MiB left out here: a log keeps its first and its last 32 MiB"), "{notice}");
+    assert!(notice.contains("MiB omitted here: a log keeps only its first and last 32 MiB"), "{notice}");
     // Nothing is left on the worker's disk.
     let spool = rig.config.dir.join("logs");
     rig.server

@@ -89,7 +89,7 @@ pub(crate) async fn a_task_that_cannot_start_says_why() {
             "`no-such-command` was not found in the PATH",
         ),
         (JobSpec::command(["/no/such/file"]), "command_not_found", "`/no/such/file` does not exist"),
-        (JobSpec::command(["/etc/passwd"]), "permission_denied", "`/etc/passwd` may not be executed"),
+        (JobSpec::command(["/etc/passwd"]), "permission_denied", "no permission to execute `/etc/passwd`"),
         (JobSpec::new(Run::Process(lost)), "working_directory", "`/nowhere`"),
     ];
     for (spec, code, detail) in cases {

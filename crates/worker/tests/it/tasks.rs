@@ -93,7 +93,7 @@ pub(crate) async fn a_request_that_cannot_be_granted_says_why() {
     let (status, text) = call(&socket, "GET /what HTTP/1.1\r\nHost: task\r\n\r\n").await;
     assert!(status == 404 && text.contains("\"not_found\""), "{text}");
     let (status, text) = call(&socket, "POST /checkpoint HTTP/1.1\r\nHost: task\r\n\r\n").await;
-    assert!(status == 405 && text.contains("does not take POST"), "{text}");
+    assert!(status == 405 && text.contains("does not support POST"), "{text}");
     let (status, text) = call(&socket, &put(&"x".repeat(65_537), "")).await;
     assert!(status == 413 && text.contains("65536"), "{text}");
     let refusals = [
@@ -145,11 +145,11 @@ pub(crate) async fn elements_that_cannot_be_added_are_refused_with_the_reason() 
     let (_, socket, _) = waiting_task(&rig).await;
     let malformed = [
         (post("", "[1]", ""), 400, "`batch` is missing"),
-        (post("batch=x", "{}", ""), 400, "no list in JSON"),
+        (post("batch=x", "{}", ""), 400, "not a JSON list"),
         (post("batch=x", "[]", ""), 400, "expected 1 to 1000"),
         (post("batch=x", &format!("[1, {:?}]", "x".repeat(1024)), ""), 400, "\"path\":\"[1]\""),
         (post("batch=x", &" ".repeat(1_088_001), ""), 413, "1088000"),
-        ("GET /elements HTTP/1.1\r\nHost: task\r\n\r\n".into(), 405, "does not take GET"),
+        ("GET /elements HTTP/1.1\r\nHost: task\r\n\r\n".into(), 405, "does not support GET"),
     ];
     for (request, expected, told) in malformed {
         let (status, text) = call(&socket, &request).await;
@@ -263,7 +263,7 @@ pub(crate) async fn the_last_checkpoint_comes_with_the_end_of_its_task() {
 pub(crate) async fn a_checkpoint_that_is_too_large_is_told_to_all() {
     let rig = Rig::new().await;
     let (id, finished) = rig.run("head -c 65537 /dev/zero > $BELFRY_CHECKPOINT").await;
-    let refusal = "the checkpoint in $BELFRY_CHECKPOINT is not saved: it is larger than 64KiB";
+    let refusal = "the checkpoint in $BELFRY_CHECKPOINT was not saved: larger than 64KiB";
     assert_eq!((finished.checkpoint, finished.exit_code), (None, Some(0)));
     assert_eq!(finished.detail, refusal);
     let log = rig.server.until("the log", |state| state.log(&id, Stream::Notice)).await;

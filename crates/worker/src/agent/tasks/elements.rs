@@ -1,8 +1,8 @@
-//! What a task adds to a step of its run: `POST /elements?batch=NAME[&step=STEP]`.
+//! Elements that a task adds to a step of its run: `POST /elements?batch=NAME[&step=STEP]`.
 //!
-//! The body is a JSON list, or as `application/x-ndjson` a value a line. All that needs no server is checked
-//! here, every element of it, so that what goes on is refused only for what the server alone knows: whether the task
-//! may add there, and whether there is room. A batch is known by its name, so asking again adds nothing twice.
+//! The body is a JSON list, or one JSON value per line with content type `application/x-ndjson`. All elements are
+//! validated here. The server only checks whether the task may add elements to the step, and the limit of elements. A
+//! batch is identified by its name, so a repeated request adds nothing twice.
 
 use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
@@ -16,16 +16,16 @@ use tonic::{Code, Status};
 use super::http::{self, Answer, BodyBound, Refusal};
 use super::{Caller, Upstream};
 
-/// As many elements as there may be, each as large as it may be, with something between them.
+/// Limit of a body: the maximum number of elements of maximum size, with separators.
 const BODY_BOUND: BodyBound = BodyBound {
     bytes: ADDED_MAX * (ITEM_BYTES_MAX + 64),
     what: "the list",
-    hint: "add it in several batches, each under a name of its own",
+    hint: "split the list into several batches with different names",
 };
-/// How many elements that are wrong are named one by one.
+/// Maximum number of invalid elements that an error lists.
 const ERRORS_MAX: usize = 10;
 
-/// Adds what the body has.
+/// Adds the elements of the body.
 pub(super) async fn post(request: Request<Incoming>, caller: &Caller, upstream: &Upstream) -> Answer {
     let Place { step, batch } = place(request.uri().query().unwrap_or_default())?;
     let layout = Layout::of(request.headers());
@@ -50,10 +50,10 @@ pub(super) async fn post(request: Request<Incoming>, caller: &Caller, upstream: 
     Ok(http::json_response(status, &answer))
 }
 
-/// Where elements are added to, and as what.
+/// Step and batch name of added elements.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Place {
-    /// Empty for the only one.
+    /// Step name; empty if the task adds to one step only.
     step: String,
     batch: String,
 }
@@ -64,11 +64,11 @@ fn place(query: &str) -> Result<Place, Refusal> {
         match &*name {
             "step" => place.step = value.into_owned(),
             "batch" => place.batch = value.into_owned(),
-            _ => return Err(parameter(&name, "is not known: expected `batch` or `step`".into())),
+            _ => return Err(parameter(&name, "is unknown: expected `batch` or `step`".into())),
         }
     }
     if place.batch.is_empty() {
-        return Err(parameter("batch", "is missing: expected a name for what is added".into()));
+        return Err(parameter("batch", "is missing: expected a name for the batch".into()));
     }
     for (name, value, most) in
         [("batch", &place.batch, BATCH_NAME_BYTES_MAX), ("step", &place.step, NAME_LEN_MAX)]
@@ -78,7 +78,7 @@ fn place(query: &str) -> Result<Place, Refusal> {
             return Err(parameter(name, format!("has {found} bytes: expected at most {most}")));
         }
         if value.chars().any(char::is_control) {
-            return Err(parameter(name, "has control characters: expected a word or more".into()));
+            return Err(parameter(name, "contains control characters: expected a name without them".into()));
         }
     }
     Ok(place)
@@ -89,11 +89,11 @@ fn parameter(name: &str, what: String) -> Refusal {
         StatusCode::BAD_REQUEST,
         "invalid_parameter",
         format!("the parameter `{name}` {what}"),
-        "ask as in POST /elements?batch=NAME, with &step=STEP where the task adds to several",
+        "use POST /elements?batch=NAME, with &step=STEP if the task adds elements to several steps",
     )
 }
 
-/// How a body writes several values.
+/// Format of the values in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     List,
@@ -101,7 +101,7 @@ enum Layout {
 }
 
 impl Layout {
-    /// A list, unless the body is said to be lines.
+    /// Returns `List`, unless the content type is `application/x-ndjson`.
     fn of(headers: &HeaderMap) -> Self {
         let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
@@ -112,16 +112,16 @@ impl Layout {
     }
 }
 
-/// Each element of a body as compact JSON.
+/// Returns each element of a body as compact JSON.
 fn elements(body: &[u8], layout: Layout) -> Result<Vec<bytes::Bytes>, Refusal> {
     let values = match layout {
         Layout::List => serde_json::from_slice::<Vec<Value>>(body)
-            .map_err(|error| invalid(format!("the body is no list in JSON: {error}"), Vec::new()))?,
+            .map_err(|error| invalid(format!("the body is not a JSON list: {error}"), Vec::new()))?,
         Layout::Lines => lines(body)?,
     };
     if !(1..=ADDED_MAX).contains(&values.len()) {
         let found = values.len();
-        return Err(invalid(format!("there are {found} elements: expected 1 to {ADDED_MAX}"), Vec::new()));
+        return Err(invalid(format!("the body has {found} elements: expected 1 to {ADDED_MAX}"), Vec::new()));
     }
     let texts: Vec<String> = values.iter().map(Value::to_string).collect();
     let wrong = texts.iter().enumerate().filter(|(_, text)| text.len() > ITEM_BYTES_MAX);
@@ -131,7 +131,7 @@ fn elements(body: &[u8], layout: Layout) -> Result<Vec<bytes::Bytes>, Refusal> {
     Ok(texts.into_iter().map(bytes::Bytes::from).collect())
 }
 
-/// The value of each line that is not empty.
+/// Returns the value of each line that is not empty.
 fn lines(body: &[u8]) -> Result<Vec<Value>, Refusal> {
     let lines = body.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let mut values = Vec::new();
@@ -139,14 +139,14 @@ fn lines(body: &[u8]) -> Result<Vec<Value>, Refusal> {
     for (i, line) in lines.enumerate() {
         match serde_json::from_slice(line) {
             Ok(value) => values.push(value),
-            Err(error) => wrong.push((i, format!("is no JSON: {error}"))),
+            Err(error) => wrong.push((i, format!("is not valid JSON: {error}"))),
         }
     }
     none_wrong(wrong.into_iter())?;
     Ok(values)
 }
 
-/// Refuses with the first of what is wrong with elements, if anything is.
+/// Returns an error with the first invalid elements, if any.
 fn none_wrong(wrong: impl Iterator<Item = (usize, String)>) -> Result<(), Refusal> {
     let error = |(i, detail)| FieldError { pointer: format!("/{i}"), path: format!("[{i}]"), detail };
     let errors: Vec<_> = wrong.take(ERRORS_MAX).map(error).collect();
@@ -160,7 +160,8 @@ fn none_wrong(wrong: impl Iterator<Item = (usize, String)>) -> Result<(), Refusa
 }
 
 fn invalid(detail: String, errors: Vec<FieldError>) -> Refusal {
-    let hint = "send a list in JSON, or as application/x-ndjson a value a line; what is large belongs into an artifact";
+    let hint =
+        "send a JSON list, or one JSON value per line as application/x-ndjson; store large data as artifacts";
     let refusal = Refusal::new(StatusCode::BAD_REQUEST, "invalid_elements", detail, hint);
     Refusal { errors, ..refusal }
 }
@@ -172,13 +173,13 @@ fn refused(status: &Status) -> Refusal {
             StatusCode::NOT_FOUND,
             "elements_not_accepted",
             detail,
-            "name the task's step in `for_each.over.added_by` of the step that is to go over the elements",
+            "list the task's step in `for_each.over.added_by` of the step that processes the elements",
         ),
         Code::Aborted => Refusal::new(
             StatusCode::CONFLICT,
             "step_ended",
             detail,
-            "nothing goes over further elements: end",
+            "exit: no step processes further elements",
         ),
         Code::InvalidArgument => invalid(detail, Vec::new()),
         _ => http::refused(status),
@@ -202,9 +203,12 @@ mod tests {
         assert_eq!(of("batch=depth%201/%E9%A1%B5"), place("depth 1/页", ""));
         assert_eq!(of("step=page&batch=a+b"), place("a b", "page"));
         let refused = |what: &str| Err(format!("the parameter {what}"));
-        assert_eq!(of(""), refused("`batch` is missing: expected a name for what is added"));
-        assert_eq!(of("batch=x&lot=y"), refused("`lot` is not known: expected `batch` or `step`"));
-        assert_eq!(of("batch=%0a"), refused("`batch` has control characters: expected a word or more"));
+        assert_eq!(of(""), refused("`batch` is missing: expected a name for the batch"));
+        assert_eq!(of("batch=x&lot=y"), refused("`lot` is unknown: expected `batch` or `step`"));
+        assert_eq!(
+            of("batch=%0a"),
+            refused("`batch` contains control characters: expected a name without them")
+        );
         let long = "x".repeat(129);
         assert_eq!(of(&format!("batch={long}")), refused("`batch` has 129 bytes: expected at most 128"));
     }
@@ -233,13 +237,16 @@ mod tests {
         assert_eq!(one(elements(body.as_bytes(), Layout::List).unwrap_err()), [too_long(1), too_long(3)]);
         let refusal = elements(b"1\nx\n2\n{", Layout::Lines).unwrap_err();
         let errors = one(refusal);
-        assert!(errors[0].starts_with("[1] is no JSON: ") && errors[1].starts_with("[3] is"), "{errors:?}");
-        let count = |count: usize| told(elements("1\n".repeat(count).as_bytes(), Layout::Lines));
-        assert_eq!(count(0), Err("there are 0 elements: expected 1 to 1000".into()));
-        assert_eq!(count(ADDED_MAX).map(|all| all.len()), Ok(ADDED_MAX));
-        assert_eq!(count(ADDED_MAX + 1), Err("there are 1001 elements: expected 1 to 1000".into()));
         assert!(
-            told(elements(b"{}", Layout::List)).unwrap_err().starts_with("the body is no list in JSON: ")
+            errors[0].starts_with("[1] is not valid JSON: ") && errors[1].starts_with("[3] is"),
+            "{errors:?}"
+        );
+        let count = |count: usize| told(elements("1\n".repeat(count).as_bytes(), Layout::Lines));
+        assert_eq!(count(0), Err("the body has 0 elements: expected 1 to 1000".into()));
+        assert_eq!(count(ADDED_MAX).map(|all| all.len()), Ok(ADDED_MAX));
+        assert_eq!(count(ADDED_MAX + 1), Err("the body has 1001 elements: expected 1 to 1000".into()));
+        assert!(
+            told(elements(b"{}", Layout::List)).unwrap_err().starts_with("the body is not a JSON list: ")
         );
     }
 

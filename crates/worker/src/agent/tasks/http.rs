@@ -56,7 +56,7 @@ pub(super) struct BodyBound {
 const CHECKPOINT_BOUND: BodyBound = BodyBound {
     bytes: CHECKPOINT_BYTES_MAX,
     what: "the checkpoint",
-    hint: "store what is large as an artifact, and save its name",
+    hint: "store large data as an artifact and save its name",
 };
 
 pub(super) type Answer = Result<Response<Full<Bytes>>, Refusal>;
@@ -97,17 +97,17 @@ async fn route(request: Request<Incoming>, caller: &Caller, upstream: &Upstream)
         (method, path @ ("/checkpoint" | "/elements")) => Err(Refusal::new(
             StatusCode::METHOD_NOT_ALLOWED,
             "method_not_allowed",
-            format!("{path} does not take {method}"),
+            format!("{path} does not support {method}"),
             match path {
-                "/checkpoint" => "GET reads the last checkpoint, PUT saves one",
-                _ => "POST adds elements",
+                "/checkpoint" => "use GET to read the last checkpoint, or PUT to save a checkpoint",
+                _ => "use POST to add elements",
             },
         )),
         (_, path) => Err(Refusal::new(
             StatusCode::NOT_FOUND,
             "not_found",
-            format!("there is nothing at {path}"),
-            "a task may ask for /checkpoint and /elements",
+            format!("{path} does not exist"),
+            "use /checkpoint or /elements",
         )),
     }
 }
@@ -118,8 +118,8 @@ async fn get_checkpoint(caller: &Caller, upstream: &Upstream) -> Answer {
         return Err(Refusal::new(
             StatusCode::NOT_FOUND,
             "checkpoint_not_found",
-            "the job has saved no checkpoint".into(),
-            "begin at the beginning",
+            "the job has no checkpoint".into(),
+            "start from the beginning",
         ));
     };
     let mut response = Response::new(Full::new(found.data));
@@ -147,7 +147,7 @@ async fn put_checkpoint(request: Request<Incoming>, caller: &Caller, upstream: &
     Ok(json_response(StatusCode::OK, &json!({ "version": version })))
 }
 
-/// The whole body, if it is not too large and comes in time.
+/// Reads the whole body, within its size limit and time limit.
 pub(super) async fn body(body: Incoming, bound: BodyBound) -> Result<Bytes, Refusal> {
     let BodyBound { bytes, what, hint } = bound;
     let collected = Limited::new(body, bytes).collect();
@@ -162,19 +162,19 @@ pub(super) async fn body(body: Incoming, bound: BodyBound) -> Result<Bytes, Refu
         Ok(Err(error)) => Err(Refusal::new(
             StatusCode::BAD_REQUEST,
             "malformed_body",
-            format!("the body cannot be read: {error}"),
-            "send it again",
+            format!("cannot read the request body: {error}"),
+            "send the request again",
         )),
         Err(_) => Err(Refusal::new(
             StatusCode::REQUEST_TIMEOUT,
             "request_timeout",
-            "the body came in too slowly".into(),
-            "send it without pauses",
+            "the request body arrived too slowly".into(),
+            "send the body without pauses",
         )),
     }
 }
 
-/// The version that is to be replaced: `If-Match: "3"`, or `If-None-Match: *` for none.
+/// Returns the expected current version: `If-Match: "3"`, or `If-None-Match: *` for no checkpoint.
 fn expected_version(headers: &HeaderMap) -> Result<Option<u64>, Refusal> {
     if let Some(value) = headers.get(IF_NONE_MATCH) {
         return match value.as_bytes() {
@@ -192,8 +192,8 @@ fn header(name: &HeaderName, expected: &str) -> Refusal {
     Refusal::new(
         StatusCode::BAD_REQUEST,
         "invalid_header",
-        format!("the header `{name}` is not valid: expected {expected}"),
-        "correct it, or leave it out",
+        format!("invalid header `{name}`: expected {expected}"),
+        "correct or omit the header",
     )
 }
 
@@ -201,12 +201,12 @@ fn busy() -> Refusal {
     Refusal::new(
         StatusCode::TOO_MANY_REQUESTS,
         "busy",
-        "the task has too many requests under way".into(),
-        "wait for the answers to some of them",
+        "the task has too many concurrent requests".into(),
+        "wait until earlier requests have finished",
     )
 }
 
-/// What the server said, or that it said nothing.
+/// Converts an error of the server, or a missing response, to a refusal.
 pub(super) fn refused(status: &Status) -> Refusal {
     let detail = status.message().to_owned();
     match status.code() {
@@ -214,29 +214,29 @@ pub(super) fn refused(status: &Status) -> Refusal {
             StatusCode::CONFLICT,
             "not_current",
             detail,
-            "end: another execution goes on with the job, or none",
+            "exit: another execution continues the job, or the job has ended",
         ),
         Code::Aborted => Refusal::new(
             StatusCode::PRECONDITION_FAILED,
             "version_mismatch",
             detail,
-            "read the last checkpoint, and save again on top of it",
+            "read the last checkpoint, then save again with its version",
         ),
         Code::InvalidArgument => {
             Refusal::new(StatusCode::BAD_REQUEST, "invalid_request", detail, "correct the request")
         }
-        // Its words name a method that means nothing to a task.
+        // The message names a gRPC method, which means nothing to a task.
         Code::Unimplemented => Refusal::new(
             StatusCode::NOT_IMPLEMENTED,
             "not_supported",
-            "the server of this worker is of an older version, which cannot do this".into(),
-            "upgrade the servers; asking this one again does not help",
+            "the server has an older version that does not support this request".into(),
+            "upgrade the servers; repeating the request does not help",
         ),
         _ => Refusal::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "outcome_unknown",
-            format!("it is not known whether the request took effect: {detail}"),
-            "safe to repeat: nothing is done twice",
+            format!("it is unknown whether the request took effect: {detail}"),
+            "repeat the request: it takes effect only once",
         ),
     }
 }
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(expected_version(&HeaderMap::new()), Ok(None));
         assert_eq!(expected(IF_MATCH, "\"3\""), Ok(Some(3)));
         assert_eq!(expected(IF_NONE_MATCH, "*"), Ok(Some(0)));
-        let refused = "the header `if-match` is not valid: expected a version such as `\"3\"`";
+        let refused = "invalid header `if-match`: expected a version such as `\"3\"`";
         assert_eq!(expected(IF_MATCH, "\"x\""), Err(refused.to_owned()));
         assert!(expected(IF_NONE_MATCH, "\"3\"").is_err());
     }

@@ -62,7 +62,7 @@ impl Upstream {
 
     /// A client for the server of the session, once there is one.
     async fn client(&self) -> Result<Client, Status> {
-        let gone = || Status::unavailable("this worker has no session with a server");
+        let gone = || Status::unavailable("the worker has no session with a server");
         let mut session = self.shared.session.subscribe();
         let server = session.wait_for(Option::is_some).await.map_err(|_| gone())?.clone();
         server.as_ref().map(|server| self.connected_to(server)).ok_or_else(gone)
@@ -101,7 +101,7 @@ impl Upstream {
         let put = |number| Request::Put(Put { number, execution_id, unix_seconds, nanos });
         let noted = tokio::time::timeout(ANSWER_MAX, self.shared.ask(put)).await;
         // It may send a file that is older, and nothing here would know that.
-        noted.map_err(|_| Status::unavailable("the supervisor has not answered in time"))?;
+        noted.map_err(|_| Status::unavailable("the supervisor did not respond in time"))?;
         wait_for_tick(asked).await;
         Ok(version)
     }
@@ -136,6 +136,6 @@ async fn wait_for_tick(asked: Timespec) {
 }
 
 async fn in_time<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
-    let late = |_| Err(Status::unavailable("no server has answered in time"));
+    let late = |_| Err(Status::unavailable("the server did not respond in time"));
     tokio::time::timeout(ANSWER_MAX, answer).await.unwrap_or_else(late)
 }
