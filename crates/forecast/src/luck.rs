@@ -1,6 +1,6 @@
-//! What is drawn, hangs on what it is drawn for and on the seed alone.
+//! Random values that depend only on the seed and on the object they are for.
 
-/// A thing that is drawn for: names and numbers, hashed one after the other (FNV-1a).
+/// Hash of the seed and of the names and numbers of an object (FNV-1a).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Luck(u64);
 
@@ -10,7 +10,7 @@ impl Luck {
     }
 
     pub(crate) fn text(self, text: &str) -> Self {
-        // No text holds this byte, so `ab`, `c` is another thing than `a`, `bc`.
+        // No text contains this byte, so `ab`, `c` and `a`, `bc` have different hashes.
         text.bytes().fold(self, Self::byte).byte(0xff)
     }
 
@@ -22,10 +22,10 @@ impl Luck {
         Self((self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
     }
 
-    /// A fraction from 0 to 1, exclusive.
+    /// Returns a uniformly distributed fraction from 0 to 1, exclusive.
     #[expect(clippy::cast_precision_loss, reason = "53 bits are kept")]
     pub(crate) fn fraction(self) -> f64 {
-        // The finalizer of SplitMix64: close inputs are far apart in it.
+        // The finalizer of SplitMix64 separates similar inputs.
         let mut bits = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

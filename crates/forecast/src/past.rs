@@ -1,44 +1,44 @@
-//! How long runs took, and how many failed.
+//! Past run times and failure rates.
 
 use model::Duration;
 
-/// How runs of one name went so far.
+/// Past run times and failure rate of the runs of one name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Past {
-    /// How long they took.
+    /// Run times.
     pub run_times: RunTimes,
-    /// The part of them that ended badly, retries included, from 0 to 1.
+    /// Fraction of the runs that failed after all retries, from 0 to 1.
     pub failed: f64,
 }
 
 impl Past {
-    /// Runs that always take so long and end well.
+    /// Returns a past in which every run succeeds with this run time.
     pub fn steady(run_time: Duration) -> Self {
         Self { run_times: RunTimes::fixed(run_time), failed: 0.0 }
     }
 
-    /// How likely one try fails, where so many retries make up for it.
+    /// Returns the probability that one attempt fails, for a job with this number of retries.
     ///
-    /// The past knows runs, not tries: a run ends badly if each of its tries does.
+    /// The past counts runs, not attempts: a run fails if all of its attempts fail.
     pub(crate) fn try_fails(&self, retries: u32) -> f64 {
         self.failed.clamp(0.0, 1.0).powf(1.0 / (f64::from(retries.min(100)) + 1.0))
     }
 }
 
-/// A distribution of run times: what part of them took at most how long, with straight lines between.
+/// A distribution of run times, as a piecewise linear function from fractions to times.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunTimes {
-    /// Parts from 0 to 1 with milliseconds, both rising; at least one.
+    /// Fractions from 0 to 1 with milliseconds, both ascending; at least one.
     knots: Vec<(f64, f64)>,
 }
 
 impl RunTimes {
-    /// Always the same.
+    /// Returns a constant run time.
     pub fn fixed(run_time: Duration) -> Self {
         Self { knots: vec![(0.5, millis(run_time))] }
     }
 
-    /// As in these samples; `None` if there are none.
+    /// Returns the distribution of samples; `None` if there are no samples.
     pub fn of_samples(samples: &[Duration]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_unstable();
@@ -47,8 +47,8 @@ impl RunTimes {
         Some(Self { knots: knots.collect() })
     }
 
-    /// So many percent took at most so long; `None` if nothing is said. What is below the first and above
-    /// the last percentile is taken to be equal to it.
+    /// Returns the distribution of percentiles (percent, run time); `None` if there are no percentiles. Below the first
+    /// and above the last percentile, the run time is constant.
     pub fn of_percentiles(percentiles: &[(u32, Duration)]) -> Option<Self> {
         let mut knots: Vec<_> = percentiles
             .iter()
@@ -63,7 +63,7 @@ impl RunTimes {
         (!knots.is_empty()).then_some(Self { knots })
     }
 
-    /// The time below which this part of the runs lies.
+    /// Returns the run time in milliseconds that this fraction of the runs does not exceed.
     pub(crate) fn at(&self, part: f64) -> f64 {
         let after = self.knots.partition_point(|&(known, _)| known <= part);
         match (after.checked_sub(1).and_then(|i| self.knots.get(i)), self.knots.get(after)) {

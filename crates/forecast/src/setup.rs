@@ -1,4 +1,4 @@
-//! A plan becomes an engine: every thing of it as the row that a store would hand back.
+//! Builds an engine from a plan: each object is restored from a row, as from a store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use model::{Duration, ScheduleId, ShardId, Timestamp, WorkerId, WorkflowId};
 use crate::plan::{Plan, PlanError, Schedule};
 
 const SHARD: ShardId = ShardId(0);
-/// Longer than any range: virtual workers need not beat.
+/// Longer than any range, so simulated workers need no heartbeats.
 const LEASE: Duration = Duration::from_hours(24 * 366 * 100);
 
-/// An engine with all of a plan in it, and which of the plan's things its ids mean.
+/// An engine with all objects of a plan, and the indexes of these objects in the plan.
 pub(crate) struct Setup {
     pub(crate) engine: Engine,
     pub(crate) schedules: BTreeMap<ScheduleId, usize>,
     pub(crate) workers: BTreeMap<WorkerId, usize>,
 }
 
-/// The session of a worker: there is one each.
+/// Returns the only session of a worker.
 pub(crate) fn session(worker: usize) -> Session {
     Session(worker as u64 + 1)
 }
 
-/// An engine that stands at the beginning of the range.
+/// Returns an engine at the start of the range.
 ///
 /// # Errors
-/// [`PlanError`] for a plan that no server could hold.
+/// [`PlanError`] for an invalid plan.
 pub(crate) fn setup(plan: &Plan) -> Result<Setup, PlanError> {
     check(plan)?;
     let config = Config {
@@ -83,7 +83,7 @@ pub(crate) fn setup(plan: &Plan) -> Result<Setup, PlanError> {
 
 impl Setup {
     fn restore(&mut self, row: LiveRow) {
-        // Only jobs, runs and backfills can contradict each other, and there are none.
+        // Only jobs, runs and backfills can be inconsistent, and a plan has none.
         let restored = self.engine.restore(row);
         debug_assert!(restored.is_ok(), "{restored:?}");
     }
@@ -129,7 +129,7 @@ fn once<'a>(kind: &'static str, names: impl Iterator<Item = (&'a str, &'a str)>)
     Ok(())
 }
 
-/// Makes rows as they stand at one instant.
+/// Creates rows with one creation time.
 struct Rows {
     at: Timestamp,
     ids: IdSource,
@@ -175,7 +175,7 @@ impl Rows {
         rows
     }
 
-    /// A schedule that is paused has been so since before the range.
+    /// Returns the pause of a paused schedule, which started before the range at the latest.
     fn pause(&self, schedule: &Schedule) -> Option<Box<Pause>> {
         let known = schedule.pause.clone().filter(|_| schedule.status == ScheduleStatus::Paused);
         let unknown = || Pause { at: self.at, by: "unknown".into(), note: None };
@@ -195,7 +195,7 @@ impl Rows {
             updated_at: self.at,
             status: schedule.status,
             pause: self.pause(schedule),
-            // An instant at the very beginning of the range belongs to it.
+            // A scheduled time at the start of the range is part of the range.
             cursor: Timestamp::from_micros(self.at.as_micros() - 1),
             owed: Default::default(),
             previous: None,

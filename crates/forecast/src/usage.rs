@@ -1,28 +1,28 @@
-//! What is set aside on workers over time.
+//! Allocation of the workers over time.
 
 use model::worker::Capacity;
 use model::{Duration, Timestamp};
 use serde::Serialize;
 
-/// Parts of what there is, from 0 to 1.
+/// Allocated fractions of the capacity, from 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Shares {
-    /// Of the CPU.
+    /// Fraction of the CPU.
     pub cpu: f64,
-    /// Of the memory.
+    /// Fraction of the memory.
     pub memory: f64,
-    /// Of the slots.
+    /// Fraction of the slots.
     pub slots: f64,
 }
 
 impl Shares {
-    /// The greatest of them: what is scarce.
+    /// Returns the highest fraction: that of the scarcest resource.
     pub fn highest(&self) -> f64 {
         self.cpu.max(self.memory).max(self.slots)
     }
 }
 
-/// Amounts of what a worker has.
+/// Amounts of the resources of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Amount {
     pub(crate) cpu: u64,
@@ -56,7 +56,7 @@ impl Amount {
     }
 }
 
-/// An amount times a while: of each, in units and microseconds.
+/// Amounts multiplied by time, in units and microseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Area {
     cpu: u128,
@@ -88,7 +88,7 @@ impl Area {
     }
 }
 
-/// Rounded to a hundredth of a percent: no more can be foretold, and it reads better.
+/// Rounds to a hundredth of a percent; a forecast is not more precise.
 #[expect(clippy::cast_precision_loss, reason = "a share that is rounded afterwards")]
 fn part(area: u128, of: u64, micros: u64) -> f64 {
     if of == 0 || micros == 0 {
@@ -97,7 +97,7 @@ fn part(area: u128, of: u64, micros: u64) -> f64 {
     (area as f64 / (of as f64 * micros as f64) * 10_000.0).round() / 10_000.0
 }
 
-/// The parts of a range.
+/// Buckets of a range.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grid {
     pub(crate) from: Timestamp,
@@ -106,13 +106,13 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// Some 48 to 144 parts of a length that people like.
+    /// Returns about 48 to 144 buckets with a round length.
     pub(crate) fn new(from: Timestamp, until: Timestamp) -> Self {
         const NICE: [u64; 15] =
             [1, 5, 10, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400];
         let length = until.since(from).as_millis();
         let nice = NICE.iter().map(|secs| secs * 1_000).find(|width| length.div_ceil(*width) <= 144);
-        // Months and years: whole days.
+        // Longer ranges have buckets of whole days.
         let width = nice.unwrap_or_else(|| length.div_ceil(144 * 86_400_000) * 86_400_000);
         Self { from, until, width: Duration::from_millis(width) }
     }
@@ -121,7 +121,7 @@ impl Grid {
         usize::try_from(self.micros().div_ceil(self.width_micros())).unwrap_or(1).max(1)
     }
 
-    /// In which part an instant lies; those outside in the first or the last.
+    /// Returns the bucket of an instant; the first or the last one for an instant outside of the range.
     pub(crate) fn place(&self, at: Timestamp) -> usize {
         let offset = u64::try_from(at.as_micros() - self.from.as_micros()).unwrap_or(0);
         usize::try_from(offset / self.width_micros()).unwrap_or(usize::MAX).min(self.len() - 1)
@@ -140,7 +140,7 @@ impl Grid {
     }
 }
 
-/// What is set aside of something, over the parts of a range.
+/// Allocation of a capacity over the buckets of a range.
 #[derive(Debug)]
 pub(crate) struct Series {
     grid: Grid,
@@ -180,7 +180,7 @@ impl Series {
         self.since = self.since.max(now);
     }
 
-    /// The shares of each part of the range, as far as it went.
+    /// Returns the allocation in each bucket, up to the current time.
     pub(crate) fn parts(&self) -> Vec<Shares> {
         let length = |place: usize| {
             let end = self.grid.begin(place + 1).min(self.since);

@@ -1,12 +1,11 @@
-//! Who waits, for how long, and when that is too long.
+//! Waiting jobs and overloads.
 //!
-//! Waiting jobs stand in groups: those of one queue with one set of constraints wait for the same. A group
-//! is overloaded from the moment at which its oldest job has waited longer than patience allows until no
-//! job of it has; the engine is asked then, and now and again while it lasts, what holds the oldest back.
+//! Jobs of one queue with the same constraints form a group. A group is overloaded while a job of the group has waited
+//! longer than `patience`. During an overload, the engine is asked repeatedly for the waiting reasons of the oldest job.
 //!
 //! # Cost
-//! Logarithmic in the jobs that wait, for each that comes or goes; a question in a while for each group
-//! that is overloaded.
+//! Each start and end of a wait costs O(log n) in the waiting jobs. Each overloaded group asks the engine once per
+//! `ask_every`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,34 +14,34 @@ use model::{Duration, JobId, Timestamp};
 
 use crate::answer::{Cause, Group, Holds, Window, WorstRun};
 
-/// Jobs that wait, by group.
+/// Waiting jobs by group.
 #[derive(Debug)]
 pub(crate) struct Waits {
     patience: Duration,
-    /// How long a group is left in peace once it was asked about.
+    /// Interval between two questions about a group.
     ask_every: Duration,
     names: BTreeMap<Group, usize>,
     groups: Vec<Line>,
-    /// When a group is to be looked at.
+    /// Next checks, by time and group.
     looks: BTreeSet<(Timestamp, usize)>,
     waiting: u64,
     windows: Vec<Window>,
 }
 
-/// The jobs of one group that wait.
+/// Waiting jobs of one group.
 #[derive(Debug)]
 struct Line {
     group: Group,
     waiting: BTreeSet<(Timestamp, JobId)>,
     look_at: Option<Timestamp>,
     asked_at: Option<Timestamp>,
-    /// The place of its window, while it is overloaded.
+    /// Index of the open window, while the group is overloaded.
     open: Option<usize>,
-    /// The place of its last window.
+    /// Index of the last window of the group.
     last: Option<usize>,
 }
 
-/// A job that is to be asked about.
+/// A job whose waiting reasons are requested from the engine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question {
     pub(crate) group: usize,
@@ -62,7 +61,7 @@ impl Waits {
         }
     }
 
-    /// The number of a group.
+    /// Returns the number of a group, and registers a new group.
     pub(crate) fn group(&mut self, group: Group) -> usize {
         if let Some(&known) = self.names.get(&group) {
             return known;
@@ -94,7 +93,7 @@ impl Waits {
         self.look_when_due(group);
     }
 
-    /// A job waits no more. `who` tells what it is called, where it waited too long.
+    /// Ends the wait of a job. `who` returns its namespace and name; it is called only if the job waited too long.
     pub(crate) fn leave(
         &mut self,
         now: Timestamp,
@@ -116,12 +115,12 @@ impl Waits {
         self.look_when_due(group);
     }
 
-    /// When a group is to be looked at next.
+    /// Returns the time of the next check.
     pub(crate) fn next_look(&self) -> Option<Timestamp> {
         self.looks.first().map(|&(at, _)| at)
     }
 
-    /// The job to ask about, of a group that is overloaded and was not asked about lately.
+    /// Returns the oldest job of an overloaded group that is due for a question.
     pub(crate) fn look(&mut self, now: Timestamp) -> Option<Question> {
         let &(_, group) = self.looks.first().filter(|&&(at, _)| at <= now)?;
         self.looks.pop_first();
@@ -136,7 +135,7 @@ impl Waits {
         question.map(|(_, question)| question)
     }
 
-    /// What the engine said to a question.
+    /// Records the engine's response to a question.
     pub(crate) fn told(&mut self, group: usize, reasons: &[OpenEnum<Reason>]) {
         let window = self.groups.get(group).and_then(|line| line.open);
         let Some(window) = window.and_then(|open| self.windows.get_mut(open)) else { return };
@@ -148,7 +147,7 @@ impl Waits {
         }
     }
 
-    /// Every window, once the range is over; `who` tells what a job that still waits is called.
+    /// Returns all windows at the end of the range; `who` returns namespace and name of a job that is still waiting.
     pub(crate) fn finish(
         mut self,
         until: Timestamp,
@@ -173,7 +172,7 @@ impl Waits {
     fn look_when_due(&mut self, group: usize) {
         let Some(line) = self.groups.get_mut(group) else { return };
         let wanted = line.waiting.first().map(|&(since, _)| {
-            // A wait that is exactly as long as patience allows is none too long.
+            // A wait of exactly `patience` is not too long.
             let overdue = since + self.patience + Duration::from_millis(1);
             line.asked_at.map_or(overdue, |asked| overdue.max(asked + self.ask_every))
         });
@@ -186,11 +185,11 @@ impl Waits {
 }
 
 impl Line {
-    /// The window of an overload that began when its first job began to wait; one that overlaps the last
-    /// goes on with it.
+    /// Opens the window of an overload, which starts with the wait of its first job. A window that overlaps the last one
+    /// extends the last one.
     fn begin(&mut self, windows: &mut Vec<Window>, since: Timestamp, now: Timestamp) -> usize {
         if let Some(open) = self.open {
-            // Who waits longest need not be the first to go.
+            // The job with the longest wait is not always the first one to start.
             windows[open].from = windows[open].from.min(since);
             return open;
         }
@@ -239,7 +238,7 @@ fn note_wait(window: &mut Window, since: Timestamp, now: Timestamp, who: impl Fn
     }
 }
 
-/// What holds a job back, each in a word, with what was told.
+/// Returns the categories of a reason, with the reason.
 fn causes(reason: &Reason) -> Vec<(Cause, &Reason)> {
     let causes = match reason {
         Reason::QueuePaused { .. } => vec![Cause::QueuePaused],
@@ -254,7 +253,7 @@ fn causes(reason: &Reason) -> Vec<(Cause, &Reason)> {
     causes.into_iter().map(|cause| (cause, reason)).collect()
 }
 
-/// What is lacking on the workers that could ever take the job.
+/// Returns the scarce resources of the workers that could run the job if they were idle.
 fn scarce(workers: &[Misfits]) -> BTreeSet<Cause> {
     let passing = |misfit: &OpenEnum<Misfit>| match misfit.known()? {
         Misfit::Cpu { needed, capacity, .. } => (needed <= capacity).then_some(Cause::Cpu),

@@ -1,7 +1,7 @@
-//! What the engine decides, summed up.
+//! Sums up the decisions of the engine.
 //!
-//! A batch is read as a store and its watchers would read it: rows first, then events, in order. A job, a
-//! run and a line of the ledger are forgotten as soon as nothing more can come of them.
+//! A batch is processed like a store and its watchers do: rows first, then events, in order. A job, a run and a line of the
+//! ledger are removed as soon as they cannot change any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::plan::{Plan, Schedule};
 use crate::usage::{Amount, Grid, Series};
 use crate::waits::Waits;
 
-/// Names that a note lists.
+/// Maximum number of names that a note lists.
 const NAMES_SHOWN: usize = 3;
 
-/// What is known of the world at an instant, and the sums so far.
+/// Current state of the simulated jobs and runs, and the totals so far.
 pub(crate) struct Watch<'a> {
     plan: &'a Plan,
     grid: Grid,
@@ -28,7 +28,7 @@ pub(crate) struct Watch<'a> {
     workers: BTreeMap<WorkerId, usize>,
     jobs: BTreeMap<JobId, Live>,
     runs: BTreeMap<RunId, LiveRun>,
-    /// Lines of the ledger that may be written again.
+    /// Lines of the ledger that may change again.
     lines: BTreeMap<LineKey, Line>,
     pub(crate) waits: Waits,
     summary: Summary,
@@ -43,37 +43,37 @@ pub(crate) struct Watch<'a> {
     assumed: BTreeSet<String>,
 }
 
-/// What a line of the ledger is unique by.
+/// Unique key of a line of the ledger.
 type LineKey = (ScheduleId, u64, Timestamp, FiringCause);
 
-/// A line of the ledger as it was last written.
+/// Last version of a line of the ledger.
 struct Line {
     outcome: FiringOutcome,
     count: u64,
     decided_at: Timestamp,
 }
 
-/// A job that is not over.
+/// A job that has not ended.
 struct Live {
     head: Arc<JobHead>,
     group: usize,
     waits_since: Option<Timestamp>,
     runs_on: Option<(usize, Timestamp)>,
-    /// When its firing was due, for one that a schedule created.
+    /// Due time of the firing, for a job of a schedule.
     due: Option<Timestamp>,
     has_started: bool,
 }
 
-/// A run that is not over.
+/// A run that has not ended.
 struct LiveRun {
     head: Arc<RunHead>,
-    /// The run that called it, through others maybe; itself if none did.
+    /// Run at the top of the chain of callers; the run itself if it has no caller.
     root: RunId,
     due: Option<Timestamp>,
     has_started: bool,
 }
 
-/// Something that a step waits for, and that a person or a program would bring.
+/// An approval or an event that a step waits for.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) run: RunId,
@@ -81,7 +81,7 @@ pub(crate) struct Asked {
     pub(crate) what: AskedFor,
 }
 
-/// What a step waits for.
+/// Kind of the wait of a step.
 #[derive(Debug)]
 pub(crate) enum AskedFor {
     Approval { by: Arc<str> },
@@ -140,17 +140,17 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// How many instants have created something.
+    /// Returns the number of firings that created a job or a run.
     pub(crate) fn firings(&self) -> u64 {
         self.summary.firings
     }
 
-    /// The spec and origin of a job that is not over.
+    /// Returns the head of a job that has not ended.
     pub(crate) fn job(&self, job: JobId) -> Option<&Arc<JobHead>> {
         self.jobs.get(&job).map(|live| &live.head)
     }
 
-    /// The firing that a job belongs to, also through runs.
+    /// Returns the firing of a job, also through runs.
     pub(crate) fn origin<'b>(&'b self, head: &'b JobHead) -> Option<&'b Origin> {
         match &head.step {
             None => head.origin.as_deref(),
@@ -161,12 +161,12 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The schedule of a firing.
+    /// Returns the schedule of a firing.
     pub(crate) fn schedule(&self, origin: &Origin) -> Option<&'a Schedule> {
         self.plan.schedules.get(*self.schedules.get(&origin.schedule)?)
     }
 
-    /// Nothing is known of the past of a job.
+    /// Records that a job has no run history.
     pub(crate) fn assumes(&mut self, head: &JobHead) {
         let place = head.origin.as_ref().filter(|_| head.step.is_none());
         let place = place.and_then(|origin| self.schedules.get(&origin.schedule));
@@ -181,7 +181,7 @@ impl<'a> Watch<'a> {
         self.assumed.insert(name);
     }
 
-    /// Takes in what was decided; what steps wait for from outside is returned.
+    /// Processes a batch; returns the approvals and events that steps wait for.
     pub(crate) fn take(&mut self, batch: Batch) -> Vec<Asked> {
         let now = batch.now;
         let mut ended = Vec::new();
@@ -204,7 +204,7 @@ impl<'a> Watch<'a> {
         for event in batch.events {
             self.event(now, event, &mut asked);
         }
-        // A run that is called ends before its caller, maybe in one batch with it.
+        // A called run ends before its caller, possibly in the same batch.
         for (run, status, started_at) in ended {
             self.run_ended(now, run, status, started_at);
         }
@@ -231,7 +231,7 @@ impl<'a> Watch<'a> {
             self.count_line(record.schedule, before.outcome, before.count, false);
         }
         self.count_line(record.schedule, record.outcome, record.count, true);
-        // It was due when it was first decided upon, even if it had to wait for its turn.
+        // The due time is the first decision, even if the firing waited for earlier runs.
         let due = before.map_or(record.decided_at, |before| before.decided_at);
         let Some(work) = record.work else {
             let line = Line { outcome: record.outcome, count: record.count, decided_at: due };
@@ -375,7 +375,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Something of a firing started, or the range is over and nothing of it did.
+    /// Records the first start of a firing's run.
     fn begun(&mut self, now: Timestamp, origin: Option<&Origin>, due: Option<Timestamp>) {
         let Some((origin, due)) = origin.zip(due) else { return };
         self.summary.started += 1;
@@ -438,7 +438,7 @@ impl<'a> Watch<'a> {
         *of_all += 1;
     }
 
-    /// Nothing more happens at this instant: who waits now, waits for a while.
+    /// Counts the waiting jobs once all decisions of this instant are made.
     pub(crate) fn settled(&mut self, now: Timestamp) {
         let waiting = self.waits.count();
         let most = &mut self.buckets[self.grid.place(now)].waiting_most;
@@ -446,17 +446,17 @@ impl<'a> Watch<'a> {
         self.summary.waiting_most = self.summary.waiting_most.max(waiting);
     }
 
-    /// Time goes on to `until`, and as many wait as before.
+    /// Advances time to `until`, with the same number of waiting jobs.
     pub(crate) fn pass(&mut self, now: Timestamp, until: Timestamp) {
         let waiting = self.waits.count();
-        // The last part is that of `until` itself, which has not settled.
+        // The bucket of `until` itself has not settled yet.
         let until = Timestamp::from_micros(until.as_micros() - 1);
         for bucket in &mut self.buckets[self.grid.place(now)..=self.grid.place(until)] {
             bucket.waiting_most = bucket.waiting_most.max(waiting);
         }
     }
 
-    /// The sums, once the range is over.
+    /// Returns the answer at the end of the range.
     pub(crate) fn finish(mut self, until: Timestamp, cut: bool) -> Answer {
         self.judge_what_waits(until);
         self.summary.waiting_at_end = self.waits.count();
@@ -499,7 +499,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// What should have started by the end of the range, and did not.
+    /// Counts the runs that should have started before the end of the range, but did not.
     fn judge_what_waits(&mut self, until: Timestamp) {
         let jobs = self.jobs.values().filter(|live| !live.has_started && live.head.step.is_none());
         let jobs = jobs.filter_map(|live| Some((live.head.origin.clone()?, live.due?)));
@@ -554,7 +554,7 @@ fn amount_of(head: &JobHead) -> Amount {
     Amount { cpu: u64::from(resources.cpu_request().0), memory: resources.memory_request().0, slots: 1 }
 }
 
-/// How long the union of ranges is.
+/// Returns the length of the union of ranges.
 fn length(ranges: &[(Timestamp, Timestamp)]) -> Duration {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! The world around the engine: a clock that jumps, and workers whose tasks take as long as drawn.
+//! Simulated environment of the engine: a virtual clock, and workers whose tasks have random run times.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -18,24 +18,24 @@ use crate::setup::{Setup, setup};
 use crate::waits::Question;
 use crate::watch::{Asked, AskedFor, Watch};
 
-/// How many parts of a range are told of while it is run through.
+/// Number of progress reports over a range.
 const PARTS_TOLD: i64 = 200;
 
-/// How far a forecast is.
+/// Progress of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {
-    /// To which instant it has come.
+    /// Current virtual time.
     pub now: Timestamp,
-    /// What part of the range lies behind it, from 0 to 1.
+    /// Completed fraction of the range, from 0 to 1.
     pub part: f64,
-    /// Instants that have created a job or started a run.
+    /// Number of firings that created a job or started a run.
     pub firings: u64,
 }
 
-/// Runs a plan through its range. `told` hears now and again how far it is.
+/// Simulates a plan over its range. `told` is called regularly with the progress.
 ///
 /// # Errors
-/// [`PlanError`] for a plan that no server could hold.
+/// [`PlanError`] for an invalid plan.
 pub fn forecast(plan: &Plan, told: &mut dyn FnMut(Progress)) -> Result<Answer, PlanError> {
     let Setup { engine, schedules, workers } = setup(plan)?;
     let world = World {
@@ -51,7 +51,7 @@ pub fn forecast(plan: &Plan, told: &mut dyn FnMut(Progress)) -> Result<Answer, P
     Ok(world.run(told))
 }
 
-/// A task that goes on.
+/// A running task.
 struct Task {
     worker: WorkerId,
     session: Session,
@@ -66,9 +66,9 @@ struct World<'a> {
     now: Timestamp,
     watch: Watch<'a>,
     tasks: BTreeMap<ExecutionId, Task>,
-    /// When tasks end; those that were stopped before are here still.
+    /// End times of tasks, including tasks that were stopped before.
     ends: BinaryHeap<Reverse<(Timestamp, ExecutionId)>>,
-    /// What is asked of the engine, and of which group.
+    /// Open questions to the engine, with their group.
     questions: BTreeMap<Ticket, usize>,
     tickets: u64,
 }
@@ -105,7 +105,7 @@ impl World<'_> {
         Progress { now: self.now, part, firings: self.watch.firings() }
     }
 
-    /// When something happens next; always later than now.
+    /// Returns the time of the next event; always later than now.
     fn next(&self) -> Option<Timestamp> {
         let ends = self.ends.peek().map(|Reverse((at, _))| *at);
         let next =
@@ -149,7 +149,7 @@ impl World<'_> {
         self.engine.handle(self.now, Input::Report { worker, session, execution, fence, report });
     }
 
-    /// Lets the engine act until nothing more happens at this instant.
+    /// Runs the engine until no decision is left at this instant.
     fn settle(&mut self) {
         loop {
             let output = self.engine.flush(self.now);
@@ -183,7 +183,7 @@ impl World<'_> {
         }
     }
 
-    /// A worker starts what it is given.
+    /// Starts an assigned execution on its worker.
     fn begin(&mut self, worker: WorkerId, session: Session, assignment: &Assignment) {
         let Assignment { execution, fence, number, .. } = *assignment;
         if self.tasks.contains_key(&execution) {
@@ -197,7 +197,7 @@ impl World<'_> {
         self.report(execution, worker, session, fence, Report::Started);
     }
 
-    /// How long a try takes, and how it ends.
+    /// Returns the run time and the result of an attempt.
     fn fate(&mut self, head: &JobHead, number: u32) -> (Duration, How) {
         let history = &self.plan.history;
         let known = match (&head.step, &head.origin) {
@@ -228,7 +228,7 @@ impl World<'_> {
         }
     }
 
-    /// What is drawn for a job, whenever and wherever it runs.
+    /// Returns the random source of a job, which does not depend on when and where the job runs.
     fn luck(&self, head: &JobHead) -> Luck {
         let mut luck = Luck::new(self.plan.options.seed).text(&head.spec.namespace);
         if let Some(origin) = self.watch.origin(head) {
@@ -241,7 +241,7 @@ impl World<'_> {
         luck
     }
 
-    /// Somebody approves, or something happens.
+    /// Sends the approval or the event that a step waits for.
     fn answer(&mut self, asked: Asked) {
         let Asked { run, step, what } = asked;
         let (request, actor) = match what {
@@ -257,7 +257,7 @@ impl World<'_> {
         self.engine.handle(self.now, Input::Workflow { ticket, request: Box::new(request), actor });
     }
 
-    /// Asks the engine what holds back the oldest job of each group that is overloaded.
+    /// Asks the engine for the waiting reasons of the oldest job of each overloaded group.
     fn ask(&mut self) {
         let mut asked = false;
         while let Some(Question { group, job }) = self.watch.waits.look(self.now) {

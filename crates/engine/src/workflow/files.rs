@@ -108,7 +108,7 @@ impl Run {
             return match (versions.next(), versions.next()) {
                 (version, None) => Ok(version),
                 _ => Err(format!(
-                    "the elements of step `{name}` stored different versions of `{artifact}`: take them by `steps.{name}.files`",
+                    "the elements of step `{name}` stored different versions of `{artifact}`: select them with `steps.{name}.files`",
                     name = self.plan.node(producer).name
                 )),
             };

@@ -124,7 +124,7 @@ impl ApprovalPlan {
             };
             for name in names {
                 let Value::String(name) = name else {
-                    return Err(at(format!("{name} is no name: expected a text, or a list of texts")));
+                    return Err(at(format!("{name} is not a name: expected a string or a list of strings")));
                 };
                 if name.is_empty() || name.len() > limits::OWNER_LEN_MAX {
                     return Err(at(format!("expected names of 1 to {} bytes", limits::OWNER_LEN_MAX)));
@@ -135,7 +135,7 @@ impl ApprovalPlan {
             }
         }
         if approvers.is_empty() && !self.approvers.is_empty() {
-            return Err("approval.approvers: names nobody: expected at least one name".into());
+            return Err("approval.approvers: is empty: expected at least one name".into());
         }
         if approvers.len() > limits::APPROVERS_MAX {
             let (count, most) = (approvers.len(), limits::APPROVERS_MAX);
@@ -282,7 +282,7 @@ impl Node {
     ) -> Result<Self, String> {
         let place = |other: &String| {
             let place = places.get(other.as_str()).copied();
-            place.ok_or_else(|| format!("it refers to step `{other}`, which is not there"))
+            place.ok_or_else(|| format!("the step refers to step `{other}`, which does not exist"))
         };
         Ok(Self {
             name: step.name.as_str().into(),

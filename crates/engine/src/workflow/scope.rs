@@ -47,7 +47,7 @@ impl<'a> RunScope<'a> {
 
     fn step(&self, path: &[String]) -> Result<(Value, usize), EvaluationError> {
         let (Some(name), Some(field)) = (path.get(1), path.get(2)) else {
-            return missing("a step cannot be taken as a whole");
+            return missing("a step has no value as a whole: expected one of its fields");
         };
         let Some(place) = self.run.plan.place(name) else {
             return missing(format!("there is no step `{name}`"));
@@ -74,7 +74,7 @@ impl<'a> RunScope<'a> {
         let Some(output) = output else {
             return match (step.status(), &self.run.plan.node(place).each) {
                 (StepStatus::Succeeded, Some(_)) => missing(format!(
-                    "what the elements of step `{name}` gave is larger than {} bytes: let them store artifacts",
+                    "the outputs of the elements of step `{name}` are larger than {} bytes: store artifacts instead",
                     limits::COLLECTED_BYTES_MAX
                 )),
                 (StepStatus::Succeeded, None) => missing(format!("step `{name}` has no output")),

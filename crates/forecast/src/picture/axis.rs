@@ -1,14 +1,14 @@
-//! Time from left to right, in a time zone.
+//! Horizontal time axis in a time zone.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{ToSpan as _, Zoned};
 use model::{Duration, Timestamp};
 
-/// The most marks that stand beside each other.
+/// Maximum number of ticks.
 const TICKS_MAX: i64 = 13;
 
-/// A range of time on a line.
+/// A time range on a horizontal line.
 pub(super) struct Axis<'a> {
     from: Timestamp,
     until: Timestamp,
@@ -17,11 +17,11 @@ pub(super) struct Axis<'a> {
     right: f64,
 }
 
-/// A mark below the line.
+/// A tick below the line.
 pub(super) struct Tick {
     pub(super) x: f64,
     pub(super) label: String,
-    /// Whether it is the beginning of a day.
+    /// Whether the tick is the start of a day.
     pub(super) is_day: bool,
 }
 
@@ -34,7 +34,7 @@ impl<'a> Axis<'a> {
         Self { from, until, zone, left, right }
     }
 
-    /// Where an instant stands; those outside at the ends.
+    /// Returns the x position of an instant; an instant outside of the range is at the nearest end.
     #[expect(clippy::cast_precision_loss, reason = "drawn to a tenth of a pixel")]
     pub(super) fn x(&self, at: Timestamp) -> f64 {
         let at = at.clamp(self.from, self.until);
@@ -42,19 +42,19 @@ impl<'a> Axis<'a> {
         self.left + (self.right - self.left) * micros(at) / micros(self.until).max(1.0)
     }
 
-    /// Where a part of the range begins and ends.
+    /// Returns the x positions of the start and the end of a bucket.
     pub(super) fn part(&self, from: Timestamp, width: Duration) -> (f64, f64) {
         (self.x(from), self.x(from + width))
     }
 
-    /// The time of day on the wall, with the day where the range has several.
+    /// Formats the local time, with the date if the range is longer than a day.
     pub(super) fn clock(&self, at: Timestamp) -> String {
         let at = local(self.zone, at);
         let is_long = self.until.since(self.from) > Duration::from_hours(24);
         at.strftime(if is_long { "%a %d %b %H:%M" } else { "%H:%M" }).to_string()
     }
 
-    /// Hours of the day, or days, so many that they can be read.
+    /// Returns ticks at hours or days, at readable distances.
     pub(super) fn ticks(&self) -> Vec<Tick> {
         const MINUTES: [i64; 9] = [1, 5, 15, 30, 60, 120, 180, 360, 720];
         let minutes = i64::try_from(self.until.since(self.from).as_millis() / 60_000).unwrap_or(i64::MAX);
@@ -81,7 +81,7 @@ impl<'a> Axis<'a> {
     fn tick(&self, day: Date, minute: i64) -> Option<Tick> {
         let (hour, minute) = (i8::try_from(minute / 60).ok()?, i8::try_from(minute % 60).ok()?);
         let at = day.at(hour, minute, 0, 0).to_zoned(self.zone.clone()).ok()?;
-        // A time that a change of the clocks skips is not on the wall.
+        // Local times skipped by a clock change get no tick.
         if at.hour() != hour {
             return None;
         }
@@ -97,11 +97,11 @@ fn local(zone: &TimeZone, at: Timestamp) -> Zoned {
     jiff::Timestamp::from(at).to_zoned(zone.clone())
 }
 
-/// From when until when, with each day once.
+/// Formats a range; an equal date is shown once.
 pub(super) fn span(zone: &TimeZone, from: Timestamp, until: Timestamp) -> String {
     let (from, until) = (local(zone, from), local(zone, until));
     let same_day = from.date() == until.date();
-    // Within one minute, only seconds tell them apart.
+    // Within one minute, seconds are needed.
     let time = if same_day && from.strftime("%H:%M").to_string() == until.strftime("%H:%M").to_string() {
         "%H:%M:%S"
     } else {
@@ -112,7 +112,7 @@ pub(super) fn span(zone: &TimeZone, from: Timestamp, until: Timestamp) -> String
     format!("{} – {until}", from.strftime(&day))
 }
 
-/// A length of time in its two largest units.
+/// Formats a duration in its two largest units.
 pub(super) fn in_words(length: Duration) -> String {
     let secs = length.as_millis() / 1_000;
     let (days, hours, minutes, seconds) = (secs / 86_400, secs / 3_600 % 24, secs / 60 % 60, secs % 60);

@@ -1,4 +1,4 @@
-//! Shapes and words as SVG.
+//! SVG shapes and texts.
 
 use std::fmt::Write as _;
 
@@ -22,21 +22,21 @@ const STYLE: &str = "
   .cpu-line { stroke: var(--blue); } .memory-line { stroke: var(--violet); } .slots-line { stroke: var(--green); }
 ";
 
-/// A point; y goes down.
+/// A point; y increases downwards.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) x: f64,
     pub(super) y: f64,
 }
 
-/// What is drawn so far, later things over earlier ones.
+/// Shapes drawn so far; later shapes cover earlier ones.
 #[derive(Debug, Default)]
 pub(super) struct Canvas {
     shapes: String,
 }
 
 impl Canvas {
-    /// Draws below everything that is there.
+    /// Draws below all existing shapes.
     pub(super) fn behind(&mut self, draw: impl FnOnce(&mut Self)) {
         let mut under = Self::default();
         draw(&mut under);
@@ -48,12 +48,12 @@ impl Canvas {
         let _ = writeln!(self.shapes, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{text}</text>");
     }
 
-    /// A filled box; `told` is shown to whoever points at it.
+    /// Draws a filled rectangle; `told` is its tooltip.
     pub(super) fn rect(&mut self, at: Place, width: f64, height: f64, class: &str, told: Option<&str>) {
         self.shape(at, (width, height), &format!("class=\"{class}\""), told);
     }
 
-    /// A box of the colour of use, so dark.
+    /// Draws a rectangle in the colour of allocation; `depth` from 0 to 1 is its opacity.
     pub(super) fn shade(&mut self, at: Place, width: f64, height: f64, depth: f64, told: &str) {
         let depth = 0.06 + 0.94 * depth;
         self.shape(at, (width, height), &format!("class=\"shade\" fill-opacity=\"{depth:.2}\""), Some(told));
@@ -76,7 +76,7 @@ impl Canvas {
         let _ = writeln!(self.shapes, "<path d=\"{path}\" class=\"{class}\"/>");
     }
 
-    /// The line on which a panel stands.
+    /// Draws the base line of a panel.
     pub(super) fn line(&mut self, from: f64, to: f64, y: f64) {
         let _ = writeln!(
             self.shapes,
@@ -84,7 +84,7 @@ impl Canvas {
         );
     }
 
-    /// A line of the grid.
+    /// Draws a vertical grid line.
     pub(super) fn upright(&mut self, x: f64, top: f64, bottom: f64) {
         let _ = writeln!(
             self.shapes,
@@ -102,7 +102,7 @@ impl Canvas {
     }
 }
 
-/// Text that is text in XML, whatever stands in it.
+/// Escapes a text for XML.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

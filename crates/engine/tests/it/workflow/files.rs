@@ -342,7 +342,7 @@ fn an_artifact_of_many_elements_is_not_read_by_its_name() {
         let job = t.job_of_element(run, "part", item).unwrap();
         t.store(job, vec![version("data", digit)]);
     }
-    insta::assert_snapshot!(t.message(run, "use"), @"inputs[0].artifact: the elements of step `part` stored different versions of `data`: take them by `steps.part.files`");
+    insta::assert_snapshot!(t.message(run, "use"), @"inputs[0].artifact: the elements of step `part` stored different versions of `data`: select them with `steps.part.files`");
 }
 
 /// C2. A called run reads what was stored before the call, and what it stores is read after the call.
