@@ -227,7 +227,7 @@ impl Engine {
         self.end_backfill(id, BackfillStatus::Cancelled);
         self.arm_schedule(schedule);
         if cancel_runs {
-            let reason = Some("its backfill was cancelled");
+            let reason = Some("the backfill was cancelled");
             for run in runs {
                 let _ = match run {
                     Work::Job(job) => self.try_cancel(job, actor, reason).map(drop),
