@@ -6,7 +6,8 @@
 //!   schedules and calendars, by hand or from files. [`workflows`] and [`growing`]: what those of the examples do.
 //! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks. [`checkpoints`]: what goes on where it
 //!   stopped. [`timekeeping`]: schedules through kills, outages and a moved clock. [`failover`]: servers that
-//!   share a database. [`partition`]: a leader that is cut off from it. [`cluster`]: `make run-cluster`. [`restoring`]: a backup that was brought back. [`forecast`]: what is to come, of a server that is only read.
+//!   share a database. [`partition`]: a leader that is cut off from it. [`cluster`]: `make run-cluster`. [`restoring`]: a backup that was brought back. [`tls`]: workers and
+//!   the command line behind a proxy that terminates TLS. [`forecast`]: what is to come, of a server that is only read.
 
 #![expect(clippy::unwrap_used, reason = "all of this crate is tests, their helpers too")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a test says what it skipped or counted")]
@@ -27,5 +28,6 @@ mod partition;
 mod restoring;
 mod survival;
 mod timekeeping;
+mod tls;
 mod walkthrough;
 mod workflows;

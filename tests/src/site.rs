@@ -109,6 +109,12 @@ impl Site {
         self.add_worker_over(Road { others: vec![other.url()], ..Road::default() }).await
     }
 
+    /// One worker more that reaches the server by this URL, with settings of its own; connected.
+    pub async fn add_worker_by(&mut self, url: &str, settings: &[(&str, &str)]) -> &mut Worker {
+        self.worker_settings.extend(settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+        self.add_worker_over(Road { gateway: Some(url.to_owned()), ..Road::default() }).await
+    }
+
     async fn add_worker_over(&mut self, road: Road) -> &mut Worker {
         let dir = self.path(&format!("worker-{}", self.workers.len() + 1));
         self.add_worker_in(&dir, road).await

@@ -59,6 +59,8 @@ pub struct Road {
     pub branch: Option<Branch>,
     /// Servers that it knows besides.
     pub others: Vec<String>,
+    /// The URL that it uses instead of the server's own.
+    pub gateway: Option<String>,
 }
 
 impl Worker {
@@ -81,6 +83,7 @@ impl Worker {
             log: log.into(),
             name: name.into(),
             url: match road.proxies.as_slice() {
+                [] if road.gateway.is_some() => road.gateway.clone().unwrap_or_default(),
                 [] => [server.url()].iter().chain(&road.others).cloned().collect::<Vec<_>>().join(","),
                 proxies => proxies.iter().map(Proxy::url).collect::<Vec<_>>().join(","),
             },

@@ -28,7 +28,7 @@ pub struct AgentConfig {
     pub servers: Vec<String>,
     /// What it shows a server to be let in.
     pub token: String,
-    /// PEM of the authority that signed the servers' certificates, for `https`.
+    /// Certificate authority (PEM) that `https` servers must be signed by. `None`: the authorities of the system.
     pub tls_ca_pem: Option<Vec<u8>>,
     /// What people call this worker.
     pub name: String,

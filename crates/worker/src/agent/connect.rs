@@ -166,10 +166,10 @@ fn server(
         .keep_alive_while_idle(true)
         .tcp_nodelay(true);
     if url.starts_with("https:") {
-        let mut tls = ClientTlsConfig::new();
-        if let Some(pem) = &config.tls_ca_pem {
-            tls = tls.ca_certificate(Certificate::from_pem(pem));
-        }
+        let tls = match &config.tls_ca_pem {
+            Some(pem) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem)),
+            None => ClientTlsConfig::new().with_native_roots(),
+        };
         endpoint = endpoint.tls_config(tls).map_err(failed)?;
     }
     Ok(Server { url: url.into(), endpoint, machine: Arc::clone(machine), bearer })
