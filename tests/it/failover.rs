@@ -180,12 +180,21 @@ async fn a_server_that_stands_by_takes_over_with_what_it_has_followed() {
     let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
     let second = Server::stand_by(&data, &log, &settings.variables()).await;
     let two = client_of(&second, &site.server);
-    let metrics = format!("curl -fsS -H \"Authorization: Bearer $BELFRY_TOKEN\" {}/metrics", second.url());
-    let metrics = async || site.script(&site.path(""), &metrics).await.success();
+    let metrics = async |server: &Server| {
+        let url = server.url();
+        let ask = format!("curl -fsS -H \"Authorization: Bearer $BELFRY_TOKEN\" {url}/metrics");
+        site.script(&site.path(""), &ask).await.success()
+    };
     until("the other server is ready", SOON, async || {
-        metrics().await.contains("belfry_standby_ready 1").then_some(())
+        metrics(&second).await.contains("belfry_standby_ready 1").then_some(())
     })
     .await;
+    let (leads, stands_by) = (metrics(&site.server).await, metrics(&second).await);
+    assert!(
+        leads.contains("belfry_leader 1") && !leads.contains("belfry_jobs{status=\"waiting\"} 0"),
+        "{leads}"
+    );
+    assert!(stands_by.contains("belfry_leader 0"), "{stands_by}");
 
     // What it has read already is changed under its hands.
     one.cancel_job(cancelled, None).await.unwrap();
@@ -208,8 +217,14 @@ async fn a_server_that_stands_by_takes_over_with_what_it_has_followed() {
     .await;
     // It is named as the leader a moment before it has taken over.
     assert_eq!(two.submit(&again).await.unwrap().id, keyed, "keys are followed as well");
-    let seen = metrics().await;
+    let seen = metrics(&second).await;
     assert!(seen.contains("belfry_takeovers_total{rows=\"followed\"} 1"), "{seen}");
+    assert!(seen.contains("belfry_leader 1"), "{seen}");
+    let former = metrics(&site.server).await;
+    assert!(
+        former.contains("belfry_leader 0") && former.contains("belfry_jobs{status=\"waiting\"} 0"),
+        "{former}"
+    );
     site.add_worker_that_knows(&second).await;
     for job in [waits, updated, new, keyed] {
         site.until_status(job, JobStatus::Succeeded).await;

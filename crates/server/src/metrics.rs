@@ -107,6 +107,7 @@ pub struct Metrics {
     log_bytes: Counter,
     worker_streams_closed: Family<ReasonLabel, Counter>,
     engine_reloads: Counter,
+    leader: Gauge,
     standby_ready: Gauge,
     takeovers: Family<RowsLabel, Counter>,
     suspensions: Counter,
@@ -148,6 +149,7 @@ impl Metrics {
             log_bytes: Counter::default(),
             worker_streams_closed: Family::default(),
             engine_reloads: Counter::default(),
+            leader: Gauge::default(),
             standby_ready: Gauge::default(),
             takeovers: Family::default(),
             suspensions: Counter::default(),
@@ -207,6 +209,7 @@ impl Metrics {
             "Times that the engine was dropped and loaded again",
             self.engine_reloads.clone(),
         );
+        r.register("leader", "1 if this server is the leader", self.leader.clone());
         r.register(
             "standby_ready",
             "Whether this server follows the rows of the owner, so that it can take over at once",
@@ -248,11 +251,13 @@ impl Metrics {
         add(&mut self.lock());
     }
 
-    /// Everything as text. `view` has the current values of queues, workers and schedules.
-    pub fn encode(&self, view: &View, form: Exposition) -> String {
+    /// Everything as text. `view` has the current values of queues, workers and schedules, and `leads` says whether this
+    /// server is the leader.
+    pub fn encode(&self, view: &View, leads: bool, form: Exposition) -> String {
         // For as long as the view is set and written: two scrapes at once would clear each other's lines.
         let registry = self.lock();
         self.set_view(view);
+        self.leader.set(leads.into());
         let mut text = String::with_capacity(16 * 1024);
         // Writing to a String fails only if a metric refuses to be written, and ours do not.
         let _written = prometheus_client::encoding::text::encode(&mut text, &registry);
@@ -541,7 +546,7 @@ mod tests {
     }
 
     fn encoded(metrics: &Metrics, view: &View) -> String {
-        metrics.encode(view, Exposition::Text)
+        metrics.encode(view, true, Exposition::Text)
     }
 
     #[test]
@@ -601,7 +606,7 @@ mod tests {
             assert!(matches!(kind, Some(&("counter" | "gauge" | "histogram"))), "{line}: {kind:?}");
         }
         assert_eq!(declared["belfry_build_info"], "gauge");
-        assert!(Metrics::new().encode(&queues(1), Exposition::OpenMetrics).ends_with("# EOF\n"));
+        assert!(Metrics::new().encode(&queues(1), true, Exposition::OpenMetrics).ends_with("# EOF\n"));
     }
 
     #[test]

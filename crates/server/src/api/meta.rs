@@ -161,7 +161,7 @@ async fn get_readiness(
 async fn get_metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let form = Exposition::accepted(accept);
-    let text = api.metrics.encode(&api.node.view(), form);
+    let text = api.metrics.encode(&api.node.view(), api.node.decides().is_ok(), form);
     ([(CONTENT_TYPE, HeaderValue::from_static(form.content_type()))], text).into_response()
 }
 

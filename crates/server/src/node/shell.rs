@@ -369,6 +369,9 @@ impl Shell {
         // Clients that wait for readiness look at the view next.
         if matches!(readiness, Readiness::Ready | Readiness::Full) {
             self.publish_view();
+        } else if self.leader.leases().is_none() {
+            // Another server leads: what this one knew is no longer true.
+            self.driver.view.send_replace(Arc::default());
         }
         self.driver.readiness.send_replace(readiness);
     }

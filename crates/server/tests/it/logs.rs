@@ -187,8 +187,11 @@ async fn a_worker_resumes_a_log_from_the_acknowledged_offset() {
     let logs = &server.running.services.objects.logs;
     let part = logs.read(task.execution_id(), 0, 1000).await.unwrap();
     assert_eq!((part.frames, part.complete), ([one, two].concat().into(), true));
-    let text =
-        server.running.services.metrics.encode(&server.node().view(), server::metrics::Exposition::Text);
+    let text = server.running.services.metrics.encode(
+        &server.node().view(),
+        true,
+        server::metrics::Exposition::Text,
+    );
     assert!(text.contains(&format!("belfry_log_bytes_total {}\n", ack.offset)), "{text}");
 }
 

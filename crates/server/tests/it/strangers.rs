@@ -71,8 +71,11 @@ async fn malformed_messages_close_their_session_and_are_counted() {
         assert_eq!(status.code(), Code::InvalidArgument, "{bodies:?}: {status}");
         assert!(status.message().starts_with("malformed "), "{status}");
     }
-    let text =
-        server.running.services.metrics.encode(&server.node().view(), server::metrics::Exposition::Text);
+    let text = server.running.services.metrics.encode(
+        &server.node().view(),
+        true,
+        server::metrics::Exposition::Text,
+    );
     let line = format!("belfry_worker_streams_closed_total{{reason=\"malformed\"}} {count}\n");
     assert!(text.contains(&line), "{text}");
     works(&server).await;

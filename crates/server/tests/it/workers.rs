@@ -128,8 +128,11 @@ async fn what_was_committed_is_counted() {
     let _worker: FakeWorker = server.worker(server.fake()).await;
     let made = submit(server.node(), job(), None).await.unwrap();
     server.until_status(made.job, JobStatus::Succeeded).await;
-    let text =
-        server.running.services.metrics.encode(&server.node().view(), server::metrics::Exposition::Text);
+    let text = server.running.services.metrics.encode(
+        &server.node().view(),
+        true,
+        server::metrics::Exposition::Text,
+    );
     for line in [
         "belfry_jobs_submitted_total 1",
         "belfry_jobs_ended_total{status=\"succeeded\"} 1",
