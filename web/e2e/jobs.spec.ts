@@ -10,7 +10,7 @@ test("a job is submitted with the form and watched to its end", async ({ page })
     .fill('echo first line; sleep 1; echo "last line" >&2\n');
   // The job file beside the form says the same.
   await expect(page.locator(".cm-content")).toContainText("from-the-form");
-  await expect(page.getByText("The server would take this job.")).toBeVisible();
+  await expect(page.getByText("The job is valid.")).toBeVisible();
   await page.getByTestId("submit").click();
 
   await expect(page.getByRole("heading", { name: "from-the-form" })).toBeVisible();
@@ -69,7 +69,7 @@ test("a job is run again with changes", async ({ page, server }) => {
 test("a waiting job says why it waits", async ({ page, server }) => {
   const id = await server.submit(script("too-big", "true", { resources: { cpu: "999" } }));
   await page.goto(`/jobs/${id}`);
-  await expect(page.getByTestId("why")).toContainText("CPU: needs 999");
+  await expect(page.getByTestId("why")).toContainText("CPU: requested 999");
   await page.getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
   await expect(page.getByTestId("why")).toBeHidden();
@@ -77,7 +77,7 @@ test("a waiting job says why it waits", async ({ page, server }) => {
   const constraints = [{ label: "gpu", operator: "exists" }];
   const other = await server.submit(script("elsewhere", "true", { constraints }));
   await page.goto(`/jobs/${other}`);
-  await expect(page.getByTestId("why")).toContainText("it has no label gpu");
+  await expect(page.getByTestId("why")).toContainText("has no label gpu");
   await server.call("POST", `/api/v1/jobs/${other}/cancel`, {});
 });
 
@@ -100,7 +100,7 @@ test("what a task saved for its next try is shown, and can be fetched", async ({
   const id = await server.submit(script("half-way", 'printf "page 7" > "$BELFRY_CHECKPOINT"; exit 1'));
   await server.untilStatus(id, "failed");
   await page.goto(`/jobs/${id}`);
-  const button = page.getByRole("button", { name: "Download the checkpoint" });
+  const button = page.getByRole("button", { name: "Download checkpoint" });
   await expect(button).toBeVisible();
   await expect(page.getByText("6 B", { exact: true })).toBeVisible();
   const download = page.waitForEvent("download");
@@ -119,10 +119,10 @@ test("a log is searched, its streams are told apart, and a line has an address",
   await page.goto(`/jobs/${id}`);
   const log = page.getByTestId("log");
   await expect(log).toContainText("301 lines");
-  await log.getByLabel("Find in the log").fill("LINE 150");
+  await log.getByLabel("Find in log").fill("LINE 150");
   await expect(log.getByText("1 / 1")).toBeVisible();
   await expect(log.locator("mark")).toHaveText("line 150");
-  await log.getByLabel("Find in the log").fill("");
+  await log.getByLabel("Find in log").fill("");
   await log.getByText("stderr", { exact: true }).click();
   await expect(log).toContainText("1 line");
   await expect(log.getByText("red alert")).toHaveCSS("color", "rgb(192, 38, 44)");
@@ -138,8 +138,8 @@ test("a line of a long log has its true number, and is found by its address", as
   const log = page.getByTestId("log");
   await expect(log).toContainText("Lines 15,001 to 25,000 of 25,000");
   await expect(log.getByRole("button", { name: "Link to line 25000" })).toBeVisible();
-  await log.getByLabel("Find in the log").fill("row 12345");
-  await expect(log).toContainText("Not in the lines shown");
+  await log.getByLabel("Find in log").fill("row 12345");
+  await expect(log).toContainText("No matches in the lines shown");
   await log.getByRole("button", { name: "Earlier lines" }).click();
   await expect(log).toContainText("Lines 10,001 to 15,000 of 25,000");
   await expect(log.locator("mark")).toHaveText("row 12345");
@@ -163,15 +163,15 @@ test("text is found anywhere in a long log, and the search can be stopped", asyn
   const log = page.getByTestId("log");
   // Above the lines and below them.
   await expect(log.getByText("Lines 90,001 to 100,000 of 100,000")).toHaveCount(2);
-  const find = log.getByLabel("Find in the log");
+  const find = log.getByLabel("Find in log");
   await find.fill("row 543");
-  await expect(log).toContainText("Not in the lines shown");
+  await expect(log).toContainText("No matches in the lines shown");
   await log.getByRole("button", { name: "Search the whole log" }).click();
   // Rows 543, 5430 to 5439, and 54300 to 54399.
   await expect(log).toContainText("1 / 111");
   await expect(log.getByText("row 543 of a log")).toBeVisible();
   await expect(log.getByRole("button", { name: "Link to line 543", exact: true })).toBeVisible();
-  await log.getByRole("button", { name: "Previous hit" }).click();
+  await log.getByRole("button", { name: "Previous match" }).click();
   await expect(log).toContainText("111 / 111");
   await expect(log.getByText("row 54399 of a log")).toBeVisible();
   await log.getByRole("button", { name: "First lines" }).click();
@@ -197,7 +197,7 @@ test("a log of which a part was not kept says so, and so does its download", asy
   await page.goto(`/jobs/${id}`);
   const log = page.getByTestId("log");
   await expect(log).toContainText("1,000 lines");
-  await expect(log.getByRole("button", { name: "Download the log", exact: true })).toBeVisible();
+  await expect(log.getByRole("button", { name: "Download log", exact: true })).toBeVisible();
   await expect(log).not.toContainText("not kept");
   // As if it had written more than 64 MiB, of which the middle is left out.
   await page.route(`**/jobs/${id}/executions*`, async (route) => {
@@ -209,7 +209,7 @@ test("a log of which a part was not kept says so, and so does its download", asy
   await page.reload();
   await expect(log).toContainText("6 MiB of this log were not kept.");
   await expect(
-    log.getByRole("button", { name: "Download the log; 6 MiB of it were not kept" }),
+    log.getByRole("button", { name: "Download log (6 MiB not kept)" }),
   ).toBeVisible();
 });
 
@@ -228,7 +228,7 @@ test("failed runs of a schedule that lets one run at a time are retried one afte
   }
   const before = new Set((await listed("")).items.map(({ id }) => id));
   await page.goto(`/jobs?schedule=${schedule}&status=failed`);
-  await page.getByLabel("Select all that are shown").check();
+  await page.getByLabel("Select all shown items").check();
   await page.getByRole("button", { name: "Retry 4" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("button", { name: "Retry 4" }).click();
@@ -251,7 +251,7 @@ test("a bulk retry that is stopped while jobs wait keeps them selected", async (
   await server.schedule("stopped-retry", [], "sleep 60");
   await server.trigger("stopped-retry");
   await page.goto(`/jobs?schedule=${schedule}&status=failed`);
-  await page.getByLabel("Select all that are shown").check();
+  await page.getByLabel("Select all shown items").check();
   await page.getByRole("button", { name: "Retry 2" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("button", { name: "Retry 2" }).click();
@@ -274,7 +274,7 @@ test("what a bulk retry could not do is told by reason and stays selected", asyn
     await page.route(`**/jobs/${id}/retry`, (route) => route.fulfill({ status: 507, json: body }));
   }
   await page.goto("/jobs?name=thrice&status=failed");
-  await page.getByLabel("Select all that are shown").check();
+  await page.getByLabel("Select all shown items").check();
   await page.getByRole("button", { name: "Retry 3" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("button", { name: "Retry 3" }).click();
@@ -329,7 +329,7 @@ test("many jobs are cancelled at once, after their count was told", async ({ pag
     await server.submit(script("many", "true", { run_at: new Date(Date.now() + 3_600_000).toISOString() }));
   }
   await page.goto("/jobs?name=many&status=ready");
-  await page.getByLabel("Select all that are shown").check();
+  await page.getByLabel("Select all shown items").check();
   await page.getByRole("button", { name: "Cancel 5" }).click();
   await expect(page.getByRole("dialog")).toContainText("5 jobs will be cancelled");
   await page.getByRole("dialog").getByRole("button", { name: "Cancel 5" }).click();

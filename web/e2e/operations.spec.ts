@@ -13,7 +13,7 @@ test("a worker is cordoned and takes work again", async ({ page, server }) => {
   await expect(page.getByText(/is cordoned/)).toBeVisible();
   await page.goto("/workers");
   await page.getByRole("button", { name: /^Actions for/ }).click();
-  await page.getByRole("menuitem", { name: "Let work in again" }).click();
+  await page.getByRole("menuitem", { name: "Uncordon" }).click();
   await expect(page.locator("main").getByText("cordoned", { exact: true })).toBeHidden();
 });
 
@@ -25,25 +25,25 @@ test("a server that is alone says so, and to drain it is refused with what to do
   await page.keyboard.type("servers");
   await page.keyboard.press("Enter");
   await expect(page).toHaveURL(/\/servers$/);
-  await expect(page.getByText("There is one server, and it decides everything.")).toBeVisible();
+  await expect(page.getByText("There is one server. It is the leader.")).toBeVisible();
   const server = page.locator("main").getByRole("listitem");
   await expect(server).toHaveCount(1);
-  await expect(server).toContainText("Leads");
-  await expect(server).toContainText("answers you");
+  await expect(server).toContainText("Leader");
+  await expect(server).toContainText("serves this page");
   await server.getByRole("button", { name: "Drain" }).click();
   const dialog = page.getByRole("dialog");
-  await expect(dialog).toContainText("No other server could take its shards");
+  await expect(dialog).toContainText("No other server can take over the shards");
   await dialog.getByRole("button", { name: "Drain" }).click();
   await expect(dialog.getByRole("alert")).toContainText("no_other_server");
   await expect(dialog.getByRole("alert")).toContainText("Start another server on the same database first");
   await dialog.getByRole("button", { name: "Back" }).click();
-  await expect(server).toContainText("Leads");
+  await expect(server).toContainText("Leader");
 });
 
 test("a queue is paused with a note, its jobs say so, and it goes on", async ({ page, server }) => {
   await page.goto("/queues");
   await page.getByRole("button", { name: "Pause" }).click();
-  await page.getByRole("dialog").getByLabel("Why, for others").fill("database upgrade");
+  await page.getByRole("dialog").getByLabel("Reason, visible to others").fill("database upgrade");
   await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
   await expect(page.locator("main").getByText("Paused")).toBeVisible();
 
@@ -57,12 +57,12 @@ test("a queue is paused with a note, its jobs say so, and it goes on", async ({ 
 
 test("a queue is set up with limits", async ({ page, server }) => {
   await page.goto("/queues");
-  await page.getByRole("button", { name: "Set up a queue" }).click();
+  await page.getByRole("button", { name: "Create queue" }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("Name").fill("reports");
-  await dialog.getByLabel("At once").fill("3");
+  await dialog.getByLabel("Concurrency limit").fill("3");
   await dialog.getByRole("button", { name: "Save" }).click();
-  await expect(page.getByText("3 at once")).toBeVisible();
+  await expect(page.getByText("3 concurrent")).toBeVisible();
   expect(await server.get("/api/v1/queues/reports")).toMatchObject({ settings: { concurrency: 3 } });
 });
 

@@ -101,7 +101,7 @@ test("an editor whose code is not there says so in its place, and the form besid
   await expect.poll(() => loads).toBe(2);
   await expect(problem).toBeVisible();
   await page.getByTestId("name").fill("without-an-editor");
-  await expect(page.getByRole("status").filter({ hasText: "would take this job" })).toBeVisible();
+  await expect(page.getByRole("status").filter({ hasText: "The job is valid" })).toBeVisible();
   expect(loads).toBe(2);
   isThere = true;
   await page.getByRole("button", { name: "Reload the dashboard" }).click();

@@ -30,7 +30,7 @@ test("what runs is listed before what waits", async ({ page, server }) => {
   await server.untilStatus(id, "running");
   for (let i = 0; i < 9; i += 1) await server.submit(script("is-held", "true", { queue: "held" }));
   await page.goto("/");
-  const listed = page.getByRole("region", { name: "Under way" }).getByRole("link");
+  const listed = page.getByRole("region", { name: "In progress" }).getByRole("link");
   await expect(listed.filter({ hasText: "runs-long" })).toBeVisible();
   await expect(listed.filter({ hasText: "is-held" }).first()).toBeVisible();
   // Other tests of this server may leave jobs that run, too.

@@ -23,7 +23,7 @@ test("a schedule that fires each second is created, and its runs appear in its l
   await page.getByTestId("every").fill("1s");
   await expect(page.getByTestId("words")).toContainText("Every second");
   await page.getByRole("textbox", { name: "Script", exact: true }).fill("echo beat");
-  await expect(page.getByText("The server would take this schedule.")).toBeVisible();
+  await expect(page.getByText("The schedule is valid.")).toBeVisible();
   await page.getByTestId("save").click();
 
   await expect(page.getByRole("heading", { name: "each-second" })).toBeVisible();
@@ -33,14 +33,14 @@ test("a schedule that fires each second is created, and its runs appear in its l
   await expect(ledger.nth(2)).toContainText("Succeeded");
   await ledger
     .nth(2)
-    .getByRole("link", { name: /^The run/ })
+    .getByRole("link", { name: /^Run / })
     .click();
-  await expect(page.getByText("Made by a schedule")).toBeVisible();
+  await expect(page.getByText("Created by a schedule")).toBeVisible();
   await expect(page.getByTestId("log")).toContainText("beat");
   await page.getByRole("complementary").getByRole("link", { name: "each-second" }).click();
 
   await page.getByRole("button", { name: "Pause" }).click();
-  await page.getByRole("dialog").getByLabel("Why, for others").fill("too loud");
+  await page.getByRole("dialog").getByLabel("Reason, visible to others").fill("too loud");
   await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
   await expect(page.getByText("too loud", { exact: true })).toBeVisible();
   const { status, pause } = await server.get<Schedule>("/api/v1/schedules/each-second");
@@ -49,7 +49,7 @@ test("a schedule that fires each second is created, and its runs appear in its l
   await page.getByRole("button", { name: "Trigger now" }).click();
   await page.getByRole("dialog").getByLabel("Reason").fill("once more");
   await page.getByRole("dialog").getByRole("button", { name: "Trigger now" }).click();
-  await expect(ledger.filter({ hasText: "By hand" })).toContainText("once more");
+  await expect(ledger.filter({ hasText: "Manual" })).toContainText("once more");
 
   await page.getByRole("button", { name: "Resume" }).first().click();
   await expect(page.getByText("too loud", { exact: true })).toBeHidden();
@@ -84,7 +84,7 @@ test("a schedule is edited as somebody would have written it, and nobody is over
   await expect(page.getByRole("alert")).toContainText("version_mismatch");
   await page.reload();
   await page.getByTestId("every").fill("2h");
-  await expect(page.getByText("The server would take this schedule.")).toBeVisible();
+  await expect(page.getByText("The schedule is valid.")).toBeVisible();
   await page.getByTestId("save").click();
   await expect(page.getByTestId("words")).toContainText("Every 2 hours");
   // The words may still be those of the form.
@@ -103,11 +103,11 @@ test("a backfill shows what it would start before it does, and then how far it i
   const dialog = page.getByRole("dialog");
   await dialog.getByLabel("From").fill("2026-01-05T00:00");
   await dialog.getByLabel("Until").fill("2026-01-05T04:30");
-  await expect(dialog.getByTestId("plan")).toContainText("5 runs would be started");
+  await expect(dialog.getByTestId("plan")).toContainText("5 runs will be started");
   expect(await server.get("/api/v1/backfills")).toMatchObject({ items: [] });
   await dialog.getByRole("button", { name: "Start 5 runs" }).click();
   await expect(page.getByTestId("backfills")).toContainText("Completed");
-  await expect(page.getByTestId("backfills")).toContainText("5 of 5 over");
+  await expect(page.getByTestId("backfills")).toContainText("5 of 5 ended");
   await page.getByRole("tab", { name: "Ledger" }).click();
   await page.getByRole("combobox", { name: "Cause" }).click();
   await page.getByRole("option", { name: "Backfill" }).click();
@@ -183,8 +183,8 @@ test("a late run is told on the overview and on its schedule", async ({ page, se
   const id = await server.schedule("late", [], "", { job, expect: { start_within: "1s" } });
   await server.trigger(id);
   await page.goto("/");
-  await expect(page.getByText("Schedule late: a run is late to start")).toBeVisible({ timeout: 30_000 });
-  await page.getByText("Schedule late: a run is late to start").click();
+  await expect(page.getByText("Schedule late: 1 run has not started in time")).toBeVisible({ timeout: 30_000 });
+  await page.getByText("Schedule late: 1 run has not started in time").click();
   await expect(page.getByText("1 late", { exact: true })).toBeVisible();
   await server.call("PUT", "/api/v1/queues/closed", {});
 });
@@ -199,7 +199,7 @@ test("a calendar is written, its days are seen as a year, and an .ics is read fo
   await expect(page.getByRole("heading", { name: "our-workdays" })).toBeVisible();
   await page.goto("/calendars/our-workdays?namespace=default&year=2026");
   const year = page.getByTestId("year");
-  await expect(year.getByTitle("2026-12-23 belongs to it")).toBeVisible();
+  await expect(year.getByTitle("2026-12-23 is in the calendar")).toBeVisible();
   await expect(year.getByTitle("2026-12-25", { exact: true })).toBeVisible();
 
   await page.goto("/calendars");
@@ -247,17 +247,17 @@ test("many schedules are paused and resumed at once, after their count was told"
   await page.getByLabel("Select many-1").check();
   await page.getByLabel("Select many-3").click({ modifiers: ["Shift"] });
   await expect(page.getByRole("toolbar")).toContainText("3 selected");
-  await page.getByLabel("Select all that are shown").check();
+  await page.getByLabel("Select all shown items").check();
   await page.getByRole("button", { name: "Pause 5" }).click();
   await expect(page.getByRole("dialog")).toContainText("5 schedules will be paused");
-  await page.getByRole("dialog").getByLabel("Why, for others").fill("moving house");
+  await page.getByRole("dialog").getByLabel("Reason, visible to others").fill("moving house");
   await page.getByRole("dialog").getByRole("button", { name: "Pause 5" }).click();
-  await expect(page.getByText("5 schedules are paused")).toBeVisible();
+  await expect(page.getByText("5 schedules paused")).toBeVisible();
   await expect(rows.filter({ hasText: "Paused" })).toHaveCount(5);
   const { pause } = await server.get<Schedule>("/api/v1/schedules/many-0");
   expect(pause?.note).toBe("moving house");
 
-  await page.getByLabel("Select all that are shown").check();
+  await page.getByLabel("Select all shown items").check();
   await expect(page.getByRole("button", { name: "Pause 0" })).toBeDisabled();
   await page.getByRole("button", { name: "Resume 5" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Resume 5" }).click();

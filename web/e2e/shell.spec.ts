@@ -129,7 +129,7 @@ test("every address can be opened directly, and a wrong one says so", async ({ p
     await expect(page.locator("main h1").first(), view).toBeVisible();
   }
   await page.goto("/nowhere");
-  await expect(page.getByText("There is no such page")).toBeVisible();
+  await expect(page.getByText("This page does not exist")).toBeVisible();
 });
 
 test("on a phone nothing stands out of the page", async ({ page, server }) => {
@@ -207,7 +207,7 @@ test("over HTTP by a host name, where browsers offer less, texts are copied and 
       document.body.dataset.copied = field.value;
     });
   });
-  await page.getByRole("button", { name: "Copy the id" }).first().click();
+  await page.getByRole("button", { name: "Copy ID" }).first().click();
   await expect(page.locator("body")).toHaveAttribute("data-copied", id);
   await page.getByRole("button", { name: "Retry", exact: true }).click();
   await expect(page).not.toHaveURL(new RegExp(id));

@@ -83,12 +83,12 @@ test("a workflow is started with its parameters in a form, and its picture follo
 
   const dialog = page.getByRole("dialog");
   await dialog.getByRole("button", { name: "Start", exact: true }).click();
-  await expect(dialog).toContainText("It has no default");
+  await expect(dialog).toContainText("the parameter has no default");
   await dialog.getByLabel("day").fill("short");
   await expect(dialog).toContainText("minLength");
   await dialog.getByLabel("day").fill("2026-11-21");
   await dialog.getByLabel("limit").fill("7");
-  await dialog.getByText(/^What it would do/).click();
+  await dialog.getByText(/^Plan: \d+ steps?$/).click();
   await expect(dialog.getByTestId("plan")).toContainText("load ×3");
   await dialog.getByRole("button", { name: "Start", exact: true }).click();
 
@@ -113,8 +113,8 @@ test("a workflow is started with its parameters in a form, and its picture follo
   await expect(page.getByTestId("log")).toContainText("loads cn");
   await page.reload();
   await expect(page.getByTestId("log")).toContainText("loads cn");
-  await page.getByRole("link", { name: "Open the job" }).click();
-  await expect(page.getByText("Made by a workflow")).toBeVisible();
+  await page.getByRole("link", { name: "Open job" }).click();
+  await expect(page.getByText("Created by a workflow")).toBeVisible();
   await expect(page.getByText("1 of 3", { exact: true })).toBeVisible();
 });
 
@@ -129,7 +129,7 @@ test("an approval is asked for on the overview, and a note is kept with it", asy
   });
   const id = await start(server, "release");
   await page.goto("/");
-  await page.getByText("release #1: sign-off waits for somebody to approve it").click();
+  await page.getByText("Run release #1: step sign-off waits for approval").click();
   const panel = page.getByTestId("step-panel");
   await expect(panel).toContainText("May it go out?");
   // Also without a step that is chosen, above everything else of the run.
@@ -140,7 +140,7 @@ test("an approval is asked for on the overview, and a note is kept with it", asy
   await expect(page.getByRole("dialog")).toContainText("May it go out?");
   await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
   await page.goto(`/runs/${id}?step=sign-off`);
-  await expect(page.getByTestId("step-why")).toContainText("waits for somebody to approve");
+  await expect(page.getByTestId("step-why")).toContainText("waits for approval");
   await panel.getByRole("button", { name: "Approve" }).click();
   await page.getByRole("dialog").getByLabel("Note").fill("looks fine");
   await page.getByRole("dialog").getByRole("button", { name: "Approve" }).click();
@@ -162,23 +162,23 @@ test("a run waits for an event, is paused, goes on, and takes the event with its
   });
   const id = await start(server, "payment");
   await page.goto(`/runs/${id}?step=ship`);
-  await expect(page.getByTestId("step-why")).toContainText("All have succeeded");
+  await expect(page.getByTestId("step-why")).toContainText("All succeeded");
   await page.getByRole("button", { name: "Pause" }).click();
-  await page.getByRole("dialog").getByLabel("Why, for others").fill("stock-taking");
+  await page.getByRole("dialog").getByLabel("Reason, visible to others").fill("stock-taking");
   await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
   await expect(page.getByText("stock-taking")).toBeVisible();
   await page.getByRole("button", { name: "More actions" }).click();
-  await page.getByRole("menuitem", { name: "Send an event" }).click();
+  await page.getByRole("menuitem", { name: "Send event" }).click();
   await expect(page.getByRole("dialog").getByLabel("Event")).toHaveValue("paid");
   await page.getByRole("dialog").getByLabel("Payload").fill("{");
   await expect(page.getByRole("dialog").getByRole("button", { name: "Send" })).toBeDisabled();
   await page.getByRole("dialog").getByLabel("Payload").fill('{"amount": 3}');
   await page.getByRole("dialog").getByRole("button", { name: "Send" }).click();
-  await expect(page.getByText("paid was taken by 1 step")).toBeVisible();
+  await expect(page.getByText("1 step received paid")).toBeVisible();
   await page.getByRole("button", { name: "Resume" }).first().click();
   await expect(node(page, "ship")).toHaveAccessibleName("ship: Succeeded");
   await page.getByRole("tab", { name: "History" }).click();
-  await expect(page.getByTestId("history")).toContainText("Somebody paused it");
+  await expect(page.getByTestId("history")).toContainText("Run paused");
   await expect(page.getByTestId("history").getByRole("listitem").last()).toContainText("Succeeded");
 });
 
@@ -202,12 +202,12 @@ test("a failed run is told on the overview, and tried again from a step", async 
   await page.getByTestId("steps").getByRole("button", { name: "settle" }).click();
   await expect(page.getByTestId("log")).toContainText("no bank");
   await page.getByTestId("step-panel").getByRole("button", { name: "Retry from here" }).click();
-  await expect(page.getByRole("dialog").getByLabel("Begin at").first()).toHaveValue("settle");
+  await expect(page.getByRole("dialog").getByLabel("Restart from").first()).toHaveValue("settle");
   await page.getByRole("dialog").getByRole("button", { name: "Retry" }).click();
   await expect(page.getByRole("heading", { name: "settlement #2" })).toBeVisible();
   await expect(node(page, "collect")).toHaveAccessibleName("collect: Succeeded");
   await node(page, "collect").click();
-  await expect(page.getByTestId("step-panel")).toContainText("Taken over from an earlier run");
+  await expect(page.getByTestId("step-panel")).toContainText("Result taken over from an earlier run");
   await page.goto("/workflows/settlement?tab=grid");
   await expect(page.getByTestId("grid").getByRole("row")).toHaveCount(4);
   await expect(page.getByTestId("grid").getByLabel("#1 settle: Failed", { exact: false })).toBeVisible();
@@ -235,7 +235,7 @@ test("a step is marked with a note, and a run is cancelled without its last sect
   await expect(node(page, "second")).toHaveAccessibleName("second: Running");
   await expect(page.getByTestId("step-panel")).toContainText("done by hand");
   await page.getByRole("button", { name: "Cancel" }).click();
-  await page.getByRole("dialog").getByLabel("Leave out on_failure and finally").check();
+  await page.getByRole("dialog").getByLabel("Skip on_failure and finally steps").check();
   await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
   await untilRun(server, id, "cancelled");
   await expect(node(page, "second")).toHaveAccessibleName("second: Cancelled");
@@ -250,7 +250,7 @@ test("a workflow is written with a live picture and the server's word, and nobod
 }) => {
   await page.goto("/workflows/new");
   await page.getByTestId("way").getByText("File", { exact: true }).click();
-  await expect(page.getByText("The server would take this workflow.")).toBeVisible();
+  await expect(page.getByText("The workflow is valid.")).toBeVisible();
   await expect(node(page, "extract")).toBeVisible();
   const file = page.getByRole("textbox", { name: "Workflow file" });
   await file.click();
@@ -279,7 +279,7 @@ test("a workflow is written with a live picture and the server's word, and nobod
   await file.click();
   await expect(file).toBeFocused();
   await paste(page, "description: mine\n", "Control+End");
-  await expect(page.getByText("The server would take this workflow.")).toBeVisible();
+  await expect(page.getByText("The workflow is valid.")).toBeVisible();
   await page.getByTestId("save").click();
   await expect(page.getByRole("alert").filter({ hasText: "version_mismatch" })).toBeVisible();
 
@@ -287,7 +287,7 @@ test("a workflow is written with a live picture and the server's word, and nobod
   await page.getByRole("button", { name: "More actions" }).click();
   await page.getByRole("menuitem", { name: "Delete" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
-  await expect(page.getByText("drawn is deleted")).toBeVisible();
+  await expect(page.getByText("drawn deleted")).toBeVisible();
   // Chromium styles a line by itself while text is pasted into it, and the policy holds that back.
   const ours = complaints.filter((complaint) => !complaint.startsWith("Applying inline style"));
   complaints.splice(0, complaints.length, ...ours);
@@ -311,7 +311,7 @@ test("a form writes the same definition as the file, step by step, with the live
   await added.fill("publish");
   await expect(node(page, "publish")).toBeVisible();
   await form.getByText("Approval", { exact: true }).filter({ visible: true }).click();
-  await form.getByLabel("What is asked").fill("publish it?");
+  await form.getByLabel("Approval message").fill("publish it?");
   await page.getByTestId("way").getByText("File", { exact: true }).click();
   await expect(page.getByRole("textbox", { name: "Workflow file" })).toContainText("publish it?");
   await page.getByTestId("way").getByText("Form", { exact: true }).click();
@@ -335,7 +335,7 @@ test("a step goes over what tasks of another one add: by the form, in the pictur
   await form.getByTestId("add-steps").click();
   await form.getByTestId("step-name").filter({ visible: true }).fill("work");
   await form.getByTestId("step-each").filter({ visible: true }).click();
-  await page.getByRole("option", { name: "Element that tasks of other steps add" }).click();
+  await page.getByRole("option", { name: "Elements that other steps add" }).click();
   const dashed = page.getByTestId("dag").locator("path[data-adds]");
   await expect(dashed).toHaveCount(0);
   await expect(page.getByTestId("save")).toBeDisabled();
@@ -363,7 +363,7 @@ test("a step goes over what tasks of another one add: by the form, in the pictur
   const id = await start(server, "grows");
   await page.goto(`/runs/${id}?step=work`);
   await expect(page.getByTestId("step-panel")).toContainText(
-    "Steps that may add more elements go on: split.",
+    "These steps may add more elements: split.",
   );
   await expect(dashed).toHaveCount(1);
   await server.call("POST", `/api/v1/runs/${id}/cancel`);
@@ -381,12 +381,12 @@ test("a schedule of a workflow shows its runs, and a run the elements of a step 
   });
   await page.goto("/schedules/new");
   await page.getByTestId("name").fill("starts-slow");
-  await page.getByText("A workflow", { exact: true }).click();
+  await page.getByText("Workflow", { exact: true }).click();
   await page.getByTestId("workflow").fill("slow");
   const parameters = page.getByTestId("schedule-parameters");
   await parameters.getByLabel("city").fill("${{ firing.schedule }}");
   await parameters.getByLabel("limit").fill("7");
-  await expect(page.getByText("The server would take this schedule.")).toBeVisible();
+  await expect(page.getByText("The schedule is valid.")).toBeVisible();
   await page.getByTestId("save").click();
   await expect(page.getByRole("heading", { name: "starts-slow" })).toBeVisible();
   const { run_id: id } = await server.call<{ run_id: string }>(
@@ -437,7 +437,7 @@ test("keys, the palette and addresses lead to workflows and runs, in both langua
   await page.keyboard.press("Enter");
   await expect(page.getByRole("heading", { name: "find-this-workflow" })).toBeVisible();
 
-  const picture = page.getByRole("group", { name: "Picture" });
+  const picture = page.getByRole("group", { name: "Graph" });
   // Keys lead from step to step once these have their places.
   await expect(node(page, "load")).toBeVisible();
   await picture.focus();
@@ -497,7 +497,7 @@ test("a picture of a thousand steps is there at once, and moves and grows smooth
   await expect(picture).toHaveAttribute("data-far", "true");
   await expect(page.getByTestId("dag").locator("button")).toHaveCount(3);
 
-  const box = page.getByRole("group", { name: "Picture" });
+  const box = page.getByRole("group", { name: "Graph" });
   await box.focus();
   const { x, y, width, height } = (await box.boundingBox()) ?? { x: 0, y: 0, width: 0, height: 0 };
   await page.mouse.move(x + width / 2, y + height / 2);
@@ -559,10 +559,10 @@ test("a run that failed says which try comes when, and goes on by itself", async
   await page.goto(`/runs/${id}?step=load`);
   await expect(page.getByTestId("retrying")).toContainText("2 of 3");
   await expect(page.getByTestId("retrying")).toContainText("step load");
-  await expect(page.getByTestId("step-why")).toContainText("waits for try 2 of 3");
+  await expect(page.getByTestId("step-why")).toContainText("waits for attempt 2 of 3");
   await page.getByRole("button", { name: "Pause" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
-  await expect(page.getByTestId("step-why")).toContainText("once it is resumed");
+  await expect(page.getByTestId("step-why")).toContainText("once the run is resumed");
   await page.getByRole("button", { name: "Resume" }).first().click();
   await untilRun(server, id, "succeeded");
   await expect(page.getByTestId("log")).toContainText("second time");
@@ -588,7 +588,7 @@ test("what the server says about runs is Chinese in Chinese", async ({ page, ser
   await page.goto(`/runs/${id}?tab=steps&step=many`);
   await expect(page.getByTestId("retrying")).toContainText("第 2 次，共 2 次");
   await expect(page.getByTestId("retrying")).toContainText("步骤 many：2 个元素中成功 1 个，失败 1 个");
-  await expect(page.getByTestId("step-why")).toContainText("等待第 2 次尝试");
+  await expect(page.getByTestId("step-why")).toContainText("等待第 2 次执行");
   await expect(page.getByTestId("steps")).toContainText("2 个元素中成功 1 个，失败 1 个");
   await page.getByRole("button", { name: "取消" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "取消" }).last().click();

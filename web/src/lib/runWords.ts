@@ -1,24 +1,84 @@
 /**
- * What the server says about runs and steps in English, in the user's own language.
+ * Causes, results and problems that the server reports in English, in the language of the user.
  *
- * Causes are codes and have words of their own. What stands beside a cause is made of a few forms around names,
- * numbers and what somebody wrote; those forms are known here, and what they hold is left as it is.
+ * Causes and error codes have texts of their own. A message beside a code has one of a few forms around names and
+ * numbers. The forms are listed here; names, numbers and the words of users stay unchanged.
  */
 
-import type { TFunction } from "i18next";
+import i18next, { type TFunction } from "i18next";
 
-import type { RunHistoryEntry, RunStepState, RunTries } from "../api/schema";
+import type { JobResult, RunHistoryEntry, RunStepState, RunTries } from "../api/schema";
+import english from "../i18n/en.json";
 
 const FAILED_STEP = /^step `([^`]+)`(?: (failed|cancelled|upstream_failed))?(?:: ([\s\S]+))?$/;
 const PAUSED_BY = /^paused by ([^:]+?)(: [\s\S]+)?$/;
-const EXITED = /^exited with code (\d+)$/;
-const KILLED = /^killed by signal (\d+ \(\w+\))$/;
-const TIMED_OUT = /^ran longer than its timeout of (\S+)$/;
-const OUT_OF_MEMORY = /^used more memory than its limit of (\S+)$/;
-const NOT_EXECUTED = /^`([^`]+)` could not be executed: ([\s\S]+)$/;
-const ELEMENTS = /^(\d+) of (\d+) elements succeeded, (\d+) failed$/;
 
-/** What is known of a transition beyond its cause: who asked for it, or which step made a run fail. */
+type Say = (t: TFunction, ...found: string[]) => string;
+
+/** Forms of messages; a store may still have messages of an earlier version, so some have two. */
+const FORMS: ReadonlyArray<[RegExp, Say]> = [
+  [
+    /^(\d+) of (\d+) elements succeeded, (\d+) failed$/,
+    (t, succeeded, total, failed) => t("step.elementsOver", { succeeded, total, failed }),
+  ],
+  [/^(?:there was no element|the list is empty)$/, (t) => t("step.noElement")],
+  [/^exited with code (\d+)$/, (t, code) => t("step.exited", { code })],
+  [/^killed by signal (\d+ \(\w+\))$/, (t, signal) => t("step.killed", { signal })],
+  [/^(?:ran longer than|exceeded) its timeout of (\S+)$/, (t, timeout) => t("step.timedOut", { timeout })],
+  [
+    /^(?:ran|waited) longer than the step's timeout of (\S+?)(?:; ([\s\S]+))?$/,
+    (t, timeout, more) => {
+      const words = t("step.stepTimedOut", { timeout });
+      return more ? `${words}${t("common.listSeparator")}${messageOf(more, t)}` : words;
+    },
+  ],
+  [
+    /^(?:used more memory than its|exceeded its memory) limit of (\S+)$/,
+    (t, limit) => t("step.outOfMemory", { limit }),
+  ],
+  [
+    /^`([^`]+)` (?:was not found|is not) in the (?:`?PATH`?)$/,
+    (t, program) => t("step.notInPath", { program }),
+  ],
+  [/^(?:program )?`([^`]+)` does not exist$/, (t, program) => t("step.noProgram", { program })],
+  [
+    /^(?:cannot execute `([^`]+)`|`([^`]+)` could not be executed): ([\s\S]+)$/,
+    (t, one, other, why) => t("step.notExecuted", { program: one || other, why }),
+  ],
+  [/^(?:the )?output `([^`]+)` is (?:not there|missing)$/, (t, path) => t("step.outputMissing", { path })],
+  [
+    /^(?:its worker was not heard of|the worker sent no heartbeat) within its lease$/,
+    (t) => t("step.workerLost"),
+  ],
+  [/^(?:stopped because the server asked|stopped by the server)$/, (t) => t("step.stopped")],
+  [/^stopped while its outputs were (?:being )?stored$/, (t) => t("step.stoppedStoring")],
+  [
+    /^the worker (?:reached no server|was disconnected from the servers) for too long$/,
+    (t) => t("step.orphaned"),
+  ],
+  [/^the worker's supervisor was stopped$/, (t) => t("step.shutDown")],
+  [/^the worker's supervisor or machine (?:went down|stopped)$/, (t) => t("step.wentDown")],
+  [/^(?:its|the) execution was not in the store$/, (t) => t("step.notInStore")],
+  [/^ended in an unknown way$|^the way the process ended is unknown$/, (t) => t("step.unknownEnd")],
+  [/^cancelled by ([\s\S]+)$/, (t, name) => t("step.cancelledBy", { name })],
+  // A worker that refuses an execution sends a code before its message.
+  [/^stopped: the worker's supervisor was stopped\b.*$/, (t) => t("declined.supervisor_stopped")],
+  [
+    /^(no_room|disk_full|stopped)(?:: .*)?$/,
+    (t, code) => t(`declined.${code as "no_room" | "disk_full" | "stopped"}`),
+  ],
+  // Problems of a worker and of a server.
+  [/^disk almost full$/, (t) => t("trouble.disk")],
+  [
+    /^cannot start tasks: (\d+) programs (?:are not loaded yet|have not loaded)\b.*$/,
+    (t, count) => t("trouble.slow", { count: Number(count) }),
+  ],
+  [/^no (?:answer|response) within (\d+) ?s$/, (t, seconds) => t("trouble.noAnswer", { seconds })],
+  [/^the wall clock (?:leapt|jumped) ahead by ([^,:]+)[,:].*$/, (t, by) => t("trouble.clockLeapt", { by })],
+  [/^engine time is (\S+) ahead of the (?:wall )?clock\b.*$/, (t, by) => t("trouble.clockAhead", { by })],
+];
+
+/** Returns the detail of a transition: the user who asked for it, or the step that made a run fail. */
 export function detailOf({ cause, detail }: RunHistoryEntry, t: TFunction): string | null {
   if (!detail) return null;
   const paused = cause === "pause_requested" ? PAUSED_BY.exec(detail) : null;
@@ -30,45 +90,36 @@ export function detailOf({ cause, detail }: RunHistoryEntry, t: TFunction): stri
   return message ? `${words}${t("common.colon")}${messageOf(message, t)}` : words;
 }
 
-/** What is known of a step beyond its cause, or of the result of a job. */
+/** Translates a message of the server; one of an unknown form stays as it is. */
 export function messageOf(message: string, t: TFunction): string {
-  const elements = ELEMENTS.exec(message);
-  if (elements) {
-    const [, succeeded, total, failed] = elements;
-    return t("step.elementsOver", { succeeded, total, failed });
-  }
-  const exited = EXITED.exec(message);
-  if (exited?.[1]) return t("step.exited", { code: exited[1] });
-  const killed = KILLED.exec(message);
-  if (killed?.[1]) return t("step.killed", { signal: killed[1] });
-  const timedOut = TIMED_OUT.exec(message);
-  if (timedOut?.[1]) return t("step.timedOut", { timeout: timedOut[1] });
-  const outOfMemory = OUT_OF_MEMORY.exec(message);
-  if (outOfMemory?.[1]) return t("step.outOfMemory", { limit: outOfMemory[1] });
-  const notExecuted = NOT_EXECUTED.exec(message);
-  if (notExecuted) return t("step.notExecuted", { program: notExecuted[1], why: notExecuted[2] });
-  return sentenceOf(message, t) ?? message;
+  return known(message, t) ?? message;
 }
 
-/** Sentences without names and numbers. */
-function sentenceOf(message: string, t: TFunction): string | null {
-  switch (message) {
-    case "the list is empty":
-      return t("step.noElement");
-    case "the worker sent no heartbeat within its lease":
-      return t("step.workerLost");
-    case "stopped by the server":
-      return t("step.stopped");
-    case "the worker was disconnected from the servers for too long":
-      return t("step.orphaned");
-    case "the worker's supervisor was stopped":
-      return t("step.shutDown");
-    default:
-      return null;
+function known(message: string, t: TFunction): string | null {
+  for (const [form, say] of FORMS) {
+    const found = form.exec(message);
+    if (found) return say(t, ...found.slice(1).map((part: string | undefined) => part ?? ""));
   }
+  return null;
 }
 
-/** Why a step, or an element, stands where it stands, in one line: its cause, and what is known beyond that. */
+/** Returns the result of a job in one line: its message; or the text of its error code, with the message behind it. */
+export function resultOf(
+  result: JobResult | null | undefined,
+  t: TFunction,
+  language = i18next.language,
+): string | null {
+  const message = result?.message;
+  const words = message ? known(message, t) : null;
+  if (words !== null) return words;
+  const code = result?.error;
+  if (!code || !(code in english.result)) return message ?? null;
+  const name = t(`result.${code as "exit_code"}`);
+  if (!message) return name;
+  return language === "en" ? message : `${name}${t("common.colon")}${message}`;
+}
+
+/** Returns why a step, or an element, has its status: its cause, and its message. */
 export function whyOf({ cause, message }: Pick<RunStepState, "cause" | "message">, t: TFunction): string {
   const words = cause ? t(`stepCause.${cause}`) : "";
   if (!message) return words;

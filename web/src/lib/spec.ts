@@ -66,6 +66,9 @@ export interface Parsed<T> {
   error: { message: string; line: number; from: number; to: number } | null;
 }
 
+/** The message for a text that is valid YAML, but no map. */
+export const NOT_A_MAP = "expected a map";
+
 /** The spec that a text in YAML (or JSON, which is YAML) says. */
 export function parseSpec<T = JobSpec>(text: string): Parsed<T> {
   const document = parseDocument(text, { prettyErrors: true });
@@ -79,7 +82,7 @@ export function parseSpec<T = JobSpec>(text: string): Parsed<T> {
   }
   const spec: unknown = document.toJS({ maxAliasCount: 0 });
   if (typeof spec !== "object" || spec === null || Array.isArray(spec)) {
-    return { spec: null, error: { message: "expected a map", line: 1, from: 0, to: text.length } };
+    return { spec: null, error: { message: NOT_A_MAP, line: 1, from: 0, to: text.length } };
   }
   return { spec: spec as T, error: null };
 }

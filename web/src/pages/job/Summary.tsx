@@ -10,7 +10,7 @@ import { useWorkerName } from "../../api/queries";
 import type { Checkpoint, Execution, Job, JobResult, Origin, StepOrigin } from "../../api/schema";
 import { saveAs } from "../../lib/download";
 import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities";
-import { messageOf } from "../../lib/runWords";
+import { resultOf } from "../../lib/runWords";
 import { isLive } from "../../lib/statuses";
 import { act } from "../../ui/act";
 import { Card, Copyable, Facts, Labels } from "../../ui/kit";
@@ -231,11 +231,12 @@ function SavedProgress({ job, checkpoint }: { job: string; checkpoint: Checkpoin
 function Result({ result }: { result: JobResult }) {
   const { t } = useTranslation();
   const output = result.output ? JSON.stringify(result.output, null, 2) : null;
+  const message = resultOf(result, t);
   return (
     <Card title={t("job.result.title")}>
       <Facts
         rows={[
-          result.message ? [t("job.result.message"), messageOf(result.message, t)] : null,
+          message ? [t("job.result.message"), message] : null,
           result.exit_code !== undefined && result.exit_code !== null
             ? [t("job.result.exitCode"), <code key="">{result.exit_code}</code>]
             : null,

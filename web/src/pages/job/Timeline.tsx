@@ -4,6 +4,7 @@ import { useTranslation } from "react-i18next";
 
 import type { JobEvent } from "../../api/schema";
 import { formatDuration } from "../../lib/quantities";
+import { messageOf } from "../../lib/runWords";
 import { StatusBadge } from "../../ui/Status";
 import { At } from "../../ui/Time";
 import style from "./job.module.css";
@@ -23,7 +24,7 @@ export function Timeline({ events }: { events: readonly JobEvent[] }) {
             </span>
             <span>
               {t(`cause.${event.cause}`)}
-              {event.detail && <span className="quiet"> · {event.detail}</span>}
+              {event.detail && <span className="quiet"> · {messageOf(event.detail, t)}</span>}
               {event.execution ? (
                 <span className="quiet"> · {t("job.try", { number: event.execution })}</span>
               ) : null}

@@ -8,6 +8,7 @@ import { Trans, useTranslation } from "react-i18next";
 
 import { useWorkerName, whyQuery } from "../../api/queries";
 import type { Misfit, Misfits, Reason } from "../../api/schema";
+import { messageOf } from "../../lib/runWords";
 import style from "./job.module.css";
 import { useUntil } from "./until";
 
@@ -134,6 +135,9 @@ function useMisfit(): (misfit: Misfit) => string {
     if (misfit.misfit === "constraint" && !misfit.value)
       return t("misfit.unlabelled", { label: misfit.label });
     const shown = Object.entries(misfit).map(([key, value]) => [key, value === null ? "–" : String(value)]);
+    if (misfit.misfit === "unhealthy") {
+      return t("misfit.unhealthy", { trouble: messageOf(misfit.trouble, t) });
+    }
     // Each text takes what its own kind has; the types cannot follow that.
     const values = Object.fromEntries(shown) as Record<"needed" | "free" | "capacity", string>;
     return t(`misfit.${misfit.misfit as "cpu"}`, values);

@@ -10,7 +10,7 @@ import { useWorkerName } from "../../api/queries";
 import type { Job } from "../../api/schema";
 import { isTyping } from "../../app/Shortcuts";
 import { useNarrow } from "../../lib/narrow";
-import { messageOf } from "../../lib/runWords";
+import { resultOf } from "../../lib/runWords";
 import { useScrollbar } from "../../lib/scrollbar";
 import { isLive } from "../../lib/statuses";
 import { Labels } from "../../ui/kit";
@@ -175,7 +175,7 @@ interface RowProps {
 const Row = memo(function Row(props: RowProps) {
   const { job, index, start, size, isAt, isSelected, worker, onPick, onOpen, onPickLabel } = props;
   const { t } = useTranslation();
-  const message = job.status === "failed" || job.status === "retrying" ? job.result?.message : null;
+  const message = job.status === "failed" || job.status === "retrying" ? resultOf(job.result, t) : null;
   const open = (event: MouseEvent) => {
     if ((event.target as HTMLElement).closest("a, button, input, label")) return;
     if (getSelection()?.toString()) return;
@@ -207,7 +207,7 @@ const Row = memo(function Row(props: RowProps) {
         <span className={style.labels}>
           <Labels labels={job.labels} onPick={onPickLabel} />
         </span>
-        {message && <span className={`${style.message} clip`}>{messageOf(message, t)}</span>}
+        {message && <span className={`${style.message} clip`}>{message}</span>}
       </span>
       <span role="cell" className={`${style.queue} clip`}>
         {job.queue}

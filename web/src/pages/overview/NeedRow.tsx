@@ -18,7 +18,7 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { WorkflowRun } from "../../api/schema";
-import { messageOf } from "../../lib/runWords";
+import { messageOf, resultOf } from "../../lib/runWords";
 import { Ago } from "../../ui/Time";
 import type { Need } from "./attention";
 import style from "./overview.module.css";
@@ -63,7 +63,12 @@ function useWords(need: Need): [ReactNode, ReactNode] {
   const { t } = useTranslation();
   switch (need.kind) {
     case "server":
-      return [t("need.server", { detail: need.detail }), null];
+      return [
+        t("need.server", {
+          detail: need.detail === "full" ? t("settings.states.full") : messageOf(need.detail, t),
+        }),
+        null,
+      ];
     case "noWorkers":
       return [
         <Link key="" to="/workers">
@@ -81,7 +86,7 @@ function useWords(need: Need): [ReactNode, ReactNode] {
     case "workerUnwell":
       return [
         <Link key="" to="/workers/$id" params={{ id: need.worker.id }}>
-          {t("need.workerUnwell", { name: need.worker.name, trouble: need.trouble })}
+          {t("need.workerUnwell", { name: need.worker.name, trouble: messageOf(need.trouble, t) })}
         </Link>,
         null,
       ];
@@ -102,7 +107,7 @@ function useWords(need: Need): [ReactNode, ReactNode] {
             {t(need.atLeast ? "need.failingAtLeast" : "need.failing", { name: need.name, count: need.count })}
           </Link>
           <Link to="/jobs/$id" params={{ id: need.last.id }} className="quiet clip">
-            {need.last.result?.message && messageOf(need.last.result.message, t)}
+            {resultOf(need.last.result, t)}
           </Link>
         </span>,
         <Ago key="" at={need.last.finished_at} />,

@@ -13,7 +13,7 @@ import { feed } from "../../api/feed";
 import type { FeedEvent, Job, JobStatus, Schedule } from "../../api/schema";
 import { approvalsQuery, runsQuery } from "../../api/workflows";
 import { useNow } from "../../lib/now";
-import { messageOf } from "../../lib/runWords";
+import { resultOf } from "../../lib/runWords";
 import { charted, type ChartedJob, slots } from "../../lib/series";
 import { isLive, STATUSES } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
@@ -331,8 +331,8 @@ function JobList({ jobs, none }: { jobs: readonly Job[] | undefined; none: strin
           <StatusBadge status={job.status} plain />
           <span className={`${style.jobName} clip`}>
             {job.name}
-            {job.status === "failed" && job.result?.message && (
-              <span className="quiet"> {messageOf(job.result.message, t)}</span>
+            {job.status === "failed" && job.result && (
+              <span className="quiet"> {resultOf(job.result, t)}</span>
             )}
           </span>
           <span className="quiet">

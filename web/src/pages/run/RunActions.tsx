@@ -50,7 +50,7 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
             </Button>
           )}
           <Button variant="default" leftSection={<Ban size={14} />} onClick={() => setOpen("cancel")}>
-            {t("job.cancel")}
+            {t("run.cancel")}
           </Button>
         </>
       )}
@@ -102,7 +102,7 @@ function CancelDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void 
       title={t("job.cancelTitle", { name })}
       text={t("run.cancelText")}
       field={{ label: t("job.reason") }}
-      confirm={t("job.cancel")}
+      confirm={t("run.cancel")}
       red
       onConfirm={async (reason) =>
         void (await act(() => cancelRun(id, reason, skips), t("job.cancelled", { name })))

@@ -3,6 +3,7 @@
 import { Button, SegmentedControl, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { ExternalLink, LogOut } from "lucide-react";
+import type { TFunction } from "i18next";
 import { useTranslation } from "react-i18next";
 
 import { signOut } from "../../api/auth";
@@ -10,12 +11,21 @@ import { isTakeOver, Refusal } from "../../api/problem";
 import { meQuery, readyQuery, versionQuery } from "../../api/queries";
 import { useNow } from "../../lib/now";
 import { prefer, usePreferences } from "../../lib/preferences";
+import { messageOf } from "../../lib/runWords";
 import { exact, zoneName } from "../../lib/time";
 import { usePageTitle } from "../../lib/title";
 import { Card, Facts, Page, ProblemBox } from "../../ui/kit";
 import style from "./settings.module.css";
 
 const ZONES = Intl.supportedValuesOf("timeZone");
+
+const CHECKS = ["engine", "store", "clock"] as const;
+
+/** The name of a readiness check; one of a newer server stays as it is. */
+function checkName(name: string, t: TFunction): string {
+  const known = CHECKS.find((each) => each === name);
+  return known ? t(`check.${known}`) : name;
+}
 
 export function SettingsPage() {
   const { t } = useTranslation();
@@ -106,7 +116,10 @@ export function SettingsPage() {
               ],
               ...(standsBy ? [] : (ready.data?.checks ?? [])).map(
                 (check) =>
-                  [check.name, check.ok ? t("settings.well") : (check.detail ?? "")] as [string, string],
+                  [
+                    checkName(check.name, t),
+                    check.ok ? t("settings.well") : messageOf(check.detail ?? "", t),
+                  ] as [string, string],
               ),
             ]}
           />

@@ -9,6 +9,7 @@ import { answer, api } from "../../api/client";
 import { workersQuery } from "../../api/queries";
 import type { Worker } from "../../api/schema";
 import { formatBytes, parseBytes } from "../../lib/quantities";
+import { messageOf } from "../../lib/runWords";
 import { usePageTitle } from "../../lib/title";
 import { Card, Empty, Facts, Id, Labels, Loading, Page, ProblemBox } from "../../ui/kit";
 import { ExecutionBadge, WorkerBadge } from "../../ui/Status";
@@ -114,7 +115,7 @@ function About({ worker }: { worker: Worker }) {
         [t("worker.lastHeard"), <Ago key="" at={worker.heard_at} />],
         [t("worker.since"), <Ago key="" at={worker.created_at} />],
         worker.health && [t("worker.disk"), formatBytes(parseBytes(worker.health.disk_available))],
-        worker.health?.trouble ? [t("worker.trouble"), worker.health.trouble] : null,
+        worker.health?.trouble ? [t("worker.trouble"), messageOf(worker.health.trouble, t)] : null,
         Object.keys(worker.labels).length > 0 && [
           t("job.facts.labels"),
           <Labels key="" labels={worker.labels} />,

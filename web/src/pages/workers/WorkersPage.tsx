@@ -7,6 +7,7 @@ import { useTranslation } from "react-i18next";
 
 import { workersQuery } from "../../api/queries";
 import type { Worker } from "../../api/schema";
+import { messageOf } from "../../lib/runWords";
 import { usePageTitle } from "../../lib/title";
 import { Empty, Labels, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
 import { ToneBadge, WorkerBadge } from "../../ui/Status";
@@ -62,7 +63,9 @@ export function WorkersPage() {
                 </Link>
               </p>
               <Labels labels={worker.labels} />
-              {worker.health?.trouble && <p className={style.trouble}>{worker.health.trouble}</p>}
+              {worker.health?.trouble && (
+                <p className={style.trouble}>{messageOf(worker.health.trouble, t)}</p>
+              )}
             </div>
             <Meters worker={worker} />
             <WorkerActions worker={worker} />

@@ -9,7 +9,7 @@ import { useTranslation } from "react-i18next";
 import { Refusal } from "../../api/problem";
 import { lazyPart, NotLoaded } from "../../app/lazyPage";
 import { useLoadAgain } from "../../app/useLoadAgain";
-import { toYaml } from "../../lib/spec";
+import { NOT_A_MAP, toYaml } from "../../lib/spec";
 import { Card, ProblemBox } from "../kit";
 import { loadSchemas, type SpecName } from "./completions";
 import type { Form } from "./Editor";
@@ -94,7 +94,10 @@ export function FileCard<T extends object>({ title, schema, draft, fine }: Props
         {draft.error ? (
           <>
             <TriangleAlert size={14} aria-hidden />
-            {t("submit.line", { line: draft.error.line, message: draft.error.message })}
+            {t("submit.line", {
+              line: draft.error.line,
+              message: draft.error.message === NOT_A_MAP ? t("submit.notAMap") : draft.error.message,
+            })}
           </>
         ) : draft.refusal ? (
           <>
