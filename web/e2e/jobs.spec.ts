@@ -208,9 +208,7 @@ test("a log of which a part was not kept says so, and so does its download", asy
   });
   await page.reload();
   await expect(log).toContainText("6 MiB of this log were not kept.");
-  await expect(
-    log.getByRole("button", { name: "Download log (6 MiB not kept)" }),
-  ).toBeVisible();
+  await expect(log.getByRole("button", { name: "Download log (6 MiB not kept)" })).toBeVisible();
 });
 
 test("failed runs of a schedule that lets one run at a time are retried one after another", async ({

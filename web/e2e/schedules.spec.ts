@@ -31,10 +31,7 @@ test("a schedule that fires each second is created, and its runs appear in its l
   await expect(ledger.first()).toContainText("Fired");
   await expect(ledger.first()).toContainText("Succeeded");
   await expect(ledger.nth(2)).toContainText("Succeeded");
-  await ledger
-    .nth(2)
-    .getByRole("link", { name: /^Run / })
-    .click();
+  await ledger.nth(2).getByRole("link", { name: /^Run / }).click();
   await expect(page.getByText("Created by a schedule")).toBeVisible();
   await expect(page.getByTestId("log")).toContainText("beat");
   await page.getByRole("complementary").getByRole("link", { name: "each-second" }).click();
@@ -183,7 +180,9 @@ test("a late run is told on the overview and on its schedule", async ({ page, se
   const id = await server.schedule("late", [], "", { job, expect: { start_within: "1s" } });
   await server.trigger(id);
   await page.goto("/");
-  await expect(page.getByText("Schedule late: 1 run has not started in time")).toBeVisible({ timeout: 30_000 });
+  await expect(page.getByText("Schedule late: 1 run has not started in time")).toBeVisible({
+    timeout: 30_000,
+  });
   await page.getByText("Schedule late: 1 run has not started in time").click();
   await expect(page.getByText("1 late", { exact: true })).toBeVisible();
   await server.call("PUT", "/api/v1/queues/closed", {});

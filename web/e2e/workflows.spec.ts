@@ -207,7 +207,7 @@ test("a failed run is told on the overview, and tried again from a step", async 
   await expect(page.getByRole("heading", { name: "settlement #2" })).toBeVisible();
   await expect(node(page, "collect")).toHaveAccessibleName("collect: Succeeded");
   await node(page, "collect").click();
-  await expect(page.getByTestId("step-panel")).toContainText("Result taken over from an earlier run");
+  await expect(page.getByTestId("step-panel")).toContainText("Result reused from an earlier run");
   await page.goto("/workflows/settlement?tab=grid");
   await expect(page.getByTestId("grid").getByRole("row")).toHaveCount(4);
   await expect(page.getByTestId("grid").getByLabel("#1 settle: Failed", { exact: false })).toBeVisible();
@@ -362,9 +362,7 @@ test("a step goes over what tasks of another one add: by the form, in the pictur
   });
   const id = await start(server, "grows");
   await page.goto(`/runs/${id}?step=work`);
-  await expect(page.getByTestId("step-panel")).toContainText(
-    "These steps may add more elements: split.",
-  );
+  await expect(page.getByTestId("step-panel")).toContainText("These steps may add more elements: split.");
   await expect(dashed).toHaveCount(1);
   await server.call("POST", `/api/v1/runs/${id}/cancel`);
 });

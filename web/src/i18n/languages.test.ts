@@ -5,23 +5,7 @@ import { join } from "node:path";
 
 import { expect, test } from "vitest";
 
-import en from "./en.json";
-import zh from "./zh-CN.json";
-
-function leaves(tree: object, before = ""): Map<string, string> {
-  const found = new Map<string, string>();
-  for (const [key, value] of Object.entries(tree) as Array<[string, object | string]>) {
-    const path = before + key;
-    if (typeof value === "string") found.set(path, value);
-    else for (const [inner, text] of leaves(value, `${path}.`)) found.set(inner, text);
-  }
-  return found;
-}
-
-/** A key without its plural form: languages differ in those. */
-function base(key: string): string {
-  return key.replace(/_(one|other)$/, "");
-}
+import { base, EN, placeholders, problem, ZH } from "./texts";
 
 function sources(folder: string): string {
   return readdirSync(folder, { withFileTypes: true })
@@ -33,31 +17,46 @@ function sources(folder: string): string {
     .join("\n");
 }
 
-const english = leaves(en);
-const chinese = leaves(zh);
 const code = sources(join(import.meta.dirname, ".."));
 
 test("both languages have the same keys", () => {
-  const keys = (of: Map<string, string>) => [...new Set([...of.keys()].map(base))].sort();
-  expect(keys(chinese)).toEqual(keys(english));
+  const english = new Set([...EN.keys()].map(base));
+  const chinese = new Set([...ZH.keys()].map(base));
+  const missing = (file: string, keys: Set<string>, others: Set<string>) =>
+    [...others]
+      .filter((key) => !keys.has(key))
+      .map((key) => `web/src/i18n/${file}.json lacks ${key}: add it`);
+  expect([...missing("zh-CN", chinese, english), ...missing("en", english, chinese)]).toEqual([]);
+  // English has two plural forms, Chinese has one.
+  const counted = [...EN].filter(([key, text]) => base(key) !== key && text.includes("{{count"));
+  const halves = counted.map(([key]) => base(key)).filter((key) => !EN.has(`${key}_one`));
+  expect(halves, "keys of en.json that lack the plural form `_one`: add it").toEqual([]);
+  const others = counted.map(([key]) => `${base(key)}_other`).filter((key) => !EN.has(key) || !ZH.has(key));
+  expect(others, "keys that en.json or zh-CN.json lacks: add the plural form `_other`").toEqual([]);
+  const extra = [...ZH.keys()].filter(
+    (key) => !EN.has(key) || (key.endsWith("_one") && ZH.has(`${base(key)}_other`)),
+  );
+  expect(extra, "keys of zh-CN.json that nothing uses: remove them").toEqual([]);
 });
 
 test("both languages fill in the same values", () => {
-  const values = (text: string) => [...text.matchAll(/\{\{(\w+)/g)].map((match) => match[1]).sort();
-  for (const [key, text] of chinese) {
-    const other = english.get(key) ?? english.get(`${base(key)}_other`) ?? "";
-    // Where the plural form says how many in English, Chinese says the number.
-    const without = (all: Array<string | undefined>) =>
-      [...new Set(all)].filter((value) => value !== "count");
-    expect(without(values(text)), key).toEqual(without(values(other)));
+  const problems: string[] = [];
+  for (const [key, text] of ZH) {
+    const english = EN.get(key) ?? "";
+    if (placeholders(text).join() !== placeholders(english).join()) {
+      const rule = "a text has the same placeholders and tags in both languages";
+      const proposal = `use ${placeholders(english).join(", ") || "none"}, as in: ${english}`;
+      problems.push(problem("zh-CN", key, text, rule, proposal));
+    }
   }
+  expect(problems).toEqual([]);
 });
 
 test("Chinese is written in Chinese", () => {
   // Words of the system's own, and examples of what to type.
-  const same = new Set(["Worker", "team=pay", "default …", "failed、running …", "1h、24h、7d", "Cron"]);
-  for (const [key, text] of chinese) {
-    const words = text.replace(/\{\{[^}]*\}\}|worker/g, "");
+  const same = new Set(["team=pay", "default …", "failed、running …", "1h、24h、7d", "Cron"]);
+  for (const [key, text] of ZH) {
+    const words = text.replace(/\{\{[^}]*\}\}/g, "");
     expect(same.has(text) || !/[a-z]/i.test(words) || /[\u4e00-\u9fff]/.test(words), `${key}: ${text}`).toBe(
       true,
     );
@@ -72,7 +71,7 @@ test("every text is used, and every text that is used is there", () => {
     const words = (match[1] ?? "").split(/\$\{[^}]*\}/).map((word) => word.replaceAll(".", "\\."));
     return new RegExp(`^${words.join("[\\w]+")}$`);
   });
-  const known = new Set([...english.keys()].map(base));
+  const known = new Set([...EN.keys()].map(base));
   expect([...used].filter((key) => !known.has(key))).toEqual([]);
   const unused = [...known].filter((key) => !used.has(key) && !patterns.some((pattern) => pattern.test(key)));
   expect(unused).toEqual([]);
@@ -94,6 +93,6 @@ test("every code of the server that is shown has words", () => {
   const missing = [
     ...codes("WarningCode").map((code) => `warning.${code}`),
     ...codes("DetailCode").map((code) => `reason.${code}`),
-  ].filter((key) => !english.has(key));
+  ].filter((key) => !EN.has(key));
   expect(missing).toEqual([]);
 });

@@ -9,7 +9,7 @@ import { expect, test } from "vitest";
 import type { RunHistoryEntry } from "../api/schema";
 import english from "../i18n/en.json";
 import chinese from "../i18n/zh-CN.json";
-import { detailOf, messageOf, whyOf } from "./runWords";
+import { detailOf, messageOf, resultOf, whyOf } from "./runWords";
 
 const i18n = createInstance();
 await i18n.init({
@@ -40,24 +40,57 @@ test("what somebody said is left as it is", () => {
   expect(detailOf({ ...entry("started", ""), detail: null }, zh)).toBeNull();
 });
 
-test("the result of a job is said in the language of the user", () => {
-  const told = (message: string) => [messageOf(message, zh), messageOf(message, en)];
-  for (const [message, chinese] of [
-    ["exited with code 2", "退出码 2"],
-    ["killed by signal 9 (SIGKILL)", "被信号 9 (SIGKILL) 终止"],
-    ["the worker sent no heartbeat within its lease", "执行器在租约内没有心跳"],
-    ["ran longer than its timeout of 1m30s", "运行超过了时限 1m30s"],
-    ["used more memory than its limit of 64MiB", "内存超过了上限 64MiB"],
-    ["stopped by the server", "按服务端的要求停止"],
-    ["the worker was disconnected from the servers for too long", "执行器长时间连不上服务端"],
-    ["the worker's supervisor was stopped", "执行器的监管进程被停止"],
-    ["`./load` could not be executed: No such file", "无法执行 ./load：No such file"],
+test("the message of a result is in the language of the user", () => {
+  for (const [message, chinese, english] of [
+    ["exited with code 2", "退出码 2", "exited with code 2"],
+    ["killed by signal 9 (SIGKILL)", "被信号 9 (SIGKILL) 终止", "killed by signal 9 (SIGKILL)"],
+    ["ran longer than its timeout of 1m30s", "超过 1m30s 的超时时间", "exceeded its timeout of 1m30s"],
+    [
+      "used more memory than its limit of 64MiB",
+      "超过 64MiB 的内存上限",
+      "exceeded its memory limit of 64MiB",
+    ],
+    ["the worker's supervisor was stopped", "执行器的监管进程被停止", "the worker's supervisor was stopped"],
+    [
+      "`./load` could not be executed: No such file",
+      "无法执行 ./load：No such file",
+      "cannot execute ./load: No such file",
+    ],
+    ["cancelled by ann: too slow", "由 ann: too slow 取消", "cancelled by ann: too slow"],
+    [
+      "waited longer than the step's timeout of 5m; exited with code 2",
+      "超过步骤 5m 的超时时间；退出码 2",
+      "exceeded the step's timeout of 5m; exited with code 2",
+    ],
   ] as const) {
-    const [said, original] = told(message);
-    expect(said).toBe(chinese);
-    expect(original?.replaceAll("`", "")).toBe(message.replaceAll("`", ""));
+    expect(messageOf(message, zh)).toBe(chinese);
+    expect(messageOf(message, en)).toBe(english);
   }
   expect(messageOf("disk quota", zh)).toBe("disk quota");
+});
+
+test("a worker that refuses an execution says why, by its code", () => {
+  const stopped = "stopped: the worker's supervisor was stopped before it started";
+  expect(messageOf(stopped, zh)).toBe("执行器的监管进程在执行开始之前被停止");
+  expect(messageOf("stopped: it was stopped before it started", zh)).toBe("执行在开始之前被停止");
+  expect(messageOf("no_room: all 4 slots of this worker are taken", zh)).toBe("执行器没有空闲槽位");
+  expect(messageOf("disk_full: the disk of this worker's folder is full", en)).toBe(
+    "the worker's disk is full",
+  );
+  expect(messageOf("no_rooms", en)).toBe("no_rooms");
+});
+
+test("a result has words by its error code where its message has no known form", () => {
+  const failed = { error: "working_directory", message: "/data: Permission denied" };
+  expect(resultOf(failed, zh, "zh-CN")).toBe("无法进入工作目录：/data: Permission denied");
+  expect(resultOf(failed, en, "en")).toBe("/data: Permission denied");
+  expect(resultOf({ error: "interrupted" }, zh, "zh-CN")).toBe("执行被中断");
+  expect(resultOf({ error: "exit_code", exit_code: 2, message: "exited with code 2" }, zh, "zh-CN")).toBe(
+    "退出码 2",
+  );
+  expect(resultOf({ error: "no_such_code", message: "why" }, zh, "zh-CN")).toBe("why");
+  expect(resultOf({ output: {} }, zh, "zh-CN")).toBeNull();
+  expect(resultOf(null, zh, "zh-CN")).toBeNull();
 });
 
 test("a step says its cause first", () => {
@@ -65,51 +98,101 @@ test("a step says its cause first", () => {
     "条件无法求值：there is no field `x`",
   );
   expect(whyOf({ cause: "not_failed" }, zh)).toBe("运行没有失败");
-  expect(messageOf("the list is empty", zh)).toBe("列表为空");
+  expect(messageOf("there was no element", zh)).toBe("列表为空");
   expect(messageOf("exited with code 3", zh)).toBe("退出码 3");
   expect(messageOf("killed by signal 9 (SIGKILL)", zh)).toBe("被信号 9 (SIGKILL) 终止");
 });
 
 const CRATES = join(import.meta.dirname, "../../../crates");
 
-/** Texts of the server that are known here by their words, with where they are written. */
-const SOURCES = {
-  "engine/src/job/unknown.rs": ["the worker sent no heartbeat within its lease"],
-  "engine/src/workflow/elements.rs": [
-    "the list is empty",
-    "{succeeded} of {total} elements succeeded, {failed} failed",
+/**
+ * Where the server and the workers write messages, and how to find them there. Each must have a form in `runWords.ts`:
+ * a message that is reworded or new has no translation until one is added.
+ */
+const SOURCES: ReadonlyArray<[file: string, found: RegExp, count: number]> = [
+  ["engine/src/job/unknown.rs", /let message = "([^"]+)"/g, 1],
+  ["engine/src/job/finish.rs", /detail: Some\("([^"]+)"\)/g, 1],
+  ["engine/src/job/cancel.rs", /format!\("(cancelled by [^"]+)"\)/g, 1],
+  ["engine/src/workflow/elements.rs", /"(\{succeeded\}[^"]+)"|Also::message\("([^"]+)"\)/g, 2],
+  ["engine/src/workflow/finish.rs", /let message = format!\("([^"]+)"\)/g, 1],
+  [
+    "worker/src/supervisor/task.rs",
+    /How::\w+, "([^"]+)"|(?:=>|\|t\||OutOfMemory,) format!\("([^"]+)"|=> "(ended[^"]+)"/g,
+    8,
   ],
-  "engine/src/workflow/finish.rs": ["step `{name}` {to}", "step `{name}`: {message}", "step `{name}`"],
-  "worker/src/supervisor/task.rs": [
-    "stopped by the server",
-    "the worker was disconnected from the servers for too long",
-    "the worker's supervisor was stopped",
-    "ran longer than its timeout of {t}",
-    "used more memory than its limit of {limit}",
-    "exited with code {code}",
-    "killed by signal {signal} ({})",
-  ],
-  "model/src/firing.rs": ["paused by {}"],
-  "worker/src/supervisor/launcher.rs": ["`{program}` could not be executed: {system}"],
+  ["worker/src/supervisor/convert.rs", /detail: "([^"]+)"|"([^"]+)"\.clone_into\(&mut end\.detail\)/g, 2],
+  ["worker/src/supervisor/start.rs", /\.then\(\|\| \{\s*format!\(\s*"([^"]+)"/g, 1],
+  ["worker/src/agent/health.rs", /\.then_some\("([^"]+)"\)/g, 1],
+  ["server/src/api/meta.rs", /Some\(format!\("([^"]+)"/g, 1],
+  ["engine/src/clock.rs", /format!\(\s*"([^"]+)"/g, 2],
+];
+
+/** Values for the placeholders of Rust's `format!`. */
+const VALUES: Record<string, string> = {
+  t: "1m30s",
+  timeout: "5m",
+  limit: "64MiB",
+  more: "",
+  verb: "waited",
+  detail: "ann",
 };
 
-test("the texts that are known here are still the texts of the server", () => {
-  const fill: Record<string, string> = {
-    "{}": "SIGKILL",
-    "{t}": "1m30s",
-    "{limit}": "64MiB",
-    "{to}": "failed",
-    "{name}": "load",
-  };
-  for (const [file, texts] of Object.entries(SOURCES)) {
-    const source = readFileSync(join(CRATES, file), "utf8");
-    for (const text of texts) {
-      expect(source.includes(`"${text}"`), `${file} says: ${text}`).toBe(true);
-      // What the server makes of it has words of its own in Chinese.
-      const made = text.replaceAll(/\{\w*\}/g, (name) => fill[name] ?? "9");
-      const cause = made.startsWith("paused") ? "pause_requested" : "step_failed";
-      const said = /^(step|paused) /.test(made) ? detailOf(entry(cause, made), zh) : messageOf(made, zh);
-      expect(said, made).not.toBe(made);
+test("every message that the server or a worker writes has a translation", () => {
+  const problems: string[] = [];
+  for (const [file, pattern, count] of SOURCES) {
+    const source = readFileSync(join(CRATES, file), "utf8").replace(/\n#\[cfg\(test\)\][\s\S]*$/, "");
+    const found = [...source.matchAll(pattern)].map((match) => match.slice(1).find(Boolean) ?? "");
+    expect(found.length, `messages in crates/${file}: correct the pattern`).toBeGreaterThanOrEqual(count);
+    for (const text of found) {
+      const message = text
+        .replace(/\\\n\s*/g, "")
+        .replaceAll("({})", "(SIGKILL)")
+        .replace(/\{(\w*)\}/g, (_, name: string) => VALUES[name] ?? "9");
+      if (messageOf(message, zh) !== message) continue;
+      problems.push(
+        `crates/${file}: “${message}” has no form in web/src/lib/runWords.ts: add one, with a text`,
+      );
     }
   }
+  expect(problems).toEqual([]);
+});
+
+test("details of a run have the forms that are known here", () => {
+  const source = readFileSync(join(CRATES, "engine/src/workflow/finish.rs"), "utf8");
+  for (const text of ["step `{name}` {to}", "step `{name}`: {message}", "step `{name}`"]) {
+    expect(source.includes(`"${text}"`), `crates/engine/src/workflow/finish.rs no longer says ${text}`).toBe(
+      true,
+    );
+  }
+  expect(readFileSync(join(CRATES, "model/src/firing.rs"), "utf8")).toContain('"paused by {}"');
+});
+
+/** Where error codes of results and of refusals by a worker are written. */
+const CODES: ReadonlyArray<[file: string, found: RegExp, section: "result" | "declined"]> = [
+  ["server/src/grpc/convert.rs", /How::\w+, Some\("(\w+)"\)|error: Some\("(\w+)"\.into/g, "result"],
+  ["worker/src/supervisor/launcher.rs", /\(\s*"([a-z]\w+)",\s*(?:format!|")/g, "result"],
+  ["worker/src/supervisor/start.rs", /failed\(\s*"(\w+)"/g, "result"],
+  ["worker/src/supervisor/task.rs", /failed\(\s*"(\w+)"/g, "result"],
+  ["worker/src/supervisor/finish.rs", /\(\s*"(\w+)",\s*(?:format!|")/g, "result"],
+  ["worker/src/agent/outputs.rs", /error: "(\w+)"/g, "result"],
+  ["worker/src/agent/artifacts.rs", /code: "(\w+)"/g, "result"],
+  ["engine/src/job/finish.rs", /error: Some\("(\w+)"/g, "result"],
+  ["engine/src/job/unknown.rs", /error: Some\("(\w+)"/g, "result"],
+  ["supervisor/src/assign.rs", /refused\(\s*"(\w+)"/g, "declined"],
+  ["supervisor/src/stop.rs", /refused\(\s*"(\w+)"/g, "declined"],
+  ["supervisor/src/report.rs", /Self::refused\(\s*"(\w+)"/g, "declined"],
+];
+
+test("every error code of a result, and of a refusal by a worker, has a text", () => {
+  const missing: string[] = [];
+  for (const [file, pattern, section] of CODES) {
+    const source = readFileSync(join(CRATES, file), "utf8").replace(/\n#\[cfg\(test\)\][\s\S]*$/, "");
+    const codes = [...source.matchAll(pattern)].map((match) => match.slice(1).find(Boolean) ?? "");
+    expect(codes.length, `codes in crates/${file}: correct the pattern`).toBeGreaterThan(0);
+    for (const code of codes) {
+      if (!(code in chinese[section]))
+        missing.push(`${section}.${code} (crates/${file}): add it to both languages`);
+    }
+  }
+  expect(missing).toEqual([]);
 });

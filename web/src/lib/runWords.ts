@@ -51,7 +51,7 @@ const FORMS: ReadonlyArray<[RegExp, Say]> = [
     (t) => t("step.workerLost"),
   ],
   [/^(?:stopped because the server asked|stopped by the server)$/, (t) => t("step.stopped")],
-  [/^stopped while its outputs were (?:being )?stored$/, (t) => t("step.stoppedStoring")],
+  [/^stopped while (?:its|the) outputs were (?:being )?stored$/, (t) => t("step.stoppedStoring")],
   [
     /^the worker (?:reached no server|was disconnected from the servers) for too long$/,
     (t) => t("step.orphaned"),
@@ -59,8 +59,12 @@ const FORMS: ReadonlyArray<[RegExp, Say]> = [
   [/^the worker's supervisor was stopped$/, (t) => t("step.shutDown")],
   [/^the worker's supervisor or machine (?:went down|stopped)$/, (t) => t("step.wentDown")],
   [/^(?:its|the) execution was not in the store$/, (t) => t("step.notInStore")],
-  [/^ended in an unknown way$|^the way the process ended is unknown$/, (t) => t("step.unknownEnd")],
+  [/^ended (?:in an unknown way|without an exit code or a signal)$/, (t) => t("step.unknownEnd")],
   [/^cancelled by ([\s\S]+)$/, (t, name) => t("step.cancelledBy", { name })],
+  [
+    /^(?:this execution was here before|the worker has already run this execution)\b.*$/,
+    (t) => t("step.ranBefore"),
+  ],
   // A worker that refuses an execution sends a code before its message.
   [/^stopped: the worker's supervisor was stopped\b.*$/, (t) => t("declined.supervisor_stopped")],
   [
@@ -69,10 +73,7 @@ const FORMS: ReadonlyArray<[RegExp, Say]> = [
   ],
   // Problems of a worker and of a server.
   [/^disk almost full$/, (t) => t("trouble.disk")],
-  [
-    /^cannot start tasks: (\d+) programs (?:are not loaded yet|have not loaded)\b.*$/,
-    (t, count) => t("trouble.slow", { count: Number(count) }),
-  ],
+  [/^cannot start tasks: (\d+) programs\b.*$/, (t, count) => t("trouble.slow", { count: Number(count) })],
   [/^no (?:answer|response) within (\d+) ?s$/, (t, seconds) => t("trouble.noAnswer", { seconds })],
   [/^the wall clock (?:leapt|jumped) ahead by ([^,:]+)[,:].*$/, (t, by) => t("trouble.clockLeapt", { by })],
   [/^engine time is (\S+) ahead of the (?:wall )?clock\b.*$/, (t, by) => t("trouble.clockAhead", { by })],
