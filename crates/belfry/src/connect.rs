@@ -36,7 +36,7 @@ const TOKEN_LEN_MAX: usize = 4096;
 pub(crate) fn connect(settings: &Settings, sources: &Sources, out: Out) -> Result<Client, Failure> {
     let Found { url, token } = find(settings, sources)?;
     if url.is_none() && token.is_none() {
-        let message = "no server is named, and no `belfry dev` of yours is running";
+        let message = "no server is configured, and your `belfry dev` is not running";
         let help = format!("start `belfry dev`, or name a server with `--url`; {TOKEN_HELP}");
         return Err(Failure::message(Exit::Refused, message).help(help));
     }
@@ -238,7 +238,7 @@ mod tests {
         let mut setup = Setup::new(&[]);
         setup.unnamed();
         insta::assert_snapshot!(setup.refusal(), @r"
-        error: no server is named, and no `belfry dev` of yours is running
+        error: no server is configured, and your `belfry dev` is not running
         help: start `belfry dev`, or name a server with `--url`; name a token with `--token-file FILE` or $BELFRY_TOKEN; the first admin token of a server is in its data folder, in `admin-token`
         ");
     }

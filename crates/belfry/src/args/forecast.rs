@@ -14,70 +14,70 @@ use super::spec::instant;
 /// `belfry forecast`
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
-    "belfry forecast                                what the next 24 hours bring"
-    "belfry forecast --for 7d --svg week.svg        a week, and its picture"
-    "belfry forecast -f new-schedules/              as if these files were applied"
-    "belfry forecast --without-worker build-3       as if a worker were away"
+    "belfry forecast                                the next 24 hours"
+    "belfry forecast --for 7d --svg week.svg        a week, with a chart"
+    "belfry forecast -f new-schedules/              with these files applied"
+    "belfry forecast --without-worker build-3       without one worker"
     "belfry forecast --workers 20 --slower 1.5      more workers, longer runs"
     "belfry forecast --offline -f plan.yaml --add-worker cpu=8,memory=32GiB"
 })]
 pub(crate) struct ForecastArgs {
-    /// From this time on [default: now]
+    /// Start of the range [default: now]
     #[arg(long, value_name = "TIME", value_parser = instant, help_heading = "The range")]
     pub(crate) from: Option<Timestamp>,
-    /// Until this time
+    /// End of the range
     #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "length", help_heading = "The range")]
     pub(crate) to: Option<Timestamp>,
-    /// So long [default: 24h]
+    /// Length of the forecast [default: 24h]
     #[arg(id = "length", long = "for", value_name = "DURATION", help_heading = "The range")]
     pub(crate) length: Option<Duration>,
-    /// The zone that times are shown in [default: this machine's]
+    /// Time zone of the output [default: the zone of this machine]
     #[arg(long, value_name = "ZONE", value_parser = zone, help_heading = "The range")]
     pub(crate) time_zone: Option<TimeZone>,
 
-    /// As if these files, or folders of them, were applied; `-` for stdin
+    /// Object files or folders to include as if they were applied, `-` for stdin
     #[arg(short, long = "file", value_name = "FILE", help_heading = "What if")]
     pub(crate) files: Vec<PathBuf>,
-    /// Only what the files define: no server is asked
+    /// Forecast only the objects in the files, without a server
     #[arg(long, requires = "files", help_heading = "What if")]
     pub(crate) offline: bool,
-    /// With so many workers: the first of those that there are, or more like them
+    /// Number of workers: keeps the first N, or adds copies of them
     #[arg(long, value_name = "N", help_heading = "What if")]
     pub(crate) workers: Option<usize>,
-    /// With one more worker, such as `cpu=8,memory=32GiB,slots=50,gpu=2,name=big,zone:eu`: what it has, what it is called, and its labels; repeatable
+    /// Additional worker with resources, name and labels, for example `cpu=8,memory=32GiB,slots=50,gpu=2,name=big,zone:eu`; repeatable
     #[arg(long, value_name = "WORKER", value_parser = worker, help_heading = "What if")]
     pub(crate) add_worker: Vec<Worker>,
-    /// With so many times as much of everything on a worker, `NAME=2x`; repeatable
+    /// Resize a worker by a factor, for example `NAME=2x`; repeatable
     #[arg(long, value_name = "NAME=FACTOR", value_parser = scale, help_heading = "What if")]
     pub(crate) scale_worker: Vec<Scale>,
-    /// Without this worker; repeatable
+    /// Remove this worker; repeatable
     #[arg(long, value_name = "NAME", help_heading = "What if")]
     pub(crate) without_worker: Vec<String>,
-    /// With runs that take so many times as long
+    /// Multiply all run times by this factor
     #[arg(long, value_name = "FACTOR", value_parser = factor, help_heading = "What if")]
     pub(crate) slower: Option<f64>,
 
-    /// Later than this after its time a run is late [default: what its schedule expects, else 1m]
-    #[arg(long, value_name = "DURATION", help_heading = "How it is told")]
+    /// Start delay after which a run counts as late [default: the schedule's expectation, else 1m]
+    #[arg(long, value_name = "DURATION", help_heading = "Output")]
     pub(crate) late: Option<Duration>,
-    /// A queue in which a job waits longer than this is overloaded
-    #[arg(long, value_name = "DURATION", default_value = "1m", help_heading = "How it is told")]
+    /// Waiting time after which a queue counts as overloaded
+    #[arg(long, value_name = "DURATION", default_value = "1m", help_heading = "Output")]
     pub(crate) patience: Duration,
-    /// How long those runs take of which nothing is known
-    #[arg(long, value_name = "DURATION", default_value = "1m", help_heading = "How it is told")]
+    /// Run time of jobs without a history
+    #[arg(long, value_name = "DURATION", default_value = "1m", help_heading = "Output")]
     pub(crate) run_time: Duration,
-    /// Decides what is drawn; the same gives the same
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "How it is told")]
+    /// Seed of the random numbers; the same seed gives the same forecast
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Output")]
     pub(crate) seed: u64,
-    /// Ends the forecast after so many runs
-    #[arg(long, value_name = "N", default_value_t = 5_000_000, help_heading = "How it is told")]
+    /// Maximum number of runs to simulate
+    #[arg(long, value_name = "N", default_value_t = 5_000_000, help_heading = "Output")]
     pub(crate) max_runs: u64,
-    /// Writes a picture there; `-` for stdout, instead of all else
-    #[arg(long, value_name = "FILE", help_heading = "How it is told")]
+    /// Write an SVG picture to this file, `-` for stdout instead of all other output
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) svg: Option<PathBuf>,
 }
 
-/// A worker that is larger or smaller.
+/// A worker whose resources are multiplied by a factor.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Scale {
     pub(crate) name: String,

@@ -24,22 +24,22 @@ use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, past};
     override_usage = "belfry submit [OPTIONS] -- COMMAND [ARGS]...\n       belfry submit [OPTIONS] -f FILE\n       belfry submit [OPTIONS] --script FILE"
 )]
 pub(crate) struct SubmitArgs {
-    /// A file with one or more specs in YAML or JSON, `-` for stdin; flags go before it
+    /// File with one or more job specs in YAML or JSON, `-` for stdin; flags override the file
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// A second submission with the same key answers with the first one's job
+    /// Idempotency key: a repeated submission with the same key returns the job of the first one
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
-    /// Show what would be submitted, with all defaults, and submit nothing
+    /// Print the job spec with all defaults, without submitting it
     #[arg(long, conflicts_with_all = ["wait", "follow"])]
     pub(crate) dry_run: bool,
-    /// Wait until it ended, and exit with its exit code
+    /// Wait until the job has ended, and exit with its exit code
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Show what it writes as it runs, and exit with its exit code
+    /// Show the log while the job runs, and exit with its exit code
     #[arg(long)]
     pub(crate) follow: bool,
-    /// Give up waiting after so long, with exit code 124; the job goes on
+    /// Maximum time to wait; then exit with code 124 while the job continues
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait_timeout: Option<Duration>,
     #[command(flatten)]
@@ -55,30 +55,30 @@ pub(crate) struct SubmitArgs {
 /// `belfry logs`
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
-    "belfry logs JOB                what its newest execution wrote"
-    "belfry logs JOB -f             all that it writes until it has ended"
+    "belfry logs JOB                log of the newest execution"
+    "belfry logs JOB -f             follow the log until the job has ended"
     "belfry logs JOB --execution 1 --stream stderr --tail 20"
 })]
 pub(crate) struct LogsArgs {
-    /// The job, or one of its executions
+    /// Job or execution
     #[arg(value_name = "JOB|EXECUTION")]
     pub(crate) target: String,
-    /// Wait for more until it has ended
+    /// Follow the log until the job or execution has ended
     #[arg(short, long)]
     pub(crate) follow: bool,
-    /// Which execution, by its number; the newest where absent
+    /// Number of the execution [default: the newest]
     #[arg(long, value_name = "N", conflicts_with = "follow")]
     pub(crate) execution: Option<u32>,
-    /// stdout, stderr or all
+    /// Stream to show: stdout, stderr or all
     #[arg(long, value_name = "NAME", default_value = "all", value_parser = ["stdout", "stderr", "all"], hide_possible_values = true)]
     pub(crate) stream: String,
-    /// Only the last lines
+    /// Show only the last N lines
     #[arg(long, value_name = "N")]
     pub(crate) tail: Option<usize>,
-    /// With the time of each line
+    /// Show the time of each line
     #[arg(short, long)]
     pub(crate) timestamps: bool,
-    /// The bytes that were written, also on a terminal, where bytes that are not UTF-8 are otherwise replaced
+    /// Print the original bytes; without this option, bytes that are not UTF-8 are replaced on a terminal
     #[arg(long, conflicts_with = "timestamps")]
     pub(crate) raw: bool,
 }
@@ -87,10 +87,10 @@ pub(crate) struct LogsArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
     "belfry why JOB"
-    "belfry why JOB -o wide         about every worker"
+    "belfry why JOB -o wide         details of every worker"
 })]
 pub(crate) struct WhyArgs {
-    /// The job
+    /// Job
     #[arg(value_name = "JOB")]
     pub(crate) id: JobId,
 }
@@ -98,28 +98,28 @@ pub(crate) struct WhyArgs {
 /// `belfry job …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
-    /// List jobs, the newest first
+    /// List jobs, newest first
     #[command(visible_alias = "ls")]
     List(ListArgs),
-    /// Show jobs in detail
+    /// Show the details of jobs
     Get(IdsArgs),
-    /// Show what a job wrote
+    /// Show the log of a job
     Logs(LogsArgs),
-    /// Say why a job stands where it stands
+    /// Explain why a job is waiting, or why it ended as it did
     Why(WhyArgs),
-    /// Show a job each time that it changes, until it has ended
+    /// Show a job after each change, until it has ended
     Watch(WatchArgs),
-    /// Wait until jobs have ended, and exit with the exit code of the first that failed
+    /// Wait until all jobs have ended, and exit with the exit code of the first job that failed
     Wait(WaitArgs),
-    /// Show a job's history
+    /// Show the history of a job
     Events(WhyArgs),
-    /// Show a job's executions, or those of a worker
+    /// List the executions of a job or of a worker
     Executions(ExecutionsArgs),
-    /// Change a job that has not started; what is not named stays as it is
+    /// Change a job that has not started; all other fields keep their values
     Update(Box<UpdateArgs>),
-    /// Cancel jobs; running ones are stopped
+    /// Cancel jobs; running jobs are stopped
     Cancel(CancelArgs),
-    /// Submit ended jobs again, as new ones
+    /// Run ended jobs again, as new jobs
     Retry(IdsArgs),
 }
 
@@ -130,50 +130,50 @@ pub(crate) enum JobCommand {
     "belfry job list -n '*' --all -o json"
 })]
 pub(crate) struct ListArgs {
-    /// With one of these statuses: ready, waiting, running, retrying, succeeded, failed, cancelled, expired
+    /// Filter by status: ready, waiting, running, retrying, succeeded, failed, cancelled, expired
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<JobStatus>,
-    /// In this queue
+    /// Filter by queue
     #[arg(long, value_name = "NAME")]
     pub(crate) queue: Option<String>,
-    /// With this name
+    /// Filter by name
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Of this owner
+    /// Filter by owner
     #[arg(long, value_name = "NAME")]
     pub(crate) owner: Option<String>,
-    /// With this label; repeatable, all must be there
+    /// Filter by label; repeat to require all
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = super::spec::parse_pair)]
     pub(crate) labels: Vec<Pair>,
-    /// Whose newest execution is, or was, on this worker, by its id or name
+    /// Filter by the worker of the newest execution, by id or name
     #[arg(long, value_name = "WORKER")]
     pub(crate) worker: Option<String>,
-    /// Of this schedule, by its id
+    /// Filter by schedule id
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<ScheduleId>,
-    /// Of this backfill
+    /// Filter by backfill id
     #[arg(long, value_name = "BACKFILL")]
     pub(crate) backfill: Option<BackfillId>,
-    /// Of this run of a workflow
+    /// Filter by workflow run id
     #[arg(long, value_name = "RUN")]
     pub(crate) run: Option<RunId>,
-    /// Submitted at or after this time: `1h` (ago), 08:00 (the last), yesterday, 2026-11-21T08:00
+    /// Submitted at or after this time: `1h` (ago), 08:00 (most recent), yesterday, 2026-11-21T08:00
     #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) after: Option<Timestamp>,
-    /// Submitted before this time, written likewise
+    /// Submitted before this time, in the same formats
     #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) before: Option<Timestamp>,
     #[command(flatten)]
     pub(crate) many: Many,
 }
 
-/// How many items of a list.
+/// The length of a list.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Many {
-    /// How many at most
+    /// Maximum number of items
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
-    /// All that there are
+    /// List all items
     #[arg(long, conflicts_with = "limit")]
     pub(crate) all: bool,
 }
@@ -181,7 +181,7 @@ pub(crate) struct Many {
 /// Jobs by their ids.
 #[derive(Debug, Args)]
 pub(crate) struct IdsArgs {
-    /// The jobs
+    /// Jobs
     #[arg(value_name = "JOB", required = true)]
     pub(crate) ids: Vec<JobId>,
 }
@@ -189,7 +189,7 @@ pub(crate) struct IdsArgs {
 /// `belfry job watch`
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// The job
+    /// Job
     #[arg(value_name = "JOB")]
     pub(crate) id: JobId,
 }
@@ -197,10 +197,10 @@ pub(crate) struct WatchArgs {
 /// `belfry job wait`
 #[derive(Debug, Args)]
 pub(crate) struct WaitArgs {
-    /// The jobs
+    /// Jobs
     #[arg(value_name = "JOB", required = true)]
     pub(crate) ids: Vec<JobId>,
-    /// Give up after so long, with exit code 124
+    /// Maximum time to wait; then exit with code 124
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait_timeout: Option<Duration>,
 }
@@ -212,13 +212,13 @@ pub(crate) struct WaitArgs {
     "belfry job executions --worker WORKER --status running"
 })]
 pub(crate) struct ExecutionsArgs {
-    /// Of this job
+    /// Job
     #[arg(value_name = "JOB")]
     pub(crate) id: Option<JobId>,
-    /// On this worker, by its id or name
+    /// Filter by worker, by id or name
     #[arg(long, value_name = "WORKER")]
     pub(crate) worker: Option<String>,
-    /// With one of these statuses: assigned, running, succeeded, failed, cancelled, lost, refused
+    /// Filter by status: assigned, running, succeeded, failed, cancelled, lost, refused
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<ExecutionStatus>,
     #[command(flatten)]
@@ -233,13 +233,13 @@ pub(crate) struct ExecutionsArgs {
     "belfry job update JOB --patch '{\"timeout\": null}'"
 })]
 pub(crate) struct UpdateArgs {
-    /// The job
+    /// Job
     #[arg(value_name = "JOB")]
     pub(crate) id: JobId,
-    /// A JSON merge patch (RFC 7386) of its spec; flags go before it
+    /// JSON merge patch (RFC 7386) of the job spec; other flags override it
     #[arg(long, value_name = "JSON")]
     pub(crate) patch: Option<String>,
-    /// Only if it is still at this version
+    /// Update only if the job still has this version
     #[arg(long, value_name = "N")]
     pub(crate) if_version: Option<u64>,
     #[command(flatten)]
@@ -255,13 +255,13 @@ pub(crate) struct UpdateArgs {
     "belfry job list --all --status waiting -o name | xargs -r belfry job cancel"
 })]
 pub(crate) struct CancelArgs {
-    /// The jobs
+    /// Jobs
     #[arg(value_name = "JOB", required = true)]
     pub(crate) ids: Vec<JobId>,
-    /// Recorded in their history
+    /// Reason, recorded in the history
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Wait until they have ended
+    /// Wait until all have ended
     #[arg(long)]
     pub(crate) wait: bool,
 }

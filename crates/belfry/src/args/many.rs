@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::spec::read_text;
 use crate::failure::Failure;
 
-/// What each of the jobs is told as `BELFRY_ITEM`, by its number.
+/// The value of `BELFRY_ITEM` of each job, by its index.
 type ShardItems = BTreeMap<u32, String>;
 
 /// `0=Beijing,1=Shanghai`.
@@ -27,35 +27,35 @@ fn shard_items(text: &str) -> Result<ShardItems, String> {
     if items.is_empty() { Err("expected NUMBER=ITEM with commas between".into()) } else { Ok(items) }
 }
 
-/// The flags for many jobs of one spec.
+/// Options that run one spec as several jobs.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Many at once")]
+#[command(next_help_heading = "Several jobs")]
 pub(crate) struct ManyArgs {
-    /// Run it in so many shards, each told BELFRY_INDEX, from 0, and BELFRY_TOTAL
+    /// Number of shards; each job gets BELFRY_INDEX (from 0) and BELFRY_TOTAL
     #[arg(long, value_name = "N", conflicts_with_all = ["over", "on_all_workers"])]
     pub(crate) shards: Option<u32>,
-    /// What each shard is told as BELFRY_ITEM: 0=Beijing,1=Shanghai
+    /// Value of BELFRY_ITEM for each shard: 0=Beijing,1=Shanghai
     #[arg(long, value_name = "ITEMS", value_parser = shard_items, conflicts_with_all = ["over", "on_all_workers"])]
     pub(crate) shard_items: Option<ShardItems>,
-    /// Run it once for each element of a list: a file with a JSON list, or lines; `-` for stdin
+    /// Run one job for each element of a file (a JSON list, or one element per line), `-` for stdin
     #[arg(long, value_name = "FILE", conflicts_with = "on_all_workers")]
     pub(crate) over: Option<PathBuf>,
-    /// Run it once on every worker that satisfies each --constraint
+    /// Run one job on every worker that satisfies all --constraint options
     #[arg(long)]
     pub(crate) on_all_workers: bool,
-    /// How many may go on at once [default: all]
+    /// Maximum number of parallel jobs [default: unlimited]
     #[arg(long, value_name = "N")]
     pub(crate) max_parallel: Option<u32>,
-    /// How many may fail before the whole fails [default: 0]
+    /// Number of failed jobs that are tolerated [default: 0]
     #[arg(long, value_name = "N")]
     pub(crate) max_failed: Option<u32>,
 }
 
 impl ManyArgs {
-    /// The list to go over, if one was asked for. On all workers the constraints say on which.
+    /// The elements to run jobs for, if any. With `--on-all-workers` the constraints select the workers.
     ///
     /// # Errors
-    /// Flags that do not fit each other, and a file that cannot be read.
+    /// Options that contradict each other, and a file that cannot be read.
     pub(crate) fn for_each(&self, constraints: &mut Vec<Constraint>) -> Result<Option<ForEach>, Failure> {
         let over = match (&self.shard_items, self.shards, &self.over) {
             (Some(items), shards, _) => Over::Items(in_order(items, shards)?),
@@ -74,7 +74,7 @@ impl ManyArgs {
     }
 }
 
-/// The items by their numbers. With a number of shards those that are not named are empty texts.
+/// The items in the order of their indices. With a number of shards, missing items are empty strings.
 fn in_order(items: &ShardItems, shards: Option<u32>) -> Result<Vec<Value>, Failure> {
     let last = items.last_key_value().map_or(0, |(&index, _)| index);
     if let Some(shards) = shards.filter(|&shards| last >= shards) {
@@ -90,7 +90,7 @@ fn in_order(items: &ShardItems, shards: Option<u32>) -> Result<Vec<Value>, Failu
     Ok((0..total).map(|index| Value::from(items.get(&index).map_or("", String::as_str))).collect())
 }
 
-/// The elements of a file: of a list in JSON, or its lines without those that are empty.
+/// The elements of a file: a JSON list, or its lines without empty ones.
 fn elements(path: &Path) -> Result<Vec<Value>, Failure> {
     let text = read_text(path)?;
     let name = if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) };

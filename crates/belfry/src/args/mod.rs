@@ -1,4 +1,7 @@
-//! The command line as types. Help texts begin with examples; each says what a command is for.
+//! The command line as types: commands, arguments and their help texts.
+//!
+//! A help text begins with examples. Options start with a noun or a verb, and name their default in one form,
+//! `[default: 10s]`. The help of every command is in one snapshot, `the_help_of_every_command`.
 
 pub(crate) mod forecast;
 pub(crate) mod job;
@@ -25,14 +28,14 @@ macro_rules! examples {
 pub(crate) use examples;
 
 const EXAMPLES: &str = examples! {
-    "belfry dev                                    a server and a worker on this machine"
-    "belfry submit --follow -- echo hello          run a command, see its output"
-    "belfry submit -f job.yaml --wait              run what a file says, exit as it does"
-    "belfry schedule create beat --every 15m -- true   run it again and again"
-    "belfry workflow start nightly --follow        start a run of a workflow, see its steps"
-    "belfry forecast                               what the next day brings"
-    "belfry job list --status failed               what failed"
-    "belfry why JOB                                why it does not start"
+    "belfry dev                                          a server and a worker on this machine"
+    "belfry submit --follow -- echo hello                run a command and show its output"
+    "belfry submit -f job.yaml --wait                    run the job in a file, exit with its exit code"
+    "belfry schedule create sync --every 15m -- ./sync   run a command every 15 minutes"
+    "belfry workflow start nightly --follow              start a workflow and show its steps"
+    "belfry forecast                                     forecast the next 24 hours"
+    "belfry job list --status failed                     list failed jobs"
+    "belfry why JOB                                      explain why a job does not start"
 };
 
 /// Belfry (钟楼), a distributed job scheduler.
@@ -46,20 +49,20 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every command understands.
+/// Options of every command.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// The server's address [env: BELFRY_URL; else a `belfry dev` of yours]
+    /// Server URL [env: BELFRY_URL] [default: your running `belfry dev`]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// A file with the token, `-` for stdin [env: BELFRY_TOKEN, BELFRY_TOKEN_FILE]
+    /// File with the API token, `-` for stdin [env: BELFRY_TOKEN, BELFRY_TOKEN_FILE]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// The namespace; `*` for all in lists [env: BELFRY_NAMESPACE] [default: default]
+    /// Namespace, `*` for all namespaces in lists [env: BELFRY_NAMESPACE] [default: default]
     #[arg(short, long, global = true, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// How data is shown
+    /// Output format
     #[arg(
         short,
         long,
@@ -69,18 +72,18 @@ pub(crate) struct Global {
         value_name = "FORMAT",
         hide_possible_values = true
     )]
-    #[arg(help = "How data is shown: table, wide, json, yaml, name")]
+    #[arg(help = "Output format: table, wide, json, yaml, name")]
     pub(crate) output: Format,
-    /// How long to try again what a server cannot do now [env: BELFRY_RETRY_FOR] [default: 10s]
+    /// Time to retry requests that fail temporarily [env: BELFRY_RETRY_FOR] [default: 10s]
     #[arg(long, global = true, value_name = "DURATION")]
     pub(crate) retry_for: Option<String>,
-    /// The configuration file [env: BELFRY_CONFIG] [default: ~/.config/belfry/config.toml]
+    /// Configuration file [env: BELFRY_CONFIG] [default: ~/.config/belfry/config.toml]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// No colours [env: NO_COLOR]
+    /// Disable colors [env: NO_COLOR]
     #[arg(long, global = true)]
     pub(crate) no_color: bool,
-    /// Data and errors only
+    /// Print only data and errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
 }
@@ -88,74 +91,74 @@ pub(crate) struct Global {
 /// A command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a server and a worker on this machine, in one command
+    /// Run a server and a worker on this machine
     Dev(serve::DevArgs),
     /// Submit a job
     Submit(Box<job::SubmitArgs>),
-    /// Show what a job wrote
+    /// Show the log of a job
     Logs(job::LogsArgs),
-    /// Say why a job stands where it stands
+    /// Explain why a job is waiting, or why it ended as it did
     Why(job::WhyArgs),
-    /// Find, change and end jobs
+    /// Manage jobs
     #[command(subcommand, visible_alias = "jobs")]
     Job(job::JobCommand),
-    /// Create and look after schedules: jobs that recur
+    /// Manage schedules
     #[command(subcommand, visible_alias = "schedules")]
     Schedule(Box<schedule::ScheduleCommand>),
-    /// Look after backfills: past ranges of schedules that are made up for
+    /// Manage backfills of past schedule ranges
     #[command(subcommand, visible_alias = "backfills")]
     Backfill(schedule::BackfillCommand),
-    /// Look after calendars: named sets of days that schedules refer to
+    /// Manage calendars: named sets of days for schedules
     #[command(subcommand, visible_alias = "calendars")]
     Calendar(schedule::CalendarCommand),
-    /// Create workflows, graphs of steps, and start runs of them
+    /// Manage workflows and start runs
     #[command(subcommand, visible_alias = "workflows")]
     Workflow(workflow::WorkflowCommand),
-    /// Look after the runs of workflows
+    /// Manage workflow runs
     #[command(subcommand, visible_alias = "runs")]
     Run(Box<workflow::RunCommand>),
-    /// Create or change what files define: calendars, queues, schedules, workflows
+    /// Create or update calendars, queues, schedules and workflows from files
     Apply(schedule::ApplyArgs),
-    /// Show what applying files would change; exits with 1 if anything
+    /// Show what `belfry apply` would change; exits with 1 if there are changes
     Diff(schedule::DiffArgs),
-    /// Foretell what schedules, workers and limits come to, by the server's own engine on virtual time
+    /// Forecast runs, delays and overloads by simulating your schedules
     Forecast(Box<forecast::ForecastArgs>),
-    /// Run a worker on this machine, or look after workers
+    /// Run a worker on this machine, or manage workers
     #[command(visible_alias = "workers")]
     Worker(Box<serve::WorkerArgs>),
-    /// Look after queues
+    /// Manage queues
     #[command(subcommand, visible_alias = "queues")]
     Queue(more::QueueCommand),
-    /// Store and fetch files that jobs take and leave
+    /// Store, list, fetch and delete artifacts (files of jobs)
     #[command(subcommand, visible_alias = "artifacts")]
     Artifact(more::ArtifactCommand),
-    /// Ask for things as the task that runs this
+    /// Use checkpoints and add elements, from inside a task
     #[command(subcommand)]
     Task(task::TaskCommand),
-    /// Watch what happens, as it happens
+    /// Watch events
     Events(more::EventsArgs),
-    /// Run a server, or look after servers
+    /// Run a server, or manage servers
     #[command(visible_alias = "servers")]
     Server(Box<serve::ServerArgs>),
-    /// Check, back up, copy or repair the store of a server
+    /// Check, back up, copy or repair a server's store
     #[command(subcommand)]
     Store(store::StoreCommand),
-    /// Check and show the configuration
+    /// Check or show the configuration
     #[command(subcommand)]
     Config(more::ConfigCommand),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     #[command(before_help = examples! {
         "source <(belfry completion bash)"
         "belfry completion zsh > ~/.zfunc/_belfry"
         "belfry completion fish > ~/.config/fish/completions/belfry.fish"
     })]
     Completion {
-        /// Which shell
+        /// Shell
         shell: Shell,
     },
     /// Print the version
     Version {
-        /// Ask the server for its version too
+        /// Print the version of the server too
         #[arg(long)]
         server: bool,
     },

@@ -14,15 +14,15 @@ pub(crate) enum QueueCommand {
     /// List queues
     #[command(visible_alias = "ls")]
     List,
-    /// Show a queue in detail
+    /// Show the details of a queue
     Get(QueueArgs),
-    /// Change how a queue lets jobs through; what is not named stays
+    /// Create a queue or change its settings; all other settings keep their values
     Set(QueueSetArgs),
-    /// Let nothing of a queue start
+    /// Pause a queue: its waiting jobs do not start
     Pause(QueuePauseArgs),
-    /// Let a paused queue go on
+    /// Resume a paused queue
     Resume(QueueArgs),
-    /// Delete the settings of queues; refused while jobs wait or run there
+    /// Delete queues; refused while they have waiting or running jobs
     #[command(visible_alias = "rm", before_help = examples! { "belfry queue delete mial" })]
     Delete {
         /// Queues
@@ -31,10 +31,10 @@ pub(crate) enum QueueCommand {
     },
 }
 
-/// A queue by its name.
+/// One queue.
 #[derive(Debug, Args)]
 pub(crate) struct QueueArgs {
-    /// The queue
+    /// Queue
     #[arg(value_name = "QUEUE")]
     pub(crate) name: String,
 }
@@ -43,10 +43,10 @@ pub(crate) struct QueueArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry queue pause mail --note 'database upgrade'" })]
 pub(crate) struct QueuePauseArgs {
-    /// The queue
+    /// Queue
     #[arg(value_name = "QUEUE")]
     pub(crate) name: String,
-    /// Why, for people
+    /// Reason, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 }
@@ -59,25 +59,25 @@ pub(crate) struct QueuePauseArgs {
     "belfry queue set shared --share pay=4 --share web=1"
 })]
 pub(crate) struct QueueSetArgs {
-    /// The queue; it is made if nobody has set it up yet
+    /// Queue; created if it does not exist
     #[arg(value_name = "QUEUE")]
     pub(crate) name: String,
-    /// The most of its jobs that run at once, or `none`
+    /// Maximum number of running jobs, or `none`
     #[arg(long, value_name = "N", value_parser = or_none::<u32>)]
     pub(crate) concurrency: Option<OrNone<u32>>,
-    /// The most of its jobs that start in a second, or `none`
+    /// Maximum number of job starts per second, or `none`
     #[arg(long, value_name = "N", value_parser = or_none::<f64>)]
     pub(crate) rate: Option<OrNone<f64>>,
-    /// How many may start at once after a quiet time, or `none`
+    /// Burst: number of jobs that may start at once after a quiet period, or `none`
     #[arg(long, value_name = "N", value_parser = or_none::<u32>)]
     pub(crate) burst: Option<OrNone<u32>>,
-    /// Its share against other queues
+    /// Weight of the queue against other queues
     #[arg(long, value_name = "N")]
     pub(crate) weight: Option<u32>,
-    /// The share of a namespace within it; repeatable
+    /// Weight of a namespace within the queue; repeatable
     #[arg(long = "share", value_name = "NAMESPACE=N", value_parser = share)]
     pub(crate) shares: Vec<(String, u32)>,
-    /// For people
+    /// Description
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 }
@@ -107,17 +107,17 @@ pub(crate) enum ArtifactCommand {
         "tar c data | belfry artifact push data.tar -"
     })]
     Push {
-        /// The artifact
+        /// Artifact
         #[arg(value_name = "NAME")]
         name: String,
-        /// The file, `-` for stdin
+        /// File, `-` for stdin
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
     /// List the newest version of each artifact, or all versions of one
     #[command(visible_alias = "ls")]
     List {
-        /// All versions of this one
+        /// List all versions of this artifact
         #[arg(value_name = "NAME")]
         name: Option<String>,
         #[command(flatten)]
@@ -131,20 +131,20 @@ pub(crate) enum ArtifactCommand {
         "belfry artifact get tool@sha256:HEX          one version of it"
     })]
     Get {
-        /// The artifact: NAME (its newest version), or NAME@sha256:HEX
+        /// Artifact: NAME (newest version) or NAME@sha256:HEX
         #[arg(value_name = "NAME")]
         name: String,
-        /// Where to; `-` for stdout, a file of its name here where absent
+        /// Output file, `-` for stdout [default: a file with the artifact's name in this directory]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Delete artifacts, all of their versions or one
+    /// Delete artifacts: all versions or one
     #[command(before_help = examples! {
         "belfry artifact delete result"
         "belfry artifact delete result@sha256:HEX     one version of it"
     })]
     Delete {
-        /// The artifacts: NAME (all versions), or NAME@sha256:HEX
+        /// Artifacts: NAME (all versions) or NAME@sha256:HEX
         #[arg(value_name = "NAME", required = true)]
         names: Vec<String>,
     },
@@ -155,16 +155,16 @@ pub(crate) enum ArtifactCommand {
 #[command(before_help = examples! {
     "belfry events                          from now on, until Ctrl-C"
     "belfry events --type job.failed -o json"
-    "belfry events --since 0                from the oldest that is kept"
+    "belfry events --since 0                from the oldest event"
 })]
 pub(crate) struct EventsArgs {
-    /// Only of these types, with commas between: job.failed, worker
+    /// Filter by event type, comma-separated: job.failed, worker
     #[arg(long = "type", value_name = "TYPE")]
     pub(crate) kind: Option<String>,
-    /// Only about this job
+    /// Filter by job
     #[arg(long, value_name = "JOB")]
     pub(crate) job: Option<JobId>,
-    /// Begin behind this place in the feed
+    /// Start after this event id
     #[arg(long, value_name = "SEQ")]
     pub(crate) since: Option<u64>,
 }
@@ -172,12 +172,12 @@ pub(crate) struct EventsArgs {
 /// `belfry config …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say everything that is wrong with the configuration
+    /// Check the configuration and list all errors
     Check {
-        /// A file to check in place of the one that is used
+        /// File to check [default: the file in use]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Show all settings, what holds, and where it comes from
+    /// Show all settings with their values and sources
     Show,
 }

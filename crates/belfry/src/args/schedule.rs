@@ -19,77 +19,77 @@ use super::spec::{Pair, ProcessArgs, SpecArgs, instant, parse_pair, word};
 pub(crate) enum ScheduleCommand {
     /// Create a schedule from flags
     Create(Box<CreateArgs>),
-    /// Create or change the schedules that files define
+    /// Create or update schedules from files
     Apply(ApplyArgs),
-    /// List schedules, the newest first
+    /// List schedules, newest first
     #[command(visible_alias = "ls")]
     List(ScheduleListArgs),
-    /// Show schedules in detail
+    /// Show the details of schedules
     Get(SchedulesArgs),
-    /// Show when a schedule fires next, or when an expression would; the latter without a server
+    /// Preview the next firings of a schedule, or of timing options without a server
     Next(NextArgs),
-    /// Show the firings to come of all schedules
+    /// List the upcoming firings of all schedules
     Upcoming(UpcomingArgs),
-    /// Skip the firings of schedules until they are resumed
+    /// Pause schedules: firings are skipped until you resume them
     Pause(SchedulePauseArgs),
-    /// Let paused schedules fire again; what was due meanwhile stays skipped
+    /// Resume paused schedules; skipped firings stay skipped
     Resume(SchedulesArgs),
-    /// Fire a schedule now
+    /// Trigger a schedule now
     Trigger(TriggerArgs),
-    /// Make up for a past range of a schedule
+    /// Backfill a past range of a schedule
     Backfill(BackfillArgs),
-    /// Show what became of each instant of a schedule
+    /// Show the fire ledger: the outcome of each scheduled time
     Ledger(LedgerArgs),
-    /// Forget schedules; their runs go on
+    /// Delete schedules; their runs continue
     Delete(SchedulesArgs),
 }
 
 /// Schedules by name or id.
 #[derive(Debug, Args)]
 pub(crate) struct SchedulesArgs {
-    /// The schedules, by name or id
+    /// Schedules, by name or id
     #[arg(value_name = "SCHEDULE", required = true)]
     pub(crate) schedules: Vec<String>,
 }
 
-/// When a schedule fires, as flags.
+/// Options for the timing of a schedule.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "When it fires")]
+#[command(next_help_heading = "Timing")]
 pub(crate) struct WhenArgs {
-    /// A cron expression: `0 2 * * *`, `@daily`, `0 9 * * mon#1`; repeatable
+    /// Cron expression: `0 2 * * *`, `@daily`, `0 9 * * mon#1`; repeatable
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) cron: Vec<String>,
-    /// Which cron the expressions are written for: vixie, quartz [default: vixie]
+    /// Cron dialect: vixie, quartz [default: vixie]
     #[arg(long, value_name = "NAME", value_parser = dialect)]
     pub(crate) dialect: Option<Dialect>,
-    /// A fixed rate: 15m, 1h, 1d
+    /// Fixed rate: 15m, 1h, 1d
     #[arg(long, value_name = "DURATION")]
     pub(crate) every: Option<Duration>,
-    /// A fixed delay from the end of the last run
+    /// Fixed delay after the end of the last run
     #[arg(long, value_name = "DURATION")]
     pub(crate) after: Option<Duration>,
-    /// One time: 2026-12-01T09:00:00Z, or 2026-12-01T09:00 in the zone; repeatable
+    /// Single time: 2026-12-01T09:00:00Z, or 2026-12-01T09:00 in the time zone; repeatable
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Vec<String>,
-    /// The time zone: Asia/Shanghai, Europe/Berlin [default: UTC]
+    /// Time zone: Asia/Shanghai, Europe/Berlin [default: UTC]
     #[arg(long, value_name = "ZONE")]
     pub(crate) zone: Option<String>,
-    /// Only on days of this calendar; repeatable, it must be a day of all of them
+    /// Fire only on days of this calendar; repeat to require all
     #[arg(long, value_name = "CALENDAR")]
     pub(crate) only: Vec<String>,
-    /// Not on days of this calendar; repeatable
+    /// Do not fire on days of this calendar; repeatable
     #[arg(long, value_name = "CALENDAR")]
     pub(crate) except: Vec<String>,
-    /// No firing before this time [default: no bound]
+    /// Start of the schedule: no firing before this time [default: unlimited]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) start: Option<Timestamp>,
-    /// No firing after this time [default: no bound]
+    /// End of the schedule: no firing after this time [default: unlimited]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) end: Option<Timestamp>,
 }
 
 impl WhenArgs {
-    /// The timing that the flags say.
+    /// The timing from the options.
     pub(crate) fn timing(&self) -> Timing {
         let dialect = self.dialect.unwrap_or_default();
         let cron = |expression: &String| Rule::Cron(Cron { expression: expression.clone(), dialect });
@@ -132,7 +132,7 @@ fn language(text: &str) -> Result<Language, String> {
     text.parse().map_err(|error: timetable::ParseLanguageError| error.to_string())
 }
 
-/// The language that the environment asks for, by the first of its variables that is set.
+/// The language of the environment, from the first variable that is set.
 fn language_of(variable: impl Fn(&str) -> Option<String>) -> Language {
     let set =
         ["LC_ALL", "LC_MESSAGES", "LANG"].into_iter().filter_map(variable).find(|text| !text.is_empty());
@@ -150,45 +150,45 @@ fn day(text: &str) -> Result<Date, String> {
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
     "belfry schedule create backup --cron '0 2 * * *' --zone Asia/Shanghai -- tar cf backup.tar data"
-    "belfry schedule create beat --every 15m --overlap skip -- ./beat"
+    "belfry schedule create sync --every 15m --overlap skip -- ./sync"
     "belfry schedule create report --cron '0 9 * * mon-fri' --except belfry.cn-holidays --script report.sh"
-    "belfry schedule create deploy -- ./deploy            fires when it is triggered"
+    "belfry schedule create deploy -- ./deploy            fires only when triggered"
     "belfry schedule create etl --cron '0 2 * * *' --workflow etl -p day='${{ firing.scheduled_for }}'"
     "belfry schedule create backup --every 1d --dry-run -- ./backup > backup.yaml"
 })]
 #[command(override_usage = "belfry schedule create [OPTIONS] NAME -- COMMAND [ARGS]...\n       \
     belfry schedule create [OPTIONS] NAME --workflow NAME [-p NAME=VALUE]...")]
 pub(crate) struct CreateArgs {
-    /// What it is called; unique in its namespace
+    /// Name of the schedule, unique in its namespace
     #[arg(value_name = "NAME")]
     pub(crate) schedule: String,
     #[command(flatten)]
     pub(crate) when: WhenArgs,
-    /// While earlier runs are not over: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all [default: skip]
-    #[arg(long, value_name = "POLICY", value_parser = overlap, help_heading = "When it fires")]
+    /// Overlap policy while earlier runs are running: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all [default: skip]
+    #[arg(long, value_name = "POLICY", value_parser = overlap, help_heading = "Timing")]
     pub(crate) overlap: Option<OverlapPolicy>,
-    /// What was missed while the servers were down: skip, fire_once, fire_last, fire_all [default: fire_once]
-    #[arg(long, value_name = "POLICY", value_parser = missed, help_heading = "When it fires")]
+    /// Catch-up policy for missed firings: skip, fire_once, fire_last, fire_all [default: fire_once]
+    #[arg(long, value_name = "POLICY", value_parser = missed, help_heading = "Timing")]
     pub(crate) missed: Option<MissedPolicy>,
-    /// Puts each firing off by up to so much, always the same for this schedule [default: 0s]
-    #[arg(long, value_name = "DURATION", help_heading = "When it fires")]
+    /// Maximum delay of each firing; the delay is fixed for each schedule [default: 0s]
+    #[arg(long, value_name = "DURATION", help_heading = "Timing")]
     pub(crate) jitter: Option<Duration>,
-    /// It is completed after so many firings [default: no bound]
-    #[arg(long, value_name = "N", help_heading = "When it fires")]
+    /// Number of firings after which the schedule completes [default: unlimited]
+    #[arg(long, value_name = "N", help_heading = "Timing")]
     pub(crate) max_firings: Option<u64>,
-    /// It is paused after so many failed runs in a row [default: never]
-    #[arg(long, value_name = "N", help_heading = "When it fires")]
+    /// Number of consecutive failed runs after which the schedule pauses [default: never]
+    #[arg(long, value_name = "N", help_heading = "Timing")]
     pub(crate) pause_after_failures: Option<u32>,
-    /// What it is for, for people
-    #[arg(long, value_name = "TEXT", help_heading = "When it fires")]
+    /// Description
+    #[arg(long, value_name = "TEXT", help_heading = "Timing")]
     pub(crate) description: Option<String>,
-    /// Show what would be created, with all defaults, and create nothing
+    /// Print the schedule with all defaults, without creating it
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Start a run of this workflow at each firing, instead of a job
+    /// Workflow to run at each firing, instead of a job
     #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "script"], help_heading = "What it starts")]
     pub(crate) workflow: Option<String>,
-    /// A parameter of its runs, which may refer to the firing: day='${{ firing.scheduled_for }}'; repeatable
+    /// Parameter of the workflow runs, may refer to the firing: day='${{ firing.scheduled_for }}'; repeatable
     // Clap asks for no `requires` that conflicts with what is there, so these conflict themselves.
     #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = parse_pair, requires = "workflow", conflicts_with_all = ["command", "script"], help_heading = "What it starts")]
     pub(crate) parameters: Vec<Pair>,
@@ -205,19 +205,19 @@ pub(crate) struct CreateArgs {
     "belfry schedule list -n '*' --text report -o wide"
 })]
 pub(crate) struct ScheduleListArgs {
-    /// With this status: active, paused, completed
+    /// Filter by status: active, paused, completed
     #[arg(short, long, value_name = "STATUS", value_parser = status)]
     pub(crate) status: Option<ScheduleStatus>,
-    /// Of this owner
+    /// Filter by owner
     #[arg(long, value_name = "NAME")]
     pub(crate) owner: Option<String>,
-    /// With this in the name
+    /// Filter by part of the name
     #[arg(long, value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// With this label; repeatable, all must be there
+    /// Filter by label; repeat to require all
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = parse_pair)]
     pub(crate) labels: Vec<Pair>,
-    /// Whose next firing is before this time
+    /// Filter by next firing before this time
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) due_before: Option<Timestamp>,
     #[command(flatten)]
@@ -235,34 +235,34 @@ pub(crate) struct ScheduleListArgs {
     "belfry schedule next --cron '0 9 * * *' --only belfry.cn-workdays --zone Asia/Shanghai"
 })]
 pub(crate) struct NextArgs {
-    /// The schedule, by name or id; or say when by flags
+    /// Schedule, by name or id; omit it to preview timing options
     #[arg(value_name = "SCHEDULE", required_unless_present_any = ["cron", "every", "at", "after"])]
     #[arg(conflicts_with_all = ["cron", "every", "at", "after", "zone", "dialect", "only", "except", "start", "end"])]
     pub(crate) schedule: Option<String>,
     #[command(flatten)]
     pub(crate) when: WhenArgs,
-    /// How many firings
+    /// Number of firings
     #[arg(short = 'n', long, value_name = "N", default_value_t = 10)]
     pub(crate) count: usize,
-    /// From this time on [default: now]
+    /// Start of the range [default: now]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) from: Option<Timestamp>,
-    /// The language of the words: en, zh [env: LC_ALL, LC_MESSAGES, LANG] [default: en]
+    /// Language of the description: en, zh [env: LC_ALL, LC_MESSAGES, LANG] [default: en]
     #[arg(long, value_name = "LANGUAGE", value_parser = language)]
     lang: Option<Language>,
-    /// The namespace [env: BELFRY_NAMESPACE] [default: default]
+    /// Namespace [env: BELFRY_NAMESPACE] [default: default]
     // Takes the place of the global one, whose `-n` means the number here.
     #[arg(id = "namespace", long = "namespace", value_name = "NAME", help_heading = "Global options")]
     pub(crate) _namespace: Option<String>,
 }
 
 impl NextArgs {
-    /// Whether it asks about flags rather than about a schedule.
+    /// Whether to preview timing options instead of a schedule.
     pub(crate) fn is_draft(&self) -> bool {
         self.schedule.is_none()
     }
 
-    /// The language of the words.
+    /// The language of the description.
     pub(crate) fn lang(&self) -> Language {
         self.lang.unwrap_or_else(|| language_of(|name| std::env::var(name).ok()))
     }
@@ -272,7 +272,7 @@ impl NextArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry schedule upcoming --until 18:00" })]
 pub(crate) struct UpcomingArgs {
-    /// Until this time [default: a day from now]
+    /// End of the range [default: a day from now]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) until: Option<Timestamp>,
     #[command(flatten)]
@@ -283,10 +283,10 @@ pub(crate) struct UpcomingArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry schedule pause backup --note 'the disk is being replaced'" })]
 pub(crate) struct SchedulePauseArgs {
-    /// The schedules, by name or id
+    /// Schedules, by name or id
     #[arg(value_name = "SCHEDULE", required = true)]
     pub(crate) schedules: Vec<String>,
-    /// Why, for people
+    /// Reason, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 }
@@ -295,22 +295,22 @@ pub(crate) struct SchedulePauseArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
     "belfry schedule trigger backup --reason 'before the upgrade' --wait"
-    "belfry schedule trigger beat --overlap allow_all"
+    "belfry schedule trigger sync --overlap allow_all"
 })]
 pub(crate) struct TriggerArgs {
-    /// The schedule, by name or id
+    /// Schedule, by name or id
     #[arg(value_name = "SCHEDULE")]
     pub(crate) schedule: String,
-    /// Why, for people; recorded in the ledger
+    /// Reason, recorded in the fire ledger
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// While earlier runs are not over: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all [default: the schedule's own]
+    /// Overlap policy while earlier runs are running: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all [default: the policy of the schedule]
     #[arg(long, value_name = "POLICY", value_parser = overlap)]
     pub(crate) overlap: Option<OverlapPolicy>,
-    /// Wait until its job ended, and exit with its exit code
+    /// Wait until the job has ended, and exit with its exit code
     #[arg(long)]
     pub(crate) wait: bool,
-    /// With --wait: give up after so long, with exit code 124; the job goes on [default: never]
+    /// Maximum time to wait; then exit with code 124 while the job continues [default: unlimited]
     #[arg(long, value_name = "DURATION", requires = "wait")]
     pub(crate) wait_timeout: Option<Duration>,
 }
@@ -323,34 +323,34 @@ pub(crate) struct TriggerArgs {
     "belfry schedule backfill backup --from 2026-11-01T00:00 --reprocess failed"
 })]
 pub(crate) struct BackfillArgs {
-    /// The schedule, by name or id
+    /// Schedule, by name or id
     #[arg(value_name = "SCHEDULE")]
     pub(crate) schedule: String,
-    /// From this time on
+    /// Start of the range
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) from: Timestamp,
-    /// Until this time [default: now]
+    /// End of the range [default: now]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) until: Option<Timestamp>,
-    /// Run the newest instant first
+    /// Run the newest scheduled time first
     #[arg(long)]
     pub(crate) newest_first: bool,
-    /// Most runs of the backfill at once, also above the schedule's overlap limit
+    /// Maximum number of parallel runs of the backfill; may exceed the schedule's overlap limit
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) concurrency: u32,
-    /// The priority of its jobs; low, so that the work of today goes first
+    /// Priority of the backfill's jobs; low by default, so that current work goes first
     #[arg(long, value_name = "0-100", default_value_t = 10)]
     pub(crate) priority: u8,
-    /// While other runs of the schedule are not over: buffer_all (wait), allow_all [default: buffer_all]
+    /// Overlap policy while other runs of the schedule are running: buffer_all (wait), allow_all [default: buffer_all]
     #[arg(long, value_name = "POLICY", value_parser = overlap)]
     pub(crate) overlap: Option<OverlapPolicy>,
-    /// Of the instants that have a run already: none, failed, all
+    /// Scheduled times to run again that already have a run: none, failed, all
     #[arg(long, value_name = "WHICH", default_value = "none", value_parser = ["none", "failed", "all"], hide_possible_values = true)]
     pub(crate) reprocess: String,
-    /// Why, for people
+    /// Reason, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
-    /// List what would be started and what is left out, and start nothing
+    /// List the runs that would start and those that would be skipped, without starting any
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -363,19 +363,19 @@ pub(crate) struct BackfillArgs {
     "belfry schedule ledger backup --counts --from 2026-11-01T00:00:00Z"
 })]
 pub(crate) struct LedgerArgs {
-    /// The schedule, by name or id
+    /// Schedule, by name or id
     #[arg(value_name = "SCHEDULE")]
     pub(crate) schedule: String,
-    /// With one of these outcomes: fired, fired_late, buffered, coalesced, skipped_overlap, … [default: all]
+    /// Filter by outcome: fired, fired_late, buffered, coalesced, skipped_overlap, … [default: all]
     #[arg(long, value_name = "OUTCOME", value_delimiter = ',')]
     pub(crate) outcome: Vec<FiringOutcome>,
-    /// Instants at or after this time [default: all that are kept]
+    /// Start of the range [default: the oldest record]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) from: Option<Timestamp>,
-    /// Instants before this time [default: now]
+    /// End of the range, exclusive [default: now]
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) until: Option<Timestamp>,
-    /// How many instants had each outcome, rather than which
+    /// Count the scheduled times per outcome, instead of listing them
     #[arg(long, conflicts_with_all = ["outcome", "until"])]
     pub(crate) counts: bool,
     #[command(flatten)]
@@ -385,27 +385,27 @@ pub(crate) struct LedgerArgs {
 /// `belfry backfill …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum BackfillCommand {
-    /// List backfills, the newest first
+    /// List backfills, newest first
     #[command(visible_alias = "ls")]
     List {
-        /// Of this schedule, by name or id
+        /// Filter by schedule, by name or id
         #[arg(long, value_name = "SCHEDULE")]
         schedule: Option<String>,
         #[command(flatten)]
         many: Many,
     },
-    /// Show a backfill in detail
+    /// Show the details of a backfill
     Get {
-        /// The backfill
+        /// Backfill
         #[arg(value_name = "BACKFILL")]
         id: BackfillId,
     },
-    /// Start no further run of a backfill
+    /// Cancel a backfill: no further run starts
     Cancel {
-        /// The backfill
+        /// Backfill
         #[arg(value_name = "BACKFILL")]
         id: BackfillId,
-        /// Cancel its runs that are not over, too
+        /// Cancel the running jobs of the backfill too
         #[arg(long)]
         cancel_runs: bool,
     },
@@ -414,46 +414,46 @@ pub(crate) enum BackfillCommand {
 /// `belfry calendar …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum CalendarCommand {
-    /// Create or change the calendars that files define
+    /// Create or update calendars from files
     Apply(ApplyArgs),
-    /// List calendars, and the built-in ones
+    /// List calendars, including the built-in ones
     #[command(visible_alias = "ls")]
     List,
-    /// Show a calendar in detail
+    /// Show the details of a calendar
     Get {
-        /// The calendar
+        /// Calendar
         #[arg(value_name = "CALENDAR")]
         name: String,
     },
     /// List the days of a calendar
     #[command(before_help = examples! { "belfry calendar days belfry.cn-holidays --from 2026-10-01 --until 2026-10-31" })]
     Days {
-        /// The calendar
+        /// Calendar
         #[arg(value_name = "CALENDAR")]
         name: String,
-        /// From this day on [default: today]
+        /// First day [default: today]
         #[arg(long, value_name = "DAY", value_parser = day)]
         from: Option<Date>,
-        /// Until this day [default: a year later]
+        /// End of the range [default: a year later]
         #[arg(long, value_name = "DAY", value_parser = day)]
         until: Option<Date>,
     },
-    /// Read an iCalendar file (.ics); saved if a name is given, else shown as a file to keep
+    /// Import an iCalendar file (.ics); without a name, print it as a calendar file
     #[command(before_help = examples! {
         "belfry calendar import holidays.ics > holidays.yaml"
         "belfry calendar import holidays.ics --name public-holidays"
     })]
     Import {
-        /// The file, `-` for stdin
+        /// File, `-` for stdin
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// The name to save it under
+        /// Name of the calendar to create or update
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
     },
-    /// Forget a calendar that nothing refers to
+    /// Delete a calendar that is not in use
     Delete {
-        /// The calendar
+        /// Calendar
         #[arg(value_name = "CALENDAR")]
         name: String,
     },
@@ -467,10 +467,10 @@ pub(crate) enum CalendarCommand {
     "cat all.yaml | belfry apply -f -"
 })]
 pub(crate) struct ApplyArgs {
-    /// A file in YAML or JSON, a folder of them, `-` for stdin; repeatable
+    /// File in YAML or JSON, folder of such files, `-` for stdin; repeatable
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// Check, and say what would be done, and do nothing
+    /// Check the files and show the changes, without applying them
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -479,7 +479,7 @@ pub(crate) struct ApplyArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry diff -f schedules/" })]
 pub(crate) struct DiffArgs {
-    /// A file in YAML or JSON, a folder of them, `-` for stdin; repeatable
+    /// File in YAML or JSON, folder of such files, `-` for stdin; repeatable
     #[arg(short, long = "file", value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
 }

@@ -14,26 +14,26 @@ use super::examples;
     "belfry dev --listen 127.0.0.1:0 --ephemeral"
 })]
 pub(crate) struct DevArgs {
-    /// Where its data is [env: BELFRY_DEV_DATA] [default: ~/.local/share/belfry]
+    /// Data directory [env: BELFRY_DEV_DATA] [default: ~/.local/share/belfry]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Where it listens; port 0 takes a free one [default: 127.0.0.1:7070]
+    /// Listening address; port 0 selects a free port [default: 127.0.0.1:7070]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
-    /// Keep nothing: the data is removed at the end
+    /// Delete the data on exit
     #[arg(long, conflicts_with = "data")]
     pub(crate) ephemeral: bool,
     #[command(flatten)]
     pub(crate) log: LogArgs,
 }
 
-/// How a process logs.
+/// Options for the log of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Args)]
 pub(crate) struct LogArgs {
-    /// What is logged to stderr: info, debug, server=debug [env: BELFRY_LOG]
+    /// Log filter: info, debug, server=debug [env: BELFRY_LOG]
     #[arg(long, value_name = "FILTER")]
     pub(crate) log: Option<String>,
-    /// text for people, or json for programs [env: BELFRY_LOG_FORMAT] [default: text]
+    /// Log format: text, json [env: BELFRY_LOG_FORMAT] [default: text]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) log_format: Option<String>,
 }
@@ -60,19 +60,19 @@ pub(crate) struct ServerArgs {
 pub(crate) enum ServerCommand {
     /// List the servers that share the store
     List,
-    /// Show a server
+    /// Show the details of a server
     Get(ServerNameArgs),
-    /// Have a server give its shards to another one, and wait until it has
+    /// Drain a server: hand its work over to another server, and wait until that is done
     #[command(before_help = examples! { "belfry server drain a        before its machine is serviced" })]
     Drain(ServerNameArgs),
-    /// Let a server take shards again
+    /// Undo a drain: the server may lead again
     Undrain(ServerNameArgs),
 }
 
 /// One server.
 #[derive(Debug, Args)]
 pub(crate) struct ServerNameArgs {
-    /// The server, by id or name
+    /// Server, by id or name
     #[arg(value_name = "SERVER")]
     pub(crate) server: String,
 }
@@ -80,31 +80,31 @@ pub(crate) struct ServerNameArgs {
 /// `belfry server` itself
 #[derive(Debug, Clone, PartialEq, Eq, Default, Args)]
 pub(crate) struct ServerRunArgs {
-    /// Where all of its data is [default: /var/lib/belfry]
+    /// Data directory [default: /var/lib/belfry]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// postgres://USER@HOST:PORT/DATABASE, for several servers; a file in the data where absent
+    /// Store URL for several servers: postgres://USER@HOST:PORT/DATABASE [default: a file in the data directory]
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
-    /// Where it listens; port 0 takes a free one [default: 127.0.0.1:7070]
+    /// Listening address; port 0 selects a free port [default: 127.0.0.1:7070]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
-    /// What it is called, for people [default: server]
+    /// Name of the server, shown to users [default: server]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Where other servers and workers reach it; the address that it listens on where absent
+    /// URL under which other servers and workers reach this server [default: the listening address]
     #[arg(long, value_name = "URL")]
     pub(crate) advertise_url: Option<String>,
-    /// A proxy in front ends TLS, so any address may be listened on
+    /// A proxy in front terminates TLS; allows any listening address
     #[arg(long)]
     pub(crate) behind_proxy: bool,
-    /// Listen on any address without TLS; tokens can be read on the way
+    /// Allow any listening address without TLS; tokens can be read on the network
     #[arg(long, conflicts_with = "behind_proxy")]
     pub(crate) insecure: bool,
-    /// A name beside loopback's under which it may be asked; repeatable
+    /// Additional host name that requests may use; repeatable
     #[arg(long = "host-name", value_name = "NAME")]
     pub(crate) host_names: Vec<String>,
-    /// s3://BUCKET/PREFIX for logs and artifacts; a folder in the data where absent
+    /// Storage for logs and artifacts: s3://BUCKET/PREFIX [default: a folder in the data directory]
     #[arg(long, value_name = "URL")]
     pub(crate) objects: Option<String>,
     #[command(flatten)]
@@ -128,39 +128,39 @@ pub(crate) struct WorkerArgs {
 
 /// `belfry worker` itself
 #[derive(Debug, Clone, PartialEq, Eq, Default, Args)]
-#[command(next_help_heading = "Options to run a worker")]
+#[command(next_help_heading = "Options of the worker")]
 pub(crate) struct WorkerRunArgs {
-    /// A server's address; repeatable, one is used at a time
+    /// Server URL; repeat for several servers, one is used at a time
     #[arg(long = "server", value_name = "URL")]
     pub(crate) servers: Vec<String>,
-    /// The worker's folder; a wiped one is a new worker [default: /var/lib/belfry-worker]
+    /// Worker directory; with an empty directory it is a new worker [default: /var/lib/belfry-worker]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// What people call it; the host's name where absent
+    /// Name of the worker, shown to users [default: the host name]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// What constraints are matched against; repeatable
+    /// Label that constraints match; repeatable
     #[arg(long = "label", value_name = "KEY=VALUE")]
     pub(crate) labels: Vec<String>,
-    /// CPU for executions; all of the machine's where absent
+    /// CPU for executions [default: all CPUs of the machine]
     #[arg(long, value_name = "CORES")]
     pub(crate) cpu: Option<String>,
-    /// Memory for executions; all of the machine's where absent
+    /// Memory for executions [default: all memory of the machine]
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory: Option<String>,
-    /// A custom resource such as gpu=2; repeatable
+    /// Custom resource, for example gpu=2; repeatable
     #[arg(long = "resource", value_name = "NAME=N")]
     pub(crate) resources: Vec<String>,
-    /// The most executions at a time; 16 a core where absent
+    /// Maximum number of parallel executions [default: 16 per core]
     #[arg(long, value_name = "N")]
     pub(crate) slots: Option<String>,
-    /// The user that tasks run as, where the worker is root; `nobody` where absent
+    /// User that runs the tasks, if the worker runs as root [default: the user `nobody`]
     #[arg(long, value_name = "NAME")]
     pub(crate) task_user: Option<String>,
-    /// Tasks of a root worker run as root, for want of a task user
+    /// Run tasks as root, if the worker runs as root and has no task user
     #[arg(long)]
     pub(crate) allow_root_tasks: bool,
-    /// PEM of the authority that signed the servers' certificates
+    /// Certificate authority (PEM) of the servers [default: the authorities of the system]
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_file: Option<PathBuf>,
     #[command(flatten)]
@@ -173,22 +173,22 @@ pub(crate) enum WorkerCommand {
     /// List workers
     #[command(visible_alias = "ls")]
     List,
-    /// Show a worker in detail
+    /// Show the details of a worker
     Get(WorkerNameArgs),
-    /// Let no new work onto workers; what runs may end
+    /// Cordon workers: no new executions; running executions continue
     Cordon(WorkerNamesArgs),
-    /// Let work onto workers again
+    /// Uncordon workers: allow new executions again
     Uncordon(WorkerNamesArgs),
-    /// Let no new work onto workers, and move what runs there elsewhere
+    /// Drain workers: no new executions, and running executions are moved to other workers
     Drain(WorkerNamesArgs),
-    /// Forget workers that will not come back
+    /// Remove lost workers that will not come back
     Remove(WorkerRemoveArgs),
 }
 
 /// One worker.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerNameArgs {
-    /// The worker, by id or name
+    /// Worker, by id or name
     #[arg(value_name = "WORKER")]
     pub(crate) worker: String,
 }
@@ -196,7 +196,7 @@ pub(crate) struct WorkerNameArgs {
 /// Workers.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerNamesArgs {
-    /// The workers, by id or name
+    /// Workers, by id or name
     #[arg(value_name = "WORKER", required = true)]
     pub(crate) workers: Vec<String>,
 }
@@ -204,10 +204,10 @@ pub(crate) struct WorkerNamesArgs {
 /// `belfry worker remove`
 #[derive(Debug, Args)]
 pub(crate) struct WorkerRemoveArgs {
-    /// The workers, by id or name
+    /// Workers, by id or name
     #[arg(value_name = "WORKER", required = true)]
     pub(crate) workers: Vec<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
 }

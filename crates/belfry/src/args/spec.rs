@@ -26,7 +26,7 @@ pub(crate) fn parse_pair(text: &str) -> Result<Pair, String> {
     }
 }
 
-/// `NAME=VALUE`, or `NAME` for the value that it has here.
+/// `NAME=VALUE`, or `NAME` for the value in this environment.
 fn variable(text: &str) -> Result<Pair, String> {
     if text.contains('=') {
         return parse_pair(text);
@@ -59,12 +59,12 @@ fn constraint(text: &str) -> Result<Value, String> {
     Ok(json!({"label": label, "operator": operator, "values": values}))
 }
 
-/// An instant: RFC 3339, a local time, or a time of today or tomorrow.
+/// A time: RFC 3339, a local time, or a time of today or tomorrow.
 pub(crate) fn instant(text: &str) -> Result<Timestamp, String> {
     instant_at(text, &jiff::Zoned::now())
 }
 
-/// An instant before now: a duration ago, the last of a time of day, `today`, `yesterday`, or an exact one.
+/// A past time: a duration ago, a time of day, `today`, `yesterday`, or an exact time.
 pub(crate) fn past(text: &str) -> Result<Timestamp, String> {
     past_at(text, &jiff::Zoned::now())
 }
@@ -137,168 +137,168 @@ fn enforcement(text: &str) -> Result<Enforcement, String> {
     word(text, &["required", "best_effort"])
 }
 
-/// One of the words of the API; `-` may stand for `_`.
+/// A word of the API; `-` may replace `_`.
 pub(crate) fn word<T: serde::de::DeserializeOwned>(text: &str, known: &[&str]) -> Result<T, String> {
     serde_json::from_value(Value::String(text.replace('-', "_")))
         .map_err(|_| format!("expected one of {}", known.join(", ")))
 }
 
-/// The flags for when a job is due.
+/// Options for the scheduled time of a job.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct DueArgs {
-    /// Not before this time: 2026-11-21T08:00:00Z, 2026-11-21T08:00 (here), 08:00 (next)
-    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "delay", help_heading = "When and where")]
+    /// Scheduled time: 2026-11-21T08:00:00Z, 2026-11-21T08:00 (local), 08:00 (next)
+    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "delay", help_heading = "Scheduling")]
     pub(crate) at: Option<Timestamp>,
-    /// Not before so much time has passed: 90s, 1h30m, 2d
-    #[arg(long = "in", id = "delay", value_name = "DURATION", help_heading = "When and where")]
+    /// Delay until the scheduled time: 90s, 1h30m, 2d
+    #[arg(long = "in", id = "delay", value_name = "DURATION", help_heading = "Scheduling")]
     pub(crate) delay: Option<Duration>,
 }
 
 impl DueArgs {
-    /// Adds what was given to a patch.
+    /// Adds the given options to a patch.
     pub(crate) fn patch(&self, patch: &mut Patch, now: Timestamp) -> Result<(), Failure> {
         patch.set("run_at", self.at.or_else(|| self.delay.map(|delay| now + delay)))
     }
 }
 
-/// The flags for what a job is and needs.
+/// Options for the spec of a job.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SpecArgs {
-    /// What people call it; need not be unique [default: job, or the name of its schedule]
+    /// Name of the job; need not be unique [default: job, or the name of its schedule]
     #[arg(long, value_name = "NAME", help_heading = "Job")]
     pub(crate) name: Option<String>,
-    /// Who answers for it; you where absent
+    /// Owner of the job [default: your user name]
     #[arg(long, value_name = "NAME", help_heading = "Job")]
     pub(crate) owner: Option<String>,
-    /// A word to find it by; repeatable
+    /// Label of the job; repeatable
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = parse_pair, help_heading = "Job")]
     pub(crate) labels: Vec<Pair>,
-    /// How long it is kept once it ended [default: the server's]
+    /// Retention after the job has ended [default: the server's setting]
     #[arg(long, value_name = "DURATION", help_heading = "Job")]
     pub(crate) retention: Option<Duration>,
 
-    /// The queue where it waits [default: default]
-    #[arg(long, value_name = "NAME", help_heading = "When and where")]
+    /// Queue of the job [default: default]
+    #[arg(long, value_name = "NAME", help_heading = "Scheduling")]
     pub(crate) queue: Option<String>,
-    /// 0 (last) to 100 (first) within its queue [default: 50]
-    #[arg(long, value_name = "0-100", help_heading = "When and where")]
+    /// Priority within the queue, from 0 (last) to 100 (first) [default: 50]
+    #[arg(long, value_name = "0-100", help_heading = "Scheduling")]
     pub(crate) priority: Option<u8>,
-    /// It expires if it has not started so long after its time [default: never]
-    #[arg(long, value_name = "DURATION", help_heading = "When and where")]
+    /// Time after the scheduled time within which the job must start, else it expires [default: unlimited]
+    #[arg(long, value_name = "DURATION", help_heading = "Scheduling")]
     pub(crate) deadline: Option<Duration>,
-    /// Which workers: LABEL=A,B or LABEL!=A,B or LABEL or !LABEL; repeatable, all must hold
-    #[arg(long = "constraint", value_name = "RULE", value_parser = constraint, help_heading = "When and where")]
+    /// Worker constraint, for example `zone=a,b`, `zone!=a`, `gpu`, `!gpu`; repeat to require all
+    #[arg(long = "constraint", value_name = "RULE", value_parser = constraint, help_heading = "Scheduling")]
     pub(crate) constraints: Vec<Value>,
-    /// Which worker of those that fit: `spread` (the emptiest) or `pack` (the fullest) [default: spread]
-    #[arg(long, value_name = "WORD", value_parser = placement, help_heading = "When and where")]
+    /// Placement among eligible workers: `spread` (emptiest first) or `pack` (fullest first) [default: spread]
+    #[arg(long, value_name = "STRATEGY", value_parser = placement, help_heading = "Scheduling")]
     pub(crate) placement: Option<Placement>,
-    /// Jobs of a namespace with the same key share a limit
-    #[arg(long, value_name = "KEY", help_heading = "When and where")]
+    /// Concurrency key: jobs of a namespace with the same key share a limit
+    #[arg(long, value_name = "KEY", help_heading = "Scheduling")]
     pub(crate) concurrency_key: Option<String>,
-    /// How many with the key may run at once [default: 1]
-    #[arg(long, value_name = "N", requires = "concurrency_key", help_heading = "When and where")]
+    /// Maximum number of running jobs with the concurrency key [default: 1]
+    #[arg(long, value_name = "N", requires = "concurrency_key", help_heading = "Scheduling")]
     pub(crate) concurrency_limit: Option<u32>,
 
-    /// The longest one execution may run [default: no bound]
+    /// Timeout of each execution [default: unlimited]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) timeout: Option<Duration>,
-    /// Between SIGTERM and SIGKILL [default: 10s]
+    /// Grace time between SIGTERM and SIGKILL [default: 10s]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) grace: Option<Duration>,
-    /// How often it is tried again when it failed [default: 0]
+    /// Maximum number of retries after a failed execution [default: 0]
     #[arg(long, value_name = "N", help_heading = "Failure")]
     pub(crate) retries: Option<u32>,
-    /// How often it is tried again when it could not even start [default: 3]
+    /// Maximum number of retries if the process cannot be started [default: 3]
     #[arg(long, value_name = "N", help_heading = "Failure")]
     pub(crate) start_retries: Option<u32>,
-    /// The wait before the first retry [default: 1s]
+    /// Delay before the first retry [default: 1s]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) backoff: Option<Duration>,
-    /// By how much each wait is longer than the one before [default: 2]
+    /// Factor by which the delay grows with each retry [default: 2]
     #[arg(long, value_name = "FACTOR", help_heading = "Failure")]
     pub(crate) backoff_factor: Option<f64>,
-    /// The longest wait [default: 5m]
+    /// Maximum delay between retries [default: 5m]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) backoff_max: Option<Duration>,
-    /// The part of a wait, 0 to 1, by which it is drawn shorter or longer [default: 0.2]
-    #[arg(long, value_name = "PART", help_heading = "Failure")]
+    /// Random variation of each delay, as a fraction from 0 to 1 [default: 0.2]
+    #[arg(long, value_name = "FRACTION", help_heading = "Failure")]
     pub(crate) backoff_jitter: Option<f64>,
-    /// Only these exit codes are tried again [default: all but 0]
+    /// Exit codes that are retried [default: all except 0]
     #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
     pub(crate) retry_on: Vec<i32>,
-    /// These exit codes are never tried again
+    /// Exit codes that are never retried [default: none]
     #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
     pub(crate) no_retry_on: Vec<i32>,
-    /// When a worker is lost: at_least_once, at_most_once, exactly_once [default: at_least_once]
+    /// Delivery level if a worker is lost: at_least_once, at_most_once, exactly_once [default: at_least_once]
     #[arg(long, value_name = "LEVEL", value_parser = delivery, help_heading = "Failure")]
     pub(crate) delivery: Option<Delivery>,
 
-    /// CPU set aside for it: 2, 0.5, 500m
+    /// CPU request: 2, 0.5, 500m
     #[arg(long, value_name = "CORES", help_heading = "Resources")]
     pub(crate) cpu: Option<Millicores>,
-    /// Memory set aside for it: 256MiB, 2GB
+    /// Memory request: 256MiB, 2GB
     #[arg(long, value_name = "BYTES", help_heading = "Resources")]
     pub(crate) memory: Option<Bytes>,
-    /// A custom resource that workers declare: gpu=1; repeatable
+    /// Custom resource request: gpu=1; repeatable
     #[arg(long = "resource", value_name = "NAME=N", value_parser = count_pair, help_heading = "Resources")]
     pub(crate) resources: Vec<(String, u64)>,
-    /// It is slowed down when it uses more CPU
+    /// CPU limit; the job is throttled when it exceeds it
     #[arg(long, value_name = "CORES", help_heading = "Resources")]
     pub(crate) cpu_limit: Option<Millicores>,
-    /// It is killed when it uses more memory
+    /// Memory limit; the job is killed when it exceeds it
     #[arg(long, value_name = "BYTES", help_heading = "Resources")]
     pub(crate) memory_limit: Option<Bytes>,
-    /// The most processes and threads
+    /// Maximum number of processes and threads
     #[arg(long, value_name = "N", help_heading = "Resources")]
     pub(crate) pids_limit: Option<u32>,
-    /// On workers that cannot enforce limits: `required` (do not run there) or `best_effort` [default: required]
-    #[arg(long, value_name = "WORD", value_parser = enforcement, help_heading = "Resources")]
+    /// Enforcement of limits: `required` (only on workers that can enforce them) or `best_effort` [default: required]
+    #[arg(long, value_name = "MODE", value_parser = enforcement, help_heading = "Resources")]
     pub(crate) limits: Option<Enforcement>,
 
-    /// A file to fetch before it runs; repeatable
+    /// Artifact to fetch into a file before the start; repeatable
     #[arg(long = "input", value_name = "ARTIFACT=PATH", value_parser = parse_pair, help_heading = "Files")]
     pub(crate) inputs: Vec<Pair>,
-    /// The same, and it may be executed; repeatable
+    /// Artifact to fetch into an executable file before the start; repeatable
     #[arg(long = "program", value_name = "ARTIFACT=PATH", value_parser = parse_pair, help_heading = "Files")]
     pub(crate) programs: Vec<Pair>,
-    /// A file to store after it succeeded; repeatable
+    /// File to store as an artifact after success; repeatable
     #[arg(long = "store", value_name = "PATH=ARTIFACT", value_parser = parse_pair, help_heading = "Files")]
     pub(crate) stores: Vec<Pair>,
-    /// The same, and it need not be there; repeatable
+    /// File to store as an artifact after success, if it exists; repeatable
     #[arg(long = "store-optional", value_name = "PATH=ARTIFACT", value_parser = parse_pair, help_heading = "Files")]
     pub(crate) optional_stores: Vec<Pair>,
 }
 
-/// The flags for the process that a job runs.
+/// Options for the process of a job.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Process")]
 pub(crate) struct ProcessArgs {
-    /// A variable of its environment; NAME alone takes yours; repeatable
+    /// Environment variable; NAME alone copies your value; repeatable
     #[arg(short, long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) env: Vec<Pair>,
-    /// A script to run in place of a command; `-` for stdin
+    /// Script to run instead of a command, `-` for stdin
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub(crate) script: Option<PathBuf>,
-    /// What runs the script, `/bin/sh` where absent; repeat it for arguments
+    /// Interpreter of the script; repeat the option for arguments [default: /bin/sh]
     #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true, conflicts_with = "command")]
     pub(crate) interpreter: Vec<String>,
-    /// A file that it reads as its standard input; `-` for yours
+    /// File for the standard input of the job, `-` for your own standard input
     #[arg(long, value_name = "FILE")]
     pub(crate) stdin: Option<PathBuf>,
-    /// Where it starts; a folder of its own where absent
+    /// Working directory [default: a temporary directory of the execution]
     #[arg(long, value_name = "DIR")]
     pub(crate) workdir: Option<String>,
-    /// The command and its arguments, behind `--`
+    /// Command and arguments, after `--`
     #[arg(value_name = "COMMAND", trailing_var_arg = true)]
     pub(crate) command: Vec<String>,
 }
 
-/// A JSON merge patch (RFC 7386) that grows.
+/// A JSON merge patch (RFC 7386) under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Patch(Map<String, Value>);
 
 impl Patch {
-    /// Sets the field at a path of names with dots between, if there is a value.
+    /// Sets the field at a dotted path, if there is a value.
     fn set(&mut self, path: &str, value: Option<impl Serialize>) -> Result<(), Failure> {
         let Some(value) = value else { return Ok(()) };
         let value = serde_json::to_value(value).map_err(anyhow::Error::from)?;
@@ -330,7 +330,7 @@ impl Patch {
 }
 
 impl SpecArgs {
-    /// Adds what was given to a patch.
+    /// Adds the given options to a patch.
     pub(crate) fn patch(&self, patch: &mut Patch) -> Result<(), Failure> {
         patch.set("name", self.name.as_ref())?;
         patch.set("owner", self.owner.as_ref())?;
@@ -394,12 +394,12 @@ impl SpecArgs {
 }
 
 impl ProcessArgs {
-    /// Whether it says what to run.
+    /// Whether the patch names a command or a script.
     pub(crate) fn is_some(&self) -> bool {
         self.script.is_some() || !self.command.is_empty()
     }
 
-    /// Adds what was given to a patch; a command takes the place of a script, and the other way round.
+    /// Adds the given options to a patch; a command replaces a script, and the other way round.
     pub(crate) fn patch(&self, patch: &mut Patch) -> Result<(), Failure> {
         patch.set_map("run.process.env", &self.env)?;
         patch.set("run.process.working_directory", self.workdir.as_ref())?;

@@ -9,7 +9,7 @@ use super::examples;
 /// `belfry store …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Copy the store of stopped servers into a PostgreSQL database, or back, to go on there
+    /// Copy the store of stopped servers into a PostgreSQL database, or back
     Copy(CopyArgs),
     /// Check an embedded store for damage; the server may run
     Check(CheckArgs),
@@ -42,7 +42,7 @@ pub(crate) struct CopyArgs {
     /// sqlite:///PATH
     #[arg(long, value_name = "STORE")]
     pub(crate) to: String,
-    /// A file with the database's password; $PGPASSWORD is read as well
+    /// File with the database password; $PGPASSWORD is used too
     /// [env: BELFRY_SERVER__STORE_PASSWORD_FILE]
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
@@ -101,7 +101,7 @@ pub(crate) struct RestoredArgs {
     /// The store: a server's data directory, its `belfry.db`, sqlite:///PATH, or postgres://USER@HOST:PORT/DATABASE
     #[arg(value_name = "STORE")]
     pub(crate) store: String,
-    /// A file with the database's password; $PGPASSWORD is read as well
+    /// File with the database password; $PGPASSWORD is used too
     /// [env: BELFRY_SERVER__STORE_PASSWORD_FILE]
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
@@ -123,7 +123,7 @@ pub(crate) struct ResetClockArgs {
     /// The store: a server's data directory, its `belfry.db`, sqlite:///PATH, or postgres://USER@HOST:PORT/DATABASE
     #[arg(value_name = "STORE")]
     pub(crate) store: String,
-    /// A file with the database's password; $PGPASSWORD is read as well
+    /// File with the database password; $PGPASSWORD is used too
     /// [env: BELFRY_SERVER__STORE_PASSWORD_FILE]
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,

@@ -9,10 +9,10 @@ use super::examples;
 /// `belfry task …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum TaskCommand {
-    /// Read or save what the next execution of the job goes on from
+    /// Read or save the checkpoint of the job
     #[command(subcommand)]
     Checkpoint(CheckpointCommand),
-    /// Add elements to the step that goes over what this task adds
+    /// Add elements to a step that is mapped over the results of this task
     #[command(before_help = examples! {
         "belfry task add --batch links https://a.example https://b.example"
         "belfry task add --to page --batch \"$BELFRY_ITEM\" '{\"path\": \"/news\", \"depth\": 2}'"
@@ -24,17 +24,17 @@ pub(crate) enum TaskCommand {
 /// `belfry task add`
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// The elements: each is JSON where it reads as such (7, true, {"a": 1}), else a text
+    /// Elements: valid JSON (7, true, {"a": 1}) is used as JSON, anything else as a string
     #[arg(value_name = "ELEMENT", required_unless_present = "file", allow_negative_numbers = true)]
     pub(crate) elements: Vec<String>,
-    /// What these elements are called: the same name again, also in the next try, adds nothing. Beyond 1,000
-    /// elements there are several batches: NAME, NAME/2, NAME/3
+    /// Name of the batch: a repeated name, also in the next attempt, adds nothing. More than 1,000 elements are
+    /// added as several batches: NAME, NAME/2, NAME/3
     #[arg(long, value_name = "NAME")]
     pub(crate) batch: String,
-    /// The step, where this task adds to several
+    /// Step, if this task may add elements to several steps
     #[arg(long, value_name = "STEP")]
     pub(crate) to: Option<String>,
-    /// A file with a JSON list, or an element a line; `-` for stdin
+    /// File with a JSON list, or with one element per line, `-` for stdin
     #[arg(long, short, value_name = "FILE", conflicts_with = "elements")]
     pub(crate) file: Option<PathBuf>,
 }
@@ -48,7 +48,7 @@ pub(crate) enum CheckpointCommand {
         "belfry task checkpoint get progress"
     })]
     Get {
-        /// Where to; stdout where absent
+        /// Output file [default: stdout]
         #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
         file: PathBuf,
     },
@@ -58,13 +58,13 @@ pub(crate) enum CheckpointCommand {
         "echo 7 | belfry task checkpoint set - --type text/plain"
     })]
     Set {
-        /// The file, `-` for stdin; at most 64 KiB
+        /// File, `-` for stdin; at most 64 KiB
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// What the bytes are
+        /// Content type of the checkpoint
         #[arg(long = "type", value_name = "TYPE", default_value = "application/octet-stream")]
         content_type: String,
-        /// Only on top of this version; 0 where there is to be none yet
+        /// Save only if the current version is this one; 0 if there must be no checkpoint yet
         #[arg(long, value_name = "VERSION")]
         expect: Option<u64>,
     },

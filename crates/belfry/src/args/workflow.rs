@@ -13,25 +13,25 @@ use super::spec::{Pair, parse_pair};
 /// `belfry workflow …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
-    /// Create or change the workflows that files define
+    /// Create or update workflows from files
     Apply(ApplyArgs),
-    /// List workflows, the newest first
+    /// List workflows, newest first
     #[command(visible_alias = "ls")]
     List(WorkflowListArgs),
-    /// Show workflows in detail
+    /// Show the details of workflows
     Get(WorkflowGetArgs),
     /// Start a run of a workflow
     Start(Box<StartArgs>),
-    /// Show what a run would do, without starting it: its steps in an order in which they may begin
+    /// Show the steps of a run in a possible order, without starting it
     Plan(PlanArgs),
-    /// Forget workflows; their runs go on
+    /// Delete workflows; their runs continue
     Delete(WorkflowsArgs),
 }
 
 /// Workflows by name or id.
 #[derive(Debug, Args)]
 pub(crate) struct WorkflowsArgs {
-    /// The workflows, by name or id
+    /// Workflows, by name or id
     #[arg(value_name = "WORKFLOW", required = true)]
     pub(crate) workflows: Vec<String>,
 }
@@ -43,13 +43,13 @@ pub(crate) struct WorkflowsArgs {
     "belfry workflow list -n '*' --text report -o wide"
 })]
 pub(crate) struct WorkflowListArgs {
-    /// Of this owner
+    /// Filter by owner
     #[arg(long, value_name = "NAME")]
     pub(crate) owner: Option<String>,
-    /// With this in the name
+    /// Filter by part of the name
     #[arg(long, value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// With this label; repeatable, all must be there
+    /// Filter by label; repeat to require all
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = parse_pair)]
     pub(crate) labels: Vec<Pair>,
     #[command(flatten)]
@@ -63,38 +63,38 @@ pub(crate) struct WorkflowListArgs {
     "belfry workflow get nightly --generation 3 --definition > nightly.yaml"
 })]
 pub(crate) struct WorkflowGetArgs {
-    /// The workflows, by name or id
+    /// Workflows, by name or id
     #[arg(value_name = "WORKFLOW", required = true)]
     pub(crate) workflows: Vec<String>,
-    /// As it was in this generation [default: the newest]
+    /// Generation of the definition [default: the newest]
     #[arg(long, value_name = "N")]
     pub(crate) generation: Option<u64>,
-    /// Its definition alone, as a file that `belfry apply` takes
+    /// Print only the definition, as a file for `belfry apply`
     #[arg(long)]
     pub(crate) definition: bool,
 }
 
-/// What a run is started with.
+/// Options for the parameters of a run.
 #[derive(Debug, Default, Args)]
 pub(crate) struct ParameterArgs {
-    /// A parameter; a text as it is, all else as JSON; repeatable
+    /// Parameter: strings as they are, other types as JSON; repeatable
     #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub(crate) parameters: Vec<Pair>,
-    /// A file with parameters in YAML or JSON, `-` for stdin; `-p` goes before it
+    /// File with parameters in YAML or JSON, `-` for stdin; `-p` overrides it
     #[arg(long = "parameters", id = "parameters-file", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
 
-/// Waiting for a run.
+/// Options for waiting for a run.
 #[derive(Debug, Default, Args)]
 pub(crate) struct WaitingArgs {
-    /// Wait until it ended; exit with 0 if it succeeded, else with 1
+    /// Wait until the run has ended; exit with 0 if it succeeded, else with 1
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Show its steps as they change, until it ended; exit as with --wait
+    /// Show changes of steps until the run has ended; exit as with --wait
     #[arg(long)]
     pub(crate) follow: bool,
-    /// Give up waiting after so long, with exit code 124; the run goes on [default: never]
+    /// Maximum time to wait; then exit with code 124 while the run continues [default: unlimited]
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait_timeout: Option<Duration>,
 }
@@ -107,18 +107,18 @@ pub(crate) struct WaitingArgs {
     "belfry workflow start release --parameters release.yaml --note 'the fix of today' --wait"
 })]
 pub(crate) struct StartArgs {
-    /// The workflow, by name or id
+    /// Workflow, by name or id
     #[arg(value_name = "WORKFLOW")]
     pub(crate) workflow: String,
     #[command(flatten)]
     pub(crate) parameters: ParameterArgs,
-    /// Why, for people
+    /// Reason, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
-    /// The priority of its jobs, first to last [default: what their specs say]
+    /// Priority of all jobs of the run, from 0 (last) to 100 (first) [default: that of each job spec]
     #[arg(long, value_name = "0-100")]
     pub(crate) priority: Option<u8>,
-    /// A second start with the same key answers with the first one's run
+    /// Idempotency key: a repeated start with the same key returns the run of the first one
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
     #[command(flatten)]
@@ -132,7 +132,7 @@ pub(crate) struct StartArgs {
     "belfry workflow plan nightly -p day=2026-11-21 -o wide"
 })]
 pub(crate) struct PlanArgs {
-    /// The workflow, by name or id
+    /// Workflow, by name or id
     #[arg(value_name = "WORKFLOW")]
     pub(crate) workflow: String,
     #[command(flatten)]
@@ -142,43 +142,43 @@ pub(crate) struct PlanArgs {
 /// `belfry run …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunCommand {
-    /// List runs, the newest first
+    /// List runs, newest first
     #[command(visible_alias = "ls")]
     List(RunListArgs),
-    /// Show runs in detail, with their steps; or what goes on of a step
+    /// Show the details of runs with their steps, or the running elements of a step
     Get(RunGetArgs),
     /// List the steps of a run
     Steps(StepsArgs),
-    /// List the elements of a step that have ended
+    /// List the ended elements of a step
     Items(ItemsArgs),
-    /// Say why a step stands where it stands; without a step, why a run does
+    /// Explain why a run or a step is waiting, or why it ended as it did
     Why(StepArgs),
-    /// Show the steps of a run each time that one changes, until it has ended
+    /// Show the steps of a run after each change, until it has ended
     Watch(RunWatchArgs),
-    /// Wait until runs have ended; exits with 1 if one did not succeed
+    /// Wait until all runs have ended; exits with 1 if a run did not succeed
     Wait(RunWaitArgs),
-    /// Stop runs; what is to be done `finally` is done all the same
+    /// Cancel runs; their `finally` steps still run
     Cancel(RunCancelArgs),
-    /// Let no further step of runs begin until they are resumed
+    /// Pause runs: no further step starts until you resume them
     Pause(RunPauseArgs),
-    /// Let paused runs go on
+    /// Resume paused runs
     Resume(RunsArgs),
-    /// Try an ended run again, as a new one that takes over what ended well
+    /// Retry an ended run, as a new run that keeps the results of succeeded steps
     Retry(RunRetryArgs),
-    /// Decide what becomes of a step that has not ended
+    /// Set the final status of a step that has not ended
     Mark(MarkArgs),
-    /// Approve what a step waits for
+    /// Approve a step that waits for approval
     Approve(DecideArgs),
-    /// Reject what a step waits for: it fails
+    /// Reject a step that waits for approval; the step fails
     Reject(DecideArgs),
-    /// Send an event to the steps of a run that wait, or will wait, for it
+    /// Send an event to a run, for steps that wait for it now or later
     Event(RunEventArgs),
 }
 
 /// Runs by their ids.
 #[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
-    /// The runs
+    /// Runs
     #[arg(value_name = "RUN", required = true)]
     pub(crate) ids: Vec<RunId>,
 }
@@ -187,13 +187,13 @@ pub(crate) struct RunsArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
     "belfry run get RUN"
-    "belfry run get RUN --step load      its elements that go on: on which worker, and for how long"
+    "belfry run get RUN --step load      the running elements of a step"
 })]
 pub(crate) struct RunGetArgs {
-    /// The runs
+    /// Runs
     #[arg(value_name = "RUN", required = true)]
     pub(crate) ids: Vec<RunId>,
-    /// List the elements of this step that go on; `run items` has those that ended
+    /// List the running elements of this step; `run items` lists the ended ones
     #[arg(long, value_name = "STEP")]
     pub(crate) step: Option<String>,
 }
@@ -205,19 +205,19 @@ pub(crate) struct RunGetArgs {
     "belfry run list --workflow nightly --limit 5"
 })]
 pub(crate) struct RunListArgs {
-    /// With one of these statuses: waiting, running, retrying, paused, stopping, succeeded, failed, cancelled
+    /// Filter by status: waiting, running, retrying, paused, stopping, succeeded, failed, cancelled
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<RunStatus>,
-    /// Of this workflow, by name or id; with a name also those that other workflows called
+    /// Filter by workflow, by name or id; a name also selects runs that other workflows called
     #[arg(long, value_name = "WORKFLOW")]
     pub(crate) workflow: Option<String>,
-    /// That this run called
+    /// Filter by the run that called them
     #[arg(long, value_name = "RUN")]
     pub(crate) caller: Option<RunId>,
-    /// Of this schedule, by its id
+    /// Filter by schedule id
     #[arg(long, value_name = "SCHEDULE")]
     pub(crate) schedule: Option<ScheduleId>,
-    /// Of this backfill
+    /// Filter by backfill id
     #[arg(long, value_name = "BACKFILL")]
     pub(crate) backfill: Option<BackfillId>,
     #[command(flatten)]
@@ -231,10 +231,10 @@ pub(crate) struct RunListArgs {
     "belfry run steps RUN --status failed,upstream_failed -o wide"
 })]
 pub(crate) struct StepsArgs {
-    /// The run
+    /// Run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// With one of these statuses: pending, running, waiting, succeeded, failed, upstream_failed, skipped, cancelled
+    /// Filter by status: pending, running, waiting, succeeded, failed, upstream_failed, skipped, cancelled
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<StepStatus>,
 }
@@ -246,13 +246,13 @@ pub(crate) struct StepsArgs {
     "belfry run items RUN load --all -o json"
 })]
 pub(crate) struct ItemsArgs {
-    /// The run
+    /// Run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// The step
+    /// Step
     #[arg(value_name = "STEP")]
     pub(crate) step: String,
-    /// Only elements with one of these statuses: succeeded, failed, skipped, cancelled
+    /// Filter by status: succeeded, failed, skipped, cancelled
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<StepStatus>,
     #[command(flatten)]
@@ -262,14 +262,14 @@ pub(crate) struct ItemsArgs {
 /// `belfry run why`
 #[derive(Debug, Args)]
 #[command(before_help = examples! {
-    "belfry run why RUN            what goes on, or waits"
+    "belfry run why RUN            the running and waiting steps"
     "belfry run why RUN load"
 })]
 pub(crate) struct StepArgs {
-    /// The run
+    /// Run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// The step [default: those that go on; else those that begin next]
+    /// Step [default: the running steps, else the next ones]
     #[arg(value_name = "STEP")]
     pub(crate) step: Option<String>,
 }
@@ -277,7 +277,7 @@ pub(crate) struct StepArgs {
 /// `belfry run watch`
 #[derive(Debug, Args)]
 pub(crate) struct RunWatchArgs {
-    /// The run
+    /// Run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
 }
@@ -285,10 +285,10 @@ pub(crate) struct RunWatchArgs {
 /// `belfry run wait`
 #[derive(Debug, Args)]
 pub(crate) struct RunWaitArgs {
-    /// The runs
+    /// Runs
     #[arg(value_name = "RUN", required = true)]
     pub(crate) ids: Vec<RunId>,
-    /// Give up after so long, with exit code 124 [default: never]
+    /// Maximum time to wait; then exit with code 124 [default: unlimited]
     #[arg(long, value_name = "DURATION")]
     pub(crate) wait_timeout: Option<Duration>,
 }
@@ -300,16 +300,16 @@ pub(crate) struct RunWaitArgs {
     "belfry run cancel $(belfry run list --status running -o name)"
 })]
 pub(crate) struct RunCancelArgs {
-    /// The runs
+    /// Runs
     #[arg(value_name = "RUN", required = true)]
     pub(crate) ids: Vec<RunId>,
-    /// Why, for people
+    /// Reason, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Leave out `on_failure` and `finally`, or stop them if they go on
+    /// Skip the `finally` steps; running `on_failure` and `finally` steps are stopped
     #[arg(long)]
     pub(crate) skip_finally: bool,
-    /// Wait until they have ended
+    /// Wait until all have ended
     #[arg(long)]
     pub(crate) wait: bool,
 }
@@ -318,10 +318,10 @@ pub(crate) struct RunCancelArgs {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry run pause RUN --note 'the disk is being replaced'" })]
 pub(crate) struct RunPauseArgs {
-    /// The runs
+    /// Runs
     #[arg(value_name = "RUN", required = true)]
     pub(crate) ids: Vec<RunId>,
-    /// Why, for people
+    /// Reason, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 }
@@ -334,16 +334,16 @@ pub(crate) struct RunPauseArgs {
     "belfry run retry RUN --repeat charge --note 'the bank has no payment of it'"
 })]
 pub(crate) struct RunRetryArgs {
-    /// The run
+    /// Run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// From this step on, however it ended [default: what did not end well]
+    /// First step to run again, however it ended [default: all steps that did not succeed]
     #[arg(long, value_name = "STEP")]
     pub(crate) from: Option<String>,
-    /// Why, for people
+    /// Reason, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
-    /// Start this step again although its job runs at most once and has started; repeatable
+    /// Run this step again although its `at_most_once` job has started; repeatable
     #[arg(long, value_name = "STEP")]
     pub(crate) repeat: Vec<String>,
     #[command(flatten)]
@@ -362,16 +362,16 @@ fn mark(text: &str) -> Result<StepStatus, String> {
 #[derive(Debug, Args)]
 #[command(before_help = examples! { "belfry run mark RUN load succeeded --note 'loaded by hand'" })]
 pub(crate) struct MarkArgs {
-    /// The run
+    /// Run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// The step
+    /// Step
     #[arg(value_name = "STEP")]
     pub(crate) step: String,
-    /// What becomes of it: succeeded, failed, skipped; what goes on of it is stopped first
+    /// New status: succeeded, failed, skipped; a running step is stopped first
     #[arg(value_name = "STATUS", value_parser = mark)]
     pub(crate) status: StepStatus,
-    /// Why, for people
+    /// Reason, shown to users
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 }
@@ -383,13 +383,13 @@ pub(crate) struct MarkArgs {
     "belfry run reject RUN gate --note 'not before Monday'"
 })]
 pub(crate) struct DecideArgs {
-    /// The run
+    /// Run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// The step [default: the one that waits for approval]
+    /// Step [default: the step that waits for approval]
     #[arg(value_name = "STEP")]
     pub(crate) step: Option<String>,
-    /// What you say about it; the step's output has it
+    /// Comment, stored in the output of the step
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
 }
@@ -402,16 +402,16 @@ pub(crate) struct DecideArgs {
     "belfry run event RUN paid --file payment.json"
 })]
 pub(crate) struct RunEventArgs {
-    /// The run
+    /// Run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// The name of the event
+    /// Name of the event
     #[arg(value_name = "EVENT")]
     pub(crate) event: String,
-    /// Its payload, an object in JSON; it becomes the step's output [default: none]
+    /// Payload of the event, a JSON object; becomes the output of the step [default: none]
     #[arg(value_name = "JSON", conflicts_with = "file")]
     pub(crate) payload: Option<String>,
-    /// A file with the payload, `-` for stdin
+    /// File with the payload, `-` for stdin
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }

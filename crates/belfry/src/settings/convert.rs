@@ -53,12 +53,14 @@ impl Settings {
     /// What a server takes.
     ///
     /// # Errors
-    /// Where settings exclude each other or cannot work.
+    /// Where settings cannot be set together or cannot work.
     pub(crate) fn server(&self) -> Result<ServerConfig, Failure> {
         let mut config = ServerConfig::new(self.path("server.data_dir").unwrap_or_default());
         config.exposure = match (self.is_set("server.behind_proxy"), self.is_set("server.insecure")) {
             (true, true) => {
-                return Err(Failure::usage("`server.behind_proxy` and `server.insecure` exclude each other"));
+                return Err(Failure::usage(
+                    "`server.behind_proxy` and `server.insecure` cannot be set together",
+                ));
             }
             (true, false) => Exposure::BehindProxy,
             (false, true) => Exposure::Insecure,
@@ -102,7 +104,7 @@ impl Settings {
     fn advertise_url(&self) -> Result<Option<String>, Failure> {
         let Some(url) = self.text("server.advertise_url") else { return Ok(None) };
         if !url.starts_with("http://") && !url.starts_with("https://") {
-            let detail = format!("`server.advertise_url` is no address: `{url}`");
+            let detail = format!("invalid `server.advertise_url`: `{url}` is not a server URL");
             return Err(Failure::usage(detail).help("expected `http://HOST:PORT` or `https://HOST:PORT`"));
         }
         Ok(Some(url.trim_end_matches('/').to_owned()))
@@ -116,7 +118,7 @@ impl Settings {
             _ => "server.store",
         };
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
-            let detail = format!("`{named}` is no address of a database");
+            let detail = format!("`{named}` is not a database URL");
             return Err(Failure::usage(detail).help("expected `postgres://USER@HOST:PORT/DATABASE`"));
         }
         let (before_at, _) = url.split_once('@').unwrap_or_default();
@@ -124,8 +126,8 @@ impl Settings {
             || url.contains("password=")
         {
             // It would stand in files, lists of processes and `config show`.
-            return Err(Failure::usage(format!("`{named}` has a password in it"))
-                .help("leave it out, and name a file in `server.store_password_file` or set $PGPASSWORD"));
+            return Err(Failure::usage(format!("`{named}` contains a password"))
+                .help("remove it, and name a file in `server.store_password_file` or set $PGPASSWORD"));
         }
         let password = match self.path("server.store_password_file") {
             Some(file) => Some(read_password(&file)?),
@@ -144,7 +146,7 @@ impl Settings {
         let (dir, url) = (self.path("server.objects_dir"), self.text("server.objects_url"));
         match (dir, url) {
             (Some(_), Some(_)) => {
-                Err(Failure::usage("`server.objects_dir` and `server.objects_url` exclude each other"))
+                Err(Failure::usage("`server.objects_dir` and `server.objects_url` cannot be set together"))
             }
             (dir, None) => Ok(ObjectsConfig::Local(dir)),
             (None, Some(url)) => Ok(ObjectsConfig::S3(S3Config {
@@ -162,11 +164,11 @@ impl Settings {
     pub(crate) fn worker(&self) -> Result<AgentConfig, Failure> {
         let servers = self.list("worker.servers").filter(|servers| !servers.is_empty());
         let Some(servers) = servers else {
-            return Err(Failure::usage("no server is named").help("`--server http://HOST:PORT` names one"));
+            return Err(Failure::usage("no server is configured").help("set `--server http://HOST:PORT`"));
         };
         let Some(token_file) = self.path("worker.token_file") else {
-            return Err(Failure::usage("no token is named").help(
-                "`--token-file FILE` names it; a server writes one to `worker-token` in its data folder",
+            return Err(Failure::usage("no token is configured").help(
+                "set `--token-file FILE`; the server writes the worker token to `worker-token` in its data directory",
             ));
         };
         let token = crate::connect::read_token(&token_file)?;
@@ -282,13 +284,13 @@ mod tests {
     fn what_excludes_each_other_is_refused() {
         let server = |variables: &[(&str, &str)]| settings(variables).server().unwrap_err().render(false);
         let both = [("BELFRY_SERVER__BEHIND_PROXY", "true"), ("BELFRY_SERVER__INSECURE", "true")];
-        assert!(server(&both).contains("exclude each other"));
+        assert!(server(&both).contains("cannot be set together"));
         let both = [("BELFRY_SERVER__OBJECTS_DIR", "/o"), ("BELFRY_SERVER__OBJECTS_URL", "s3://b")];
-        assert!(server(&both).contains("exclude each other"));
+        assert!(server(&both).contains("cannot be set together"));
         assert!(server(&[("BELFRY_SERVER__LISTEN", "0.0.0.0:7070")]).contains("refusing to listen"));
         assert!(server(&[("BELFRY_SERVER__SHARDS", "70000")]).contains("too large"));
         assert!(server(&[("BELFRY_SERVER__CLIENT_REQUESTS_MAX", "0")]).contains("`client_requests_max`"));
-        assert!(server(&[("BELFRY_SERVER__STORE", "mysql://x")]).contains("no address of a database"));
+        assert!(server(&[("BELFRY_SERVER__STORE", "mysql://x")]).contains("is not a database URL"));
     }
 
     #[test]
@@ -311,7 +313,7 @@ mod tests {
     #[test]
     fn a_worker_needs_a_server_and_a_token() {
         let worker = |variables: &[(&str, &str)]| settings(variables).worker().unwrap_err().render(false);
-        assert!(worker(&[]).contains("no server is named"));
-        assert!(worker(&[("BELFRY_WORKER__SERVERS", "http://x")]).contains("no token is named"));
+        assert!(worker(&[]).contains("no server is configured"));
+        assert!(worker(&[("BELFRY_WORKER__SERVERS", "http://x")]).contains("no token is configured"));
     }
 }

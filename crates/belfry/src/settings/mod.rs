@@ -185,7 +185,7 @@ impl Settings {
         for name in sources.variables.keys() {
             let ours = ["BELFRY_SERVER__", "BELFRY_WORKER__"].iter().any(|prefix| name.starts_with(prefix));
             if ours && !SETTINGS.iter().any(|s| s.variable() == *name) {
-                wrong.push(Wrong { at: format!("${name}"), detail: "there is no such setting".into() });
+                wrong.push(Wrong { at: format!("${name}"), detail: "unknown setting".into() });
             }
         }
     }
@@ -236,8 +236,8 @@ fn unknown(at: &str, key: &str) -> Wrong {
     }
     let near = SETTINGS.iter().min_by_key(|s| distance(s.key, key)).filter(|s| distance(s.key, key) <= 3);
     let detail = match near {
-        Some(setting) => format!("there is no such setting; did you mean `{}`?", setting.key),
-        None => "there is no such setting".into(),
+        Some(setting) => format!("unknown setting; did you mean `{}`?", setting.key),
+        None => "unknown setting".into(),
     };
     Wrong { at: at.to_owned(), detail }
 }
@@ -247,7 +247,7 @@ fn refusal(wrong: Vec<Wrong>) -> Failure {
         .into_iter()
         .map(|w| model::api::FieldError { pointer: String::new(), path: w.at, detail: w.detail })
         .collect();
-    Failure::message(Exit::Usage, "the configuration is wrong")
+    Failure::message(Exit::Usage, "the configuration is invalid")
         .fields(fields)
         .help("`belfry config show` lists all settings")
 }

@@ -54,7 +54,7 @@ impl Kind {
             Self::Address => text
                 .parse()
                 .map(Value::Address)
-                .map_err(|_| quoted("an address: expected one such as `127.0.0.1:7070`")),
+                .map_err(|_| quoted("an address: expected HOST:PORT, for example `127.0.0.1:7070`")),
             Self::Duration => {
                 text.parse().map(Value::Duration).map_err(|e: model::time::ParseDurationError| e.to_string())
             }
@@ -65,7 +65,7 @@ impl Kind {
                 text.parse().map(Value::Cpu).map_err(|e: model::quantity::ParseQuantityError| e.to_string())
             }
             Self::Count => {
-                text.parse().map(Value::Count).map_err(|_| quoted("a number: expected a whole one from 0"))
+                text.parse().map(Value::Count).map_err(|_| quoted("a number: expected a whole number from 0"))
             }
             Self::Flag => match text {
                 "true" | "1" | "yes" => Ok(Value::Flag(true)),
@@ -83,7 +83,7 @@ impl Kind {
     /// From a file. Numbers and texts may stand for each other where that is clear.
     pub(crate) fn convert(self, value: toml::Value) -> Result<Value, String> {
         let (found, text) = match value {
-            toml::Value::String(text) => ("a text", Some(text)),
+            toml::Value::String(text) => ("text", Some(text)),
             toml::Value::Integer(n) => ("a number", Some(n.to_string())),
             toml::Value::Float(n) => ("a number", Some(n.to_string())),
             toml::Value::Boolean(b) => ("`true` or `false`", Some(b.to_string())),
@@ -125,7 +125,7 @@ fn texts(items: Vec<toml::Value>) -> Result<Vec<String>, String> {
         .into_iter()
         .map(|item| match item {
             toml::Value::String(text) => Ok(text),
-            other => Err(format!("`{other}` in it is no text: expected one in quotes")),
+            other => Err(format!("contains `{other}`: expected text in quotes")),
         })
         .collect()
 }
@@ -136,7 +136,7 @@ fn text_map(table: toml::Table) -> Result<BTreeMap<String, String>, String> {
         .map(|(key, value)| match value {
             toml::Value::String(text) => Ok((key, text)),
             toml::Value::Integer(n) => Ok((key, n.to_string())),
-            other => Err(format!("`{key} = {other}` in it is neither text nor number")),
+            other => Err(format!("contains `{key} = {other}`: expected text or a number")),
         })
         .collect()
 }
@@ -145,7 +145,7 @@ fn counts(pairs: BTreeMap<String, String>) -> Result<Value, String> {
     pairs
         .into_iter()
         .map(|(key, text)| {
-            let count = text.parse().map_err(|_| format!("`{key}={text}` has no whole number"))?;
+            let count = text.parse().map_err(|_| format!("`{key}={text}`: expected a whole number"))?;
             Ok((key, count))
         })
         .collect::<Result<_, String>>()
