@@ -1,6 +1,9 @@
-//! What the REST API answers, as JSON. The server writes these, the client reads them.
+//! Response bodies of the REST API, and the request bodies that belong to no other module.
 //!
-//! Clients must ignore fields that they do not know; requests with unknown fields are refused.
+//! The server writes the responses and the client reads them. Clients must ignore unknown response fields, so that a
+//! newer server can add fields. The server rejects requests with unknown fields (`deny_unknown_fields`).
+//!
+//! The doc comments here are the descriptions in `docs/openapi.json`.
 
 use std::collections::BTreeMap;
 
@@ -30,104 +33,104 @@ pub use notices::*;
 pub use schedules::*;
 pub use workflows::*;
 
-/// A job.
+/// A job: one unit of work with all its executions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
-    /// Its id.
+    /// ID of the job, assigned by the server.
     pub id: JobId,
-    /// What people call it.
+    /// Display name of the job; need not be unique.
     pub name: String,
-    /// The tenant that it belongs to.
+    /// Namespace (tenant) of the job.
     pub namespace: String,
-    /// Who answers for it.
+    /// Owner of the job: the person or team responsible for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// The queue where it waits.
+    /// Queue of the job.
     pub queue: String,
-    /// 0 (last) to 100 (first).
+    /// Priority of the job within its queue, from 0 (last) to 100 (first).
     pub priority: u8,
-    /// Its labels.
+    /// Labels of the job.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Where it stands.
+    /// Current status of the job.
     pub status: JobStatus,
-    /// Grows with every change; the number in its ETag.
+    /// Version of the job; increases with every change and is the value of the ETag.
     pub version: u64,
-    /// The ended job that it repeats.
+    /// Job that this job retries. Absent if this job is not a manual retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<JobId>,
-    /// The schedule that it belongs to.
+    /// Schedule and scheduled time that created the job. Absent for other jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// The run and step of a workflow that it belongs to.
+    /// Workflow run and step that created the job. Absent for other jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepOrigin>,
-    /// When it was submitted.
+    /// Time at which the job was submitted.
     pub created_at: Timestamp,
-    /// When it is, or was, due: its `run_at`, or the end of its backoff.
+    /// Time from which the job may start: its `run_at`, or the end of its retry delay.
     pub due_at: Timestamp,
-    /// When it entered its queue for the first time.
+    /// Time at which the job first entered its queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued_at: Option<Timestamp>,
-    /// When an execution started first.
+    /// Start time of the first execution of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// Start time of its newest execution, once that has started.
+    /// Start time of the newest execution of the job. Absent until that execution starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_started_at: Option<Timestamp>,
-    /// When it reached a final status.
+    /// Time at which the job reached a final status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// When it last changed.
+    /// Time of the last change of the job.
     pub updated_at: Timestamp,
-    /// When somebody asked to cancel it.
+    /// Time of the request to cancel the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_requested_at: Option<Timestamp>,
-    /// When retention may delete it.
+    /// Time from which retention may delete the job. Absent until the job has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// How many executions it has had.
+    /// Number of executions of the job so far.
     pub executions: u32,
-    /// How many of them ran and failed.
+    /// Number of executions that started and then failed.
     pub run_failures: u32,
-    /// How many of them could not be started.
+    /// Number of executions that could not be started.
     pub start_failures: u32,
-    /// Its newest execution.
+    /// ID of the newest execution of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
-    /// Where its newest execution is, or was.
+    /// Worker of the newest execution of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
-    /// What came of its newest ended execution.
+    /// Result of the newest ended execution of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<JobResult>,
-    /// The runs that its end started.
+    /// Workflow runs that the end of the job triggered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub started_runs: Vec<RunId>,
-    /// Its last checkpoint, which its next execution goes on from.
+    /// Last checkpoint of the job; the next execution resumes from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Checkpoint>,
-    /// What it was asked to be; left out of lists.
+    /// Spec of the job as submitted, with defaults. Absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<JobSpec>>,
 }
 
-/// What came of an execution.
+/// Result of an execution.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct JobResult {
-    /// The process's exit code.
+    /// Exit code of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The signal that killed it.
+    /// Number of the signal that terminated the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// A stable word for what went wrong; absent on success.
+    /// Stable error code for programs. Absent on success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// One line for people.
+    /// Human-readable message about the result, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The values that the task wrote to `$BELFRY_OUTPUT`.
+    /// Output of the execution: the JSON value that the process wrote to `$BELFRY_OUTPUT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub output: Option<serde_json::Value>,
@@ -145,390 +148,392 @@ impl From<&Outcome> for JobResult {
     }
 }
 
-/// What a submission of one job answers.
+/// Response to the submission of one job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SubmittedJob {
-    /// The job.
+    /// ID of the job.
     pub id: JobId,
-    /// False where the idempotency key had made it before.
+    /// Whether this request created the job. False if an earlier request with the same idempotency key did.
     pub created: bool,
 }
 
-/// What a submission of several jobs answers, in their order.
+/// Response to the submission of several jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SubmittedJobs {
-    /// One for each job of the request.
+    /// One entry for each job of the request, in the order of the request.
     pub jobs: Vec<SubmittedJob>,
 }
 
-/// Several jobs, accepted all or none.
+/// Request to submit several jobs in one transaction: all are accepted or none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitJobs {
-    /// At least one, at most 10,000.
+    /// Specs of the jobs, 1 to 10,000.
     pub jobs: Vec<JobSpec>,
 }
 
-/// What to say when cancelling.
+/// Request to cancel a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelJob {
-    /// Recorded in the job's history.
+    /// Reason for the cancellation, recorded in the history of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What a cancel answers.
+/// Response to the cancellation of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CancelledJob {
-    /// The job.
+    /// ID of the job.
     pub id: JobId,
-    /// `cancelled`, or `running` while its execution is being stopped.
+    /// Status of the job: `cancelled`, or `running` while its execution is being stopped.
     pub status: JobStatus,
 }
 
-/// One recorded transition of a job.
+/// Recorded status transition of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobEvent {
-    /// When it was decided.
+    /// Time at which the server decided the transition.
     pub at: Timestamp,
-    /// The status before; absent for the first.
+    /// Status of the job before the transition. Absent for the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<JobStatus>,
-    /// The status after.
+    /// Status of the job after the transition.
     pub to: JobStatus,
-    /// What happened.
+    /// Cause of the transition.
     pub cause: Cause,
-    /// The same as a sentence.
+    /// Cause of the transition as an English sentence.
     pub message: String,
-    /// The number of the execution that it concerns.
+    /// Number of the execution that the transition concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<u32>,
-    /// Who did it, or what is known beyond the cause.
+    /// Details beyond the cause, for example the user who requested the transition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// One try of a job on one worker.
+/// Execution of a job: one attempt on one worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Execution {
-    /// Its id.
+    /// ID of the execution.
     pub id: ExecutionId,
-    /// Whose try it is.
+    /// ID of the job.
     pub job_id: JobId,
-    /// The name of that job.
+    /// Name of the job.
     pub job_name: String,
-    /// The tenant.
+    /// Namespace (tenant) of the job.
     pub namespace: String,
-    /// Which try, from 1.
+    /// Number of the execution within the job, from 1.
     pub number: u32,
-    /// Its fence.
+    /// Fencing token of the execution; a newer execution of the same job has a higher one.
     pub fence: Fence,
-    /// Where.
+    /// ID of the worker that runs the execution.
     pub worker_id: WorkerId,
-    /// Where it stands.
+    /// Current status of the execution.
     pub status: ExecutionStatus,
-    /// When it was given to the worker.
+    /// Time at which the server assigned the execution to the worker.
     pub assigned_at: Timestamp,
-    /// When it started.
+    /// Start time of the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// End time of the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// What came of it.
+    /// Result of the execution. Absent until the execution has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<JobResult>,
-    /// What it used.
+    /// Resource usage of the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// The versions of artifacts that it read and stored, once it has ended; absent where its worker did not tell.
+    /// Artifact versions that the execution read and stored. Absent until the execution has ended, or if the worker
+    /// did not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Files>,
 }
 
-/// A server: one of those that share a store.
+/// Server: one process of the cluster. All servers of a cluster share one store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Server {
-    /// Its id; another one after each start.
+    /// ID of the server; every start of the process gets a new one.
     pub id: ServerId,
-    /// What people call it.
+    /// Configured name of the server.
     pub name: String,
-    /// Where the other servers and the workers reach it; absent where they cannot.
+    /// URL at which workers and the other servers reach this server. Absent if the server is not reachable for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The version of its program.
+    /// Version of the server program.
     pub version: String,
-    /// When it started.
+    /// Start time of the server.
     pub started_at: Timestamp,
-    /// Whether it is the one that decides: it owns the shards.
+    /// Whether the server is the leader: it owns the shards and makes all decisions.
     pub leads: bool,
-    /// How many shards it owns.
+    /// Number of shards that the server owns.
     pub shards: u16,
-    /// The highest epoch under which it owns them: how often ownership has changed; absent if it owns none.
+    /// Highest epoch of the shards that the server owns. The epoch increases with every change of ownership. Absent
+    /// if the server owns no shard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// How old the newest is that it knows of the live rows, if it follows what the one that decides does with them, and
-    /// so can take over at once; absent if it decides itself, has not read them yet, or is not to follow.
+    /// Replication lag of a standby: the age of the newest change of live rows that it has applied. A standby with a
+    /// lag can take over at once. Absent for the leader, for a standby that is still loading, and if following is
+    /// turned off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lag: Option<Duration>,
-    /// Whether somebody asked it to give its shards away and to take none.
+    /// Whether the server is draining: it hands its shards over and accepts no new ones.
     pub draining: bool,
-    /// Whether it is the one that answered.
+    /// Whether this server sent the response.
     pub answered: bool,
 }
 
-/// A worker.
+/// Worker: an agent process that runs executions on a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Worker {
-    /// Its id.
+    /// ID of the worker.
     pub id: WorkerId,
-    /// What people call it.
+    /// Name of the worker.
     pub name: String,
-    /// The version of its agent.
+    /// Version of the worker agent.
     pub version: String,
-    /// Its labels.
+    /// Labels of the worker, used by placement constraints.
     pub labels: BTreeMap<String, String>,
-    /// Whether it is there.
+    /// Connection status of the worker.
     pub status: WorkerStatus,
-    /// Whether work may be placed on it.
+    /// Whether the worker accepts new executions: `open`, `cordoned` or `draining`.
     pub admission: Admission,
-    /// What it has.
+    /// Total resources and slots of the worker.
     pub capacity: Capacity,
-    /// What it can.
+    /// Features that the worker supports.
     pub capabilities: Capabilities,
-    /// What its executions have set aside of it.
+    /// Resources that are allocated to executions on the worker.
     pub reserved: Reserved,
-    /// Room that is kept on it for the next firings of schedules.
+    /// Resources that are reserved on the worker for upcoming firings of schedules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reservations: Vec<Reservation>,
-    /// How its machine is; absent until it first said.
+    /// Health of the machine of the worker. Absent until the first report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
-    /// When it was last heard. Of a lost worker that this server has not heard: when it was last heard before, or was
-    /// taken for lost.
+    /// Time of the last heartbeat of the worker. For a worker that is lost and has sent none to this server: the time
+    /// of its last known heartbeat, or the time at which it was declared lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_at: Option<Timestamp>,
-    /// When it was first seen.
+    /// Time at which the worker first registered.
     pub created_at: Timestamp,
-    /// When its status last changed.
+    /// Time of the last status change of the worker.
     pub updated_at: Timestamp,
 }
 
-/// What executions have set aside of a worker.
+/// Resources that are allocated to the executions of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Reserved {
-    /// How many there are.
+    /// Number of executions on the worker.
     pub executions: u32,
-    /// CPU.
+    /// CPU allocated to executions, in millicores.
     pub cpu: Millicores,
-    /// Memory.
+    /// Memory allocated to executions, in bytes.
     pub memory: Bytes,
-    /// Custom resources.
+    /// Custom resources allocated to executions, by name of the resource.
     #[serde(default)]
     pub custom: BTreeMap<String, u64>,
 }
 
-/// Room that is kept on a worker for the next firing of a schedule.
+/// Resources that are reserved on a worker for the next firing of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reservation {
-    /// The schedule.
+    /// ID of the schedule.
     pub schedule_id: ScheduleId,
-    /// Its name.
+    /// Name of the schedule.
     pub schedule: String,
-    /// The instant that it is for.
+    /// Scheduled time of the firing that the reservation is for.
     pub scheduled_for: Timestamp,
-    /// CPU.
+    /// Reserved CPU, in millicores.
     pub cpu: Millicores,
-    /// Memory.
+    /// Reserved memory, in bytes.
     pub memory: Bytes,
 }
 
-/// A queue.
+/// Queue of jobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Queue {
-    /// Its name.
+    /// Name of the queue.
     pub name: String,
-    /// How it lets jobs through.
+    /// Settings of the queue: concurrency limit, rate limit, weights and pause.
     pub settings: QueueSettings,
-    /// The number in its ETag; 0 for a queue that nobody set up.
+    /// Version of the settings and value of the ETag; 0 if the queue has only default settings.
     pub version: u64,
-    /// Jobs that wait in it.
+    /// Number of jobs that wait in the queue.
     pub waiting: u64,
-    /// Jobs of it that run.
+    /// Number of jobs of the queue that run.
     pub running: u64,
-    /// When the job that waits longest entered it.
+    /// Time at which the longest-waiting job entered the queue. Absent if no job waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_waiting_since: Option<Timestamp>,
 }
 
-/// One version of an artifact.
+/// Version of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Artifact {
-    /// The tenant.
+    /// Namespace (tenant) of the artifact.
     pub namespace: String,
-    /// The name that versions share.
+    /// Name of the artifact, shared by all its versions.
     pub name: String,
-    /// Hash of the bytes, in lower-case hex; names the version.
+    /// SHA-256 hash of the content in lower-case hex; identifies the version.
     pub sha256: String,
-    /// How many bytes.
+    /// Size of the content, in bytes.
     pub size_bytes: u64,
-    /// When it was stored.
+    /// Time at which the version was stored.
     pub created_at: Timestamp,
-    /// Who stored it: a principal or an execution.
+    /// Creator of the version: a user, a token or an execution.
     pub created_by: String,
 }
 
-/// One page of a list.
+/// Page of a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct List<T> {
-    /// In the list's order: newest first, where nothing else is said.
+    /// Items of the page; newest first unless the endpoint states another order.
     pub items: Vec<T>,
-    /// For the next page (`?cursor=`); absent on the last.
+    /// Cursor for the next page (`?cursor=`). Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// One line, or piece of a line, of a log.
+/// Line of a log, or a part of a long line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogEntry {
-    /// Where reading goes on behind it (`?offset=`).
+    /// Offset from which to continue reading after this entry (`?offset=`).
     pub next_offset: u64,
-    /// When it was written, on the worker's clock.
+    /// Time at which the line was written, by the clock of the worker.
     pub at: Timestamp,
-    /// `stdout`, `stderr`, or `notice` for words of Belfry itself.
+    /// Source of the line: `stdout`, `stderr`, or `notice` for messages of Belfry.
     pub stream: String,
-    /// What was written; bytes that are not UTF-8 are shown as U+FFFD.
+    /// Text of the line; bytes that are not valid UTF-8 are replaced by U+FFFD.
     pub text: String,
-    /// The bytes that were written, in base64, if they are not UTF-8.
+    /// Original bytes in base64. Present only if they are not valid UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<String>,
 }
 
-/// Something that happened, in the feed of `/events`.
+/// Event in the feed of `/events`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FeedEvent {
-    /// Its place in the feed.
+    /// Sequence number of the event in the feed.
     pub seq: u64,
-    /// When it was decided.
+    /// Time at which the server decided the change.
     pub at: Timestamp,
-    /// `job.waiting`, `job.running`, …, `execution.started`, `worker.ready`, `worker.lost`,
-    /// `queue.updated`, `schedule.created`, `schedule.paused`, `schedule.skipped`,
+    /// Type of the event, for example `job.waiting`, `job.running`, `execution.started`, `worker.ready`,
+    /// `worker.lost`, `queue.updated`, `schedule.created`, `schedule.paused`, `schedule.skipped`,
     /// `backfill.completed`, `calendar.updated`, `workflow.changed`, `workflow.not_triggered`, `run.running`,
-    /// `run.failed`, `step.succeeded`, `step.late_worker`, ….
+    /// `run.failed`, `step.succeeded` or `step.late_worker`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The tenant; absent for workers and queues.
+    /// Namespace (tenant) of the event. Absent for events of workers and queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The job that it concerns.
+    /// ID of the job that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// The job's status before.
+    /// Status of the job before the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<JobStatus>,
-    /// The job's status after.
+    /// Status of the job after the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<JobStatus>,
-    /// Why the job changed its status.
+    /// Cause of the status change of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
-    /// The execution that it concerns.
+    /// ID of the execution that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
-    /// The worker that it concerns.
+    /// ID of the worker that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
-    /// The worker's status now.
+    /// Status of the worker after the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_status: Option<WorkerStatus>,
-    /// The worker's admission now.
+    /// Admission of the worker after the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_admission: Option<Admission>,
-    /// The queue that it concerns.
+    /// Name of the queue that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The schedule that it concerns.
+    /// ID of the schedule that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule_id: Option<ScheduleId>,
-    /// The name of that schedule.
+    /// Name of the schedule that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
-    /// The nominal instant that created no job.
+    /// Scheduled time of the firing that created no job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<Timestamp>,
-    /// Why it created none.
+    /// Outcome of the firing: why it created no job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<FiringOutcome>,
-    /// The backfill that it concerns.
+    /// ID of the backfill that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backfill_id: Option<BackfillId>,
-    /// The workflow that it concerns.
+    /// ID of the workflow that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<WorkflowId>,
-    /// The name of that workflow, or of the workflow of the run.
+    /// Name of the workflow that the event concerns, also for events of its runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
-    /// The run of a workflow that it concerns.
+    /// ID of the workflow run that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// The step of that run.
+    /// Name of the step of the workflow run that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The calendar that it concerns.
+    /// Name of the calendar that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calendar: Option<String>,
-    /// Which trigger of the workflow started nothing, and why.
+    /// Trigger of the workflow that started no run, with the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_triggered: Option<FeedRefusal>,
 }
 
-/// Why a trigger of a workflow started nothing.
+/// Reason why a trigger of a workflow started no run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FeedRefusal {
-    /// Which trigger, from 0.
+    /// Index of the trigger in the workflow spec, from 0.
     pub trigger: u32,
-    /// What ended, and why it started nothing.
+    /// Job or run that ended, and the reason why its end started no run.
     #[serde(flatten)]
     pub refusal: TriggerRefusal,
 }
 
-/// Why a request was refused: an RFC 9457 problem document.
+/// Error response: an RFC 9457 problem document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// A page that explains the code; relative to the server's address.
+    /// URL of a page that explains the error code, relative to the address of the server.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What kind of refusal it is.
+    /// Summary of the error code in English.
     pub title: String,
-    /// The HTTP status.
+    /// HTTP status code.
     pub status: u16,
-    /// What happened, to which object.
+    /// What failed, on which object, and why.
     pub detail: String,
-    /// A stable word for programs.
+    /// Stable error code for programs.
     pub code: String,
-    /// What to do next.
+    /// Suggested next action of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Every field that is wrong.
+    /// Invalid fields of the request, all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
-    /// The request's id, as in the server's log.
+    /// ID of the request, as in the log of the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Seconds after which it may be tried again.
+    /// Seconds after which the client may retry the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
 }
 
-/// What is wrong with one field.
+/// Error of one field of the request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FieldError {
-    /// The field as a JSON pointer (`/run/process/env/FOO`) into the body, or `?limit` for a
-    /// parameter of the query.
+    /// Invalid field as a JSON pointer into the body (`/run/process/env/FOO`), or `?limit` for a query parameter.
     pub pointer: String,
-    /// The field as a path (`run.process.env.FOO`).
+    /// Invalid field as a dotted path (`run.process.env.FOO`).
     pub path: String,
-    /// What was found and what was expected.
+    /// Found value and expected value of the field.
     pub detail: String,
 }
