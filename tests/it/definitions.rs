@@ -22,7 +22,8 @@ const HELP: &str =
 #[tokio::test]
 async fn a_schedule_that_never_fires_is_told_at_once() {
     let site = Site::server_only(&[]).await;
-    let told = format!("warning: schedule `never`: it never fires: no instant satisfies its rules\n{HELP}");
+    let told =
+        format!("warning: schedule `never`: the schedule never fires: no time matches its rules\n{HELP}");
     let create = ["schedule", "create", "never", "--cron", "0 0 31 2 *", "--", "true"];
     let tried = site.belfry(&[&create[..5], &["--dry-run"], &create[5..]].concat()).await.exits(0);
     assert_eq!(tried.stderr, told);
@@ -38,14 +39,14 @@ async fn a_schedule_that_never_fires_is_told_at_once() {
     assert_eq!(applied.stderr, told);
     let applied: serde_json::Value = serde_json::from_str(&applied.stdout).unwrap();
     let warning = &applied[0]["warnings"][0];
-    let message = "it never fires: no instant satisfies its rules";
+    let message = "the schedule never fires: no time matches its rules";
     assert_eq!(*warning, serde_json::json!({"code": "never_fires", "message": message}));
     let again = site.belfry(&["apply", "-f", &file(&site, "never.yaml")]).await.exits(0);
     assert_eq!(again.stderr, "", "nothing changed");
     let quiet = site.belfry(&["-q", "schedule", "create", "other", "--at", "2020-01-01T00:00", "--", "true"]);
     assert_eq!(
         quiet.await.exits(0).stderr,
-        "warning: schedule `other`: it never fires: its time has passed\n",
+        "warning: schedule `other`: the schedule never fires: its time has passed\n",
         "a warning is no note"
     );
 }

@@ -1,6 +1,7 @@
-//! What somebody should know, as a code with values for programs and as a sentence for people.
+//! Warnings about schedules and workflows, and reasons in the fire ledger.
 //!
-//! A page in another language words the code, and falls back on the sentence where it does not know it.
+//! Each has a stable code with parameters for programs, and an English sentence for people. A client in another
+//! language translates the code, and shows the sentence if it does not know the code.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,89 +12,90 @@ use utoipa::ToSchema;
 use crate::firing::{Detail, DetailCode, FiringCause, FiringOutcome};
 use crate::time::Timestamp;
 
-/// Something about a schedule that somebody should know before they rely on it.
+/// Warning about a schedule or workflow that is valid but probably not what its author intended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Warning {
-    /// What it is about.
+    /// Stable code of the warning.
     pub code: WarningCode,
-    /// The values in it, by name: those that the code tells.
+    /// Parameters of the warning by name. The description of each code lists its parameters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
-    /// The same in English.
+    /// Warning as an English sentence.
     pub message: String,
 }
 
-/// What a warning is about.
+/// Code of a warning, with its parameters in parentheses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WarningCode {
-    /// No instant satisfies its rules.
+    /// The schedule never fires: no time matches its rules.
     NeverFires,
-    /// One of its rules adds nothing; `rule` is its place.
+    /// A rule of the schedule never fires (`rule`: its index, from 0).
     RuleNeverFires,
-    /// Its end has passed; `end` is when.
+    /// The schedule never fires: its end has passed (`end`).
     EndPassed,
-    /// All of its times have passed.
+    /// The schedule never fires: all its times have passed.
     TimePassed,
-    /// Its filters hold every instant; `filter` is the one that holds the first, where that is known.
+    /// The schedule never fires: its filters exclude every firing (`filter`: the one that excludes the first, if
+    /// known).
     AlwaysHeld,
-    /// It does not fire until `until`, and further was not searched.
+    /// The schedule does not fire before a time (`until`); later times were not searched.
     NotUntil,
-    /// Some firings lie behind the last year that a calendar is known for; `calendar`, `until`.
+    /// Some firings are after the last day for which a calendar has data (`calendar`, `until`).
     CalendarEnds,
-    /// The firings of a fixed delay are not known ahead.
+    /// Firings cannot be predicted, because the schedule has a fixed delay.
     FixedDelay,
-    /// It has fired as often as it may.
+    /// The schedule has reached its limit of firings.
     Spent,
-    /// It is paused.
+    /// The schedule is paused.
     Paused,
-    /// A parameter of a workflow is used by nothing; `parameter`.
+    /// A parameter of the workflow is not used (`parameter`).
     UnusedParameter,
-    /// A step waits for an event, maybe forever; `path`.
+    /// A step waits for an event without a timeout (`path`).
     WaitsForever,
-    /// There is no such workflow as it is to start, or as it listens to; `workflow` is its name.
+    /// The workflow that the schedule or trigger refers to does not exist (`workflow`: its name).
     NoWorkflow,
-    /// A workflow starts itself again, directly or through others; `path`.
+    /// A workflow triggers itself, directly or through other workflows (`path`).
     StartsItself,
 }
 
 impl Warning {
-    /// No instant satisfies its rules.
+    /// Returns a warning that no time matches the rules of the schedule.
     pub fn never_fires() -> Self {
-        Self::of(WarningCode::NeverFires, [], "it never fires: no instant satisfies its rules")
+        Self::of(WarningCode::NeverFires, [], "the schedule never fires: no time matches its rules")
     }
 
-    /// Rule number `rule`, from 0, adds nothing.
+    /// Returns a warning that the rule with index `rule`, from 0, never fires.
     pub fn rule_never_fires(rule: usize) -> Self {
-        let message = format!("rules[{rule}] never fires: no instant satisfies it");
+        let message = format!("rules[{rule}] never fires: no time matches it");
         Self::of(WarningCode::RuleNeverFires, [("rule", &rule)], message)
     }
 
-    /// Its end has passed.
+    /// Returns a warning that the end of the schedule has passed.
     pub fn end_passed(end: Timestamp) -> Self {
-        let message = format!("it never fires: its end ({end}) has passed");
+        let message = format!("the schedule never fires: its end ({end}) has passed");
         Self::of(WarningCode::EndPassed, [("end", &end)], message)
     }
 
-    /// All of its times have passed.
+    /// Returns a warning that all times of the schedule have passed.
     pub fn time_passed() -> Self {
-        Self::of(WarningCode::TimePassed, [], "it never fires: its time has passed")
+        Self::of(WarningCode::TimePassed, [], "the schedule never fires: its time has passed")
     }
 
-    /// Its filters hold every instant; `first` names the one that holds the first.
+    /// Returns a warning that the filters exclude every firing; `first` is the filter that excludes the first one.
     pub fn always_held(first: Option<&str>) -> Self {
-        let message = "it never fires: its filters hold every instant of its rules";
+        let message = "the schedule never fires: its filters exclude every firing";
         match first {
             None => Self::of(WarningCode::AlwaysHeld, [], message),
             Some(filter) => {
-                let message = format!("{message}, the first by {filter}");
+                let message = format!("{message}; the first is excluded by `{filter}`");
                 Self::of(WarningCode::AlwaysHeld, [("filter", &filter)], message)
             }
         }
     }
 
-    /// What is likely not what the author of a workflow meant, at this path of its spec.
+    /// Returns a warning of the check of a workflow, found at `path` of its spec.
     pub fn of_workflow(path: &str, message: &str) -> Self {
         let whole = format!("{} {message}", path.strip_suffix(".timeout").unwrap_or(path));
         if path.starts_with("triggers[") {
@@ -105,16 +107,16 @@ impl Warning {
         }
     }
 
-    /// Nothing was found until then.
+    /// Returns a warning that the search found no firing before `until`.
     pub fn not_until(until: Timestamp) -> Self {
-        let message = format!("it does not fire until {until}; further was not searched");
+        let message = format!("the schedule does not fire before {until}; later times were not searched");
         Self::of(WarningCode::NotUntil, [("until", &until)], message)
     }
 
-    /// Some firings lie behind the last day that a calendar is known for.
+    /// Returns a warning that some firings are after the last day for which a calendar has data.
     pub fn calendar_ends(calendar: &str, until: jiff::civil::Date) -> Self {
         let message =
-            format!("calendar `{calendar}` is known until {until}: later holidays are not published yet");
+            format!("calendar `{calendar}` has data until {until}: later holidays are not published yet");
         Self::of(
             WarningCode::CalendarEnds,
             [("calendar", &calendar as &dyn fmt::Display), ("until", &until)],
@@ -122,40 +124,42 @@ impl Warning {
         )
     }
 
-    /// The firings of a fixed delay are not known ahead.
+    /// Returns a warning that the firings of a fixed delay cannot be predicted.
     pub fn fixed_delay() -> Self {
-        let message = "the firings of a fixed delay are not known ahead: each is counted from the end of the run before";
+        let message =
+            "cannot predict the firings of a fixed delay: the delay starts when the previous run ends";
         Self::of(WarningCode::FixedDelay, [], message)
     }
 
-    /// It has fired as often as it may.
+    /// Returns a warning that the schedule has reached its limit of firings.
     pub fn spent() -> Self {
-        Self::of(WarningCode::Spent, [], "it has fired as often as `max_firings` lets it")
+        Self::of(WarningCode::Spent, [], "the schedule has reached its limit of firings (`max_firings`)")
     }
 
-    /// It is paused.
+    /// Returns a warning that the schedule is paused.
     pub fn paused() -> Self {
-        let message = "it is paused: its firings are skipped until it is resumed";
+        let message = "the schedule is paused: its firings are skipped until you resume it";
         Self::of(WarningCode::Paused, [], message)
     }
 
-    /// There is no such workflow as it is to start.
+    /// Returns a warning that the workflow of the schedule does not exist.
     pub fn no_workflow(name: &str) -> Self {
-        let message = format!("there is no workflow `{name}`: until there is, its firings start nothing");
+        let message = format!("there is no workflow `{name}`: firings start no run until you create it");
         Self::of(WarningCode::NoWorkflow, [("workflow", &name)], message)
     }
 
-    /// There is no such workflow as a trigger listens to.
+    /// Returns a warning that the workflow of the trigger at `path` does not exist.
     pub fn nobody_to_listen_to(path: &str, name: &str) -> Self {
-        let message =
-            format!("{path}: there is no workflow `{name}` yet: until there is, nothing of it ends");
+        let message = format!(
+            "{path}: there is no workflow `{name}` yet: this trigger starts no run until you create it"
+        );
         Self::of(WarningCode::NoWorkflow, [("workflow", &name)], message)
     }
 
-    /// Workflows start each other in a circle; `chain` is that of their names.
+    /// Returns a warning that workflows trigger each other in a cycle; `chain` lists their names.
     pub fn starts_itself(path: &str, chain: &[String]) -> Self {
         let (told, most) = (chain.join("`, which starts `"), crate::limits::TRIGGER_CHAIN_MAX);
-        let message = format!("{path} is a circle: `{told}`; it ends after {most} runs in a row");
+        let message = format!("{path} closes a trigger cycle: `{told}`; the chain stops after {most} runs");
         let chain = chain.join(" → ");
         Self::of(
             WarningCode::StartsItself,
@@ -180,21 +184,22 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What the detail of a line of the fire ledger says, taken apart.
+/// Detail of a ledger entry in a machine-readable form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LedgerReason {
-    /// What it says.
+    /// Stable code of the detail.
     pub code: DetailCode,
-    /// The value in it: how many, how late, which filter, or who.
+    /// Value in the detail: a number, a delay, a filter or a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Who asked for the firing, and what they said about it, where something else became of it.
+    /// User who requested the firing, with their reason. Present only if the firing had another outcome than
+    /// requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_by: Option<String>,
 }
 
 impl LedgerReason {
-    /// From the detail of a line; `None` if it has none of the known forms.
+    /// Parses the detail of a ledger entry. Returns `None` if the detail has no known form.
     pub fn of(outcome: FiringOutcome, cause: FiringCause, detail: &str) -> Option<Self> {
         let Detail { code, value, asked_by } = Detail::of(outcome, cause, detail)?;
         Some(Self { code, value: value.map(str::to_owned), asked_by: asked_by.map(str::to_owned) })

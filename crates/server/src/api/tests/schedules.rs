@@ -122,11 +122,11 @@ async fn a_schedule_that_never_fires_is_taken_with_a_warning() {
     let never = json!({"timing": {"rules": [{"cron": "0 0 31 2 *"}]}});
     let created = put(&world, never.clone()).await;
     assert_eq!(created.status, StatusCode::CREATED, "{}", created.text());
-    assert_eq!(told(&created), json!(["it never fires: no instant satisfies its rules"]));
+    assert_eq!(told(&created), json!(["the schedule never fires: no time matches its rules"]));
     assert_eq!(told(&put(&world, never).await), Value::Null, "nothing changed");
     let past =
         put(&world, json!({"timing": {"rules": [{"every": "1h"}], "end": "2020-01-01T00:00:00Z"}})).await;
-    assert_eq!(told(&past), json!(["it never fires: its end (2020-01-01T00:00:00Z) has passed"]));
+    assert_eq!(told(&past), json!(["the schedule never fires: its end (2020-01-01T00:00:00Z) has passed"]));
     assert_eq!(told(&put(&world, json!({})).await), Value::Null, "it fires");
 
     let calendar = json!({"name": "gone", "steps": [{"include": {"dates": ["2020-01-01"]}}]});
@@ -135,8 +135,7 @@ async fn a_schedule_that_never_fires_is_taken_with_a_warning() {
     let held =
         json!({"name": "held", "timing": {"rules": [{"cron": "@daily"}], "only": [{"calendar": "gone"}]}});
     let held = world.post("/api/v1/schedules", schedule(held)).await;
-    let wanted =
-        "it never fires: its filters hold every instant of its rules, the first by only[0]: calendar gone";
+    let wanted = "the schedule never fires: its filters exclude every firing; the first is excluded by `only[0]: calendar gone`";
     assert_eq!(told(&held), json!([wanted]), "{}", held.text());
 }
 
@@ -298,7 +297,7 @@ async fn a_draft_is_shown_with_its_marks_and_in_words() {
         (&never["firings"], &never["warnings"][0]),
         (
             &json!([]),
-            &json!({"code": "never_fires", "message": "it never fires: no instant satisfies its rules"})
+            &json!({"code": "never_fires", "message": "the schedule never fires: no time matches its rules"})
         )
     );
     let later = json!({"timing": {"rules": [{"cron": "0 9 * * *"}], "only": [{"calendar": "belfry.cn-workdays"}]}, "from": "2200-01-01T00:00:00Z", "n": 1});

@@ -207,7 +207,7 @@ async fn the_end_of_a_run_starts_another_one() {
     assert_eq!(warning["code"], "starts_itself");
     assert_eq!(
         warning["message"],
-        "triggers[0] is a circle: `nightly`, which starts `then`, which starts `nightly`; it ends after 32 runs in a row"
+        "triggers[0] closes a trigger cycle: `nightly`, which starts `then`, which starts `nightly`; the chain stops after 32 runs"
     );
     let one_step = json!({"steps": [{"name": "extract", "job": job()}]});
     put(&world, one_step).await;
