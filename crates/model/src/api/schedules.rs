@@ -1,4 +1,4 @@
-//! Schedules, what became of their instants, backfills and calendars, as the API shows them.
+//! Requests and responses of the REST API for schedules, the fire ledger, backfills and calendars.
 
 use std::collections::BTreeMap;
 
@@ -15,106 +15,106 @@ use crate::status::JobStatus;
 use crate::time::{Duration, Timestamp};
 use crate::timing::{Cron, Timing};
 
-/// A schedule.
+/// A schedule: creates a job or a workflow run at each of its scheduled times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Schedule {
-    /// Its id.
+    /// ID of the schedule, assigned by the server.
     pub id: ScheduleId,
-    /// Its name, unique in its namespace.
+    /// Name of the schedule, unique in its namespace.
     pub name: String,
-    /// The tenant that it belongs to.
+    /// Namespace (tenant) of the schedule.
     pub namespace: String,
-    /// Who answers for it.
+    /// Owner of the schedule: the person or team responsible for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Its labels.
+    /// Labels of the schedule.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// What it is for.
+    /// Purpose of the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether it fires.
+    /// Current status of the schedule.
     pub status: ScheduleStatus,
-    /// Who paused it, and why.
+    /// User who paused the schedule, with time and note. Absent if the schedule is not paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,
-    /// Its rules in short: `0 2 * * *`, `every 15m`, `on demand`.
+    /// Rules of the schedule in short form, for example `0 2 * * *`, `every 15m` or `on demand`.
     pub when: String,
-    /// The time zone of its rules.
+    /// Time zone of the rules, as an IANA name.
     pub zone: String,
-    /// Which version of its spec: grows with every change of the spec.
+    /// Generation of the spec; increases with every change of the spec.
     pub generation: u64,
-    /// Grows with every change that somebody asked for; the number in its ETag.
+    /// Version of the schedule; increases with every change by a user and is the value of the ETag.
     pub version: u64,
-    /// When it was made.
+    /// Time at which the schedule was created.
     pub created_at: Timestamp,
-    /// When somebody last changed it.
+    /// Time of the last change by a user.
     pub updated_at: Timestamp,
-    /// Its next firing; none while it is paused, or has no time left.
+    /// Time of the next firing. Absent if the schedule is paused or has no further firing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
-    /// Its last firing that created a job.
+    /// Last firing that created a job or a workflow run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LastFiring>,
-    /// How many of its instants created a job.
+    /// Number of scheduled times that created a job or a workflow run.
     pub fired: u64,
-    /// How many created none.
+    /// Number of scheduled times that created nothing.
     pub skipped: u64,
-    /// Firings that wait for their turn, in order.
+    /// Firings that wait for the end of earlier runs, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub buffered: Vec<Buffered>,
-    /// How its runs went.
+    /// Statistics of the ended runs of the schedule.
     pub track: ScheduleTrack,
-    /// What is late or stuck at this moment; in lists only with `health=true`.
+    /// Late and stuck runs of the schedule. In lists only with `health=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub health: Option<ScheduleHealth>,
-    /// Its newest runs, the newest first; only in lists with `runs=N`.
+    /// Newest runs of the schedule, newest first. Only in lists with `runs=N`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs: Option<Vec<ScheduleRun>>,
-    /// What it was asked to be; in lists only with `specs=true`.
+    /// Spec of the schedule, with defaults. In lists only with `specs=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<ScheduleSpec>>,
-    /// What whoever created or changed it should know, such as that it never fires; only in the answer
-    /// to that request.
+    /// Warnings about the spec, for example that the schedule never fires. Only in the response to the request that
+    /// created or changed the schedule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
 }
 
-/// The last firing of a schedule.
+/// Last firing of a schedule that created a job or a workflow run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LastFiring {
-    /// Its nominal instant.
+    /// Scheduled time of the firing.
     pub scheduled_for: Timestamp,
-    /// The job that it created.
+    /// Job that the firing created. Absent if it created a workflow run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// Instead of a job: the run of a workflow that it created.
+    /// Workflow run that the firing created. Absent if it created a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
 }
 
-/// A run of a schedule, in short.
+/// Summary of a run of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleRun {
-    /// The job.
+    /// ID of the job. Absent if the run is a workflow run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// Instead of a job: the run of a workflow.
+    /// ID of the workflow run. Absent if the run is a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// The nominal instant that it is for.
+    /// Scheduled time of the firing that created the run.
     pub scheduled_for: Timestamp,
-    /// Where it stands.
+    /// Current status of the job or the workflow run.
     pub status: WorkStatus,
-    /// When an execution started first, or the turn of a run of a workflow came.
+    /// Start time of the first execution of the job, or start time of the workflow run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it reached a final status.
+    /// Time at which the run reached a final status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
 }
 
-/// Where a run of a schedule stands: the word of its job, or of its run of a workflow.
+/// Status of a run of a schedule: the status of its job, or of its workflow run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the statuses of jobs and of runs say it")]
@@ -161,107 +161,107 @@ impl From<RunStatus> for WorkStatus {
     }
 }
 
-/// A firing that waits for its turn.
+/// Firing that waits for the end of earlier runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Buffered {
-    /// Its nominal instant.
+    /// Scheduled time of the firing.
     pub scheduled_for: Timestamp,
-    /// What brought it about.
+    /// Cause of the firing.
     pub cause: FiringCause,
 }
 
-/// How the runs of a schedule went so far.
+/// Statistics of the ended runs of a schedule.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleTrack {
-    /// Runs that ended well.
+    /// Number of runs that succeeded.
     pub succeeded: u64,
-    /// Runs that ended otherwise.
+    /// Number of runs that ended in any other way.
     pub failed: u64,
-    /// The part of them that ended well, from 0 to 1; absent before the first.
+    /// Fraction of the ended runs that succeeded, from 0 to 1. Absent before the first run has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub success_rate: Option<f64>,
-    /// Runs in a row that ended like the last one: above zero well, below zero badly.
+    /// Number of consecutive runs with the result of the last run; positive for successes, negative for failures.
     pub streak: i32,
-    /// How long one in ten of the last successful runs took at most.
+    /// 10th percentile of the durations of the last successful runs, at most 32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_p10: Option<Duration>,
-    /// How long half of them took at most.
+    /// 50th percentile (median) of the durations of the last successful runs, at most 32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_p50: Option<Duration>,
-    /// How long nine of ten took at most.
+    /// 90th percentile of the durations of the last successful runs, at most 32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_p90: Option<Duration>,
-    /// How long nineteen of twenty took at most.
+    /// 95th percentile of the durations of the last successful runs, at most 32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_p95: Option<Duration>,
-    /// How long 99 of 100 took at most: the longest of the last ones.
+    /// 99th percentile of the durations of the last successful runs, at most 32: the longest of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_p99: Option<Duration>,
 }
 
-/// What is late or stuck of a schedule at this moment.
+/// Late and stuck runs of a schedule.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleHealth {
-    /// How many of its runs are not over.
+    /// Number of runs of the schedule that have not ended.
     pub open_runs: u64,
-    /// Those that should have started by now.
+    /// Runs that should have started by now.
     pub late_now: Vec<TroubledRun>,
-    /// Those that run far longer than they should.
+    /// Runs that exceed their expected duration.
     pub stuck_now: Vec<TroubledRun>,
 }
 
-/// A run that is late or stuck.
+/// Late or stuck run of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TroubledRun {
-    /// The job.
+    /// ID of the job. Absent if the run is a workflow run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// Instead of a job: the run of a workflow.
+    /// ID of the workflow run. Absent if the run is a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// Its nominal instant.
+    /// Scheduled time of the firing that created the run.
     pub scheduled_for: Timestamp,
-    /// When it should have started, or ended.
+    /// Time by which a late run should have started, or a stuck run should have ended.
     pub expected_by: Timestamp,
 }
 
-/// Several schedules, applied all or none.
+/// Request to apply several schedules in one transaction: all are applied or none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplySchedules {
-    /// At least one, at most 10,000.
+    /// Specs of the schedules, 1 to 10,000.
     pub schedules: Vec<ScheduleSpec>,
 }
 
-/// What applying several schedules did, in their order.
+/// Response to a request to apply several schedules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AppliedSchedules {
-    /// One for each schedule of the request.
+    /// One entry for each schedule of the request, in the order of the request.
     pub schedules: Vec<AppliedSchedule>,
 }
 
-/// What applying a schedule did, or would do.
+/// Result of applying a schedule, or the expected result in a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AppliedSchedule {
-    /// Its id; absent if it would be created.
+    /// ID of the schedule. Absent in a dry run that would create the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<ScheduleId>,
-    /// Its name.
+    /// Name of the schedule.
     pub name: String,
-    /// The tenant that it belongs to.
+    /// Namespace (tenant) of the schedule.
     pub namespace: String,
-    /// What was done.
+    /// Change of the schedule.
     pub change: ApplyChange,
-    /// Its generation now.
+    /// Generation of the schedule after the change.
     pub generation: u64,
-    /// Its version now.
+    /// Version of the schedule after the change.
     pub version: u64,
-    /// What somebody should know about it, such as that it never fires; none of what is unchanged.
+    /// Warnings about the spec, for example that the schedule never fires. Empty for an unchanged schedule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
 }
 
-/// What applying a named thing did.
+/// Result of applying a schedule, a workflow or another named object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -272,7 +272,7 @@ pub enum ApplyChange {
 }
 
 impl ApplyChange {
-    /// Its stable word.
+    /// Returns the stable name of the change, as in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -282,203 +282,203 @@ impl ApplyChange {
     }
 }
 
-/// What to say when pausing.
+/// Request to pause a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PauseSchedule {
-    /// Why, for people.
+    /// Reason for the pause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// How to fire now.
+/// Request to fire a schedule immediately.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TriggerSchedule {
-    /// Why, for people; recorded in the ledger.
+    /// Reason for the firing, recorded in the fire ledger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What it does while earlier runs are not over, instead of the schedule's own policy.
+    /// Overlap policy of this firing [default: the policy of the schedule].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<OverlapPolicy>,
 }
 
-/// What became of a trigger.
+/// Result of firing a schedule by hand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TriggeredSchedule {
-    /// The schedule.
+    /// ID of the schedule.
     pub schedule_id: ScheduleId,
-    /// `fired`, `buffered`, or why it created nothing.
+    /// Outcome of the firing: `fired`, `buffered`, or the reason why it created nothing.
     pub outcome: FiringOutcome,
-    /// The job that it created.
+    /// Job that the firing created. Absent if it created a workflow run or nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// Instead of a job: the run of a workflow that it created.
+    /// Workflow run that the firing created. Absent if it created a job or nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// The instant that it is recorded under.
+    /// Time under which the fire ledger records the firing.
     pub scheduled_for: Timestamp,
 }
 
-/// A draft to look at: nothing is stored.
+/// Request to preview the firings of a draft. The server stores nothing.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PreviewSchedule {
-    /// The timing.
+    /// Timing of the draft. Required unless `cron` is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<Timing>,
-    /// Instead of a timing: a cron expression alone.
+    /// Cron expression of the draft, instead of `timing`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cron: Option<Cron>,
-    /// The zone of that expression; UTC where absent.
+    /// Time zone of `cron`, as an IANA name [default: UTC].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// How many firings; 20 where absent, at most 1,000.
+    /// Number of firings to list, 1 to 1,000 [default: 20].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
     pub n: Option<u32>,
-    /// From when on; now where absent.
+    /// Start of the preview [default: now].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Timestamp>,
-    /// Whose calendars are meant; `default` where absent.
+    /// Namespace of the calendars that the timing refers to [default: `default`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The name of the schedule that it is to be; decides what `H` and `~` mean.
+    /// Name of the future schedule; determines the hashed values of `H` and `~`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// The next firings of a schedule or of a draft.
+/// Preview of the next firings of a schedule or of a draft.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Preview {
-    /// In order; fewer than were asked for if there are no more.
+    /// Firings in chronological order; fewer than requested if the schedule has no more.
     pub firings: Vec<PreviewFiring>,
-    /// The timing in words.
+    /// Description of the timing in natural language.
     pub words: Words,
-    /// What somebody should know before it is used.
+    /// Warnings about the timing, for example that it never fires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
-    /// The time zone.
+    /// Time zone of the rules, as an IANA name.
     pub zone: String,
-    /// The version of the time zone database that was used.
+    /// Version of the time zone database that the server used.
     pub tzdb: String,
 }
 
-/// A timing in words.
+/// Description of a timing in natural language.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Words {
-    /// In English.
+    /// English description.
     pub en: String,
-    /// In Chinese.
+    /// Chinese description.
     #[serde(rename = "zh-CN")]
     pub zh_cn: String,
 }
 
-/// One firing to come.
+/// Predicted firing of one schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PreviewFiring {
-    /// The instant.
+    /// Scheduled time of the firing.
     pub at: Timestamp,
-    /// The same on the wall of the zone, with its offset.
+    /// Scheduled time as local time of the time zone, with its UTC offset.
     pub local: String,
-    /// Which rules name it, by their place in `timing.rules`.
+    /// Indexes in `timing.rules` of the rules that produce the firing, from 0.
     pub rules: Vec<usize>,
-    /// What a change of the clocks or a calendar did to it: `gap_shifted`, `overlap_first`,
-    /// `overlap_second`, `rolled`, `clock_change` (the clocks change on that day).
+    /// Adjustments of the time by a clock change or a calendar: `gap_shifted`, `overlap_first`, `overlap_second`,
+    /// `rolled`, `clock_change` (the clocks change on that day).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub marks: Vec<String>,
 }
 
-/// A firing to come, of any schedule.
+/// Predicted firing in a list over all schedules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UpcomingFiring {
-    /// When.
+    /// Scheduled time of the firing.
     pub at: Timestamp,
-    /// The schedule.
+    /// ID of the schedule.
     pub schedule_id: ScheduleId,
-    /// Its name.
+    /// Name of the schedule.
     pub name: String,
-    /// The tenant that it belongs to.
+    /// Namespace (tenant) of the schedule.
     pub namespace: String,
-    /// How long its runs usually take: the median of the last ones.
+    /// Median duration of the last successful runs of the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_p50: Option<Duration>,
 }
 
-/// Firings to come.
+/// Predicted firings of all schedules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Upcoming {
-    /// In order.
+    /// Firings in chronological order.
     pub items: Vec<UpcomingFiring>,
-    /// Everything until then is in `items`; less than was asked for if there was too much. What follows
-    /// is had by asking again with this as `from`.
+    /// End of the complete range: `items` holds all firings before this time. If the range is shorter than requested,
+    /// pass this time as `from` to get the rest.
     pub until: Timestamp,
-    /// Schedules that fire oftener than was asked for: what they fire behind their last item is left out.
+    /// Schedules with more firings than the requested limit; their further firings are missing in `items`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cut: Vec<ScheduleId>,
 }
 
-/// One line of the fire ledger.
+/// Entry of the fire ledger: the outcome of a scheduled time, or of several consecutive ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LedgerEntry {
-    /// Whose.
+    /// ID of the schedule.
     pub schedule_id: ScheduleId,
-    /// Under which of its generations.
+    /// Generation of the schedule that produced the scheduled time.
     pub generation: u64,
-    /// The nominal instant, or the first of a row that shared an outcome.
+    /// Scheduled time, or the first one of several consecutive ones with the same outcome.
     pub scheduled_for: Timestamp,
-    /// The last of the row; the same for a single one.
+    /// Last scheduled time of the entry; equal to `scheduled_for` if the entry has only one.
     pub last: Timestamp,
-    /// How many instants it stands for.
+    /// Number of scheduled times in the entry.
     pub count: u64,
-    /// False if there are more than `count`: they were too many to be counted.
+    /// Whether `count` is exact. False if there are more times than `count`, because they were too many to count.
     pub exact: bool,
-    /// What became of it.
+    /// Outcome of the scheduled times.
     pub outcome: FiringOutcome,
-    /// What brought it about.
+    /// Cause of the firing.
     pub cause: FiringCause,
-    /// The backfill that it belongs to.
+    /// Backfill that the entry belongs to. Absent for other firings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backfill_id: Option<BackfillId>,
-    /// The job that it created.
+    /// Job that the firing created. Absent if it created a workflow run or nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// Where that job stands; absent once its retention is over.
+    /// Current status of that job. Absent if retention has deleted the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_status: Option<JobStatus>,
-    /// Instead of a job: the run of a workflow that it created.
+    /// Workflow run that the firing created. Absent if it created a job or nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// Where that run stands; absent once its retention is over.
+    /// Current status of that workflow run. Absent if retention has deleted the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_status: Option<RunStatus>,
-    /// When it was decided.
+    /// Time at which the server decided the outcome.
     pub decided_at: Timestamp,
-    /// Which filter held it, who triggered it and why, and the like.
+    /// Details of the outcome, for example the filter that excluded the time, or the user who fired the schedule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The same taken apart, for pages in another language; absent where it has none of the known forms.
+    /// Details in a machine-readable form, for translation. Absent if `detail` has no known form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<LedgerReason>,
-    /// The version of the time zone database that it was computed with.
+    /// Version of the time zone database that the computation used.
     pub tzdb: String,
 }
 
-/// One page of a fire ledger.
+/// Page of the fire ledger of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Ledger {
-    /// The newest instant first.
+    /// Entries of the page, latest scheduled time first.
     pub items: Vec<LedgerEntry>,
-    /// For the next page (`?cursor=`); absent on the last.
+    /// Cursor for the next page (`?cursor=`). Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
-    /// With `counts=true`: how many instants had each outcome, since `from`.
+    /// Number of scheduled times by outcome, from `from` on. Only with `counts=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<BTreeMap<String, u64>>)]
     pub counts: Option<BTreeMap<FiringOutcome, u64>>,
 }
 
-/// The overlap policies that a backfill may have.
+/// Overlap policies that a backfill accepts.
 #[derive(ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(dead_code, reason = "the document's view of `OverlapPolicy`")]
@@ -487,37 +487,39 @@ enum BackfillOverlap {
     AllowAll,
 }
 
-/// A past range to make up for.
+/// Request to backfill a past range of a schedule.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartBackfill {
-    /// From when on, inclusive.
+    /// Start of the range, inclusive.
     pub from: Timestamp,
-    /// Until when, inclusive; not in the future.
+    /// End of the range, inclusive; cannot be in the future.
     pub until: Timestamp,
-    /// Whether the newest instant is run first.
+    /// Whether to run the newest scheduled time first [default: false].
     #[serde(default)]
     pub newest_first: bool,
-    /// How many of its runs there may be at once; 1 to 1,000.
+    /// Maximum number of concurrent runs of the backfill, 1 to 1,000 [default: 1].
     #[serde(default = "one")]
     pub concurrency: u32,
-    /// The priority of its jobs: low, so that the work of today goes first.
+    /// Priority of the jobs of the backfill, from 0 (last) to 100 (first) [default: 10, so that current work starts
+    /// first].
     #[serde(default = "backfill_priority")]
     pub priority: u8,
-    /// `buffer_all` waits for other runs of the schedule as its limit says; `allow_all` does not.
+    /// Overlap policy: `buffer_all` waits for other runs of the schedule within its limit of concurrent runs;
+    /// `allow_all` does not wait.
     #[serde(default = "buffer_all")]
     #[schema(value_type = BackfillOverlap, default = "buffer_all")]
     pub overlap: OverlapPolicy,
-    /// Which instants are run that have a run already.
+    /// Scheduled times with an existing run that the backfill repeats [default: none].
     #[serde(default)]
     pub reprocess: Reprocess,
-    /// Why, for people.
+    /// Reason for the backfill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
 impl StartBackfill {
-    /// A backfill of a range with every default.
+    /// Returns a backfill of the range with default options.
     pub fn new(from: Timestamp, until: Timestamp) -> Self {
         Self {
             from,
@@ -544,176 +546,176 @@ const fn buffer_all() -> OverlapPolicy {
     OverlapPolicy::BufferAll
 }
 
-/// Which instants a backfill runs that have a run already.
+/// Scheduled times with an existing run that a backfill repeats.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Reprocess {
-    /// None of them.
+    /// Repeats none of them.
     #[default]
     None,
-    /// Those whose last run ended badly.
+    /// Repeats those whose last run did not succeed.
     Failed,
-    /// All of them.
+    /// Repeats all of them.
     All,
 }
 
-/// What a backfill would start, for a dry run.
+/// Runs that a backfill would start, for a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BackfillPlan {
-    /// The instants, in the order in which they would be run.
+    /// Scheduled times that the backfill would run, in order of execution.
     pub instants: Vec<Timestamp>,
-    /// Those of the range that would be left out; the first 1,000 of them.
+    /// Scheduled times of the range that the backfill would leave out; at most 1,000.
     pub left_out: Vec<LeftOut>,
-    /// How many would be left out in all.
+    /// Total number of scheduled times that the backfill would leave out.
     pub left_out_count: u64,
 }
 
-/// An instant that a backfill leaves out.
+/// Scheduled time that a backfill leaves out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LeftOut {
-    /// Which.
+    /// Scheduled time.
     pub at: Timestamp,
-    /// Why.
+    /// Reason why the backfill leaves the time out.
     pub reason: LeftOutReason,
-    /// Which filter holds it.
+    /// Filter that excludes the time. Present only for the reason `held`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The job that it has already.
+    /// Existing job for the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// Instead of a job: the run of a workflow that it has already.
+    /// Existing workflow run for the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
 }
 
-/// Why a backfill leaves an instant out.
+/// Reason why a backfill leaves a scheduled time out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftOutReason {
-    /// A filter of the timing holds it.
+    /// A filter of the timing excludes the time.
     Held,
-    /// It has a run that ended well.
+    /// The time has a run that succeeded.
     Succeeded,
-    /// It has a run that ended badly, and those are not to be repeated.
+    /// The time has a run that failed, and the backfill does not repeat failed runs.
     Failed,
-    /// It has a run that is not over.
+    /// The time has a run that has not ended.
     NotOver,
-    /// It had a run that is no longer kept.
+    /// The time had a run that retention has deleted.
     Forgotten,
 }
 
-/// A backfill.
+/// A backfill: runs of a schedule for a past range.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Backfill {
-    /// Its id.
+    /// ID of the backfill, assigned by the server.
     pub id: BackfillId,
-    /// Of which schedule.
+    /// ID of the schedule.
     pub schedule_id: ScheduleId,
-    /// The name of that schedule; absent once it is deleted.
+    /// Name of the schedule. Absent after the schedule was deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<String>,
-    /// Where it stands.
+    /// Current status of the backfill.
     pub status: BackfillStatus,
-    /// The range: from, inclusive.
+    /// Start of the range, inclusive.
     pub from: Timestamp,
-    /// The range: until, inclusive.
+    /// End of the range, inclusive.
     pub until: Timestamp,
-    /// How many runs it has in all.
+    /// Total number of runs of the backfill.
     pub total: u64,
-    /// How many were started.
+    /// Number of runs that were started.
     pub started: u32,
-    /// How many succeeded.
+    /// Number of runs that succeeded.
     pub succeeded: u32,
-    /// How many ended otherwise.
+    /// Number of runs that ended in any other way.
     pub failed: u32,
-    /// How many of its runs there may be at once.
+    /// Maximum number of concurrent runs of the backfill.
     pub concurrency: u32,
-    /// What its runs do while other runs of the schedule are not over.
+    /// Overlap policy of the runs towards other runs of the schedule.
     pub overlap: OverlapPolicy,
-    /// The generation of the schedule that it is from.
+    /// Generation of the schedule at the start of the backfill.
     pub generation: u64,
-    /// Who asked.
+    /// User who started the backfill.
     pub created_by: String,
-    /// What they said about it.
+    /// Reason for the backfill, as given by that user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// When.
+    /// Time at which the backfill was created.
     pub created_at: Timestamp,
-    /// When it ended.
+    /// Time at which the backfill ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
 }
 
-/// How to cancel a backfill.
+/// Request to cancel a backfill.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelBackfill {
-    /// Whether its runs are cancelled too; else they go on.
+    /// Whether to cancel the started runs of the backfill too; otherwise they continue [default: false].
     #[serde(default)]
     pub cancel_runs: bool,
 }
 
-/// A calendar.
+/// A calendar: a set of days that schedules refer to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Calendar {
-    /// Its name.
+    /// Name of the calendar.
     pub name: String,
-    /// The tenant that it belongs to; absent for built-in ones.
+    /// Namespace (tenant) of the calendar. Absent for built-in calendars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Whether it is part of Belfry, and cannot be changed.
+    /// Whether the calendar is built into Belfry and cannot be changed.
     #[serde(default)]
     pub built_in: bool,
-    /// What it is.
+    /// Description of the calendar.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The last day that it is known for, where it comes from published years.
+    /// Last day for which the calendar has data. Present only for calendars of published years.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = Date)]
     pub known_until: Option<jiff::civil::Date>,
-    /// The number in its ETag; 0 for built-in ones.
+    /// Version of the calendar and value of the ETag; 0 for built-in calendars.
     pub version: u64,
-    /// When it was made.
+    /// Time at which the calendar was created. Absent for built-in calendars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
-    /// When it last changed.
+    /// Time of the last change of the calendar. Absent for built-in calendars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub updated_at: Option<Timestamp>,
-    /// What it was asked to be; left out of lists, and absent for built-in ones.
+    /// Spec of the calendar. Absent in lists and for built-in calendars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<CalendarSpec>>,
 }
 
-/// Days of a calendar.
+/// Days of a calendar within a requested range.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CalendarDays {
-    /// The days of the range that belong to it, in order.
+    /// Days of the range that belong to the calendar, in order.
     #[schema(value_type = Vec<String>)]
     pub days: Vec<jiff::civil::Date>,
-    /// The last day that it is known for, where it comes from published years.
+    /// Last day for which the calendar has data. Present only for calendars of published years.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = Date)]
     pub known_until: Option<jiff::civil::Date>,
 }
 
-/// What was read from an iCalendar text.
+/// Result of importing an iCalendar file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ImportedCalendar {
-    /// The calendar, to be looked at; saved if a name was given.
+    /// Calendar that the file describes. Saved only if the request names it.
     pub spec: CalendarSpec,
-    /// Whether it was saved.
+    /// Whether the calendar was saved.
     pub saved: bool,
-    /// Events that were not taken over, and why.
+    /// Events that the import ignored, with the reason.
     pub ignored: Vec<IgnoredEvent>,
 }
 
-/// An event of an iCalendar text that was not taken over.
+/// Event of an iCalendar file that the import ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IgnoredEvent {
-    /// The line where it begins.
+    /// Number of the line where the event begins, from 1.
     pub line: usize,
-    /// Why.
+    /// Reason why the import ignored the event.
     pub reason: String,
 }
