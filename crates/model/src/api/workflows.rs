@@ -1,4 +1,4 @@
-//! Workflows, their runs and the steps of these, as the API shows them.
+//! Requests and responses of the REST API for workflows, their runs and the steps of runs.
 
 use std::collections::BTreeMap;
 
@@ -16,195 +16,196 @@ use crate::run::{
 use crate::time::Timestamp;
 use crate::workflow::{JoinRule, Parameter, Section, WorkflowSpec};
 
-/// A workflow.
+/// A workflow: a graph of steps, with the state that its runs share.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Workflow {
-    /// Its id.
+    /// ID of the workflow, assigned by the server.
     pub id: WorkflowId,
-    /// Its name, unique in its namespace.
+    /// Name of the workflow, unique in its namespace.
     pub name: String,
-    /// The tenant that it belongs to.
+    /// Namespace (tenant) of the workflow.
     pub namespace: String,
-    /// Who answers for it.
+    /// Owner of the workflow: the person or team responsible for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Its labels.
+    /// Labels of the workflow.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// What it is for.
+    /// Purpose of the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Which version of its spec: grows with every change of the spec.
+    /// Generation of the spec; increases with every change of the spec.
     pub generation: u64,
-    /// Grows with every change that somebody asked for; the number in its ETag.
+    /// Version of the workflow; increases with every change by a user and is the value of the ETag.
     pub version: u64,
-    /// When it was made.
+    /// Time at which the workflow was created.
     pub created_at: Timestamp,
-    /// When somebody last changed it.
+    /// Time of the last change by a user.
     pub updated_at: Timestamp,
-    /// How many steps it has, those of `on_failure` and `finally` included.
+    /// Number of steps of the workflow, including those of `on_failure` and `finally`.
     pub steps: u32,
-    /// What a run is started with.
+    /// Parameters of a run, by name.
     #[serde(default)]
     pub parameters: BTreeMap<String, Parameter>,
-    /// How many runs it has had; the number of the newest.
+    /// Number of runs of the workflow so far; equal to the number of the newest run.
     pub runs: u64,
-    /// What each of its triggers has done, in the order of its spec; left out of lists.
+    /// Status of each trigger, in the order of the spec. Absent in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<TriggerStatus>,
-    /// Its newest runs, the newest first; only in lists with `runs=N`.
+    /// Newest runs of the workflow, newest first. Only in lists with `runs=N`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recent: Option<Vec<RecentRun>>,
-    /// What it was asked to be; left out of lists.
+    /// Spec of the workflow, with defaults. Absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<WorkflowSpec>>,
-    /// What whoever created or changed it should know; only in the answer to that request.
+    /// Warnings about the spec. Only in the response to the request that created or changed the workflow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
 }
 
-/// What a trigger of a workflow has done so far.
+/// Status of a trigger of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TriggerStatus {
-    /// How many runs it started.
+    /// Number of runs that the trigger started.
     pub runs: u64,
-    /// The newest of them.
+    /// Newest run that the trigger started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<RunId>,
-    /// How many ends it was told of without starting a run.
+    /// Number of events that the trigger received without starting a run. An event is the end of a source.
     pub refused: u64,
-    /// The newest of these, and why.
+    /// Newest event that started no run, with the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_refusal: Option<TriggerRefusal>,
-    /// The ends that wait for the others that they are joined with.
+    /// Events that wait for the events of the other sources of the trigger.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<Ended>,
 }
 
-/// A run in a list of workflows.
+/// Summary of a run in a list of workflows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RecentRun {
-    /// Which.
+    /// ID of the run.
     pub id: RunId,
-    /// The how manieth of its workflow.
+    /// Number of the run within its workflow, from 1.
     pub number: u64,
-    /// Where it stands.
+    /// Current status of the run.
     pub status: RunStatus,
-    /// When it was started.
+    /// Time at which the run was created.
     pub created_at: Timestamp,
-    /// When its turn came.
+    /// Start time of the run. Absent while the run waits for the concurrency limit of its workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// End time of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
 }
 
-/// Workflows to create or to change: all or none.
+/// Request to apply several workflows in one transaction: all are applied or none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyWorkflows {
-    /// At least one. They may call each other.
+    /// Specs of the workflows, at least one. The workflows may call each other.
     pub workflows: Vec<WorkflowSpec>,
 }
 
-/// What was done to each workflow, in the order of the request.
+/// Response to a request to apply several workflows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppliedWorkflows {
-    /// In that order.
+    /// One entry for each workflow of the request, in the order of the request.
     pub workflows: Vec<AppliedWorkflow>,
 }
 
-/// What was done to a workflow.
+/// Result of applying a workflow, or the expected result in a dry run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AppliedWorkflow {
-    /// Its id; absent in a dry run that would create it.
+    /// ID of the workflow. Absent in a dry run that would create the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<WorkflowId>,
-    /// Its name.
+    /// Name of the workflow.
     pub name: String,
-    /// Its namespace.
+    /// Namespace (tenant) of the workflow.
     pub namespace: String,
-    /// What was, or would be, done.
+    /// Change of the workflow.
     pub change: ApplyChange,
-    /// Its generation afterwards.
+    /// Generation of the workflow after the change.
     pub generation: u64,
-    /// Its version afterwards.
+    /// Version of the workflow after the change.
     pub version: u64,
-    /// What whoever applied it should know.
+    /// Warnings about the spec of the workflow.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
 }
 
-/// How a run is started. Everything may be left out that has a default.
+/// Request to start a run of a workflow. All fields are optional.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StartRun {
-    /// Its parameters; those without a default must be there.
+    /// Parameters of the run by name. Parameters without a default are required.
     #[serde(skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = BTreeMap<String, Value>)]
     pub parameters: Map<String, Value>,
-    /// The priority of its jobs, instead of what their specs say: 0 (last) to 100 (first).
+    /// Priority of all jobs of the run, from 0 (last) to 100 (first) [default: the priority in the spec of each job].
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 100)]
     pub priority: Option<u8>,
-    /// Why, for people.
+    /// Reason for the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// A run of a definition that is kept with the run alone.
+/// Request to start a run from an inline definition, which is stored only with the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StartDefinition {
-    /// What it does. Its name need not be unique: it is what the run is called.
+    /// Spec of the workflow. Its name is the display name of the run and need not be unique.
     pub definition: WorkflowSpec,
-    /// Its parameters; those without a default must be there.
+    /// Parameters of the run by name. Parameters without a default are required.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = BTreeMap<String, Value>)]
     pub parameters: Map<String, Value>,
-    /// The priority of its jobs, instead of what their specs say: 0 (last) to 100 (first).
+    /// Priority of all jobs of the run, from 0 (last) to 100 (first) [default: the priority in the spec of each job].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 100)]
     pub priority: Option<u8>,
-    /// Why, for people.
+    /// Reason for the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// What a run would do, without starting it: its steps in an order in which they may begin.
+/// Plan of a run for a dry run: its steps in a possible order of execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunPlan {
-    /// The parameters that it would have, defaults included.
+    /// Parameters that the run would have, including defaults.
     #[schema(value_type = BTreeMap<String, Value>)]
     pub parameters: Map<String, Value>,
-    /// Its steps.
+    /// Steps of the run in a possible order of execution.
     pub steps: Vec<PlannedStep>,
 }
 
-/// A step that a run would have.
+/// Step in the plan of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PlannedStep {
-    /// Its name.
+    /// Name of the step.
     pub name: String,
-    /// Its section.
+    /// Section of the workflow that contains the step.
     pub section: Section,
-    /// What it does.
+    /// Kind of the step.
     pub kind: StepKind,
-    /// The steps that it needs.
+    /// Names of the steps that this step depends on.
     pub needs: Vec<String>,
-    /// Which part of its section's steps may begin together, from 0: one more than the highest of its needs.
+    /// Level of the step in the graph of its section: 0 without dependencies, otherwise one more than the highest
+    /// level of its dependencies. Steps of one level may start together.
     pub level: u32,
-    /// How many elements it has, where that is known before.
+    /// Number of elements of a mapped step. Absent if it is only known at run time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
-    /// What its job would run, with the values of parameters put in and references to steps left as
-    /// they are; absent for other kinds of steps.
+    /// Command of the job, with parameters replaced and references to other steps unchanged. Absent for other kinds
+    /// of steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
 }
 
-/// What a step does.
+/// Kind of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -218,120 +219,121 @@ pub enum StepKind {
 /// A run of a workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkflowRun {
-    /// Its id.
+    /// ID of the run, assigned by the server.
     pub id: RunId,
-    /// The workflow; none for a run that another one called, or whose definition was given with its start.
+    /// ID of the workflow. Absent for a run that another run called, and for a run with an inline definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow_id: Option<WorkflowId>,
-    /// The name of its workflow.
+    /// Name of the workflow.
     pub workflow: String,
-    /// The tenant that it belongs to.
+    /// Namespace (tenant) of the run.
     pub namespace: String,
-    /// Which generation of the workflow it is pinned to; zero where it has none.
+    /// Generation of the workflow that the run uses; 0 if the run has no workflow ID.
     pub generation: u64,
-    /// The how manieth run of its workflow; zero where it has none.
+    /// Number of the run within its workflow, from 1; 0 if the run has no workflow ID.
     pub number: u64,
-    /// Where it stands.
+    /// Current status of the run.
     pub status: RunStatus,
-    /// Which section it is in.
+    /// Section of the workflow that the run executes.
     pub section: Section,
-    /// Grows with every change; the number in its ETag.
+    /// Version of the run; increases with every change and is the value of the ETag.
     pub version: u64,
-    /// When it was started.
+    /// Time at which the run was created.
     pub created_at: Timestamp,
-    /// When its turn came.
+    /// Start time of the run. Absent while the run waits for the concurrency limit of its workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// End time of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// When it last changed.
+    /// Time of the last change of the run.
     pub updated_at: Timestamp,
-    /// What it was started with, defaults included.
+    /// Parameters of the run by name, including defaults.
     #[schema(value_type = BTreeMap<String, Value>)]
     pub parameters: Map<String, Value>,
-    /// Who started it.
+    /// User, schedule, trigger or run that started this run.
     pub actor: String,
-    /// Why, for people.
+    /// Reason for the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The step that called it.
+    /// Step of another run that called this run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<Caller>,
-    /// The ended run that it tries again.
+    /// Run that this run retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<RunId>,
-    /// The priority of its jobs, instead of what their specs say.
+    /// Priority of all jobs of the run. Absent if each job has the priority of its spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
-    /// The firing that it belongs to.
+    /// Schedule and scheduled time that created the run. Absent for other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// The trigger that started it.
+    /// Trigger that started the run. Absent for other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<RunTrigger>,
-    /// The runs that its end started.
+    /// Workflow runs that the end of this run triggered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub started_runs: Vec<RunId>,
-    /// Who paused it, and why.
+    /// User who paused the run, with time and note. Absent if the run is not paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Pause>,
-    /// Why it is being stopped.
+    /// Reason why the run is being stopped. Absent if the run is not being stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<RunCause>,
-    /// Which try of it goes on, or was the last, where its workflow has more than one.
+    /// Automatic attempts of the run. Absent if its workflow has no retry policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tries: Option<RunTries>,
-    /// How many of its steps there are of each status.
+    /// Number of steps of the run by status.
     pub steps: StepCounts,
-    /// Its steps that wait for approval; only in lists with `approvals=true`.
+    /// Steps of the run that wait for approval. Only in lists with `approvals=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approvals: Option<Vec<WaitingApproval>>,
-    /// What it gave.
+    /// Output of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// Its newest transition, for example with the step that made it fail; only in lists.
+    /// Newest status transition of the run, for example with the failed step. Only in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition: Option<RunHistoryEntry>,
-    /// Every transition so far; left out of lists.
+    /// All status transitions of the run so far. Absent in lists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<RunHistoryEntry>,
-    /// What it is pinned to: the spec of its workflow; left out of lists.
+    /// Spec of the workflow that the run uses. Absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<Box<WorkflowSpec>>,
 }
 
-/// The tries of a run by the policy of its workflow.
+/// Automatic attempts of a run under the retry policy of its workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunTries {
-    /// Which one goes on, comes next or was the last, from 1.
+    /// Number of the current, next or last attempt, from 1.
     pub number: u32,
-    /// How many there are at most, the first included.
+    /// Maximum number of attempts, including the first.
     pub most: u32,
-    /// When it begins, while the run waits for that; also if it was paused meanwhile.
+    /// Start time of the next attempt, while the run waits for it. Also present if the run was paused during that
+    /// wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
-    /// When the newest one began, from the second on.
+    /// Start time of the newest attempt. Absent for the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began_at: Option<Timestamp>,
 }
 
-/// A step that waits for somebody's approval.
+/// Step that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WaitingApproval {
-    /// Its name.
+    /// Name of the step.
     pub step: String,
-    /// Since when.
+    /// Time since which the step waits for approval.
     pub since: Timestamp,
-    /// Who may approve or reject; whoever may change the run, where nobody is named.
+    /// Users who may approve or reject the step. If empty, every user with permission to change the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvers: Vec<String>,
-    /// What it asks, with every reference replaced.
+    /// Approval message, with all references replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// How many steps there are of each status. Elements of a list do not count.
+/// Number of steps by status. The elements of a mapped step do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 #[expect(missing_docs, reason = "the names say it")]
@@ -349,125 +351,126 @@ pub struct StepCounts {
 /// All steps of a run, in the order of its workflow.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunSteps {
-    /// The version of the run that they are of.
+    /// Version of the run to which the steps belong.
     pub version: u64,
-    /// In that order: `steps`, `on_failure`, `finally`.
+    /// Steps in the order of the sections `steps`, `on_failure`, `finally`.
     pub steps: Vec<RunStep>,
 }
 
-/// A step of a run.
+/// Step of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunStep {
-    /// Its name.
+    /// Name of the step.
     pub name: String,
-    /// Its place among all steps of the run, from 0.
+    /// Index of the step among all steps of the run, from 0.
     pub number: u32,
-    /// Its section.
+    /// Section of the workflow that contains the step.
     pub section: Section,
-    /// What it does.
+    /// Kind of the step.
     pub kind: StepKind,
-    /// The steps that it needs.
+    /// Names of the steps that this step depends on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
-    /// Which of them must end how.
+    /// Rule for the results of the dependencies under which the step starts.
     pub join: JoinRule,
-    /// Whether it is done once for each element of a list.
+    /// Whether the step is mapped: it runs once for each element of a list.
     pub for_each: bool,
-    /// All that changes of it.
+    /// Current state of the step.
     #[serde(flatten)]
     pub state: RunStepState,
 }
 
-/// A page of the elements of a step that have ended, by their numbers.
+/// Ended element of a mapped step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunItem {
-    /// Which element, from 0.
+    /// Index of the element, from 0.
     pub index: u32,
-    /// The element: a text as it is, all else as JSON. Absent once its job is no longer kept, and of calls.
+    /// Value of the element: a string as it is, any other value as JSON. Absent once retention has deleted the job of
+    /// the element, and if the step calls a workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<String>,
-    /// The worker of the newest execution of its job.
+    /// Worker of the newest execution of the job of the element.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<WorkerId>,
-    /// How many executions its job has had.
+    /// Number of executions of the job of the element.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub executions: Option<u32>,
-    /// All that is kept of it.
+    /// State of the element.
     #[serde(flatten)]
     pub state: RunStepState,
 }
 
-/// Where a step, or an element of one, stands.
+/// State of a step, or of an element of a mapped step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunStepState {
-    /// Where it stands.
+    /// Current status of the step.
     pub status: StepStatus,
-    /// Why it stands there; none while it is pending.
+    /// Cause of the current status. Absent while the step is pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<StepCause>,
-    /// Its job.
+    /// Job of the step. Absent for other kinds of steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// The run that it called.
+    /// Workflow run that the step called.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called: Option<RunId>,
-    /// When it began.
+    /// Start time of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// End time of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// When its wait or its timeout is over.
+    /// Time at which the wait or the timeout of the step ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_at: Option<Timestamp>,
-    /// How many elements there are, where it is done for each of a list.
+    /// Number of elements of a mapped step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
-    /// How its elements did so far.
+    /// Number of ended elements of a mapped step, by result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tally: Option<Tally>,
-    /// What it gave.
+    /// Output of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// What is known beyond the cause, for people.
+    /// Human-readable message about the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Who approved, rejected or marked it, or whose event it was.
+    /// User who approved, rejected or marked the step, or the event that ended its wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<Said>,
-    /// Of a step over workers: those that came while it went on.
+    /// Workers that became ready after a step over workers had started. Absent for other steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_workers: Option<LateWorkers>,
-    /// The versions of artifacts that it stored: by the name of each output `NAME@sha256:HEX`, of a step over a list a list
+    /// Artifact versions that the step stored, as `NAME@sha256:HEX` by name of the output. For a mapped step, a list
     /// of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Value>,
-    /// Of an approval that has begun: what it asks, and whom, with every reference replaced.
+    /// Approvers and message of a started approval step, with all references replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Asks>,
 }
 
-/// How a run is cancelled. May be left out.
+/// Request to cancel a run. The body is optional.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CancelRun {
-    /// Why, for people.
+    /// Reason for the cancellation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Leaves out `on_failure` and `finally`, or stops them if they go on.
+    /// Whether to skip `on_failure` and `finally`, or to stop them if they are running [default: false].
     pub skip_finally: bool,
 }
 
-/// Why a run is paused, a step approved or rejected. May be left out.
+/// Request to pause a run, or to approve or reject a step. The body is optional.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Note {
-    /// Why, for people.
+    /// Reason for the action.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// The statuses that a step may be marked with.
+/// Statuses with which a user can mark a step.
 #[derive(ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(dead_code, reason = "the document's view of `StepStatus`")]
@@ -477,38 +480,38 @@ enum MarkedAs {
     Skipped,
 }
 
-/// What becomes of a step that has not ended.
+/// Request to mark a step that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MarkStep {
-    /// `succeeded`, `failed` or `skipped`.
+    /// New status of the step: `succeeded`, `failed` or `skipped`.
     #[schema(value_type = MarkedAs)]
     pub status: StepStatus,
-    /// Why, for people.
+    /// Reason for the mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Where another try of an ended run begins. May be left out.
+/// Request to retry an ended run. The body is optional.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetryRun {
-    /// At this step, whatever it ended as, and at every other that did not end well; only at the latter
-    /// where absent.
+    /// Step to retry, whatever its result, together with all steps that did not succeed [default: only the steps that
+    /// did not succeed].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Why, for people.
+    /// Reason for the retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Steps that may start again although their jobs run `at_most_once` and have started; `call/pay` is step `pay` of
-    /// the workflow that step `call` calls. The refusal `repeat_forbidden` names them.
+    /// Steps that may start again although their jobs run `at_most_once` and have started. `call/pay` is step `pay`
+    /// of the workflow that step `call` calls. The error `repeat_forbidden` names these steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repeat: Vec<String>,
 }
 
-/// What came of an event.
+/// Response to an event for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct EventTaken {
-    /// How many steps it was for.
+    /// Number of steps that received the event.
     pub steps: usize,
 }
