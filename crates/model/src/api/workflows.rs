@@ -496,8 +496,9 @@ pub struct MarkStep {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetryRun {
-    /// Step to retry, whatever its result, together with all steps that did not succeed [default: only the steps that
-    /// did not succeed].
+    /// Step at which the retry starts. The retry runs this step whatever its result, all steps that neither succeeded
+    /// nor were skipped, and everything downstream of these. [default: only steps that neither succeeded nor were
+    /// skipped, and everything downstream]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Reason for the retry.
