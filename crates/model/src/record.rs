@@ -1,8 +1,8 @@
-//! Rows, as the engine changes them and stores keep them.
+//! Rows of the store, as the engine changes them.
 //!
-//! A [`Batch`] is what one commit makes durable: the changed rows, each once, and the events that
-//! watchers hear of after it. What never changes about a job ([`JobHead`]) is apart from what does
-//! ([`JobState`]), so that a store rewrites only the latter.
+//! A [`Batch`] is one commit: the changed rows, each once, and the events that the server publishes after it. The
+//! parts of a job that do not change ([`JobHead`]) are separate from those that do ([`JobState`]), so that a store
+//! rewrites only the latter. Workflow runs, schedules and backfills have the same two parts.
 
 use std::sync::Arc;
 
@@ -30,403 +30,405 @@ use crate::status::{ExecutionStatus, JobStatus};
 use crate::time::{Duration, Timestamp};
 use crate::worker::{Admission, Capabilities, Capacity, WorkerStatus};
 
-/// What a job was asked to be. Written once, and again only by an update before its start.
+/// Fixed part of a job. Written at submission, and again only by an update before the start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobHead {
-    /// The spec, parsed.
+    /// Parsed spec of the job.
     pub spec: Arc<JobSpec>,
-    /// The same as [compact JSON](JobSpec::compact_json); what is stored and sent to workers.
+    /// Spec as [compact JSON](JobSpec::compact_json); stored, and sent to workers.
     pub body: Arc<str>,
-    /// The ended job that this one repeats.
+    /// Ended job that this job retries.
     pub retry_of: Option<JobId>,
-    /// The schedule that it belongs to.
+    /// Schedule and scheduled time that created the job.
     pub origin: Option<Arc<Origin>>,
-    /// The run and step that it belongs to.
+    /// Workflow run and step that created the job.
     pub step: Option<Arc<StepOrigin>>,
 }
 
-/// One recorded transition of a job.
+/// Recorded status transition of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct HistoryEntry {
-    /// When it was decided.
+    /// Time at which the engine decided the transition.
     pub at: Timestamp,
-    /// The status before; absent for the first.
+    /// Status before the transition; absent for the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<JobStatus>,
-    /// The status after.
+    /// Status after the transition.
     pub to: JobStatus,
-    /// What happened.
+    /// Cause of the transition.
     pub cause: Cause,
-    /// The number of the execution that it concerns.
+    /// Number of the execution that the transition concerns, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<u32>,
-    /// Who did it, or what is known beyond the cause.
+    /// Details beyond the cause, for example the user who requested the transition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub detail: Option<Box<str>>,
 }
 
-/// Why an execution, and with its last one a job, ended as it did.
+/// Result of an execution. The last one is also the result of its job.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Outcome {
-    /// The process's exit code.
+    /// Exit code of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The signal that killed it.
+    /// Number of the signal that terminated the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// A stable word for what went wrong (`exit_code`, `signal`, `timeout`, `out_of_memory`,
-    /// `start_failed`, `worker_lost`, …); absent on success.
+    /// Stable error code (`exit_code`, `signal`, `timeout`, `out_of_memory`, `start_failed`, `worker_lost`, …).
+    /// Absent on success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub error: Option<Box<str>>,
-    /// One line for people.
+    /// Human-readable message about the result, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub message: Option<Box<str>>,
-    /// What the task wrote to `$BELFRY_OUTPUT`, as JSON text.
+    /// JSON text that the process wrote to `$BELFRY_OUTPUT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub output: Option<Arc<str>>,
-    /// The versions of artifacts that it read and stored. In a report only: the engine moves them to the row of the
-    /// execution.
+    /// Artifact versions that the execution read and stored. Present only in a report of a worker: the engine moves
+    /// them to the row of the execution.
     #[serde(skip)]
     pub files: Option<Box<Files>>,
 }
 
-/// The versions of artifacts that an execution read and stored.
+/// Artifact versions that an execution read and stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Files {
-    /// Those that it read, in the order of the job's inputs.
+    /// Versions that the execution read, in the order of the inputs of the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<FileVersion>,
-    /// Those that it stored, in the order of the job's outputs; an optional one that was not there is left out.
+    /// Versions that the execution stored, in the order of the outputs of the job. A missing optional output is left
+    /// out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<FileVersion>,
 }
 
-/// One version of an artifact, and where its file stood in the folder of the execution.
+/// Version of an artifact, with the path of its file in the working directory of the execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileVersion {
-    /// The name of the artifact.
+    /// Name of the artifact.
     pub artifact: String,
-    /// The SHA-256 of its bytes, in hex.
+    /// SHA-256 hash of the content, in lower-case hex.
     pub sha256: String,
-    /// Its path.
+    /// Path of the file, relative to the working directory of the execution.
     pub path: String,
 }
 
 impl FileVersion {
-    /// The version as a job's input names it: `NAME@sha256:HEX`.
+    /// Returns the version in the form of a job input: `NAME@sha256:HEX`.
     pub fn reference(&self) -> String {
         format!("{}@sha256:{}", self.artifact, self.sha256)
     }
 }
 
-/// What an execution used.
+/// Resource usage of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Usage {
-    /// How long it ran.
+    /// Run time of the execution.
     pub run_time: Duration,
-    /// CPU time, user and system.
+    /// CPU time of the execution, user and system together.
     pub cpu_time: Duration,
-    /// The most memory that it held, in bytes.
+    /// Peak memory usage, in bytes.
     pub peak_memory_bytes: u64,
-    /// Bytes of framed log.
+    /// Size of the log, in bytes, including the framing of its entries.
     pub log_bytes: u64,
 }
 
-/// All of a job that changes.
+/// Variable part of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobState {
-    /// Where it stands.
+    /// Current status of the job.
     pub status: JobStatus,
-    /// Grows with every committed change of the job; its ETag.
+    /// Version of the job; increases with every committed change and is the value of the ETag.
     pub version: u64,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// When it enters its queue next: its `run_at`, or the end of its backoff.
+    /// Time at which the job enters its queue: its `run_at`, or the end of its retry delay.
     pub due_at: Timestamp,
-    /// When it entered its queue for the first time.
+    /// Time at which the job first entered its queue.
     pub queued_at: Option<Timestamp>,
-    /// When an execution started first.
+    /// Start time of the first execution.
     pub started_at: Option<Timestamp>,
-    /// When it reached a final status.
+    /// Time at which the job reached a final status.
     pub finished_at: Option<Timestamp>,
-    /// How many executions it has had.
+    /// Number of executions so far.
     pub executions: u32,
-    /// How many of them ran and failed.
+    /// Number of executions that started and then failed.
     pub run_failures: u32,
-    /// How many of them could not be started.
+    /// Number of executions that could not be started.
     pub start_failures: u32,
-    /// The fence of its newest execution.
+    /// Fencing token of the newest execution.
     pub fence: Fence,
-    /// Its newest execution.
+    /// Newest execution.
     pub execution: Option<ExecutionId>,
-    /// Where its newest execution is, or was.
+    /// Worker of the newest execution.
     pub worker: Option<WorkerId>,
-    /// When somebody asked to cancel it.
+    /// Time of the request to cancel the job.
     pub cancel_requested_at: Option<Timestamp>,
-    /// Why its last execution ended as it did.
+    /// Result of the newest ended execution.
     pub outcome: Option<Box<Outcome>>,
-    /// Every transition so far.
+    /// Status transitions so far; at most [`crate::limits::HISTORY_MAX`] are kept.
     pub history: Vec<HistoryEntry>,
-    /// From when on retention may delete it; set when it ended.
+    /// Time from which retention may delete the job; set when the job ends.
     pub expires_at: Option<Timestamp>,
-    /// The runs that its end started.
+    /// Workflow runs that the end of the job triggered.
     pub started: ThinVec<RunId>,
-    /// Its last checkpoint.
+    /// Last checkpoint of the job; the next execution resumes from it.
     pub checkpoint: Option<Box<Checkpoint>>,
 }
 
-/// One try of a job on one worker.
+/// Execution of a job: one attempt on one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecutionRecord {
-    /// Its id.
+    /// ID of the execution.
     pub id: ExecutionId,
-    /// Whose try it is.
+    /// Job of the execution.
     pub job: JobId,
-    /// Which try, from 1.
+    /// Number of the execution within the job, from 1.
     pub number: u32,
-    /// Its fence.
+    /// Fencing token; a newer execution of the same job has a higher one.
     pub fence: Fence,
-    /// Where.
+    /// Worker that runs the execution.
     pub worker: WorkerId,
-    /// Where it stands.
+    /// Current status of the execution.
     pub status: ExecutionStatus,
-    /// When it was given to the worker.
+    /// Time at which the engine assigned the execution to the worker.
     pub assigned_at: Timestamp,
-    /// When the server heard that it started.
+    /// Time at which the server received the start report.
     pub started_at: Option<Timestamp>,
-    /// When the server heard, or decided, that it ended.
+    /// Time at which the server received the end report, or decided that the execution ended.
     pub finished_at: Option<Timestamp>,
-    /// Why it ended as it did.
+    /// Result of the execution.
     pub outcome: Option<Outcome>,
-    /// What it used.
+    /// Resource usage of the execution.
     pub usage: Option<Usage>,
-    /// The versions of artifacts that it read and stored; absent where its worker did not tell.
+    /// Artifact versions that the execution read and stored. Absent if the worker did not report them.
     pub files: Option<Box<Files>>,
 }
 
-/// A worker as it is known.
+/// Registered worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct WorkerRecord {
-    /// Its id, made together with its journal.
+    /// ID of the worker; created together with its journal.
     pub id: WorkerId,
-    /// What people call it.
+    /// Name of the worker.
     pub name: String,
-    /// The version of its agent.
+    /// Version of the worker agent.
     pub version: String,
-    /// What constraints are matched against.
+    /// Labels of the worker; placement constraints select workers by them.
     pub labels: std::collections::BTreeMap<String, String>,
-    /// What it has.
+    /// Total resources and slots of the worker.
     pub capacity: Capacity,
-    /// What it can.
+    /// Features that the worker supports.
     pub capabilities: Capabilities,
-    /// Whether it is there.
+    /// Connection status of the worker.
     pub status: WorkerStatus,
-    /// Whether an operator lets work be placed on it.
+    /// Whether an operator lets new executions be placed on the worker.
     pub admission: Admission,
-    /// When it was first seen.
+    /// Time at which the worker first registered.
     pub created_at: Timestamp,
-    /// When its status last changed.
+    /// Time of the last status change.
     pub updated_at: Timestamp,
-    /// Of a lost worker: when it was last heard, or when it was taken for lost where no server of that time had heard it.
+    /// Time of the last heartbeat of a lost worker. If no server of that time received one: the time at which the
+    /// worker was declared lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_at: Option<Timestamp>,
 }
 
-/// A queue as it was set up.
+/// Configured queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct QueueRecord {
-    /// Its name.
+    /// Name of the queue.
     pub name: String,
-    /// How it lets jobs through.
+    /// Limits, weights and pause of the queue.
     pub settings: QueueSettings,
-    /// Grows with every change; its ETag.
+    /// Version of the settings; increases with every change and is the value of the ETag.
     pub version: u64,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
-/// An idempotency key that was used. Outlives its job.
+/// Used idempotency key of a job. Kept even if retention deletes the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyRecord {
     /// Hash of the namespace and the key.
     pub key: u128,
-    /// Hash of what was submitted under it.
+    /// Hash of the submitted body; a second request with another body is rejected.
     pub body: u128,
-    /// The job that it made.
+    /// Job that the first request created.
     pub job: JobId,
-    /// When it may be forgotten.
+    /// Time from which the key may be deleted.
     pub expires_at: Timestamp,
 }
 
-/// An idempotency key that a run was started under. Outlives its run.
+/// Used idempotency key of a workflow run. Kept even if retention deletes the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunKeyRecord {
     /// Hash of the namespace, the workflow and the key.
     pub key: u128,
-    /// Hash of what was asked under it.
+    /// Hash of the request body; a second request with another body is rejected.
     pub body: u128,
-    /// The run that it started.
+    /// Run that the first request started.
     pub run: RunId,
-    /// When it may be forgotten.
+    /// Time from which the key may be deleted.
     pub expires_at: Timestamp,
 }
 
-/// Something that happened, for watchers; kept for a while so that they can resume.
+/// Event for watchers. Kept for a limited time, so that a watcher can resume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// When it was decided.
+    /// Time at which the engine decided the change.
     pub at: Timestamp,
-    /// The namespace that it belongs to; none for workers.
+    /// Namespace of the object; `None` for workers and queues.
     pub namespace: Option<Arc<str>>,
-    /// What happened.
+    /// Type of the event, with its data.
     pub kind: EventKind,
 }
 
-/// What an event tells.
+/// Type of an event, with its data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum EventKind {
     /// A job changed its status.
     Job {
-        /// Which.
+        /// ID of the job.
         job: JobId,
-        /// The status before.
+        /// Status before the transition.
         from: Option<JobStatus>,
-        /// The status after.
+        /// Status after the transition.
         to: JobStatus,
-        /// Why.
+        /// Cause of the transition.
         cause: Cause,
-        /// The execution that it concerns.
+        /// Execution that the transition concerns.
         execution: Option<ExecutionId>,
-        /// The worker of that execution.
+        /// Worker of that execution.
         worker: Option<WorkerId>,
-        /// The schedule that the job belongs to.
+        /// Schedule that created the job.
         #[serde(default)]
         schedule: Option<ScheduleId>,
     },
-    /// A running execution was heard to have started.
+    /// A worker reported the start of an execution.
     Started {
-        /// Whose.
+        /// Job of the execution.
         job: JobId,
-        /// Which.
+        /// ID of the execution.
         execution: ExecutionId,
-        /// Where.
+        /// Worker that runs the execution.
         worker: WorkerId,
     },
-    /// A worker came, went, or was let in or out.
+    /// A worker changed its status or its admission.
     Worker {
-        /// Which.
+        /// ID of the worker.
         worker: WorkerId,
-        /// Whether it is there now.
+        /// Status after the change.
         status: WorkerStatus,
-        /// Whether work may be placed on it now.
+        /// Admission after the change.
         admission: Admission,
     },
-    /// A queue was set up anew.
+    /// The settings of a queue changed.
     Queue {
-        /// Which.
+        /// Name of the queue.
         queue: Arc<str>,
     },
-    /// A schedule was made, changed or removed, or changed its status.
+    /// A schedule was created, changed, paused, resumed, completed or deleted.
     Schedule {
-        /// Which.
+        /// ID of the schedule.
         schedule: ScheduleId,
-        /// Its name.
+        /// Name of the schedule.
         name: Arc<str>,
-        /// What happened to it.
+        /// Type of the change.
         what: ScheduleEvent,
     },
-    /// An instant of a schedule created no job though its rules let it through.
+    /// A scheduled time created no job, although no filter excluded the time.
     Skipped {
-        /// Which schedule.
+        /// ID of the schedule.
         schedule: ScheduleId,
-        /// Its name.
+        /// Name of the schedule.
         name: Arc<str>,
-        /// Which instant, or the last of a row.
+        /// Scheduled time, or the last one of several consecutive ones.
         scheduled_for: Timestamp,
-        /// Why.
+        /// Outcome of the scheduled time: why it created no job.
         outcome: FiringOutcome,
     },
-    /// A backfill began or ended.
+    /// A backfill started or ended.
     Backfill {
-        /// Which.
+        /// ID of the backfill.
         backfill: BackfillId,
-        /// Of which schedule.
+        /// ID of the schedule.
         schedule: ScheduleId,
-        /// Where it stands now.
+        /// Status after the change.
         status: BackfillStatus,
     },
-    /// A calendar was made, changed or removed.
+    /// A calendar was created, changed or deleted.
     Calendar {
-        /// Its name.
+        /// Name of the calendar.
         calendar: Arc<str>,
     },
-    /// A workflow was made, changed or removed.
+    /// A workflow was created, changed or deleted.
     Workflow {
-        /// Which.
+        /// ID of the workflow.
         workflow: WorkflowId,
-        /// Its name.
+        /// Name of the workflow.
         name: Arc<str>,
-        /// What happened to it.
+        /// Type of the change.
         what: WorkflowEvent,
     },
-    /// Something ended that a workflow listens to, and no run was started.
+    /// A source of a trigger ended, and the trigger started no run.
     NotTriggered {
-        /// Which workflow.
+        /// ID of the workflow.
         workflow: WorkflowId,
-        /// Its name.
+        /// Name of the workflow.
         name: Arc<str>,
-        /// Which of its triggers, from 0.
+        /// Index of the trigger in the workflow spec, from 0.
         trigger: u32,
-        /// What ended, and why it started nothing.
+        /// Job or run that ended, and the reason why its end started no run.
         refusal: Box<TriggerRefusal>,
     },
-    /// A worker came while a step over workers went on.
+    /// A worker became ready after a step over workers had started.
     LateWorker {
-        /// Of which run.
+        /// ID of the run.
         run: RunId,
-        /// The name of the step.
+        /// Name of the step.
         step: Arc<str>,
-        /// Which worker.
+        /// ID of the worker.
         worker: WorkerId,
-        /// Whether the step is done on it too.
+        /// Whether the step runs on this worker too.
         included: bool,
     },
-    /// A run changed its status.
+    /// A workflow run changed its status.
     Run {
-        /// Which.
+        /// ID of the run.
         run: RunId,
-        /// The name of its workflow.
+        /// Name of the workflow.
         workflow: Arc<str>,
-        /// The status before.
+        /// Status before the transition.
         from: Option<RunStatus>,
-        /// The status after.
+        /// Status after the transition.
         to: RunStatus,
-        /// Why.
+        /// Cause of the transition.
         cause: RunCause,
     },
-    /// A step of a run changed its status. The elements of one are told by their jobs.
+    /// A step of a run changed its status. Elements of a mapped step have no such events: their jobs have.
     Step {
-        /// Of which run.
+        /// ID of the run.
         run: RunId,
-        /// Its name.
+        /// Name of the step.
         step: Arc<str>,
-        /// The status before.
+        /// Status before the transition.
         from: StepStatus,
-        /// The status after.
+        /// Status after the transition.
         to: StepStatus,
-        /// Why.
+        /// Cause of the transition.
         cause: StepCause,
-        /// Its job.
+        /// Job of the step.
         job: Option<JobId>,
     },
 }
 
-/// What happened to a workflow.
+/// Change of a workflow, as told by an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -436,7 +438,7 @@ pub enum WorkflowEvent {
     Deleted,
 }
 
-/// What happened to a schedule.
+/// Change of a schedule, as told by an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -449,116 +451,116 @@ pub enum ScheduleEvent {
     Deleted,
 }
 
-/// One changed row.
+/// Change of one row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// A job. With a `head` it is new or was updated; else only its state is rewritten. One that
-    /// has reached a final status leaves the live rows for the history.
+    /// A job. With a `head`, the job is new or was updated; otherwise only its state is rewritten. A job with a final
+    /// status moves from the live rows to the history.
     Job {
-        /// Which.
+        /// ID of the job.
         id: JobId,
-        /// Whether no store has it yet.
+        /// Whether the row is new in the store.
         new: bool,
-        /// What it was asked to be, where that is to be written.
+        /// Fixed part, if it must be written.
         head: Option<Arc<JobHead>>,
-        /// All of it that changes.
+        /// Variable part.
         state: Box<JobState>,
     },
-    /// An execution; `new` as with jobs. An ended one leaves the live rows for the history.
+    /// An execution. An ended execution moves from the live rows to the history.
     Execution {
-        /// Whether no store has it yet.
+        /// Whether the row is new in the store.
         new: bool,
-        /// The whole row.
+        /// Complete row.
         record: Box<ExecutionRecord>,
     },
-    /// The last checkpoint of a job, with its bytes; replaces the one before. It goes with its job.
+    /// The last checkpoint of a job, with its content. It replaces the earlier one, and is deleted with the job.
     Checkpoint(Box<CheckpointRecord>),
-    /// An idempotency key was used.
+    /// A used idempotency key of a job.
     Key(KeyRecord),
-    /// Keys of jobs and of runs that expired before this time may go; of these shards only.
+    /// Deletes expired idempotency keys of jobs and runs, of some shards only.
     ForgetKeys {
-        /// Whose.
+        /// Shards of the keys.
         shard: ShardId,
-        /// Until when.
+        /// Deletes keys that expired before this time.
         expired_before: Timestamp,
     },
-    /// A worker.
+    /// A worker, new or changed.
     Worker(Arc<WorkerRecord>),
-    /// A worker was removed for good.
+    /// Deletes a worker.
     RemoveWorker(WorkerId),
-    /// A queue.
+    /// A queue, new or changed.
     Queue(Arc<QueueRecord>),
-    /// The settings of a queue were deleted.
+    /// Deletes the settings of a queue.
     RemoveQueue(Box<str>),
-    /// A schedule. With a `head` it is new or has a new generation; else only its state is rewritten.
+    /// A schedule. With a `head`, the schedule is new or has a new generation; otherwise only its state is rewritten.
     Schedule {
-        /// Which.
+        /// ID of the schedule.
         id: ScheduleId,
-        /// Whether no store has it yet.
+        /// Whether the row is new in the store.
         new: bool,
-        /// What it was asked to be, where that is to be written.
+        /// Fixed part, if it must be written.
         head: Option<Arc<ScheduleHead>>,
-        /// All of it that changes.
+        /// Variable part.
         state: Box<ScheduleState>,
     },
-    /// A schedule was deleted. Its ledger stays until retention takes it.
+    /// Deletes a schedule. Its fire ledger stays until retention deletes it.
     RemoveSchedule(ScheduleId),
-    /// A line of the fire ledger, new or written again. One that names a job is never given another.
+    /// An entry of the fire ledger, new or rewritten. An entry with a job never gets another job.
     Ledger(Box<LedgerRecord>),
-    /// A backfill; with a `head` it is new. One that is not running leaves the live rows.
+    /// A backfill. With a `head`, the backfill is new. A backfill that is not running leaves the live rows.
     Backfill {
-        /// Which.
+        /// ID of the backfill.
         id: BackfillId,
-        /// What it was asked to do, where that is to be written.
+        /// Fixed part, if it must be written.
         head: Option<Arc<BackfillHead>>,
-        /// How far it is.
+        /// Variable part.
         state: BackfillState,
     },
-    /// A workflow. With a `head` it is new or has a new generation; else only its state is rewritten.
+    /// A workflow. With a `head`, the workflow is new or has a new generation; otherwise only its state is rewritten.
     Workflow {
-        /// Which.
+        /// ID of the workflow.
         id: WorkflowId,
-        /// Whether no store has it yet.
+        /// Whether the row is new in the store.
         new: bool,
-        /// What it was asked to be, where that is to be written.
+        /// Fixed part, if it must be written.
         head: Option<Arc<WorkflowHead>>,
-        /// All of it that changes.
+        /// Variable part.
         state: WorkflowState,
     },
-    /// A workflow was deleted. Its runs go on, and are kept.
+    /// Deletes a workflow. Its runs continue, and are kept.
     RemoveWorkflow(WorkflowId),
-    /// A run; with a `head` it is new. One that has reached a final status leaves the live rows for the
-    /// history, with all of its steps.
+    /// A run. With a `head`, the run is new. A run with a final status moves from the live rows to the history, with
+    /// all its steps.
     Run {
-        /// Which.
+        /// ID of the run.
         id: RunId,
-        /// What it was asked to be, where that is to be written.
+        /// Fixed part, if it must be written.
         head: Option<Arc<RunHead>>,
-        /// All of it that changes.
+        /// Variable part.
         state: Box<RunState>,
     },
-    /// A step of a run, or one element of it; the whole row, new or written again.
+    /// A step of a run, or an element of a mapped step: the complete row, new or rewritten.
     Step(Box<StepRecord>),
-    /// A task added elements to a step; always new.
+    /// Elements that a task added to a step; always a new row.
     ElementBatch(Box<ElementBatch>),
-    /// An idempotency key was used to start a run.
+    /// A used idempotency key of a run.
     RunKey(RunKeyRecord),
-    /// A calendar.
+    /// A calendar, new or changed.
     Calendar(Arc<CalendarRecord>),
-    /// A calendar was deleted.
+    /// Deletes a calendar.
     RemoveCalendar {
-        /// Of which namespace.
+        /// Namespace of the calendar.
         namespace: Arc<str>,
-        /// Which.
+        /// Name of the calendar.
         name: Arc<str>,
     },
 }
 
 impl Change {
-    /// The shard that the row belongs to: that of its job, schedule, workflow or run. `None` for workers, queues and
-    /// calendars, which all shards share.
+    /// Returns the shard of the row: that of its job, schedule, workflow or run. Returns `None` for workers, queues
+    /// and calendars, which all shards share.
     ///
-    /// A commit may change rows of leased shards only, so a new variant must say here what it belongs to.
+    /// A commit may change only rows of leased shards, so each new variant must have its shard here.
     pub fn shard(&self) -> Option<ShardId> {
         match self {
             Self::Job { id, .. } => Some(id.shard()),
@@ -584,93 +586,93 @@ impl Change {
     }
 }
 
-/// What one commit makes durable.
+/// Changes of one commit.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Batch {
-    /// Engine time of the batch; never less than that of an earlier one.
+    /// Engine time of the batch; never less than that of an earlier batch.
     pub now: Timestamp,
-    /// Changed rows, each at most once.
+    /// Changed rows, each row at most once.
     pub changes: Vec<Change>,
-    /// What watchers hear of afterwards, in order.
+    /// Events for watchers, in order; published after the commit.
     pub events: Vec<Event>,
 }
 
 impl Batch {
-    /// Whether there is nothing to commit.
+    /// Whether the batch has no changes and no events.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.events.is_empty()
     }
 }
 
-/// One live row, as a store hands it back.
+/// Live row, as a store returns it when a leader loads the live rows.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LiveRow {
     /// A job that has not ended.
     Job {
-        /// Which.
+        /// ID of the job.
         id: JobId,
-        /// What it was asked to be.
+        /// Fixed part.
         head: JobHead,
-        /// Where it stands.
+        /// Variable part.
         state: Box<JobState>,
     },
     /// An execution that has not ended.
     Execution(Box<ExecutionRecord>),
-    /// An idempotency key that is still remembered.
+    /// An idempotency key of a job that has not expired.
     Key(KeyRecord),
-    /// A worker.
+    /// A worker, ready or lost.
     Worker(WorkerRecord),
-    /// A queue.
+    /// A queue with its settings.
     Queue(QueueRecord),
-    /// A calendar.
+    /// A calendar with its spec.
     Calendar(CalendarRecord),
-    /// A schedule.
+    /// A schedule that was not deleted.
     Schedule {
-        /// Which.
+        /// ID of the schedule.
         id: ScheduleId,
-        /// What it was asked to be.
+        /// Fixed part.
         head: ScheduleHead,
-        /// Where it stands.
+        /// Variable part.
         state: Box<ScheduleState>,
     },
     /// A backfill that is running.
     Backfill {
-        /// What it was asked to do.
+        /// Fixed part.
         head: BackfillHead,
-        /// How far it is.
+        /// Variable part.
         state: BackfillState,
     },
-    /// A workflow.
+    /// A workflow that was not deleted.
     Workflow {
-        /// Which.
+        /// ID of the workflow.
         id: WorkflowId,
-        /// What it was asked to be.
+        /// Fixed part.
         head: WorkflowHead,
-        /// How it stands.
+        /// Variable part.
         state: WorkflowState,
     },
     /// A run that has not ended.
     Run {
-        /// Which.
+        /// ID of the run.
         id: RunId,
-        /// What it was asked to be.
+        /// Fixed part.
         head: Arc<RunHead>,
-        /// Where it stands.
+        /// Variable part.
         state: Box<RunState>,
     },
-    /// A step, or an element of one, of a run that has not ended.
+    /// A step of a run that has not ended, or an element of a mapped step.
     Step(Box<StepRecord>),
     /// Elements that a task added to a step of a run that has not ended.
     ElementBatch(Box<ElementBatch>),
-    /// An idempotency key of a run that is still remembered.
+    /// An idempotency key of a run that has not expired.
     RunKey(RunKeyRecord),
 }
 
-/// The right to change a shard: which ownership this is.
+/// Right to change the rows of a shard. A commit with an outdated epoch is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// The shard.
+    /// Leased shard.
     pub shard: ShardId,
-    /// Which ownership.
+    /// Epoch of the lease; increases with every change of ownership.
     pub epoch: Epoch,
 }
