@@ -1,46 +1,46 @@
-//! What a commit touched among the live rows: by this a server that stands by keeps up with the owner.
+//! Changelog of the live rows; a standby follows it to keep its copy up to date.
 //!
-//! It names rows and seldom says what stands in them: most jobs have ended before anybody would read
-//! their rows again. Keys are said whole; they are small, never change, and outlive their jobs.
+//! An entry usually names the changed rows without their content, because most jobs have ended before a standby would
+//! read their rows. Idempotency keys are contained completely: they are small, never change, and outlive their jobs.
 
 use crate::id::{BackfillId, Epoch, JobId, RunId, ScheduleId, ShardId, WorkflowId};
 use crate::record::{Change, KeyRecord, LiveRow, RunKeyRecord};
 use crate::time::Timestamp;
 
-/// Where somebody who reads the changelog stands: behind which commit.
+/// Position of a reader in the changelog, after a commit.
 ///
-/// A database that forgot commits numbers others like those, but under other epochs.
+/// A database that lost commits reuses their numbers, but with other epochs. So the epoch is part of the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The number of the commit, over all shards.
+    /// Number of the commit, counted over all shards.
     pub commit: u64,
-    /// The highest epoch that it was made under.
+    /// Highest epoch of the commit.
     pub epoch: Epoch,
 }
 
-/// Live rows that are read, taken in and forgotten together.
+/// Group of live rows that a standby reads and replaces together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LiveKey {
-    /// All workers.
+    /// All workers, with their statuses.
     Workers,
-    /// All queues.
+    /// All queues, with their settings.
     Queues,
-    /// All calendars.
+    /// All calendars, with their specs.
     Calendars,
-    /// A schedule.
+    /// One schedule.
     Schedule(ScheduleId),
-    /// A backfill.
+    /// One backfill.
     Backfill(BackfillId),
-    /// A workflow.
+    /// One workflow.
     Workflow(WorkflowId),
-    /// A run, with its steps and what was added to them.
+    /// One workflow run, with its steps and the elements that tasks added.
     Run(RunId),
-    /// A job, with its execution.
+    /// One job, with its execution.
     Job(JobId),
 }
 
 impl LiveKey {
-    /// What a row is read together with; keys that were used belong to nothing.
+    /// Returns the group of a row, or `None` for an idempotency key.
     pub fn of(row: &LiveRow) -> Option<Self> {
         Some(match row {
             LiveRow::Job { id, .. } => Self::Job(*id),
@@ -59,34 +59,34 @@ impl LiveKey {
     }
 }
 
-/// One thing that a commit did to the live rows.
+/// Effect of a commit on the live rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Touched {
-    /// Rows are new, were changed, or are not live any more: reading them again shows which.
+    /// Rows are new, changed or no longer live; the reader finds out by reading them again.
     Rows(LiveKey),
     /// A job has ended: it never has a live row again.
     Ended(JobId),
-    /// Keys of a shard that expired by this time are gone. Comes before those that the same commit used.
+    /// Expired idempotency keys of a shard were deleted. Comes before the keys that the same commit added.
     KeysForgotten {
-        /// Whose.
+        /// Shard of the keys.
         shard: ShardId,
-        /// Until when.
+        /// Keys that expired before this time were deleted.
         expired_before: Timestamp,
     },
-    /// An idempotency key was used.
+    /// An idempotency key of a job was used.
     Key(KeyRecord),
-    /// An idempotency key was used to start a run.
+    /// An idempotency key of a workflow run was used.
     RunKey(RunKeyRecord),
 }
 
 impl Touched {
-    /// What a commit touched, each thing once.
+    /// Returns the effects of the changes of a commit, each once.
     pub fn by(changes: &[Change]) -> Vec<Self> {
         let mut touched: Vec<_> = changes.iter().filter_map(Self::of).collect();
         touched.sort_unstable();
         touched.dedup();
         let ended: Vec<_> = touched.iter().filter_map(Self::ended).collect();
-        // In the order of their ids, as they were sorted.
+        // Sorted by ID, because `touched` is sorted.
         touched.retain(|touched| match touched {
             Self::Rows(LiveKey::Job(job)) => ended.binary_search(job).is_err(),
             _ => true,
@@ -120,31 +120,31 @@ impl Touched {
             Change::Run { id, .. } => LiveKey::Run(*id),
             Change::Step(record) => LiveKey::Run(record.key.run),
             Change::ElementBatch(batch) => LiveKey::Run(batch.key.run),
-            // Of these an engine keeps nothing.
+            // The engine keeps no copy of these.
             Change::Checkpoint(_) | Change::Ledger(_) => return None,
         };
         Some(Self::Rows(key))
     }
 }
 
-/// What commits touched behind a [`Place`].
+/// Changelog entries after a [`Place`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Since {
-    /// In the order of the commits.
+    /// Effects in the order of the commits.
     pub touched: Vec<Touched>,
-    /// The place up to which that reaches.
+    /// Position after the last entry.
     pub end: Place,
-    /// Whether `end` was the end of the changelog when it was read.
+    /// Whether `end` was the end of the changelog at the time of reading.
     pub whole: bool,
-    /// The engine time of the newest commit of any shard.
+    /// Engine time of the newest commit of any shard.
     pub now: Timestamp,
 }
 
 /// Live rows that a standby has read again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reread {
-    /// The rows that can be read.
+    /// Rows that can be decoded.
     pub rows: Vec<LiveRow>,
-    /// The number of rows that cannot be read; they are left out.
+    /// Number of rows that cannot be decoded; they are left out.
     pub unreadable: u64,
 }

@@ -1,8 +1,8 @@
-//! Checkpoints: what an execution saves for those that come after it.
+//! Checkpoints: progress that an execution saves for later executions of the same job.
 //!
-//! A job has at most one, its last. The next execution of the job, after a failure or the loss of a worker,
-//! gets it and may go on from there. What is known of a checkpoint stands with the job's state; its bytes
-//! stand apart, so that a job that never saves one carries nothing.
+//! A job has at most one checkpoint, the last one. After a failure or the loss of a worker, the next execution of the
+//! job receives the checkpoint and can resume from it. The description is part of the state of the job. The content
+//! is a separate row, so that a job without checkpoints needs no space for one.
 
 use std::sync::Arc;
 
@@ -12,39 +12,39 @@ use utoipa::ToSchema;
 use crate::id::JobId;
 use crate::time::Timestamp;
 
-/// The content type of bytes that nobody described.
+/// Default content type of a checkpoint.
 pub const BYTES: &str = "application/octet-stream";
 
-/// What is known of a job's last checkpoint, without its bytes.
+/// Description of the last checkpoint of a job, without the content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Checkpoint {
-    /// Counts the checkpoints of the job, from 1.
+    /// Number of the checkpoint within the job, from 1.
     pub version: u64,
-    /// How many bytes it has.
+    /// Size of the content, in bytes; at most 64 KiB.
     pub size_bytes: u64,
-    /// What the bytes are, as the task said.
+    /// Content type, as given by the task.
     #[schema(value_type = String)]
     pub content_type: Box<str>,
-    /// When it was saved.
+    /// Time at which the checkpoint was saved.
     pub saved_at: Timestamp,
-    /// The number of the execution that saved it.
+    /// Number of the execution that saved the checkpoint.
     pub execution: u32,
-    /// Of bytes and content type: what was saved already is not saved again.
+    /// Hash of the content and the content type; an identical checkpoint is not saved again.
     #[serde(skip)]
     pub hash: u128,
 }
 
-/// A checkpoint with its bytes: a row of its own.
+/// Checkpoint with its content, as a row of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointRecord {
-    /// Whose.
+    /// Job of the checkpoint.
     pub job: JobId,
-    /// Which; the same as in the job's state.
+    /// Number of the checkpoint, as in the state of the job.
     pub version: u64,
-    /// What the bytes are.
+    /// Content type of `data`.
     pub content_type: Box<str>,
-    /// When it was saved.
+    /// Time at which the checkpoint was saved.
     pub saved_at: Timestamp,
-    /// The bytes.
+    /// Content, at most [`crate::limits::CHECKPOINT_BYTES_MAX`] bytes.
     pub data: Arc<[u8]>,
 }

@@ -1,8 +1,8 @@
-//! Typed, time-ordered ids that carry their shard.
+//! Typed IDs that sort by creation time and contain their shard.
 //!
-//! An id is 128 bits: 48 bits of Unix milliseconds, 64 bits that grow within a millisecond, and 16
-//! bits of shard. Its text is a prefix and 26 characters of Crockford's base 32 in lower case
-//! (`job_01k9zq3m6c0000000000000000`), so text and number sort alike: by time of creation.
+//! An ID has 128 bits: 48 bits of Unix milliseconds, a 64-bit counter within the millisecond, and 16 bits of shard.
+//! Its text is a prefix and 26 characters of Crockford's base 32 in lower case (`job_01k9zq3m6c0000000000000000`). So
+//! the text and the number have the same order: creation time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const TEXT_LEN: usize = 26;
 
-/// A slice of the job space, owned by one server at a time.
+/// Shard: a partition of jobs, schedules, workflows and runs, owned by one server at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ShardId(pub u16);
@@ -25,7 +25,7 @@ impl fmt::Display for ShardId {
     }
 }
 
-/// Which ownership of a shard this is; grows with every acquisition.
+/// Epoch of a shard; increases with every change of ownership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
@@ -36,10 +36,10 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// A number that grows with every execution of a job; a message with an older one changes nothing.
+/// Fencing token of an execution; increases with every execution of a job. A message with an older token is ignored.
 ///
-/// Its high half is the shard's epoch, so that a shard that was restored from a backup, and whose
-/// epoch was raised for that, never gives out a fence twice.
+/// The bits from 24 upwards are the epoch of the shard. After a restore from a backup the epoch is raised, so that
+/// the shard never issues the same token twice.
 #[derive(
     Debug,
     Clone,
@@ -58,7 +58,7 @@ impl fmt::Display for Epoch {
 pub struct Fence(pub u64);
 
 impl Fence {
-    /// The fence of the next execution, given out under `epoch`.
+    /// Returns the fencing token of the next execution, issued under `epoch`.
     pub fn next(self, epoch: Epoch) -> Self {
         Self((self.0 + 1).max((epoch.0 << 24) + 1))
     }
@@ -70,22 +70,22 @@ impl fmt::Display for Fence {
     }
 }
 
-/// Why a text is no id.
+/// Text that is not an ID of the expected type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {what}: expected `{prefix}_` and 26 characters of 0-9 and a-z without i, l, o, u")]
 pub struct ParseIdError {
-    /// The text, cut to a showable length.
+    /// Found text, cut to 64 characters.
     pub text: String,
-    /// "a job id", for instance.
+    /// Expected type with its article, for example "a job id".
     pub what: &'static str,
-    /// The prefix that was expected, without its underscore.
+    /// Expected prefix, without the underscore.
     pub prefix: &'static str,
 }
 
-/// Makes ids that strictly grow, for whoever owns a shard.
+/// Generator of strictly increasing IDs, for the owner of a shard.
 ///
-/// The caller brings the time and the randomness; two generators with different seeds do not
-/// collide but with a chance of 2⁻⁴⁰ for each pair of ids of one shard and one millisecond.
+/// The caller supplies the time and the randomness. Two generators with different seeds collide with a probability of
+/// 2⁻⁴⁰ for each pair of IDs of the same shard and millisecond.
 #[derive(Debug, Clone, Default)]
 pub struct IdSource {
     millis: u64,
@@ -93,12 +93,12 @@ pub struct IdSource {
 }
 
 impl IdSource {
-    /// The bits of the next id. `entropy` is used where a new millisecond begins.
+    /// Returns the bits of the next ID. `entropy` is used only at the start of a new millisecond.
     pub fn next(&mut self, now: Timestamp, shard: ShardId, entropy: u64) -> u128 {
         let millis = u64::try_from(now.as_millis()).unwrap_or(0);
         if millis > self.millis {
             self.millis = millis;
-            // The lowest bits start at zero to leave room to count within the millisecond.
+            // The lowest bits start at zero, so that the counter has room within the millisecond.
             self.counter = entropy & 0x00ff_ffff_ffff_0000;
         } else {
             self.counter += 1;
@@ -121,7 +121,7 @@ fn encode(bits: u128, prefix: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 fn decode(text: &str, prefix: &str) -> Option<u128> {
     let digits = text.strip_prefix(prefix)?.strip_prefix('_')?.as_bytes();
-    // 26 digits are 130 bits: the first may use three of its five.
+    // 26 digits have 130 bits: the first digit uses only three of its five.
     if digits.len() != TEXT_LEN || digits[0] > b'7' {
         return None;
     }
@@ -134,31 +134,31 @@ fn decode(text: &str, prefix: &str) -> Option<u128> {
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident, $prefix:literal, $what:literal;)*) => {$(
         $(#[$doc])*
-        // Big-endian bytes instead of a `u128`: they sort alike, and an `Option` of them takes 17
-        // bytes instead of 32. Millions of them are held in memory.
+        // Big-endian bytes instead of a `u128`: the order is the same, and an `Option` takes 17 bytes instead of 32.
+        // Millions of them are in memory.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub struct $name([u8; 16]);
 
         impl $name {
-            /// What its text begins with, before the underscore.
+            /// Prefix of the text form, before the underscore.
             pub const PREFIX: &'static str = $prefix;
 
-            /// From the bits that [`IdSource::next`] made or a store kept.
+            /// Creates an ID from the bits of [`IdSource::next`] or of a store.
             pub const fn from_bits(bits: u128) -> Self {
                 Self(bits.to_be_bytes())
             }
 
-            /// The id as a number; sorts as its text does.
+            /// Returns the bits of the ID; they have the same order as the text.
             pub const fn to_bits(self) -> u128 {
                 u128::from_be_bytes(self.0)
             }
 
-            /// The shard that it belongs to.
+            /// Returns the shard of the object.
             pub const fn shard(self) -> ShardId {
                 ShardId((self.to_bits() & 0xffff) as u16)
             }
 
-            /// When it was made, to the millisecond.
+            /// Returns the creation time of the ID, with millisecond precision.
             pub fn created_at(self) -> Timestamp {
                 Timestamp::from_millis(i64::try_from(self.to_bits() >> 80).unwrap_or(i64::MAX))
             }
@@ -226,21 +226,21 @@ macro_rules! ids {
 }
 
 ids! {
-    /// One unit of work that was asked for.
+    /// ID of a job.
     JobId, "job", "a job id";
-    /// One try of a job on one worker.
+    /// ID of an execution: one attempt of a job on one worker.
     ExecutionId, "exe", "an execution id";
-    /// A machine that runs executions. Made by the worker, together with its journal.
+    /// ID of a worker. The worker creates it together with its journal.
     WorkerId, "wkr", "a worker id";
-    /// A named rule that creates jobs. Its shard is that of its namespace and name.
+    /// ID of a schedule. Its shard is derived from the namespace and the name of the schedule.
     ScheduleId, "sch", "a schedule id";
-    /// A past range of a schedule that is made up for.
+    /// ID of a backfill: runs of a schedule for a past range.
     BackfillId, "bkf", "a backfill id";
-    /// A named DAG of steps. Its shard is that of its namespace and name.
+    /// ID of a workflow. Its shard is derived from the namespace and the name of the workflow.
     WorkflowId, "wfl", "a workflow id";
-    /// One run of a workflow. It stands in the shard of its workflow, and all of its jobs with it.
+    /// ID of a workflow run. The run and all its jobs are in the shard of their workflow.
     RunId, "run", "a run id";
-    /// A process that takes requests, decides and stores; another one after each start.
+    /// ID of a server process; every start of the process gets a new one.
     ServerId, "srv", "a server id";
 }
 

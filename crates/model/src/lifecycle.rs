@@ -1,13 +1,14 @@
-//! The one table of legal transitions of a job.
+//! Status transitions of a job: one table of all legal ones.
 //!
-//! The engine checks every step by it, the docs draw it, and the API's texts come from it. A row is
-//! (from, to, cause): what happened is in the cause, so a job's history reads without its log.
+//! The engine checks each transition against the table, and the docs draw the table. The texts of the API come from
+//! the causes. A row is (from, to, cause). The cause tells what happened, so the history of a job can be understood
+//! without its log.
 
 use crate::status::JobStatus::{
     self, Cancelled, Expired, Failed, Ready, Retrying, Running, Succeeded, Waiting,
 };
 
-/// An enum of causes with a word, a sentence and a number for each.
+/// Defines an enum of causes with a name, a sentence and a number for each.
 macro_rules! causes {
     ($(#[$head:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $code:literal, $text:literal, $sentence:literal;)* }) => {
         $(#[$head])*
@@ -19,25 +20,25 @@ macro_rules! causes {
         pub enum $name { $($(#[$doc])* #[doc = $sentence] $variant,)* }
 
         impl $name {
-            /// Every one.
+            /// All causes, in the order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The stable word in the API.
+            /// Returns the stable name of the cause in the API.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// One sentence for people.
+            /// Returns the cause as one English sentence.
             pub const fn sentence(self) -> &'static str {
                 match self { $(Self::$variant => $sentence,)* }
             }
 
-            /// The number that stores keep; never changes its meaning.
+            /// Returns the number of the cause in stores; a number never changes its meaning.
             pub const fn code(self) -> u8 {
                 match self { $(Self::$variant => $code,)* }
             }
 
-            /// From the number that a store kept.
+            /// Returns the cause with this number, or `None` if there is none.
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)* _ => None }
             }
@@ -77,14 +78,14 @@ causes! {
     }
 }
 
-/// One legal step.
+/// Legal status transition of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transition {
-    /// The status before; `None` for a job that is created.
+    /// Status before the transition; `None` for a new job.
     pub from: Option<JobStatus>,
-    /// The status after.
+    /// Status after the transition.
     pub to: JobStatus,
-    /// What happened.
+    /// Cause of the transition.
     pub cause: Cause,
 }
 
@@ -92,7 +93,7 @@ const fn step(from: JobStatus, to: JobStatus, cause: Cause) -> Transition {
     Transition { from: Some(from), to, cause }
 }
 
-/// Every legal step; nothing leaves a final status.
+/// All legal transitions. No transition leaves a final status.
 pub const TRANSITIONS: &[Transition] = &[
     Transition { from: None, to: Ready, cause: Cause::Submitted },
     Transition { from: None, to: Waiting, cause: Cause::Submitted },
@@ -129,12 +130,12 @@ pub const TRANSITIONS: &[Transition] = &[
     step(Retrying, Cancelled, Cause::CancelRequested),
 ];
 
-/// Whether a job may go from `from` to `to` because of `cause`.
+/// Whether a job may change from `from` to `to` with this cause.
 pub fn is_legal(from: Option<JobStatus>, to: JobStatus, cause: Cause) -> bool {
     TRANSITIONS.contains(&Transition { from, to, cause })
 }
 
-/// The life of a job as a Mermaid state diagram, for the docs.
+/// Returns the transitions as a Mermaid state diagram, for the docs.
 pub fn diagram() -> String {
     let mut text = String::from("stateDiagram-v2\n");
     for Transition { from, to, cause } in TRANSITIONS {

@@ -1,19 +1,22 @@
-//! Amounts of memory and CPU with their text forms.
+//! Quantities of memory and CPU, with their text forms.
+//!
+//! In JSON a quantity is a string with a unit or a number: bytes for memory, cores for CPU. Binary encodings use the
+//! plain number of bytes or millicores.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// An amount of memory or disk in bytes; text such as `256MiB`, `2GB` or `1024`.
+/// Quantity of memory or disk space, in bytes. Text forms: `256MiB`, `2GB`, `1024`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(pub u64);
 
-/// CPU in thousandths of a core; text such as `500m`, `0.5` or `2`.
+/// Quantity of CPU, in millicores (thousandths of a core). Text forms: `500m`, `0.5`, `2`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Millicores(pub u32);
 
-/// Why a text is no quantity.
+/// Text that is not a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not {what}")]
 pub struct ParseQuantityError {
@@ -42,7 +45,7 @@ impl FromStr for Bytes {
     fn from_str(text: &str) -> Result<Self, ParseQuantityError> {
         let error = || ParseQuantityError {
             text: text.chars().take(64).collect(),
-            what: "an amount of bytes: expected a whole number with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB",
+            what: "a quantity of bytes: expected a whole number with B, KiB, MiB, GiB, TiB, kB, MB, GB or TB",
         };
         let (digits, unit) = BYTE_UNITS
             .iter()
@@ -70,7 +73,7 @@ impl FromStr for Millicores {
     fn from_str(text: &str) -> Result<Self, ParseQuantityError> {
         let error = || ParseQuantityError {
             text: text.chars().take(64).collect(),
-            what: "an amount of CPU: expected cores such as `2` or `0.5`, or thousandths such as `500m`",
+            what: "a quantity of CPU: expected cores such as `2` or `0.5`, or millicores such as `500m`",
         };
         if let Some(millis) = text.strip_suffix('m') {
             return millis.trim().parse().map(Self).map_err(|_| error());
@@ -120,11 +123,12 @@ macro_rules! quantity {
                             .ok()
                             .and_then(|v| v.checked_mul($scale))
                             .map($name)
-                            .ok_or_else(|| E::custom("the amount is too large"))
+                            .ok_or_else(|| E::custom("the quantity is too large"))
                     }
 
                     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<$name, E> {
-                        let value = u64::try_from(value).map_err(|_| E::custom("the amount is negative"))?;
+                        let value = u64::try_from(value)
+                            .map_err(|_| E::custom("the quantity must not be negative"))?;
                         self.visit_u64(value)
                     }
 
@@ -159,8 +163,8 @@ macro_rules! quantity {
     };
 }
 
-quantity!(Bytes, u64, 1, "256MiB", "an amount of bytes: `256MiB`, `2GB`, or a number of bytes");
-quantity!(Millicores, u32, 1_000, "500m", "an amount of CPU: `500m`, `0.5`, or a number of cores");
+quantity!(Bytes, u64, 1, "256MiB", "a quantity of bytes: `256MiB`, `2GB`, or a number of bytes");
+quantity!(Millicores, u32, 1_000, "500m", "a quantity of CPU: `500m`, `0.5`, or a number of cores");
 
 #[cfg(test)]
 mod tests {

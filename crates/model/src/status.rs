@@ -1,6 +1,9 @@
-//! The states of jobs and executions.
+//! Statuses of jobs and executions.
+//!
+//! Each status has a name for the API and a number for stores. Neither ever changes, because clients and stored rows
+//! contain them.
 
-/// An enum of states with a word and a number for each.
+/// Defines an enum of statuses with a name and a number for each.
 macro_rules! statuses {
     ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident = $code:literal, $text:literal;)* }) => {
         $(#[$doc])*
@@ -12,20 +15,20 @@ macro_rules! statuses {
         pub enum $name { $($(#[$vdoc])* $variant,)* }
 
         impl $name {
-            /// Every one, in the order of a life.
+            /// All statuses, in the order in which an object goes through them.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The word in the API, the CLI and the docs.
+            /// Returns the name of the status in the API, the CLI and the docs.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }
 
-            /// The number that stores keep; never changes its meaning.
+            /// Returns the number of the status in stores; a number never changes its meaning.
             pub const fn code(self) -> u8 {
                 match self { $(Self::$variant => $code,)* }
             }
 
-            /// From the number that a store kept.
+            /// Returns the status with this number, or `None` if there is none.
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)* _ => None }
             }
@@ -50,9 +53,9 @@ macro_rules! statuses {
     };
 }
 
-/// A word that names no status.
+/// Text that is not the name of a status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no status of {what}: expected one of {known}")]
+#[error("`{text}` is not a status of {what}: expected one of {known}")]
 pub struct UnknownStatus {
     text: String,
     what: &'static str,
@@ -90,7 +93,7 @@ statuses! {
 }
 
 impl JobStatus {
-    /// Whether it never changes again.
+    /// Whether the job has ended: a final status never changes.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled | Self::Expired)
     }
@@ -120,7 +123,7 @@ statuses! {
 }
 
 impl ExecutionStatus {
-    /// Whether it never changes again.
+    /// Whether the execution has ended: a final status never changes.
     pub const fn is_final(self) -> bool {
         !matches!(self, Self::Assigned | Self::Running | Self::Unknown)
     }
@@ -146,6 +149,6 @@ mod tests {
     #[test]
     fn an_unknown_status_names_the_known_ones() {
         insta::assert_snapshot!("done".parse::<JobStatus>().unwrap_err(),
-            @"`done` is no status of a job: expected one of ready, waiting, running, retrying, succeeded, failed, cancelled, expired");
+            @"`done` is not a status of a job: expected one of ready, waiting, running, retrying, succeeded, failed, cancelled, expired");
     }
 }

@@ -1,7 +1,7 @@
-//! Instants and durations as values.
+//! Points in time and durations.
 //!
-//! The engine counts in microseconds and never asks a clock; texts are RFC 3339 in UTC for an
-//! instant and `1h30m` for a duration. Zones live at the edges (`jiff`).
+//! The engine calculates in microseconds and never reads a clock. The text form of a point in time is RFC 3339 in
+//! UTC, that of a duration is `1h30m`. Time zones are handled by the callers, with `jiff`.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -9,23 +9,23 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// An instant in UTC, to the microsecond.
+/// Point in time in UTC, with microsecond precision.
 ///
-/// JSON shows it as RFC 3339 with `Z`; binary encodings as Unix microseconds. An `Option` of it is no larger:
-/// a live job has five of them.
+/// JSON contains it as RFC 3339 with `Z`; binary encodings contain Unix microseconds. `Option<Timestamp>` has the
+/// same size, which matters because a live job has five of them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(
-    // Microseconds with the sign turned round, so that they sort as they are; 0 is no instant.
+    // Unix microseconds with the sign bit inverted, so that the unsigned values sort by time; 0 is not used.
     NonZeroU64,
 );
 
 const SIGN: u64 = 1 << 63;
 
 impl Timestamp {
-    /// Later than every instant that a user can name.
+    /// Maximum value; later than every time that a user can enter.
     pub const MAX: Self = Self::from_micros(i64::MAX);
 
-    /// From Unix microseconds; the earliest number that there is counts as the one after it.
+    /// Creates a timestamp from Unix microseconds. `i64::MIN` becomes `i64::MIN + 1`.
     pub const fn from_micros(micros: i64) -> Self {
         match NonZeroU64::new(micros.cast_unsigned() ^ SIGN) {
             Some(turned) => Self(turned),
@@ -33,28 +33,28 @@ impl Timestamp {
         }
     }
 
-    /// From Unix milliseconds.
+    /// Creates a timestamp from Unix milliseconds; saturates.
     pub const fn from_millis(millis: i64) -> Self {
         Self::from_micros(millis.saturating_mul(1_000))
     }
 
-    /// Unix microseconds.
+    /// Returns Unix microseconds.
     pub const fn as_micros(self) -> i64 {
         (self.0.get() ^ SIGN).cast_signed()
     }
 
-    /// Unix milliseconds, rounded down.
+    /// Returns Unix milliseconds, rounded down.
     pub const fn as_millis(self) -> i64 {
         self.as_micros().div_euclid(1_000)
     }
 
-    /// How long after `earlier` this is; zero if it is not after it.
+    /// Returns the duration from `earlier` to this time, in whole milliseconds; zero if `earlier` is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         Duration(u64::try_from(self.as_micros().saturating_sub(earlier.as_micros()) / 1_000).unwrap_or(0))
     }
 }
 
-/// The beginning of 1970.
+/// Returns the Unix epoch, 1970-01-01T00:00:00Z.
 impl Default for Timestamp {
     fn default() -> Self {
         Self::from_micros(0)
@@ -146,42 +146,42 @@ impl utoipa::PartialSchema for Timestamp {
 
 impl utoipa::ToSchema for Timestamp {}
 
-/// A length of time, to the millisecond.
+/// Duration with millisecond precision, never negative.
 ///
-/// Its text is like `90s`, `1h30m` or `250ms`; a number without a unit is refused.
+/// Its text form is like `90s`, `1h30m` or `250ms`. A number without a unit is an error.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Duration(u64);
 
 impl Duration {
-    /// No time at all.
+    /// Duration of zero.
     pub const ZERO: Self = Self(0);
 
-    /// From milliseconds.
+    /// Creates a duration from milliseconds.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// From seconds.
+    /// Creates a duration from seconds; saturates.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000))
     }
 
-    /// From hours.
+    /// Creates a duration from hours; saturates.
     pub const fn from_hours(hours: u64) -> Self {
         Self::from_secs(hours.saturating_mul(3_600))
     }
 
-    /// In milliseconds.
+    /// Returns the duration in milliseconds.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// The rest of it after `other`, which is zero at least.
+    /// Returns this duration minus `other`, or zero if `other` is longer.
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// For `std` and tokio.
+    /// Converts to the duration of `std` and tokio.
     pub const fn to_std(self) -> std::time::Duration {
         std::time::Duration::from_millis(self.0)
     }
@@ -223,7 +223,7 @@ impl fmt::Debug for Duration {
     }
 }
 
-/// Why a text is no duration.
+/// Text that is not a duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a duration: expected a number with a unit, such as `500ms`, `90s`, `1h30m` or `2d`")]
 pub struct ParseDurationError {
@@ -235,7 +235,7 @@ impl FromStr for Duration {
 
     fn from_str(text: &str) -> Result<Self, ParseDurationError> {
         let error = || ParseDurationError { text: text.chars().take(64).collect() };
-        // jiff's spans have days only in calendars; ours are always 24 hours.
+        // The spans of jiff allow days only with a calendar. Here a day is always 24 hours.
         let (days, rest) = match text.split_once('d') {
             Some((days, rest)) => (days.trim().parse::<u64>().map_err(|_| error())?, rest.trim()),
             None => (0, text.trim()),
@@ -274,7 +274,7 @@ impl utoipa::PartialSchema for Duration {
             .examples(["90s"])
             .min_length(Some(2))
             .pattern(Some("^([0-9]{1,9}d)?([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,9}s)?([0-9]{1,9}ms)?$"))
-            .description(Some("A length of time: `500ms`, `90s`, `1h30m`, `2d`"))
+            .description(Some("Duration with units, for example `500ms`, `90s`, `1h30m` or `2d`"))
             .into()
     }
 }

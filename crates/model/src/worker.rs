@@ -1,4 +1,6 @@
-//! Workers: what they have, what they can, how they are.
+//! Workers: their resources, features, health and status.
+//!
+//! A worker reports these values to the server; the placement of jobs filters and scores workers by them.
 
 use std::collections::BTreeMap;
 
@@ -7,37 +9,37 @@ use utoipa::ToSchema;
 
 use crate::quantity::{Bytes, Millicores};
 
-/// What a worker has to give.
+/// Total resources and slots of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Capacity {
-    /// CPU of the machine, or what of it Belfry may use.
+    /// CPU that executions may use, in millicores: the CPU of the machine, or a configured part of it.
     pub cpu: Millicores,
-    /// Memory, likewise.
+    /// Memory that executions may use, in bytes: the memory of the machine, or a configured part of it.
     pub memory: Bytes,
-    /// Custom resources.
+    /// Custom resources of the worker, by name of the resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub custom: BTreeMap<String, u64>,
-    /// The most executions at a time.
+    /// Maximum number of concurrent executions on the worker.
     pub slots: u32,
 }
 
-/// What a worker can enforce and run.
+/// Features that a worker supports.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Capabilities {
-    /// The names of its runtimes.
+    /// Names of the runtimes of the worker, for example `process`.
     pub runtimes: Vec<String>,
-    /// Whether it can keep a memory limit.
+    /// Whether the worker can enforce a memory limit.
     pub memory_limit: bool,
-    /// Whether it can keep a CPU limit.
+    /// Whether the worker can enforce a CPU limit.
     pub cpu_limit: bool,
-    /// Whether it can keep a limit on processes.
+    /// Whether the worker can enforce a limit on the number of processes.
     pub pids_limit: bool,
-    /// Whether tasks run as a user of their own.
+    /// Whether the worker runs each task as a separate operating-system user.
     pub own_user: bool,
 }
 
 impl Capabilities {
-    /// Of a worker that runs processes, each as a user of its own, and keeps every limit.
+    /// Returns the capabilities of a worker that runs processes as separate users and enforces all limits.
     pub fn of_processes() -> Self {
         Self {
             runtimes: vec!["process".into()],
@@ -49,44 +51,44 @@ impl Capabilities {
     }
 }
 
-/// How a worker's machine is, as it last said.
+/// Health of the machine of a worker, as last reported by the worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// CPU in use on the machine, by anyone.
+    /// CPU in use on the machine by all processes, in millicores.
     pub cpu_used: Millicores,
-    /// Memory that could be had.
+    /// Available memory of the machine, in bytes.
     pub memory_available: Bytes,
-    /// Disk that could be had where executions live.
+    /// Available disk space for the working directories of executions, in bytes.
     pub disk_available: Bytes,
-    /// Executions that run there.
+    /// Number of running executions on the worker.
     pub running: u32,
-    /// Why it calls itself unhealthy; nothing new is placed then.
+    /// Reason why the worker is unhealthy. The server places no new executions on an unhealthy worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
 
-/// Whether work is placed on a worker.
+/// Connection status of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerStatus {
-    /// Connected, lease running.
+    /// The worker is connected and its lease is valid.
     #[default]
     Ready,
-    /// Known, but not heard of within its lease; it has nothing to run.
+    /// The worker sent no heartbeat within its lease. It has no executions.
     Lost,
-    /// Not heard of yet since this server started; it has a full lease to come back.
+    /// The worker has not connected since this server became the leader. It has one lease period to reconnect.
     Expected,
 }
 
-/// Whether an operator lets work be placed on a worker.
+/// Admission of new executions to a worker, as set by an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Admission {
-    /// New work is welcome.
+    /// The worker accepts new executions.
     #[default]
     Open,
-    /// No new work; what runs may end.
+    /// The worker accepts no new executions; running executions continue.
     Cordoned,
-    /// No new work, and what runs is stopped and placed elsewhere.
+    /// The worker accepts no new executions; running executions are stopped and placed on other workers.
     Draining,
 }

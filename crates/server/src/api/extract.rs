@@ -728,7 +728,7 @@ mod tests {
     #[test]
     fn a_query_that_does_not_fit_names_the_parameter() {
         insta::assert_snapshot!(sample("limit=many").unwrap_err(), @"limit: `many` is not a whole number");
-        insta::assert_snapshot!(sample("status=done").unwrap_err(), @"status: `done` is no status of a job: expected one of ready, waiting, running, retrying, succeeded, failed, cancelled, expired");
+        insta::assert_snapshot!(sample("status=done").unwrap_err(), @"status: `done` is not a status of a job: expected one of ready, waiting, running, retrying, succeeded, failed, cancelled, expired");
         insta::assert_snapshot!(sample("label=x").unwrap_err(), @"label: `x` is no label: expected KEY=VALUE");
         insta::assert_snapshot!(sample("limt=5").unwrap_err(), @"limt: unknown field `limt`, expected one of `status`, `label`, `limit`, `count`, `after`, `name`");
         insta::assert_snapshot!(sample("limit=5&limit=6").unwrap_err(), @"limit: comes several times: expected once");
