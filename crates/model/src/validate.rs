@@ -67,7 +67,7 @@ impl Check {
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
         self.ensure(ok, path, || {
             format!(
-                "`{}` is not a name: expected 1 to {} letters, digits, `-`, `_` or `.`, beginning with a letter or digit",
+                "`{}` is not a valid name: expected 1 to {} letters, digits, `-`, `_` or `.`, starting with a letter or digit",
                 shown(name),
                 limits::NAME_LEN_MAX
             )
@@ -78,10 +78,10 @@ impl Check {
     fn own_name(&mut self, name: &str) {
         self.name("name", name);
         self.ensure(!ROUTE_WORDS.contains(&name), "name", || {
-            format!("`{name}` is a word of the API: choose another name")
+            format!("`{name}` is reserved by the API: choose another name")
         });
         self.ensure(name.parse::<ScheduleId>().is_err(), "name", || {
-            "has the form of an id: choose another name".into()
+            "must not have the form of an ID: choose another name".into()
         });
     }
 
@@ -95,7 +95,9 @@ impl Check {
         self.ensure(!owner.is_empty() && owner.len() <= limits::OWNER_LEN_MAX, "owner", || {
             format!("expected 1 to {} bytes", limits::OWNER_LEN_MAX)
         });
-        self.ensure(!owner.chars().any(char::is_control), "owner", || "has a control character".into());
+        self.ensure(!owner.chars().any(char::is_control), "owner", || {
+            "must not contain control characters".into()
+        });
     }
 
     fn labels(&mut self, path: &str, labels: &BTreeMap<String, String>) {
@@ -106,14 +108,18 @@ impl Check {
             self.ensure(value.len() <= limits::LABEL_LEN_MAX, &at, || {
                 too_long(value.len(), limits::LABEL_LEN_MAX)
             });
-            self.ensure(!value.chars().any(char::is_control), &at, || "has a control character".into());
+            self.ensure(!value.chars().any(char::is_control), &at, || {
+                "must not contain control characters".into()
+            });
         }
     }
 
     fn key(&mut self, path: &str, key: &str) {
-        self.ensure(!key.is_empty(), path, || "is empty".into());
+        self.ensure(!key.is_empty(), path, || "must not be empty".into());
         self.ensure(key.len() <= limits::KEY_LEN_MAX, path, || too_long(key.len(), limits::KEY_LEN_MAX));
-        self.ensure(!key.chars().any(char::is_control), path, || "has a control character".into());
+        self.ensure(!key.chars().any(char::is_control), path, || {
+            "must not contain control characters".into()
+        });
     }
 
     fn at_most(&mut self, path: &str, value: Duration, max: Duration) {
@@ -121,7 +127,7 @@ impl Check {
     }
 
     fn no_nul(&mut self, path: &str, text: &str) {
-        self.ensure(!text.contains('\0'), path, || "has a NUL byte".into());
+        self.ensure(!text.contains('\0'), path, || "must not contain NUL bytes".into());
     }
 
     /// A path that stays inside the execution's folder.
@@ -131,7 +137,7 @@ impl Check {
             && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
         self.ensure(inside, at, || {
             format!(
-                "`{}` leaves the execution's folder: expected a relative path without `.` and `..`",
+                "`{}` is outside the working directory of the execution: expected a relative path without `.` and `..`",
                 shown(path)
             )
         });
@@ -142,21 +148,25 @@ impl Check {
     fn process(&mut self, at: &str, process: &ProcessRun) {
         match (&process.script, process.command.first()) {
             (None, None) => self.fail(at, "expected `command` or `script`"),
-            (Some(_), Some(_)) => self.fail(at, "has both `command` and `script`: expected one of them"),
+            (Some(_), Some(_)) => {
+                self.fail(at, "has both `command` and `script`: expected exactly one of them")
+            }
             (None, Some(program)) => {
                 self.ensure(!program.is_empty(), &format!("{at}.command[0]"), || {
-                    "is empty: expected a program".into()
+                    "must not be empty: expected a program".into()
                 });
             }
             (Some(script), None) => {
-                self.ensure(!script.trim().is_empty(), &format!("{at}.script"), || "is empty".into());
+                self.ensure(!script.trim().is_empty(), &format!("{at}.script"), || {
+                    "must not be empty".into()
+                });
                 self.no_nul(&format!("{at}.script"), script);
             }
         }
         self.ensure(
             process.script.is_some() || process.interpreter.is_empty(),
             &format!("{at}.interpreter"),
-            || "has no script to run: expected `script`, or no interpreter".into(),
+            || "cannot be set without `script`".into(),
         );
         for (list, name) in [(&process.command, "command"), (&process.interpreter, "interpreter")] {
             let at = format!("{at}.{name}");
@@ -184,10 +194,10 @@ impl Check {
             let well_formed = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
                 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
             self.ensure(well_formed, &at, || {
-                "is not a variable name: expected [A-Za-z_][A-Za-z0-9_]*".into()
+                "is not a valid environment variable name: expected [A-Za-z_][A-Za-z0-9_]*".into()
             });
             self.ensure(!name.starts_with("BELFRY_") && !name.starts_with("LD_"), &at, || {
-                "is reserved: `BELFRY_*` is set by Belfry and `LD_*` steers the program loader".into()
+                "is reserved: Belfry sets `BELFRY_*`, and `LD_*` controls the dynamic linker".into()
             });
             self.ensure(name.len() + value.len() <= limits::ENV_VAR_BYTES_MAX, &at, || {
                 too_long(name.len() + value.len(), limits::ENV_VAR_BYTES_MAX)
@@ -200,7 +210,7 @@ impl Check {
         self.at_most(&format!("{at}.initial"), backoff.initial, limits::BACKOFF_MAX);
         self.at_most(&format!("{at}.max"), backoff.max, limits::BACKOFF_MAX);
         self.ensure(backoff.initial <= backoff.max, &format!("{at}.initial"), || {
-            format!("`{}` is longer than `max` (`{}`)", backoff.initial, backoff.max)
+            format!("`{}` must not be longer than `max` (`{}`)", backoff.initial, backoff.max)
         });
         self.ensure((1.0..=100.0).contains(&backoff.factor), &format!("{at}.factor"), || {
             format!("`{}` is out of range: expected 1 to 100", backoff.factor)
@@ -214,7 +224,11 @@ impl Check {
         self.name(&format!("{at}.label"), &constraint.label);
         let needs_values = matches!(constraint.operator, Operator::In | Operator::NotIn);
         self.ensure(constraint.values.is_empty() != needs_values, &format!("{at}.values"), || {
-            if needs_values { "is empty: expected at least one value".into() } else { "expected none".into() }
+            if needs_values {
+                "must contain at least one value".into()
+            } else {
+                "must be empty for this operator".into()
+            }
         });
         self.ensure(constraint.values.len() <= limits::LABELS_MAX, &format!("{at}.values"), || {
             too_many(constraint.values.len(), limits::LABELS_MAX)
@@ -251,11 +265,11 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
     });
     if let Some(run_at) = spec.run_at {
         check.ensure(run_at <= now + limits::AHEAD_MAX, "run_at", || {
-            format!("`{run_at}` is too far ahead: expected at most {} from now", limits::AHEAD_MAX)
+            format!("`{run_at}` is too far in the future: expected at most {} from now", limits::AHEAD_MAX)
         });
     }
     if let Some(deadline) = spec.start_deadline {
-        check.ensure(deadline > Duration::ZERO, "start_deadline", || "is zero: expected more than 0".into());
+        check.ensure(deadline > Duration::ZERO, "start_deadline", || "must be greater than 0".into());
         check.at_most("start_deadline", deadline, limits::AHEAD_MAX);
     }
     match &spec.run {
@@ -271,7 +285,7 @@ pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
     }
     retry(&mut check, spec);
     if let Some(timeout) = spec.timeout {
-        check.ensure(timeout > Duration::ZERO, "timeout", || "is zero: expected more than 0".into());
+        check.ensure(timeout > Duration::ZERO, "timeout", || "must be greater than 0".into());
         check.at_most("timeout", timeout, limits::TIMEOUT_MAX);
     }
     check.at_most("grace", spec.grace, limits::GRACE_MAX);
@@ -303,7 +317,7 @@ fn files(check: &mut Check, spec: &JobSpec) {
             .is_some_and(|d| d.len() == 64 && d.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')));
         check.ensure(version.is_empty() && !input.artifact.contains('@') || pinned, &at, || {
             format!(
-                "`{}` names no version: expected `NAME` or `NAME@sha256:` and 64 hex digits",
+                "`{}` is not an artifact reference: expected `NAME` or `NAME@sha256:` and 64 hex digits",
                 shown(&input.artifact)
             )
         });
@@ -327,24 +341,26 @@ fn resources(check: &mut Check, spec: &JobSpec) {
     for (path, memory) in [("resources.memory", resources.memory), ("resources.limits.memory", limits.memory)]
     {
         check.ensure(memory.is_none_or(|memory| memory <= limits::MEMORY_MAX), path, || {
-            format!("is too much: expected at most {}", limits::MEMORY_MAX)
+            format!("is too large: expected at most {}", limits::MEMORY_MAX)
         });
     }
     for (path, cpu) in [("resources.cpu", resources.cpu), ("resources.limits.cpu", limits.cpu)] {
         check.ensure(cpu.is_none_or(|cpu| cpu <= limits::CPU_MAX), path, || {
-            format!("is too much: expected at most {}", limits::CPU_MAX)
+            format!("is too large: expected at most {}", limits::CPU_MAX)
         });
     }
     check.ensure(
         limits.memory.is_none_or(|l| l >= resources.memory.unwrap_or(l)),
         "resources.limits.memory",
-        || "is less than `resources.memory`: a limit below the request could never be used".into(),
+        || "must not be less than `resources.memory`".into(),
     );
     check.ensure(limits.memory.is_none_or(|l| l.0 >= 1 << 20), "resources.limits.memory", || {
-        "is less than 1MiB: nothing can start in that".into()
+        "must be at least 1MiB: no process can start with less memory".into()
     });
-    check.ensure(limits.cpu.is_none_or(|l| l.0 >= 10), "resources.limits.cpu", || "is less than 10m".into());
-    check.ensure(limits.pids.is_none_or(|l| l >= 1), "resources.limits.pids", || "is zero".into());
+    check.ensure(limits.cpu.is_none_or(|l| l.0 >= 10), "resources.limits.cpu", || {
+        "must be at least 10m".into()
+    });
+    check.ensure(limits.pids.is_none_or(|l| l >= 1), "resources.limits.pids", || "must be at least 1".into());
 }
 
 fn retry(check: &mut Check, spec: &JobSpec) {
@@ -353,7 +369,7 @@ fn retry(check: &mut Check, spec: &JobSpec) {
         [("retry.max_retries", policy.max_retries), ("retry.max_start_retries", policy.max_start_retries)]
     {
         check.ensure(retries <= limits::RETRIES_MAX, path, || {
-            format!("`{retries}` is too many: expected at most {}", limits::RETRIES_MAX)
+            format!("`{retries}` is too large: expected at most {}", limits::RETRIES_MAX)
         });
     }
     check.backoff("retry.backoff", &policy.backoff);
@@ -366,7 +382,10 @@ fn retry(check: &mut Check, spec: &JobSpec) {
         });
     }
     if let Some(code) = policy.retry_exit_codes.iter().find(|c| policy.final_exit_codes.contains(c)) {
-        check.fail("retry.final_exit_codes", format!("`{code}` is in `retry_exit_codes` too"));
+        check.fail(
+            "retry.final_exit_codes",
+            format!("`{code}` is also in `retry_exit_codes`: expected each code in one list"),
+        );
     }
 }
 
@@ -439,8 +458,8 @@ mod tests {
             spec.resources.memory = Some(Bytes(u64::MAX));
             spec.resources.cpu = Some(crate::Millicores(u32::MAX));
         }), @"
-        resources.memory: is too much: expected at most 1024TiB
-        resources.cpu: is too much: expected at most 1000000
+        resources.memory: is too large: expected at most 1024TiB
+        resources.cpu: is too large: expected at most 1000000
         ");
         assert_eq!(problems(|spec| spec.resources.memory = Some(limits::MEMORY_MAX)), "fine");
     }
@@ -467,23 +486,23 @@ mod tests {
             spec.timeout = Some(Duration::ZERO);
             spec.concurrency = Some(Concurrency { key: String::new(), limit: 0 });
         }), @"
-        name: `pay roll` is not a name: expected 1 to 63 letters, digits, `-`, `_` or `.`, beginning with a letter or digit
-        namespace: `` is not a name: expected 1 to 63 letters, digits, `-`, `_` or `.`, beginning with a letter or digit
+        name: `pay roll` is not a valid name: expected 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or digit
+        namespace: `` is not a valid name: expected 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or digit
         priority: `101` is out of range: expected 0 to 100
-        run_at: `9999-12-30T22:00:00.999999999Z` is too far ahead: expected at most 3660d from now
-        run.process: has both `command` and `script`: expected one of them
-        run.process.env.1X: is not a variable name: expected [A-Za-z_][A-Za-z0-9_]*
-        run.process.env.LD_PRELOAD: is reserved: `BELFRY_*` is set by Belfry and `LD_*` steers the program loader
-        inputs[0].artifact: `tool@v1` names no version: expected `NAME` or `NAME@sha256:` and 64 hex digits
-        inputs[0].path: `../tool` leaves the execution's folder: expected a relative path without `.` and `..`
-        outputs[0].path: `/etc/passwd` leaves the execution's folder: expected a relative path without `.` and `..`
-        resources.limits.memory: is less than `resources.memory`: a limit below the request could never be used
-        constraints[0].values: is empty: expected at least one value
-        retry.max_retries: `5000` is too many: expected at most 1000
+        run_at: `9999-12-30T22:00:00.999999999Z` is too far in the future: expected at most 3660d from now
+        run.process: has both `command` and `script`: expected exactly one of them
+        run.process.env.1X: is not a valid environment variable name: expected [A-Za-z_][A-Za-z0-9_]*
+        run.process.env.LD_PRELOAD: is reserved: Belfry sets `BELFRY_*`, and `LD_*` controls the dynamic linker
+        inputs[0].artifact: `tool@v1` is not an artifact reference: expected `NAME` or `NAME@sha256:` and 64 hex digits
+        inputs[0].path: `../tool` is outside the working directory of the execution: expected a relative path without `.` and `..`
+        outputs[0].path: `/etc/passwd` is outside the working directory of the execution: expected a relative path without `.` and `..`
+        resources.limits.memory: must not be less than `resources.memory`
+        constraints[0].values: must contain at least one value
+        retry.max_retries: `5000` is too large: expected at most 1000
         retry.backoff.factor: `0.5` is out of range: expected 1 to 100
-        retry.final_exit_codes: `3` is in `retry_exit_codes` too
-        timeout: is zero: expected more than 0
-        concurrency.key: is empty
+        retry.final_exit_codes: `3` is also in `retry_exit_codes`: expected each code in one list
+        timeout: must be greater than 0
+        concurrency.key: must not be empty
         concurrency.limit: `0` is out of range: expected 1 to 1000000
         ");
     }

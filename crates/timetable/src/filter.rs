@@ -155,7 +155,7 @@ impl FilterContext<'_> {
                 None => return fail("calendar", unknown_calendar(name, self.calendars)),
             },
             timing::Filter::Weekdays(weekdays) if weekdays.is_empty() => {
-                return fail("weekdays", "is empty: expected at least one day of the week".into());
+                return fail("weekdays", "must contain at least one day of the week".into());
             }
             timing::Filter::Weekdays(weekdays) => {
                 (Kind::Weekdays(weekday_bits(weekdays)), format!("weekdays{}", weekday_names(weekdays)))

@@ -1,7 +1,7 @@
-//! What schedules and calendars must hold beyond their types.
+//! Validation of schedules and calendars.
 //!
-//! Whether an expression or a zone means anything is known to the `timetable` crate alone; here are
-//! bounds, names, and what the parts of a spec say about each other.
+//! Only the `timetable` crate knows which cron expressions and time zones are valid. This module checks limits,
+//! names, and the relations between the parts of a spec.
 
 use super::workflow::{NOT_REPLACED, texts_with_references};
 use super::{Check, Invalid, too_many};
@@ -14,13 +14,13 @@ use crate::time::{Duration, Timestamp};
 use crate::timing::{Filter, Rule, Timing};
 use crate::workflow::Call;
 
-/// The names of built-in calendars begin with this.
+/// Prefix of the names of built-in calendars.
 const BUILT_IN: &str = "belfry.";
 
-/// Checks all of a spec that its types do not; its job too, with paths that begin with `job.`.
+/// Checks a schedule spec beyond its types, including its job; paths of the job start with `job.`.
 ///
 /// # Errors
-/// [`Invalid`] with every problem, in the order of the fields.
+/// Returns [`Invalid`] with all problems, in the order of the fields.
 pub fn schedule(spec: &ScheduleSpec, now: Timestamp) -> Result<(), Invalid> {
     let mut check = Check::default();
     check.own_name(&spec.name);
@@ -33,7 +33,7 @@ pub fn schedule(spec: &ScheduleSpec, now: Timestamp) -> Result<(), Invalid> {
         check.at_most("jitter.max", jitter.max, limits::JITTER_MAX);
     }
     check.ensure(spec.max_firings != Some(0), "max_firings", || {
-        "is zero: expected at least 1; to stop a schedule, pause it".into()
+        "must be at least 1; to stop a schedule, pause it".into()
     });
     policies(&mut check, spec);
     match &spec.action {
@@ -43,16 +43,16 @@ pub fn schedule(spec: &ScheduleSpec, now: Timestamp) -> Result<(), Invalid> {
     check.finish()
 }
 
-/// Checks all of a calendar that its types do not.
+/// Checks a calendar spec beyond its types.
 ///
 /// # Errors
-/// [`Invalid`] with every problem, in the order of the fields.
+/// Returns [`Invalid`] with all problems, in the order of the fields.
 pub fn calendar(spec: &CalendarSpec) -> Result<(), Invalid> {
     let mut check = Check::default();
     check.own_name(&spec.name);
     check.ensure(!spec.name.starts_with(BUILT_IN), "name", || {
         format!(
-            "`{}` would be a built-in calendar: choose a name that does not begin with `{BUILT_IN}`",
+            "`{}` is reserved for built-in calendars: choose a name that does not start with `{BUILT_IN}`",
             spec.name
         )
     });
@@ -72,7 +72,7 @@ pub fn calendar(spec: &CalendarSpec) -> Result<(), Invalid> {
             Days::Yearly(days) => days.is_empty(),
             Days::Calendar(_) | Days::All {} => false,
         };
-        check.ensure(!empty, &at, || "is empty: expected at least one day".into());
+        check.ensure(!empty, &at, || "must contain at least one day".into());
         if let Days::Calendar(name) = days {
             check.name(&format!("{at}.calendar"), name);
         }
@@ -80,20 +80,20 @@ pub fn calendar(spec: &CalendarSpec) -> Result<(), Invalid> {
     check.finish()
 }
 
-/// Checks a name of a schedule or a calendar that stands in an address.
+/// Checks a name of a schedule or a calendar from a URL.
 ///
 /// # Errors
-/// [`Invalid`] with the path `name`.
+/// Returns [`Invalid`] with the path `name`.
 pub fn name(name: &str) -> Result<(), Invalid> {
     let mut check = Check::default();
     check.name("name", name);
     check.finish()
 }
 
-/// Checks a text for people.
+/// Checks the length of a description, note or reason.
 ///
 /// # Errors
-/// [`Invalid`] with this path.
+/// Returns [`Invalid`] with the path `path`.
 pub fn note(path: &str, note: Option<&str>) -> Result<(), Invalid> {
     let mut check = Check::default();
     check.note(path, note);
@@ -110,12 +110,12 @@ fn timing(check: &mut Check, timing: &Timing) {
     }
     if timing.rules.is_empty() {
         for (path, filters) in [("timing.only", &timing.only), ("timing.exclude", &timing.exclude)] {
-            check.ensure(filters.is_empty(), path, || "has nothing to filter: there is no rule".into());
+            check.ensure(filters.is_empty(), path, || "cannot be set without rules".into());
         }
     }
     let delays = timing.rules.iter().filter(|rule| matches!(rule, Rule::After(_))).count();
     check.ensure(delays <= 1, "timing.rules", || {
-        format!("has {delays} fixed delays (`after`): expected one at most")
+        format!("has {delays} fixed delays (`after`): expected at most 1")
     });
     for (path, filters) in [("timing.only", &timing.only), ("timing.exclude", &timing.exclude)] {
         for (i, filter) in filters.iter().enumerate() {
@@ -124,7 +124,7 @@ fn timing(check: &mut Check, timing: &Timing) {
                 Filter::Dates(days) => days.is_empty(),
                 _ => false,
             };
-            check.ensure(!empty, &format!("{path}[{i}]"), || "is empty: expected at least one day".into());
+            check.ensure(!empty, &format!("{path}[{i}]"), || "must contain at least one day".into());
         }
     }
 }
@@ -153,27 +153,26 @@ fn policies(check: &mut Check, spec: &ScheduleSpec) {
     check.at_most("missed.threshold", missed.threshold, limits::CATCH_UP_WINDOW_MAX);
     check.at_most("missed.catch_up_window", missed.catch_up_window, limits::CATCH_UP_WINDOW_MAX);
     check.ensure(missed.catch_up_per_minute != Some(0), "missed.catch_up_per_minute", || {
-        "is zero: to make up for none, use the policy `skip`".into()
+        "must be at least 1; to catch up no missed run, use the policy `skip`".into()
     });
     if let Some(deadline) = spec.start_deadline {
-        check.ensure(deadline > Duration::ZERO, "start_deadline", || "is zero".into());
+        check.ensure(deadline > Duration::ZERO, "start_deadline", || "must be greater than 0".into());
         check.at_most("start_deadline", deadline, limits::AHEAD_MAX);
     }
-    check.ensure(spec.pause_after_failures != Some(0), "pause_after_failures", || {
-        "is zero: expected at least 1".into()
-    });
+    check
+        .ensure(spec.pause_after_failures != Some(0), "pause_after_failures", || "must be at least 1".into());
     if let Some(ahead) = spec.reserve_ahead {
-        check.ensure(ahead > Duration::ZERO, "reserve_ahead", || "is zero".into());
+        check.ensure(ahead > Duration::ZERO, "reserve_ahead", || "must be greater than 0".into());
         check.at_most("reserve_ahead", ahead, limits::RESERVE_AHEAD_MAX);
     }
     check.at_most("expect.start_within", spec.expect.start_within, limits::AHEAD_MAX);
     if let Some(run_within) = spec.expect.run_within {
-        check.ensure(run_within > Duration::ZERO, "expect.run_within", || "is zero".into());
+        check.ensure(run_within > Duration::ZERO, "expect.run_within", || "must be greater than 0".into());
         check.at_most("expect.run_within", run_within, limits::TIMEOUT_MAX);
     }
 }
 
-/// Checks the job; and that it does not say what the schedule does.
+/// Checks the job, and that it sets no field that the schedule controls.
 fn job_of(check: &mut Check, spec: &ScheduleSpec, job: &JobSpec, now: Timestamp) {
     if let Err(invalid) = super::job(job, now) {
         check.problems.extend(invalid.problems.into_iter().map(|mut problem| {
@@ -181,7 +180,7 @@ fn job_of(check: &mut Check, spec: &ScheduleSpec, job: &JobSpec, now: Timestamp)
             problem
         }));
     }
-    // A script may have the characters of a reference for a purpose of its own; a shell refuses them outside quotes.
+    // A script may contain the syntax of a reference for another purpose; a shell rejects this syntax outside quotes.
     let is_script = |path: &String| path == "job.run.process.script";
     let references =
         serde_json::to_value(job).map(|job| texts_with_references(&job, "job")).unwrap_or_default();
@@ -189,21 +188,21 @@ fn job_of(check: &mut Check, spec: &ScheduleSpec, job: &JobSpec, now: Timestamp)
         check.fail(path, NOT_REPLACED);
     }
     check.ensure(job.namespace == spec.namespace, "job.namespace", || {
-        format!("is not the schedule's (`{}`): leave it out", spec.namespace)
+        format!("must be the namespace of the schedule (`{}`) or omitted", spec.namespace)
     });
     check.ensure(job.run_at.is_none(), "job.run_at", || {
-        "is decided by the schedule: leave it out, and say when in `timing`".into()
+        "cannot be set in the job of a schedule: use `timing`".into()
     });
     check.ensure(job.start_deadline.is_none(), "job.start_deadline", || {
-        "is decided by the schedule: use the schedule's own `start_deadline`".into()
+        "cannot be set in the job of a schedule: use the `start_deadline` of the schedule".into()
     });
     check.ensure(job.idempotency_key.is_none(), "job.idempotency_key", || {
-        "is not needed: no instant of a schedule fires twice".into()
+        "cannot be set in the job of a schedule: a scheduled time never fires twice".into()
     });
 }
 
-/// Checks what a workflow is started with, as far as this spec says: whether there is such a workflow, and
-/// whether it takes these parameters, is known when it fires.
+/// Checks the call of a workflow as far as possible without the workflow. Whether the workflow exists and accepts the
+/// parameters is checked when the schedule fires.
 fn workflow_of(check: &mut Check, spec: &ScheduleSpec, call: &Call) {
     check.name("workflow.name", &call.name);
     let count = call.parameters.len();
@@ -215,11 +214,11 @@ fn workflow_of(check: &mut Check, spec: &ScheduleSpec, call: &Call) {
         super::workflow::templates_in(check, &at, value, &FiringNames);
     }
     check.ensure(spec.reserve_ahead.is_none(), "reserve_ahead", || {
-        "keeps room for a job, and a workflow has none yet: leave it out".into()
+        "cannot be used with a workflow: omit it".into()
     });
 }
 
-/// What the parameters of a scheduled workflow may refer to.
+/// Names that the parameters of a scheduled workflow can refer to.
 struct FiringNames;
 
 impl Names for FiringNames {
@@ -229,7 +228,7 @@ impl Names for FiringNames {
         match path.split_first() {
             Some((first, rest)) if first == "firing" => Type::Fields(fields).select(rest),
             Some((first, _)) => Err(format!("there is no `{}`: expected `firing`", super::shown(first))),
-            None => Err("is empty".into()),
+            None => Err("must not be empty".into()),
         }
     }
 }
@@ -293,7 +292,7 @@ mod tests {
         }));
     }
 
-    /// C1. A schedule starts one thing, and parameters speak of the firing alone.
+    /// C1. A schedule starts one thing, and its parameters can refer only to the firing.
     #[test]
     fn a_schedule_of_a_workflow_is_checked_like_one_of_a_job() {
         let spec = |text: &str| serde_json::from_str::<ScheduleSpec>(text).map_err(|error| error.to_string());
@@ -315,7 +314,7 @@ mod tests {
         insta::assert_snapshot!(shown(schedule(&spec(wrong).unwrap(), Timestamp::default())));
     }
 
-    /// C1, C2. The job of a schedule has no templates, so a reference there would be kept as text.
+    /// C1, C2. References are not replaced in the job of a schedule, so a reference would stay text.
     #[test]
     fn a_reference_in_the_job_of_a_schedule_is_refused() {
         let found = problems(|spec| {
@@ -325,8 +324,8 @@ mod tests {
             process.env.insert("DAY".into(), "${{ firing.scheduled_for }}".into());
         });
         insta::assert_snapshot!(found, @"
-        job.run.process.command[1]: has a reference, and references are not replaced in this field: write the value itself
-        job.run.process.env.DAY: has a reference, and references are not replaced in this field: write the value itself
+        job.run.process.command[1]: has a reference, but references are not replaced in this field: use the value itself
+        job.run.process.env.DAY: has a reference, but references are not replaced in this field: use the value itself
         ");
         let script = problems(|spec| {
             let job = spec.job_mut().unwrap();
@@ -340,7 +339,7 @@ mod tests {
     #[test]
     fn a_filter_without_a_rule_filters_nothing() {
         let found = problems(|spec| spec.timing.only.push(Filter::Weekdays(vec![Weekday::Monday])));
-        insta::assert_snapshot!(found, @"timing.only: has nothing to filter: there is no rule");
+        insta::assert_snapshot!(found, @"timing.only: cannot be set without rules");
     }
 
     #[test]

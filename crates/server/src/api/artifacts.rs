@@ -302,6 +302,6 @@ mod tests {
     #[test]
     fn names_follow_the_rule_of_the_model() {
         assert!(check_name("name", "tool-1.2_x").is_ok());
-        insta::assert_snapshot!(check_name("name", "../x").unwrap_err().into_problem(None).detail, @"name: `../x` is not a name: expected 1 to 63 letters, digits, `-`, `_` or `.`, beginning with a letter or digit");
+        insta::assert_snapshot!(check_name("name", "../x").unwrap_err().into_problem(None).detail, @"name: `../x` is not a valid name: expected 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or digit");
     }
 }

@@ -1,4 +1,4 @@
-//! A workflow and those that it calls, taken together.
+//! Validation of a workflow together with the workflows that it calls.
 
 use super::super::{Check, Invalid, shown, too_many};
 use super::path_of;
@@ -6,12 +6,11 @@ use crate::limits;
 use crate::workflow::template::has_reference;
 use crate::workflow::{Action, Call, Definition, StepSpec, WorkflowSpec};
 
-/// Checks what a workflow and the workflows that it calls say about each other: that all are there, that
-/// none calls itself by whatever way, and that each is called with the parameters that it has.
+/// Checks the calls between workflows: all called workflows exist, none calls itself directly or through others, and
+/// each call has valid parameters.
 ///
-/// # Errors
-/// [`Invalid`] with every problem; paths are those of the workflow, or begin with the name of the called
-/// one that has the problem.
+/// # Errors Returns [`Invalid`] with all problems. Paths are those of the workflow, or start with the name of the
+/// called workflow that has the problem.
 pub fn definition(definition: &Definition) -> Result<(), Invalid> {
     let mut check = Check::default();
     check.ensure(definition.calls.len() <= limits::CALLS_MAX, "steps", || {
@@ -27,7 +26,7 @@ pub fn definition(definition: &Definition) -> Result<(), Invalid> {
     check.finish()
 }
 
-/// The steps that call a workflow, with their paths.
+/// Returns the steps that call a workflow, with their paths.
 fn called(spec: &WorkflowSpec) -> impl Iterator<Item = (String, &StepSpec, &Call)> {
     spec.all_steps().enumerate().filter_map(move |(place, (section, step))| match &step.action {
         Action::Workflow(call) => Some((path_of(spec, place, section), step, call)),
@@ -48,7 +47,7 @@ fn calls<'a>(
             let told: Vec<_> = chain.iter().map(|name| format!("`{name}`")).collect();
             check.fail(
                 format!("{at}.name"),
-                format!("is a cycle: {} calls `{}`", told.join(" calls "), call.name),
+                format!("is part of a call cycle: {} calls `{}`", told.join(" calls "), call.name),
             );
             continue;
         }
@@ -59,7 +58,7 @@ fn calls<'a>(
         if chain.len() >= limits::CALL_DEPTH_MAX {
             check.fail(
                 format!("{at}.name"),
-                format!("workflows call each other deeper than {} levels", limits::CALL_DEPTH_MAX),
+                format!("exceeds the maximum call depth of {} workflows", limits::CALL_DEPTH_MAX),
             );
             continue;
         }
@@ -73,8 +72,7 @@ fn calls<'a>(
     }
 }
 
-/// Looks for cycles and depth only: what else is wrong with a called workflow is said once, under its
-/// own name.
+/// Checks only cycles and depth: other problems of a called workflow are reported once, under its own name.
 fn descend<'a>(
     check: &mut Check,
     definition: &'a Definition,
@@ -88,9 +86,12 @@ fn descend<'a>(
     for name in names {
         if chain.contains(&name) {
             let told: Vec<_> = chain.iter().map(|name| format!("`{name}`")).collect();
-            check.fail(format!("{at}.name"), format!("is a cycle: {} calls `{name}`", told.join(" calls ")));
+            check.fail(
+                format!("{at}.name"),
+                format!("is part of a call cycle: {} calls `{name}`", told.join(" calls ")),
+            );
         } else if chain.len() >= limits::CALL_DEPTH_MAX {
-            let message = format!("workflows call each other deeper than {} levels", limits::CALL_DEPTH_MAX);
+            let message = format!("exceeds the maximum call depth of {} workflows", limits::CALL_DEPTH_MAX);
             check.fail(format!("{at}.name"), message);
         } else if let Some((name, inner)) = definition.calls.get_key_value(name) {
             chain.push(name);
@@ -100,11 +101,11 @@ fn descend<'a>(
     }
 }
 
-/// A step promises what the workflow gives that it calls.
+/// Checks that the called workflow has the outputs that the step declares.
 fn outputs(check: &mut Check, at: &str, step: &StepSpec, inner: &WorkflowSpec) {
     for name in step.outputs.keys() {
         check.ensure(inner.outputs.contains_key(name), &format!("{at}.{}", shown(name)), || {
-            format!("workflow `{}` has no such output", inner.name)
+            format!("workflow `{}` has no output with this name", inner.name)
         });
     }
 }
@@ -113,7 +114,7 @@ fn parameters(check: &mut Check, at: &str, call: &Call, inner: &WorkflowSpec) {
     for (name, value) in &call.parameters {
         let at = format!("{at}.parameters.{}", shown(name));
         let Some(parameter) = inner.parameters.get(name) else {
-            check.fail(at, format!("workflow `{}` has no such parameter", call.name));
+            check.fail(at, format!("workflow `{}` has no parameter with this name", call.name));
             continue;
         };
         if !has_reference(&value.to_string()) {
@@ -126,7 +127,7 @@ fn parameters(check: &mut Check, at: &str, call: &Call, inner: &WorkflowSpec) {
         check.ensure(
             parameter.default.is_some() || call.parameters.contains_key(name),
             &format!("{at}.parameters.{name}"),
-            || format!("is missing: workflow `{}` has no default for it", call.name),
+            || format!("is required: workflow `{}` has no default for it", call.name),
         );
     }
 }

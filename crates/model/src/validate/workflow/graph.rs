@@ -1,4 +1,4 @@
-//! The edges between steps: unknown ends, cycles, and who comes before whom.
+//! Dependencies between steps: unknown steps, cycles, and the order of steps.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use super::path_of;
 use crate::limits;
 use crate::workflow::{Action, Section, StepSpec, WorkflowSpec};
 
-/// How many cycles are named, one by one.
+/// Maximum number of reported cycles.
 const CYCLES_NAMED: usize = 10;
-/// How many steps of one cycle are named.
+/// Maximum number of named steps in one cycle.
 const CYCLE_STEPS_NAMED: usize = 20;
 
-/// The steps of a workflow by their places, and the edges between them.
+/// Steps of a workflow by index, and the dependencies between them.
 pub(super) struct Graph<'a> {
-    /// The first place that has each name.
+    /// First index of each name.
     places: BTreeMap<&'a str, usize>,
     names: Vec<&'a str>,
     sections: Vec<Section>,
     /// Whether each step runs jobs.
     has_tasks: Vec<bool>,
-    /// The places that each step needs; only edges that make sense.
+    /// Dependencies of each step, by index; valid ones only.
     needs: Vec<Vec<usize>>,
-    /// The places whose tasks add elements to each step: they begin in any order, and that step ends last.
+    /// Steps whose tasks add elements to a step. They may start in any order, but the step ends last.
     adders: BTreeMap<usize, Vec<usize>>,
-    /// An order in which every step comes after those that it ends after; steps on a cycle are left out.
+    /// Topological order of the steps by end; steps on a cycle are left out.
     order: Vec<usize>,
 }
 
@@ -43,14 +43,14 @@ impl<'a> Graph<'a> {
             if let Some(first) = graph.places.get(step.name.as_str()) {
                 let at = format!("{}.name", path_of(spec, place, section));
                 let other = path_of(spec, *first, graph.sections[*first]);
-                check.fail(at, format!("`{}` is the name of {other} too", shown(&step.name)));
+                check.fail(at, format!("`{}` is already the name of {other}", shown(&step.name)));
             } else {
                 graph.places.insert(&step.name, place);
             }
         }
         let edges: usize = spec.all_steps().map(|(_, step)| step.needs.len() + step.adders().len()).sum();
         if edges > limits::EDGES_MAX {
-            check.fail("steps", format!("have {edges} edges: expected at most {}", limits::EDGES_MAX));
+            check.fail("steps", format!("have {edges} dependencies: expected at most {}", limits::EDGES_MAX));
             graph.needs = vec![Vec::new(); graph.names.len()];
         } else {
             let mut needed_by = vec![usize::MAX; graph.names.len()];
@@ -78,7 +78,7 @@ impl<'a> Graph<'a> {
         self.sections[place]
     }
 
-    /// `needed_by` has for each step the last one that was seen to need it.
+    /// `needed_by` contains, for each step, the last step that was seen to depend on it.
     fn needs_of(
         &self,
         check: &mut Check,
@@ -94,16 +94,16 @@ impl<'a> Graph<'a> {
                 Some(&other) if self.sections[other] != section => check.fail(
                     at(),
                     format!(
-                        "`{}` is in `{}`: a step needs steps of its own section, and sections run one after the other",
+                        "`{}` is in `{}`: a step can depend only on steps of its own section",
                         shown(need),
                         self.sections[other].as_str()
                     ),
                 ),
                 Some(&other) if other == place => {
-                    check.fail(at(), format!("`{}` needs itself", shown(need)));
+                    check.fail(at(), format!("`{}` depends on itself", shown(need)));
                 }
                 Some(&other) if needed_by[other] == place => {
-                    check.fail(at(), format!("`{}` is needed twice", shown(need)));
+                    check.fail(at(), format!("`{}` is listed twice", shown(need)));
                 }
                 Some(&other) => {
                     needed_by[other] = place;
@@ -132,18 +132,21 @@ impl<'a> Graph<'a> {
                 let other = self.sections[other].as_str();
                 check.fail(
                     at(),
-                    format!("`{}` is in `{other}`: expected a step of its own section", shown(adder)),
+                    format!("`{}` is in `{other}`: expected a step of the same section", shown(adder)),
                 );
             } else if other == place {
-                let message = "is the step itself: its own elements may add more in any case";
+                let message = "is the step itself: its own tasks can always add elements";
                 check.fail(at(), format!("`{}` {message}", shown(adder)));
             } else if !has_tasks {
                 check.fail(
                     at(),
-                    format!("`{}` has no task that could add: expected a step with a job", shown(adder)),
+                    format!(
+                        "`{}` has no tasks that can add elements: expected a step with a job",
+                        shown(adder)
+                    ),
                 );
             } else if adders.contains(&other) {
-                check.fail(at(), format!("`{}` is named twice", shown(adder)));
+                check.fail(at(), format!("`{}` is listed twice", shown(adder)));
             } else {
                 adders.push(other);
             }
@@ -157,13 +160,13 @@ impl<'a> Graph<'a> {
         format!("there is no step `{}`{hint}", shown(name))
     }
 
-    /// The places that must have ended before this one does.
+    /// Returns the steps that must end before this one ends.
     fn ends_after(&self, place: usize) -> impl Iterator<Item = usize> {
         let adders = self.adders.get(&place).into_iter().flatten();
         self.needs[place].iter().chain(adders).copied()
     }
 
-    /// A name that differs in one or two letters.
+    /// Returns a name with an edit distance of at most 2.
     fn nearest(&self, name: &str) -> Option<&str> {
         let close = |other: &&&str| distance(name, other) <= 2;
         if name.len() > limits::NAME_LEN_MAX {
@@ -200,7 +203,7 @@ impl<'a> Graph<'a> {
         self.order = order;
     }
 
-    /// What is not in the order is on a cycle, or behind one: following needs from there leads into it.
+    /// A step that is not in the order is on a cycle or depends on one: its dependencies lead into the cycle.
     fn name_cycles(&self, check: &mut Check, spec: &WorkflowSpec) {
         let mut left = vec![true; self.needs.len()];
         for &place in &self.order {
@@ -230,7 +233,7 @@ impl<'a> Graph<'a> {
                 if named <= CYCLES_NAMED {
                     let first = cycle[0];
                     let at = format!("{}.needs", path_of(spec, first, self.sections[first]));
-                    check.fail(at, format!("is a cycle: {}", self.told(cycle)));
+                    check.fail(at, format!("is part of a dependency cycle: {}", self.told(cycle)));
                 }
             }
             for place in walk {
@@ -247,22 +250,22 @@ impl<'a> Graph<'a> {
             .take(CYCLE_STEPS_NAMED)
             .map(|(&place, next)| {
                 let needs = self.needs[place].contains(next);
-                let link = if needs { "needs" } else { "goes over what is added by" };
+                let link = if needs { "depends on" } else { "receives elements from" };
                 format!("`{}` {link} ", shown(self.names[place]))
             })
             .collect();
         if cycle.len() > CYCLE_STEPS_NAMED {
-            text += &format!("{} more needs ", cycle.len() - CYCLE_STEPS_NAMED);
+            text += &format!("{} more steps depend on ", cycle.len() - CYCLE_STEPS_NAMED);
         }
         text + &format!("`{}`", shown(self.names[cycle[0]]))
     }
 
-    /// For each step the steps that have ended when it begins, as bits by place.
+    /// Returns, for each step, the bit set of the steps that have ended when the step starts.
     pub(super) fn ancestors(&self) -> Vec<Box<[u64]>> {
         let words = self.needs.len().div_ceil(64);
         let none = || vec![0u64; words].into_boxed_slice();
         let mut ancestors = vec![none(); self.needs.len()];
-        // Whose tasks add to a step need not have ended when that begins, and have when that ends.
+        // Steps that add elements to a step may still run when the step starts, but have ended when it ends.
         let mut ended_with: BTreeMap<usize, Box<[u64]>> = BTreeMap::new();
         for &place in &self.order {
             let mut own = none();
@@ -288,7 +291,7 @@ impl<'a> Graph<'a> {
     }
 }
 
-/// Adds a place, and what is before it.
+/// Adds a step and its ancestors to a set.
 fn include(set: &mut [u64], place: usize, before: &[u64]) {
     set[place / 64] |= 1 << (place % 64);
     for (word, earlier) in set.iter_mut().zip(before) {
@@ -296,7 +299,7 @@ fn include(set: &mut [u64], place: usize, before: &[u64]) {
     }
 }
 
-/// Letters to add, drop or change to turn one word into the other.
+/// Returns the edit distance of two words: the number of letters to insert, delete or replace.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,9 +1,9 @@
-//! What workflows must hold beyond their types.
+//! Validation of workflows.
 //!
-//! [`graph`] looks at the edges, [`steps`] at each step, [`code`] at which of its texts are programs, [`names`] at what
-//! its expressions may speak of, [`triggers`] at what starts runs. A
-//! workflow of 10,000 steps is checked in well under 200 ms: sets of earlier steps are bits, and every
-//! edge is looked at a fixed number of times.
+//! [`graph`] checks the dependencies, and [`steps`] checks each step. [`code`] finds the texts that are program code.
+//! [`names`] has the names that expressions can refer to, and [`triggers`] checks the triggers. The check of a
+//! workflow with 10,000 steps takes well under 200 ms: sets of earlier steps are bit sets, and each dependency is
+//! visited a fixed number of times.
 
 mod code;
 mod definition;
@@ -28,11 +28,11 @@ use crate::time::{Duration, Timestamp};
 use crate::workflow::template::{Template, has_reference};
 use crate::workflow::{Action, RunRetryPolicy, Section, WorkflowSpec, schema_problems};
 
-/// Checks all of a spec that its types do not; its jobs too. Calls are looked at as far as this spec
-/// says: whether the workflows that it calls exist is known to [`definition`].
+/// Checks a workflow spec beyond its types, including its jobs. Whether the called workflows exist is checked by
+/// [`definition`].
 ///
 /// # Errors
-/// [`Invalid`] with every problem, in the order of the fields.
+/// Returns [`Invalid`] with all problems, in the order of the fields.
 pub fn workflow(spec: &WorkflowSpec, now: Timestamp) -> Result<(), Invalid> {
     let mut check = Check::default();
     check.own_name(&spec.name);
@@ -48,7 +48,7 @@ pub fn workflow(spec: &WorkflowSpec, now: Timestamp) -> Result<(), Invalid> {
     parameters(&mut check, spec);
     triggers::triggers(&mut check, spec);
     let count = spec.all_steps().count();
-    check.ensure(!spec.steps.is_empty(), "steps", || "is empty: expected at least one step".into());
+    check.ensure(!spec.steps.is_empty(), "steps", || "must contain at least one step".into());
     if count > limits::STEPS_MAX {
         check.fail("steps", too_many(count, limits::STEPS_MAX));
         return check.finish();
@@ -61,7 +61,7 @@ pub fn workflow(spec: &WorkflowSpec, now: Timestamp) -> Result<(), Invalid> {
     check.finish()
 }
 
-/// All that has expressions.
+/// Checks all fields with expressions.
 fn expressions(check: &mut Check, spec: &WorkflowSpec, names: &WorkflowNames<'_>, now: Timestamp) {
     for (place, (section, step)) in spec.all_steps().enumerate() {
         steps::step(check, spec, names, place, section, step, now);
@@ -69,18 +69,18 @@ fn expressions(check: &mut Check, spec: &WorkflowSpec, names: &WorkflowNames<'_>
     outputs(check, spec, names);
 }
 
-/// What is not wrong with a spec, but likely not what its author meant.
+/// Returns warnings: parts of a spec that are valid but probably not what the author intended.
 pub fn workflow_warnings(spec: &WorkflowSpec) -> Vec<Problem> {
     let text = serde_json::to_string(spec).unwrap_or_default();
     let mut check = Check::default();
     for name in spec.parameters.keys() {
         let used = [format!("params.{name}"), format!("params['{name}']"), format!("params[\\\"{name}\\\"]")];
         check.ensure(used.iter().any(|used| text.contains(used)), &format!("parameters.{name}"), || {
-            "is used by no step and no output".into()
+            "is not used by any step or output".into()
         });
     }
     for (place, name) in names::endless_waits(spec) {
-        check.fail(place, format!("waits for event `{name}` without a timeout: it may wait forever"));
+        check.fail(place, format!("waits for event `{name}` without a timeout, and may wait forever"));
     }
     unused_outputs(&mut check, spec);
     slips::slips(&mut check, spec);
@@ -110,14 +110,14 @@ fn parameters(check: &mut Check, spec: &WorkflowSpec) {
     }
 }
 
-/// A name that stands in expressions.
+/// Checks a name that expressions use.
 fn identifier(check: &mut Check, at: &str, name: &str) {
     let ok = name.len() <= limits::NAME_LEN_MAX
         && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     check.ensure(ok, at, || {
         format!(
-            "`{}` cannot stand in an expression: expected [A-Za-z_][A-Za-z0-9_]*, at most {} of them",
+            "`{}` is not a valid identifier for expressions: expected [A-Za-z_][A-Za-z0-9_]*, at most {} characters",
             super::shown(name),
             limits::NAME_LEN_MAX
         )
@@ -156,7 +156,7 @@ fn limits_of(check: &mut Check, spec: &WorkflowSpec) {
 
 fn retry(check: &mut Check, policy: &RunRetryPolicy, graph: &graph::Graph<'_>) {
     check.ensure(policy.max_retries <= limits::RETRIES_MAX, "retry.max_retries", || {
-        format!("`{}` is too many: expected at most {}", policy.max_retries, limits::RETRIES_MAX)
+        format!("`{}` is too large: expected at most {}", policy.max_retries, limits::RETRIES_MAX)
     });
     check.backoff("retry.backoff", &policy.backoff);
     let mut named = BTreeSet::new();
@@ -170,34 +170,34 @@ fn retry(check: &mut Check, policy: &RunRetryPolicy, graph: &graph::Graph<'_>) {
                 check.fail(&at, format!("`{name}` is in `{section}`: expected a step of `steps`"));
             }
         }
-        check.ensure(named.insert(name), &at, || format!("`{}` is named twice", super::shown(name)));
+        check.ensure(named.insert(name), &at, || format!("`{}` is listed twice", super::shown(name)));
     }
     let mut causes = BTreeSet::new();
     for (i, cause) in policy.final_causes.iter().enumerate() {
         check.ensure(causes.insert(cause), &format!("retry.final_causes[{i}]"), || {
-            format!("`{}` is named twice", cause.as_str())
+            format!("`{}` is listed twice", cause.as_str())
         });
     }
 }
 
-/// What a step promises to give, and nobody takes.
+/// Warns of declared outputs of steps that no expression uses.
 fn unused_outputs(check: &mut Check, spec: &WorkflowSpec) {
     if spec.all_steps().all(|(_, step)| step.outputs.is_empty()) {
         return;
     }
-    // Only what expressions speak of is of interest here.
+    // Only the references in expressions matter here; the errors are reported elsewhere.
     let mut wrong = Check::default();
     let graph = graph::Graph::of(&mut wrong, spec);
     let names = WorkflowNames::new(spec, &graph);
     expressions(&mut wrong, spec, &names, Timestamp::default());
     for (place, section, name) in names.unused_outputs() {
         let at = format!("{}.outputs.{name}", path_of(spec, place, section));
-        check.fail(at, "is used by no step and no output");
+        check.fail(at, "is not used by any step or output");
     }
 }
 
-/// Artifacts that a step reads and another one stores that need not have ended: another run may have stored the version
-/// that is read.
+/// Warns of a step that reads an artifact stored by another step on which it does not depend: the step may read the
+/// version of another run.
 fn foreign_files(check: &mut Check, spec: &WorkflowSpec) {
     let mut producers: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (place, (_, step)) in spec.all_steps().enumerate() {
@@ -218,19 +218,19 @@ fn foreign_files(check: &mut Check, spec: &WorkflowSpec) {
         for (i, input) in job.inputs.iter().enumerate() {
             let stored_by = producers.get(input.artifact.as_str()).map_or(&[][..], Vec::as_slice);
             let before = |other: &usize| names.comes_before(*other, place);
-            // What is stored after it was read is for the next run.
+            // A step that stores the artifact later writes it for the next run.
             let after = |other: &usize| *other == place || names.comes_before(place, *other);
             let beside: Vec<_> = stored_by.iter().filter(|other| !after(other)).collect();
             if let Some(&&other) = beside.first().filter(|_| !stored_by.iter().any(before)) {
                 let at = format!("{}.job.inputs[{i}].artifact", path_of(spec, place, *section));
                 let (artifact, name) = (super::shown(&input.artifact), super::shown(&all[other].1.name));
-                check.fail(at, format!("reads the newest version of `{artifact}`, of whatever run: step `{name}` stores it and does not come before this step; add `{name}` to `needs` to read what it stores"));
+                check.fail(at, format!("reads the newest version of `{artifact}` from any run: step `{name}` stores it, but this step does not depend on `{name}`; add `{name}` to `needs` to read the version of this run"));
             }
         }
     }
 }
 
-/// Retries of a run and of its jobs multiply, which is easily more than was meant.
+/// Warns of retries of a run and its jobs that multiply to many executions.
 fn many_tries(check: &mut Check, spec: &WorkflowSpec) {
     const MANY: u64 = 20;
     for (i, step) in spec.steps.iter().enumerate() {
@@ -240,7 +240,7 @@ fn many_tries(check: &mut Check, spec: &WorkflowSpec) {
             let most = of_run * of_job;
             check.fail(
                 format!("steps[{i}].job.retry.max_retries"),
-                format!("lets a failing task run {most} times: {of_job} times in each of {of_run} tries of the run"),
+                format!("allows {most} executions of a failing task: {of_job} in each of {of_run} attempts of the run"),
             );
         }
     }
@@ -248,12 +248,12 @@ fn many_tries(check: &mut Check, spec: &WorkflowSpec) {
 
 fn timeout(check: &mut Check, at: &str, timeout: Option<Duration>) {
     if let Some(timeout) = timeout {
-        check.ensure(timeout > Duration::ZERO, at, || "is zero: expected more than 0".into());
+        check.ensure(timeout > Duration::ZERO, at, || "must be greater than 0".into());
         check.at_most(at, timeout, limits::TIMEOUT_MAX);
     }
 }
 
-/// Checks an expression, and that it can give what is expected.
+/// Checks an expression and its type.
 fn expression(check: &mut Check, at: &str, text: &str, expected: &Type, scope: &StepNames<'_>) {
     match Expression::parse(text).and_then(|expression| expression.check(scope)) {
         Err(error) => check.fail(at, error.to_string()),
@@ -264,7 +264,7 @@ fn expression(check: &mut Check, at: &str, text: &str, expected: &Type, scope: &
     }
 }
 
-/// Checks a text as a template.
+/// Checks the references in a text.
 fn template(check: &mut Check, at: &str, text: &str, scope: &dyn Names) {
     if !has_reference(text) {
         return;
@@ -283,7 +283,7 @@ fn references(check: &mut Check, at: &str, template: &Template, scope: &dyn Name
     }
 }
 
-/// Checks every text in a value as a template.
+/// Checks the references in all texts of a value.
 pub(super) fn templates_in(check: &mut Check, at: &str, value: &Value, scope: &dyn Names) {
     match value {
         Value::String(text) => template(check, at, text, scope),
@@ -301,7 +301,7 @@ pub(super) fn templates_in(check: &mut Check, at: &str, value: &Value, scope: &d
     }
 }
 
-/// The path of a step, from its place among all.
+/// Returns the path of a step from its index among all steps.
 fn path_of(spec: &WorkflowSpec, place: usize, section: Section) -> String {
     let before = match section {
         Section::Steps => 0,

@@ -1,4 +1,4 @@
-//! What the expressions of a workflow may speak of, and of which types it is.
+//! Names that the expressions of a workflow can refer to, with their types.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,29 +9,30 @@ use crate::expression::{Names, Type};
 use crate::workflow::template::has_reference;
 use crate::workflow::{Action, Over, Section, StepSpec, Wait, WorkflowSpec};
 
-/// The names of a workflow.
+/// All names of a workflow.
 pub(super) struct WorkflowNames<'a> {
     graph: &'a Graph<'a>,
     steps: Vec<&'a StepSpec>,
     parameters: Type,
-    /// Computed only where some expression speaks of a step.
+    /// Computed only if an expression refers to a step.
     ancestors: OnceCell<Vec<Box<[u64]>>>,
-    /// Outputs that expressions spoke of: of which step, and which field of it; all without one.
+    /// Step outputs that expressions refer to: index of the step and field of its output; `None` means the whole
+    /// output.
     used: RefCell<BTreeSet<(usize, Option<String>)>>,
 }
 
-/// Where an expression stands.
+/// Location of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Around {
-    /// In a step, before it goes over its list.
+    /// In a step, before its elements are known.
     Step(usize),
-    /// In a step, for each of its elements if it has any.
+    /// In a step, evaluated for each element of a mapped step.
     Element(usize),
-    /// Among the outputs.
+    /// In the outputs of the workflow.
     Outputs,
 }
 
-/// The names that an expression may speak of where it stands.
+/// Names that an expression can refer to at its location.
 pub(super) struct StepNames<'a> {
     names: &'a WorkflowNames<'a>,
     around: Around,
@@ -49,8 +50,8 @@ impl<'a> WorkflowNames<'a> {
         }
     }
 
-    /// Outputs that steps promise and that nothing spoke of which was checked so far: the place of the step, its
-    /// section and the name.
+    /// Returns declared outputs of steps that no expression checked so far refers to: index of the step, section and
+    /// name.
     pub(super) fn unused_outputs(&self) -> Vec<(usize, Section, &'a str)> {
         let used = self.used.borrow();
         let is_used = |place, name: &str| {
@@ -95,7 +96,7 @@ impl<'a> WorkflowNames<'a> {
     }
 }
 
-/// What a step may store: the versions of each of its outputs.
+/// Returns the type of `files`: the stored versions of each output of the step.
 fn files_of(step: &StepSpec) -> Option<Type> {
     let job = match &step.action {
         Action::Job(job) if !job.outputs.is_empty() => job,
@@ -153,9 +154,7 @@ impl StepNames<'_> {
 
     fn step(&self, path: &[String]) -> Result<Type, String> {
         let Some(name) = path.get(1) else {
-            return Err(
-                "`steps` cannot be taken as a whole: expected a step, such as `steps.load.output`".into()
-            );
+            return Err("cannot use `steps` as a whole: expected a step, such as `steps.load.output`".into());
         };
         let Some(place) = self.names.graph.place(name) else {
             return Err(format!("there is no step `{}`", super::super::shown(name)));
@@ -167,15 +166,17 @@ impl StepNames<'_> {
         if !before {
             return Err(match self.around {
                 Around::Outputs => {
-                    format!("step `{name}` is not in `steps`: outputs are read before it runs")
+                    format!(
+                        "step `{name}` is not in `steps`: the outputs are evaluated before this step runs"
+                    )
                 }
                 _ => format!(
-                    "step `{name}` does not come before this one: add it, or one after it, to `needs`"
+                    "step `{name}` does not run before this step: add it, or a step that depends on it, to `needs`"
                 ),
             });
         }
         if path.len() == 2 {
-            let message = "cannot be taken as a whole: expected one of its fields, such as `output`";
+            let message = "cannot be used as a whole: expected one of its fields, such as `output`";
             return Err(format!("`steps.{name}` {message}"));
         }
         if path[2] == "output" {
@@ -184,7 +185,7 @@ impl StepNames<'_> {
         self.names.type_of_step(place).select(&path[2..])
     }
 
-    /// The type of `item`, if there is one.
+    /// Returns the type of `item`, or `None` outside of a mapped step.
     fn item(&self) -> Option<Type> {
         let Around::Element(place) = self.around else { return None };
         Some(match self.names.steps[place].for_each.as_ref()?.over {
@@ -197,13 +198,13 @@ impl StepNames<'_> {
 
 impl Names for StepNames<'_> {
     fn type_of(&self, path: &[String]) -> Result<Type, String> {
-        let (name, fields) = path.split_first().ok_or("is empty")?;
+        let (name, fields) = path.split_first().ok_or("must not be empty")?;
         match (name.as_str(), self.item()) {
             ("params", _) => self
                 .names
                 .parameters
                 .select(fields)
-                .map_err(|message| format!("among the parameters {message}")),
+                .map_err(|message| format!("unknown parameter: {message}")),
             ("run", _) => self.run().select(fields),
             ("steps", _) => self.step(path),
             ("item", Some(item)) => item.select(fields),
@@ -220,7 +221,7 @@ impl Names for StepNames<'_> {
     }
 }
 
-/// Waits for events that nothing ends but the event: the path of the missing timeout, and the event.
+/// Returns the waits for events without a timeout: path of the missing timeout, and name of the event.
 pub(super) fn endless_waits(spec: &WorkflowSpec) -> Vec<(String, &str)> {
     let endless = |(place, (section, step)): (usize, (Section, &'_ StepSpec))| match &step.action {
         Action::Wait(Wait::Event(_)) if step.timeout.is_none() => Some((place, section)),

@@ -1,4 +1,4 @@
-//! Slips that are valid and do something else than their author meant: words of other systems.
+//! Warnings for valid texts that are probably mistakes, such as the syntax of another workflow system.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::super::{Check, shown};
 use crate::run::{RunStatus, StepStatus};
 use crate::workflow::WorkflowSpec;
 
-/// What references of other systems begin with, between `{{` and `}}`.
+/// First names of references in other systems, between `{{` and `}}`.
 const FOREIGN: [&str; 11] = [
     "params",
     "inputs",
@@ -20,13 +20,13 @@ const FOREIGN: [&str; 11] = [
     "dag_run",
     "ds",
 ];
-/// What references begin with here.
+/// First names of references in Belfry.
 const OWN: [&str; 3] = ["params.", "steps.", "run."];
 
-/// How far the beginning and the end of a reference are searched, in bytes.
+/// Maximum distance to search for the start and the end of a reference, in bytes.
 const REFERENCE_LEN_MAX: usize = 200;
 
-/// Warns of comparisons with statuses that there are not, and of references in the notation of other systems.
+/// Warns of comparisons with unknown statuses, and of references in the syntax of other systems.
 pub(super) fn slips(check: &mut Check, spec: &WorkflowSpec) {
     if let Ok(value) = serde_json::to_value(spec) {
         look(check, String::new(), &value);
@@ -35,7 +35,7 @@ pub(super) fn slips(check: &mut Check, spec: &WorkflowSpec) {
 
 fn look(check: &mut Check, at: String, value: &Value) {
     match value {
-        // What people read may say anything.
+        // A description is free text.
         Value::String(_) if at.ends_with("description") => {}
         Value::String(text) => {
             statuses(check, &at, text);
@@ -56,7 +56,7 @@ fn look(check: &mut Check, at: String, value: &Value) {
     }
 }
 
-/// `steps.a.status == 'success'` never holds.
+/// `steps.a.status == 'success'` is never true.
 fn statuses(check: &mut Check, at: &str, text: &str) {
     for (place, _) in text.match_indices(".status") {
         let before = &text[text.ceil_char_boundary(place.saturating_sub(REFERENCE_LEN_MAX))..place];
@@ -78,7 +78,7 @@ fn statuses(check: &mut Check, at: &str, text: &str) {
             check.fail(
                 at,
                 format!(
-                    "compares `{}.status` with `{}`, which it never is: expected one of {known}",
+                    "compares `{}.status` with `{}`, which is never its value: expected one of {known}",
                     shown(subject),
                     shown(word)
                 ),
@@ -87,7 +87,7 @@ fn statuses(check: &mut Check, at: &str, text: &str) {
     }
 }
 
-/// `{{ params.day }}` and `${params.day}` are texts here.
+/// `{{ params.day }}` and `${params.day}` are plain text in Belfry.
 fn references(check: &mut Check, at: &str, text: &str) {
     for (place, _) in text.match_indices("{{") {
         let inner = text[place + 2..].trim_start_matches([' ', '-']);
@@ -100,7 +100,7 @@ fn references(check: &mut Check, at: &str, text: &str) {
             check.fail(
                 at,
                 format!(
-                    "has `{{{{ {inner} }}}}`, which is kept as a text: a reference is written `${{{{ … }}}}`"
+                    "has `{{{{ {inner} }}}}`, which is kept as text: the syntax of a reference is `${{{{ … }}}}`"
                 ),
             );
         }
@@ -115,14 +115,15 @@ fn references(check: &mut Check, at: &str, text: &str) {
             check.fail(
                 at,
                 format!(
-                    "has `${{{inner}}}`, which is kept as a text: a reference is written `${{{{ {inner} }}}}`"
+                    "has `${{{inner}}}`, which is kept as text: the syntax of a reference is `${{{{ {inner} }}}}`"
                 ),
             );
         }
     }
 }
 
-/// Where a reference ends. One that is never closed must not cost a search of the whole text for each of many.
+/// Returns the end of a reference. The search is bounded: many unclosed references must not each cost a search of the
+/// whole text.
 fn nearby(text: &str, end: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     bytes[..bytes.len().min(REFERENCE_LEN_MAX)].windows(end.len()).position(|window| window == end.as_bytes())

@@ -1,4 +1,4 @@
-//! One step: what it does, and what its texts refer to.
+//! Validation of one step: its action, and the references in its texts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::workflow::{
     WorkflowSpec,
 };
 
-/// What is said of a reference that would be kept as the text that it is.
+/// Message for a reference in a field in which references are not replaced.
 pub(in crate::validate) const NOT_REPLACED: &str =
-    "has a reference, and references are not replaced in this field: write the value itself";
+    "has a reference, but references are not replaced in this field: use the value itself";
 
 pub(super) fn step(
     check: &mut Check,
@@ -36,9 +36,7 @@ pub(super) fn step(
     check.name(&format!("{at}.name"), &step.name);
     check.note(&format!("{at}.description"), step.description.as_deref());
     let needless = step.needs.is_empty() && !matches!(step.join, JoinRule::AllSuccess | JoinRule::Always);
-    check.ensure(!needless, &format!("{at}.join"), || {
-        "can never decide anything: the step needs nothing, so it goes at once".into()
-    });
+    check.ensure(!needless, &format!("{at}.join"), || "has no effect: the step has no dependencies".into());
     if let Some(when) = &step.when {
         expression(check, &format!("{at}.when"), when, &Type::Bool, &names.of(Around::Step(place)));
     }
@@ -68,7 +66,7 @@ fn promises(check: &mut Check, at: &str, step: &StepSpec) {
         Action::Approval(_) | Action::Wait(Wait::For(_) | Wait::Until(_)) => step.outputs.is_empty(),
     };
     check.ensure(gives, at, || {
-        "go with jobs, workflows and events only: this step decides itself what it gives".into()
+        "are allowed only for jobs, workflows and events: the outputs of this step are fixed".into()
     });
 }
 
@@ -81,11 +79,9 @@ fn each(
     each: &ForEach,
 ) {
     check.ensure(matches!(step.action, Action::Job(_) | Action::Workflow(_)), at, || {
-        "goes over jobs and workflows only: an approval or a wait happens once".into()
+        "is allowed only for jobs and workflows".into()
     });
-    check.ensure(each.max_parallel != Some(0), &format!("{at}.max_parallel"), || {
-        "is zero: expected at least 1".into()
-    });
+    check.ensure(each.max_parallel != Some(0), &format!("{at}.max_parallel"), || "must be at least 1".into());
     let mut known = None;
     match &each.over {
         Over::Items(items) => {
@@ -100,7 +96,7 @@ fn each(
                 for path in texts_with_references(item, &format!("{at}[{i}]")) {
                     check.fail(
                         path,
-                        "has a reference, and references are not replaced in `items`: use `list` with an expression that gives a list",
+                        "has a reference, but references are not replaced in `items`: use `list` with an expression that returns a list",
                     );
                 }
             }
@@ -116,11 +112,11 @@ fn each(
                 format!("`{count}` is out of range: expected 1 to {}", limits::ITEMS_MAX)
             });
         }
-        // What they name is looked at with the other edges.
+        // The names of the steps are checked with the dependencies.
         Over::AddedBy(_) => {}
         Over::Workers(constraints) => {
             let at = format!("{at}.over.workers");
-            check.ensure(matches!(step.action, Action::Job(_)), &at, || "goes over jobs only".into());
+            check.ensure(matches!(step.action, Action::Job(_)), &at, || "is allowed only for jobs".into());
             check.ensure(constraints.len() <= limits::CONSTRAINTS_MAX, &at, || {
                 too_many(constraints.len(), limits::CONSTRAINTS_MAX)
             });
@@ -134,17 +130,17 @@ fn each(
     }
     if matches!(each.over, Over::AddedBy(_)) {
         check.ensure(!each.adders().is_empty(), &format!("{at}.over.added_by"), || {
-            "is empty: expected at least one step whose tasks add elements".into()
+            "must contain at least one step whose tasks add elements".into()
         });
     }
     let late = each.late == LatePolicy::default() || matches!(each.over, Over::Workers(_));
-    check.ensure(late, &format!("{at}.late"), || "is about workers: expected `over.workers`".into());
+    check.ensure(late, &format!("{at}.late"), || "cannot be set without `over.workers`".into());
     let most = known.and_then(|known| u32::try_from(known).ok());
-    check.ensure(each.enough != Some(0), &format!("{at}.enough"), || "is zero: expected at least 1".into());
+    check.ensure(each.enough != Some(0), &format!("{at}.enough"), || "must be at least 1".into());
     for (field, value) in [("enough", each.enough), ("max_failed", Some(each.max_failed))] {
         if let (Some(value), Some(most)) = (value, most) {
             check.ensure(value <= most, &format!("{at}.{field}"), || {
-                format!("`{value}` is more than the {most} elements that there are")
+                format!("`{value}` must not be more than the number of elements ({most})")
             });
         }
     }
@@ -181,13 +177,13 @@ fn job(
     check.ensure(
         job.namespace == spec.namespace || job.namespace == crate::spec::DEFAULT,
         &format!("{at}.namespace"),
-        || format!("is not that of the workflow, `{}`", spec.namespace),
+        || format!("must be the namespace of the workflow (`{}`)", spec.namespace),
     );
     check.ensure(job.run_at.is_none(), &format!("{at}.run_at"), || {
-        "is decided by the run: to wait for a time, put a `wait` step before".into()
+        "cannot be set in a workflow: use a `wait` step to wait for a time".into()
     });
     check.ensure(job.idempotency_key.is_none(), &format!("{at}.idempotency_key"), || {
-        "is not used: a run creates each of its jobs once".into()
+        "cannot be set in a workflow: a run creates each of its jobs once".into()
     });
     no_programs(check, at, job);
     if !template.is_plain() || serde_json::to_string(job).is_ok_and(|text| has_reference(&text)) {
@@ -195,12 +191,12 @@ fn job(
     }
 }
 
-/// References stand where nothing reads their values as a program.
+/// Checks that no reference is in program text, where its value would run as code.
 fn no_programs(check: &mut Check, at: &str, job: &JobSpec) {
     let Run::Process(process) = &job.run;
     let at = format!("{at}.run.process");
-    let wrong = "has a reference in the text of a program, which would run its value as code";
-    let instead = "put the value into `env`, or into an argument after the text";
+    let wrong = "has a reference in program text, so that the value would run as code";
+    let instead = "put the value into `env`, or into an argument after the program text";
     check.ensure(!process.script.as_deref().is_some_and(has_reference), &format!("{at}.script"), || {
         format!("{wrong}: put the value into `env`")
     });
@@ -214,7 +210,7 @@ fn no_programs(check: &mut Check, at: &str, job: &JobSpec) {
     }
 }
 
-/// A reference that stands where no reference is replaced would be taken for the text that it is.
+/// Checks that no reference is in a field in which references are not replaced.
 fn no_other_references(check: &mut Check, at: &str, job: &JobSpec, template: &JobTemplate) {
     let Ok(value) = serde_json::to_value(job) else { return };
     let replaced: BTreeSet<String> = template.templates().map(|(path, _)| path).collect();
@@ -224,7 +220,7 @@ fn no_other_references(check: &mut Check, at: &str, job: &JobSpec, template: &Jo
     }
 }
 
-/// Returns the paths of the texts in a value that have references; each begins with that of the value.
+/// Returns the paths of all texts with references in a value. Each path starts with `path`.
 pub(in crate::validate) fn texts_with_references(value: &Value, path: &str) -> Vec<String> {
     let mut found = Vec::new();
     add_texts_with_references(value, path.to_owned(), &mut found);
@@ -267,7 +263,7 @@ fn approval(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize
         check.ensure(!name.is_empty() && name.len() <= limits::OWNER_LEN_MAX, &at, || {
             format!("expected 1 to {} bytes", limits::OWNER_LEN_MAX)
         });
-        check.ensure(seen.insert(name), &at, || format!("`{}` is named twice", shown(name)));
+        check.ensure(seen.insert(name), &at, || format!("`{}` is listed twice", shown(name)));
         template(check, &at, name, &names.of(Around::Step(place)));
     }
     if let Some(message) = &approval.message {
@@ -282,9 +278,7 @@ fn approval(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize
 fn wait(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize, wait: &Wait) {
     match wait {
         Wait::For(length) => {
-            check.ensure(*length > Duration::ZERO, &format!("{at}.for"), || {
-                "is zero: expected more than 0".into()
-            });
+            check.ensure(*length > Duration::ZERO, &format!("{at}.for"), || "must be greater than 0".into());
             check.at_most(&format!("{at}.for"), *length, limits::AHEAD_MAX);
         }
         Wait::Until(text) => {

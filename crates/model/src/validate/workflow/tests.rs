@@ -46,9 +46,9 @@ fn every_cycle_is_named_step_by_step() {
         step("self", &["self"]),
     ];
     insta::assert_snapshot!(told(&WorkflowSpec::new("loops", steps)), @"
-    steps[6].needs[0]: `self` needs itself
-    steps[0].needs: is a cycle: `a` needs `c` needs `b` needs `a`
-    steps[4].needs: is a cycle: `x` needs `y` needs `x`
+    steps[6].needs[0]: `self` depends on itself
+    steps[0].needs: is part of a dependency cycle: `a` depends on `c` depends on `b` depends on `a`
+    steps[4].needs: is part of a dependency cycle: `x` depends on `y` depends on `x`
     ");
 }
 
@@ -61,7 +61,7 @@ fn added_by(name: &str, needs: &[&str], adders: &[&str]) -> StepSpec {
 #[test]
 fn a_step_that_adds_waits_for_nothing_that_it_adds_to() {
     let steps = vec![step("split", &["total"]), added_by("work", &[], &["split"]), step("total", &["work"])];
-    insta::assert_snapshot!(told(&WorkflowSpec::new("loop", steps)), @"steps[0].needs: is a cycle: `split` needs `total` needs `work` goes over what is added by `split`");
+    insta::assert_snapshot!(told(&WorkflowSpec::new("loop", steps)), @"steps[0].needs: is part of a dependency cycle: `split` depends on `total` depends on `work` receives elements from `split`");
 }
 
 /// C4. Only steps with tasks add, and each is named once and by its name.
@@ -74,11 +74,11 @@ fn whoever_cannot_add_is_refused_by_name() {
     spec.finally = vec![step("clean", &[])];
     insta::assert_snapshot!(told(&spec), @"
     steps[2].for_each.over.added_by[0]: there is no step `splt`: did you mean `split`?
-    steps[2].for_each.over.added_by[2]: `split` is named twice
-    steps[2].for_each.over.added_by[3]: `ask` has no task that could add: expected a step with a job
-    steps[2].for_each.over.added_by[4]: `work` is the step itself: its own elements may add more in any case
-    steps[2].for_each.over.added_by[5]: `clean` is in `finally`: expected a step of its own section
-    steps[3].for_each.over.added_by: is empty: expected at least one step whose tasks add elements
+    steps[2].for_each.over.added_by[2]: `split` is listed twice
+    steps[2].for_each.over.added_by[3]: `ask` has no tasks that can add elements: expected a step with a job
+    steps[2].for_each.over.added_by[4]: `work` is the step itself: its own tasks can always add elements
+    steps[2].for_each.over.added_by[5]: `clean` is in `finally`: expected a step of the same section
+    steps[3].for_each.over.added_by: must contain at least one step whose tasks add elements
     ");
 }
 
@@ -90,7 +90,7 @@ fn what_adds_to_a_step_is_known_to_those_after_it_and_not_to_itself() {
     let mut total = step("total", &["work"]);
     process(&mut total).command.push("${{ steps.split.output }} ${{ steps.work.output }}".into());
     let spec = WorkflowSpec::new("crawl", vec![step("split", &[]), work, total]);
-    insta::assert_snapshot!(told(&spec), @"steps[1].job.run.process.command[1]: `steps.split.output`: step `split` does not come before this one: add it, or one after it, to `needs` at column 2");
+    insta::assert_snapshot!(told(&spec), @"steps[1].job.run.process.command[1]: `steps.split.output`: step `split` does not run before this step: add it, or a step that depends on it, to `needs` at column 2");
 }
 
 /// C1, C2. All mistakes at once, each with its path.
@@ -169,8 +169,8 @@ fn likely_mistakes_are_warned_of() {
     let warnings: String =
         workflow_warnings(&spec).iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect();
     insta::assert_snapshot!(warnings, @"
-    parameters.unused: is used by no step and no output
-    steps[1].timeout: waits for event `paid` without a timeout: it may wait forever
+    parameters.unused: is not used by any step or output
+    steps[1].timeout: waits for event `paid` without a timeout, and may wait forever
     ");
 }
 
@@ -203,8 +203,8 @@ fn what_a_step_promises_is_all_that_expressions_may_speak_of() {
     steps[1].for_each.over.list: `steps.extract.output.rows` is a number: expected a list
     steps[1].job.run.process.command[1]: `steps.extract.output.row`: there is no `row`: expected one of `day`, `files`, `rows` at column 2
     steps[2].when: there is no `count`: expected one of `number` at column 29
-    steps[3].outputs.a b: `a b` cannot stand in an expression: expected [A-Za-z_][A-Za-z0-9_]*, at most 63 of them
-    steps[3].outputs: go with jobs, workflows and events only: this step decides itself what it gives
+    steps[3].outputs.a b: `a b` is not a valid identifier for expressions: expected [A-Za-z_][A-Za-z0-9_]*, at most 63 characters
+    steps[3].outputs: are allowed only for jobs, workflows and events: the outputs of this step are fixed
     ");
 }
 
@@ -230,8 +230,8 @@ fn outputs_that_nobody_uses_are_warned_of() {
     let warnings: String =
         workflow_warnings(&spec).iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect();
     insta::assert_snapshot!(warnings, @"
-    steps[0].outputs.rows: is used by no step and no output
-    steps[3].outputs.file: is used by no step and no output
+    steps[0].outputs.rows: is not used by any step or output
+    steps[3].outputs.file: is not used by any step or output
     ");
 }
 
@@ -277,7 +277,7 @@ fn triggers_are_checked_when_a_workflow_is_submitted() {
     let right = r#"[{"workflow": "w", "on": "failure", "parameters": {"n": "${{ trigger.output.rows }}"}},
         {"all": [{"job": "a"}, {"job": "b"}], "parameters": {"n": "${{ size(trigger.all) }}"}}]"#;
     let warned = triggered(right);
-    assert!(warned.contains("triggers[0]: starts the workflow again after itself"), "{warned}");
+    assert!(warned.contains("triggers[0]: triggers the workflow after its own runs"), "{warned}");
     let wrong = r#"[{"workflow": "w", "on": "any"}, {"job": "a b", "within": "0s"}, {"job": "x"}, {"job": "x"},
         {"all": [{"job": "a"}, {"job": "a", "on": "any"}], "window": "0s"}, {"all": [{"workflow": "w"}]},
         {"job": "y", "parameters": {"n": "text", "m": 1}},
@@ -285,13 +285,13 @@ fn triggers_are_checked_when_a_workflow_is_submitted() {
     let told = triggered(wrong);
     for expected in [
         "triggers[0].workflow: is the workflow itself",
-        "triggers[1].job: `a b` is not a name",
-        "triggers[1].within: is zero",
-        "triggers[3]: listens to the same as triggers[2]",
-        "triggers[4].all[1]: job `a` stands here twice",
-        "triggers[4].window: is zero",
+        "triggers[1].job: `a b` is not a valid name",
+        "triggers[1].within: must be greater than 0",
+        "triggers[3]: has the same source as triggers[2]",
+        "triggers[4].all[1]: job `a` is listed twice",
+        "triggers[4].window: must be greater than 0",
         "triggers[5].all: has 1 entries",
-        "triggers[6].parameters.m: the workflow has no such parameter",
+        "triggers[6].parameters.m: the workflow has no parameter with this name",
         "triggers[6].parameters.n: ",
         "triggers[7].parameters.n: ",
     ] {
@@ -309,12 +309,12 @@ fn a_retry_policy_is_checked_field_by_field() {
     spec.retry.final_steps = ["chrge", "charge", "charge", "clean"].map(str::to_owned).to_vec();
     spec.retry.final_causes = vec![RunFailure::TimedOut, RunFailure::TimedOut];
     insta::assert_snapshot!(told(&spec), @"
-    retry.max_retries: `5000` is too many: expected at most 1000
+    retry.max_retries: `5000` is too large: expected at most 1000
     retry.backoff.factor: `0.5` is out of range: expected 1 to 100
     retry.final_steps[0]: there is no step `chrge`: did you mean `charge`?
-    retry.final_steps[2]: `charge` is named twice
+    retry.final_steps[2]: `charge` is listed twice
     retry.final_steps[3]: `clean` is in `finally`: expected a step of `steps`
-    retry.final_causes[1]: `timed_out` is named twice
+    retry.final_causes[1]: `timed_out` is listed twice
     ");
 }
 
@@ -327,7 +327,7 @@ fn tries_that_multiply_are_warned_of() {
     job.retry.max_retries = 2;
     let warnings: String =
         workflow_warnings(&spec).iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect();
-    insta::assert_snapshot!(warnings, @"steps[1].job.retry.max_retries: lets a failing task run 30 times: 3 times in each of 10 tries of the run");
+    insta::assert_snapshot!(warnings, @"steps[1].job.retry.max_retries: allows 30 executions of a failing task: 3 in each of 10 attempts of the run");
 }
 
 /// C2. A reference that would be kept as the text that it is is refused by its path.
@@ -356,12 +356,12 @@ fn a_reference_where_none_is_replaced_is_refused() {
     spec.labels.insert("day".into(), day());
     spec.parameters.insert("day".into(), Parameter::new(ParameterType::String, None));
     insta::assert_snapshot!(told(&spec), @"
-    owner: has a reference, and references are not replaced in this field: write the value itself
-    labels.day: has a reference, and references are not replaced in this field: write the value itself
-    steps[0].job.resources.custom.${{ params.day }}: `${{ params.day }}` is not a name: expected 1 to 63 letters, digits, `-`, `_` or `.`, beginning with a letter or digit
-    steps[0].job.run.process.interpreter[1]: has a reference, and references are not replaced in this field: write the value itself
-    steps[1].for_each.over.items[1].day: has a reference, and references are not replaced in `items`: use `list` with an expression that gives a list
-    steps[2].for_each.over.workers[0].values[0]: has a reference, and references are not replaced in this field: write the value itself
+    owner: has a reference, but references are not replaced in this field: use the value itself
+    labels.day: has a reference, but references are not replaced in this field: use the value itself
+    steps[0].job.resources.custom.${{ params.day }}: `${{ params.day }}` is not a valid name: expected 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or digit
+    steps[0].job.run.process.interpreter[1]: has a reference, but references are not replaced in this field: use the value itself
+    steps[1].for_each.over.items[1].day: has a reference, but references are not replaced in `items`: use `list` with an expression that returns a list
+    steps[2].for_each.over.workers[0].values[0]: has a reference, but references are not replaced in this field: use the value itself
     ");
 }
 
@@ -385,10 +385,10 @@ fn slips_of_other_systems_are_warned_of() {
     let mut spec = WorkflowSpec::new("w", vec![a, b, c]);
     spec.parameters.insert("day".into(), Parameter::new(ParameterType::String, None));
     insta::assert_snapshot!(warned(&spec), @"
-    steps[0].job.run.process.command[1]: has `{{ params.day }}`, which is kept as a text: a reference is written `${{ … }}`
-    steps[0].job.run.process.command[2]: has `${params.day}`, which is kept as a text: a reference is written `${{ params.day }}`
-    steps[0].job.run.process.command[3]: has `{{ inputs.parameters.x }}`, which is kept as a text: a reference is written `${{ … }}`
-    steps[1].when: compares `steps.a.status` with `success`, which it never is: expected one of pending, running, waiting, succeeded, failed, upstream_failed, skipped, cancelled
+    steps[0].job.run.process.command[1]: has `{{ params.day }}`, which is kept as text: the syntax of a reference is `${{ … }}`
+    steps[0].job.run.process.command[2]: has `${params.day}`, which is kept as text: the syntax of a reference is `${{ params.day }}`
+    steps[0].job.run.process.command[3]: has `{{ inputs.parameters.x }}`, which is kept as text: the syntax of a reference is `${{ … }}`
+    steps[1].when: compares `steps.a.status` with `success`, which is never its value: expected one of pending, running, waiting, succeeded, failed, upstream_failed, skipped, cancelled
     ");
 }
 
@@ -417,7 +417,7 @@ fn an_artifact_that_is_read_before_it_is_stored_is_warned_of() {
             files(step("loose", &[]), &["data"], &[]),
         ],
     );
-    insta::assert_snapshot!(warned(&spec), @"steps[3].job.inputs[0].artifact: reads the newest version of `data`, of whatever run: step `make` stores it and does not come before this step; add `make` to `needs` to read what it stores");
+    insta::assert_snapshot!(warned(&spec), @"steps[3].job.inputs[0].artifact: reads the newest version of `data` from any run: step `make` stores it, but this step does not depend on `make`; add `make` to `needs` to read the version of this run");
 }
 
 /// C2. A default is no template, so a reference in it would be kept as text.
@@ -428,5 +428,5 @@ fn a_reference_in_the_default_of_a_parameter_is_refused() {
         serde_json::from_value(json!({"type": "object", "default": {"days": ["${{ run.id }}", "today"]}}))
             .unwrap();
     spec.parameters.insert("period".into(), parameter);
-    insta::assert_snapshot!(told(&spec), @"parameters.period.default.days[0]: has a reference, and references are not replaced in this field: write the value itself");
+    insta::assert_snapshot!(told(&spec), @"parameters.period.default.days[0]: has a reference, but references are not replaced in this field: use the value itself");
 }

@@ -1,4 +1,4 @@
-//! Triggers: what they listen to, and what they start a run with.
+//! Validation of triggers: their sources, and the parameters of the runs that they start.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub(super) fn triggers(check: &mut Check, spec: &WorkflowSpec) {
         if let Some(earlier) = earlier {
             check.fail(
                 at,
-                format!("listens to the same as triggers[{earlier}]: each end would start two runs"),
+                format!("has the same source as triggers[{earlier}]: each event would start two runs"),
             );
         }
     }
@@ -44,7 +44,7 @@ fn listens(check: &mut Check, at: &str, own: &str, listens: &Listens) {
         let unlike = seen.insert((one.kind, &one.name, &one.labels));
         check.ensure(unlike, &at, || {
             format!(
-                "{} `{}` stands here twice: one end would stand for both",
+                "{} `{}` is listed twice: expected different sources",
                 one.kind.as_str(),
                 shown(&one.name)
             )
@@ -61,12 +61,12 @@ fn source(check: &mut Check, at: &str, own: &str, source: &Source, joined: bool)
     }
     if let Some(within) = source.within {
         let at = format!("{at}.within");
-        check.ensure(within > Duration::ZERO, &at, || "is zero: expected more than 0".into());
+        check.ensure(within > Duration::ZERO, &at, || "must be greater than 0".into());
         check.at_most(&at, within, limits::AHEAD_MAX);
     }
     let itself = source.kind == SourceKind::Workflow && source.name == own;
     check.ensure(!(itself && (joined || source.on == EndsIn::Any)), &path, || {
-        "is the workflow itself: it would start itself forever".into()
+        "is the workflow itself, which would trigger itself forever".into()
     });
 }
 
@@ -75,7 +75,7 @@ fn parameters(check: &mut Check, at: &str, spec: &WorkflowSpec, trigger: &Trigge
     for (name, value) in &trigger.parameters {
         let at = format!("{at}.parameters.{}", shown(name));
         let Some(parameter) = spec.parameters.get(name) else {
-            check.fail(at, "the workflow has no such parameter");
+            check.fail(at, "the workflow has no parameter with this name");
             continue;
         };
         templates_in(check, &at, value, &names);
@@ -88,12 +88,12 @@ fn parameters(check: &mut Check, at: &str, spec: &WorkflowSpec, trigger: &Trigge
     for (name, parameter) in &spec.parameters {
         let given = parameter.default.is_some() || trigger.parameters.contains_key(name);
         check.ensure(given, &format!("{at}.parameters.{name}"), || {
-            "is missing: the workflow has no default for it".into()
+            "is required: the workflow has no default for it".into()
         });
     }
 }
 
-/// What the parameters of a trigger may refer to.
+/// Names that the parameters of a trigger can refer to.
 struct TriggerNames {
     joins: bool,
 }
@@ -111,19 +111,19 @@ impl Names for TriggerNames {
         match path.split_first() {
             Some((first, rest)) if first == "trigger" => Type::Fields(fields).select(rest),
             Some((first, _)) => Err(format!("there is no `{}`: expected `trigger`", shown(first))),
-            None => Err("is empty".into()),
+            None => Err("must not be empty".into()),
         }
     }
 }
 
-/// Triggers by which a workflow starts itself.
+/// Returns warnings for triggers by which a workflow triggers itself.
 pub(super) fn of_itself(spec: &WorkflowSpec) -> Vec<Problem> {
     let mut found = Vec::new();
     for (i, trigger) in spec.triggers.iter().enumerate() {
         let itself = |one: &&Source| one.kind == SourceKind::Workflow && one.name == spec.name;
         if trigger.listens.sources().iter().any(|one| itself(&one)) {
             let most = limits::TRIGGER_CHAIN_MAX;
-            let message = format!("starts the workflow again after itself, {most} times in a row at most");
+            let message = format!("triggers the workflow after its own runs, at most {most} times in a row");
             found.push(Problem { path: format!("triggers[{i}]"), message });
         }
     }
