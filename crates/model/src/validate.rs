@@ -1,7 +1,8 @@
-//! Everything that is wrong with a spec, said at once.
+//! Validation of specs: all errors at once.
 //!
-//! Types are checked while parsing; here is what types cannot say. Each [`Problem`] names the path
-//! of its field (`run.process.env.FOO`), what was found and what was expected.
+//! Parsing checks the types; this module checks everything else. Each [`Problem`] has the path of its field
+//! (`run.process.env.FOO`), the found value and the expected value. The API checks each spec before the engine stores
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -20,24 +21,24 @@ mod workflow;
 pub use schedule::{calendar, name, note, schedule};
 pub use workflow::{definition, workflow, workflow_warnings};
 
-/// One thing that is wrong with one field.
+/// Error of one field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// The path of the field, such as `retry.backoff.factor`.
+    /// Path of the field, for example `retry.backoff.factor`.
     pub path: String,
-    /// What was found and what was expected.
+    /// Found value and expected value, without the path.
     pub message: String,
 }
 
-/// Everything that is wrong with an object; never empty.
+/// All errors of an object; never empty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.problems.iter().map(|p| format!("{}: {}", p.path, p.message)).collect::<Vec<_>>().join("; "))]
 pub struct Invalid {
-    /// In the order of the fields.
+    /// Errors in the order of the fields.
     pub problems: Vec<Problem>,
 }
 
-/// Words that stand where a name may stand in an address of the API.
+/// Words that take the place of a name in URLs of the API.
 const ROUTE_WORDS: [&str; 4] = ["apply", "import", "preview", "upcoming"];
 
 #[derive(Default)]
@@ -74,7 +75,7 @@ impl Check {
         });
     }
 
-    /// The name of an object that the API addresses by its name or by its id.
+    /// Checks the name of an object that the API addresses by name or by ID.
     fn own_name(&mut self, name: &str) {
         self.name("name", name);
         self.ensure(!ROUTE_WORDS.contains(&name), "name", || {
@@ -130,7 +131,7 @@ impl Check {
         self.ensure(!text.contains('\0'), path, || "must not contain NUL bytes".into());
     }
 
-    /// A path that stays inside the execution's folder.
+    /// Checks a path that must stay inside the working directory of the execution.
     fn inner_path(&mut self, at: &str, path: &str) {
         let inside = !path.is_empty()
             && !path.starts_with('/')
@@ -244,15 +245,15 @@ fn too_long(found: usize, max: usize) -> String {
     format!("has {found} bytes: expected at most {max}")
 }
 
-/// User text as it may stand in a message: short, and without control characters.
+/// Returns text of a user for a message: at most 64 characters, without control characters.
 fn shown(text: &str) -> String {
     text.chars().take(64).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Checks all of a spec that its types do not.
+/// Checks a job spec beyond its types.
 ///
 /// # Errors
-/// [`Invalid`] with every problem, in the order of the fields.
+/// Returns [`Invalid`] with all problems, in the order of the fields.
 pub fn job(spec: &JobSpec, now: Timestamp) -> Result<(), Invalid> {
     let mut check = Check::default();
     check.name("name", &spec.name);
@@ -392,7 +393,7 @@ fn retry(check: &mut Check, spec: &JobSpec) {
 /// Checks the settings of a queue.
 ///
 /// # Errors
-/// [`Invalid`] with every problem.
+/// Returns [`Invalid`] with all problems.
 pub fn queue(name: &str, settings: &QueueSettings) -> Result<(), Invalid> {
     let mut check = Check::default();
     check.name("name", name);
@@ -451,7 +452,7 @@ mod tests {
         assert_eq!(problems(|_| {}), "fine");
     }
 
-    /// Such a job would wait for ever.
+    /// A job with such resources would wait forever.
     #[test]
     fn resources_that_no_machine_has_are_refused() {
         insta::assert_snapshot!(problems(|spec| {

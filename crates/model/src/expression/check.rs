@@ -1,4 +1,4 @@
-//! Names and types, checked before anything is evaluated.
+//! Static check of names and types.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,35 +7,35 @@ use serde_json::Value;
 
 use super::{ExpressionError, Function, Kind, Macro, Node, Operator};
 
-/// What is known about a value before it is there.
+/// Static type of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Type {
-    /// Nothing: JSON that somebody will hand over.
+    /// Unknown: JSON that is supplied at run time.
     Any,
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool,
-    /// An integer or a double.
+    /// Integer or double.
     Number,
-    /// A text.
+    /// String.
     Text,
-    /// A list.
+    /// List with elements of this type.
     List(Box<Type>),
-    /// A map whose fields nobody declared.
+    /// Map with unknown fields.
     Map,
-    /// A map with these fields and no others.
+    /// Map with exactly these fields.
     Fields(BTreeMap<String, Type>),
 }
 
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Any => "anything",
+            Self::Any => "any value",
             Self::Null => "null",
             Self::Bool => "a boolean",
             Self::Number => "a number",
-            Self::Text => "a text",
+            Self::Text => "a string",
             Self::List(_) => "a list",
             Self::Map | Self::Fields(_) => "a map",
         })
@@ -43,7 +43,7 @@ impl fmt::Display for Type {
 }
 
 impl Type {
-    /// Whether a value of this type may be one of the other.
+    /// Whether a value of this type can be a value of the other type.
     pub fn may_be(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Any, _) | (_, Self::Any) => true,
@@ -69,19 +69,17 @@ impl Type {
     }
 }
 
-/// What an expression may speak of.
+/// Names that an expression can refer to.
 pub trait Names {
-    /// The type of a name.
+    /// Returns the type of a path: a name and the fields that are selected from it.
     ///
-    /// # Errors
-    /// What is wrong with it, as a sentence: it is unknown, or may not be spoken of here. `path` holds
-    /// the name and the fields that are selected from it.
+    /// # Errors Returns one sentence if the name is unknown, or not allowed at this place.
     fn type_of(&self, path: &[String]) -> Result<Type, String>;
 }
 
 struct Check<'a> {
     names: &'a dyn Names,
-    /// The variables of the macros around, innermost last.
+    /// Variables of the enclosing macros, innermost last.
     variables: Vec<(&'a str, Type)>,
 }
 
@@ -136,7 +134,7 @@ impl<'a> Check<'a> {
         if found.may_be(expected) {
             return Ok(expected.clone());
         }
-        error(node, format!("found {found}, expected {expected}"))
+        error(node, format!("expected {expected} but got {found}"))
     }
 
     fn path(&mut self, node: &Node, path: &[String]) -> Result<Type, ExpressionError> {
@@ -148,7 +146,7 @@ impl<'a> Check<'a> {
         fields.iter().try_fold(known.clone(), |inner, field| field_of(node, &inner, field))
     }
 
-    /// Asking for a field that nobody declared is the point of `has`.
+    /// The argument of `has` may be an undeclared field.
     fn has(&mut self, inner: &'a Node) -> Result<Type, ExpressionError> {
         match &inner.kind {
             Kind::Field(target, _) => self.node(target)?,
@@ -172,7 +170,7 @@ impl<'a> Check<'a> {
                 self.node(index)?;
                 Ok(Type::Any)
             }
-            other => error(index, format!("{other} has no elements")),
+            other => error(index, format!("cannot index {other}: expected a list or a map")),
         }
     }
 
@@ -201,7 +199,7 @@ impl<'a> Check<'a> {
                 if a.may_be(&b) || a == Type::Null || b == Type::Null {
                     return Ok(Type::Bool);
                 }
-                error(node, format!("{a} never equals {b}"))
+                error(node, format!("cannot compare {a} with {b}: they are never equal"))
             }
             Less | LessOrEqual | Greater | GreaterOrEqual => {
                 let (a, b) = (self.node(left)?, self.node(right)?);
@@ -209,7 +207,7 @@ impl<'a> Check<'a> {
                 if ordered(&a) && ordered(&b) && a.may_be(&b) {
                     return Ok(Type::Bool);
                 }
-                error(node, format!("{a} cannot be compared with {b}: expected two numbers or two texts"))
+                error(node, format!("cannot compare {a} with {b}: expected two numbers or two strings"))
             }
             Add => {
                 let (a, b) = (self.node(left)?, self.node(right)?);
@@ -217,7 +215,7 @@ impl<'a> Check<'a> {
                 if !adds(&a) || !adds(&b) || !a.may_be(&b) {
                     return error(
                         node,
-                        format!("{a} and {b} cannot be added: expected two numbers, texts or lists"),
+                        format!("cannot add {a} and {b}: expected two numbers, strings or lists"),
                     );
                 }
                 Ok(if a == Type::Any { b } else { a.or(b) })
@@ -227,8 +225,10 @@ impl<'a> Check<'a> {
                 match b {
                     Type::Any | Type::Map | Type::Fields(_) => Ok(Type::Bool),
                     Type::List(element) if a.may_be(&element) => Ok(Type::Bool),
-                    Type::List(element) => error(node, format!("{a} is never in a list of {element}")),
-                    other => error(right, format!("found {other}, expected a list or a map")),
+                    Type::List(element) => {
+                        error(node, format!("`in` compares {a} with {element}: they are never equal"))
+                    }
+                    other => error(right, format!("expected a list or a map but got {other}")),
                 }
             }
         }
@@ -245,7 +245,7 @@ impl<'a> Check<'a> {
                 if sized {
                     return Ok(Type::Number);
                 }
-                return error(node, format!("{found} has no size"));
+                return error(node, format!("expected a string, a list or a map but got {found}"));
             }
             Function::Text => (&[Type::Any], Type::Text),
             Function::Int | Function::Double => (&[Type::Any], Type::Number),
@@ -273,7 +273,7 @@ impl<'a> Check<'a> {
         let element = match self.node(list)? {
             Type::List(element) => *element,
             Type::Any => Type::Any,
-            other => return error(list, format!("found {other}, expected a list")),
+            other => return error(list, format!("expected a list but got {other}")),
         };
         self.variables.push((variable, element.clone()));
         let gives = match each {
@@ -286,14 +286,14 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The type of a field of a value.
+/// Returns the type of a field.
 pub(super) fn field_type(inner: &Type, field: &str) -> Result<Type, String> {
     match inner {
         Type::Any | Type::Map => Ok(Type::Any),
         Type::Fields(fields) => fields.get(field).cloned().ok_or_else(|| {
             let known: Vec<_> = fields.keys().take(20).map(|name| format!("`{name}`")).collect();
             match known.is_empty() {
-                true => format!("there is no `{field}`: there are none"),
+                true => format!("there is no `{field}`: no names are defined here"),
                 false => format!("there is no `{field}`: expected one of {}", known.join(", ")),
             }
         }),
@@ -306,10 +306,9 @@ fn field_of(node: &Node, inner: &Type, field: &str) -> Result<Type, ExpressionEr
 }
 
 impl Type {
-    /// The type of what the fields of a path select from a value of this type.
+    /// Returns the type of the value that the path `fields` selects from a value of this type.
     ///
-    /// # Errors
-    /// A sentence about the first field that is not there.
+    /// # Errors Returns one sentence about the first missing field.
     pub fn select(&self, fields: &[String]) -> Result<Self, String> {
         fields.iter().try_fold(self.clone(), |inner, field| field_type(&inner, field))
     }

@@ -1,21 +1,20 @@
-//! Trees become values, at a bounded cost.
+//! Evaluation of syntax trees, with a bounded cost.
 
 use serde_json::{Map, Number, Value};
 
 use super::{FUEL, Function, Kind, Macro, Node, Operator};
 
-/// Why an expression has no value: one sentence.
+/// Reason why an expression cannot be evaluated, as one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct EvaluationError(pub Box<str>);
 
-/// Where the values of names come from.
+/// Source of the values of names.
 pub trait Scope {
-    /// The value of the longest beginning of `path` that it knows, and how many parts that has; the
-    /// rest are fields of the value.
+    /// Returns the value of the longest known prefix of `path`, and the number of its parts. The other parts are
+    /// fields of the value.
     ///
-    /// # Errors
-    /// Why there is no such value (now).
+    /// # Errors Returns the reason why there is no value, or none yet.
     fn value(&self, path: &[String]) -> Result<(Value, usize), EvaluationError>;
 }
 
@@ -40,7 +39,7 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "a map",
     }
@@ -53,7 +52,7 @@ impl<'a> Evaluation<'a> {
                 self.fuel = left;
                 Ok(())
             }
-            None => fail(format!("it costs more than the {FUEL} units that one evaluation may")),
+            None => fail(format!("the evaluation exceeds the cost limit of {FUEL} units")),
         }
     }
 
@@ -100,28 +99,28 @@ impl<'a> Evaluation<'a> {
     fn bool(&mut self, node: &'a Node) -> Result<bool, EvaluationError> {
         match self.node(node)? {
             Value::Bool(value) => Ok(value),
-            other => fail(format!("found {} where true or false is expected", kind_of(&other))),
+            other => fail(format!("expected a boolean but got {}", kind_of(&other))),
         }
     }
 
     fn number(&mut self, node: &'a Node) -> Result<Number, EvaluationError> {
         match self.node(node)? {
             Value::Number(number) => Ok(number),
-            other => fail(format!("found {} where a number is expected", kind_of(&other))),
+            other => fail(format!("expected a number but got {}", kind_of(&other))),
         }
     }
 
     fn text(&mut self, node: &'a Node) -> Result<String, EvaluationError> {
         match self.node(node)? {
             Value::String(text) => Ok(text),
-            other => fail(format!("found {} where a text is expected", kind_of(&other))),
+            other => fail(format!("expected a string but got {}", kind_of(&other))),
         }
     }
 
     fn list(&mut self, node: &'a Node) -> Result<Vec<Value>, EvaluationError> {
         match self.node(node)? {
             Value::Array(list) => Ok(list),
-            other => fail(format!("found {} where a list is expected", kind_of(&other))),
+            other => fail(format!("expected a list but got {}", kind_of(&other))),
         }
     }
 
@@ -141,7 +140,7 @@ impl<'a> Evaluation<'a> {
             Kind::Path(path) => match path.split_last() {
                 Some((field, rest)) if !rest.is_empty() => match self.path(rest) {
                     Ok(target) => (target, field),
-                    // Some names can be asked for as a whole only.
+                    // Some names exist only as a complete path.
                     Err(_) => return Ok(Value::Bool(self.path(path).is_ok())),
                 },
                 _ => return Ok(Value::Bool(false)),
@@ -157,13 +156,11 @@ impl<'a> Evaluation<'a> {
                 let place = at.as_u64().and_then(|at| usize::try_from(at).ok()).filter(|at| *at < list.len());
                 match place {
                     Some(place) => Ok(list.swap_remove(place)),
-                    None => fail(format!("there is no element {at} in a list of {}", list.len())),
+                    None => fail(format!("index {at} is out of range: the list has {} elements", list.len())),
                 }
             }
             (map @ Value::Object(_), Value::String(field)) => select(map, &field),
-            (inner, index) => {
-                fail(format!("{} has no element that {} names", kind_of(&inner), kind_of(&index)))
-            }
+            (inner, index) => fail(format!("cannot index {} with {}", kind_of(&inner), kind_of(&index))),
         }
     }
 
@@ -183,7 +180,7 @@ impl<'a> Evaluation<'a> {
                     Ok(Value::Bool(list.iter().any(|value| equals(value, &a))))
                 }
                 Value::Object(map) => Ok(Value::Bool(a.as_str().is_some_and(|key| map.contains_key(key)))),
-                other => fail(format!("found {} where a list or a map is expected", kind_of(other))),
+                other => fail(format!("expected a list or a map but got {}", kind_of(other))),
             },
             Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
                 compare(operator, &a, &b)
@@ -221,7 +218,7 @@ impl<'a> Evaluation<'a> {
                 Value::String(text) => Ok(Value::from(text.chars().count())),
                 Value::Array(list) => Ok(Value::from(list.len())),
                 Value::Object(map) => Ok(Value::from(map.len())),
-                other => fail(format!("{} has no size", kind_of(&other))),
+                other => fail(format!("expected a string, a list or a map but got {}", kind_of(&other))),
             },
             Function::Text => self.node(first).map(|value| Value::String(shown(&value))),
             Function::Int => to_int(&self.node(first)?),
@@ -282,7 +279,7 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// About what a copy of a value costs.
+/// Returns the approximate cost of a copy of a value.
 fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() / 8 + 1,
@@ -302,7 +299,7 @@ fn select(value: Value, field: &str) -> Found {
     }
 }
 
-/// JSON's equality, except that `1` equals `1.0`.
+/// JSON equality, except that `1` equals `1.0`.
 fn equals(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
@@ -320,7 +317,7 @@ fn compare(operator: Operator, a: &Value, b: &Value) -> Found {
         _ => None,
     };
     let Some(order) = order else {
-        return fail(format!("{} cannot be compared with {}", kind_of(a), kind_of(b)));
+        return fail(format!("cannot compare {} with {}", kind_of(a), kind_of(b)));
     };
     Ok(Value::Bool(match operator {
         Operator::Less => order.is_lt(),
@@ -344,10 +341,10 @@ fn arithmetic(operator: Operator, a: &Number, b: &Number) -> Found {
         };
         return match result {
             Some(number) => Ok(Value::from(number)),
-            None => fail("a number is out of range"),
+            None => fail("the number is out of range"),
         };
     }
-    let (Some(a), Some(b)) = (a.as_f64(), b.as_f64()) else { return fail("a number is out of range") };
+    let (Some(a), Some(b)) = (a.as_f64(), b.as_f64()) else { return fail("the number is out of range") };
     let result = match operator {
         Operator::Add => a + b,
         Operator::Subtract => a - b,
@@ -360,7 +357,7 @@ fn arithmetic(operator: Operator, a: &Number, b: &Number) -> Found {
 
 fn double(number: f64) -> Found {
     Number::from_f64(number)
-        .map_or_else(|| fail("a number is out of range"), |number| Ok(Value::Number(number)))
+        .map_or_else(|| fail("the number is out of range"), |number| Ok(Value::Number(number)))
 }
 
 fn to_int(value: &Value) -> Found {
@@ -373,7 +370,10 @@ fn to_int(value: &Value) -> Found {
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    found.map_or_else(|| fail(format!("{} is no integer", kind_of(value))), |number| Ok(Value::from(number)))
+    found.map_or_else(
+        || fail(format!("cannot convert {} to an integer", kind_of(value))),
+        |number| Ok(Value::from(number)),
+    )
 }
 
 fn to_double(value: &Value) -> Found {
@@ -382,10 +382,10 @@ fn to_double(value: &Value) -> Found {
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    found.map_or_else(|| fail(format!("{} is no number", kind_of(value))), double)
+    found.map_or_else(|| fail(format!("cannot convert {} to a number", kind_of(value))), double)
 }
 
-/// A value as text: texts as they are, `null` as nothing, all else as compact JSON.
+/// Returns a value as text: a string as it is, `null` as the empty string, any other value as compact JSON.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

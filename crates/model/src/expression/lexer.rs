@@ -1,4 +1,4 @@
-//! Texts become tokens.
+//! Splits an expression into tokens.
 
 use super::ExpressionError;
 
@@ -8,7 +8,7 @@ pub(super) enum Token {
     Int(i64),
     Double(f64),
     Text(String),
-    /// An operator or a bracket.
+    /// Operator or bracket.
     Sign(&'static str),
     End,
 }
@@ -19,20 +19,20 @@ impl Token {
             Self::Name(name) => format!("`{name}`"),
             Self::Int(number) => format!("`{number}`"),
             Self::Double(number) => format!("`{number}`"),
-            Self::Text(_) => "a text".into(),
+            Self::Text(_) => "a string".into(),
             Self::Sign(sign) => format!("`{sign}`"),
             Self::End => "the end".into(),
         }
     }
 }
 
-/// Longer ones before those that they begin with.
+/// Longer signs come before their prefixes.
 const SIGNS: [&str; 24] = [
     "||", "&&", "==", "!=", "<=", ">=", "<", ">", "!", "+", "-", "*", "/", "%", "?", ":", ".", ",", "(", ")",
     "[", "]", "{", "}",
 ];
 
-/// The tokens of a text with the byte where each begins; the last is [`Token::End`].
+/// Returns the tokens of a text, each with its byte position; the last one is [`Token::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ExpressionError> {
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -50,7 +50,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ExpressionError>
     Ok(tokens)
 }
 
-/// The token at the beginning of a text, and its length in bytes.
+/// Returns the token at the start of a text, and its length in bytes.
 fn token(rest: &str, first: char) -> Result<(Token, usize), String> {
     if first.is_ascii_alphabetic() || first == '_' {
         let len = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
@@ -64,8 +64,8 @@ fn token(rest: &str, first: char) -> Result<(Token, usize), String> {
     }
     match SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
         Some(sign) => Ok((Token::Sign(sign), sign.len())),
-        None if first == '=' => Err("`=` is no operator: did you mean `==`?".into()),
-        None => Err(format!("`{}` means nothing here", first.escape_default())),
+        None if first == '=' => Err("`=` is not an operator: did you mean `==`?".into()),
+        None => Err(format!("unexpected character `{}`", first.escape_default())),
     }
 }
 
@@ -88,11 +88,11 @@ fn number(rest: &str) -> Result<(Token, usize), String> {
     }
     let text = &rest[..end];
     let token = if is_int {
-        text.parse().map(Token::Int).map_err(|_| format!("`{text}` is too large for a number"))?
+        text.parse().map(Token::Int).map_err(|_| format!("`{text}` is too large"))?
     } else {
         let number: f64 = text.parse().map_err(|_| format!("`{text}` is not a number"))?;
         if !number.is_finite() {
-            return Err(format!("`{text}` is too large for a number"));
+            return Err(format!("`{text}` is too large"));
         }
         Token::Double(number)
     };
@@ -112,12 +112,13 @@ fn text_literal(rest: &str, quote: char) -> Result<(Token, usize), String> {
                 Some(c @ ('\\' | '"' | '\'')) => c,
                 _ => {
                     return Err(
-                        "a text has an unknown escape: expected \\n, \\t, \\r, \\\\ or a quote".into()
+                        "the string has an unknown escape sequence: expected \\n, \\t, \\r, \\\\ or a quote"
+                            .into(),
                     );
                 }
             }),
             c => text.push(c),
         }
     }
-    Err("a text does not end".into())
+    Err("the string is not closed: expected a quote".into())
 }

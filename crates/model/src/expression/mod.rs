@@ -138,7 +138,7 @@ impl Expression {
         }
         let root = parser::parse(text)?;
         if root.depth() > TREE_DEPTH_MAX {
-            let message = "has too many operators in a row: use a list and a macro".into();
+            let message = "has too many chained operators: use a list and a macro".into();
             return Err(ExpressionError { column: 1, message });
         }
         Ok(Self { root, text: text.into() })

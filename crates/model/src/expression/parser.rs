@@ -1,4 +1,4 @@
-//! Tokens become a tree: precedence climbing, with a bound on its depth.
+//! Parser: precedence climbing, with a bounded depth.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ pub(super) fn parse(text: &str) -> Result<Node, ExpressionError> {
     let root = parser.choice()?;
     match parser.peek() {
         Token::End => Ok(root),
-        _ => Err(parser.unexpected("the end or an operator")),
+        _ => Err(parser.unexpected("an operator or the end")),
     }
 }
 
@@ -21,7 +21,7 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// Operators by precedence, the weakest first.
+/// Operators by precedence, lowest first.
 const LEVELS: [&[(&str, Operator)]; 5] = [
     &[("||", Operator::Or)],
     &[("&&", Operator::And)],
@@ -49,7 +49,7 @@ impl Parser<'_> {
 
     fn take(&mut self) -> Token {
         let token = self.peek().clone();
-        // The last token is the end, and stays.
+        // The last token is [`Token::End`], and stays.
         self.next = (self.next + 1).min(self.tokens.len() - 1);
         token
     }
@@ -71,13 +71,13 @@ impl Parser<'_> {
     }
 
     fn unexpected(&self, expected: &str) -> ExpressionError {
-        self.error(self.at(), format!("found {}, expected {expected}", self.peek().shown()))
+        self.error(self.at(), format!("expected {expected} but got {}", self.peek().shown()))
     }
 
     fn choice(&mut self) -> Result<Node, ExpressionError> {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(self.error(self.at(), format!("nests deeper than {DEPTH_MAX} levels")));
+            return Err(self.error(self.at(), format!("exceeds the maximum nesting depth of {DEPTH_MAX}")));
         }
         let at = self.at();
         let mut node = self.binary(0)?;
@@ -120,7 +120,7 @@ impl Parser<'_> {
         }
         self.depth += 1;
         if self.depth > DEPTH_MAX {
-            return Err(self.error(at, format!("nests deeper than {DEPTH_MAX} levels")));
+            return Err(self.error(at, format!("exceeds the maximum nesting depth of {DEPTH_MAX}")));
         }
         let inner = Box::new(self.unary()?);
         self.depth -= 1;
@@ -133,7 +133,7 @@ impl Parser<'_> {
             let at = self.at();
             if self.takes(".") {
                 let Token::Name(name) = self.take() else {
-                    return Err(self.error(at, "found a `.` without the name of a field after it"));
+                    return Err(self.error(at, "expected the name of a field after `.`"));
                 };
                 node = if self.takes("(") { self.method(node, at, &name)? } else { select(node, at, name) };
             } else if self.takes("[") {
@@ -189,7 +189,7 @@ impl Parser<'_> {
             "true" => Kind::Literal(Value::Bool(true)),
             "false" => Kind::Literal(Value::Bool(false)),
             "null" => Kind::Literal(Value::Null),
-            "in" => return Err(self.error(at, "found `in`, expected a value")),
+            "in" => return Err(self.error(at, "expected a value but got `in`")),
             _ if self.takes("(") => self.function(at, &name)?,
             _ => Kind::Path(vec![name]),
         };
@@ -230,7 +230,10 @@ impl Parser<'_> {
                     Ok(Kind::Has(Box::new(node)))
                 }
                 Ok([node]) if matches!(node.kind, Kind::Field(..)) => Ok(Kind::Has(Box::new(node))),
-                _ => Err(self.error(at, "`has` expects one field, such as `has(params.region)`")),
+                _ => {
+                    Err(self
+                        .error(at, "expected one field as argument of `has`, such as `has(params.region)`"))
+                }
             };
         }
         let function = match name {
@@ -261,7 +264,12 @@ impl Parser<'_> {
             let body = arguments.pop().expect("there are two");
             let variable = match arguments.pop().map(|node| node.kind) {
                 Some(Kind::Path(mut path)) if path.len() == 1 => path.pop().expect("there is one"),
-                _ => return Err(self.error(at, format!("`{name}` expects a name first: `{name}(x, …)`"))),
+                _ => {
+                    return Err(self.error(
+                        at,
+                        format!("expected a variable name as first argument of `{name}`: `{name}(x, …)`"),
+                    ));
+                }
             };
             let kind = Kind::Each(each, Box::new(target), variable, Box::new(body));
             return Ok(Node { at, kind });
@@ -303,11 +311,12 @@ impl Parser<'_> {
             return Ok(());
         }
         let found = arguments.len();
-        Err(self.error(at, format!("`{name}` has {found} arguments, expected {expected}")))
+        Err(self.error(at, format!("expected {expected} arguments of `{name}` but got {found}")))
     }
 }
 
-/// A field of a name is part of its path, so that whoever knows the name can look it up in one go.
+/// Selects a field. The field of a path becomes part of the path, so that [`super::Scope`] resolves the whole path at
+/// once.
 fn select(node: Node, at: usize, field: String) -> Node {
     match node.kind {
         Kind::Path(mut path) => {

@@ -1,4 +1,4 @@
-//! What expressions read, refuse and come to.
+//! Values, errors and limits of expressions.
 
 use std::collections::BTreeMap;
 

@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn a_reference_that_makes_no_sense_is_told_with_its_column_in_the_text() {
         let told = |text: &str| Template::parse(text).unwrap_err().to_string();
-        insta::assert_snapshot!(told("--n=${{ n + }}"), @"found the end, expected a value at column 13");
+        insta::assert_snapshot!(told("--n=${{ n + }}"), @"expected a value but got the end at column 13");
         insta::assert_snapshot!(told("x ${{ n"), @"a reference does not end: expected `}}` at column 3");
     }
 }

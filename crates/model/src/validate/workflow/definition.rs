@@ -1,6 +1,6 @@
 //! Validation of a workflow together with the workflows that it calls.
 
-use super::super::{Check, Invalid, shown, too_many};
+use super::super::{Check, Invalid, shown};
 use super::path_of;
 use crate::limits;
 use crate::workflow::template::has_reference;
@@ -14,7 +14,7 @@ use crate::workflow::{Action, Call, Definition, StepSpec, WorkflowSpec};
 pub fn definition(definition: &Definition) -> Result<(), Invalid> {
     let mut check = Check::default();
     check.ensure(definition.calls.len() <= limits::CALLS_MAX, "steps", || {
-        format!("call {}", too_many(definition.calls.len(), limits::CALLS_MAX))
+        format!("call {} workflows: expected at most {}", definition.calls.len(), limits::CALLS_MAX)
     });
     let mut chain = vec![definition.workflow.name.as_str()];
     calls(&mut check, definition, &definition.workflow, "", &mut chain);

@@ -50,7 +50,7 @@ impl<'a> Graph<'a> {
         }
         let edges: usize = spec.all_steps().map(|(_, step)| step.needs.len() + step.adders().len()).sum();
         if edges > limits::EDGES_MAX {
-            check.fail("steps", format!("have {edges} dependencies: expected at most {}", limits::EDGES_MAX));
+            check.fail("steps", format!("has {edges} dependencies: expected at most {}", limits::EDGES_MAX));
             graph.needs = vec![Vec::new(); graph.names.len()];
         } else {
             let mut needed_by = vec![usize::MAX; graph.names.len()];

@@ -199,7 +199,7 @@ fn what_a_step_promises_is_all_that_expressions_may_speak_of() {
     let load = promising(load, &[("number", ParameterType::Integer)]);
     let spec = WorkflowSpec::new("w", vec![extract, load, sum, wait]);
     insta::assert_snapshot!(told(&spec), @"
-    steps[1].when: a text cannot be compared with a number: expected two numbers or two texts at column 26
+    steps[1].when: cannot compare a string with a number: expected two numbers or two strings at column 26
     steps[1].for_each.over.list: `steps.extract.output.rows` is a number: expected a list
     steps[1].job.run.process.command[1]: `steps.extract.output.row`: there is no `row`: expected one of `day`, `files`, `rows` at column 2
     steps[2].when: there is no `count`: expected one of `number` at column 29
