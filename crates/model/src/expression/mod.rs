@@ -1,23 +1,21 @@
-//! Conditions and references: a small, pure part of CEL (the Common Expression Language).
+//! Conditions and references: a small, pure subset of CEL (the Common Expression Language).
 //!
-//! `when: steps.load.output.rows > 0 && params.region in ["eu", "cn"]`. An expression is parsed once,
-//! its names and types are checked against what it may speak of ([`Expression::check`]), and it is
-//! evaluated over JSON values ([`Expression::evaluate`]). There is no way to loop but over a list that
-//! is there, no clock, no randomness, and no order that is not the order of the text.
+//! Example: `when: steps.load.output.rows > 0 && params.region in ["eu", "cn"]`. An expression is parsed once.
+//! [`Expression::check`] checks its names and types, and [`Expression::evaluate`] evaluates it over JSON values. The
+//! only loops are over existing lists. There is no clock and no randomness, and the order of evaluation is the order
+//! of the text.
 //!
-//! Literals, lists, `{key: value}`; `?:`, `||`, `&&`, `!`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `+`, `-`,
-//! `*`, `/`, `%`; fields and indices; `has(a.b)`, `size(x)`, `string(x)`, `int(x)`, `double(x)`,
-//! `lists.range(n)`; on texts `contains`, `startsWith`, `endsWith`, `lowerAscii`, `upperAscii`, `trim`,
-//! `split`; on lists `join`, and the macros `all`, `exists`, `filter`, `map`. It differs from CEL in two
-//! points: integers and doubles mix (JSON does not tell them apart), and `&&` and `||` look at their left
-//! side first.
+//! Supported are literals, lists, `{key: value}`; `?:`, `||`, `&&`, `!`, `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`, `+`,
+//! `-`, `*`, `/`, `%`; fields and indexes; `has(a.b)`, `size(x)`, `string(x)`, `int(x)`, `double(x)`,
+//! `lists.range(n)`; for strings `contains`, `startsWith`, `endsWith`, `lowerAscii`, `upperAscii`, `trim`, `split`;
+//! for lists `join`, and the macros `all`, `exists`, `filter`, `map`. There are two differences from CEL. Integers
+//! and doubles mix, because JSON does not distinguish them. `&&` and `||` evaluate their left side first.
 //!
-//! # Always true
-//! - Evaluating ends: every visited node and every piece of what it builds costs fuel, and there are
-//!   [`FUEL`] units of it.
-//! - An expression is at most [`limits::EXPRESSION_BYTES_MAX`] long and [`DEPTH_MAX`] deep.
-//! - What was checked fails for few reasons: a field that is not in a value whose shape nobody
-//!   declared, a division by zero, a number out of range, or the fuel.
+//! # Invariants
+//! - An evaluation ends: every visited node and every piece of the result costs fuel, at most [`FUEL`] units.
+//! - An expression has at most [`limits::EXPRESSION_BYTES_MAX`] bytes and [`DEPTH_MAX`] levels.
+//! - The evaluation of a checked expression fails only for a missing field of an undeclared value, a division by
+//!   zero, a number out of range, or the fuel.
 
 mod check;
 mod evaluate;
@@ -31,31 +29,31 @@ pub use evaluate::{EvaluationError, Scope, shown};
 
 use crate::limits;
 
-/// How deep an expression nests.
+/// Maximum nesting depth of an expression.
 pub const DEPTH_MAX: usize = 32;
-/// How deep its tree may be, in which a row of operators nests too.
+/// Maximum depth of the syntax tree, in which chained operators nest too.
 const TREE_DEPTH_MAX: usize = 128;
-/// What one evaluation may cost: visited nodes, and bytes and entries that it builds.
+/// Maximum cost of one evaluation: visited nodes, and bytes and elements of the results.
 pub const FUEL: u64 = 1_000_000;
 
-/// An expression that was parsed.
+/// Parsed expression.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression {
     text: Box<str>,
     root: Node,
 }
 
-/// What is wrong with the text of an expression.
+/// Error in the text of an expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message} at column {column}")]
 pub struct ExpressionError {
-    /// Where, counted in characters from 1.
+    /// Column of the error, in characters from 1.
     pub column: usize,
-    /// What was found and what was expected.
+    /// Found and expected syntax, name or type.
     pub message: String,
 }
 
-/// A part of an expression, and where it begins in the text.
+/// Node of the syntax tree, with its byte position in the text.
 #[derive(Debug, Clone, PartialEq)]
 struct Node {
     at: usize,
@@ -75,7 +73,7 @@ enum Kind {
     Negate(Box<Node>),
     Binary(Operator, Box<Node>, Box<Node>),
     Choice(Box<Node>, Box<Node>, Box<Node>),
-    /// Whether a field is there.
+    /// Whether a field exists.
     Has(Box<Node>),
     Call(Function, Vec<Node>),
     Each(Macro, Box<Node>, String, Box<Node>),
@@ -99,7 +97,7 @@ enum Operator {
     Remainder,
 }
 
-/// A function; what it is called on is its first argument.
+/// Function; the value before the dot is its first argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Function {
     Size,
@@ -126,10 +124,10 @@ enum Macro {
 }
 
 impl Expression {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
     /// # Errors
-    /// Where the text stops making sense, and what was expected there.
+    /// Returns the position of the first syntax error, and the expected syntax.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         if text.len() > limits::EXPRESSION_BYTES_MAX {
             let message =
@@ -144,28 +142,28 @@ impl Expression {
         Ok(Self { root, text: text.into() })
     }
 
-    /// The text that it was read from.
+    /// Returns the source text of the expression.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Checks names and types, and says what the expression gives.
+    /// Checks names and types. Returns the type of the result.
     ///
     /// # Errors
-    /// The first name that `names` does not have, or operation that its types do not allow.
+    /// Returns the first unknown name, or the first operation with invalid types.
     pub fn check(&self, names: &dyn Names) -> Result<Type, ExpressionError> {
         check::check(&self.root, names).map_err(|error| self.in_characters(error))
     }
 
-    /// Evaluates it over the values of `scope`.
+    /// Evaluates the expression over the values of `scope`.
     ///
     /// # Errors
-    /// One sentence about what could not be evaluated, such as a missing field.
+    /// Returns one sentence about the part that cannot be evaluated, such as a missing field.
     pub fn evaluate(&self, scope: &dyn Scope) -> Result<Value, EvaluationError> {
         evaluate::evaluate(&self.root, scope)
     }
 
-    /// The names that it speaks of, with the fields selected from each; a name may come twice.
+    /// Returns the names in the expression, each with its selected fields; a name may occur twice.
     pub fn paths(&self) -> Vec<&[String]> {
         let mut found = Vec::new();
         self.root.visit(&mut |node| {
@@ -176,7 +174,7 @@ impl Expression {
         found
     }
 
-    /// Errors are found at bytes and told in characters.
+    /// Converts the position of an error from bytes to characters.
     fn in_characters(&self, mut error: ExpressionError) -> ExpressionError {
         error.column = column_of(&self.text, error.column);
         error

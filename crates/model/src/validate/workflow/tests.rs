@@ -1,4 +1,4 @@
-//! What the validation of workflows lets through, and what it says of the rest.
+//! Valid and invalid workflows, with the messages of the validation.
 
 use serde_json::json;
 
@@ -33,7 +33,7 @@ fn a_diamond_is_fine() {
     assert_eq!(told(&WorkflowSpec::new("diamond", steps)), "fine");
 }
 
-/// C1. A cycle is refused, and named step by step; so is every other one.
+/// C1. Every dependency cycle is rejected, and the message names its steps.
 #[test]
 fn every_cycle_is_named_step_by_step() {
     let steps = vec![
@@ -57,14 +57,14 @@ fn added_by(name: &str, needs: &[&str], adders: &[&str]) -> StepSpec {
     StepSpec { for_each: Some(ForEach::new(over)), ..step(name, needs) }
 }
 
-/// C4. A step ends after those that add to it, so these cannot wait for it.
+/// C4. A step ends after the steps that add elements to it, so these cannot depend on it.
 #[test]
 fn a_step_that_adds_waits_for_nothing_that_it_adds_to() {
     let steps = vec![step("split", &["total"]), added_by("work", &[], &["split"]), step("total", &["work"])];
     insta::assert_snapshot!(told(&WorkflowSpec::new("loop", steps)), @"steps[0].needs: is part of a dependency cycle: `split` depends on `total` depends on `work` receives elements from `split`");
 }
 
-/// C4. Only steps with tasks add, and each is named once and by its name.
+/// C4. Only steps with tasks can add elements, and each is listed once.
 #[test]
 fn whoever_cannot_add_is_refused_by_name() {
     let mut spec = WorkflowSpec::new("crawl", vec![step("split", &[])]);
@@ -82,7 +82,7 @@ fn whoever_cannot_add_is_refused_by_name() {
     ");
 }
 
-/// C4. When a step begins, those that add to it still go on; when it has ended, they have too.
+/// C4. Steps that add elements may still run when the step starts, but have ended when the step ends.
 #[test]
 fn what_adds_to_a_step_is_known_to_those_after_it_and_not_to_itself() {
     let mut work = added_by("work", &[], &["split"]);
@@ -93,7 +93,7 @@ fn what_adds_to_a_step_is_known_to_those_after_it_and_not_to_itself() {
     insta::assert_snapshot!(told(&spec), @"steps[1].job.run.process.command[1]: `steps.split.output`: step `split` does not run before this step: add it, or a step that depends on it, to `needs` at column 2");
 }
 
-/// C1, C2. All mistakes at once, each with its path.
+/// C1, C2. All errors are reported at once, each with its path.
 #[test]
 fn every_mistake_is_said_at_once_with_its_path() {
     let mut spec =
@@ -147,7 +147,7 @@ fn expressions_speak_of_what_comes_before_them_and_of_their_element() {
     assert_eq!(told(&spec), "fine");
 }
 
-/// C1. A workflow of the largest size is checked, and a step too many is refused.
+/// C1. A workflow of the maximum size is valid; one step more is an error.
 #[test]
 fn sizes_are_bounded() {
     let chain = |count: usize| {
@@ -179,7 +179,7 @@ fn promising(step: StepSpec, outputs: &[(&str, ParameterType)]) -> StepSpec {
     StepSpec { outputs, ..step }
 }
 
-/// C3. Where a step says what it gives, a slip in a name or a type is found before anything runs.
+/// C3. With declared outputs, a wrong name or type is found before the run.
 #[test]
 fn what_a_step_promises_is_all_that_expressions_may_speak_of() {
     let extract = promising(
@@ -208,7 +208,7 @@ fn what_a_step_promises_is_all_that_expressions_may_speak_of() {
     ");
 }
 
-/// C1. What nobody takes was perhaps meant to be taken.
+/// C1. A declared output that no expression uses is probably a mistake.
 #[test]
 fn outputs_that_nobody_uses_are_warned_of() {
     let outputs = [("file", ParameterType::String), ("rows", ParameterType::Integer)];
@@ -235,7 +235,7 @@ fn outputs_that_nobody_uses_are_warned_of() {
     ");
 }
 
-/// C2. Calls are checked against what they call, and a workflow that comes back to itself is refused.
+/// C2. Calls are checked against the called workflow, and call cycles are rejected.
 #[test]
 fn calls_are_checked_together() {
     let call = |name: &str, workflow: &str, parameters: Value| {
@@ -271,7 +271,7 @@ fn triggered(text: &str) -> String {
     }
 }
 
-/// C1. What a trigger listens to, and what it gives, is checked before anything ends.
+/// C1. The sources and parameters of a trigger are checked at submission.
 #[test]
 fn triggers_are_checked_when_a_workflow_is_submitted() {
     let right = r#"[{"workflow": "w", "on": "failure", "parameters": {"n": "${{ trigger.output.rows }}"}},
@@ -299,7 +299,7 @@ fn triggers_are_checked_when_a_workflow_is_submitted() {
     }
 }
 
-/// C2. A policy names steps that can be tried again, each once.
+/// C2. A retry policy lists existing steps of `steps`, each once.
 #[test]
 fn a_retry_policy_is_checked_field_by_field() {
     let mut spec = WorkflowSpec::new("w", vec![step("charge", &[]), step("ship", &["charge"])]);
@@ -318,7 +318,7 @@ fn a_retry_policy_is_checked_field_by_field() {
     ");
 }
 
-/// C2. Retries of a job and of its run multiply; who writes both large is told what comes of it.
+/// C2. Retries of a job and of its run multiply; large products cause a warning.
 #[test]
 fn tries_that_multiply_are_warned_of() {
     let mut spec = WorkflowSpec::new("w", vec![step("a", &[]), step("b", &[])]);
@@ -330,7 +330,7 @@ fn tries_that_multiply_are_warned_of() {
     insta::assert_snapshot!(warnings, @"steps[1].job.retry.max_retries: allows 30 executions of a failing task: 3 in each of 10 attempts of the run");
 }
 
-/// C2. A reference that would be kept as the text that it is is refused by its path.
+/// C2. A reference that would not be replaced is an error with its path.
 #[test]
 fn a_reference_where_none_is_replaced_is_refused() {
     let day = || "${{ params.day }}".to_owned();
@@ -365,7 +365,7 @@ fn a_reference_where_none_is_replaced_is_refused() {
     ");
 }
 
-/// C2. Words of other systems are valid texts, and likely not what was meant.
+/// C2. The syntax of other systems is valid text, but causes a warning.
 #[test]
 fn slips_of_other_systems_are_warned_of() {
     let mut a = step("a", &[]);
@@ -396,7 +396,7 @@ fn warned(spec: &WorkflowSpec) -> String {
     workflow_warnings(spec).iter().map(|p| format!("{}: {}\n", p.path, p.message)).collect()
 }
 
-/// C2. Who reads what another step stores, and does not wait for it, may read what another run stored.
+/// C2. A step that reads the artifact of a step on which it does not depend may read the version of another run.
 #[test]
 fn an_artifact_that_is_read_before_it_is_stored_is_warned_of() {
     let files = |mut step: StepSpec, reads: &[&str], stores: &[&str]| {
@@ -420,7 +420,7 @@ fn an_artifact_that_is_read_before_it_is_stored_is_warned_of() {
     insta::assert_snapshot!(warned(&spec), @"steps[3].job.inputs[0].artifact: reads the newest version of `data` from any run: step `make` stores it, but this step does not depend on `make`; add `make` to `needs` to read the version of this run");
 }
 
-/// C2. A default is no template, so a reference in it would be kept as text.
+/// C2. References in a default are not replaced, so they are errors.
 #[test]
 fn a_reference_in_the_default_of_a_parameter_is_refused() {
     let mut spec = WorkflowSpec::new("defaults", vec![step("a", &[])]);

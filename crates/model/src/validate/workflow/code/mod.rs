@@ -1,13 +1,14 @@
-//! Which texts of a process are programs: an interpreter reads them, so a value in them would run as code.
+//! Finds the texts of a process that are program code. An interpreter reads them, so the value of a reference would
+//! run as code.
 //!
 //! ```text
 //! env  FOO=1  bash  -lc  'load "$1"'  load  ${{ params.day }}
-//! wrapper     known      program text  $0   argument: a value may stand here
+//! wrapper     known      program text  $0   argument: a value is allowed
 //! ```
 //!
-//! Every word of a command that names a [known program](PROGRAMS) is looked at, wherever it stands: so wrappers such as
-//! `docker exec`, `find -exec` and `kubectl exec` need no rule of their own. A word that no known program reads, and that
-//! stands after `-c`, `-e`, `--eval` and the like, counts as program text if it looks like a program: a value alone
+//! Every word of a command that names a [known program](PROGRAMS) is checked, wherever it is. So wrappers such as
+//! `docker exec`, `find -exec` and `kubectl exec` need no rule of their own. A word that no known program reads, and
+//! that follows `-c`, `-e`, `--eval` or a similar option, counts as code if it looks like code. A value alone
 //! (`runner -c ${{ params.file }}`) does not.
 
 mod programs;
@@ -17,20 +18,20 @@ use programs::{Arguments, Meaning, NO_PROGRAM_TEXT, Program, USUAL_FLAGS, WRAPPE
 use crate::spec::ProcessRun;
 use crate::workflow::template::has_reference;
 
-/// The most words of a command that may name a known program. Behind more of them every reference is refused, which
-/// bounds the work: each of these words may need a look at all words behind it.
+/// Maximum number of words of a command that name known programs. After that, every reference is rejected. This
+/// bounds the work: each of these words may need a look at all following words.
 const PROGRAMS_MAX: usize = 32;
 
-/// What a word of a command is.
+/// A text of a process that is program code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Text {
-    /// The word of this number is, or has, program text.
+    /// The word of the command with this index is, or contains, program code.
     Word(usize),
-    /// The standard input is.
+    /// The standard input is program code.
     Stdin,
 }
 
-/// The texts of a process with references that its interpreters would read as programs.
+/// Returns the texts with references that an interpreter would read as program code.
 pub(super) fn references_in_programs(process: &ProcessRun) -> Vec<Text> {
     let words = &process.command;
     let mut reading = Reading { words, texts: Vec::new(), is_read: vec![false; words.len()] };
@@ -47,7 +48,8 @@ pub(super) fn references_in_programs(process: &ProcessRun) -> Vec<Text> {
     found
 }
 
-/// The word that names the container of `docker exec` and its like, which may be the name of a program.
+/// Returns the index of the word that names the container of `docker exec` and similar commands. It may be the name
+/// of a program.
 fn container(words: &[String]) -> Option<usize> {
     let takes_value = match bare(words.first()?) {
         "docker" | "podman" | "nerdctl" => {
@@ -63,14 +65,14 @@ fn container(words: &[String]) -> Option<usize> {
     Some(at)
 }
 
-/// What the program at the start of a command does with the words behind it.
+/// How the first program of a command uses the following words.
 #[derive(Clone, Copy)]
 enum Starter {
-    /// It starts the program that one of them names.
+    /// Starts the program that one of the words names.
     Wrapper,
-    /// It reads them itself.
+    /// Reads the words itself.
     Known,
-    /// It may start a program that one of them names; the word may also be anything else: `npm run watch`.
+    /// May start a program that one of the words names; the word may also be anything else: `npm run watch`.
     Unknown,
 }
 
@@ -85,7 +87,7 @@ impl Starter {
         }
     }
 
-    /// Which texts of a program are refused that a word behind this one names.
+    /// Returns which texts to reject of a program that a following word names.
     fn refused(self, arguments: Arguments) -> Option<Refused> {
         match (self, arguments) {
             (_, Arguments::File) | (Self::Wrapper, _) | (Self::Unknown, Arguments::Text) => {
@@ -97,20 +99,20 @@ impl Starter {
     }
 }
 
-/// Which texts of a program may not have references.
+/// Texts of a program that must not have references.
 #[derive(Clone, Copy, PartialEq)]
 enum Refused {
     All,
-    /// Those that look like a program, because it is not sure that they are one.
+    /// Only texts that look like code, because it is uncertain whether they are code.
     ProgramLike,
 }
 
-/// A command while its words are read.
+/// State while the words of a command are read.
 struct Reading<'a> {
     words: &'a [String],
-    /// What is program text.
+    /// Texts that are program code.
     texts: Vec<Text>,
-    /// The words of which a known program tells what they are.
+    /// Words whose meaning is determined by a known program.
     is_read: Vec<bool>,
 }
 
@@ -118,7 +120,7 @@ impl Reading<'_> {
     fn read_known_programs(&mut self) {
         let words = self.words;
         let container = container(words);
-        // The word that names the program of the command: the first, or the one that the tables tell of a wrapper.
+        // Index of the word that names the program of the command: the first word, or the one after a wrapper.
         let mut start = 0;
         let mut starter = Starter::Known;
         let mut programs = 0;
@@ -144,7 +146,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Of the words that no known program reads, notes those that an option says to be program text and that look like it.
+    /// Marks the words that no known program reads, follow an option for code, and look like code.
     fn read_unknown_programs(&mut self) {
         for (at, word) in self.words.iter().enumerate().skip(1).filter(|(at, _)| !self.is_read[*at]) {
             let is_behind_flag = USUAL_FLAGS.contains(&self.words[at - 1].as_str());
@@ -155,18 +157,18 @@ impl Reading<'_> {
         }
     }
 
-    /// Notes which of the words behind the name of a program are program text. Returns the place of the program that it
-    /// starts, where the tables tell it.
+    /// Marks the program code among the words after the name of a program. Returns the index of the program that this
+    /// program starts, if the table has it.
     fn read(&mut self, program: &Program, place: usize, mut refused: Refused) -> Option<usize> {
         let words = self.words;
         let reads_files = program.arguments == Arguments::File;
         let mut at = place + 1;
         let mut arguments = 0;
-        // Whether its program is given by an option, by a file or by an argument.
+        // Whether the code is given by an option, a file or an argument.
         let mut is_given = false;
-        // Whether the next word is program text, but for options that may stand before it.
+        // Whether the next word is program code, apart from options before it.
         let mut text_follows = false;
-        // Whether the next word may be the value of the option before it.
+        // Whether the next word can be the value of the option before it.
         let mut value_follows = false;
         while let Some(word) = words.get(at) {
             let here = at;
@@ -186,7 +188,7 @@ impl Reading<'_> {
             }
             match meaning {
                 Meaning::Option if word == "--" && reads_files && !text_follows => {
-                    // Without a program text, the next argument names the file with the program.
+                    // Without code, the next argument names the program file.
                     self.stdin_if(!is_given && program.reads_stdin && at == words.len());
                     return self.ends(at);
                 }
@@ -212,12 +214,12 @@ impl Reading<'_> {
                     self.stdin_if(file.is_some_and(|file| is_stdin(file)));
                     if matches!(program.arguments, Arguments::File | Arguments::TextFrom(_)) {
                         self.ends(at);
-                        // A module may be a known program: `python3 -m timeit TEXT`.
+                        // A module can be a known program: `python3 -m timeit TEXT`.
                         return file.and_then(|module| named(module)).map(|_| at - 1);
                     }
                 }
                 Meaning::Argument => match program.arguments {
-                    // It may be the file; then the options behind it are its own.
+                    // The word can be the program file; then the following options belong to that program.
                     Arguments::File if may_be_value => (refused, is_given) = (Refused::ProgramLike, true),
                     Arguments::File => {
                         self.stdin_if(!is_given && is_stdin(word));
@@ -234,7 +236,7 @@ impl Reading<'_> {
                         self.text(here, refused);
                     }
                     Arguments::TextFrom(first) if arguments >= first => {
-                        // Options behind it are text too: `ssh HOST rm -f FILE`.
+                        // Options after it are also part of the code: `ssh HOST rm -f FILE`.
                         (here..words.len()).for_each(|at| self.text(at, refused));
                         is_given = true;
                         break;
@@ -250,7 +252,7 @@ impl Reading<'_> {
         None
     }
 
-    /// Notes that a word is program text.
+    /// Marks a word as program code.
     fn text(&mut self, at: usize, refused: Refused) {
         if refused == Refused::All || looks_like_a_program(value_of(&self.words[at])) {
             self.texts.push(Text::Word(at));
@@ -263,25 +265,25 @@ impl Reading<'_> {
         }
     }
 
-    /// Notes that a known program reads all words from this one on, and that it starts none that they name.
+    /// Marks all words from `at` on as read by a known program that starts no program named by them.
     fn ends(&mut self, at: usize) -> Option<usize> {
         self.is_read.iter_mut().skip(at).for_each(|is_read| *is_read = true);
         None
     }
 }
 
-/// Whether the name of a file means the standard input.
+/// Whether a file name means the standard input.
 fn is_stdin(file: &str) -> bool {
     ["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"].contains(&file)
 }
 
-/// The value of an option that has one in its word; else the word.
+/// Returns the value of an option that contains one; otherwise the word itself.
 fn value_of(word: &str) -> &str {
     word.split_once('=').filter(|_| word.starts_with('-')).map_or(word, |(_, value)| value)
 }
 
-/// Whether there is more around a reference than a name, a number or the value of a setting (`-e NAME=VALUE`) would have.
-/// A setting may be a command that a shell runs: `alias.load=!TEXT` of Git.
+/// Whether the text around a reference is more than a name, a number or a setting (`-e NAME=VALUE`) has. A setting
+/// can be a shell command: `alias.load=!TEXT` of Git.
 fn looks_like_a_program(text: &str) -> bool {
     let is_name = |name: &str| name.chars().all(|c| c.is_alphanumeric() || "_.-".contains(c));
     let setting = text.split_once('=').filter(|(name, _)| !name.is_empty() && is_name(name));

@@ -1,54 +1,55 @@
-//! The programs that are known to read program text, and how each is told what to run.
+//! Table of programs that read program code, or start another program, with their command-line syntax.
 
-/// How a program is told what to run.
+/// Command-line syntax of a program.
 pub(super) struct Program {
-    /// Its names, without folders and version.
+    /// Names of the program, without directory and version.
     pub names: &'static [&'static str],
-    /// Options of one letter after which program text follows.
+    /// Letters of short options whose value is program code.
     pub text: &'static str,
-    /// The same of whole words; `--eval=TEXT` too.
+    /// Long options whose value is program code; `--eval=TEXT` too.
     pub text_words: &'static [&'static str],
-    /// Options of one letter with a value that is no program, in the same word or in the next.
+    /// Letters of short options with another value, in the same word or in the next one.
     pub takes: &'static str,
-    /// The same of whole words, with the number of their values.
+    /// Long options with other values, and the number of these values.
     pub takes_words: &'static [(&'static str, usize)],
-    /// Options of one letter whose value, if any, stands in the same word: `-MModule`.
+    /// Letters of short options whose optional value is in the same word: `-MModule`.
     pub attached: &'static str,
-    /// Options that name a file with the program, or a module, so that no argument is one.
+    /// Letters of short options that name a program file or a module. The arguments then belong to that program.
     pub file: &'static str,
-    /// The same of whole words.
+    /// Long options that name a program file or a module.
     pub file_words: &'static [&'static str],
-    /// Options of one letter that make the standard input the program, whatever arguments follow.
+    /// Letters of short options that make the standard input the program, whatever arguments follow.
     pub stdin: &'static str,
     pub arguments: Arguments,
-    /// Whether it reads its program from the standard input where it is given none.
+    /// Whether the program reads code from the standard input if the command line has none.
     pub reads_stdin: bool,
-    /// Whether `-` ends the options, as `--` does. Otherwise it names the standard input.
+    /// Whether `-` ends the options, like `--`. Otherwise `-` means the standard input.
     pub dash_ends_options: bool,
-    /// Whether further options may stand between the option and its text, also in the same word: `sh -cx -e TEXT`.
+    /// Whether further options can be between the option and its code, also in the same word: `sh -cx -e TEXT`.
     pub options_before_text: bool,
-    /// Whether all words behind the text are arguments of the text. Otherwise options may follow: `perl -e TEXT -e TEXT`.
+    /// Whether all words after the code are its arguments. Otherwise options can follow: `perl -e TEXT -e TEXT`.
     pub text_is_last: bool,
-    /// Whether the tables above have every option with a value. Otherwise the word behind another option may be its value.
+    /// Whether the table contains all options with a value. Otherwise the word after an unknown option can be its
+    /// value.
     pub all_known: bool,
 }
 
-/// What the arguments of a program are that are no options.
+/// Meaning of the arguments that are not options.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Arguments {
-    /// The first names a file with the program; the others are its own.
+    /// The first argument is the program file, the others are arguments of that program.
     File,
-    /// The first is program text, the others are files.
+    /// The first argument is program code, the others are files.
     Text,
-    /// All words from this argument on are program text, counted from 0.
+    /// All words from the argument with this index, from 0, are program code.
     TextFrom(usize),
-    /// None is.
+    /// No argument is program code or a program.
     Plain,
-    /// The one of this number, counted from 0, names a program, and what follows is that one's.
+    /// The argument with this index, from 0, names a program; the following words are its arguments.
     CommandFrom(usize),
 }
 
-/// What most programs have.
+/// Defaults for the table.
 const USUAL: Program = Program {
     names: &[],
     text: "",
@@ -67,7 +68,7 @@ const USUAL: Program = Program {
     all_known: false,
 };
 
-/// The programs that are known to read program text, or to start the program that an argument names.
+/// Programs that read program code, or that start the program named by an argument.
 pub(super) const PROGRAMS: &[Program] = &[
     // Shells.
     Program {
@@ -117,7 +118,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             ("-version", 1),
         ],
         file_words: &["-file", "-f"],
-        // Also behind `-Command`, `-EncodedCommand`, `/c` and `/k`, which take all the words that follow.
+        // Also after `-Command`, `-EncodedCommand`, `/c` and `/k`, which take all following words.
         arguments: Arguments::TextFrom(0),
         ..USUAL
     },
@@ -142,7 +143,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         text_is_last: true,
         ..USUAL
     },
-    // A module of Python.
+    // A Python module.
     Program { names: &["timeit"], text: "s", takes: "nru", arguments: Arguments::TextFrom(0), ..USUAL },
     Program {
         names: &["perl", "raku"],
@@ -294,7 +295,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         reads_stdin: true,
         ..USUAL
     },
-    // Clients of databases.
+    // Database clients.
     Program {
         names: &["psql"],
         text: "c",
@@ -345,7 +346,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         reads_stdin: true,
         ..USUAL
     },
-    // Languages for texts.
+    // Text processing languages.
     Program {
         names: &["awk", "gawk", "mawk", "nawk", "original-awk"],
         text: "e",
@@ -378,7 +379,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         arguments: Arguments::Text,
         ..USUAL
     },
-    // Programs that give a text to a shell.
+    // Programs that pass text to a shell.
     Program {
         names: &["ssh"],
         takes: "BbcDEeFIiJLlmOopQRSWw",
@@ -400,7 +401,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         text: "c",
         text_words: &["--command", "--session-command"],
         takes: "gGswT",
-        // With a user given so, the arguments are a command, and no shell reads the standard input.
+        // With this option the arguments are a command, and no shell reads the standard input.
         file: "u",
         file_words: &["--user"],
         arguments: Arguments::Plain,
@@ -423,7 +424,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         reads_stdin: true,
         ..USUAL
     },
-    // The argument before the text is the command of tmux: `tmux new-session -d TEXT`.
+    // The argument before the code is the command of tmux: `tmux new-session -d TEXT`.
     Program { names: &["tmux"], takes: "cefFnstxyLS", arguments: Arguments::TextFrom(1), ..USUAL },
     Program {
         names: &["ansible"],
@@ -439,7 +440,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         arguments: Arguments::Plain,
         ..USUAL
     },
-    // Programs that start the program that an argument names.
+    // Programs that start the program named by an argument.
     Program {
         names: &["env"],
         text: "S",
@@ -501,7 +502,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     },
 ];
 
-/// Other programs that start the program that their arguments name, at a place that the tables do not tell.
+/// Other programs that start a program named by an argument; the table does not have its position.
 pub(super) const WRAPPERS: &[&str] = &[
     "doas",
     "ionice",
@@ -534,45 +535,45 @@ pub(super) const WRAPPERS: &[&str] = &[
     "dumb-init",
 ];
 
-/// Options of programs that are not known after which program text may follow.
+/// Options of unknown programs that program code may follow.
 pub(super) const USUAL_FLAGS: [&str; 8] =
     ["-c", "-e", "-lc", "-ec", "--eval", "--exec", "--execute", "--command"];
 
-/// Programs of which no argument names a program, and no option has program text.
+/// Programs without arguments that name a program and without options for program code.
 pub(super) const NO_PROGRAM_TEXT: &[&str] = &[
     "grep", "egrep", "fgrep", "rg", "tar", "ping", "nginx", "curl", "echo", "printf", "apt", "apt-get",
     "apk", "dnf", "yum", "brew", "pip",
 ];
 
-/// The program that a word names.
+/// Returns the table entry of the program that a word names.
 pub(super) fn named(word: &str) -> Option<&'static Program> {
     PROGRAMS.iter().find(|program| program.names.contains(&bare(word)))
 }
 
-/// The name of a program without its folder and its version: `python` of `/usr/bin/python3.11`.
+/// Returns the name of a program without directory and version: `python` for `/usr/bin/python3.11`.
 pub(super) fn bare(word: &str) -> &str {
     let name = word.rsplit(['/', '\\']).next().unwrap_or(word);
     let name = name.strip_suffix(".exe").unwrap_or(name);
     name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
 }
 
-/// What a word behind the name of a program is to this program.
+/// Meaning of a word after the name of a program.
 pub(super) enum Meaning {
-    /// It has program text.
+    /// The word contains program code.
     Text,
-    /// Program text follows.
+    /// The next word is program code.
     TextNext,
-    /// It names a file with the program.
+    /// The word names a program file.
     File,
-    /// The next word names a file with the program.
+    /// The next word names a program file.
     FileNext,
-    /// It makes the standard input the program.
+    /// The word makes the standard input the program.
     Stdin,
-    /// So many words behind it are its values.
+    /// The following words, this many, are values of the option.
     Takes(usize),
-    /// An option whose value, if any, stands in the same word.
+    /// An option whose optional value is in the same word.
     Option,
-    /// An option that the tables do not have: the next word may be its value.
+    /// An option that is not in the table: the next word may be its value.
     UnknownOption,
     Argument,
 }
@@ -605,12 +606,12 @@ impl Program {
         }
     }
 
-    /// What an option of letters says; nothing where the tables have none of the letters.
+    /// Returns the meaning of a word of short options, or `None` if the table has none of them.
     fn letters(&self, word: &str) -> Option<Meaning> {
         if word.starts_with("--") {
             return None;
         }
-        // What begins with a reference is the value of the letter before it.
+        // A reference in the word starts the value of the letter before it.
         let letters = word[1..].split('$').next().unwrap_or_default();
         if self.options_before_text && letters.chars().any(|letter| self.text.contains(letter)) {
             return Some(Meaning::TextNext);

@@ -1,10 +1,10 @@
-//! Which words of a command count as program text.
+//! Words of a command that count as program code.
 
 use super::*;
 
 const VALUE: &str = "${{ params.day }}";
 
-/// The words of a command, with `@` for a reference, that are program text with one.
+/// Returns the indexes of the words that are program code with a reference; `@` stands for a reference.
 fn found(command: &[&str]) -> Vec<usize> {
     let command: Vec<String> = command.iter().map(|word| word.replace('@', VALUE)).collect();
     let stdin = Some(VALUE.to_owned());
@@ -12,7 +12,7 @@ fn found(command: &[&str]) -> Vec<usize> {
     texts.into_iter().map(|text| if let Text::Word(at) = text { at } else { 99 }).collect()
 }
 
-/// C2. Whatever the interpreter and whoever starts it, its program has no reference.
+/// C2. A reference in program code is rejected for every interpreter and wrapper.
 #[test]
 fn a_reference_in_a_program_is_found() {
     for (command, text) in [
@@ -68,7 +68,7 @@ fn a_reference_in_a_program_is_found() {
     }
 }
 
-/// C2. A value may stand in arguments, also in those behind a program text, and in options of other programs.
+/// C2. A reference is allowed in arguments, also after program code, and in options of other programs.
 #[test]
 fn a_reference_in_an_argument_is_let_through() {
     for command in [
@@ -107,7 +107,7 @@ fn a_reference_in_an_argument_is_let_through() {
     }
 }
 
-/// C2. The value of an option is not taken for the file with the program, so options with text behind it are seen.
+/// C2. The value of an option is not mistaken for the program file, so code options after it are found.
 #[test]
 fn program_text_behind_an_option_with_a_value_is_refused() {
     for (command, text) in [
@@ -131,7 +131,7 @@ fn program_text_behind_an_option_with_a_value_is_refused() {
     }
 }
 
-/// C2. A letter whose value stands in the same word neither hides an option with text nor is one.
+/// C2. A short option with an attached value neither hides a code option nor is one.
 #[test]
 fn letters_with_a_value_in_the_same_word_do_not_hide_program_text() {
     for (command, text) in [
@@ -148,7 +148,7 @@ fn letters_with_a_value_in_the_same_word_do_not_hide_program_text() {
     }
 }
 
-/// C2. An interpreter may have several program texts, and options between the one for text and the text.
+/// C2. An interpreter can have several code options, and options between the code option and the code.
 #[test]
 fn every_program_text_of_an_interpreter_is_refused() {
     for (command, texts) in [
@@ -176,7 +176,7 @@ fn every_program_text_of_an_interpreter_is_refused() {
     }
 }
 
-/// C2. What looks like a program is refused wherever an option of an unknown program may say that it is one.
+/// C2. Text that looks like code is rejected after every code-like option of an unknown program.
 #[test]
 fn text_that_looks_like_a_program_is_refused_for_unknown_programs() {
     for (command, text) in [
@@ -192,7 +192,7 @@ fn text_that_looks_like_a_program_is_refused_for_unknown_programs() {
     }
 }
 
-/// C2. An unknown program may start the program that its arguments name.
+/// C2. An unknown program may start a program named by its arguments.
 #[test]
 fn program_text_behind_an_unknown_wrapper_is_refused() {
     for (command, text) in [
@@ -210,7 +210,7 @@ fn program_text_behind_an_unknown_wrapper_is_refused() {
     }
 }
 
-/// C2. A shell or a client without a program or a file reads its program from the standard input.
+/// C2. A shell or a client without code and program file reads code from the standard input.
 #[test]
 fn standard_input_that_is_a_program_is_refused() {
     for command in [
@@ -238,7 +238,7 @@ fn standard_input_that_is_a_program_is_refused() {
     }
 }
 
-/// C2. Data on the standard input of a program that has its program elsewhere is no program.
+/// C2. The standard input is data if the code is given elsewhere.
 #[test]
 fn standard_input_that_is_data_is_accepted() {
     for command in [
@@ -269,7 +269,7 @@ fn standard_input_that_is_data_is_accepted() {
     }
 }
 
-/// C2. A value may stand in the arguments of a program text or of a script file, and of ordinary commands.
+/// C2. A reference is allowed in the arguments of code, of a script file and of ordinary commands.
 #[test]
 fn ordinary_commands_with_values_are_accepted() {
     for command in [
@@ -341,7 +341,7 @@ fn ordinary_commands_with_values_are_accepted() {
     }
 }
 
-/// C2. A command cannot make the check slow: the 33rd word that names a program ends it.
+/// C2. No command makes the check slow: the check stops at the 33rd word that names a program.
 #[test]
 fn references_behind_too_many_programs_are_refused() {
     let mut command = vec!["docker"];
