@@ -34,12 +34,12 @@ pub struct Capabilities {
     pub cpu_limit: bool,
     /// Whether the worker can enforce a limit on the number of processes.
     pub pids_limit: bool,
-    /// Whether the worker runs each task as a separate operating-system user.
+    /// Whether the worker runs tasks as an operating-system user other than its own.
     pub own_user: bool,
 }
 
 impl Capabilities {
-    /// Returns the capabilities of a worker that runs processes as separate users and enforces all limits.
+    /// Returns the capabilities of a worker that runs processes as another user and enforces all limits.
     pub fn of_processes() -> Self {
         Self {
             runtimes: vec!["process".into()],
@@ -74,7 +74,7 @@ pub enum WorkerStatus {
     /// The worker is connected and its lease is valid.
     #[default]
     Ready,
-    /// The worker sent no heartbeat within its lease. It has no executions.
+    /// The worker sent no heartbeat within its lease. The server places no executions on the worker.
     Lost,
     /// The worker has not connected since this server became the leader. It has one lease period to reconnect.
     Expected,
