@@ -139,7 +139,7 @@ async fn trouble(site: &Site, job: model::JobId) -> Option<String> {
 
 /// How often a worker has connected.
 fn sessions(site: &Site) -> usize {
-    fs::read_to_string(site.path("server.log")).unwrap().matches("a worker opened a session").count()
+    fs::read_to_string(site.path("server.log")).unwrap().matches("worker session opened").count()
 }
 
 /// F7. On the full disk of a worker what runs is recorded as ended, however long the disk stays full and whatever dies

@@ -44,7 +44,7 @@ pub async fn run(services: Services) {
         if let Some(changelog) = services.node.store().changelog()
             && let Err(error) = changelog.trim().await
         {
-            tracing::warn!(error = %error, "cannot trim the changelog; trying again later");
+            tracing::warn!(error = %error, "cannot trim the changelog; retrying later");
         }
         // Neither by a wall clock that leapt ahead, nor by an engine time that did.
         let now = services.node.view().purge_before.min(SystemClock.now());
@@ -81,7 +81,7 @@ fn is_full(deleted: Result<usize, impl std::fmt::Display>, limit: usize, what: &
     match deleted {
         Ok(deleted) => deleted == limit,
         Err(error) => {
-            tracing::warn!(error = %error, "cannot delete expired {what}; trying again later");
+            tracing::warn!(error = %error, "cannot delete expired {what}; retrying later");
             false
         }
     }
@@ -117,7 +117,7 @@ async fn delete_expired(services: &Services, now: Timestamp) -> Result<usize, St
 async fn delete_logs(services: &Services, executions: &[ExecutionId]) -> bool {
     for &execution in executions {
         if let Err(error) = services.objects.logs.delete(execution).await {
-            tracing::warn!(execution_id = %execution, error = %error, "cannot delete a log; trying again later");
+            tracing::warn!(execution_id = %execution, error = %error, "cannot delete a log; retrying later");
             return false;
         }
     }
@@ -127,14 +127,14 @@ async fn delete_logs(services: &Services, executions: &[ExecutionId]) -> bool {
 async fn trim(services: &Services, now: Timestamp) {
     let before = now - services.config.event_retention;
     if let Err(error) = services.node.store().trim_events(before).await {
-        tracing::warn!(error = %error, "cannot trim events; trying again later");
+        tracing::warn!(error = %error, "cannot trim events; retrying later");
     }
     // Steps that a deletion has left behind which broke off.
     if let Err(error) = services.node.store().delete_runs(&[]).await {
-        tracing::warn!(error = %error, "cannot delete the steps of deleted runs; trying again later");
+        tracing::warn!(error = %error, "cannot delete the steps of deleted runs; retrying later");
     }
     if let Err(error) = trim_ledger(services, now - services.config.ledger_retention).await {
-        tracing::warn!(error = %error, "cannot trim the fire ledger; trying again later");
+        tracing::warn!(error = %error, "cannot trim the fire ledger; retrying later");
     }
 }
 

@@ -146,7 +146,7 @@ pub(crate) async fn serve<L: Listener>(
         let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { break };
         let address = L::peer(&stream).map(network);
         let Some(share) = shares.take(address, connections.available_permits()) else {
-            tracing::debug!(?address, "closed a connection: its address has as many as are free");
+            tracing::debug!(?address, "closed a connection: its address has reached its limit");
             continue;
         };
         let (door, watcher, cut_off) = (Arc::clone(&door), graceful.watcher(), cut_off.clone());
@@ -160,7 +160,7 @@ pub(crate) async fn serve<L: Listener>(
     }
     drop(listener);
     if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
-        tracing::info!("cutting off requests that did not end in time");
+        tracing::info!("closing requests that did not end in time");
     }
     cut_off.cancel();
     open.close();
@@ -251,12 +251,12 @@ impl Door {
                 self.for_servers.serve(stream, peer, watcher).await;
             }
             Ok(Ok((stream, Err(stranger)))) => {
-                tracing::warn!(error = %stranger, "a connection of a server was refused");
+                tracing::warn!(error = %stranger, "refused a connection of another server");
                 self.for_strangers.serve(stream, peer, watcher).await;
             }
             // Whoever speaks TLS by mistake is no reason to look up.
-            Ok(Err(error)) => tracing::debug!(error = %error, "a handshake failed"),
-            Err(_) => tracing::debug!("a handshake took too long"),
+            Ok(Err(error)) => tracing::debug!(error = %error, "TLS handshake failed"),
+            Err(_) => tracing::debug!("TLS handshake timed out"),
         }
     }
 }

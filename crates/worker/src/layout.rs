@@ -41,7 +41,7 @@ impl Layout {
     /// long are not there.
     pub(crate) fn new(dir: &Path) -> Self {
         let short = short(dir, Path::new(LINKS)).unwrap_or_else(|error| {
-            tracing::warn!(folder = %dir.display(), %error, "the path is too long for sockets, and no short link to it can be made");
+            tracing::warn!(folder = %dir.display(), %error, "the path is too long for sockets, and no short link to it can be created");
             dir.to_owned()
         });
         Self { dir: dir.to_owned(), short }

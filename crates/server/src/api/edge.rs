@@ -52,7 +52,7 @@ pub(super) async fn edge(State(api): State<Api>, mut request: Request, next: Nex
     add_headers(response.headers_mut(), &id);
     let took = started.elapsed();
     let _entered = span.enter();
-    tracing::debug!(status = response.status().as_u16(), took_ms = took.as_millis(), "answered");
+    tracing::debug!(status = response.status().as_u16(), took_ms = took.as_millis(), "request answered");
     api.shared.counted.count(&method, route.as_ref(), response.status().as_u16(), took.as_secs_f64());
     response
 }
@@ -80,7 +80,7 @@ async fn guarded(api: &Api, request: Request, next: Next) -> Result<Response, Ap
     AssertUnwindSafe(next.run(request)).catch_unwind().await.map_err(|panic| {
         let said =
             panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
-        tracing::error!(error = said.unwrap_or("unknown"), "a handler panicked");
+        tracing::error!(error = said.unwrap_or("unknown"), "request handler panicked");
         ApiError::new(Code::Internal, "the server failed to handle the request; its log says why")
     })
 }

@@ -218,7 +218,7 @@ impl sse::Source for Feed {
             if self.behind {
                 if let Err(error) = self.catch_up().await {
                     // The client comes back with its place and misses nothing.
-                    tracing::warn!(%error, "a feed ended: the store did not answer");
+                    tracing::warn!(%error, "event stream closed: the store did not answer");
                     return None;
                 }
                 continue;

@@ -182,7 +182,7 @@ impl Forwards {
                         server,
                         version,
                         url,
-                        "requests go to a server that proves no key: upgrade it"
+                        "forwarding requests to a server without a key: upgrade that server"
                     );
                 }
                 (self.open.clone(), url.to_owned())
@@ -327,9 +327,9 @@ fn without_connection(headers: &mut HeaderMap) {
 fn broken_off(leader: &ServerRecord, method: &Method, error: &reqwest::Error) -> ApiError {
     let (server, url) = (&leader.name, leader.url.as_deref());
     if is_impostor(error) {
-        tracing::warn!(server, url, error = %Chain(error), "who answers there has not the key of that server: nothing was sent");
+        tracing::warn!(server, url, error = %Chain(error), "request not forwarded: the peer does not have the key of that server");
     } else {
-        tracing::debug!(server, url, error = %Chain(error), "a request was not handed on");
+        tracing::debug!(server, url, error = %Chain(error), "request not forwarded");
     }
     if error.is_connect() || method.is_safe() {
         let detail = format!("`{}`, the server that decides, does not answer", leader.name);

@@ -79,7 +79,7 @@ pub(super) async fn pass(
 ) -> Result<Response, ApiError> {
     let actor = bearer(&gate.api, &request)?;
     authorize(&actor, gate.verb, &gate.resource).inspect_err(|denied| {
-        tracing::warn!(error = %denied, token_id = %actor.token_id, "refused a request");
+        tracing::warn!(error = %denied, token_id = %actor.token_id, "request refused");
     })?;
     let limits = &gate.api.shared.limits;
     let caller = Caller::of(&actor, &request, gate.api.config.exposure);

@@ -498,7 +498,7 @@ impl From<ObjectError> for ApiError {
             ObjectError::TooLarge { .. } => Code::BodyTooLarge,
             ObjectError::BrokenOff { .. } => Code::MalformedBody,
             ObjectError::Missing { .. } | ObjectError::Backend { .. } => {
-                tracing::warn!(error = %Chain(&error), "an object could not be had");
+                tracing::warn!(error = %Chain(&error), "cannot read an object");
                 Code::StoreUnavailable
             }
             _ => return Self::internal(&error),

@@ -108,7 +108,7 @@ impl StoreCheck {
             Ok(Ok(())) => None,
             // Anyone may ask, so the cause stays in the log.
             Ok(Err(error)) => {
-                tracing::warn!(error = %Chain(&error), "the store failed its check");
+                tracing::warn!(error = %Chain(&error), "store check failed");
                 Some(error.to_string())
             }
             Err(_) => Some(format!("no answer within {}s", CHECK_TIMEOUT.as_secs())),

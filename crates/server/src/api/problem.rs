@@ -283,7 +283,7 @@ impl From<StoreError> for ApiError {
             StoreError::TooSlow { .. } => Code::QueryTooSlow,
             _ => return Self::internal(&error),
         };
-        tracing::warn!(error = %Chain(&error), "store did not answer");
+        tracing::warn!(error = %Chain(&error), "the store did not answer");
         Self::new(code, error.to_string())
     }
 }

@@ -162,7 +162,7 @@ async fn set(
     let input = |ticket| Input::SetQueue { ticket, name, settings, expected_version };
     match api.node.request(input).await? {
         Reply::Queue(record) => {
-            tracing::info!(queue = record.name, by = %actor.name, version = record.version, "a queue was set up");
+            tracing::info!(queue = record.name, by = %actor.name, version = record.version, "queue created or changed");
             Ok(record)
         }
         other => Err(unexpected(&other).into()),

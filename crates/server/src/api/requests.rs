@@ -41,7 +41,7 @@ pub(super) async fn workflow(
 
 /// The refusal for a reply to another question: a defect of ours.
 pub(super) fn unexpected(reply: &Reply) -> ApiError {
-    tracing::error!(?reply, "the engine answered another question");
+    tracing::error!(?reply, "unexpected reply of the engine");
     ApiError::new(Code::Internal, "the server failed to handle the request; its log says why")
 }
 

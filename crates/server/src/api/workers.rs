@@ -135,7 +135,7 @@ async fn admit(
 ) -> Result<Json<Worker>, ApiError> {
     match api.node.request(|ticket| Input::SetAdmission { ticket, worker: id, admission }).await? {
         Reply::Worker => {
-            tracing::info!(worker_id = %id, ?admission, by = %actor.name, "admission of a worker was set");
+            tracing::info!(worker_id = %id, ?admission, by = %actor.name, "worker cordoned, drained or uncordoned");
             get_worker(State(api), Path(id)).await
         }
         other => Err(unexpected(&other)),
@@ -153,6 +153,6 @@ async fn delete_worker(
 ) -> Result<StatusCode, ApiError> {
     let reply = api.node.request(|ticket| Input::RemoveWorker { ticket, worker: id }).await?;
     let status = deleted(&reply)?;
-    tracing::info!(worker_id = %id, by = %actor.name, "a worker was removed");
+    tracing::info!(worker_id = %id, by = %actor.name, "worker removed");
     Ok(status)
 }

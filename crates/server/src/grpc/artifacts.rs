@@ -74,7 +74,7 @@ async fn check(services: &Services, first: &PutArtifactRequest) -> Result<(), St
         ));
     }
     let row = services.node.store().execution(execution).await.map_err(|error| {
-        tracing::warn!(execution_id = %execution, error = %error, "cannot look up who stores an artifact");
+        tracing::warn!(execution_id = %execution, error = %error, "cannot look up the execution that stores an artifact");
         Status::unavailable("the store does not answer: try again later")
     })?;
     let known = row.filter(|row| {
@@ -102,7 +102,7 @@ fn status(error: &ObjectError) -> Status {
         ObjectError::TooLarge { .. } => Status::resource_exhausted(error.to_string()),
         ObjectError::BrokenOff { .. } => Status::cancelled(error.to_string()),
         _ => {
-            tracing::warn!(error = %error, "an artifact could not be passed on");
+            tracing::warn!(error = %error, "cannot pass an artifact on");
             Status::unavailable("the object store does not answer: try again later")
         }
     }

@@ -122,7 +122,7 @@ impl Lane {
                 Err(malformed(&self.services, Some(worker), &error))
             }
             Err(error) => {
-                tracing::warn!(execution_id = %execution, error = %error, "cannot keep a log");
+                tracing::warn!(execution_id = %execution, error = %error, "cannot store a log");
                 Err(Status::unavailable("the log cannot be kept now: send it again later"))
             }
         }
@@ -147,7 +147,7 @@ impl Lane {
         }
         let row = self.services.node.store().execution(execution).await;
         let row = row.map_err(|error| {
-            tracing::warn!(execution_id = %execution, error = %error, "cannot look up whose log it is");
+            tracing::warn!(execution_id = %execution, error = %error, "cannot look up the execution of a log");
             Status::unavailable("the store does not answer: send it again later")
         })?;
         if self.owners.len() >= REMEMBERED {

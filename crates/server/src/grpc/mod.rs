@@ -146,6 +146,6 @@ impl Worker for Lanes {
 fn malformed(services: &Services, worker: Option<WorkerId>, error: &convert::Malformed) -> Status {
     services.metrics.worker_stream_closed("malformed");
     let worker_id = worker.map(|id| id.to_string()).unwrap_or_default();
-    tracing::warn!(worker_id, error = %error, "a worker sent a malformed message; its stream is closed");
+    tracing::warn!(worker_id, error = %error, "closed a worker's stream: malformed message");
     Status::invalid_argument(error.to_string())
 }

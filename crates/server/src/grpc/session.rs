@@ -118,12 +118,12 @@ async fn read(
         return ended();
     }
     *joined = Some((worker, session));
-    tracing::info!(worker_id = %worker, session = session.0, "a worker opened a session");
+    tracing::info!(worker_id = %worker, session = session.0, "worker session opened");
     let verdict = tokio::select! {
         verdict = reports(services, worker, session, inbound) => verdict,
         () = node.suspended() => cut_off(),
     };
-    tracing::info!(worker_id = %worker, session = session.0, reason = verdict.message(), "a session ended");
+    tracing::info!(worker_id = %worker, session = session.0, reason = verdict.message(), "worker session ended");
     verdict
 }
 

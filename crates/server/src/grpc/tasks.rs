@@ -92,7 +92,7 @@ async fn current(services: &Services, execution: ExecutionId, fence: Fence) -> R
 }
 
 fn unreadable(execution: ExecutionId, error: &StoreError) -> Status {
-    tracing::warn!(execution_id = %execution, error = %error, "cannot read for a task");
+    tracing::warn!(execution_id = %execution, error = %error, "cannot read the execution of a task");
     Status::unavailable("the store does not answer: try again later")
 }
 
@@ -115,6 +115,6 @@ fn status(error: &RequestError) -> Status {
 }
 
 fn unexpected(reply: &Reply) -> Status {
-    tracing::error!(?reply, "the engine answered something else than was asked");
+    tracing::error!(?reply, "unexpected reply of the engine");
     Status::internal("the server answered something else than was asked")
 }

@@ -11,7 +11,7 @@ pub(super) fn tell(notice: Notice, metrics: &Metrics) {
             tracing::info!(shards, "another server owns shards: this server is a standby")
         }
         Notice::NotTaken(failure) => {
-            tracing::warn!(error = failure.message, "cannot take the shards; trying again");
+            tracing::warn!(error = failure.message, "cannot acquire the shards; retrying");
         }
         Notice::Reloads => metrics.engine_reloaded(),
         Notice::Loaded { rows, quarantined, took } => {
@@ -19,22 +19,22 @@ pub(super) fn tell(notice: Notice, metrics: &Metrics) {
             tracing::info!(rows, quarantined, millis = took.as_millis(), "shards loaded");
         }
         Notice::RowSetAside(poison) => {
-            tracing::error!(error = poison, "a live row was set aside: it contradicts the others");
+            tracing::error!(error = poison, "live row quarantined: it contradicts other rows");
         }
         Notice::EngineFailedOnRows => metrics.engine_panicked(),
         Notice::TailLost { shards } => {
             metrics.tail_lost();
             tracing::warn!(
                 shards,
-                "the store is not the one that it was: it was restored, or a standby took over, and its last commits may be gone; jobs that must not run twice wait until every worker was heard"
+                "the store may have lost its last commits: it was restored, or a standby took over; jobs that must not run twice wait until all workers have reported"
             );
         }
         Notice::ClockNotBelieved { ahead, second } => tracing::warn!(
             %ahead,
-            "the wall clock is ahead of the time {second}, which is believed: set the clock right"
+            "the wall clock is ahead of the time {second}, which is used instead: correct the clock"
         ),
         Notice::ClockBehind(behind) => {
-            tracing::warn!(%behind, "the clock stands before the newest commit: engine time waits for it");
+            tracing::warn!(%behind, "the wall clock is behind the newest commit: engine time waits for it");
         }
         Notice::Follows { rows, took } => {
             let millis = took.as_millis();
@@ -54,48 +54,48 @@ pub(super) fn tell(notice: Notice, metrics: &Metrics) {
         }
         Notice::Leads { followed, took } => {
             metrics.took_over(followed);
-            tracing::info!(followed, millis = took.as_millis(), "shards taken");
+            tracing::info!(followed, millis = took.as_millis(), "leadership acquired");
         }
         Notice::RenewalFails(failure) => {
-            tracing::warn!(error = failure.message, "cannot renew the leadership lease; trying again");
+            tracing::warn!(error = failure.message, "cannot renew the leadership lease; retrying");
         }
         Notice::RenewedAgain => tracing::info!("the leadership lease is renewed again"),
-        Notice::Deposed(failure) => tracing::warn!(error = failure.message, "lost the shards"),
+        Notice::Deposed(failure) => tracing::warn!(error = failure.message, "leadership lost"),
         Notice::Suspended => {
             metrics.leadership_suspended();
             tracing::warn!("leadership is suspended: the store did not confirm the lease in time");
         }
         Notice::Resumed { after } => {
             let millis = after.as_millis();
-            tracing::info!(millis, "leadership is resumed: no other server had taken over");
+            tracing::info!(millis, "leadership resumed: no other server had taken over");
         }
         Notice::GivenUp => tracing::warn!("leadership ends: the store has not confirmed the lease"),
         Notice::CommitFailed(failure) => {
-            tracing::warn!(error = failure.message, "a commit failed; the engine is dropped and loaded again")
+            tracing::warn!(error = failure.message, "commit failed; reloading the engine")
         }
         Notice::SpaceLow => tracing::warn!("the store's volume is full: new work is refused"),
         Notice::SpaceAgain => tracing::info!("the store has space again"),
-        Notice::Reconciled => tracing::info!(
-            "every worker has reported what it holds of lost commits: jobs that waited for that continue"
-        ),
+        Notice::Reconciled => {
+            tracing::info!("reconciliation finished: all workers have reported; releasing held jobs")
+        }
         Notice::ReconcileFails(failure) => tracing::warn!(
             error = failure.message,
-            "the store does not know that its lost commits were dealt with; trying again"
+            "cannot record the end of the reconciliation in the store; retrying"
         ),
-        Notice::HandsOver => tracing::info!("giving the shards to another server"),
+        Notice::HandsOver => tracing::info!("handing over to another server"),
         Notice::ReleaseFails(failure) => {
-            tracing::warn!(error = failure.message, "cannot give the shards back; their leases will run out")
+            tracing::warn!(error = failure.message, "cannot release the shards; their leases will expire")
         }
         Notice::EngineFailed(suspect) => {
             metrics.engine_panicked();
-            tracing::error!(?suspect, "the engine failed; it is dropped and loaded again");
+            tracing::error!(?suspect, "the engine failed; reloading it");
         }
         Notice::InputSetAside(suspect) => {
             metrics.set_aside(1);
-            tracing::error!(?suspect, "an input was set aside: handling it failed before");
+            tracing::error!(?suspect, "input quarantined: handling it failed before");
         }
         Notice::Fatal { reason } => {
-            tracing::error!(reason, "the store cannot be trusted any more; the process must exit");
+            tracing::error!(reason, "the store can no longer be trusted; the process must exit");
         }
     }
 }

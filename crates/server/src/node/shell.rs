@@ -389,7 +389,7 @@ impl Shell {
 
     fn send(&mut self) {
         for (worker, session) in self.outboxes.send() {
-            tracing::warn!(worker_id = %worker, session = session.0, "closed the session of a worker that does not read");
+            tracing::warn!(worker_id = %worker, session = session.0, "closed a worker session: the worker does not read its messages");
             self.handle(Event::Worker(Input::Disconnect { worker, session }));
         }
     }
@@ -466,9 +466,9 @@ impl Shell {
         let (last_wall, last_mono) = std::mem::replace(&mut self.clocks, (wall, mono));
         let leap = wall.since(last_wall).to_std().saturating_sub(mono - last_mono);
         if leap > LEAP {
-            tracing::warn!(seconds = leap.as_secs(), "the clock leapt forward");
+            tracing::warn!(seconds = leap.as_secs(), "the wall clock jumped forward");
         } else if last_wall.since(wall).to_std() > Duration::from_secs(1) {
-            tracing::warn!("the clock was set back: engine time waits for it");
+            tracing::warn!("the wall clock was set back: engine time waits for it");
         }
         now
     }

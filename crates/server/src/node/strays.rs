@@ -16,7 +16,7 @@ pub(super) async fn tell(store: Arc<dyn Store>, metrics: Metrics, strays: Vec<St
             Ok(None) => "a worker has ended what the store has forgotten; its outcome is not kept",
             Err(error) => {
                 let execution_id = held.execution;
-                tracing::warn!(%execution_id, worker_id = %worker, %error, "cannot tell whether the store has forgotten this execution");
+                tracing::warn!(%execution_id, worker_id = %worker, %error, "cannot find out whether the store has lost this execution");
                 continue;
             }
         };

@@ -319,7 +319,7 @@ where
             Some(Ok(AsyncMessage::Notice(notice))) => {
                 if notice.parsed_severity() == Some(Severity::Warning) {
                     warned.store(true, Ordering::Relaxed);
-                    tracing::warn!(error = notice.message(), "the database warns");
+                    tracing::warn!(error = notice.message(), "database warning");
                 }
             }
             Some(Ok(_)) => {}

@@ -86,7 +86,7 @@ impl Past {
             Ok(_) => Ok(Self::Told),
             Err(Stopped { failure: Failure::Refused(error), .. }) => {
                 let reason = describe(&error);
-                tracing::warn!(error = reason, "commits that a fail-over loses will not be noticed");
+                tracing::warn!(error = reason, "commits lost by a failover cannot be detected");
                 Ok(Self::Untold)
             }
             Err(stopped) => Err(stopped.into()),

@@ -79,7 +79,7 @@ impl Damaged {
     /// Tells of a row that is left where it is.
     pub(super) fn tell(&self) {
         let (table, key) = (self.table.name(), self.shown_key());
-        tracing::error!(table, key, error = self.reason, "a row cannot be read");
+        tracing::error!(table, key, error = self.reason, "cannot read a row");
     }
 }
 

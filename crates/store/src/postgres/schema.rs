@@ -507,7 +507,7 @@ pub(super) async fn migrate(lane: &Lane, mode: Mode, postgres: bool, shards: u16
         }
         queries.push(Query::new("UPDATE schema_version SET version = version + 1", Vec::new()));
         match lane.run(mode, &queries).await {
-            Ok(_) => tracing::info!(version = found + 1, "the database has its tables"),
+            Ok(_) => tracing::info!(version = found + 1, "database schema created"),
             // Another server took this step while we waited for the lock.
             Err(stopped) if stopped.failure.state() == Some(GUARD) => {}
             Err(stopped) => return Err(foreign(stopped.failure)),

@@ -176,7 +176,7 @@ fn verify(path: &Path) -> Result<Option<Loss>, StoreError> {
     let log = file::log_of(path);
     let log = Log::read(&log).map_err(|error| file::unavailable(&log, &error))?;
     if let Some(log) = log.filter(|log| log.behind > 0 && loss.is_none()) {
-        tracing::info!(what = log.describe(), "the end of the log was not durable, and is left out");
+        tracing::info!(what = log.describe(), "the end of the log was not durable; ignoring it");
     }
     Ok(loss)
 }

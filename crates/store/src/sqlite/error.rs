@@ -142,7 +142,7 @@ impl Trust {
         if let StoreError::Fatal { reason } = &error
             && self.lost.set(reason.clone()).is_ok()
         {
-            tracing::error!(error = reason, "the store cannot be trusted any more");
+            tracing::error!(error = reason, "the store can no longer be trusted");
         }
         error
     }

@@ -338,7 +338,7 @@ impl Ballast {
     pub(super) fn make_room(&mut self) {
         let space = space_of(&self.path);
         if space.is_some_and(|space| space < START_BYTES) && self.release(Need::OldWork) {
-            tracing::warn!(?space, "the store's volume is full: a part of its reserve is used to start");
+            tracing::warn!(?space, "the store's volume is full: using a part of its reserve to start");
         }
     }
 

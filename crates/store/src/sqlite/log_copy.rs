@@ -29,7 +29,7 @@ pub(super) fn keep(database: &Path) -> Result<(), StoreError> {
     match copy(database, &log) {
         Ok(None) => Ok(()),
         Ok(Some(copy)) => {
-            tracing::warn!(copy = %copy.display(), "the damaged log is kept");
+            tracing::warn!(copy = %copy.display(), "damaged log kept");
             file::sync_folder(database)
         }
         Err(error) => Err(StoreError::Unavailable {

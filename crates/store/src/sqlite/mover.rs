@@ -278,7 +278,7 @@ fn move_log(connection: &Connection, trust: &Trust, mode: CheckpointMode) -> Opt
         Err(error) => {
             let error = trust.judge(error.into(), Phase::Change);
             // The log stays as it is, and a later one goes on from there.
-            tracing::warn!(%error, "the store's log could not be moved into its database");
+            tracing::warn!(%error, "cannot move the store's log into its database");
             None
         }
     }

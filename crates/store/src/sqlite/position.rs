@@ -127,7 +127,7 @@ impl Mark {
         };
         let kept = std::str::from_utf8(&bytes).ok().and_then(Kept::parse);
         if kept.is_none() {
-            tracing::warn!(path = %path.display(), "the file that keeps how far the store had come is damaged");
+            tracing::warn!(path = %path.display(), "the position file of the store is damaged");
         }
         Ok(kept)
     }
@@ -139,7 +139,7 @@ impl Mark {
         let mut kept = mark.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = mark.write(&mut kept.1, from).and_then(|file| file::sync(file, &mark.path)) {
             let path = mark.path.display();
-            tracing::warn!(%path, %error, "cannot keep how far the store has come: lost commits may not be noticed");
+            tracing::warn!(%path, %error, "cannot write the position file: lost commits may not be detected");
         }
         drop(kept);
         mark

@@ -41,7 +41,7 @@ impl Damaged {
     /// Tells of a row that cannot be read, wherever it is left.
     pub(super) fn tell(&self) {
         let (table, key) = (self.table.name(), self.shown_key());
-        tracing::error!(table, key, error = self.reason, "a row cannot be read");
+        tracing::error!(table, key, error = self.reason, "cannot read a row");
     }
 }
 

@@ -281,14 +281,14 @@ impl Session<'_> {
         let was_low = self.ballast.is_low();
         let released = self.ballast.release(if adds_work { Need::NewWork } else { Need::OldWork });
         if released && !was_low {
-            tracing::warn!("the store's volume is full: its reserve is used to finish running work");
+            tracing::warn!("the store's volume is full: using its reserve to finish running work");
         }
         released
     }
 
     fn restore_ballast(&mut self) -> Result<(), StoreError> {
         self.ballast.restore().map_err(|error| {
-            tracing::debug!(%error, "the store's reserve cannot be taken");
+            tracing::debug!(%error, "cannot allocate the store's reserve");
             StoreError::Full
         })
     }

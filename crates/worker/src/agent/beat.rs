@@ -53,7 +53,7 @@ pub(super) async fn run(
             Err(error) => error,
             Ok(never) => match never {},
         };
-        tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "heartbeats are interrupted");
+        tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "heartbeats interrupted");
         if beats.seq > before + 1 {
             backoff = Backoff::default();
         }

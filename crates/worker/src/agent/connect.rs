@@ -124,7 +124,7 @@ impl Servers {
                 && !known.iter().any(|server| server.url.trim_end_matches('/') == url)
                 && let Ok(server) = server(&self.config, &self.machine, url, self.bearer.clone())
             {
-                tracing::info!(server = url, "learned of another server");
+                tracing::info!(server = url, "discovered another server");
                 known.push(server);
             }
         }

@@ -43,7 +43,7 @@ pub(super) async fn run(shared: Shared, mut parts: mpsc::UnboundedReceiver<LogPa
             _ = session.wait_for(Option::is_none) => continue,
         };
         let Err(error) = ended;
-        tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "logs are interrupted");
+        tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "log upload interrupted");
         backoff.wait().await;
     }
 }

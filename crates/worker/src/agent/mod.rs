@@ -145,7 +145,7 @@ async fn serve_for_ever(
             Ok(link) => {
                 backoff = Backoff::default();
                 serve(&config, &machine, &servers, link).await;
-                tracing::warn!("the supervisor is gone");
+                tracing::warn!("lost the connection to the supervisor");
             }
             Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "no supervisor"),
         }
@@ -201,7 +201,7 @@ async fn hear(
             Ok(Some(answer)) => answer,
             Ok(None) => return,
             Err(error) => {
-                tracing::error!(%error, "cannot understand the supervisor");
+                tracing::error!(%error, "malformed message of the supervisor");
                 return;
             }
         };

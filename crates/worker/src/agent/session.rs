@@ -97,13 +97,13 @@ pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events
             Refusal::New => tracing::error!(
                 server = %server.url,
                 error = &error as &dyn std::error::Error,
-                "the server refused the token: check `--token-file` (the setting `worker.token_file`); trying again"
+                "the server refused the token: check `--token-file` (the setting `worker.token_file`); retrying"
             ),
             Refusal::Known => {
                 tracing::debug!(server = %server.url, "the server still refuses the token");
             }
             Refusal::None => {
-                tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "no session");
+                tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "cannot open a session");
             }
         }
         if matches!(error, SessionError::NoSupervisor) {

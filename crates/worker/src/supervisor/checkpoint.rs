@@ -200,7 +200,7 @@ impl Supervisor {
 
     /// Tells the task, and whoever reads its log, that its file is not saved.
     fn tell_refusal(&mut self, id: ExecutionId, refusal: &str) {
-        tracing::warn!(execution_id = %id, refusal, "a checkpoint is not saved");
+        tracing::warn!(execution_id = %id, refusal, "checkpoint not saved");
         if let Some(log) = self.logs.get_mut(&id) {
             log.note(refusal);
             self.log_changed(id);
@@ -208,7 +208,7 @@ impl Supervisor {
         let owner = self.user.as_ref().map(|user| (user.uid, user.gid));
         let Some(task) = self.tasks.get(&id) else { return };
         if let Err(error) = leave_word(&task.folder.path, refusal, owner) {
-            tracing::debug!(execution_id = %id, %error, "the task is not told");
+            tracing::debug!(execution_id = %id, %error, "cannot notify the task");
         }
     }
 

@@ -154,7 +154,7 @@ impl Supervisor {
         match door.listener.accept() {
             Ok((connection, _)) => self.hand_on(id, fence, connection.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => tracing::warn!(execution_id = %id, %error, "a task's call cannot be taken"),
+            Err(error) => tracing::warn!(execution_id = %id, %error, "cannot accept a call of a task"),
         }
         true
     }

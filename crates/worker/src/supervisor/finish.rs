@@ -136,7 +136,7 @@ impl Supervisor {
             let tasks = self.tasks.iter().map(|(id, task)| (*id, task.started)).chain(launching);
             match claim(stray.started, tasks, |id| self.tasks.get(&id).is_some_and(|task| !task.is_alive())) {
                 Claim::Of(id) => {
-                    tracing::debug!(pid, execution_id = %id, "an orphan is of the last task that ran at its start");
+                    tracing::debug!(pid, execution_id = %id, "an orphaned process belongs to the task that ran last when it started");
                     self.strays.insert(*pid, Stray { owner: Some(id), ..stray });
                 }
                 Claim::Undecided => {}
@@ -159,7 +159,7 @@ impl Supervisor {
         }
         let now = boot_millis();
         if now > exited + REMAINS_MAX {
-            tracing::error!(execution_id = %id, processes = alive.len(), "what a task left behind does not die");
+            tracing::error!(execution_id = %id, processes = alive.len(), "processes of an ended task do not exit");
             return self.finish(id);
         }
         tree::kill(&[root]);

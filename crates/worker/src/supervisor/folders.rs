@@ -93,7 +93,7 @@ impl Folders {
     fn furnish(&self, path: &Path) -> io::Result<Option<Door>> {
         let door = Door::open(self.layout.task_socket(path), self.owner).inspect_err(|error| {
             // The task does without.
-            tracing::warn!(folder = %path.display(), %error, "a task has no socket");
+            tracing::warn!(folder = %path.display(), %error, "task without a socket");
         });
         self.own(path)?;
         Ok(door.ok())

@@ -35,6 +35,6 @@ fn remove(dir: &std::path::Path) {
     if let Err(error) = fs::remove_dir_all(dir)
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(dir = %dir.display(), %error, "cannot remove a folder");
+        tracing::warn!(dir = %dir.display(), %error, "cannot remove a directory");
     }
 }

@@ -143,7 +143,7 @@ impl ExecutionLog {
         match head.push(&bytes, &self.dir) {
             Ok(()) => self.gap = 0,
             Err(error) => {
-                tracing::debug!(dir = %self.dir.display(), %error, "log bytes are lost");
+                tracing::debug!(dir = %self.dir.display(), %error, "log bytes lost");
                 self.gap += frames.len() as u64;
             }
         }
@@ -158,7 +158,7 @@ impl ExecutionLog {
             None => Ok(()),
         });
         if let Err(error) = written {
-            tracing::debug!(dir = %self.dir.display(), %error, "log bytes are lost");
+            tracing::debug!(dir = %self.dir.display(), %error, "log bytes lost");
             self.left_out += frames.len() as u64;
         }
     }
@@ -253,7 +253,7 @@ impl ExecutionLog {
         let whole = logframe::whole_prefix(&bytes).unwrap_or(0);
         if whole == 0 {
             // The file is not what was written: nothing after this point can be read. Say so and end there.
-            tracing::error!(dir = %self.dir.display(), offset, "a spooled log cannot be read back, its rest is lost");
+            tracing::error!(dir = %self.dir.display(), offset, "cannot read a spooled log; the rest is lost");
             self.cut_at(offset);
             return Vec::new();
         }
@@ -429,7 +429,7 @@ pub(crate) fn recover(logs: &Path) -> io::Result<Vec<(ExecutionId, ExecutionLog)
         let Some((execution, fence)) = parsed else { continue };
         match recover_one(logs, execution, fence) {
             Ok(log) => found.push((execution, log)),
-            Err(error) => tracing::warn!(execution_id = %execution, %error, "a spooled log is lost"),
+            Err(error) => tracing::warn!(execution_id = %execution, %error, "spooled log lost"),
         }
     }
     Ok(found)

@@ -250,7 +250,7 @@ impl Supervisor {
         if std::mem::replace(&mut self.ending, true) {
             return;
         }
-        tracing::info!(worker_id = %self.worker, "told to end, tasks are killed");
+        tracing::info!(worker_id = %self.worker, "shutting down: killing all tasks");
         self.poller.alarm(boot_millis() + SHUTDOWN_MAX, Alarm::Shutdown);
         self.tell(Event::ShutDown);
     }
@@ -304,7 +304,7 @@ impl Supervisor {
         let mut fuse = match started {
             Ok(fuse) => fuse,
             Err(error) => {
-                tracing::error!(%error, "cannot start the fuse, retrying");
+                tracing::error!(%error, "cannot start the fuse; retrying");
                 return self.poller.alarm(boot_millis() + FUSE_RETRY, Alarm::Fuse);
             }
         };
@@ -319,7 +319,7 @@ impl Supervisor {
 
     fn flush_fuse(&mut self) {
         if let Some(Err(error)) = self.fuse.as_mut().map(FuseLink::flush) {
-            tracing::warn!(%error, "the fuse does not listen, it is replaced");
+            tracing::warn!(%error, "the fuse does not respond; replacing it");
             self.replace_fuse();
         }
     }
@@ -351,7 +351,7 @@ impl Supervisor {
             return true;
         }
         let Some(fuse) = self.fuse.take_if(|fuse| fuse.pid() == pid) else { return false };
-        tracing::error!("the fuse has ended, it is started again");
+        tracing::error!("the fuse has exited; restarting it");
         self.poller.unwatch(fuse.socket());
         self.fuse_is_gone(fuse.next_at(boot_millis()));
         true

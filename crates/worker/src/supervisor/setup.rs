@@ -75,7 +75,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     end_survivors(&state, &boot_id, &folder_id, &cgroups);
     if !cgroups.groups_all() {
         tracing::warn!(
-            "no control group can be made here: a process that leaves its session and cleans its environment may outlive its job"
+            "cannot create control groups: a process that leaves its session and clears its environment may outlive its job"
         );
     }
     cgroups.remove_left_behind();
@@ -253,7 +253,7 @@ fn end_survivors(state: &State, boot: &str, folder: &str, cgroups: &Cgroups) {
             return;
         }
         if Instant::now() > deadline {
-            tracing::error!(processes = alive, "processes of an earlier supervisor do not die");
+            tracing::error!(processes = alive, "processes of an earlier supervisor do not exit");
             return;
         }
         thread::sleep(Duration::from_millis(5));

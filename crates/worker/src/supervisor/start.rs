@@ -56,7 +56,7 @@ impl Launching {
         let began = self.birth.began()?;
         if began.boot + SLOW <= now && !std::mem::replace(&mut self.is_told, true) {
             let pid = self.birth.pid();
-            tracing::warn!(execution_id = %id, pid, "a program is not loaded yet: does its file system answer?");
+            tracing::warn!(execution_id = %id, pid, "a program is still being loaded: check that its file system responds");
         }
         Some(began)
     }
@@ -72,7 +72,7 @@ impl Supervisor {
         for start in starts {
             let Some(assignment) = start.assignment else { continue };
             let Ok(execution) = assignment.execution_id.parse::<ExecutionId>() else {
-                tracing::error!(execution_id = assignment.execution_id, "an assignment has no proper id");
+                tracing::error!(execution_id = assignment.execution_id, "malformed id in an assignment");
                 continue;
             };
             let (fence, job) = (Fence(assignment.fence), assignment.job_id.parse().ok());
@@ -267,7 +267,7 @@ impl Supervisor {
         let _has_room = self.guards.guard(guarded(id, &order, Some(pid), number));
         if let Some(errno) = outside {
             let error = io::Error::from_raw_os_error(errno);
-            tracing::warn!(execution_id = %id, %error, "a task could not join its control group and runs without one");
+            tracing::warn!(execution_id = %id, %error, "a task cannot join its control group and runs without one");
             group.take().into_iter().for_each(|group| self.cgroups.was_not_joined(group));
         } else if group.is_some() {
             self.cgroups.was_joined();
@@ -320,7 +320,7 @@ impl Supervisor {
                 Some((token, pipe))
             }
             Err(error) => {
-                tracing::error!(execution_id = %id, %error, "cannot watch a task's output, it is lost");
+                tracing::error!(execution_id = %id, %error, "cannot watch the output of a task; the output is lost");
                 None
             }
         }

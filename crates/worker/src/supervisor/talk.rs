@@ -52,7 +52,7 @@ impl Supervisor {
                         Err(error) => tracing::error!(%error, "cannot watch the agent"),
                     }
                 }
-                Err(error) => tracing::warn!(%error, "a connection was refused"),
+                Err(error) => tracing::warn!(%error, "connection refused"),
             }
         }
     }
@@ -68,7 +68,7 @@ impl Supervisor {
         let requests = match self.agent.as_mut().map(AgentLink::receive) {
             Some(Ok(requests)) => requests,
             Some(Err(error)) => {
-                tracing::debug!(%error, "the agent is gone");
+                tracing::debug!(%error, "the agent has disconnected");
                 return self.drop_agent();
             }
             None => return,
@@ -119,7 +119,7 @@ impl Supervisor {
                     grace: grace_ms,
                     discard,
                 }),
-                Err(error) => tracing::error!(%error, "a stop has no proper id"),
+                Err(error) => tracing::error!(%error, "malformed id in a stop request"),
             }
         }
     }
@@ -146,7 +146,7 @@ impl Supervisor {
         }
         let Some(log) = self.logs.get_mut(&id) else { return };
         if log.is_lost_below(ack.offset) {
-            tracing::warn!(execution_id = %id, offset = ack.offset, "a log cannot go on: its beginning is lost");
+            tracing::warn!(execution_id = %id, offset = ack.offset, "cannot continue a log: its beginning is lost");
             return self.drop_log(id);
         }
         self.log_window_used = self.log_window_used.saturating_sub(log.acknowledge(ack.offset, ack.kept));
@@ -239,7 +239,7 @@ impl Supervisor {
             let left = match agent.flush() {
                 Ok(left) => left,
                 Err(error) => {
-                    tracing::debug!(%error, "the agent is gone");
+                    tracing::debug!(%error, "the agent has disconnected");
                     return self.drop_agent();
                 }
             };

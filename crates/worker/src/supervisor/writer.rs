@@ -102,12 +102,12 @@ fn write(journal: &mut Journal, work: Work) {
             let mut told = false;
             while let Err(error) = journal.append(&entries) {
                 if !std::mem::replace(&mut told, true) {
-                    tracing::error!(path = %journal.path().display(), %error, "cannot write the journal, retrying");
+                    tracing::error!(path = %journal.path().display(), %error, "cannot write the journal; retrying");
                 }
                 thread::sleep(RETRY);
             }
             if sync && let Err(error) = journal.sync() {
-                tracing::error!(path = %journal.path().display(), %error, "cannot sync the journal, ending");
+                tracing::error!(path = %journal.path().display(), %error, "cannot sync the journal; exiting");
                 std::process::exit(EXIT_SYNC_FAILED);
             }
         }
@@ -121,7 +121,7 @@ fn write(journal: &mut Journal, work: Work) {
             // What we have open is not the file any more that the next supervisor reads.
             Err(error @ RewriteError::Behind(_)) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::error!(path = %journal.path().display(), error, "cannot sync the journal's folder, ending");
+                tracing::error!(path = %journal.path().display(), error, "cannot sync the journal's directory; exiting");
                 std::process::exit(EXIT_SYNC_FAILED);
             }
         },

@@ -228,7 +228,7 @@ impl sse::Source for Follower {
             }
             if let Err(error) = self.step().await {
                 // The client comes back with its offset and misses nothing.
-                tracing::warn!(code = error.code().as_str(), ready = ?self.node.ready(), "a followed log broke off");
+                tracing::warn!(code = error.code().as_str(), ready = ?self.node.ready(), "followed log interrupted");
                 return None;
             }
         }

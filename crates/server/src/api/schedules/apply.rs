@@ -259,7 +259,7 @@ async fn send(api: &Api, actor: &Actor, schedules: Vec<NewSchedule>) -> Result<V
     match requests::schedule(api, actor, ScheduleRequest::Apply { schedules }).await? {
         Reply::Applied(applied) => Ok(applied),
         other => {
-            tracing::error!(reply = ?other, "the engine answered another question");
+            tracing::error!(reply = ?other, "unexpected reply of the engine");
             Err(RequestError::OutcomeUnknown)
         }
     }

@@ -83,7 +83,7 @@ async fn delete_schedule(
     let expected_version = wanted.expected(row.state.version)?;
     let request = ScheduleRequest::Delete { schedule: row.id, expected_version };
     let status = deleted(&requests::schedule(&api, &actor, request).await?)?;
-    tracing::info!(schedule_id = %row.id, by = %actor.name, "a schedule was deleted");
+    tracing::info!(schedule_id = %row.id, by = %actor.name, "schedule deleted");
     Ok(status)
 }
 

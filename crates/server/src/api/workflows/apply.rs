@@ -222,7 +222,7 @@ async fn send(api: &Api, actor: &Actor, workflows: Vec<NewWorkflow>) -> Result<V
     match requests::workflow(api, actor, WorkflowRequest::Apply { workflows }).await? {
         Reply::AppliedWorkflows(applied) => Ok(applied),
         other => {
-            tracing::error!(reply = ?other, "the engine answered another question");
+            tracing::error!(reply = ?other, "unexpected reply of the engine");
             Err(RequestError::OutcomeUnknown)
         }
     }
@@ -308,6 +308,6 @@ async fn delete_workflow(
     let expected_version = wanted.expected(row.state.version)?;
     let request = WorkflowRequest::Delete { workflow: row.id, expected_version };
     let status = deleted(&requests::workflow(&api, &actor, request).await?)?;
-    tracing::info!(workflow_id = %row.id, by = %actor.name, "a workflow was deleted");
+    tracing::info!(workflow_id = %row.id, by = %actor.name, "workflow deleted");
     Ok(status)
 }

@@ -32,7 +32,7 @@ pub(in super::super) async fn serve(layout: Layout, upstream: Upstream) {
     let socket = match listen(&layout) {
         Ok(socket) => socket,
         Err(error) => {
-            tracing::error!(%error, "tasks cannot call this agent");
+            tracing::error!(%error, "cannot accept calls of tasks");
             return std::future::pending().await;
         }
     };
@@ -56,7 +56,7 @@ pub(in super::super) async fn serve(layout: Layout, upstream: Upstream) {
             }
             Ok(None) => {}
             Err(error) => {
-                tracing::error!(%error, "a task's call cannot be received");
+                tracing::error!(%error, "cannot receive a call of a task");
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             }
         }

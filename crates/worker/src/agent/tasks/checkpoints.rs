@@ -178,11 +178,11 @@ async fn is_settled(upstream: &Upstream, save: &Save) -> bool {
     match upstream.save(request).await {
         Ok(_) => true,
         Err(status) if may_pass(&status) => {
-            tracing::debug!(execution_id, %status, "a checkpoint is not saved yet");
+            tracing::debug!(execution_id, %status, "checkpoint not saved yet; retrying");
             false
         }
         Err(status) => {
-            tracing::warn!(execution_id, %status, "a checkpoint is not saved");
+            tracing::warn!(execution_id, %status, "checkpoint not saved");
             true
         }
     }

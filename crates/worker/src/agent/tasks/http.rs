@@ -66,7 +66,7 @@ pub(super) async fn serve(connection: UnixStream, caller: Caller, upstream: Upst
     let stream = connection.set_nonblocking(true).and_then(|()| tokio::net::UnixStream::from_std(connection));
     let stream = match stream {
         Ok(stream) => stream,
-        Err(error) => return tracing::warn!(%error, "a task's call cannot be answered"),
+        Err(error) => return tracing::warn!(%error, "cannot answer a call of a task"),
     };
     let service = service_fn(|request| {
         let (caller, upstream) = (caller.clone(), upstream.clone());
@@ -84,8 +84,8 @@ pub(super) async fn serve(connection: UnixStream, caller: Caller, upstream: Upst
     // Whoever reads its answer too slowly is cut off, too.
     match tokio::time::timeout(ARRIVAL_MAX * 3 + ANSWER_MAX, serving).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(execution_id = &*caller.execution_id, %error, "a call broke off"),
-        Err(_) => tracing::debug!(execution_id = &*caller.execution_id, "a call took too long"),
+        Ok(Err(error)) => tracing::debug!(execution_id = &*caller.execution_id, %error, "call interrupted"),
+        Err(_) => tracing::debug!(execution_id = &*caller.execution_id, "call timed out"),
     }
 }
 
