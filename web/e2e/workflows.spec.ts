@@ -194,7 +194,7 @@ test("a failed run is told on the overview, and tried again from a step", async 
   const id = await start(server, "settlement");
   await untilRun(server, id, "failed");
   await page.goto("/");
-  await page.getByText("Workflow settlement: a run failed in 24 hours").click();
+  await page.getByText("Workflow settlement: 1 run failed in 24 hours").click();
   await expect(page).toHaveURL(/runs\?.*workflow=settlement/);
   await page.getByTestId("run-rows").getByRole("row").click();
   await expect(node(page, "book")).toHaveAccessibleName("book: Upstream failed");

@@ -23,8 +23,8 @@ const DEFAULT_URL: &str = "http://127.0.0.1:7070";
 /// In the data folder of `belfry dev`: where it listens, as `127.0.0.1:7070`.
 pub(crate) const ADDRESS_FILE: &str = "address";
 /// How a token is named.
-pub(crate) const TOKEN_HELP: &str = "name a token with `--token-file FILE` or $BELFRY_TOKEN; the first admin token of a \
-                                     server is in its data folder, in `admin-token`";
+pub(crate) const TOKEN_HELP: &str = "set the token with `--token-file FILE` or $BELFRY_TOKEN; the first admin token of a server is in the file \
+     `admin-token` in its data directory";
 /// No token is longer.
 const TOKEN_LEN_MAX: usize = 4096;
 
@@ -37,7 +37,7 @@ pub(crate) fn connect(settings: &Settings, sources: &Sources, out: Out) -> Resul
     let Found { url, token } = find(settings, sources)?;
     if url.is_none() && token.is_none() {
         let message = "no server is configured, and your `belfry dev` is not running";
-        let help = format!("start `belfry dev`, or name a server with `--url`; {TOKEN_HELP}");
+        let help = format!("start `belfry dev`, or set the server with `--url`; {TOKEN_HELP}");
         return Err(Failure::message(Exit::Refused, message).help(help));
     }
     let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
@@ -46,7 +46,7 @@ pub(crate) fn connect(settings: &Settings, sources: &Sources, out: Out) -> Resul
     let patience = Patience { retry_for, ..Patience::default() };
     let client = Client::with_patience(&url, token.as_deref(), patience)?;
     if token.is_some() && client.is_plaintext() {
-        out.warn(format!("the token travels unencrypted to {}", client.url()));
+        out.warn(format!("the token is sent unencrypted to {}", client.url()));
     }
     Ok(client.on_retry(announce(out)))
 }
@@ -81,14 +81,14 @@ fn only(mut running: Vec<Dev>, settings: &Settings) -> Result<Option<Dev>, Failu
     }
     let folders: Vec<_> = running.iter().filter_map(|dev| dev.token_file.parent()).collect();
     let shown: Vec<_> = folders.iter().map(|folder| format!("'{}'", folder.display())).collect();
-    Err(Failure::usage(format!("{} `belfry dev` of yours are running", running.len()))
-        .help(format!("set BELFRY_DEV_DATA to the data of one of them: {}", shown.join(" or "))))
+    Err(Failure::usage(format!("{} of your `belfry dev` are running", running.len()))
+        .help(format!("set BELFRY_DEV_DATA to the data directory of one of them: {}", shown.join(" or "))))
 }
 
 /// Says once that a request is tried again, so that a wait is not taken for a hang.
 fn announce(out: Out) -> client::RetryNotice {
     let said = std::sync::Once::new();
-    Arc::new(move |error, _pause| said.call_once(|| out.note(format!("{error}; trying again"))))
+    Arc::new(move |error, _pause| said.call_once(|| out.note(format!("{error}; retrying"))))
 }
 
 fn token(settings: &Settings, dev: Option<&Dev>) -> Result<Option<String>, Failure> {
@@ -115,12 +115,14 @@ pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
     };
     let text = read.map_err(|error| {
         Failure::message(Exit::Refused, format!("cannot read the token from `{}`: {error}", path.display()))
-            .help("name a file that you may read with `--token-file`")
+            .help("set `--token-file` to a file that you can read")
     })?;
     let token = text.trim();
     if token.is_empty() || token.len() > TOKEN_LEN_MAX || token.contains(char::is_whitespace) {
-        let message =
-            format!("`{}` holds no token: expected one line that begins with `bf_`", path.display());
+        let message = format!(
+            "`{}` does not contain a token: expected one line that begins with `bf_`",
+            path.display()
+        );
         return Err(Failure::message(Exit::Refused, message));
     }
     Ok(token.to_owned())
@@ -213,8 +215,8 @@ mod tests {
         );
         let two = setup.running("two", 7002);
         insta::assert_snapshot!(setup.refusal(), @r"
-        error: 2 `belfry dev` of yours are running
-        help: set BELFRY_DEV_DATA to the data of one of them: 'DIR/one' or 'DIR/two'
+        error: 2 of your `belfry dev` are running
+        help: set BELFRY_DEV_DATA to the data directory of one of them: 'DIR/one' or 'DIR/two'
         ");
         drop(two);
         assert_eq!(setup.token().as_deref(), Some("bf_admin_one"));
@@ -239,7 +241,7 @@ mod tests {
         setup.unnamed();
         insta::assert_snapshot!(setup.refusal(), @r"
         error: no server is configured, and your `belfry dev` is not running
-        help: start `belfry dev`, or name a server with `--url`; name a token with `--token-file FILE` or $BELFRY_TOKEN; the first admin token of a server is in its data folder, in `admin-token`
+        help: start `belfry dev`, or set the server with `--url`; set the token with `--token-file FILE` or $BELFRY_TOKEN; the first admin token of a server is in the file `admin-token` in its data directory
         ");
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use model::api::FieldError;
+use model::api::{Code, FieldError};
 
 use crate::output::text::clean;
 
@@ -201,36 +201,45 @@ impl From<client::Error> for Failure {
     }
 }
 
-/// What to do next in words of the command line, where the server's hint is in those of the API.
+/// What to do next in terms of commands, where the server's hint is in terms of the API.
 fn help_of(code: &str) -> Option<&'static str> {
-    Some(match code {
-        "unauthenticated" => crate::connect::TOKEN_HELP,
-        "worker_not_found" => "`belfry worker list` has all of them",
-        "queue_not_found" => "a queue is made by `belfry queue set`, or by submitting a job to it",
-        "checkpoint_not_found" => "its tasks save one with `belfry task checkpoint set`",
-        "artifact_not_found" => "`belfry artifact list` has all of them; check the namespace (`-n`)",
-        "queue_in_use" => {
-            "`belfry job list --queue QUEUE` lists its jobs: wait for their end, or cancel them"
+    Some(match Code::from_word(code)? {
+        Code::Unauthenticated => crate::connect::TOKEN_HELP,
+        Code::WorkerNotFound => "run `belfry worker list` to list all workers",
+        Code::ServerNotFound => "run `belfry server list` to list all servers",
+        Code::QueueNotFound => "create the queue with `belfry queue set`, or submit a job to it",
+        Code::CheckpointNotFound => "a task saves a checkpoint with `belfry task checkpoint set`",
+        Code::ArtifactNotFound => {
+            "run `belfry artifact list` to list all artifacts; check the namespace (`-n`)"
         }
-        "artifact_in_use" => {
-            "`belfry run wait RUN` waits for the end of the run, `belfry run cancel RUN` brings it about"
+        Code::QueueInUse => {
+            "wait until its jobs end, or cancel them; `belfry job list --queue QUEUE` lists them"
         }
-        "schedule_not_found" => "`belfry schedule list` has all of them; check the namespace (`-n`)",
-        "calendar_not_found" => "`belfry calendar list` has all of them; check the namespace (`-n`)",
-        "backfill_not_found" => "`belfry backfill list` has all that are kept",
-        "workflow_not_found" => "`belfry workflow list` has all of them; check the namespace (`-n`)",
-        "run_not_found" => "`belfry run list` has all that are kept",
-        "step_not_found" => "`belfry run steps RUN` has all of them",
-        "run_ended" => "`belfry run retry` tries it again",
-        "run_not_ended" => "`belfry run wait` waits for its end, `belfry run cancel` brings it about",
-        "step_ended" => "`belfry run retry RUN --from STEP` does it again, once the run has ended",
-        "approval_not_pending" => "`belfry run why RUN` says what holds it",
-        "runs_waiting" => {
-            "`belfry run list --status waiting` has them: cancel them, or wait until they have begun"
+        Code::ArtifactInUse => "run `belfry run wait RUN` to wait for the run, or `belfry run cancel RUN`",
+        Code::ScheduleNotFound => {
+            "run `belfry schedule list` to list all schedules; check the namespace (`-n`)"
         }
-        "schedule_exists" => "`belfry apply -f FILE` changes it; or choose another name",
-        "job_ended" => "`belfry job retry` runs it again",
-        "schedule_run_limit" => "wait for their end, cancel them, or say `--overlap allow_all`",
+        Code::CalendarNotFound => {
+            "run `belfry calendar list` to list all calendars; check the namespace (`-n`)"
+        }
+        Code::BackfillNotFound => "run `belfry backfill list` to list all backfills that are kept",
+        Code::WorkflowNotFound => {
+            "run `belfry workflow list` to list all workflows; check the namespace (`-n`)"
+        }
+        Code::RunNotFound => "run `belfry run list` to list all runs that are kept",
+        Code::StepNotFound => "run `belfry run steps RUN` to list all steps",
+        Code::RunEnded => "run `belfry run retry RUN` to run it again, once it has ended",
+        Code::RunNotEnded => "run `belfry run wait RUN` to wait for its end, or `belfry run cancel RUN`",
+        Code::StepEnded => {
+            "run `belfry run retry RUN --from STEP` to run the step again, once the run has ended"
+        }
+        Code::ApprovalNotPending => "run `belfry run why RUN` for what the step waits for",
+        Code::RunsWaiting => {
+            "cancel these runs, or wait until they have started; `belfry run list --status waiting` lists them"
+        }
+        Code::ScheduleExists => "run `belfry apply -f FILE` to change it, or choose another name",
+        Code::JobEnded => "run `belfry job retry JOB` to run the job again",
+        Code::ScheduleRunLimit => "wait until these runs end, cancel them, or use `--overlap allow_all`",
         _ => return None,
     })
 }

@@ -19,7 +19,7 @@ pub enum Error {
         source: reqwest::Error,
     },
     /// The connection ended before the answer; the request may have been carried out.
-    #[error("the connection to {url} broke before its answer")]
+    #[error("the connection to {url} was lost before the response")]
     Interrupted {
         /// The server's address.
         url: String,
@@ -28,7 +28,7 @@ pub enum Error {
         source: reqwest::Error,
     },
     /// No answer came in time; the request may have been carried out.
-    #[error("no answer from {url} within {after:?}")]
+    #[error("no response from {url} within {after:?}")]
     Timeout {
         /// The server's address.
         url: String,
@@ -36,7 +36,7 @@ pub enum Error {
         after: std::time::Duration,
     },
     /// The answer is none that Belfry gives.
-    #[error("{url} does not answer as Belfry does: {detail}")]
+    #[error("{url} does not respond like a Belfry server: {detail}")]
     Protocol {
         /// The address that was asked.
         url: String,
@@ -44,7 +44,7 @@ pub enum Error {
         detail: String,
     },
     /// The address is none of a server.
-    #[error("`{url}` is not the address of a server: {detail}")]
+    #[error("`{url}` is not a server URL: {detail}")]
     Address {
         /// What was given, without user or password.
         url: String,
@@ -52,10 +52,10 @@ pub enum Error {
         detail: String,
     },
     /// The token has characters that no token has.
-    #[error("the token has characters that no token has")]
+    #[error("the token contains invalid characters")]
     Token,
     /// This process is no task, or one of a worker that is too old.
-    #[error("this is no task of Belfry: `BELFRY_SOCKET` is not set")]
+    #[error("not inside a Belfry task: `BELFRY_SOCKET` is not set")]
     NoTask,
     /// A local file could not be read.
     #[error("cannot read `{path}`")]
@@ -90,14 +90,14 @@ impl Error {
         match self {
             Self::Problem(problem) => problem.hint.clone(),
             Self::Unreachable { .. } => Some(
-                "check the address (`--url`, `BELFRY_URL`) and that the server runs; `belfry dev` starts one"
+                "check the URL (`--url`, `BELFRY_URL`) and that the server is running; `belfry dev` starts one"
                     .into(),
             ),
             Self::Interrupted { .. } | Self::Timeout { .. } => {
-                Some("it may have been carried out: look before you repeat it".into())
+                Some("the request may have taken effect: check before you repeat it".into())
             }
             Self::Protocol { .. } => {
-                Some("check that the address is that of a Belfry server of this version".into())
+                Some("check that the URL is that of a Belfry server of this version".into())
             }
             Self::Address { .. } => Some("use `http://HOST:PORT` or `https://HOST`".into()),
             Self::Token => Some("a token is one line that begins with `bf_`".into()),

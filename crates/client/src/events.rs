@@ -75,7 +75,7 @@ impl Feed {
         serde_json::from_str(&event.data).map(|event| FeedItem::Event(Box::new(event))).map_err(|error| {
             Error::Protocol {
                 url: self.client.url().to_owned(),
-                detail: format!("an event cannot be read: {error}"),
+                detail: format!("cannot parse an event: {error}"),
             }
         })
     }

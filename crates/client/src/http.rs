@@ -124,7 +124,7 @@ impl Client {
     pub(crate) async fn json<T: DeserializeOwned>(&self, request: Request) -> Result<T, Error> {
         let answer = self.answer(&request).await?;
         serde_json::from_slice(&answer.body)
-            .map_err(|error| self.protocol(&request, format!("its answer cannot be read: {error}")))
+            .map_err(|error| self.protocol(&request, format!("cannot parse the response: {error}")))
     }
 
     /// Sends a request whose answer has nothing to read.
@@ -237,15 +237,16 @@ impl Client {
             return Error::Problem(Box::new(problem));
         }
         if status.is_redirection() || status.is_informational() {
-            return self.protocol(request, format!("it answers {status}, and redirects are not followed"));
+            return self
+                .protocol(request, format!("the response is {status}, and redirects are not followed"));
         }
         Error::Problem(Box::new(Problem {
             kind: "about:blank".into(),
             title: status.canonical_reason().unwrap_or("refused").to_lowercase(),
             status: status.as_u16(),
-            detail: format!("{} answered {status} without saying why", self.address(request)),
+            detail: format!("{} responded {status} without a reason", self.address(request)),
             code: NO_PROBLEM.into(),
-            hint: Some("something between here and the server may have answered in its place".into()),
+            hint: Some("a proxy before the server may have responded instead".into()),
             errors: Vec::new(),
             instance: None,
             retry_after: after,
@@ -257,13 +258,16 @@ fn parse_base(text: &str) -> Result<Url, Error> {
     let error = |url: &str, detail: &str| Error::Address { url: url.to_owned(), detail: detail.to_owned() };
     let url = Url::parse(text.trim()).map_err(|e| error(text, &e.to_string()))?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(error("…", "it has a user or password; a token belongs into a file or `BELFRY_TOKEN`"));
+        return Err(error(
+            "…",
+            "it contains a user or password; put the token into a file or `BELFRY_TOKEN`",
+        ));
     }
     if !matches!(url.scheme(), "http" | "https") {
         return Err(error(text, "expected `http` or `https`"));
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(error(text, "it has a query or a fragment"));
+        return Err(error(text, "it contains a query or a fragment"));
     }
     Ok(url)
 }

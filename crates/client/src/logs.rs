@@ -120,7 +120,7 @@ impl LogStream {
     fn parse<'de, T: Deserialize<'de>>(&self, data: &'de str) -> Result<T, Error> {
         serde_json::from_str(data).map_err(|error| Error::Protocol {
             url: self.client.url().to_owned(),
-            detail: format!("an event in the log of {} cannot be read: {error}", self.execution),
+            detail: format!("cannot parse an event in the log of {}: {error}", self.execution),
         })
     }
 }

@@ -139,7 +139,7 @@ impl EventSource {
         if !kind.starts_with("text/event-stream") {
             return Err(self
                 .client
-                .protocol(&self.request, format!("expected a stream of events, found `{kind}`")));
+                .protocol(&self.request, format!("expected an event stream, found `{kind}`")));
         }
         self.opened_before = true;
         // A piece of an event that the old connection left behind will come again as a whole.

@@ -110,7 +110,7 @@ impl Task {
         };
         let header = |name: HeaderName| response.headers().get(name).and_then(|value| value.to_str().ok());
         let version = header(ETAG).and_then(|tag| tag.trim_matches('"').parse().ok());
-        let version = version.ok_or_else(|| self.protocol("a checkpoint comes without its version"))?;
+        let version = version.ok_or_else(|| self.protocol("the checkpoint has no version"))?;
         let content_type = header(CONTENT_TYPE).unwrap_or(model::checkpoint::BYTES).to_owned();
         let data = response.bytes().await.map_err(|source| self.interrupted(source))?;
         Ok(Some(SavedCheckpoint { version, content_type, data }))
@@ -161,7 +161,7 @@ impl Task {
     ) -> Result<AddedElements, Error> {
         let query = step.map(|step| ("step", step)).into_iter().chain([("batch", batch)]);
         let url = Url::parse_with_params("http://task/elements", query)
-            .map_err(|error| self.protocol(&format!("the request has no address: {error}")))?;
+            .map_err(|error| self.protocol(&format!("invalid request URL: {error}")))?;
         let response = self.ask(|| self.http.post(url.clone()).json(elements)).await?;
         response.json().await.map_err(|source| self.interrupted(source))
     }

@@ -95,9 +95,8 @@ async fn get(
     let body = client.artifact(name, Some(namespace), version).await?;
     if file == Path::new("-") {
         if std::io::stdout().is_terminal() {
-            return Err(
-                Failure::usage("an artifact may be binary, and this is a terminal").help("name a file")
-            );
+            return Err(Failure::usage("refusing to write an artifact, which may be binary, to a terminal")
+                .help("name a file"));
         }
         return fetch(body, |chunk| context.out.data(chunk)).await.map(drop);
     }
@@ -136,9 +135,7 @@ async fn fetch(
     match &body.sha256 {
         Some(expected) if *expected != found => Err(Failure::message(
             Exit::Failed,
-            format!(
-                "the bytes that came are not those that are stored: expected sha256:{expected}, found sha256:{found}"
-            ),
+            format!("the download is corrupt: expected sha256:{expected}, found sha256:{found}"),
         )),
         _ => Ok(size),
     }

@@ -27,7 +27,9 @@ pub(super) async fn run(context: &Context, command: CalendarCommand) -> Result<(
             let until = until.unwrap_or_else(|| from.saturating_add(jiff::Span::new().years(1)));
             let days = client.calendar_days(&name, Some(namespace.one()?), from, until).await?;
             if let Some(known) = days.known_until.filter(|known| *known < until) {
-                context.out.warn(format!("it is known until {known}: later holidays are not published yet"));
+                context.out.warn(format!(
+                    "the calendar has data until {known}: later holidays are not published yet"
+                ));
             }
             context.out.data(match context.out.look.format {
                 Format::Json => json(&days)?,
@@ -39,7 +41,7 @@ pub(super) async fn run(context: &Context, command: CalendarCommand) -> Result<(
             let text = read_text(&file)?;
             let imported = client.import_calendar(&text, name.as_deref(), Some(namespace.one()?)).await?;
             for ignored in &imported.ignored {
-                context.out.warn(format!("line {}: not taken over: {}", ignored.line, ignored.reason));
+                context.out.warn(format!("line {}: not imported: {}", ignored.line, ignored.reason));
             }
             if let Some(until) = imported.spec.known_until {
                 context.out.warn(format!(

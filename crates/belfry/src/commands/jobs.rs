@@ -119,7 +119,7 @@ async fn update(context: &Context, args: UpdateArgs) -> Result<(), Failure> {
 fn update_patch(args: &UpdateArgs) -> Result<Value, Failure> {
     let mut patch = match &args.patch {
         Some(text) => serde_json::from_str(text)
-            .map_err(|error| Failure::usage(format!("`--patch` is no JSON: {error}")))?,
+            .map_err(|error| Failure::usage(format!("`--patch` is not valid JSON: {error}")))?,
         None => json!({}),
     };
     let mut flags = Patch::default();
@@ -128,8 +128,8 @@ fn update_patch(args: &UpdateArgs) -> Result<Value, Failure> {
     // No merge: a null in the patch means something, and must be sent.
     overlay(&mut patch, flags.into_value());
     if patch == json!({}) {
-        return Err(Failure::usage("there is nothing to change")
-            .help("name a field: `belfry job update JOB --priority 90`"));
+        return Err(Failure::usage("nothing to change")
+            .help("set a field, for example `belfry job update JOB --priority 90`"));
     }
     Ok(patch)
 }
@@ -196,6 +196,6 @@ mod tests {
             patch(&["--patch", r#"{"timeout": null, "priority": 1}"#, "--priority", "90"]),
             Ok(json!({"timeout": null, "priority": 90}))
         );
-        assert!(patch(&["--patch", "{"]).unwrap_err().contains("no JSON"));
+        assert!(patch(&["--patch", "{"]).unwrap_err().contains("not valid JSON"));
     }
 }

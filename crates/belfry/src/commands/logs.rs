@@ -58,7 +58,7 @@ fn target(args: &LogsArgs) -> Result<LogSource, Failure> {
     if args.target.starts_with(ExecutionId::PREFIX) {
         let id = args.target.parse().map_err(|e: model::id::ParseIdError| Failure::usage(e.to_string()))?;
         if args.execution.is_some() {
-            return Err(Failure::usage("`--execution` is for a job, and an execution is named already"));
+            return Err(Failure::usage("`--execution` cannot be combined with an execution id"));
         }
         return Ok(LogSource::Execution(id));
     }
@@ -99,7 +99,9 @@ pub(super) async fn follow_to_the_end(
         let first = match tokio::time::timeout(NOTHING_YET.to_std(), &mut first).await {
             Ok(first) => first,
             Err(_) => {
-                context.out.note(format!("it has not started yet; `belfry why {job}` says why"));
+                context
+                    .out
+                    .note(format!("the job has not started yet; run `belfry why {job}` for the reason"));
                 first.await
             }
         };
@@ -148,7 +150,9 @@ impl Writer {
 
     fn item(&mut self, context: &Context, item: &LogItem) -> Result<(), Failure> {
         match item {
-            LogItem::Begin { number, .. } if *number > 1 => context.out.note(format!("try {number} begins")),
+            LogItem::Begin { number, .. } if *number > 1 => {
+                context.out.note(format!("execution {number} starts"))
+            }
             LogItem::Begin { .. } | LogItem::End(_) => {}
             LogItem::Entry(entry) => self.entry(entry)?,
         }

@@ -35,11 +35,14 @@ pub(super) async fn submit(
 /// The definition, and the key of its start. What a workflow decides moves from the job to it.
 fn definition(specs: Vec<JobSpec>, each: ForEach) -> Result<(Option<String>, StartDefinition), Failure> {
     let [mut job] = <[JobSpec; 1]>::try_from(specs).map_err(|specs| {
-        Failure::usage(format!("many of one job can be submitted at once, and the file has {}", specs.len()))
+        Failure::usage(format!(
+            "options for several jobs need a file with one job, and the file has {}",
+            specs.len()
+        ))
     })?;
     if job.run_at.is_some() {
-        return Err(Failure::usage("many jobs cannot be put off together")
-            .help("leave out `--at` and `--in`, or let a schedule start a workflow"));
+        return Err(Failure::usage("several jobs cannot be delayed together")
+            .help("omit `--at` and `--in`, or let a schedule start a workflow"));
     }
     let key = job.idempotency_key.take();
     let mut definition = WorkflowSpec::new(&job.name, Vec::new());

@@ -94,7 +94,7 @@ impl Namespace {
     /// For one thing that lives in it.
     pub(crate) fn one(&self) -> Result<&str, Failure> {
         match self.name.as_str() {
-            "*" => Err(Failure::usage("`*` is no namespace here: expected the name of one")),
+            "*" => Err(Failure::usage("`*` is not allowed here: expected the name of one namespace")),
             name => Ok(name),
         }
     }
@@ -114,7 +114,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Dev(args) => serve::dev(&context, args),
         Command::Server(args) => match args.command {
             Some(_) if args.run != ServerRunArgs::default() => {
-                Err(Failure::usage("options to run a server do not go with looking after servers"))
+                Err(Failure::usage("options to run a server cannot be combined with this subcommand"))
             }
             Some(command) => block_on(servers::run(&context, command)),
             None => serve::server(&context, &args.run),
@@ -123,7 +123,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Worker(args) => match args.command {
             // Not said to clap, which would refuse the global options before a subcommand, too.
             Some(_) if args.run != WorkerRunArgs::default() => {
-                Err(Failure::usage("options to run a worker do not go with looking after workers"))
+                Err(Failure::usage("options to run a worker cannot be combined with this subcommand"))
             }
             Some(command) => block_on(workers::run(&context, command)),
             None => serve::worker(&context, &args.run),

@@ -78,8 +78,8 @@ fn changed(mut settings: QueueSettings, args: &QueueSetArgs) -> Result<QueueSett
         && args.shares.is_empty()
         && args.note.is_none();
     if nothing && settings == before {
-        return Err(Failure::usage("there is nothing to change")
-            .help(format!("name a setting: `belfry queue set {} --concurrency 4`", args.name)));
+        return Err(Failure::usage("nothing to change")
+            .help(format!("set a field, for example `belfry queue set {} --concurrency 4`", args.name)));
     }
     Ok(settings)
 }

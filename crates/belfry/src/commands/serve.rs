@@ -92,7 +92,7 @@ pub(super) fn worker(context: &Context, args: &WorkerRunArgs) -> Result<(), Fail
     logging::install(&settings, "info")?;
     block_on(async {
         let mut stop = Stop::new()?;
-        tracing::info!(name = config.name, servers = ?config.servers, "worker starts");
+        tracing::info!(name = config.name, servers = ?config.servers, "worker starting");
         worker::run_agent(config, async move { stop.asked().await })
             .await
             .map_err(|e| Failure::new(Exit::Usage, e))
@@ -110,7 +110,7 @@ pub(super) fn dev(context: &Context, args: DevArgs) -> Result<(), Failure> {
         sources.flag("dev.data_dir", "--ephemeral", Some(scratch.path().display()));
     }
     let by_default = Settings::load(&sources)?;
-    let data = by_default.path("dev.data_dir").context("there is no home folder; name one with `--data`")?;
+    let data = by_default.path("dev.data_dir").context("cannot find your home directory; set `--data`")?;
     sources.flag("server.data_dir", "--data", Some(data.display()));
     let settings = Settings::load(&sources)?;
     logging::install(&settings, "warn")?;
@@ -131,7 +131,7 @@ async fn run_dev(
     let record = Record::write(sources, running.addr, data, &std::process::id().to_string());
     let found = record.is_ok();
     let _record = record.inspect_err(|error| {
-        tracing::warn!(%error, "cannot write the record by which commands find this server");
+        tracing::warn!(%error, "cannot write the file by which commands find this server");
     });
     let url = format!("http://{}", running.addr);
 
@@ -151,7 +151,7 @@ async fn run_dev(
     let admin = read_token(&running.admin_token_path)?;
     out.note(welcome(&url, &admin, &running.admin_token_path, data, custom && !found));
     if as_root {
-        out.warn("you are root, and so are your tasks; `BELFRY_WORKER__TASK_USER=NAME` runs them as another");
+        out.warn("tasks run as root, because you are root; set `BELFRY_WORKER__TASK_USER=NAME` to run them as another user");
     }
     let result = until_stopped(&running, &mut stop).await;
     out.note("stopping");
@@ -212,7 +212,7 @@ async fn end_supervisor(dir: &Path) {
         std::io::copy(&mut socket, &mut std::io::sink())
     });
     if !matches!(gone.await, Ok(Ok(_))) {
-        tracing::warn!(dir = %dir.display(), "the supervisor has not ended yet; it goes on to");
+        tracing::warn!(dir = %dir.display(), "the supervisor is still stopping");
     }
 }
 
@@ -232,7 +232,7 @@ impl AddressFile {
         };
         if let Err(error) = written() {
             let path = path.display();
-            tracing::warn!(%path, %error, "cannot write the server's address; local clients need `--server`");
+            tracing::warn!(%path, %error, "cannot write the file with the server's address; local clients need `--url`");
             return None;
         }
         Some(Self(path))

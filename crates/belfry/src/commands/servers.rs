@@ -43,9 +43,9 @@ async fn drain(client: &Client, id: ServerId) -> Result<Server, Failure> {
         }
         if tokio::time::Instant::now() > deadline {
             let name = &server.name;
-            let detail = format!("`{name}` has not given its shards away within {}s", EMPTY_WITHIN.as_secs());
+            let detail = format!("server `{name}` has not handed over within {}s", EMPTY_WITHIN.as_secs());
             return Err(Failure::message(Exit::Failed, detail)
-                .help("it goes on to; its log and `belfry server list` say more"));
+                .help("draining continues; see the server's log or `belfry server list`"));
         }
         tokio::time::sleep(LOOK_EVERY).await;
         server = client.server(id).await?;
@@ -61,12 +61,12 @@ async fn find(client: &Client, text: &str) -> Result<ServerId, Failure> {
     servers.retain(|server| server.name == text);
     match servers.as_slice() {
         [server] => Ok(server.id),
-        [] => Err(Failure::message(Exit::NotFound, format!("there is no server `{text}`"))
-            .help("`belfry server list` shows all of them")),
+        [] => Err(Failure::message(Exit::NotFound, format!("server `{text}` does not exist"))
+            .help("run `belfry server list` to list all servers")),
         several => {
             let ids: Vec<_> = several.iter().map(|server| server.id.to_string()).collect();
-            Err(Failure::usage(format!("{} servers are called `{text}`", several.len()))
-                .help(format!("name one by its id: {}", ids.join(", "))))
+            Err(Failure::usage(format!("{} servers have the name `{text}`", several.len()))
+                .help(format!("use an id: {}", ids.join(", "))))
         }
     }
 }

@@ -112,7 +112,7 @@ async fn run_check(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
     })?;
     if checked.set_aside > 0 {
         context.out.warn(format!(
-            "{} rows were set aside earlier because they could not be read",
+            "{} rows were quarantined earlier because they could not be read",
             checked.set_aside
         ));
     }
@@ -309,10 +309,10 @@ impl NextSteps {
                 let data = data.display();
                 [
                     format!(
-                        "start the server as before, with `--data {data} --store {store}` beside what you said until now"
+                        "start the server with `--data {data} --store {store}` in addition to its previous options"
                     ),
                     format!(
-                        "share {data}/objects (logs, artifacts) with the servers that you add: server.objects_dir"
+                        "share {data}/objects (logs, artifacts) with the servers that you add, by the setting server.objects_dir"
                     ),
                     format!(
                         "never start a server without `--store` on {data} again: it would do the same work twice"
@@ -485,8 +485,8 @@ mod tests {
         copied and verified 120 rows (20 were there already)
 
         Next:
-          start the server as before, with `--data /var/lib/belfry --store postgres://belfry@db.example/belfry` beside what you said until now
-          share /var/lib/belfry/objects (logs, artifacts) with the servers that you add: server.objects_dir
+          start the server with `--data /var/lib/belfry --store postgres://belfry@db.example/belfry` in addition to its previous options
+          share /var/lib/belfry/objects (logs, artifacts) with the servers that you add, by the setting server.objects_dir
           never start a server without `--store` on /var/lib/belfry again: it would do the same work twice
         ");
         insta::assert_snapshot!(NextSteps::OutOfDatabase { data: data(), store: store() }.after(&report(0)), @r"

@@ -17,8 +17,8 @@ use crate::output::{Format, json, yaml};
 
 pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failure> {
     if args.file.is_none() && !args.process.is_some() {
-        return Err(Failure::usage("there is nothing to run")
-            .help("name a command behind `--`, or a file with `-f`: `belfry submit -- echo hello`"));
+        return Err(Failure::usage("no command given")
+            .help("add a command after `--`, or a file with `-f`: `belfry submit -- echo hello`"));
     }
     let (client, namespace) = context.connect()?;
     let mut specs = specs(&args, &namespace, jiff::Timestamp::now().into())?;
@@ -31,15 +31,15 @@ pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failu
         return dry_run(context, &client, &specs).await;
     }
     if args.follow && specs.len() > 1 {
-        let message = format!("`--follow` shows one job, and the file has {}", specs.len());
-        return Err(Failure::usage(message).help("`--wait` waits for all of them"));
+        let message = format!("`--follow` needs a file with one job, and the file has {}", specs.len());
+        return Err(Failure::usage(message).help("use `--wait` to wait for all of them"));
     }
     let submitted = match specs.as_slice() {
         [one] => vec![client.submit(one).await?],
         all => client.submit_all(all).await?,
     };
     for job in submitted.iter().filter(|job| !job.created) {
-        context.out.note(format!("{} was submitted before with this idempotency key", job.id));
+        context.out.note(format!("job {} was submitted before with this idempotency key", job.id));
     }
     let jobs: Vec<_> = submitted.iter().map(|job| job.id).collect();
     match (args.follow, jobs.as_slice()) {
@@ -103,8 +103,9 @@ fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec
         None => vec![Read { names_namespace: false, spec: JobSpec::command(Vec::<String>::new()) }],
     };
     if args.idempotency_key.is_some() && read.len() > 1 {
-        let message = format!("`--idempotency-key` is for one job, and the file has {}", read.len());
-        return Err(Failure::usage(message).help("write an `idempotency_key` into each"));
+        let message =
+            format!("`--idempotency-key` needs a file with one job, and the file has {}", read.len());
+        return Err(Failure::usage(message).help("set `idempotency_key` in each job"));
     }
     read.into_iter()
         .map(|Read { names_namespace, mut spec }| {
@@ -126,7 +127,7 @@ pub(super) fn patched(spec: &JobSpec, patch: &Value) -> Result<JobSpec, Failure>
     }
     json_patch::merge(&mut value, patch);
     serde_json::from_value(value)
-        .map_err(|error| Failure::usage(format!("the job cannot be put together: {error}")))
+        .map_err(|error| Failure::usage(format!("cannot build the job spec: {error}")))
 }
 
 /// A spec, and whether its file says in which namespace.
@@ -171,7 +172,7 @@ fn read_specs(text: &str) -> Result<Vec<Read>, String> {
         },
         _ => read_yaml(text)?,
     };
-    if specs.is_empty() { Err("there is no job in it".into()) } else { Ok(specs) }
+    if specs.is_empty() { Err("the file contains no job".into()) } else { Ok(specs) }
 }
 
 fn read_yaml(text: &str) -> Result<Vec<Read>, String> {
@@ -385,7 +386,7 @@ mod tests {
         };
         assert_eq!(namespaces(false), ["theirs", "mine"]);
         assert_eq!(namespaces(true), ["mine", "mine"]);
-        assert!(build_in("*", true, &["true"]).unwrap_err().contains("no namespace"));
+        assert!(build_in("*", true, &["true"]).unwrap_err().contains("one namespace"));
     }
 
     const SEVERAL_DOCUMENTS: &str = "\
@@ -414,7 +415,11 @@ run:
             assert_eq!(build(&["-f", &path]).map(|s| s.len()), Ok(2), "{text}");
         }
         let (_dir, path) = file(&format!("[{one}, {one}]"));
-        assert!(build(&["-f", &path, "--idempotency-key", "x"]).unwrap_err().contains("for one job"));
+        assert!(
+            build(&["-f", &path, "--idempotency-key", "x"])
+                .unwrap_err()
+                .contains("needs a file with one job")
+        );
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(super) async fn run(context: &Context, command: TaskCommand) -> Result<(), F
     match command {
         TaskCommand::Checkpoint(CheckpointCommand::Get { file }) => {
             let Some(last) = task.checkpoint().await? else {
-                return Err(Failure::message(Exit::NotFound, "the job has saved no checkpoint"));
+                return Err(Failure::message(Exit::NotFound, "the job has no checkpoint"));
             };
             if file == Path::new("-") {
                 return context.out.data(&last.data);
@@ -59,7 +59,7 @@ async fn add(context: &Context, task: &Task, args: AddArgs) -> Result<(), Failur
 fn elements(text: &str) -> Result<Vec<Value>, Failure> {
     if text.trim_start().starts_with('[') {
         return serde_json::from_str(text)
-            .map_err(|error| Failure::usage(format!("there is no list in JSON: {error}")));
+            .map_err(|error| Failure::usage(format!("expected a JSON list: {error}")));
     }
     Ok(text.lines().filter(|line| !line.trim().is_empty()).map(element).collect())
 }
@@ -83,7 +83,7 @@ fn check(elements: &[Value]) -> Result<(), Failure> {
     }
     Err(Failure::usage("elements are too large")
         .fields(wrong)
-        .help("store what is large as an artifact, and add its name"))
+        .help("store large data as an artifact, and add its name"))
 }
 
 /// What the batches of so many elements are called.
@@ -110,7 +110,7 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     }
     if bytes.len() > CHECKPOINT_BYTES_MAX {
         return Err(Failure::usage(format!("a checkpoint has at most {CHECKPOINT_BYTES_MAX} bytes"))
-            .help("store what is large as an artifact, and save its name"));
+            .help("store large data as an artifact, and save its name"));
     }
     Ok(bytes)
 }
@@ -145,7 +145,7 @@ mod tests {
         let read = |text| elements(text).map_err(|failure| failure.render(false));
         assert_eq!(read(" [1,\n \"a\"]\n"), Ok(vec![json!(1), json!("a")]));
         assert_eq!(read("{\"a\": 1}\n\n a\r\n2\n"), Ok(vec![json!({"a": 1}), json!(" a"), json!(2)]));
-        assert!(read("[1,\n2").unwrap_err().contains("no list in JSON"));
+        assert!(read("[1,\n2").unwrap_err().contains("expected a JSON list"));
     }
 
     /// C4. Nothing is added where a part would be refused.

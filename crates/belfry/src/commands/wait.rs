@@ -17,7 +17,7 @@ use crate::output::progress::{Progress, ended};
 pub(super) const WATCHED_MAX: usize = 16;
 /// What to do with a job once nobody waits for it any more.
 pub(super) const JOB_GOES_ON: &str =
-    "it goes on: `belfry job cancel JOB` ends it, `belfry why JOB` says what it waits for";
+    "the job continues: run `belfry why JOB` for what it waits for, or `belfry job cancel JOB` to cancel it";
 
 /// Waits until all have ended, and ends as the first of them that did not succeed.
 pub(super) async fn for_jobs(
@@ -71,9 +71,7 @@ pub(super) async fn within<T>(
     let Some(timeout) = timeout else { return work.await };
     match tokio::time::timeout(timeout.to_std(), work).await {
         Ok(result) => result,
-        Err(_) => {
-            Err(Failure::message(Exit::TimedOut, format!("it has not ended within {timeout}")).help(help))
-        }
+        Err(_) => Err(Failure::message(Exit::TimedOut, format!("not ended within {timeout}")).help(help)),
     }
 }
 

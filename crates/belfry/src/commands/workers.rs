@@ -81,12 +81,12 @@ pub(super) async fn find(client: &Client, text: &str) -> Result<WorkerId, Failur
     }
     match found.as_slice() {
         [id] => Ok(*id),
-        [] => Err(Failure::message(Exit::NotFound, format!("there is no worker `{text}`"))
-            .help("`belfry worker list` shows all of them")),
+        [] => Err(Failure::message(Exit::NotFound, format!("worker `{text}` does not exist"))
+            .help("run `belfry worker list` to list all workers")),
         several => {
             let ids: Vec<_> = several.iter().map(ToString::to_string).collect();
-            Err(Failure::usage(format!("{} workers are called `{text}`", several.len()))
-                .help(format!("name one by its id: {}", ids.join(", "))))
+            Err(Failure::usage(format!("{} workers have the name `{text}`", several.len()))
+                .help(format!("use an id: {}", ids.join(", "))))
         }
     }
 }
@@ -95,7 +95,7 @@ pub(super) async fn find(client: &Client, text: &str) -> Result<WorkerId, Failur
 fn confirm(what: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::usage(format!(
-            "cannot ask whether to {what}: standard input is not a terminal"
+            "cannot ask for confirmation to {what}: standard input is not a terminal"
         ))
         .help("pass `--yes`"));
     }
@@ -106,6 +106,6 @@ fn confirm(what: &str) -> Result<(), Failure> {
     std::io::stdin().read_line(&mut answer)?;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::message(Exit::Failed, "not confirmed; nothing was done")),
+        _ => Err(Failure::message(Exit::Failed, "not confirmed: nothing was changed")),
     }
 }

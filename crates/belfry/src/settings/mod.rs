@@ -231,7 +231,7 @@ impl Settings {
 
 fn unknown(at: &str, key: &str) -> Wrong {
     if Setting::find(key).is_some() {
-        let detail = "is a secret, and has no place in a file; name a file of its own in `client.token_file`";
+        let detail = "is a secret and is not allowed in this file; set `client.token_file` instead";
         return Wrong { at: at.to_owned(), detail: detail.into() };
     }
     let near = SETTINGS.iter().min_by_key(|s| distance(s.key, key)).filter(|s| distance(s.key, key) <= 3);

@@ -105,7 +105,7 @@ async fn a_refusal_without_a_problem_document_still_says_what_it_was() {
     let client = fake.start().await;
     let error = client.job(JOB.parse().unwrap()).await.unwrap_err();
     assert_eq!(error.status(), Some(418));
-    assert!(error.to_string().contains("answered 418"), "{error}");
+    assert!(error.to_string().contains("responded 418"), "{error}");
 }
 
 #[tokio::test]

@@ -145,5 +145,5 @@ async fn a_page_that_is_no_stream_of_events_is_refused() {
     fake.answers(200, json!({}));
     let client = fake.start().await;
     let error = client.events(&EventFilter::default()).next().await.unwrap().unwrap_err();
-    assert!(error.to_string().contains("expected a stream of events"), "{error}");
+    assert!(error.to_string().contains("expected an event stream"), "{error}");
 }

@@ -19,6 +19,11 @@ macro_rules! codes {
                 match self { $(Self::$variant => $word,)* }
             }
 
+            /// Returns the code of a word; `None` for one that this version does not know.
+            pub fn from_word(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|code| code.as_str() == word)
+            }
+
             /// Returns the HTTP status, from 400 to 599.
             pub const fn status(self) -> u16 {
                 match self { $(Self::$variant => $status,)* }
@@ -117,6 +122,7 @@ mod tests {
             assert!(code.as_str().bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{code:?}");
             assert!(code.title().ends_with('.') && !code.hint().ends_with('.'), "{code:?}");
             assert!((400..600).contains(&code.status()), "{code:?}");
+            assert_eq!(Code::from_word(code.as_str()), Some(*code));
         }
     }
 }

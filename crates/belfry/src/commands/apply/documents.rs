@@ -105,11 +105,11 @@ pub(in crate::commands) fn read(
         }
     }
     if !wrong.is_empty() {
-        return Err(Failure::usage("what the files define cannot be understood").fields(wrong));
+        return Err(Failure::usage("the files contain invalid definitions").fields(wrong));
     }
     if documents.is_empty() {
-        return Err(Failure::usage("there is nothing in the files")
-            .help("of a folder, all that end in `.yaml`, `.yml` or `.json` are read"));
+        return Err(Failure::usage("the files contain no definitions")
+            .help("in folders, only files that end in `.yaml`, `.yml` or `.json` are read"));
     }
     Ok(documents)
 }
@@ -228,13 +228,13 @@ impl Part<'_> {
         let metadata: Metadata = self.parse(Bare(PhantomData)).map_err(|wrong| vec![wrong])?;
         let wrong = |path: &str, detail: String| Err(vec![Wrong { path: path.to_owned(), detail }]);
         if let Some(version) = metadata.version.filter(|version| *version != 1) {
-            return wrong("version", format!("`{version}` is not known: expected 1"));
+            return wrong("version", format!("unknown version `{version}`: expected 1"));
         }
         let known = match (metadata.kind.as_deref(), kind) {
             (Some(found), Some(kind)) if found != kind => {
                 return wrong(
                     "kind",
-                    format!("`{found}` is not for this command: expected `{kind}`; or use `belfry apply`"),
+                    format!("unexpected kind `{found}`: expected `{kind}`, or use `belfry apply`"),
                 );
             }
             (Some(found), _) => found.to_owned(),
@@ -285,10 +285,12 @@ impl Part<'_> {
                 let settings: QueueSettings = self.spec(&nameless, true)?;
                 Ok(Object::Queue { name, settings })
             }
-            "job" => wrong("kind", "a job is submitted, not applied: `belfry submit -f FILE`".to_owned()),
+            "job" => {
+                wrong("kind", "jobs cannot be applied: submit them with `belfry submit -f FILE`".to_owned())
+            }
             other => {
                 let shown: String = other.chars().take(64).collect();
-                wrong("kind", format!("`{shown}` is not known: expected {KINDS}"))
+                wrong("kind", format!("unknown kind `{shown}`: expected {KINDS}"))
             }
         }
     }
@@ -364,7 +366,7 @@ impl Part<'_> {
             // The place is told once, as a line of the file and not of the document.
             let said = match said.split(" at line ").next().unwrap_or(said) {
                 said if said.contains("merge keys are not allowed") => {
-                    "merge keys (`<<`) are not accepted: write the fields out"
+                    "merge keys (`<<`) are not supported: write out the fields"
                 }
                 said => said,
             };
@@ -520,7 +522,7 @@ fn one(namespace: &Namespace) -> Result<&str, Vec<Wrong>> {
     namespace.one().map_err(|_| {
         vec![Wrong {
             path: "namespace".to_owned(),
-            detail: "`*` is no namespace here: expected the name of one".to_owned(),
+            detail: "`*` is not allowed here: expected the name of one namespace".to_owned(),
         }]
     })
 }

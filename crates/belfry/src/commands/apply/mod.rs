@@ -49,7 +49,7 @@ async fn apply(context: &Context, args: ApplyArgs, kind: Option<&'static str>) -
         warn(context, &done);
     }
     if args.dry_run {
-        context.out.note("nothing was done: this was a dry run");
+        context.out.note("dry run: nothing was changed");
     }
     result
 }

@@ -95,11 +95,11 @@ async fn waiting(client: &Client, id: RunId) -> Result<String, Failure> {
     match (names.next(), names.next()) {
         (Some(one), None) => Ok(one),
         (None, _) => Err(Failure::usage(format!("no step of {id} waits for approval"))
-            .help(format!("`belfry run steps {id}` has all of them"))),
+            .help(format!("run `belfry run steps {id}` to list all steps"))),
         (Some(first), Some(second)) => {
             let all: Vec<_> = [first, second].into_iter().chain(names).collect();
             Err(Failure::usage(format!("several steps wait for approval: {}", all.join(", ")))
-                .help(format!("name one: `belfry run approve {id} {}`", all[0])))
+                .help(format!("name one step: `belfry run approve {id} {}`", all[0])))
         }
     }
 }
@@ -119,6 +119,6 @@ fn payload(args: &RunEventArgs) -> Result<Option<Map<String, Value>>, Failure> {
     };
     serde_json::from_str(&text).map(Some).map_err(|error| {
         let wrong = FieldError { pointer: String::new(), path: place, detail: error.to_string() };
-        Failure::usage("the payload is no object in JSON").fields(vec![wrong])
+        Failure::usage("the payload is not a JSON object").fields(vec![wrong])
     })
 }

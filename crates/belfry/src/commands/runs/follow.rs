@@ -24,8 +24,7 @@ use crate::output::runs::{done, title};
 use crate::output::text::clean;
 
 /// What to do with a run once nobody waits for it any more.
-const GOES_ON: &str =
-    "it goes on: `belfry run cancel RUN` ends it, `belfry run why RUN` says what it waits for";
+const GOES_ON: &str = "the run continues: run `belfry run why RUN` for what it waits for, or `belfry run cancel RUN` to cancel it";
 /// How often the server is asked about elements while somebody looks.
 const ELEMENTS_EVERY: StdDuration = StdDuration::from_secs(1);
 /// Steps that are told below, and of how many the elements are asked for.
@@ -68,7 +67,7 @@ pub(super) async fn show(context: &Context, client: &Client, run: RunId) -> Resu
         }
     }
     follower.progress.clear();
-    last.ok_or_else(|| Failure::message(Exit::Failed, format!("nothing is known of {run}")))
+    last.ok_or_else(|| Failure::message(Exit::Failed, format!("run {run} does not exist")))
 }
 
 /// Waits until all have ended; fails if one of them did not succeed.
@@ -96,7 +95,7 @@ pub(in crate::commands) async fn for_runs(
                 }
                 last = Some(run);
             }
-            last.ok_or_else(|| Failure::message(Exit::Failed, format!("nothing is known of {id}")))
+            last.ok_or_else(|| Failure::message(Exit::Failed, format!("run {id} does not exist")))
         }
     };
     let all = futures::stream::iter(ids.iter().copied().map(last)).buffered(WATCHED_MAX);
@@ -160,7 +159,9 @@ impl<'a> Follower<'a> {
 fn hint(run: RunId, step: &RunStep) -> Option<String> {
     let waits = step.kind == StepKind::Approval && step.state.status == StepStatus::Waiting;
     let name = clean(&step.name);
-    waits.then(|| format!("{name} waits for approval: `belfry run approve {run} {name}`, or `reject`"))
+    waits.then(|| {
+        format!("step {name} waits for approval: run `belfry run approve {run} {name}`, or `reject`")
+    })
 }
 
 /// Fills in how the elements of steps that go on did; what the server does not tell stays as it was.
@@ -201,11 +202,11 @@ fn sentence(run: &WorkflowRun) -> String {
     let open = steps.pending + steps.running + steps.waiting;
     let ended = steps.succeeded + steps.failed + steps.upstream_failed + steps.skipped + steps.cancelled;
     let status = match run.status {
-        RunStatus::Waiting => "waits for its turn".to_owned(),
+        RunStatus::Waiting => "is waiting to start".to_owned(),
         RunStatus::Stopping => "is being stopped".to_owned(),
         RunStatus::Retrying => match &run.tries {
-            Some(tries) => format!("failed and waits for try {} of {}", tries.number, tries.most),
-            None => "failed and waits for its next try".to_owned(),
+            Some(tries) => format!("failed and waits for attempt {} of {}", tries.number, tries.most),
+            None => "failed and waits for its next attempt".to_owned(),
         },
         live if !live.is_final() => format!("is {live}"),
         ended => ended.to_string(),

@@ -103,9 +103,9 @@ async fn get(context: &Context, args: RunGetArgs) -> Result<(), Failure> {
     let ids = args.ids;
     if let Some(step) = &args.step {
         let [id] = ids.as_slice() else {
-            return Err(Failure::usage("`--step` is for one run"));
+            return Err(Failure::usage("`--step` needs exactly one run"));
         };
-        return context.out.list(&live_items(&client, *id, step).await?, "elements that go on");
+        return context.out.list(&live_items(&client, *id, step).await?, "running elements");
     }
     if let [id] = ids.as_slice() {
         let run = client.run(*id).await?;
@@ -177,7 +177,7 @@ async fn steps(context: &Context, args: StepsArgs) -> Result<(), Failure> {
 async fn items(context: &Context, args: ItemsArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
     let (found, more) = take(client.run_items(args.id, &args.step, &args.status), &args.many).await?;
-    context.out.list(&found, "elements that have ended")?;
+    context.out.list(&found, "ended elements")?;
     note_more(context.out, more, &args.many);
     Ok(())
 }

@@ -65,10 +65,10 @@ mod tests {
             path: "timing.rules[0].cron".into(),
             detail: "at column 3: found `60`, expected an hour from 0 to 23".into(),
         };
-        let failure = Failure::usage("it cannot be read").fields(vec![field]);
+        let failure = Failure::usage("unreadable").fields(vec![field]);
         let failure = with_carets(failure, |path| expression(&timing, path));
         insta::assert_snapshot!(failure.render(false), @r"
-        error: it cannot be read
+        error: unreadable
           timing.rules[0].cron: at column 3: found `60`, expected an hour from 0 to 23
               0 60 * * *
                 ^

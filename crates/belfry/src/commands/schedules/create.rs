@@ -17,8 +17,8 @@ use crate::output::document;
 
 pub(super) async fn run(context: &Context, args: CreateArgs) -> Result<(), Failure> {
     if !args.process.is_some() && args.workflow.is_none() {
-        return Err(Failure::usage("there is nothing to run").help(format!(
-            "name a command behind `--`, or a `--workflow`: `belfry schedule create {} --every 15m -- echo hello`",
+        return Err(Failure::usage("no command given").help(format!(
+            "add a command after `--`, or `--workflow`: `belfry schedule create {} --every 15m -- echo hello`",
             args.schedule
         )));
     }
@@ -38,7 +38,9 @@ pub(super) async fn run(context: &Context, args: CreateArgs) -> Result<(), Failu
     }
     let created = client.create_schedule(&spec).await.map_err(pointing)?;
     if spec.timing.rules.is_empty() {
-        context.out.note(format!("it fires on demand: `belfry schedule trigger {}`", spec.name));
+        context
+            .out
+            .note(format!("the schedule fires only when triggered: `belfry schedule trigger {}`", spec.name));
     }
     context.out.row(&created)?;
     warn(context.out, [(&created.name, &created.warnings)]);
@@ -82,10 +84,10 @@ fn refuse_flags_of_jobs(patch: &Value) -> Result<(), Failure> {
     let mut of_jobs = patch.as_object().into_iter().flat_map(|patch| patch.keys());
     match of_jobs.find(|key| !of_schedules.contains(&key.as_str())) {
         None => Ok(()),
-        Some(key) => {
-            Err(Failure::usage(format!("`--workflow` goes with no flags of jobs, such as that for `{key}`"))
-                .help("the steps of the workflow say what their jobs are"))
-        }
+        Some(key) => Err(Failure::usage(format!(
+            "`--workflow` cannot be combined with options of jobs, such as the one for `{key}`"
+        ))
+        .help("the steps of the workflow define their jobs")),
     }
 }
 

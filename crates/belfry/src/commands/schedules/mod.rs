@@ -85,7 +85,7 @@ pub(super) fn warn<'a>(
         }
     }
     if warned {
-        out.help("correct its rules and apply it again; one that is only triggered by hand needs no rule");
+        out.help("correct the rules and apply the schedule again; a schedule that is only triggered by hand needs no rule");
     }
 }
 
@@ -151,7 +151,7 @@ pub(super) fn next_of_draft(context: &Context, args: &NextArgs) -> Result<(), Fa
             path: problem.path.clone(),
             detail: problem.message.clone(),
         });
-        let failure = Failure::usage("it cannot be read").fields(fields.collect());
+        let failure = Failure::usage("unreadable").fields(fields.collect());
         with_carets(failure, |path| expression(&timing, path))
     })?;
     show_preview(context, &answer, args)
@@ -176,7 +176,7 @@ async fn upcoming(context: &Context, args: &UpcomingArgs) -> Result<(), Failure>
     context.out.list(&answer.items[..shown], "firings")?;
     note_more(context.out, shown < answer.items.len(), &args.many);
     if shown == answer.items.len() && answer.until < until {
-        context.out.note(format!("there is more behind {}: ask for less at a time", answer.until));
+        context.out.note(format!("the result ends at {}: narrow the range to see the rest", answer.until));
     }
     Ok(())
 }
@@ -193,8 +193,10 @@ async fn trigger(context: &Context, args: TriggerArgs) -> Result<(), Failure> {
         _ => context.out.row(&triggered)?,
     }
     let waiting = match triggered.outcome {
-        FiringOutcome::Buffered => Some("it waits for the end of earlier runs"),
-        FiringOutcome::Coalesced => Some("a firing that waits for the end of earlier runs stands for it"),
+        FiringOutcome::Buffered => Some("the firing waits for earlier runs to end"),
+        FiringOutcome::Coalesced => {
+            Some("the firing was merged with one that already waits for earlier runs to end")
+        }
         _ => None,
     };
     match (triggered.job_id, triggered.run_id, waiting) {
@@ -202,21 +204,22 @@ async fn trigger(context: &Context, args: TriggerArgs) -> Result<(), Failure> {
         (_, Some(run), _) if args.wait => runs::for_runs(context, &client, &[run], args.wait_timeout).await,
         (Some(_), ..) | (_, Some(_), _) => Ok(()),
         (None, None, Some(waiting)) if args.wait => {
-            let told = format!("there is nothing to wait for yet: {waiting}");
-            Err(Failure::message(Exit::Failed, told).help("`--overlap allow_all` starts it at once"))
+            let told = format!("cannot wait: {waiting}");
+            Err(Failure::message(Exit::Failed, told).help("use `--overlap allow_all` to start it at once"))
         }
         (None, None, Some(waiting)) => {
             context.out.note(waiting);
             Ok(())
         }
         (None, None, None) if triggered.outcome == FiringOutcome::NotStarted => {
-            let told = "its workflow is not there, or does not take what the schedule gives it";
-            Err(Failure::message(Exit::Failed, told).help("`belfry schedule ledger` says which of the two"))
+            let told = "the workflow does not exist, or rejects the parameters of the schedule";
+            Err(Failure::message(Exit::Failed, told).help("run `belfry schedule ledger` for the reason"))
         }
-        (None, None, None) => {
-            Err(Failure::message(Exit::Failed, format!("it started nothing: {}", triggered.outcome))
-                .help("earlier runs are not over: `--overlap allow_all` starts it all the same"))
-        }
+        (None, None, None) => Err(Failure::message(
+            Exit::Failed,
+            format!("the schedule started nothing: {}", triggered.outcome),
+        )
+        .help("earlier runs are still running: use `--overlap allow_all` to start it anyway")),
     }
 }
 

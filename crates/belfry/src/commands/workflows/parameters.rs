@@ -53,8 +53,8 @@ fn from_file(path: &Path) -> Result<Map<String, Value>, Failure> {
     let text = read_text(path)?;
     let name = if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) };
     from_text(&text).map_err(|detail| {
-        Failure::usage(format!("{name} has no parameters: {detail}"))
-            .help("expected one on each line, as `day: 2026-11-21`, or an object in JSON")
+        Failure::usage(format!("{name} does not contain parameters: {detail}"))
+            .help("expected one parameter per line, for example `day: 2026-11-21`, or a JSON object")
     })
 }
 
@@ -90,11 +90,11 @@ fn from_flags(declared: &BTreeMap<String, Parameter>, flags: &[Pair]) -> Result<
             None => wrong.push(FieldError {
                 pointer: String::new(),
                 path: name.clone(),
-                detail: format!("`{text}` cannot be read: expected {}", example(kind)),
+                detail: format!("invalid value `{text}`: expected {}", example(kind)),
             }),
         }
     }
-    if wrong.is_empty() { Ok(given) } else { Err(Failure::usage("wrong parameters").fields(wrong)) }
+    if wrong.is_empty() { Ok(given) } else { Err(Failure::usage("invalid parameters").fields(wrong)) }
 }
 
 fn example(kind: ParameterType) -> &'static str {
@@ -103,8 +103,8 @@ fn example(kind: ParameterType) -> &'static str {
         ParameterType::Integer => "a whole number",
         ParameterType::Number => "a number",
         ParameterType::Boolean => "true or false",
-        ParameterType::Array => r#"a list in JSON, such as '["eu", "cn"]'"#,
-        ParameterType::Object => r#"an object in JSON, such as '{"region": "eu"}'"#,
+        ParameterType::Array => r#"a JSON list, for example '["eu", "cn"]'"#,
+        ParameterType::Object => r#"a JSON object, for example '{"region": "eu"}'"#,
     }
 }
 
@@ -141,9 +141,9 @@ mod tests {
     #[test]
     fn every_flag_that_cannot_be_read_is_told() {
         insta::assert_snapshot!(flags(&[("n", "three"), ("regions", "eu,cn"), ("day", "x")]).unwrap_err(), @r#"
-        error: wrong parameters
-          n: `three` cannot be read: expected a whole number
-          regions: `eu,cn` cannot be read: expected a list in JSON, such as '["eu", "cn"]'
+        error: invalid parameters
+          n: invalid value `three`: expected a whole number
+          regions: invalid value `eu,cn`: expected a JSON list, for example '["eu", "cn"]'
         "#);
     }
 
