@@ -15,8 +15,7 @@ spec:
     run: { process: { command: [\"true\"] } }
 ";
 
-const HELP: &str =
-    "help: correct its rules and apply it again; one that is only triggered by hand needs no rule\n";
+const HELP: &str = "help: correct the rules and apply the schedule again; a schedule that is only triggered by hand needs no rule\n";
 
 /// B1. It is taken, for files keep schedules whose time has passed; but nobody has to find out later.
 #[tokio::test]
@@ -93,7 +92,7 @@ async fn what_is_not_there_is_told_with_the_command_that_lists_what_is() {
         ("worker get nobody", "belfry worker list"),
     ] {
         let refused = site.belfry(&line.split(' ').collect::<Vec<_>>()).await.exits(3);
-        assert!(refused.stderr.contains(&format!("help: `{command}`")), "{line}: {}", refused.stderr);
+        assert!(refused.stderr.contains(&format!("help: run `{command}`")), "{line}: {}", refused.stderr);
         assert!(!refused.stderr.contains("/api/"), "{line}: {}", refused.stderr);
     }
     let kept = site.belfry(&["calendar", "delete", "belfry.cn-workdays"]).await.exits(1);
@@ -113,11 +112,14 @@ async fn a_trigger_that_waits_for_its_turn_says_so() {
     let buffered = trigger(&["-o", "json"]).await.exits(0);
     let answer: serde_json::Value = serde_json::from_str(&buffered.stdout).unwrap();
     assert_eq!(answer["outcome"], "buffered", "{answer}");
-    assert_eq!(buffered.stderr, "it waits for the end of earlier runs\n");
+    assert_eq!(buffered.stderr, "the firing waits for earlier runs to end\n");
     let coalesced = trigger(&[]).await.exits(0);
-    assert_eq!(coalesced.stderr, "a firing that waits for the end of earlier runs stands for it\n");
+    assert_eq!(
+        coalesced.stderr,
+        "the firing was merged with one that already waits for earlier runs to end\n"
+    );
     let waited = trigger(&["--wait"]).await.exits(1);
-    assert!(waited.stderr.contains("there is nothing to wait for yet"), "{}", waited.stderr);
+    assert!(waited.stderr.contains("cannot wait: the firing"), "{}", waited.stderr);
     site.belfry(&["schedule", "delete", "slow"]).await.success();
     site.belfry(&["job", "cancel", job.trim()]).await.success();
 }

@@ -70,5 +70,5 @@ async fn a_plan_is_tried_on_what_a_server_has_before_it_is_applied() {
     let schedules = json(&site.belfry(&["schedule", "list", "-o", "json"]).await.success());
     assert_eq!(schedules.as_array().unwrap().len(), 1, "nothing was applied: {schedules:#}");
     let away = site.belfry(&["forecast", "--without-worker", "nobody"]).await.exits(2);
-    assert!(away.stderr.contains("there is no worker `nobody`"), "{}", away.stderr);
+    assert!(away.stderr.contains("worker `nobody` does not exist"), "{}", away.stderr);
 }

@@ -152,7 +152,7 @@ spec:
         "added 0 elements to number, 3 were there already: 6 in all\n",
         "no elements: nothing is added\n",
         "refused with 3\n",
-        "does not add to step `nobody`: expected number",
+        "step `nobody` accepts no elements from this task: expected number",
         "\"added\": 0,\n  \"total\": 6\n",
     ] {
         assert!(told.contains(line), "{line}: {told}");

@@ -196,7 +196,7 @@ async fn an_ended_run_is_tried_again_by_another_one() {
     let causes: Vec<_> = steps.iter().map(|step| step.state.cause.unwrap().as_str()).collect();
     assert_eq!(causes[0], "carried", "{causes:?}");
     let refused = site.belfry(&["run", "pause", &run.to_string()]).await.exits(1);
-    assert!(refused.stderr.contains("help: `belfry run retry` tries it again"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("help: run `belfry run retry RUN`"), "{}", refused.stderr);
 }
 
 /// Everything that is wrong with a definition is told with its document and path; a run with wrong
@@ -221,7 +221,7 @@ async fn what_is_wrong_with_a_workflow_or_its_parameters_is_told_at_once() {
         ("run get run_01k9zq3m6c0000000000000000", "belfry run list"),
     ] {
         let refused = site.belfry(&line.split(' ').collect::<Vec<_>>()).await.exits(3);
-        assert!(refused.stderr.contains(&format!("help: `{command}`")), "{line}: {}", refused.stderr);
+        assert!(refused.stderr.contains(&format!("help: run `{command}`")), "{line}: {}", refused.stderr);
     }
 }
 

@@ -209,7 +209,7 @@ impl Plan {
             let told = |problem: String| format!("step `{}`: {problem}", step.name);
             nodes.push(Node::compile(section, step, &places, priority, profiles).map_err(told)?);
             if let Action::Workflow(call) = &step.action {
-                let missing = || told(format!("there is no workflow `{}`", call.name));
+                let missing = || told(format!("workflow `{}` does not exist", call.name));
                 let called = definition.called(&call.name).ok_or_else(missing)?;
                 let body = called.to_json().into();
                 calls.insert(call.name.clone(), (Arc::new(called), body));

@@ -144,14 +144,14 @@ impl Warning {
 
     /// Returns a warning that the workflow of the schedule does not exist.
     pub fn no_workflow(name: &str) -> Self {
-        let message = format!("there is no workflow `{name}`: firings start no run until you create it");
+        let message = format!("workflow `{name}` does not exist: firings start no run until you create it");
         Self::of(WarningCode::NoWorkflow, [("workflow", &name)], message)
     }
 
     /// Returns a warning that the workflow of the trigger at `path` does not exist.
     pub fn nobody_to_listen_to(path: &str, name: &str) -> Self {
         let message = format!(
-            "{path}: there is no workflow `{name}` yet: this trigger starts no run until you create it"
+            "{path}: workflow `{name}` does not exist yet: this trigger starts no run until you create it"
         );
         Self::of(WarningCode::NoWorkflow, [("workflow", &name)], message)
     }

@@ -100,7 +100,7 @@ async fn get_queue(State(api): State<Api>, Path(name): Path<String>) -> Result<R
         let name = excerpt(&name);
         return Err(ApiError::new(
             Code::QueueNotFound,
-            format!("there is no queue `{name}`: it was never set up, and has no jobs"),
+            format!("queue `{name}` does not exist: it was not created, and has no jobs"),
         ));
     }
     Ok(shown(convert::queue(&name, record.as_ref(), seen)))

@@ -30,23 +30,23 @@ impl Scope {
 
 pub(super) async fn job(api: &Api, id: JobId) -> Result<JobRow, ApiError> {
     let found = api.node.store().job(id).await?;
-    found.ok_or_else(|| ApiError::new(Code::JobNotFound, format!("there is no job {id}")))
+    found.ok_or_else(|| ApiError::new(Code::JobNotFound, format!("job `{id}` does not exist")))
 }
 
 pub(super) async fn execution(api: &Api, id: ExecutionId) -> Result<ExecutionRow, ApiError> {
     let found = api.node.store().execution(id).await?;
-    found.ok_or_else(|| ApiError::new(Code::ExecutionNotFound, format!("there is no execution {id}")))
+    found.ok_or_else(|| ApiError::new(Code::ExecutionNotFound, format!("execution `{id}` does not exist")))
 }
 
 /// A run with its history.
 pub(super) async fn run(api: &Api, id: RunId) -> Result<RunRow, ApiError> {
     let found = api.node.store().run(id).await?;
-    found.ok_or_else(|| ApiError::new(Code::RunNotFound, format!("there is no run {id}")))
+    found.ok_or_else(|| ApiError::new(Code::RunNotFound, format!("run `{id}` does not exist")))
 }
 
 pub(super) async fn backfill(api: &Api, id: BackfillId) -> Result<BackfillRow, ApiError> {
     let found = api.node.store().backfill(id).await?;
-    found.ok_or_else(|| ApiError::new(Code::BackfillNotFound, format!("there is no backfill {id}")))
+    found.ok_or_else(|| ApiError::new(Code::BackfillNotFound, format!("backfill `{id}` does not exist")))
 }
 
 /// The schedule with this id or name.
@@ -58,7 +58,7 @@ pub(super) async fn schedule(
     let store = api.node.store();
     let namespace = namespace.unwrap_or(DEFAULT);
     let (found, detail) = match name.parse::<ScheduleId>() {
-        Ok(id) => (store.schedule(id).await?, format!("there is no schedule {id}")),
+        Ok(id) => (store.schedule(id).await?, format!("schedule `{id}` does not exist")),
         Err(_) => (store.schedule_named(namespace, name).await?, none_of("schedule", name, namespace)),
     };
     found.ok_or_else(|| ApiError::new(Code::ScheduleNotFound, detail))
@@ -73,7 +73,7 @@ pub(super) async fn workflow(
     let store = api.node.store();
     let namespace = namespace.unwrap_or(DEFAULT);
     let (found, detail) = match name.parse::<WorkflowId>() {
-        Ok(id) => (store.workflow(id).await?, format!("there is no workflow {id}")),
+        Ok(id) => (store.workflow(id).await?, format!("workflow `{id}` does not exist")),
         Err(_) => (store.workflow_named(namespace, name).await?, none_of("workflow", name, namespace)),
     };
     found.ok_or_else(|| ApiError::new(Code::WorkflowNotFound, detail))
@@ -97,5 +97,5 @@ pub(super) async fn calendars(api: &Api, namespace: &str) -> Result<CalendarMap,
 }
 
 fn none_of(kind: &str, name: &str, namespace: &str) -> String {
-    format!("there is no {kind} `{}` in namespace `{}`", excerpt(name), excerpt(namespace))
+    format!("{kind} `{}` does not exist in namespace `{}`", excerpt(name), excerpt(namespace))
 }

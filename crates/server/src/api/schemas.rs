@@ -37,8 +37,8 @@ async fn get_schema(State(api): State<Api>, Path(name): Path<String>) -> Result<
     let found = api.shared.schemas.iter().find(|(known, _)| *known == name);
     let (_, text) = found.ok_or_else(|| {
         let names: Vec<_> = api.shared.schemas.iter().map(|(name, _)| *name).collect();
-        ApiError::new(Code::NotFound, "there is no such schema")
-            .hint(format!("there are `{}`", names.join("`, `")))
+        ApiError::new(Code::NotFound, "the schema does not exist")
+            .hint(format!("expected one of `{}`", names.join("`, `")))
     })?;
     let headers = [(CONTENT_TYPE, SCHEMA_JSON), (CACHE_CONTROL, HeaderValue::from_static("no-cache"))];
     Ok((headers, text.clone()).into_response())

@@ -55,7 +55,7 @@ async fn one(api: &Api, id: ServerId) -> Result<Server, ApiError> {
 }
 
 fn not_found(id: ServerId) -> ApiError {
-    ApiError::new(Code::ServerNotFound, format!("there is no server {id}"))
+    ApiError::new(Code::ServerNotFound, format!("server `{id}` does not exist"))
 }
 
 /// List the servers that share the store, oldest first

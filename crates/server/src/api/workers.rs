@@ -83,7 +83,7 @@ async fn get_worker(State(api): State<Api>, Path(id): Path<WorkerId>) -> Result<
     let records = api.node.store().workers().await?;
     let record = records.into_iter().find(|record| record.id == id);
     let record =
-        record.ok_or_else(|| ApiError::new(Code::WorkerNotFound, format!("there is no worker {id}")))?;
+        record.ok_or_else(|| ApiError::new(Code::WorkerNotFound, format!("worker `{id}` does not exist")))?;
     Ok(Json(convert::worker(record, seen(&api.node.view().workers, id))))
 }
 

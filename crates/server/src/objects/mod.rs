@@ -59,7 +59,7 @@ impl Objects {
 #[non_exhaustive]
 pub enum ObjectError {
     /// There is no such artifact.
-    #[error("there is no artifact `{reference}` in namespace `{namespace}`")]
+    #[error("artifact `{reference}` does not exist in namespace `{namespace}`")]
     NoArtifact {
         /// The tenant.
         namespace: String,

@@ -52,7 +52,7 @@ fn calls<'a>(
             continue;
         }
         let Some(inner) = definition.calls.get(&call.name) else {
-            check.fail(format!("{at}.name"), format!("there is no workflow `{}`", shown(&call.name)));
+            check.fail(format!("{at}.name"), format!("workflow `{}` does not exist", shown(&call.name)));
             continue;
         };
         if chain.len() >= limits::CALL_DEPTH_MAX {
