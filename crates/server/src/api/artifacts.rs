@@ -49,7 +49,7 @@ fn check_name(parameter: &str, name: &str) -> Result<(), ApiError> {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct PutArtifactParams {
-    /// Where it belongs; `default` where absent.
+    /// Namespace of the artifact. Default: `default`.
     namespace: Option<String>,
 }
 
@@ -190,7 +190,7 @@ async fn list_artifacts(
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct GetArtifactParams {
-    /// Where it belongs; `default` where absent.
+    /// Namespace of the artifact. Default: `default`.
     namespace: Option<String>,
     /// The hash of a version. If it is absent, the newest is fetched, and all are deleted.
     #[param(example = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae")]

@@ -57,7 +57,7 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct Scope {
-    /// The namespace of the name; `default` where absent.
+    /// Namespace of the name. Default: `default`.
     namespace: Option<String>,
 }
 
@@ -147,7 +147,7 @@ async fn get_calendar(
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct PutParams {
-    /// The namespace of the name; that of the body where absent.
+    /// Namespace of the name. Default: the namespace in the body.
     namespace: Option<String>,
     /// Checks, answers with the spec as it would be stored, and stores nothing.
     dry_run: bool,
@@ -273,12 +273,12 @@ async fn delete_calendar(
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct DaysParams {
-    /// The namespace of the name; `default` where absent.
+    /// Namespace of the name. Default: `default`.
     namespace: Option<String>,
-    /// The first day, `2026-10-01`; today in UTC where absent.
+    /// First day, such as `2026-10-01`. Default: today in UTC.
     #[param(value_type = Option<String>, format = Date)]
     from: Option<String>,
-    /// The last day; a year later where absent.
+    /// Last day. Default: a year after the first day.
     #[param(value_type = Option<String>, format = Date)]
     until: Option<String>,
 }
@@ -328,7 +328,7 @@ fn today(now: Timestamp) -> Date {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ImportParams {
-    /// The namespace that it is for; `default` where absent.
+    /// Namespace of the calendar. Default: `default`.
     namespace: Option<String>,
     /// The name to save it under; without one it is only read.
     name: Option<String>,

@@ -9,7 +9,7 @@ use super::problem::{ApiError, field_error};
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct PutParams {
-    /// The namespace of the name; that of the body where absent.
+    /// Namespace of the name. Default: the namespace in the body.
     pub(super) namespace: Option<String>,
     /// Checks, answers with the spec as it would be stored, and stores nothing.
     pub(super) dry_run: bool,

@@ -55,19 +55,18 @@ struct EventsParams {
     #[serde(rename = "type")]
     #[param(value_type = Option<String>, example = "job.failed,worker")]
     kind: Many<String>,
-    /// Only what came after this place (`seq`); from now on where absent. `0` for all that is kept.
+    /// Only events after this `seq`. Default: events from now on. `0` returns all events that are kept.
     since: Option<u64>,
 }
 
-/// Follow what happens
+/// Watch events
 ///
-/// Server-sent events: `id` is the place in the feed, `data` a FeedEvent as JSON. A client that lost
-/// its stream sends the last id back as `Last-Event-ID` and misses nothing. Where that place is no
-/// longer kept (events are kept for 7 days), an event named `reset` says so, and the stream goes on
-/// from now: read again whatever you show.
+/// Server-sent events: `id` is the position in the feed, `data` is a FeedEvent as JSON. A client that lost its stream
+/// sends the last id as `Last-Event-ID` and misses nothing. If that position is no longer kept (events are kept for
+/// 7 days by default), an event named `reset` comes first, and the stream continues from now: read again what you show.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events",
-    params(EventsParams, ("Last-Event-ID" = Option<u64>, Header, description = "The place of the last event that was seen")),
-    responses((status = 200, description = "A stream without an end", content_type = "text/event-stream", body = FeedEvent)),
+    params(EventsParams, ("Last-Event-ID" = Option<u64>, Header, description = "Id of the last event that the client has seen")),
+    responses((status = 200, description = "An endless event stream", content_type = "text/event-stream", body = FeedEvent)),
 )]
 async fn follow_events(
     State(api): State<Api>,

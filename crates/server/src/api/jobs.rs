@@ -466,8 +466,8 @@ async fn get_job_events(State(api): State<Api>, Path(id): Path<JobId>) -> Result
 
 /// Fetch the last checkpoint of a job
 ///
-/// The bytes as a task saved them; the next execution of the job goes on from them. The job itself tells
-/// version, size, content type and time in `checkpoint`.
+/// Returns the bytes that a task saved, from which the next execution of the job resumes. The field `checkpoint` of the
+/// job has version, size, content type and time.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/checkpoint", tag = "jobs", params(("id" = JobId, Path)),
     responses((status = 200, description = "Its bytes", body = Vec<u8>, content_type = "application/octet-stream",
         headers(("ETag" = String, description = "The version of the checkpoint"))))
@@ -486,7 +486,7 @@ async fn get_checkpoint(State(api): State<Api>, Path(id): Path<JobId>) -> Result
     Ok((headers, record.data.to_vec()).into_response())
 }
 
-/// Explain why a job stands where it stands
+/// Explain why a job is waiting, or why it ended as it did
 ///
 /// For a job that waits: everything that holds it back, and for each worker why it does not take the
 /// job. Told by the very code that places jobs. A job that has ended has no reasons; see its result.

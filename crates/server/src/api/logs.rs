@@ -87,7 +87,7 @@ impl From<Streams> for Wanted {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct LogsParams {
-    /// Which of the streams; all where absent.
+    /// Stream to return: `stdout`, `stderr` or `all`. Default: `all`.
     #[param(inline)]
     stream: Streams,
     /// Where to begin: 0, or the `next_offset` of an earlier answer.
@@ -112,9 +112,9 @@ struct LogsParams {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct JobLogsParams {
-    /// Which execution, by its number from 1; the newest where absent.
+    /// Number of the execution, from 1. Default: the newest execution.
     execution: Option<u32>,
-    /// Which of the streams; all where absent.
+    /// Stream to return: `stdout`, `stderr` or `all`. Default: `all`.
     #[param(inline)]
     stream: Streams,
     /// Where to begin: 0, or the `next_offset` of an earlier answer.
@@ -147,7 +147,7 @@ impl JobLogsParams {
 struct LogPage {
     /// In the order of the log.
     items: Vec<LogEntry>,
-    /// Where reading goes on (`?offset=`).
+    /// Offset of the next page (`?offset=`).
     next_offset: u64,
     /// Whether this is the end: nothing more will come.
     complete: bool,
@@ -166,7 +166,7 @@ struct LogPage {
     params(
         ("id" = JobId, Path),
         JobLogsParams,
-        ("Last-Event-ID" = Option<u64>, Header, description = "Where a stream goes on"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Offset at which a stream continues"),
     ),
     responses((status = 200, description = "A piece of the log", content(
         (LogPage = "application/json"), (String = "text/plain"), (LogEntry = "text/event-stream"),
@@ -206,7 +206,7 @@ async fn read_job_logs(
     params(
         ("id" = ExecutionId, Path),
         LogsParams,
-        ("Last-Event-ID" = Option<u64>, Header, description = "Where a stream goes on"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Offset at which a stream continues"),
     ),
     responses((status = 200, description = "A piece of the log", content(
         (LogPage = "application/json"), (String = "text/plain"), (LogEntry = "text/event-stream"),

@@ -69,7 +69,7 @@ struct ReadinessParams {
 /// Whether the server takes requests.
 #[derive(Serialize, ToSchema)]
 struct Ready {
-    /// `ready`; or `full` while there is no space for new work and everything else goes on.
+    /// `ready`, or `full` while the storage has no space for new work and everything else continues.
     status: &'static str,
     /// Each check, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -203,7 +203,7 @@ struct PauseQueue {
 
 /// Pause a queue
 ///
-/// Nothing of it starts any more; what runs goes on.
+/// No job of the queue starts; running jobs continue.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/pause", tag = "queues", params(("name" = String, Path)),
     request_body(content = Option<PauseQueue>, description = "May be left out"),
     responses((status = 200, description = "The queue as it is now", body = Queue, headers(("ETag" = String, description = "Its version"))))
@@ -226,7 +226,7 @@ async fn pause_queue(
     .await
 }
 
-/// Let a paused queue go on
+/// Resume a paused queue
 #[utoipa::path(post, path = "/api/v1/queues/{name}/resume", tag = "queues", params(("name" = String, Path)),
     responses((status = 200, description = "The queue as it is now", body = Queue, headers(("ETag" = String, description = "Its version"))))
 )]

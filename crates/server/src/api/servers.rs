@@ -78,8 +78,8 @@ async fn get_server(State(api): State<Api>, Path(id): Path<ServerId>) -> Result<
 
 /// Empty a server
 ///
-/// It gives its shards to another server and takes none, until that is taken back or it is started anew. It
-/// goes on to answer; what only the server that decides can do it hands on.
+/// The server hands over leadership and does not lead, until you undo the drain or restart the server. It continues to
+/// answer, and forwards requests that only the leader can handle.
 #[utoipa::path(post, path = "/api/v1/servers/{id}/drain", tag = "servers", params(("id" = ServerId, Path)), responses(
     (status = 200, description = "The server as it is now; it owns no `shards` once it is empty", body = Server),
 ))]

@@ -67,13 +67,13 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct StartParams {
-    /// The namespace of the name; `default` where absent. Not needed with an id.
+    /// Namespace of the name. Default: `default`. Not needed with an id.
     namespace: Option<String>,
     /// Lists what would be started and what is left out, and starts nothing.
     dry_run: bool,
 }
 
-/// Make up for a past range of a schedule
+/// Backfill a past range of a schedule
 ///
 /// Its runs are kept apart from those of today by their own concurrency and a low priority.
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/backfills", tag = "backfills",
@@ -394,7 +394,7 @@ async fn get_backfill(
 
 /// Cancel a backfill
 ///
-/// No further run of it is started. Those that are not over go on, unless they are to be cancelled too.
+/// No further run of the backfill starts. Running runs continue, unless the request cancels them too.
 #[utoipa::path(post, path = "/api/v1/backfills/{id}/cancel", tag = "backfills", params(("id" = BackfillId, Path)),
     request_body(content = Option<CancelBackfill>, description = "May be left out"),
     responses((status = 200, description = "The backfill as it is now", body = Backfill))

@@ -64,7 +64,7 @@ async fn changed(
 
 /// Delete a schedule
 ///
-/// Its runs go on; its backfills are cancelled; its ledger is kept for a while.
+/// Running runs continue. Backfills of the schedule are cancelled. The fire ledger is kept until its retention ends.
 #[utoipa::path(delete, path = "/api/v1/schedules/{name}", tag = "schedules",
     params(
         ("name" = String, Path), Scope,
@@ -89,7 +89,7 @@ async fn delete_schedule(
 
 /// Pause a schedule
 ///
-/// Its instants are recorded as skipped until it is resumed. Its runs go on.
+/// Scheduled times are recorded as skipped until the schedule is resumed. Running runs continue.
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/pause", tag = "schedules",
     params(
         ("name" = String, Path), Scope,

@@ -30,7 +30,7 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct LedgerParams {
-    /// The namespace of the name; `default` where absent. Not needed with an id.
+    /// Namespace of the name. Default: `default`. Not needed with an id.
     namespace: Option<String>,
     /// Only with one of these outcomes, with commas between.
     #[param(value_type = Option<String>, example = "fired,fired_late")]
@@ -40,16 +40,16 @@ struct LedgerParams {
     cause: Many<Cause>,
     /// Only of this backfill.
     backfill_id: Option<BackfillId>,
-    /// Only instants at or after this one.
+    /// Start of the range, inclusive.
     from: Option<Timestamp>,
-    /// Only instants before this one.
+    /// End of the range, exclusive.
     until: Option<Timestamp>,
     /// How many lines, at most.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
     /// `next_cursor` of the page before.
     cursor: Option<String>,
-    /// Counts the instants of each outcome, since `from`.
+    /// Number of scheduled times of each outcome, since `from`.
     counts: bool,
 }
 
@@ -70,9 +70,9 @@ impl FromStr for Cause {
     }
 }
 
-/// Show what became of each instant of a schedule
+/// Show the fire ledger: the outcome of each scheduled time
 ///
-/// The newest instant first. Consecutive instants that shared an outcome without a job are one line.
+/// Newest scheduled time first. Consecutive scheduled times with the same outcome and without a job are one line.
 #[utoipa::path(get, path = "/api/v1/schedules/{name}/ledger", tag = "schedules",
     params(("name" = String, Path, description = "Its name or its id"), LedgerParams),
     responses((status = 200, description = "One page", body = Ledger))

@@ -53,12 +53,12 @@ fn count(n: Option<u32>) -> Result<usize, String> {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct NextParams {
-    /// The namespace of the name; `default` where absent. Not needed with an id.
+    /// Namespace of the name. Default: `default`. Not needed with an id.
     namespace: Option<String>,
-    /// How many firings; 20 where absent.
+    /// Number of firings to return. Default: 20.
     #[param(minimum = 1, maximum = 1000)]
     n: Option<u32>,
-    /// From when on; now where absent.
+    /// Start of the range. Default: now.
     from: Option<Timestamp>,
 }
 
@@ -161,9 +161,9 @@ async fn preview_schedule(
 struct UpcomingParams {
     /// Only schedules of this namespace; `*` for all, as without it.
     namespace: Option<String>,
-    /// From when on; now where absent.
+    /// Start of the range. Default: now.
     from: Option<Timestamp>,
-    /// Until when; a day after `from` where absent.
+    /// End of the range. Default: a day after `from`.
     until: Option<Timestamp>,
     /// How many of each schedule, at most; `cut` names those that have more.
     #[param(minimum = 1, maximum = 1000)]

@@ -65,7 +65,7 @@ struct ListSchedulesParams {
     health: bool,
     /// Tells of each what it was asked to be.
     specs: bool,
-    /// Tells the newest runs of each, so many at most.
+    /// Number of the newest runs to return with each schedule.
     #[param(minimum = 0, maximum = 50)]
     runs: usize,
     /// How many of them, at most.

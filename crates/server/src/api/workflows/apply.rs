@@ -53,8 +53,8 @@ pub(super) fn routes(routes: &mut Routes) {
 
 /// Create a workflow, or give it a new spec
 ///
-/// Nothing changes if it has this spec already. The body's name must be that of the address. Runs that go
-/// on keep to what they started with.
+/// A workflow that already has this spec is not changed. The name in the body must be that in the address. Running runs
+/// keep the definition that they started with.
 #[utoipa::path(put, path = "/api/v1/workflows/{name}", tag = "workflows",
     params(
         ("name" = String, Path), PutParams,
@@ -289,7 +289,8 @@ impl Checked {
 
 /// Delete a workflow
 ///
-/// Its runs go on, and are kept as long as they would be. Refused while runs of it wait for their turn.
+/// Running runs continue, and ended runs are kept until their retention ends. Refused while runs of the workflow wait
+/// to start.
 #[utoipa::path(delete, path = "/api/v1/workflows/{name}", tag = "workflows",
     params(
         ("name" = String, Path), Scope,

@@ -80,8 +80,8 @@ fn noted(path: &str, note: Option<String>) -> Result<Option<Box<str>>, ApiError>
 
 /// Cancel a run
 ///
-/// What goes on of it is stopped, what has not begun never does. `on_failure` and `finally` still run unless
-/// they are to be left out; a second cancel can say that.
+/// Running steps are stopped, and pending steps never start. The `finally` steps still run, unless `skip_finally` is
+/// set; a second cancel can set it. `on_failure` steps do not run after a cancel.
 #[utoipa::path(post, path = "/api/v1/runs/{id}/cancel", tag = "runs", params(("id" = RunId, Path)),
     request_body(content = Option<CancelRun>, description = "May be left out"),
     responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
@@ -99,7 +99,7 @@ async fn cancel_run(
 
 /// Pause a run
 ///
-/// It begins no further steps until it is resumed. Those that go on do.
+/// No further step starts until the run is resumed. Running steps continue.
 #[utoipa::path(post, path = "/api/v1/runs/{id}/pause", tag = "runs", params(("id" = RunId, Path)),
     request_body(content = Option<Note>, description = "May be left out"),
     responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
@@ -114,7 +114,7 @@ async fn pause_run(
     change(&api, &actor, id, WorkflowRequest::Pause { run: id, note }).await
 }
 
-/// Let a paused run go on
+/// Resume a paused run
 #[utoipa::path(post, path = "/api/v1/runs/{id}/resume", tag = "runs", params(("id" = RunId, Path)),
     responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
 )]
@@ -128,8 +128,8 @@ async fn resume_run(
 
 /// Decide what becomes of a step
 ///
-/// Of one that has not ended: what goes on of it is stopped first, so that nothing after it starts too early. Who
-/// asked and why is recorded.
+/// Sets the final status of a step that has not ended. A running step is stopped first, so that downstream steps do not
+/// start too early. The user and the note are recorded.
 #[utoipa::path(post, path = "/api/v1/runs/{id}/steps/{step}/mark", tag = "runs",
     params(("id" = RunId, Path), ("step" = String, Path, description = "Its name")),
     request_body(content = MarkStep, example = json!({"status": "skipped", "note": "the file came by mail"})),

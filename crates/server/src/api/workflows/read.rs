@@ -43,7 +43,7 @@ struct ListWorkflowsParams {
     /// Only workflows with this label, `KEY=VALUE`; may come several times.
     #[param(value_type = Option<Vec<String>>)]
     label: Labels,
-    /// Tells the newest runs of each, so many at most.
+    /// Number of the newest runs to return with each schedule.
     #[param(minimum = 0, maximum = 50)]
     runs: usize,
     /// How many of them, at most.
@@ -100,7 +100,7 @@ async fn looked_at(api: &Api, row: WorkflowRow, runs: usize) -> Result<Workflow,
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct GetWorkflowParams {
-    /// The namespace of the name; `default` where absent. Not needed with an id.
+    /// Namespace of the name. Default: `default`. Not needed with an id.
     namespace: Option<String>,
     /// The spec of this generation instead of the newest.
     generation: Option<u64>,

@@ -165,8 +165,8 @@ struct ListItemsParams {
 
 /// List the elements of a step that have ended
 ///
-/// By their numbers. Those that go on are among the jobs of the run. A retry that took over the whole step has the elements
-/// of the run that it retried.
+/// Lists the ended elements, ordered by number. Running elements are among the jobs of the run. A retry that kept the
+/// result of the whole step returns the elements of the run that it retried.
 #[utoipa::path(get, path = "/api/v1/runs/{id}/steps/{step}/items", tag = "runs",
     params(("id" = RunId, Path), ("step" = String, Path, description = "Its name"), ListItemsParams),
     responses((status = 200, description = "One page", body = List<RunItem>))
@@ -268,7 +268,7 @@ fn number_of(row: &RunRow, step: &str) -> Result<u32, ApiError> {
     })
 }
 
-/// Explain why a step stands where it stands
+/// Explain why a step is waiting, or why it ended as it did
 ///
 /// For a step that has not begun: which need, rule or limit holds it, told by the very code that begins
 /// steps. A step that has ended has no reasons; see its cause and its message.
@@ -307,8 +307,7 @@ struct ExplainRunParams {
 
 /// Explain why the steps of a run stand where they stand
 ///
-/// Those that go on or wait come first, then those that have not begun; the reasons are as for a single
-/// step. A run that has ended has none.
+/// Running and waiting steps come first, then pending steps, each with its reasons. A run that has ended has none.
 #[utoipa::path(get, path = "/api/v1/runs/{id}/why", tag = "runs",
     params(("id" = RunId, Path), ExplainRunParams),
     responses((status = 200, description = "Why", body = RunWhy))

@@ -54,8 +54,8 @@ pub(super) fn routes(routes: &mut Routes) {
 
 /// Start a run of a workflow
 ///
-/// It is pinned to the workflow as it is now, and to those that it calls. Where as many runs go on as may,
-/// it waits for its turn. Send an `Idempotency-Key`, and the request may be repeated until it is answered.
+/// The run is pinned to the current definition of the workflow, and of the workflows that it calls. It waits while the
+/// limit of parallel runs is reached. With an `Idempotency-Key` the request can be repeated safely.
 #[utoipa::path(post, path = "/api/v1/workflows/{name}/start", tag = "runs",
     params(
         ("name" = String, Path, description = "Its name or its id"), Scope,
