@@ -1,22 +1,21 @@
-//! What is said: the words of Belfry as types.
+//! Data types of Belfry: jobs, schedules, workflows, workers and queues.
 //!
-//! Every other crate speaks of jobs, executions, workers and queues in these types. Nothing here
-//! does I/O, reads a clock or draws a random number, and a test holds it to that.
+//! All other crates use these types. This crate does no I/O, reads no clock and draws no random numbers; a test checks
+//! this.
 //!
-//! - [`id`]: typed ids that sort by time and carry their shard.
-//! - [`time`] and [`quantity`]: instants, durations, bytes, millicores, with their text forms.
-//! - [`spec`]: what a user asks for; [`validate`] says everything that is wrong with it at once.
-//! - [`status`] and [`lifecycle`]: the states of jobs and executions and the one table of legal
-//!   transitions between them.
-//! - [`schedule`], [`timing`], [`calendar`]: what recurs, when, and on which days; [`firing`]: what
-//!   became of each of its instants.
-//! - [`workflow`]: DAGs of steps, with their [`expression`]s and templates; [`run`]: how far their runs are.
-//! - [`checkpoint`]: what an execution saves for the next one of its job.
-//! - [`worker`], [`queue`]: where work runs and where it waits.
-//! - [`record`]: rows as the engine changes them and stores keep them.
-//! - [`api`]: what the REST API answers, with its error codes; [`refusal`]: why the engine refuses a request;
-//!   [`why`]: why a job or a step is waiting.
-//! - [`limits`]: every bound that input is held to.
+//! - [`id`]: typed IDs that sort by time and contain their shard.
+//! - [`time`] and [`quantity`]: timestamps, durations, bytes and millicores, with their text forms.
+//! - [`spec`]: specs of jobs; [`validate`] reports all errors of a spec at once.
+//! - [`status`] and [`lifecycle`]: statuses of jobs and executions, and the table of legal transitions.
+//! - [`schedule`], [`timing`], [`calendar`]: schedules, their rules and their days; [`firing`]: the outcome of each
+//!   scheduled time.
+//! - [`workflow`]: DAGs of steps, with [`expression`]s and templates; [`run`]: states of runs and steps.
+//! - [`checkpoint`]: data that an execution saves for the next execution of its job.
+//! - [`worker`], [`queue`]: workers, and settings of queues.
+//! - [`record`]: rows that the engine changes and the store keeps.
+//! - [`api`]: requests and responses of the REST API, and its error codes; [`refusal`]: reasons why the engine refuses a
+//!   request; [`why`]: waiting reasons of jobs and steps.
+//! - [`limits`]: limits of all input.
 
 pub mod api;
 pub mod calendar;

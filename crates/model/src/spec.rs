@@ -1,9 +1,10 @@
-//! What a user asks for: the spec of a job.
+//! Specs of jobs, as a user writes them.
 //!
-//! One serde model serves JSON, YAML, the API and the store. Every field but `run` has a default that
-//! never changes; [what is kept](JobSpec::compact_json) leaves defaults out, and the API shows them
-//! all. Unknown fields are refused. What a spec must hold
-//! beyond its types is in [`crate::validate`].
+//! One serde model serves JSON, YAML, the API and the store. Every field except `run` has a default. A default never
+//! changes, because [stored specs](JobSpec::compact_json) omit the fields that have their default. The API returns
+//! all fields.
+//!
+//! Unknown fields are refused. [`crate::validate`] checks everything beyond the types.
 
 mod compact;
 
@@ -17,7 +18,7 @@ pub use compact::{Summary, name_in};
 use crate::quantity::{Bytes, Millicores};
 use crate::time::{Duration, Timestamp};
 
-/// The namespace and the queue of whoever names none.
+/// Default name of a namespace or queue.
 pub const DEFAULT: &str = "default";
 
 fn default_name() -> String {
@@ -32,77 +33,85 @@ fn default_grace() -> Duration {
     Duration::from_secs(10)
 }
 
-/// One unit of work that was asked for.
+/// A job: one command or script to execute, with its resources, placement and retries.
 ///
-/// `run` is the only field without a default.
+/// Only `run` is required.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
-    /// What people call it; need not be unique. Letters, digits, `-`, `_` and `.`.
+    /// Name of the job; need not be unique. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or
+    /// digit. Default: `job`.
     #[serde(default = "default_job_name")]
     pub name: String,
-    /// The tenant that it belongs to.
+    /// Namespace (tenant) of the job. Default: `default`.
     #[serde(default = "default_name")]
     pub namespace: String,
-    /// Who answers for it; the submitter where nobody is named.
+    /// Owner of the job: the person or team responsible for it, at most 128 bytes. Default: the user who submits the
+    /// job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Free words to find and group jobs by.
+    /// Labels of the job, for filtering and grouping. At most 64 labels; values have at most 63 bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The queue where it waits.
+    /// Queue in which the job waits for a worker. Default: `default`.
     #[serde(default = "default_name")]
     pub queue: String,
-    /// 0 (last) to 100 (first) within its queue.
+    /// Priority within the queue, from 0 to 100; jobs with a higher priority start first. Default: 50.
     #[serde(default = "default_priority")]
     pub priority: u8,
-    /// Not before this time; at once where absent.
+    /// Earliest start time of the job, at most 3,660 days in the future. Default: the time of submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_at: Option<Timestamp>,
-    /// How long after `run_at` (or submission) its first execution may still start; then it expires.
+    /// Starting deadline: maximum delay of the first execution after `run_at`, or after the submission if `run_at` is
+    /// not set. A job that has not started by then ends as `expired`. Default: no deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<Duration>,
-    /// What to run.
+    /// Command or script of the job, under the name of its runtime. The only runtime is `process`.
     pub run: Run,
-    /// Files to fetch before it runs.
+    /// Artifacts that the worker downloads before each execution; at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<InputFile>,
-    /// Files to store after it succeeded.
+    /// Files that the worker stores as artifacts after the job succeeds; at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputFile>,
-    /// What it needs, and what it may use at most.
+    /// Resource requests and resource limits of the job.
     #[serde(default)]
     pub resources: Resources,
-    /// Which workers may run it. All must hold.
+    /// Conditions on the labels of workers; the job runs only on workers that satisfy all of them. At most 32.
+    /// Default: all workers are eligible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub constraints: Vec<Constraint>,
-    /// Which of the workers that fit is taken.
+    /// Choice among the eligible workers: the least loaded (`spread`) or the most loaded (`pack`). Default: `spread`.
     #[serde(default)]
     pub placement: Placement,
-    /// When and how often a failed execution is followed by another.
+    /// Retry policy: number and delay of further attempts after a failure.
     #[serde(default)]
     pub retry: RetryPolicy,
-    /// The longest one execution may run.
+    /// Timeout of each execution; an execution that exceeds the timeout is stopped and fails. At most 366 days.
+    /// Default: no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Between SIGTERM and SIGKILL, on a timeout and on a cancel.
+    /// Grace period between SIGTERM and SIGKILL when an execution times out or is cancelled; at most 1h. Default:
+    /// `10s`.
     #[serde(default = "default_grace")]
     pub grace: Duration,
-    /// What is promised when a worker is lost.
+    /// Delivery guarantee: whether the job is executed again after its worker is lost. Default: `at_least_once`.
     #[serde(default)]
     pub delivery: Delivery,
-    /// A bound on how many jobs with the same key run at the same time.
+    /// Limit of concurrent jobs with the same concurrency key. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<Concurrency>,
-    /// A second submission with the same key answers with the first one's job.
+    /// Idempotency key, 1 to 255 bytes. A further submission with the same key creates no job and returns the first
+    /// job. The server keeps the key for 7 days, unless it is configured otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
-    /// How long it is kept once it ended; the server's default where absent.
+    /// Retention of the job after it has ended; the server then deletes the job. At most 3,660 days. Default: the
+    /// setting `server.retention`, `30d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Duration>,
 }
 
-/// The name of a job that was given none.
+/// Default name of a job.
 const JOB: &str = "job";
 
 pub(crate) fn default_job_name() -> String {
@@ -110,7 +119,7 @@ pub(crate) fn default_job_name() -> String {
 }
 
 impl JobSpec {
-    /// A job that runs `run` with every default.
+    /// Returns a job that runs `run`; all other fields have their defaults.
     pub fn new(run: Run) -> Self {
         Self {
             name: default_job_name(),
@@ -137,7 +146,7 @@ impl JobSpec {
         }
     }
 
-    /// A job that runs one command with every default.
+    /// Returns a job that runs one command; all other fields have their defaults.
     pub fn command<I: IntoIterator<Item = S>, S: Into<String>>(args: I) -> Self {
         Self::new(Run::Process(ProcessRun {
             command: args.into_iter().map(Into::into).collect(),
@@ -146,17 +155,17 @@ impl JobSpec {
     }
 }
 
-/// A runtime and what it is to run.
+/// Command or script of a job, under the name of its runtime.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Run {
-    /// A process of the worker's operating system.
+    /// Runs an operating-system process on the worker.
     Process(ProcessRun),
 }
 
 impl Run {
-    /// The runtime's name, as workers list it among their capabilities.
+    /// Returns the name of the runtime, as in the capabilities of workers.
     pub fn runtime(&self) -> &'static str {
         match self {
             Self::Process(_) => "process",
@@ -164,107 +173,111 @@ impl Run {
     }
 }
 
-/// A process: a command, or a script and its interpreter.
+/// An operating-system process: exactly one of `command` and `script`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessRun {
-    /// The program and its arguments, given to it as they are: no shell reads them.
-    /// Either this or `script`.
+    /// Program and arguments, at most 1,000, passed unchanged and without a shell. Required if `script` is not set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// A script; it is written to a file that the interpreter runs.
+    /// Text of a script, which the worker writes to a file and runs with `interpreter`. Required if `command` is not
+    /// set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
-    /// What runs the script, with its arguments; `["/bin/sh"]` where absent.
+    /// Interpreter of `script`, with its arguments. Default: `["/bin/sh"]`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interpreter: Vec<String>,
-    /// Added to a clean environment. Names are `[A-Za-z_][A-Za-z0-9_]*`; those that the loader or
-    /// Belfry read (`LD_*`, `BELFRY_*`) are refused.
+    /// Environment variables, added to a clean environment. Names match `[A-Za-z_][A-Za-z0-9_]*`; `BELFRY_*` and
+    /// `LD_*` are reserved. At most 1,000 variables of 32 KiB each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Where it starts; its own temporary folder where absent.
+    /// Working directory of the process. Default: the temporary directory of the execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<String>,
-    /// What it reads on its standard input; nothing where absent.
+    /// Standard input of the process. Default: empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
 }
 
-/// A file that is fetched before the run.
+/// An artifact that the worker downloads before an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InputFile {
-    /// `NAME` (its newest version), or `NAME@sha256:HEX`.
+    /// Artifact reference: `NAME` for the newest version, or `NAME@sha256:HEX` for one version. In a workflow run,
+    /// `NAME` is the version that an earlier step stored in the same run, if any.
     pub artifact: String,
-    /// Where to put it, relative to the execution's folder.
+    /// Path of the downloaded file, relative to the directory of the execution and inside it; at most 1,024 bytes.
     pub path: String,
-    /// Whether it may be executed.
+    /// Whether the downloaded file is executable. Default: `false`.
     #[serde(default)]
     pub executable: bool,
 }
 
-/// A file that is stored after a run that succeeded.
+/// A file that the worker stores as an artifact after an execution succeeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OutputFile {
-    /// The name of the artifact that gets a new version.
+    /// Name of the artifact; the file becomes a new version of it.
     pub artifact: String,
-    /// Where the task leaves it, relative to the execution's folder.
+    /// Path of the file that the task writes, relative to the directory of the execution and inside it; at most 1,024
+    /// bytes.
     pub path: String,
-    /// Whether the job still succeeds without it.
+    /// Whether the job succeeds even if the file does not exist. Default: `false`.
     #[serde(default)]
     pub optional: bool,
 }
 
-/// What a job needs (for placement), and what it may use at most (enforced on the worker).
+/// Resources that a job requests, for placement, and limits that the worker enforces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resources {
-    /// CPU set aside for it; 100m where absent.
+    /// CPU request: CPU reserved for the job on its worker, for example `500m` or `2` cores. Default: `100m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Millicores>,
-    /// Memory set aside for it; 64MiB where absent.
+    /// Memory request: memory reserved for the job on its worker, for example `256MiB`. Default: `64MiB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
-    /// Named things that workers declare, such as `gpu: 1`.
+    /// Custom resources reserved for the job on its worker, for example `gpu: 1`; at most 16. Each worker declares
+    /// how much it has of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub custom: BTreeMap<String, u64>,
-    /// What it may use at most; unbounded where absent.
+    /// Limits of an execution, enforced by the worker. Default: unlimited.
     #[serde(default, skip_serializing_if = "Limits::is_none")]
     pub limits: Limits,
 }
 
 impl Resources {
-    /// CPU set aside where a job names none.
+    /// Default CPU request of a job.
     pub const CPU_DEFAULT: Millicores = Millicores(100);
-    /// Memory set aside where a job names none.
+    /// Default memory request of a job.
     pub const MEMORY_DEFAULT: Bytes = Bytes(64 << 20);
 
-    /// CPU set aside for it.
+    /// Returns the CPU request, or the default if the job sets none.
     pub fn cpu_request(&self) -> Millicores {
         self.cpu.unwrap_or(Self::CPU_DEFAULT)
     }
 
-    /// Memory set aside for it.
+    /// Returns the memory request, or the default if the job sets none.
     pub fn memory_request(&self) -> Bytes {
         self.memory.unwrap_or(Self::MEMORY_DEFAULT)
     }
 }
 
-/// Hard bounds, kept by the operating system.
+/// Resource limits of an execution, enforced by the operating system of the worker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Killed when it uses more.
+    /// Memory limit; the execution is killed when it exceeds the limit. At least `1MiB`, and at least the requested
+    /// memory. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
-    /// Slowed down when it uses more.
+    /// CPU limit; the execution is throttled when it reaches the limit. At least `10m`. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Millicores>,
-    /// The most processes and threads.
+    /// Maximum number of processes and threads of the execution; at least 1. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pids: Option<u32>,
-    /// What happens on a worker that cannot enforce them.
+    /// Whether a worker that cannot enforce the limits may run the job. Default: `required`.
     #[serde(default)]
     pub enforcement: Enforcement,
 }
@@ -275,35 +288,36 @@ impl Limits {
     }
 }
 
-/// What a limit means where the worker's system cannot enforce it.
+/// Treatment of a worker that cannot enforce the resource limits of a job.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Enforcement {
-    /// The job is not placed there.
+    /// The worker is not eligible for the job.
     #[default]
     Required,
-    /// The job runs there without it.
+    /// The worker is eligible; limits that it cannot enforce do not apply.
     BestEffort,
 }
 
-/// One condition on the labels of a worker.
+/// A condition on one label of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Constraint {
-    /// The label.
+    /// Key of the label.
     pub label: String,
-    /// How its value is compared.
+    /// Comparison of the label with `values`. Default: `in`.
     #[serde(default)]
     pub operator: Operator,
-    /// With what; none for `exists` and `absent`.
+    /// Values that the label is compared with, at most 64. Required for `in` and `not_in`; must be empty for `exists`
+    /// and `absent`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
 
 impl Constraint {
-    /// Whether a worker with these labels satisfies it.
+    /// Returns whether a worker with these labels satisfies the constraint.
     pub fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
         let value = labels.get(&self.label);
         match self.operator {
@@ -315,7 +329,7 @@ impl Constraint {
     }
 }
 
-/// How a constraint compares.
+/// Operator of a constraint on worker labels.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
@@ -324,41 +338,42 @@ pub enum Operator {
     /// The label has one of the values.
     #[default]
     In,
-    /// The label is absent or has another value.
+    /// The label has none of the values, or the worker does not have the label.
     NotIn,
-    /// The label is there, with any value.
+    /// The worker has the label, with any value.
     Exists,
-    /// The label is not there.
+    /// The worker does not have the label.
     Absent,
 }
 
-/// Which of the workers that fit is taken.
+/// Choice among the workers that are eligible for a job.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
-    /// The fullest one, so that whole machines stay free for big jobs.
+    /// The most loaded eligible worker, which keeps whole machines free for large jobs.
     Pack,
-    /// The emptiest one.
+    /// The least loaded eligible worker.
     #[default]
     Spread,
 }
 
-/// When and how often a failed execution is followed by another.
+/// Retry policy of a job: number and delay of retries, and the exit codes that are retried.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetryPolicy {
-    /// Tries after the first that ran and failed.
+    /// Maximum number of retries after executions that started and failed, from 0 to 1,000. Default: 0.
     pub max_retries: u32,
-    /// Tries after the first that could not even be started.
+    /// Maximum number of retries after executions that could not be started, from 0 to 1,000. Default: 3.
     pub max_start_retries: u32,
-    /// How long to wait before each.
+    /// Delay before each retry.
     pub backoff: Backoff,
-    /// Only these exit codes are tried again, where any are named.
+    /// Exit codes that are retried, at most 256. If set, a failure without an exit code, for example a timeout, is
+    /// not retried. Default: every failure is retried, except those in `final_exit_codes`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub retry_exit_codes: Vec<i32>,
-    /// These exit codes are never tried again.
+    /// Exit codes that are never retried, at most 256. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub final_exit_codes: Vec<i32>,
 }
@@ -375,17 +390,19 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The wait before retry `k` (from 1): `min(max, initial × factor^(k−1))`, ± `jitter` of itself.
+/// Exponential backoff. The delay before retry `k`, counted from 1, is `min(max, initial × factor^(k−1))`, varied by
+/// `jitter`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Backoff {
-    /// Before the first retry.
+    /// Delay before the first retry; must not exceed `max`. Default: `1s`.
     pub initial: Duration,
-    /// By how much each is longer than the one before; at least 1.
+    /// Growth factor of the delay from one retry to the next, from 1 to 100. Default: 2.
     pub factor: f64,
-    /// The longest.
+    /// Maximum delay before a retry, not counting `jitter`; at most 24h. Default: `5m`.
     pub max: Duration,
-    /// The part of the wait, from 0 to 1, by which it is drawn shorter or longer.
+    /// Random variation of each delay, as a fraction from 0 to 1; with 0.2, a delay of 10s becomes 8s to 12s.
+    /// Default: 0.2.
     pub jitter: f64,
 }
 
@@ -395,29 +412,30 @@ impl Default for Backoff {
     }
 }
 
-/// What is promised when a worker is lost.
+/// Delivery guarantee of a job when its worker is lost.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// Runs until it succeeds or its retries end.
+    /// The job is executed until it succeeds or has no retries left; a lost execution is replaced by a new one.
     #[default]
     AtLeastOnce,
-    /// Never started twice; ends `failed` with cause `outcome_unknown` if its worker is lost.
+    /// The job is never started twice. If its worker is lost and does not return in time with the result, the job
+    /// ends as `failed` with the cause `outcome_unknown`.
     AtMostOnce,
-    /// No two executions at the same time, one accepted result; tried again only once the lost
-    /// execution is known to be over.
+    /// Executions of the job never overlap, and one result is accepted. After a worker is lost, the job is executed
+    /// again only when the lost execution has certainly ended.
     ExactlyOnce,
 }
 
-/// A bound on how many jobs of one key run at the same time.
+/// Limit of concurrent jobs with the same key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Concurrency {
-    /// The key; jobs of one namespace with the same key share the bound.
+    /// Concurrency key, 1 to 255 bytes. Jobs of one namespace with the same key share the limit, across all queues.
     pub key: String,
-    /// How many may run at once.
+    /// Maximum number of concurrent jobs with the key, from 1 to 1,000,000. Default: 1.
     #[serde(default = "one")]
     pub limit: u32,
 }

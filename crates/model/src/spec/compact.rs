@@ -1,7 +1,8 @@
-//! Specs as they are kept: JSON with only what differs from the defaults.
+//! Stored form of job specs: JSON without the fields that have their default.
 //!
-//! Most of a spec is defaults, and a million waiting jobs hold a million specs in memory, on disk and
-//! on the wire. Reading one back fills them in, so a default never changes: a test pins them all.
+//! Most fields of a spec have their default, and a million waiting jobs need a million specs in memory, in the store
+//! and on the network. Parsing a stored spec adds the defaults again. A default therefore never changes; a test
+//! checks all of them.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -17,7 +18,7 @@ struct Compact<'a>(&'a JobSpec);
 
 macro_rules! entries {
     ($spec:expr, $map:expr, $($field:ident),*) => {
-        // Taken apart without `..`: a new field cannot be forgotten here.
+        // Destructured without `..`, so that the compiler reports a new field that is missing here.
         let JobSpec { run, $($field),* } = $spec;
         $(if *$field != DEFAULTS.$field {
             $map.serialize_entry(stringify!($field), $field)?;
@@ -58,14 +59,14 @@ impl Serialize for Compact<'_> {
 }
 
 impl JobSpec {
-    /// The spec as JSON, without the fields that have their default; parses back to the same spec.
+    /// Returns the spec as JSON, without the fields that have their default. Parsing the JSON returns an equal spec.
     pub fn compact_json(&self) -> String {
-        // Its maps have text keys and its floats are numbers, so JSON can always show it.
+        // Serialization cannot fail: all maps have text keys, and all floats are finite.
         serde_json::to_string(&Compact(self)).unwrap_or_default()
     }
 }
 
-/// What lists show of a spec: read from its JSON without the rest.
+/// Fields of a spec that lists show, parsed from its JSON without the other fields.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[expect(missing_docs, reason = "they are those of the spec")]
 pub struct Summary {
@@ -83,11 +84,11 @@ pub struct Summary {
     pub labels: BTreeMap<String, String>,
 }
 
-/// The name in a spec that is kept as JSON; nothing else of it is read.
+/// Returns the name of a job from its stored spec, without parsing the other fields.
 pub fn name_in(body: &str) -> &str {
     #[derive(Deserialize)]
     struct Named<'a> {
-        // A name has no character that JSON would escape.
+        // A valid name has no character that JSON escapes, so it can be borrowed.
         name: Option<&'a str>,
     }
     serde_json::from_str::<Named<'_>>(body).ok().and_then(|named| named.name).unwrap_or(JOB)
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(summary, full);
     }
 
-    /// Stored specs leave defaults out: to change one would change what jobs of yesterday do.
+    /// Stored specs omit defaults, so a changed default would change jobs that already exist.
     #[test]
     fn the_defaults_of_a_spec_never_change() {
         insta::assert_snapshot!(serde_json::to_string(&JobSpec::command(["x"])).unwrap(), @r#"{"name":"job","namespace":"default","queue":"default","priority":50,"run":{"process":{"command":["x"]}},"resources":{},"placement":"spread","retry":{"max_retries":0,"max_start_retries":3,"backoff":{"initial":"1s","factor":2.0,"max":"5m","jitter":0.2}},"grace":"10s","delivery":"at_least_once"}"#);
