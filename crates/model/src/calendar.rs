@@ -1,4 +1,7 @@
-//! Calendars: named sets of days, such as the working days of a company.
+//! Calendars: named sets of days, for example the working days of a company.
+//!
+//! Filters of schedules refer to calendars by name. The `timetable` crate computes the days, including those of
+//! built-in calendars; [`crate::validate`] checks names and limits.
 
 use std::collections::BTreeMap;
 
@@ -13,72 +16,74 @@ fn default_namespace() -> String {
     DEFAULT.to_owned()
 }
 
-/// A named set of days that schedules of its namespace refer to.
+/// A calendar: a named set of days, to which schedules in the same namespace refer.
 ///
-/// A day belongs to the set if the last of its steps that speaks of the day includes it; a day that
-/// no step speaks of does not belong to it.
+/// The steps are applied in order. For each day, the last step that contains the day decides; a day that no step
+/// contains is not in the calendar.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CalendarSpec {
-    /// Unique in its namespace. Names that begin with `belfry.` are those of built-in calendars.
+    /// Name of the calendar, unique in its namespace. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a
+    /// letter or digit. The prefix `belfry.` is reserved for built-in calendars.
     pub name: String,
-    /// The tenant that it belongs to.
+    /// Namespace (tenant) of the calendar. Default: `default`.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// Who answers for it.
+    /// Owner of the calendar: the person or team responsible for it, at most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Free words to find it by.
+    /// Labels of the calendar, for filtering and grouping. At most 64 labels; values have at most 63 bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// What it is, for people.
+    /// Description of the calendar, at most 1,000 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// In order: later ones override earlier ones.
+    /// Steps that include or exclude days, at most 1,000, applied in order: a later step overrides earlier ones.
     pub steps: Vec<CalendarStep>,
-    /// The last day that its steps are complete for; schedules that look beyond it are warned of. Unlimited where absent.
+    /// Last day for which the calendar is complete. A schedule that needs later days gets a warning. Default:
+    /// unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = Date)]
     pub known_until: Option<jiff::civil::Date>,
 }
 
-/// One step of a calendar.
+/// One step of a calendar: adds days to the set or removes days from it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CalendarStep {
-    /// These days belong to it.
+    /// Adds these days to the calendar.
     Include(Days),
-    /// These do not.
+    /// Removes these days from the calendar.
     Exclude(Days),
 }
 
-/// A set of days.
+/// A set of days in a step of a calendar.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Days {
     /// Every day.
     All {},
-    /// These days of every week.
+    /// Days of the week, in every week.
     Weekdays(Vec<Weekday>),
-    /// These days.
+    /// Single days and ranges of days.
     Dates(Vec<DateRange>),
-    /// These days of every year, as `MM-DD`; `02-29` is in leap years only.
+    /// Days of every year, as `MM-DD`. `02-29` exists only in leap years.
     Yearly(Vec<String>),
-    /// The days of another calendar of the namespace, or of a built-in one: `belfry.cn-holidays`,
+    /// All days of another calendar in the same namespace, or of a built-in calendar: `belfry.cn-holidays` or
     /// `belfry.cn-workdays`.
     Calendar(String),
 }
 
-/// A calendar as it is kept.
+/// A stored calendar.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CalendarRecord {
-    /// What it is.
+    /// Spec of the calendar.
     pub spec: CalendarSpec,
-    /// Grows with every change; its ETag.
+    /// Version of the calendar; increases with every change and is the value of the ETag.
     pub version: u64,
-    /// When it was made.
+    /// Time at which the calendar was created.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }

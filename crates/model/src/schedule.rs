@@ -1,4 +1,11 @@
-//! Schedules: named rules that start jobs or workflows, as a user writes them.
+//! Specs of schedules, as a user writes them.
+//!
+//! A schedule has rules of time ([`Timing`]), policies for overlapping and missed firings, and an [`Action`]: a job
+//! or a call of a workflow. Files and requests have the action as exactly one of the fields `job` and `workflow`; a
+//! private type converts between the two forms.
+//!
+//! [`crate::validate`] checks names, limits and the fields of the job. The `timetable` crate checks the rules. The
+//! engine applies the policies.
 
 use std::collections::BTreeMap;
 
@@ -14,108 +21,126 @@ fn default_namespace() -> String {
     DEFAULT.to_owned()
 }
 
-/// A named rule that starts jobs, or runs of a workflow.
+/// A schedule: creates a job or a workflow run at each of its scheduled times.
 ///
-/// `name` and what it starts are all that has no default. A schedule without rules fires on demand.
+/// Only `name` and the action are required. A schedule without rules fires only when it is triggered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ScheduleText", into = "ScheduleText")]
 pub struct ScheduleSpec {
-    /// Unique in its namespace. Letters, digits, `-`, `_` and `.`.
+    /// Name of the schedule, unique in its namespace. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a
+    /// letter or digit.
     pub name: String,
-    /// The tenant that it belongs to; its jobs belong to the same.
+    /// Namespace (tenant) of the schedule and of its jobs and runs. Default: `default`.
     pub namespace: String,
-    /// Who answers for it, and for its jobs where they name nobody.
+    /// Owner of the schedule: the person or team responsible for it, at most 128 bytes. Also the owner of its jobs,
+    /// unless the job sets one.
     pub owner: Option<String>,
-    /// Free words to find and group schedules by.
+    /// Labels of the schedule, for filtering and grouping. At most 64 labels; values have at most 63 bytes.
     pub labels: BTreeMap<String, String>,
-    /// What it is for, for people.
+    /// Description of the schedule, at most 1,000 bytes.
     pub description: Option<String>,
-    /// When it fires.
+    /// Rules of the scheduled times, with filters and time zone. Default: no rules; the schedule fires only when it
+    /// is triggered.
     pub timing: Timing,
-    /// Spreads firings: each job starts a little later than its time.
+    /// Jitter: delays each firing, so that many schedules do not fire at the same moment. Default: no delay.
     pub jitter: Option<Jitter>,
-    /// It is completed after so many firings; what was skipped does not count.
+    /// Maximum number of firings, at least 1; the schedule then becomes `completed`. Skipped, manual and backfill
+    /// firings do not count. Default: unlimited.
     pub max_firings: Option<u64>,
-    /// What a firing does while earlier runs are not over.
+    /// Overlap policy: treatment of a firing while earlier runs of the schedule have not ended.
     pub overlap: Overlap,
-    /// What becomes of firings whose time passed while nobody could decide them.
+    /// Policy for missed firings: scheduled times that passed while no server could process them.
     pub missed: Missed,
-    /// How long after its time a firing's job may still start; later it is recorded as missed.
+    /// Starting deadline: maximum delay between the scheduled time and the start of the job or run. A firing that
+    /// cannot start by then is skipped, with the outcome `skipped_deadline`. Default: no deadline.
     pub start_deadline: Option<Duration>,
-    /// It is paused after so many failed runs in a row.
+    /// Number of consecutive failed runs after which the schedule is paused, at least 1. Manual runs and backfills do
+    /// not count. Default: never.
     pub pause_after_failures: Option<u32>,
-    /// Keeps room for its job on a worker from this long before each firing.
+    /// Time before each firing from which resources for the job are reserved on a worker; at most 24h. Not allowed
+    /// with `workflow`. Default: no reservation.
     pub reserve_ahead: Option<Duration>,
-    /// From when on a run counts as late or stuck.
+    /// Expected start delay and duration of runs. A run that exceeds them is reported as late or stuck; nothing else
+    /// happens to it.
     pub expect: Expectation,
-    /// What each firing starts.
+    /// Job or workflow run that each firing creates.
     pub action: Action,
 }
 
-/// What a schedule starts.
+/// Action of a schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// A job.
+    /// Creates a job.
     Job(Box<JobSpec>),
-    /// A run of a workflow.
+    /// Starts a run of a workflow.
     Workflow(Call),
 }
 
-/// A named rule that starts jobs or runs: exactly one of `job` and `workflow`.
+/// A schedule: creates a job or a workflow run at each of its scheduled times.
 ///
-/// `name` and what it starts are all that has no default. A schedule without rules fires on demand.
+/// Only `name` and exactly one of `job` and `workflow` are required. A schedule without rules fires only when it is
+/// triggered.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ScheduleSpec)]
 struct ScheduleText {
-    /// Unique in its namespace. Letters, digits, `-`, `_` and `.`.
+    /// Name of the schedule, unique in its namespace. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a
+    /// letter or digit.
     name: String,
-    /// The tenant that it belongs to; its jobs belong to the same.
+    /// Namespace (tenant) of the schedule and of its jobs and runs. Default: `default`.
     #[serde(default = "default_namespace")]
     namespace: String,
-    /// Who answers for it, and for its jobs where they name nobody.
+    /// Owner of the schedule: the person or team responsible for it, at most 128 bytes. Also the owner of its jobs,
+    /// unless the job sets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
-    /// Free words to find and group schedules by.
+    /// Labels of the schedule, for filtering and grouping. At most 64 labels; values have at most 63 bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
-    /// What it is for, for people.
+    /// Description of the schedule, at most 1,000 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
-    /// When it fires.
+    /// Rules of the scheduled times, with filters and time zone. Default: no rules; the schedule fires only when it
+    /// is triggered.
     #[serde(default)]
     timing: Timing,
-    /// Spreads firings: each job starts a little later than its time.
+    /// Jitter: delays each firing, so that many schedules do not fire at the same moment. Default: no delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     jitter: Option<Jitter>,
-    /// It is completed after so many firings; what was skipped does not count.
+    /// Maximum number of firings, at least 1; the schedule then becomes `completed`. Skipped, manual and backfill
+    /// firings do not count. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     max_firings: Option<u64>,
-    /// What a firing does while earlier runs are not over.
+    /// Overlap policy: treatment of a firing while earlier runs of the schedule have not ended.
     #[serde(default)]
     overlap: Overlap,
-    /// What becomes of firings whose time passed while nobody could decide them.
+    /// Policy for missed firings: scheduled times that passed while no server could process them.
     #[serde(default)]
     missed: Missed,
-    /// How long after its time a firing's job may still start; later it is recorded as missed.
+    /// Starting deadline: maximum delay between the scheduled time and the start of the job or run. A firing that
+    /// cannot start by then is skipped, with the outcome `skipped_deadline`. Default: no deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     start_deadline: Option<Duration>,
-    /// It is paused after so many failed runs in a row.
+    /// Number of consecutive failed runs after which the schedule is paused, at least 1. Manual runs and backfills do
+    /// not count. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pause_after_failures: Option<u32>,
-    /// Keeps room for its job on a worker from this long before each firing.
+    /// Time before each firing from which resources for the job are reserved on a worker; at most 24h. Not allowed
+    /// with `workflow`. Default: no reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reserve_ahead: Option<Duration>,
-    /// From when on a run counts as late or stuck.
+    /// Expected start delay and duration of runs. A run that exceeds them is reported as late or stuck; nothing else
+    /// happens to it.
     #[serde(default, skip_serializing_if = "Expectation::is_default")]
     expect: Expectation,
-    /// The job that each firing creates. Its name, namespace and owner are the schedule's where it
-    /// names none; `run_at`, `start_deadline` and `idempotency_key` are decided by the schedule.
+    /// Job that each firing creates. Its name, namespace and owner default to those of the schedule. `run_at`,
+    /// `start_deadline` and `idempotency_key` must not be set, because the schedule sets them. Required if `workflow`
+    /// is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job: Option<Box<JobSpec>>,
-    /// The workflow of its namespace that each firing starts a run of. Texts of its parameters may refer
-    /// to the firing: `${{ firing.scheduled_for }}`, `firing.interval_start`, `firing.interval_end`,
-    /// `firing.schedule` and `firing.cause`.
+    /// Workflow in the same namespace, of which each firing starts a run. Texts in its parameters can refer to the
+    /// firing: `${{ firing.scheduled_for }}`, `firing.interval_start`, `firing.interval_end`, `firing.schedule` and
+    /// `firing.cause`. Required if `job` is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     workflow: Option<Call>,
 }
@@ -227,12 +252,12 @@ impl ToSchema for ScheduleSpec {
 }
 
 impl ScheduleSpec {
-    /// A schedule that creates `job` at the times of `timing`, with every default.
+    /// Returns a schedule that creates `job` at the times of `timing`; all other fields have their defaults.
     pub fn new(name: impl Into<String>, timing: Timing, job: JobSpec) -> Self {
         Self::starting(name, timing, Action::Job(Box::new(job)))
     }
 
-    /// A schedule that starts this at the times of `timing`, with every default.
+    /// Returns a schedule with this action at the times of `timing`; all other fields have their defaults.
     pub fn starting(name: impl Into<String>, timing: Timing, action: Action) -> Self {
         let mut spec = Self {
             name: name.into(),
@@ -255,7 +280,7 @@ impl ScheduleSpec {
         spec
     }
 
-    /// The job that it creates, if it creates one.
+    /// Returns the job that each firing creates, or `None` for a workflow.
     pub fn job(&self) -> Option<&JobSpec> {
         match &self.action {
             Action::Job(job) => Some(job),
@@ -263,7 +288,7 @@ impl ScheduleSpec {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns a mutable reference to the job that each firing creates, or `None` for a workflow.
     pub fn job_mut(&mut self) -> Option<&mut JobSpec> {
         match &mut self.action {
             Action::Job(job) => Some(job),
@@ -271,7 +296,7 @@ impl ScheduleSpec {
         }
     }
 
-    /// The workflow that it starts runs of, if it starts any.
+    /// Returns the call of the workflow that each firing starts, or `None` for a job.
     pub fn workflow(&self) -> Option<&Call> {
         match &self.action {
             Action::Workflow(call) => Some(call),
@@ -279,8 +304,7 @@ impl ScheduleSpec {
         }
     }
 
-    /// Gives the job what it takes over from its schedule: namespace, name and owner, where it has
-    /// none of its own. Idempotent.
+    /// Sets namespace, name and owner of the job to those of the schedule, unless the job sets its own. Idempotent.
     pub fn fill(&mut self) {
         let Action::Job(job) = &mut self.action else { return };
         if job.namespace == DEFAULT {
@@ -295,39 +319,42 @@ impl ScheduleSpec {
     }
 }
 
-/// A spread of firings over a while.
+/// Jitter: a delay of each firing, from zero to a maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Jitter {
-    /// The most that a firing is put off.
+    /// Maximum delay of a firing; at most 24h.
     pub max: Duration,
-    /// How long exactly.
+    /// Choice of the delay: the same for all firings of the schedule (`stable`), or another for each firing
+    /// (`random`). Default: `stable`.
     #[serde(default)]
     pub spread: Spread,
 }
 
-/// How a jitter is chosen.
+/// Choice of the delay of a firing within its jitter.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Spread {
-    /// Always the same for one schedule, by a hash of its name: intervals stay even.
+    /// The same delay for all firings of the schedule, by a hash of its name. Intervals between firings stay equal.
     #[default]
     Stable,
-    /// Another one each time, by a hash of name and time.
+    /// Another delay for each firing, by a hash of the name and the scheduled time.
     Random,
 }
 
-/// What a firing does while earlier runs of its schedule are not over, whatever they came from.
+/// Treatment of a firing while earlier runs of its schedule have not ended. All causes of runs count: timer, manual
+/// trigger, backfill and retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overlap {
-    /// What it does.
+    /// Policy of a firing when the schedule has reached its limit of concurrent runs. Default: `skip`.
     pub policy: OverlapPolicy,
-    /// How many runs there may be at once before the policy applies.
+    /// Limit of concurrent runs, from 1 to 1,000; at this number the policy applies. Default: 1.
     pub limit: u32,
-    /// For `buffer_all`: how many firings may wait; more are shed.
+    /// Maximum number of waiting firings under the policy `buffer_all`, from 1 to 1,000. Further firings are dropped,
+    /// with the outcome `shed`. Default: 100.
     pub buffer: u32,
 }
 
@@ -337,42 +364,45 @@ impl Default for Overlap {
     }
 }
 
-/// What a firing does while too many earlier runs are not over.
+/// Policy of a firing when the schedule has reached its limit of concurrent runs.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum OverlapPolicy {
-    /// It is skipped.
+    /// The firing is skipped.
     #[default]
     Skip,
-    /// One waits for the end of a run; it stands for all that come meanwhile.
+    /// One firing waits until a run ends. Further firings are merged into the waiting one.
     BufferOne,
-    /// Each waits its turn, up to the bound.
+    /// Each firing waits in order until a run ends, up to the maximum in `buffer`.
     BufferAll,
-    /// The oldest run is cancelled, with its grace; the firing starts once that is over.
+    /// The oldest run is cancelled with its grace period. The firing starts when that run has ended.
     CancelOther,
-    /// The oldest run is killed without grace; the firing starts once that is over.
+    /// The oldest run is killed without a grace period. The firing starts when that run has ended.
     TerminateOther,
-    /// All run at once, without a limit.
+    /// The firing starts at once; concurrent runs are unlimited.
     AllowAll,
 }
 
-/// What becomes of firings whose time passed while nobody could decide them.
+/// Policy for missed firings: scheduled times that passed while no server could process them, for example during an
+/// outage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Missed {
-    /// Which of them are made up for.
+    /// Choice of the missed firings that are caught up. Default: `fire_once`.
     pub policy: MissedPolicy,
-    /// For `fire_last`: how many.
+    /// Number of the latest missed firings that the policy `fire_last` catches up, from 1 to 1,000. Default: 1.
     pub last: u32,
-    /// For `fire_all`: the most missed firings of one outage that are made up for, the newest ones.
+    /// Maximum number of missed firings of one outage that the policy `fire_all` catches up, from 1 to 10,000; the
+    /// newest ones are kept. Default: 1,000.
     pub limit: u32,
-    /// How late a firing must be to count as missed rather than as late.
+    /// Delay after which a firing counts as missed; at least 1s. A shorter delay counts as late, and the firing
+    /// starts normally. Default: `10s`.
     pub threshold: Duration,
-    /// Older ones than this are never made up for.
+    /// Maximum age of a missed firing that is caught up; at most 3,660 days. Default: `365d`.
     pub catch_up_window: Duration,
-    /// The most that are made up for in a minute; unbounded where absent.
+    /// Rate limit: maximum number of missed firings that are caught up per minute, at least 1. Default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub catch_up_per_minute: Option<u32>,
 }
@@ -390,31 +420,32 @@ impl Default for Missed {
     }
 }
 
-/// Which missed firings are made up for.
+/// Choice of the missed firings that are caught up.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum MissedPolicy {
-    /// None.
+    /// No missed firing is caught up.
     Skip,
-    /// The last one, which stands for all.
+    /// The last missed firing is caught up; the others are merged into it.
     #[default]
     FireOnce,
-    /// The last `last` of them.
+    /// The latest missed firings are caught up; the field `last` is their number.
     FireLast,
-    /// All within the catch-up window, up to `limit`.
+    /// All missed firings within the catch-up window are caught up, at most as many as the field `limit` allows.
     FireAll,
 }
 
-/// From when on a run counts as late or stuck.
+/// Expected start delay and duration of the runs of a schedule. A run that exceeds them is reported as late or stuck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Expectation {
-    /// A run that has not started this long after its time is late.
+    /// Maximum delay of the start after the scheduled time; a run that has not started by then is late. Default:
+    /// `1m`.
     pub start_within: Duration,
-    /// A run is stuck once it takes longer; where absent, three times the 95th percentile of earlier
-    /// runs, but at least a minute.
+    /// Maximum duration of a run; a run that exceeds it is stuck. Default: three times the 95th percentile of earlier
+    /// runs, at least 1m.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_within: Option<Duration>,
 }

@@ -1,8 +1,8 @@
-//! When: the rules of time that a schedule is made of, as a user writes them.
+//! Rules of time of a schedule, as a user writes them.
 //!
-//! A [`Timing`] is the union of its rules, minus what its filters take away, read in one time zone.
-//! These are words only; what instants they come to is computed by the `timetable` crate, which also
-//! says what is wrong with an expression.
+//! A [`Timing`] is the union of its rules, without the times that its filters exclude, in one time zone. This module
+//! only defines the form of the rules. The `timetable` crate computes the scheduled times, and checks cron
+//! expressions and time zones.
 
 use jiff::civil::Date;
 use serde::{Deserialize, Serialize};
@@ -10,39 +10,43 @@ use utoipa::ToSchema;
 
 use crate::time::{Duration, Timestamp};
 
-/// The zone of whoever names none.
+/// Default time zone of a timing.
 pub const UTC: &str = "UTC";
 
 fn utc() -> String {
     UTC.to_owned()
 }
 
-/// When something is to happen: a union of rules, minus filters, in a time zone.
+/// Scheduled times: the union of all rules, without the times that filters exclude, in one time zone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Timing {
-    /// The instants of all of them together, each once. None: on demand only.
+    /// Rules of the scheduled times, at most 64. A time that several rules name counts once. Default: no rules; the
+    /// schedule fires only when it is triggered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
-    /// An instant counts only if all of these let it through.
+    /// Filters that a time must match, at most 64; the schedule fires only at times that match all of them. Default:
+    /// no filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub only: Vec<Filter>,
-    /// An instant does not count if one of these holds it.
+    /// Filters that exclude times, at most 64; the schedule does not fire at a time that matches one of them.
+    /// Default: no filter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<Filter>,
-    /// Moves an instant of a day that is not a working day to one that is, at the same time of day.
+    /// Moves a time on a non-working day to a working day, at the same time of day. Default: times are not moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roll: Option<Roll>,
-    /// The IANA time zone that wall-clock times are read in, such as `Asia/Shanghai`.
+    /// Time zone of the wall-clock times in rules and filters, as an IANA name such as `Asia/Shanghai`. Default:
+    /// `UTC`.
     #[serde(default = "utc")]
     pub zone: String,
-    /// What becomes of wall-clock times that a change of the clocks skips or repeats.
+    /// Treatment of wall-clock times that a change to or from daylight saving time skips or repeats.
     #[serde(default, skip_serializing_if = "Dst::is_default")]
     pub dst: Dst,
-    /// No instant before this one.
+    /// Earliest scheduled time, in UTC. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Timestamp>,
-    /// No instant after this one.
+    /// Latest scheduled time, in UTC. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Timestamp>,
 }
@@ -62,91 +66,96 @@ impl Default for Timing {
     }
 }
 
-/// One rule of a timing.
+/// One rule that names scheduled times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Rule {
-    /// A cron expression: `"0 2 * * *"`, or `{expression, dialect}`.
+    /// Cron expression, for example `"0 2 * * *"`, or an object with `expression` and `dialect`.
     Cron(Cron),
-    /// A fixed rate on a grid: `15m`, or `{period, phase}`.
+    /// Fixed rate: a period such as `15m`, or an object with `period` and `phase`. Times lie on a fixed grid,
+    /// independent of the duration of runs.
     Every(Every),
-    /// A fixed delay from the end of the last run; the first is this long after the schedule was made.
+    /// Fixed delay after the end of the last run. The first firing comes this long after the schedule was created. At
+    /// most one such rule.
     After(Duration),
-    /// One time: an instant (`2026-12-01T09:00:00Z`), or a local time in the zone (`2026-12-01T09:00`).
+    /// A single time: in UTC (`2026-12-01T09:00:00Z`), or a local time in the time zone of the schedule
+    /// (`2026-12-01T09:00`).
     At(String),
-    /// Calendar intervals: every month, every second Friday.
+    /// Calendar rule, for example every month or every second Friday.
     Calendar(CalendarRule),
 }
 
-/// A cron expression and how it is to be read.
+/// A cron expression and its dialect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cron {
-    /// 5 fields (minute hour day-of-month month day-of-week), 6 (seconds first) or 7 (year last), or
-    /// a word such as `@daily`.
+    /// Expression with 5 fields (minute, hour, day of month, month, day of week), 6 (seconds first) or 7 (year last),
+    /// or a name such as `@daily`.
     pub expression: String,
-    /// Which cron it is written for.
+    /// Dialect of the expression.
     pub dialect: Dialect,
 }
 
-/// Which cron an expression is written for: they differ in what two day fields mean together.
+/// Dialect of a cron expression. The dialects differ in the meaning of two restricted day fields, and in the number
+/// of Sunday.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
-    /// crontab(5): a day matches if day-of-month OR day-of-week does, where both are restricted and
-    /// neither begins with `*`; Sunday is 0 or 7. Belfry's extensions (seconds, years, `L`, `W`, `#`,
-    /// `?`, `H`, `~`) may be used.
+    /// crontab(5). If both day fields are restricted and neither starts with `*`, a day matches if one of them
+    /// matches. Sunday is 0 or 7. The extensions of Belfry are allowed: seconds, years, `L`, `W`, `#`, `?`, `H` and
+    /// `~`.
     #[default]
     Vixie,
-    /// Quartz: seconds first, 6 or 7 fields; day-of-month AND day-of-week, one of them `?`; Sunday is 1.
+    /// Quartz. 6 or 7 fields, seconds first. A day must match both day fields, one of which is `?`. Sunday is 1.
     Quartz,
 }
 
 impl Cron {
-    /// In the default dialect.
+    /// Returns a cron expression in the default dialect.
     pub fn new(expression: impl Into<String>) -> Self {
         Self { expression: expression.into(), dialect: Dialect::default() }
     }
 }
 
-/// A fixed rate.
+/// A fixed rate: times at `epoch + n × period + phase`, with the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Every {
-    /// From one instant to the next; at least a second.
+    /// Time between two firings; at least 1s.
     pub period: Duration,
-    /// Where the grid lies: instants are at `epoch + n * period + phase`, with the Unix epoch.
+    /// Offset of the times from multiples of the period since the Unix epoch.
     pub phase: Duration,
 }
 
-/// A rule of the calendar: on these days of every so many days, weeks, months or years.
+/// Calendar rule: days in every n-th day, week, month or year, and times of day.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CalendarRule {
-    /// How many units from one to the next.
+    /// Interval in units: 2 with the unit `weeks` is every second week. Default: 1.
     #[serde(default = "one")]
     pub every: u32,
-    /// What is counted.
+    /// Unit of the interval: days, weeks, months or years.
     pub unit: CalendarUnit,
-    /// For `years`: which months, 1 to 12; the month of `from` where absent.
+    /// Months of the year, 1 to 12, for the unit `years`. Default: the month of `from`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub months: Vec<i8>,
-    /// For `months` and `years`: which days of the month, 1 to 31, or from its end: -1 is the last.
+    /// Days of the month for the units `months` and `years`: 1 to 31, or -1 to -31 from the end of the month; -1 is
+    /// the last day.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub days: Vec<i8>,
-    /// Which weekdays; with `months` and `years` those that `nth` names.
+    /// Days of the week. With the units `months` and `years`, `nth` selects which of these days in the month.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weekdays: Vec<Weekday>,
-    /// For `months` and `years` with `weekdays`: which of them in the month, 1 to 5, or from its end;
-    /// all where absent.
+    /// Occurrences of the weekdays in the month, for the units `months` and `years`: 1 to 5, or -1 to -5 from the end
+    /// of the month. Default: all occurrences.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nth: Vec<i8>,
-    /// At which times of the day, `HH:MM` or `HH:MM:SS`; midnight where absent.
+    /// Times of day, as `HH:MM` or `HH:MM:SS`. Default: midnight.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub times: Vec<String>,
-    /// The first day; units are counted from the one that it lies in. Weeks begin on Monday.
-    /// 2000-01-01 (for weeks 2000-01-03) where absent, and then there is no first day.
+    /// First day of the rule. Intervals are counted from the unit that contains this day; weeks start on Monday.
+    /// Default: no first day, and intervals are counted from 2000-01-01 (weeks: 2000-01-03).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Date>,
 }
@@ -155,7 +164,7 @@ const fn one() -> u32 {
     1
 }
 
-/// What a calendar rule counts.
+/// Unit of the interval of a calendar rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -166,7 +175,7 @@ pub enum CalendarUnit {
     Years,
 }
 
-/// A day of the week.
+/// Day of the week; in files also in its short form, for example `mon`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -187,80 +196,83 @@ pub enum Weekday {
     Sunday,
 }
 
-/// A set of wall-clock times, to let instants through or to hold them.
+/// A filter of scheduled times by day, time of day, calendar or cron expression.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Filter {
-    /// The days of a named calendar.
+    /// Name of a calendar; a time matches if its day is in the calendar.
     Calendar(String),
-    /// These days of the week.
+    /// Days of the week.
     Weekdays(Vec<Weekday>),
-    /// A part of every day.
+    /// Time window of each day.
     Window(Window),
-    /// These days.
+    /// Single days and ranges of days.
     Dates(Vec<DateRange>),
-    /// What a cron expression names: whole minutes, or seconds where it has a field for them.
+    /// Cron expression; a time matches if its minute matches, or its second if the expression has a field for
+    /// seconds.
     Cron(Cron),
 }
 
-/// A part of the day, `from` inclusive to `until` exclusive; past midnight if `until` is not later.
+/// A time window of the day, from `from` (inclusive) to `until` (exclusive). It ends on the next day if `until` is
+/// not later than `from`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
-    /// `HH:MM` or `HH:MM:SS`.
+    /// Start of the window (inclusive), as `HH:MM` or `HH:MM:SS`.
     pub from: String,
-    /// `HH:MM` or `HH:MM:SS`.
+    /// End of the window (exclusive), as `HH:MM` or `HH:MM:SS`.
     pub until: String,
-    /// On these days of the week, by the day on which it begins; on all where absent.
+    /// Days of the week on which the window starts. Default: all days.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weekdays: Vec<Weekday>,
 }
 
-/// A day, or days from one to another, both included: `2026-10-01`, or `2026-10-01..2026-10-07`.
+/// A day (`2026-10-01`), or a range of days with both ends included (`2026-10-01..2026-10-07`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DateRange {
-    /// The first.
+    /// First day of the range.
     pub first: Date,
-    /// The last; not before the first.
+    /// Last day of the range (inclusive); not before the first.
     pub last: Date,
 }
 
-/// How instants leave days that do not count as working days.
+/// Moves times on non-working days to working days.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Roll {
-    /// Where to.
+    /// Direction: to the next or to the previous working day.
     pub to: RollTo,
-    /// The calendar of working days.
+    /// Name of the calendar of working days.
     pub calendar: String,
 }
 
-/// Where a roll goes.
+/// Direction in which a time on a non-working day is moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RollTo {
-    /// The first working day after.
+    /// To the next working day.
     Next,
-    /// The last working day before.
+    /// To the previous working day.
     Previous,
 }
 
-/// What becomes of wall-clock times that a change of the clocks skips or repeats.
+/// Treatment of wall-clock times that a change to or from daylight saving time skips or repeats.
 ///
-/// Where nothing is chosen, rules do as crontab does: a fixed time (`30 2 * * *`) that is skipped
-/// fires at the end of the gap, and one that is repeated fires the first time only; what repeats
-/// through the day (`*/15 * * * *`) follows the clock on the wall: nothing in the gap, and both times
-/// in the overlap.
+/// The defaults are those of crontab. A fixed time (`30 2 * * *`) that is skipped fires at the end of the gap; a
+/// repeated one fires the first time only. A repeating time (`*/15 * * * *`) follows the wall clock: it does not fire
+/// in the gap, and fires both times in the overlap.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(deny_unknown_fields, default)]
 pub struct Dst {
-    /// For a time that the clocks leap over.
+    /// Treatment of a time that is skipped when clocks go forward. Default: a fixed time fires at the end of the gap,
+    /// a repeating time does not fire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<Gap>,
-    /// For a time that the clocks show twice.
+    /// Treatment of a time that is repeated when clocks go back. Default: a fixed time fires the first time only, a
+    /// repeating time fires both times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlap: Option<Fold>,
 }
@@ -271,28 +283,28 @@ impl Dst {
     }
 }
 
-/// For a time that the clocks leap over.
+/// Treatment of a time that is skipped when clocks go forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Gap {
-    /// It does not fire that day.
+    /// The schedule does not fire at the skipped time.
     Skip,
-    /// It fires at the end of the gap; several of them there are one.
+    /// The schedule fires at the end of the gap. Several skipped times are merged into one firing.
     Shift,
 }
 
-/// For a time that the clocks show twice.
+/// Treatment of a time that is repeated when clocks go back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Fold {
-    /// It fires the first time only.
+    /// The schedule fires the first time only.
     First,
-    /// It fires both times.
+    /// The schedule fires both times.
     Both,
 }
 
 mod text {
-    //! Rules that may be written as a plain text or as an object.
+    //! Parsing and schemas of rules that are either a text or an object.
 
     use std::fmt;
     use std::str::FromStr;
@@ -310,7 +322,10 @@ mod text {
     #[derive(Serialize, Deserialize, ToSchema)]
     #[serde(deny_unknown_fields)]
     struct CronObject {
+        /// Expression with 5 fields (minute, hour, day of month, month, day of week), 6 (seconds first) or 7 (year
+        /// last), or a name such as `@daily`.
         expression: String,
+        /// Dialect of the expression. Default: `vixie`.
         #[serde(default)]
         dialect: Dialect,
     }
@@ -318,7 +333,9 @@ mod text {
     #[derive(Serialize, Deserialize, ToSchema)]
     #[serde(deny_unknown_fields)]
     struct EveryObject {
+        /// Time between two firings; at least 1s.
         period: Duration,
+        /// Offset of the times from multiples of the period since the Unix epoch. Default: `0s`.
         #[serde(default)]
         phase: Duration,
     }
@@ -409,7 +426,11 @@ mod text {
 
     impl PartialSchema for Cron {
         fn schema() -> RefOr<Schema> {
-            text_or("A cron expression", "0 2 * * *", CronObject::schema())
+            text_or(
+                "A cron expression, as a text or as an object with its dialect.",
+                "0 2 * * *",
+                CronObject::schema(),
+            )
         }
     }
 
@@ -421,16 +442,20 @@ mod text {
 
     impl PartialSchema for Every {
         fn schema() -> RefOr<Schema> {
-            text_or("A fixed rate on a grid", "15m", EveryObject::schema())
+            text_or(
+                "A fixed rate, as a period or as an object with period and phase.",
+                "15m",
+                EveryObject::schema(),
+            )
         }
     }
 
     impl ToSchema for Every {}
 
-    /// Why a text is no day or range of days.
+    /// Text that is not a day or a range of days.
     #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
     #[error(
-        "`{text}` is not a day: expected `2026-10-01`, or `2026-10-01..2026-10-07` with the last not before the first"
+        "`{text}` is not a day or range of days: expected `2026-10-01`, or `2026-10-01..2026-10-07` in ascending order"
     )]
     pub struct ParseDateRangeError {
         text: String,
@@ -475,7 +500,7 @@ mod text {
             ObjectBuilder::new()
                 .schema_type(Type::String)
                 .examples(["2026-10-01..2026-10-07"])
-                .description(Some("A day, or days from one to another, both included"))
+                .description(Some("A day, or a range of days with both ends included."))
                 .into()
         }
     }
