@@ -1,7 +1,9 @@
-//! Firings: what became of every instant of a schedule, and what came of it.
+//! Firings: the outcome of each scheduled time, and the state of schedules and backfills.
 //!
-//! A *nominal instant* is a time that the rules of a schedule name. Each gets one record in the
-//! *fire ledger*, with its outcome: the job or the run that it created, or why it created none.
+//! A *scheduled time* is a time that the rules of a schedule name, without jitter and delays. Each has one record in
+//! the *fire ledger*, with its outcome: the job or run that it created, or the reason why it created none.
+//!
+//! The engine writes these rows and the store keeps them; the API returns them in types of its own.
 
 mod detail;
 
@@ -19,18 +21,18 @@ use crate::workflow::Call;
 
 pub use detail::{Detail, DetailCode};
 
-/// What a firing creates: a job, or a run of a workflow.
+/// Job or workflow run that a firing created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Work {
     /// A job.
     Job(JobId),
-    /// A run.
+    /// A workflow run.
     Run(RunId),
 }
 
 impl Work {
-    /// The job, if it is one.
+    /// Returns the ID of the job, or `None` for a run.
     pub fn job(self) -> Option<JobId> {
         match self {
             Self::Job(job) => Some(job),
@@ -38,7 +40,7 @@ impl Work {
         }
     }
 
-    /// The run, if it is one.
+    /// Returns the ID of the run, or `None` for a job.
     pub fn run(self) -> Option<RunId> {
         match self {
             Self::Run(run) => Some(run),
@@ -46,7 +48,7 @@ impl Work {
         }
     }
 
-    /// The bits of its id.
+    /// Returns the ID of the job or run as a number.
     pub fn to_bits(self) -> u128 {
         match self {
             Self::Job(job) => job.to_bits(),
@@ -54,7 +56,7 @@ impl Work {
         }
     }
 
-    /// When it was created, as its id knows it.
+    /// Returns the creation time, which is part of the ID.
     pub fn created_at(self) -> Timestamp {
         match self {
             Self::Job(job) => job.created_at(),
@@ -112,30 +114,30 @@ impl fmt::Display for FiringCause {
     }
 }
 
-/// Where a job or a run of a schedule comes from. Given to a job's task as `BELFRY_SCHEDULE`,
-/// `BELFRY_SCHEDULED_FOR`, `BELFRY_INTERVAL_START` and `BELFRY_INTERVAL_END`.
+/// Firing that created a job or a run. The tasks of a job have its values in the environment variables
+/// `BELFRY_SCHEDULE`, `BELFRY_SCHEDULED_FOR`, `BELFRY_INTERVAL_START` and `BELFRY_INTERVAL_END`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Origin {
-    /// The schedule.
+    /// ID of the schedule.
     pub schedule: ScheduleId,
-    /// Its name when the job was created.
+    /// Name of the schedule at the time of the firing.
     #[schema(value_type = String)]
     pub name: Arc<str>,
-    /// Its generation.
+    /// Generation of the schedule at the time of the firing.
     pub generation: u64,
-    /// The nominal instant, without jitter and delays.
+    /// Scheduled time of the firing, without jitter and delays.
     pub scheduled_for: Timestamp,
-    /// The nominal instant before: the interval of data that this run is for begins here.
+    /// Start of the data interval of the firing: the previous scheduled time. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_start: Option<Timestamp>,
-    /// Where that interval ends: the nominal instant.
+    /// End of the data interval of the firing: the scheduled time.
     pub interval_end: Timestamp,
-    /// What brought it about.
+    /// Cause of the firing.
     pub cause: FiringCause,
-    /// The backfill that it belongs to.
+    /// ID of the backfill that created the firing. Absent if no backfill did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backfill: Option<BackfillId>,
-    /// Until when it may start for the first time, by the schedule's starting deadline.
+    /// Latest time of the first start, by the starting deadline of the schedule. Absent if there is no deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_by: Option<Timestamp>,
 }
@@ -173,7 +175,7 @@ pub enum FiringOutcome {
 }
 
 impl FiringOutcome {
-    /// All of them.
+    /// All outcomes.
     pub const ALL: [Self; 13] = [
         Self::Fired,
         Self::FiredLate,
@@ -190,7 +192,7 @@ impl FiringOutcome {
         Self::NotStarted,
     ];
 
-    /// Its stable word.
+    /// Returns the stable name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Fired => "fired",
@@ -209,7 +211,7 @@ impl FiringOutcome {
         }
     }
 
-    /// Whether it created a job.
+    /// Returns whether the firing created a job or a run.
     pub const fn fired(self) -> bool {
         matches!(self, Self::Fired | Self::FiredLate)
     }
@@ -228,46 +230,47 @@ impl std::str::FromStr for FiringOutcome {
         Self::ALL.into_iter().find(|outcome| outcome.as_str() == text).ok_or_else(|| {
             let all = Self::ALL.map(Self::as_str).join("`, `");
             format!(
-                "`{}` is no outcome of a firing: expected one of `{all}`",
+                "`{}` is not an outcome of a firing: expected one of `{all}`",
                 text.chars().take(64).collect::<String>()
             )
         })
     }
 }
 
-/// One line of the fire ledger: what became of a nominal instant, or of a row of consecutive ones
-/// that shared an outcome without a job.
+/// One line of the fire ledger: the outcome of a scheduled time, or of consecutive scheduled times with the same
+/// outcome and no job.
 ///
-/// Unique by schedule, generation, `first`, cause and backfill. Written again when it changes: when
-/// a buffered firing gets its turn, or when the next instant shares the outcome.
+/// Unique by schedule, generation, `first`, cause and backfill. The record is updated when a waiting firing starts,
+/// and when the next scheduled time has the same outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LedgerRecord {
-    /// Whose.
+    /// ID of the schedule.
     pub schedule: ScheduleId,
-    /// Under which of its generations.
+    /// Generation of the schedule.
     pub generation: u64,
-    /// The nominal instant, or the first of a row.
+    /// Scheduled time, or the first of several.
     pub first: Timestamp,
-    /// The last of the row; `first` for a single one.
+    /// Last of several scheduled times; equal to `first` for a single one.
     pub last: Timestamp,
-    /// How many instants it stands for.
+    /// Number of scheduled times in the record.
     pub count: u64,
-    /// False if there are more than `count`: they were too many to be counted.
+    /// Whether `count` is exact; if not, there are more scheduled times, which were too many to count.
     pub exact: bool,
-    /// What became of it.
+    /// Outcome of the scheduled times.
     pub outcome: FiringOutcome,
-    /// What brought it about.
+    /// Cause of the firing.
     pub cause: FiringCause,
-    /// The backfill that it belongs to.
+    /// ID of the backfill that created the firing. Absent if no backfill did.
     pub backfill: Option<BackfillId>,
-    /// The job or the run that it created.
+    /// Job or run that the firing created.
     #[serde(alias = "job")]
     pub work: Option<Work>,
-    /// When it, or the last of the row, was decided.
+    /// Time at which the last scheduled time of the record was processed.
     pub decided_at: Timestamp,
-    /// Which filter held it, who triggered it and why, and the like.
+    /// Detail of the outcome, for example the filter that excluded the time, or the user who triggered the firing.
+    /// See [`Detail`].
     pub detail: Option<Box<str>>,
-    /// The version of the time zone database that it was computed with.
+    /// Version of the time zone database with which the scheduled times were computed.
     pub tzdb: Arc<str>,
 }
 
@@ -284,7 +287,7 @@ pub enum ScheduleStatus {
 }
 
 impl ScheduleStatus {
-    /// Its stable word.
+    /// Returns the stable name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -294,15 +297,15 @@ impl ScheduleStatus {
     }
 }
 
-/// Who paused a schedule, and why.
+/// Pause of a schedule: time, user and note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Pause {
-    /// Since when.
+    /// Time of the pause.
     pub at: Timestamp,
-    /// Who: a user, or `belfry` after too many failures.
+    /// User who paused the schedule; `belfry` after too many consecutive failures.
     #[schema(value_type = String)]
     pub by: Box<str>,
-    /// What they said about it.
+    /// Note of the user, as free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub note: Option<Box<str>>,
@@ -315,58 +318,57 @@ impl fmt::Display for Pause {
     }
 }
 
-/// A firing that waits for its turn.
+/// A firing that waits for earlier runs to end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BufferedFiring {
-    /// Its nominal instant.
+    /// Scheduled time of the firing.
     pub scheduled_for: Timestamp,
-    /// What brought it about: the timer, a catch-up, or somebody.
+    /// Cause of the firing: timer, catch-up or manual trigger.
     pub cause: FiringCause,
-    /// The generation under which it was decided.
+    /// Generation of the schedule when the firing was processed.
     pub generation: u64,
-    /// Who triggered it and why.
+    /// User who triggered the firing, and the reason.
     pub detail: Option<Box<str>>,
-    /// The idempotency key that it came with, and the hash of what was asked under it.
+    /// Hash of the idempotency key of the request, and hash of its content.
     pub key: Option<(u128, u128)>,
 }
 
-/// Instants that were missed and are to be made up for: each after `after`, up to `until`.
+/// Range of missed scheduled times that wait for catch-up: later than `after`, up to `until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// Everything up to here is decided, or belongs to an older gap.
+    /// Start of the range, exclusive. All times up to here are processed or belong to an older gap.
     pub after: Timestamp,
-    /// The end, inclusive.
+    /// End of the range, inclusive.
     pub until: Timestamp,
 }
 
-/// What a schedule was asked to be. Written again with every generation.
+/// Spec of a schedule as stored; written with every new generation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScheduleHead {
-    /// The spec, parsed and filled.
+    /// Parsed spec, with the fields that the job takes from the schedule.
     pub spec: Arc<ScheduleSpec>,
-    /// The same spec as JSON.
+    /// The spec as JSON.
     pub body: Arc<str>,
 }
 
-/// How the runs of a schedule went so far.
+/// Statistics of the ended runs of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Track {
-    /// Runs that ended well.
+    /// Number of runs that succeeded.
     pub succeeded: u64,
-    /// Runs that ended otherwise.
+    /// Number of runs that ended in any other way.
     pub failed: u64,
-    /// Runs in a row that ended like the last one: above zero well, below zero badly.
+    /// Number of consecutive runs with the result of the last run; positive for successes, negative for failures.
     pub streak: i32,
-    /// How long the last successful runs took, in milliseconds, oldest first; at most
-    /// [`Track::DURATIONS_MAX`].
+    /// Durations of the last successful runs in milliseconds, oldest first; at most [`Track::DURATIONS_MAX`].
     pub durations: Vec<u32>,
 }
 
 impl Track {
-    /// How many run times are kept.
+    /// Maximum number of stored durations.
     pub const DURATIONS_MAX: usize = 32;
 
-    /// The run time below which `percent` of the kept ones lie, by nearest rank.
+    /// Returns a percentile of the stored durations by nearest rank, or `None` if there are none.
     pub fn percentile(&self, percent: u32) -> Option<crate::Duration> {
         let mut sorted = self.durations.clone();
         sorted.sort_unstable();
@@ -375,44 +377,44 @@ impl Track {
     }
 }
 
-/// All of a schedule that changes without a new generation.
+/// State of a schedule: everything that changes without a new generation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScheduleState {
-    /// Which version of its spec: grows with every change of the spec.
+    /// Generation of the spec; increases with every change of the spec.
     pub generation: u64,
-    /// Grows with every change that somebody asked for; its ETag.
+    /// Version of the schedule; increases with every change by a user and is the value of the ETag.
     pub version: u64,
-    /// When it was made.
+    /// Time at which the schedule was created.
     pub created_at: Timestamp,
-    /// When somebody last changed it.
+    /// Time of the last change by a user.
     pub updated_at: Timestamp,
-    /// Whether it fires.
+    /// Current status of the schedule.
     pub status: ScheduleStatus,
-    /// Who paused it.
+    /// Pause of the schedule. `None` if it is not paused.
     pub pause: Option<Box<Pause>>,
-    /// Every nominal instant up to this one is decided, but for those that are owed.
+    /// All scheduled times up to this one are processed, except those in `owed`.
     pub cursor: Timestamp,
-    /// Missed instants that are to be made up for, oldest first. They do not overlap.
+    /// Ranges of missed scheduled times that wait for catch-up, oldest first; they do not overlap.
     pub owed: ThinVec<Gap>,
-    /// The last nominal instant that no filter held, whatever became of it.
+    /// Last scheduled time that no filter excluded, with any outcome.
     pub previous: Option<Timestamp>,
-    /// What a fixed delay is counted from: the end of the last run. None while one is open.
+    /// Start of a fixed delay: the end of the last run. `None` while a run has not ended.
     pub delay_from: Option<Timestamp>,
-    /// The next nominal instant that no filter holds, if there is one.
+    /// Next scheduled time that no filter excludes, if any.
     pub next_at: Option<Timestamp>,
-    /// Firings by the timer and by catch-up that created a job or a run: those that `max_firings` counts.
+    /// Number of firings by timer and catch-up that created a job or a run. `max_firings` limits this number.
     pub fired: u64,
-    /// Instants that created none.
+    /// Number of scheduled times that created no job or run.
     pub skipped: u64,
-    /// The nominal instant of the last firing, and what it created.
+    /// Scheduled time of the last firing, and the job or run that it created.
     pub last: Option<(Timestamp, Work)>,
-    /// The nominal instant of the last manual firing: each has one of its own.
+    /// Scheduled time of the last manual firing; each manual firing has a different one.
     pub last_manual: Option<Timestamp>,
-    /// Firings that wait for their turn, in order.
+    /// Firings that wait for earlier runs to end, in order.
     pub buffer: ThinVec<BufferedFiring>,
-    /// The newest ledger record without a job, while the next instant may still extend it.
+    /// Newest ledger record without a job, as long as the next scheduled time may extend it.
     pub open_record: Option<Box<LedgerRecord>>,
-    /// How its runs went.
+    /// Statistics of the ended runs.
     pub track: Option<Box<Track>>,
 }
 
@@ -428,61 +430,62 @@ pub enum BackfillStatus {
     Cancelled,
 }
 
-/// What a backfill was asked to do.
+/// Request of a backfill; written once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackfillHead {
-    /// Which.
+    /// ID of the backfill.
     pub id: BackfillId,
-    /// Of which schedule.
+    /// ID of the schedule.
     pub schedule: ScheduleId,
-    /// Its nominal instants with the one before each, in the order in which they are run.
+    /// Scheduled times, each with the one before it, in the order of the runs.
     pub instants: Arc<[(Timestamp, Option<Timestamp>)]>,
-    /// The range that was asked for: from, inclusive.
+    /// Start of the requested range, inclusive.
     pub from: Timestamp,
-    /// The range that was asked for: until, inclusive.
+    /// End of the requested range, inclusive.
     pub until: Timestamp,
-    /// How many of its runs there may be at once.
+    /// Maximum number of concurrent runs of the backfill.
     pub concurrency: u32,
-    /// What its runs are, as JSON, as it was when somebody asked: the spec of its jobs with their priority,
-    /// or [which workflow](ScheduledRun) is started.
+    /// Action of the schedule at the time of the request, as JSON: the spec of the jobs with their priority, or a
+    /// [`ScheduledRun`].
     pub body: Arc<str>,
-    /// The generation of the schedule that it is from.
+    /// Generation of the schedule at the time of the request.
     pub generation: u64,
-    /// What its runs do while other runs of the schedule are not over: `buffer_all` waits for them,
-    /// `allow_all` does not.
+    /// Policy of the runs while other runs of the schedule have not ended: `buffer_all` waits for them, `allow_all`
+    /// does not.
     pub overlap: OverlapPolicy,
-    /// Who asked.
+    /// User who requested the backfill.
     pub actor: Arc<str>,
-    /// What they said about it.
+    /// Note of the user, as free text.
     pub note: Option<Box<str>>,
-    /// When.
+    /// Time of the request.
     pub created_at: Timestamp,
 }
 
-/// What a schedule or a backfill starts a run of. The workflow is taken as it is when a run starts.
+/// Workflow that a schedule or a backfill starts. Each run uses the definition of the workflow at the start of the
+/// run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScheduledRun {
-    /// The namespace of the workflow.
+    /// Namespace of the workflow.
     pub namespace: String,
-    /// The workflow and its parameters, which may refer to the firing.
+    /// Name and parameters of the workflow; the parameters can refer to the firing.
     pub workflow: Call,
-    /// The priority of its jobs, instead of what their specs say.
+    /// Priority of the jobs, which overrides the priority in their specs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
 }
 
-/// How far a backfill is.
+/// Progress of a backfill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackfillState {
-    /// Where it stands.
+    /// Current status of the backfill.
     pub status: BackfillStatus,
-    /// How many of its instants were started.
+    /// Number of scheduled times for which a run was started.
     pub started: u32,
-    /// How many of its runs succeeded.
+    /// Number of runs that succeeded.
     pub succeeded: u32,
-    /// How many ended otherwise.
+    /// Number of runs that ended in any other way.
     pub failed: u32,
-    /// When it ended.
+    /// Time at which the backfill ended. `None` while it is running.
     pub finished_at: Option<Timestamp>,
 }
