@@ -1,4 +1,7 @@
-//! What a run is pinned to.
+//! Definitions of runs: a workflow and all workflows that it calls.
+//!
+//! A run is pinned to its definition at the start, so later changes of the workflows do not affect it. The code that
+//! starts the run resolves the calls. Many runs share one definition.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,20 +11,20 @@ use utoipa::ToSchema;
 
 use super::{Action, WorkflowSpec};
 
-/// Where in a workflow a step stands.
+/// Section of a workflow that a step belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
-    /// In `steps`.
+    /// The section `steps`, which runs first.
     Steps,
-    /// In `on_failure`.
+    /// The section `on_failure`, which runs if the run is about to fail.
     OnFailure,
-    /// In `finally`.
+    /// The section `finally`, which always runs last.
     Finally,
 }
 
 impl Section {
-    /// Its field in the spec.
+    /// Returns the field of the section in the spec.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Steps => "steps",
@@ -31,29 +34,26 @@ impl Section {
     }
 }
 
-/// A workflow, and every workflow that it calls: what a run is pinned to when it starts, so that nothing
-/// that is applied later changes what it does.
-///
-/// Calls are resolved by whoever starts the run. Many runs share one definition.
+/// Definition of a run: a workflow, and all workflows that it calls.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Definition {
-    /// The workflow, filled.
+    /// Spec of the workflow, with the fields that jobs take from the workflow.
     pub workflow: Arc<WorkflowSpec>,
-    /// The workflows that it calls, directly or through others, by name.
+    /// Specs of all workflows that are called directly or indirectly, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub calls: BTreeMap<String, Arc<WorkflowSpec>>,
 }
 
 impl Definition {
-    /// Of a workflow that calls none.
+    /// Returns the definition of a workflow that calls no other workflow.
     pub fn of(mut workflow: WorkflowSpec) -> Self {
         workflow.fill();
         Self { workflow: Arc::new(workflow), calls: BTreeMap::new() }
     }
 
-    /// Of a workflow, with every workflow that it calls and that `find` finds. What is missing is told by
-    /// [`validate::definition`](crate::validate::definition).
+    /// Returns the definition of a workflow, with all called workflows that `find` returns.
+    /// [`validate::definition`](crate::validate::definition) reports the missing ones.
     pub fn resolve(
         workflow: Arc<WorkflowSpec>,
         mut find: impl FnMut(&str) -> Option<Arc<WorkflowSpec>>,
@@ -74,13 +74,13 @@ impl Definition {
         Self { workflow, calls }
     }
 
-    /// The definition as JSON; what is stored, and what tells one from another.
+    /// Returns the definition as JSON. Definitions are stored in this form, and compared by it.
     pub fn to_json(&self) -> String {
-        // Its maps have text keys and its floats are numbers, so JSON can always show it.
+        // Serialization cannot fail: all maps have text keys, and all floats are finite.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The definition of a workflow that is called by this one.
+    /// Returns the definition of a called workflow, or `None` if the name is unknown.
     pub fn called(&self, name: &str) -> Option<Self> {
         let workflow = Arc::clone(self.calls.get(name)?);
         let mut calls = BTreeMap::new();
@@ -97,7 +97,7 @@ impl Definition {
     }
 }
 
-/// The names of the workflows that a workflow calls by itself; one may come twice.
+/// Returns the names of the workflows that a workflow calls directly; a name may occur twice.
 fn called_by(spec: &WorkflowSpec) -> impl Iterator<Item = &str> {
     spec.all_steps().filter_map(|(_, step)| match &step.action {
         Action::Workflow(call) => Some(call.name.as_str()),

@@ -1,47 +1,48 @@
-//! Join rules: when a step goes, by how the steps that it needs ended.
+//! Join rules: whether a step starts, by the statuses of its upstream steps.
 //!
-//! The names and their meanings are those of Airflow's trigger rules. A need ends in one of four ways:
-//! `succeeded`, `failed`, `upstream_failed` (it never began because something before it failed) or
-//! `skipped`. A rule is asked whenever a need ends, and may answer before the others did.
+//! Names and meanings are those of the trigger rules of Airflow. An upstream step ends as `succeeded`, `failed`,
+//! `skipped` or `upstream_failed`; the last means that it never started because of an earlier failure. A rule is
+//! evaluated whenever an upstream step ends, and may decide before the others have ended.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// When a step goes, by how the steps that it needs ended.
+/// Join rule of a step: statuses of the upstream steps with which the step starts.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum JoinRule {
-    /// All succeeded.
+    /// All upstream steps succeeded.
     #[default]
     AllSuccess,
-    /// All failed, by themselves or because of something before them.
+    /// All upstream steps failed, or did not start because of an earlier failure.
     AllFailed,
-    /// All ended, however.
+    /// All upstream steps ended, with any status.
     AllDone,
-    /// All ended, and at least one succeeded.
+    /// All upstream steps ended, and at least one succeeded.
     AllDoneMinOneSuccess,
-    /// All were skipped.
+    /// All upstream steps were skipped.
     AllSkipped,
-    /// At least one failed; does not wait for the others.
+    /// At least one upstream step failed, or did not start because of an earlier failure; the step does not wait for
+    /// the others.
     OneFailed,
-    /// At least one succeeded; does not wait for the others.
+    /// At least one upstream step succeeded; the step does not wait for the others.
     OneSuccess,
-    /// At least one succeeded or failed; does not wait for the others.
+    /// At least one upstream step succeeded or failed; the step does not wait for the others.
     OneDone,
-    /// All succeeded or were skipped.
+    /// All upstream steps succeeded or were skipped.
     NoneFailed,
-    /// All succeeded or were skipped, and at least one succeeded.
+    /// All upstream steps succeeded or were skipped, and at least one succeeded.
     NoneFailedMinOneSuccess,
-    /// None was skipped.
+    /// All upstream steps ended, and none was skipped.
     NoneSkipped,
-    /// At once, whatever it needs.
+    /// The step starts at once, without waiting for upstream steps.
     Always,
 }
 
 impl JoinRule {
-    /// All of them.
+    /// All join rules.
     pub const ALL: [Self; 12] = [
         Self::AllSuccess,
         Self::AllFailed,
@@ -58,7 +59,7 @@ impl JoinRule {
     ];
 }
 
-/// How the needs of a step ended so far.
+/// Numbers of upstream steps of a step, by status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct NeedCounts {
@@ -69,23 +70,24 @@ pub struct NeedCounts {
     pub skipped: u32,
 }
 
-/// What a join rule says.
+/// Decision of a join rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It depends on needs that have not ended.
+    /// Undecided: the decision depends on upstream steps that have not ended.
     Wait,
-    /// The step goes.
+    /// The step starts.
     Go,
     /// The step is skipped.
     Skip,
-    /// The step never begins, because of a failure before it.
+    /// The step never starts, because of an earlier failure.
     UpstreamFailed,
 }
 
 impl JoinRule {
-    /// What the rule says about these counts. Once it says something else than [`Verdict::Wait`], it says
-    /// the same however the other needs end, except for the rules that go for the first of several
-    /// reasons; the first answer counts.
+    /// Returns the decision of the rule for these numbers.
+    ///
+    /// A decision other than [`Verdict::Wait`] is final for most rules, with any status of the remaining upstream
+    /// steps. For rules with several possible reasons, the first decision counts.
     pub fn verdict(self, counts: NeedCounts) -> Verdict {
         use Verdict::{Go, Skip, UpstreamFailed, Wait};
         let NeedCounts { needs, succeeded, failed, upstream_failed, skipped } = counts;
@@ -136,7 +138,7 @@ mod tests {
         }
     }
 
-    /// C2. One line a rule, one column for each way in which two needs can stand: s succeeded, f failed,
+    /// C2. One line for each rule, one column for each pair of statuses of two upstream steps: s succeeded, f failed,
     /// u upstream_failed, k skipped, - not ended.
     #[test]
     fn each_rule_says_what_airflow_says() {

@@ -1,16 +1,16 @@
-//! Workflows: named DAGs of steps, as a user writes them.
+//! Specs of workflows: named DAGs of steps, as a user writes them.
 //!
 //! ```text
-//! WorkflowSpec ─ triggers                         whose end starts a run
-//!              ─ steps ──┬─ needs, join, when     which steps exist, and when
-//!                        ├─ for_each              once for each item, shard or worker
-//!                        └─ action                a job, a workflow, an approval, a wait
-//! Definition = a spec and the specs of every workflow that it calls: what a run is pinned to
+//! WorkflowSpec ─ triggers                         jobs and workflows whose end starts a run
+//!              ─ steps ──┬─ needs, join, when     upstream steps, join rule, condition
+//!                        ├─ for_each              one execution for each item, shard or worker
+//!                        └─ action                a job, a workflow, an approval or a wait
+//! Definition = the spec and the specs of all workflows that it calls; a run is pinned to it
 //! ```
 //!
-//! A workflow decides which jobs exist and when; each of them is an ordinary job. Steps stand in three
-//! sections that run one after the other: `steps`, then `on_failure` if the run is about to fail, then
-//! `finally` in any case. What a spec must hold beyond its types is in [`crate::validate`].
+//! A workflow decides which jobs exist and when; each of them is an ordinary job. Steps belong to three sections that run
+//! in order: `steps`, then `on_failure` if the run is about to fail, then always `finally`. [`crate::validate`] checks
+//! everything beyond the types.
 
 mod definition;
 mod join;
@@ -41,74 +41,81 @@ fn default_namespace() -> String {
     DEFAULT.to_owned()
 }
 
-/// A named DAG of steps.
+/// A workflow: a named DAG of steps.
 ///
-/// `name` and `steps` are the only fields without a default.
+/// Only `name` and `steps` are required.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkflowSpec {
-    /// Unique in its namespace. Letters, digits, `-`, `_` and `.`.
+    /// Name of the workflow, unique in its namespace. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a
+    /// letter or digit.
     pub name: String,
-    /// The tenant that it belongs to; its jobs belong to the same.
+    /// Namespace (tenant) of the workflow, its runs and their jobs. Default: `default`.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// Who answers for it, and for its jobs where they name nobody.
+    /// Owner of the workflow: the person or team responsible for it, at most 128 bytes. Also the owner of its jobs,
+    /// unless a job sets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Free words to find and group workflows by.
+    /// Labels of the workflow, for filtering and grouping. At most 64 labels; values have at most 63 bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// What it is for, for people.
+    /// Description of the workflow, at most 1,000 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What a run is started with.
+    /// Parameters of a run, by name; at most 100.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, Parameter>,
-    /// What starts runs of it: the end of jobs and of runs of other workflows.
+    /// Triggers, at most 32: each starts a run when jobs, or runs of other workflows, end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<TriggerSpec>,
-    /// The steps. Their order decides nothing but what is shown, and who is first where a limit lets
-    /// only some of them start.
+    /// Steps of the workflow; at most 10,000 in all three sections together. Dependencies decide when a step starts.
+    /// The order of the list matters only for display, and when a limit allows only some steps to start.
     #[schema(min_items = 1)]
     pub steps: Vec<StepSpec>,
-    /// Steps that run once all others ended, if the run is about to fail.
+    /// Steps that run after all `steps` have ended, if the run is about to fail.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_failure: Vec<StepSpec>,
-    /// Steps that run last, whatever happened; also after a cancel.
+    /// Steps that always run last, also after a failure, a timeout or a cancel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finally: Vec<StepSpec>,
-    /// What a run gives, as templates over its steps; read once the steps ended well.
+    /// Outputs of a run, by name: templates that can refer to steps, evaluated after the steps have succeeded. At
+    /// most 100.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, serde_json::Value>,
-    /// What becomes of other steps once one failed.
+    /// Treatment of the other steps after a step fails. Default: `finish_what_can`.
     #[serde(default)]
     pub failure: FailurePolicy,
-    /// How many steps of a run may go on at once; an item of a `for_each` counts as one.
+    /// Maximum number of concurrent steps of a run; each element of a `for_each` counts as one step. Default:
+    /// unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel_steps: Option<u32>,
-    /// How many runs may go on at once; more wait for their turn, in order. Runs that other workflows
-    /// call do not count.
+    /// Maximum number of concurrent runs of the workflow; further runs wait in order. Runs that other workflows call
+    /// do not count. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel_runs: Option<u32>,
-    /// When a run that failed is tried again.
+    /// Retry policy of failed runs. Default: no retries.
     #[serde(default, skip_serializing_if = "RunRetryPolicy::is_default")]
     pub retry: RunRetryPolicy,
-    /// The longest that `steps` may take, from the start of the run; of each try, where it has more than one.
+    /// Timeout of the section `steps`, from the start of the run. With retries, it applies to each attempt. Default:
+    /// no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// The priority of its jobs where they name none: 0 (last) to 100 (first).
+    /// Priority of jobs of the workflow that set none, from 0 to 100; jobs with a higher priority start first.
+    /// Default: 50.
     #[serde(default = "default_priority")]
     pub priority: u8,
-    /// The queue of its jobs where they name none.
+    /// Queue of jobs of the workflow that set none. Default: `default`.
     #[serde(default = "default_namespace")]
     pub queue: String,
-    /// How long a run is kept once it ended; the server's default where absent.
+    /// Retention of a run after it has ended; the server then deletes the run. At most 3,660 days. Default: the
+    /// setting `server.retention`, `30d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention: Option<Duration>,
 }
 
 impl WorkflowSpec {
-    /// A workflow of these steps with every default.
+    /// Returns a workflow with these steps; all other fields have their defaults.
     pub fn new(name: impl Into<String>, steps: Vec<StepSpec>) -> Self {
         Self {
             name: name.into(),
@@ -133,8 +140,8 @@ impl WorkflowSpec {
         }
     }
 
-    /// Gives each job what it takes over from its workflow: namespace, owner, queue and priority, where
-    /// it has none of its own, and a name of workflow and step. Idempotent.
+    /// Sets namespace, owner, queue and priority of each job to those of the workflow, unless the job sets its own.
+    /// Sets its name to `workflow.step`, unless it has one. Idempotent.
     pub fn fill(&mut self) {
         let sections = [&mut self.steps, &mut self.on_failure, &mut self.finally];
         for step in sections.into_iter().flatten() {
@@ -157,8 +164,8 @@ impl WorkflowSpec {
         }
     }
 
-    /// Every step in the order of sections: `steps`, `on_failure`, `finally`. The place of a step in
-    /// this order is its number in rows.
+    /// Returns all steps in the order of the sections: `steps`, `on_failure`, `finally`. The position of a step in
+    /// this order is its number in stored rows.
     pub fn all_steps(&self) -> impl Iterator<Item = (Section, &StepSpec)> {
         let main = self.steps.iter().map(|step| (Section::Steps, step));
         let on_failure = self.on_failure.iter().map(|step| (Section::OnFailure, step));
@@ -166,7 +173,7 @@ impl WorkflowSpec {
         main.chain(on_failure).chain(finally)
     }
 
-    /// Returns the step at a place in the order of [`all_steps`](Self::all_steps), counted from 0.
+    /// Returns the step at a position in the order of [`all_steps`](Self::all_steps), counted from 0.
     pub fn step_at(&self, place: usize) -> Option<&StepSpec> {
         let mut place = place;
         for section in [&self.steps, &self.on_failure, &self.finally] {
@@ -179,21 +186,21 @@ impl WorkflowSpec {
     }
 }
 
-/// `workflow.step`, as long as a name may be.
+/// Returns `workflow.step`, or only `step` if the joined name is too long.
 fn joined_name(workflow: &str, step: &str) -> String {
     let joined = format!("{workflow}.{step}");
     if joined.len() <= crate::limits::NAME_LEN_MAX { joined } else { step.to_owned() }
 }
 
-/// What becomes of other steps once one failed whose failure counts.
+/// Treatment of the other steps after a step fails. Steps with `continue_on_failure` do not count.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum FailurePolicy {
-    /// What does not depend on it goes on.
+    /// Steps that do not depend on the failed step continue.
     #[default]
     FinishWhatCan,
-    /// Steps that have not begun never do, and those that go on are stopped.
+    /// Running steps are stopped, and no further step starts.
     FailFast,
 }

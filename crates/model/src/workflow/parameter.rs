@@ -1,4 +1,7 @@
-//! Parameters: what a run is started with.
+//! Parameters of workflows: their declaration, and the check of given values.
+//!
+//! A declared parameter has a type and may have a JSON Schema of a small set of keywords. Unknown keywords are
+//! rejected, because they would promise a check that does not exist.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +11,28 @@ use utoipa::ToSchema;
 
 use crate::expression::Type;
 
-/// One parameter of a workflow. Without a default it must be given.
+/// Declaration of a workflow parameter. A parameter without a default is required.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Parameter {
-    /// What kind of value it takes.
+    /// Type of the value.
     #[serde(rename = "type")]
     pub kind: ParameterType,
-    /// Taken where a run is started without it.
+    /// Default value. If absent, each run must set the parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// What values it takes beyond their type: a JSON Schema of the keywords that
-    /// [`schema_problems`] knows.
+    /// JSON Schema of the value. Supported keywords: `type`, `enum`, `const`, `minimum`, `maximum`,
+    /// `exclusiveMinimum`, `exclusiveMaximum`, `minLength`, `maxLength`, `items`, `minItems`, `maxItems`,
+    /// `uniqueItems`, `properties`, `required`, `additionalProperties`, `title`, `description` and `examples`.
+    /// Default: all values of the type are allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// What it is for, for people.
+    /// Description of the parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// What kind of value a parameter takes; the words of JSON Schema.
+/// Type of a parameter, named as in JSON Schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -41,7 +46,7 @@ pub enum ParameterType {
 }
 
 impl ParameterType {
-    /// The word in files.
+    /// Returns the name of the type in files.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -53,7 +58,7 @@ impl ParameterType {
         }
     }
 
-    /// Whether a value is of this type.
+    /// Returns whether a value is of this type.
     pub fn takes(self, value: &Value) -> bool {
         match self {
             Self::String => value.is_string(),
@@ -65,7 +70,7 @@ impl ParameterType {
         }
     }
 
-    /// What expressions may do with it.
+    /// Returns the type of the parameter in expressions.
     pub fn as_type(self) -> Type {
         match self {
             Self::String => Type::Text,
@@ -77,10 +82,10 @@ impl ParameterType {
     }
 }
 
-/// The parameters of a run: what was given, with defaults for the rest.
+/// Returns the parameters of a run: the given values, and defaults for the other parameters.
 ///
 /// # Errors
-/// Everything that is wrong with what was given, as (name, sentence).
+/// Returns all errors as pairs of parameter name and message.
 pub fn complete(
     declared: &BTreeMap<String, Parameter>,
     given: &Map<String, Value>,
@@ -88,13 +93,16 @@ pub fn complete(
     let mut problems = Vec::new();
     for name in given.keys().filter(|name| !declared.contains_key(*name)) {
         let known: Vec<_> = declared.keys().map(|name| format!("`{name}`")).collect();
-        let expected = if known.is_empty() { "none".into() } else { format!("only {}", known.join(", ")) };
-        problems.push((name.clone(), format!("is no parameter of this workflow: expected {expected}")));
+        let expected = match known.is_empty() {
+            true => "the workflow has no parameters".into(),
+            false => format!("expected one of {}", known.join(", ")),
+        };
+        problems.push((name.clone(), format!("is not a parameter of this workflow: {expected}")));
     }
     let mut complete = Map::new();
     for (name, parameter) in declared {
         let Some(value) = given.get(name).or(parameter.default.as_ref()) else {
-            problems.push((name.clone(), "is missing: it has no default".into()));
+            problems.push((name.clone(), "is required: the parameter has no default".into()));
             continue;
         };
         problems.extend(parameter.problems(value).into_iter().map(|problem| (name.clone(), problem)));
@@ -104,12 +112,12 @@ pub fn complete(
 }
 
 impl Parameter {
-    /// A parameter of a type, with a default.
+    /// Returns a parameter with a type and a default value.
     pub fn new(kind: ParameterType, default: Option<Value>) -> Self {
         Self { kind, default, schema: None, description: None }
     }
 
-    /// Everything that is wrong with a value for it.
+    /// Returns all errors of a value for this parameter; empty if the value is valid.
     pub fn problems(&self, value: &Value) -> Vec<String> {
         if !self.kind.takes(value) {
             return vec![format!("is {}: expected {}", kind_of(value), self.kind.as_str())];
@@ -133,7 +141,7 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// Keywords that say something about values, and those that only describe.
+/// Supported keywords of JSON Schema: constraints on values, and descriptions.
 const KEYWORDS: [&str; 19] = [
     "type",
     "enum",
@@ -158,8 +166,8 @@ const KEYWORDS: [&str; 19] = [
 const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "array", "object", "null"];
 const DEPTH_MAX: usize = 16;
 
-/// What is wrong with a schema itself, as (path, sentence): keywords that are not known here would
-/// promise checks that nobody makes.
+/// Returns the errors of a schema itself, as pairs of path and message. An unsupported keyword is an error, because
+/// it would promise a check that does not exist.
 pub fn schema_problems(schema: &Value) -> Vec<(String, String)> {
     let mut problems = Vec::new();
     examine(schema, String::new(), 0, &mut problems);
@@ -172,7 +180,7 @@ fn examine(schema: &Value, path: String, depth: usize, problems: &mut Vec<(Strin
             .push((path, format!("is {}: expected a schema, which is an object", kind_of(schema))));
     };
     if depth > DEPTH_MAX {
-        return problems.push((path, format!("nests deeper than {DEPTH_MAX} levels")));
+        return problems.push((path, format!("is nested too deeply: expected at most {DEPTH_MAX} levels")));
     }
     for (keyword, value) in map {
         let at = format!("{path}.{keyword}");
@@ -183,7 +191,9 @@ fn examine(schema: &Value, path: String, depth: usize, problems: &mut Vec<(Strin
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
                 (!value.is_number()).then_some("a number")
             }
-            "minLength" | "maxLength" | "minItems" | "maxItems" => (!value.is_u64()).then_some("a count"),
+            "minLength" | "maxLength" | "minItems" | "maxItems" => {
+                (!value.is_u64()).then_some("a non-negative integer")
+            }
             "uniqueItems" | "additionalProperties" => (!value.is_boolean()).then_some("a boolean"),
             "title" | "description" => (!value.is_string()).then_some("a string"),
             "items" => {
@@ -313,8 +323,8 @@ mod tests {
     #[test]
     fn everything_that_is_wrong_with_what_is_given_is_said_at_once() {
         insta::assert_snapshot!(told(&json!({"region": "us", "files": ["a", "", 3], "dya": 1})), @r#"
-        dya: is no parameter of this workflow: expected only `days`, `files`, `region`
-        days: is missing: it has no default
+        dya: is not a parameter of this workflow: expected one of `days`, `files`, `region`
+        days: is required: the parameter has no default
         files: does not satisfy `maxItems`: expected 2
         files: [1]: does not satisfy `minLength`: expected 1
         files: [2]: does not satisfy `type`: expected "string"

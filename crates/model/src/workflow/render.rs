@@ -1,4 +1,7 @@
-//! The job of a step, with the texts of it that are templates.
+//! Templates in the job of a step.
+//!
+//! [`JobTemplate::parse`] finds the texts of a job that may have references; [`JobTemplate::render`] replaces the
+//! references when the step starts. Texts that an interpreter runs as a program are never rendered.
 
 use std::sync::Arc;
 
@@ -8,24 +11,24 @@ use super::template::{Template, has_reference};
 use crate::expression::{EvaluationError, ExpressionError, Scope};
 use crate::spec::{InputFile, JobSpec, Run};
 
-/// Why a job could not be made from its template.
+/// Error of a field of a job whose references cannot be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {reason}")]
 pub struct RenderError {
-    /// The field, such as `run.process.env.DATE`.
+    /// Path of the field, for example `run.process.env.DATE`.
     pub path: String,
-    /// Why its reference has no value.
+    /// Error of the reference.
     pub reason: EvaluationError,
 }
 
-/// The job of a step: its spec, and which of its texts are templates.
+/// Job of a step: its spec, and its texts that are templates.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobTemplate {
     spec: Arc<JobSpec>,
     texts: Vec<(Place, Template)>,
 }
 
-/// A text of a job that may have references. No text that an interpreter reads as a program is one of them.
+/// Field of a job that may have references. Program texts are not among them.
 #[derive(Debug, Clone, PartialEq)]
 enum Place {
     Owner,
@@ -39,7 +42,7 @@ enum Place {
     InputPath(usize),
     Output(usize),
     OutputPath(usize),
-    /// A value of a constraint.
+    /// A value of a constraint: index of the constraint, and index of the value.
     Value(usize, usize),
     ConcurrencyKey,
 }
@@ -84,7 +87,7 @@ impl Place {
         }
     }
 
-    /// Whether it decides where and when a job runs.
+    /// Returns whether the field affects the queue or the placement of the job.
     const fn places_the_job(&self) -> bool {
         matches!(self, Self::Queue | Self::Value(..))
     }
@@ -118,10 +121,10 @@ fn places(spec: &JobSpec) -> Vec<(Place, &str)> {
 }
 
 impl JobTemplate {
-    /// Reads the templates of a spec.
+    /// Parses the templates of a spec.
     ///
     /// # Errors
-    /// Every text whose references make no sense, by its path.
+    /// Returns all fields with invalid references, as pairs of path and error.
     pub fn parse(spec: Arc<JobSpec>) -> Result<Self, Vec<(String, ExpressionError)>> {
         let mut problems = Vec::new();
         let mut texts = Vec::new();
@@ -134,30 +137,30 @@ impl JobTemplate {
         if problems.is_empty() { Ok(Self { spec, texts }) } else { Err(problems) }
     }
 
-    /// Its spec, with references as they were written.
+    /// Returns the spec with unreplaced references.
     pub fn spec(&self) -> &Arc<JobSpec> {
         &self.spec
     }
 
-    /// Whether every job that is made from it has the same spec.
+    /// Returns whether the job has no references, so that all rendered jobs have the same spec.
     pub fn is_plain(&self) -> bool {
         self.texts.is_empty()
     }
 
-    /// Whether its references decide where and when its jobs run: by their queue and their workers.
+    /// Returns whether references affect the queue or the placement of the job.
     pub fn places_jobs(&self) -> bool {
         self.texts.iter().any(|(place, _)| place.places_the_job())
     }
 
-    /// Its templates and the paths of their fields.
+    /// Returns all templates with the paths of their fields.
     pub fn templates(&self) -> impl Iterator<Item = (String, &Template)> {
         self.texts.iter().map(|(place, template)| (place.path(), template))
     }
 
-    /// The spec with every reference replaced.
+    /// Returns the spec with all references replaced.
     ///
     /// # Errors
-    /// The first field whose reference has no value.
+    /// Returns the first field with a reference that cannot be evaluated.
     pub fn render(&self, scope: &dyn Scope) -> Result<Arc<JobSpec>, RenderError> {
         if self.is_plain() {
             return Ok(Arc::clone(&self.spec));
@@ -175,7 +178,7 @@ impl JobTemplate {
                 *field = text;
             }
         }
-        // From the last one on, so that the places of those before it stay.
+        // Starts with the last list, so that the indexes of earlier inputs stay valid.
         for (i, list) in lists.into_iter().rev() {
             let folder = spec.inputs.remove(i);
             spec.inputs.splice(i..i, files_of(&folder, &list));
@@ -183,7 +186,7 @@ impl JobTemplate {
         Ok(Arc::new(spec))
     }
 
-    /// The spec as far as it is known before anything ran: with an `x` and a number wherever there is a template.
+    /// Returns the spec with the placeholder `x` and a number for each template, for checks before a run.
     pub fn outline(&self) -> JobSpec {
         let mut spec = (*self.spec).clone();
         for (i, (place, _)) in self.texts.iter().enumerate() {
@@ -195,8 +198,8 @@ impl JobTemplate {
     }
 }
 
-/// The inputs of a list of artifacts: each in a file of the folder by its place in the list, from 0. Where the list has
-/// null there is no file.
+/// Returns the inputs for a list of artifacts. Each file has its index in the list as its name, in the directory of
+/// the input; `null` has no file.
 fn files_of(folder: &InputFile, list: &[Value]) -> Vec<InputFile> {
     let file = |(place, version): (usize, &Value)| {
         let artifact = crate::expression::shown(version);
@@ -236,7 +239,7 @@ mod tests {
         process
     }
 
-    /// C2. A value is one argument or one variable, whatever stands in it.
+    /// C2. A value is one argument or one variable, with any content.
     #[test]
     fn a_value_stays_one_argument() {
         let mut spec = JobSpec::command(["load", "--date=${{ date }}"]);
@@ -247,7 +250,7 @@ mod tests {
         assert_eq!(process(&rendered).env["DATE"], "2026-11-21; rm -rf /");
     }
 
-    /// C2. A list of artifacts becomes the files of a folder, by their places in the list.
+    /// C2. A list of artifacts becomes the files of a directory, named by index.
     #[test]
     fn a_list_of_artifacts_is_a_folder() {
         let mut spec = JobSpec::command(["merge"]);

@@ -1,4 +1,6 @@
-//! When a run that failed is tried again.
+//! Retry policy of failed runs.
+//!
+//! The engine retries within the same run. A retry by a user starts another run; see [`crate::run::carried`].
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -6,45 +8,46 @@ use utoipa::ToSchema;
 use super::{Action, Definition};
 use crate::spec::{Backoff, Delivery};
 
-/// When and how often a run that failed is tried again, from the steps that did not end well.
+/// Retry policy of failed runs. A retry repeats the steps that did not succeed, and all steps downstream of them.
 ///
-/// What somebody decided is not tried again: a run that was cancelled, or that failed because a step of it
-/// was rejected, cancelled or marked as failed. Nor is one whose next try would start something again that
-/// may not be started twice: a step of `final_steps`, or a job that runs `at_most_once`.
+/// A run is not retried after a decision of a user: if the run was cancelled, or a step was rejected, cancelled or
+/// marked as failed. It is also not retried if a step of `final_steps`, or an `at_most_once` job, would start a
+/// second time.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunRetryPolicy {
-    /// Tries after the first that failed.
+    /// Maximum number of retries of a failed run, from 0 to 1,000. Default: 0.
     pub max_retries: u32,
-    /// How long to wait before each.
+    /// Delay before each retry.
     pub backoff: Backoff,
-    /// Steps that never begin twice in a run: if a try would begin one of them again, there is none.
+    /// Names of steps that must not start twice in a run. If a retry would start one of them again, the run fails
+    /// without the retry. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub final_steps: Vec<String>,
-    /// After these failures there is no other try.
+    /// Failures after which the run is not retried. Default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub final_causes: Vec<RunFailure>,
 }
 
 impl RunRetryPolicy {
-    /// Whether it is what a workflow without one has.
+    /// Returns whether the policy is the default policy.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// How a try of a run failed.
+/// Failure of an attempt of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunFailure {
-    /// A step of it failed.
+    /// A step of the run failed.
     StepFailed,
-    /// It took longer than its timeout.
+    /// The run exceeded its timeout.
     TimedOut,
 }
 
 impl RunFailure {
-    /// The word in files.
+    /// Returns the name of the failure in files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::StepFailed => "step_failed",
@@ -54,8 +57,8 @@ impl RunFailure {
 }
 
 impl Definition {
-    /// Whether an action may not be done twice whatever fails: its job runs at most once, or one of the
-    /// workflow that it calls does.
+    /// Returns whether an action must not be repeated: its job has the delivery `at_most_once`, or a job of a called
+    /// workflow has.
     pub fn is_at_most_once(&self, action: &Action) -> bool {
         match action {
             Action::Job(job) => job.delivery == Delivery::AtMostOnce,

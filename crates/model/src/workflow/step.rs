@@ -1,4 +1,7 @@
-//! One step of a workflow.
+//! Steps of a workflow: dependencies, condition, elements and action.
+//!
+//! Files and requests have the action as exactly one of the fields `job`, `workflow`, `approval` and `wait`; a
+//! private type converts between this form and [`StepSpec`].
 
 use std::collections::BTreeMap;
 
@@ -10,89 +13,96 @@ use super::{JoinRule, ParameterType};
 use crate::spec::{Constraint, JobSpec};
 use crate::time::Duration;
 
-/// One step: what it waits for, and what it does.
+/// A step of a workflow: its dependencies and its action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "StepText", into = "StepText")]
 pub struct StepSpec {
-    /// Unique in its workflow.
+    /// Name of the step, unique in the workflow. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or
+    /// digit.
     pub name: String,
-    /// What it is for, for people.
+    /// Description of the step, at most 1,000 bytes.
     pub description: Option<String>,
-    /// The steps of its section that it waits for.
+    /// Names of the upstream steps, in the same section, which must end before the step starts. Default: none; the
+    /// step starts with its section.
     pub needs: Vec<String>,
-    /// When it goes, by how they ended.
+    /// Join rule: statuses of the upstream steps with which the step starts. Default: `all_success`.
     pub join: JoinRule,
-    /// An [expression](crate::expression) that must hold, or it is skipped; asked once the join rule let it
-    /// through.
+    /// Condition of the step, as an [expression](crate::expression), evaluated after the join rule is satisfied. If
+    /// it is false, the step is skipped. Default: no condition.
     pub when: Option<String>,
-    /// Does it once for each element of a list.
+    /// Fan-out: executes the action once for each element of a list. Only for jobs and workflows. Default: the action
+    /// is executed once.
     pub for_each: Option<ForEach>,
-    /// What it does.
+    /// Action of the step.
     pub action: Action,
-    /// What it promises to give: fields of its output, and of what type. Where it promises any, expressions may speak
-    /// of no others.
+    /// Declared fields of the output of the step, with their types; at most 100. Expressions can then use only these
+    /// fields, and the step fails if its output does not have them. Default: any output is allowed.
     pub outputs: BTreeMap<String, ParameterType>,
-    /// Whether its failure counts as a success for the run and for the steps that need it.
+    /// Whether the run and the downstream steps treat a failure of the step as a success. Default: `false`.
     pub continue_on_failure: bool,
-    /// The longest that it may take in all, retries and waiting in queues included.
+    /// Timeout of the step, including retries and the time in queues. Default: no timeout.
     pub timeout: Option<Duration>,
 }
 
-/// What a step does.
+/// Action of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Runs a job.
     Job(Box<JobSpec>),
-    /// Runs a workflow.
+    /// Calls a workflow.
     Workflow(Call),
-    /// Waits until somebody approves.
+    /// Waits for an approval.
     Approval(Approval),
-    /// Waits for time to pass or for something to happen.
+    /// Waits for a time or an event.
     Wait(Wait),
 }
 
-/// A step as it is written: exactly one of `job`, `workflow`, `approval` and `wait`.
+/// A step of a workflow: its dependencies, and exactly one of `job`, `workflow`, `approval` and `wait`.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = StepSpec)]
 struct StepText {
-    /// Unique in its workflow.
+    /// Name of the step, unique in the workflow. 1 to 63 letters, digits, `-`, `_` or `.`, starting with a letter or
+    /// digit.
     name: String,
-    /// What it is for, for people.
+    /// Description of the step, at most 1,000 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
-    /// The steps of its section that it waits for.
+    /// Names of the upstream steps, in the same section, which must end before the step starts. Default: none; the
+    /// step starts with its section.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     needs: Vec<String>,
-    /// When it goes, by how they ended.
+    /// Join rule: statuses of the upstream steps with which the step starts. Default: `all_success`.
     #[serde(default, skip_serializing_if = "is_default")]
     join: JoinRule,
-    /// An expression that must hold, or it is skipped.
+    /// Condition of the step, as an expression, evaluated after the join rule is satisfied. If it is false, the step
+    /// is skipped. Default: no condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     when: Option<String>,
-    /// Does it once for each element of a list.
+    /// Fan-out: executes the action once for each element of a list. Only for jobs and workflows. Default: the action
+    /// is executed once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     for_each: Option<ForEach>,
-    /// Runs a job.
+    /// Job that the step runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job: Option<Box<JobSpec>>,
-    /// Runs a workflow.
+    /// Workflow in the same namespace that the step calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     workflow: Option<Call>,
-    /// Waits until somebody approves.
+    /// Approval that the step waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     approval: Option<Approval>,
-    /// Waits for time to pass or for something to happen.
+    /// Time or event that the step waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wait: Option<Wait>,
-    /// What it promises to give: fields of its output, and of what type. Where it promises any, expressions may speak
-    /// of no others.
+    /// Declared fields of the output of the step, with their types; at most 100. Expressions can then use only these
+    /// fields, and the step fails if its output does not have them. Default: any output is allowed.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     outputs: BTreeMap<String, ParameterType>,
-    /// Whether its failure counts as a success for the run and for the steps that need it.
+    /// Whether the run and the downstream steps treat a failure of the step as a success. Default: `false`.
     #[serde(default, skip_serializing_if = "is_default")]
     continue_on_failure: bool,
-    /// The longest that it may take in all, retries and waiting in queues included.
+    /// Timeout of the step, including retries and the time in queues. Default: no timeout.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     timeout: Option<Duration>,
 }
@@ -179,7 +189,8 @@ impl ToSchema for StepSpec {
 }
 
 impl StepSpec {
-    /// What is wrong with an output, as JSON, that is not what the step promises.
+    /// Returns the errors of an output, given as JSON, that does not match the declared outputs of the step; `None`
+    /// if it matches.
     pub fn broken_promise(&self, output: Option<&str>) -> Option<String> {
         if self.outputs.is_empty() {
             return None;
@@ -187,16 +198,13 @@ impl StepSpec {
         let given: Option<Value> = output.and_then(|output| serde_json::from_str(output).ok());
         let Some(Value::Object(given)) = given else {
             let names: Vec<_> = self.outputs.keys().map(|name| format!("`{name}`")).collect();
-            return Some(format!("it gave no output, and promises {}", names.join(", ")));
+            return Some(format!("the step produced no output, but declares {}", names.join(", ")));
         };
         let wrong = |(name, kind): (&String, &ParameterType)| match given.get(name) {
-            None => Some(format!("its output has no field `{name}`, which the step promises")),
+            None => Some(format!("the output has no field `{name}`, which the step declares")),
             Some(value) if !kind.takes(value) => {
                 let shown: String = value.to_string().chars().take(64).collect();
-                Some(format!(
-                    "field `{name}` of its output is {shown}: the step promises `{}`",
-                    kind.as_str()
-                ))
+                Some(format!("field `{name}` of the output is {shown}: expected `{}`", kind.as_str()))
             }
             Some(_) => None,
         };
@@ -204,12 +212,12 @@ impl StepSpec {
         (!wrong.is_empty()).then(|| wrong.join("; "))
     }
 
-    /// Whether it is done once on every worker that is there when it begins.
+    /// Returns whether the step runs on every worker that is connected when the step starts.
     pub fn is_broadcast(&self) -> bool {
         self.for_each.as_ref().is_some_and(|each| matches!(each.over, Over::Workers(_)))
     }
 
-    /// A step that does this, with every default.
+    /// Returns a step with this action; all other fields have their defaults.
     pub fn new(name: impl Into<String>, action: Action) -> Self {
         Self {
             name: name.into(),
@@ -225,17 +233,17 @@ impl StepSpec {
         }
     }
 
-    /// A step that runs a job.
+    /// Returns a step that runs a job; all other fields have their defaults.
     pub fn job(name: impl Into<String>, job: JobSpec) -> Self {
         Self::new(name, Action::Job(Box::new(job)))
     }
 
-    /// The steps whose tasks add its elements, where they do.
+    /// Returns the names of the steps whose tasks add elements; empty for other lists.
     pub fn adders(&self) -> &[String] {
         self.for_each.as_ref().map_or(&[], ForEach::adders)
     }
 
-    /// The same step, after these.
+    /// Returns the step with these upstream steps.
     #[must_use]
     pub fn needs<I: IntoIterator<Item = S>, S: Into<String>>(mut self, needs: I) -> Self {
         self.needs = needs.into_iter().map(Into::into).collect();
@@ -243,46 +251,46 @@ impl StepSpec {
     }
 }
 
-/// Does a step once for each element of a list: a map, a sharded job, or a broadcast. A later step that
-/// needs this one reduces what they gave.
+/// Fan-out of a step: executes the action once for each element of a list, shard or worker. A downstream step can
+/// combine the outputs.
 ///
-/// Each element is told to its job as `item` in templates and as `BELFRY_ITEM`, with `index` and `total`.
-/// Elements are independent: each is retried and moved to another worker by itself.
+/// A job has its element as `item` in templates and as the environment variable `BELFRY_ITEM`, with `index` and
+/// `total`. Elements are independent: each is retried and moved to another worker separately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForEach {
-    /// The list.
+    /// List of elements.
     pub over: Over,
-    /// How many may go on at once; all where absent.
+    /// Maximum number of concurrent elements, at least 1. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
-    /// How many may fail before the step fails, and no further ones begin.
+    /// Maximum number of failed elements; if more fail, the step fails and no further element starts. Default: 0.
     #[serde(default, skip_serializing_if = "is_default")]
     pub max_failed: u32,
-    /// How many must succeed for the step to have succeeded; the others are then cancelled. All where
-    /// absent, less those that may fail.
+    /// Number of elements that must succeed, at least 1. The step succeeds when this number is reached, and the other
+    /// elements are cancelled. Default: all elements, except those that `max_failed` allows to fail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enough: Option<u32>,
-    /// Over `workers`: what becomes of workers that come while the step goes on.
+    /// Treatment of workers that connect after the start of the step, for a list of `workers`. Default: `name`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub late: LatePolicy,
 }
 
-/// What becomes of a worker that comes, or comes back, while a step over workers goes on.
+/// Treatment of a worker that connects or reconnects after the start of a step over workers.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum LatePolicy {
-    /// The step names it.
+    /// The step only records the name of the worker.
     #[default]
     Name,
-    /// The step names it, and is done on it too.
+    /// The step records the name of the worker and also runs on the worker.
     Include,
 }
 
 impl ForEach {
-    /// The steps whose tasks add its elements, where they do.
+    /// Returns the names of the steps whose tasks add elements; empty for other lists.
     pub fn adders(&self) -> &[String] {
         match &self.over {
             Over::AddedBy(steps) => steps,
@@ -290,91 +298,91 @@ impl ForEach {
         }
     }
 
-    /// Over a list, with every default.
+    /// Returns a fan-out over this list; all other fields have their defaults.
     pub fn new(over: Over) -> Self {
         Self { over, max_parallel: None, max_failed: 0, enough: None, late: LatePolicy::Name }
     }
 }
 
-/// The list that a step goes over.
+/// List of elements of a fan-out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Over {
-    /// These.
+    /// Fixed list of elements, at most 100,000. References are not replaced in them.
     Items(Vec<Value>),
-    /// What this expression gives: from parameters, or from the output of an earlier step.
+    /// Expression that returns a list, for example from a parameter or from the output of an earlier step.
     List(String),
-    /// The numbers from 0 to this one, exclusive: one job in so many shards.
+    /// Number of shards, from 1 to 100,000; the elements are the numbers from 0 to one less.
     Shards(u32),
-    /// Every worker that is there when the step begins and satisfies all of these; each job runs on its
-    /// own one.
+    /// All workers that are connected at the start of the step and satisfy all these constraints. Each job runs on
+    /// its own worker.
     Workers(Vec<Constraint>),
-    /// What tasks of these steps add while they run, and tasks of this step's own elements. It is whole once all
-    /// of these have ended; elements begin as soon as they were added.
+    /// Names of steps whose tasks add elements while they run; tasks of the step itself can add elements too. An
+    /// element starts as soon as it is added. The list is complete when all these steps have ended.
     AddedBy(Vec<String>),
 }
 
-/// A call of another workflow of the same namespace.
+/// Call of a workflow in the same namespace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Call {
-    /// Which.
+    /// Name of the workflow.
     pub name: String,
-    /// What it is called with; texts are templates.
+    /// Parameters of the call, by name. Texts are templates.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, Value>,
 }
 
-/// Waits until somebody approves. What they say about it is the step's output.
+/// An approval by a user. The note of the user is the output of the step.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Approval {
-    /// Who may approve or reject; whoever may change the run, where nobody is named.
+    /// Users who may approve or reject, at most 100. Default: all users who may change the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvers: Vec<String>,
-    /// What they are asked.
+    /// Question for the approvers; a template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What happens when the step's `timeout` passes.
+    /// Result of the step when its `timeout` passes. Default: `fail`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_timeout: OnTimeout,
 }
 
-/// What becomes of a waiting step when its time is over.
+/// Result of a waiting step when its timeout passes.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum OnTimeout {
-    /// It fails.
+    /// The step fails.
     #[default]
     Fail,
-    /// It succeeds.
+    /// The step succeeds.
     Succeed,
-    /// It is skipped.
+    /// The step is skipped.
     Skip,
 }
 
-/// Waits for time to pass or for something to happen.
+/// Time or event that a step waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
-    /// So long.
+    /// Duration of the wait, from the start of the step.
     For(Duration),
-    /// Until an instant in RFC 3339; a template. One that has passed is over at once.
+    /// Time at which the wait ends, in RFC 3339; a template. If it has passed, the wait ends at once.
     Until(String),
-    /// Until an event of this name comes for the run; its payload is the step's output. One that came
-    /// before the step began counts.
+    /// Event that ends the wait, sent to the run by name. Its payload is the output of the step. An event that was
+    /// sent before the step started counts.
     Event(EventWait),
 }
 
-/// A wait for an external event.
+/// Wait for an event that a client sends to the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventWait {
-    /// The name of the event.
+    /// Name of the event.
     pub name: String,
-    /// What happens when the step's `timeout` passes.
+    /// Result of the step when its `timeout` passes. Default: `fail`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub on_timeout: OnTimeout,
 }

@@ -1,9 +1,8 @@
-//! Texts with references: `--date=${{ params.date }}`.
+//! Templates: texts with references, for example `--date=${{ params.date }}`.
 //!
-//! What stands between `${{` and `}}` is an [expression](crate::expression); its value takes the place of
-//! the reference: a text as it is, `null` as nothing, everything else as compact JSON. The result is one
-//! argument, one variable, one text, whatever stands in it: nothing reads it again, so there is nothing to
-//! escape. `$${{` stands for `${{` itself.
+//! The text between `${{` and `}}` is an [expression](crate::expression). Its value replaces the reference: a text
+//! unchanged, `null` as an empty text, all else as compact JSON. The result is not parsed again: it stays one
+//! argument, one variable or one text, so values need no escaping. `$${{` is a literal `${{`.
 
 use serde_json::Value;
 
@@ -11,7 +10,7 @@ use crate::expression::{EvaluationError, Expression, ExpressionError, Scope, sho
 
 const OPEN: &str = "${{";
 
-/// A text with references, parsed.
+/// A parsed text with references.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
     pieces: Vec<Piece>,
@@ -23,16 +22,16 @@ enum Piece {
     Reference(Expression),
 }
 
-/// Whether a text has a reference, or a mark that stands for one.
+/// Returns whether a text has a reference, or an escaped one (`$${{`).
 pub fn has_reference(text: &str) -> bool {
     text.contains(OPEN)
 }
 
 impl Template {
-    /// Reads a text.
+    /// Parses a text.
     ///
     /// # Errors
-    /// What is wrong with the first reference that makes no sense; columns are those of the text.
+    /// Returns the error of the first invalid reference, with its column in the text.
     pub fn parse(text: &str) -> Result<Self, ExpressionError> {
         let mut pieces = Vec::new();
         let mut plain = String::new();
@@ -48,7 +47,7 @@ impl Template {
             plain.push_str(&rest[..found]);
             let inner = &rest[found + OPEN.len()..];
             let Some(end) = end_of(inner) else {
-                let message = "a reference does not end: expected `}}`".into();
+                let message = "the reference is not closed: expected `}}`".into();
                 return Err(ExpressionError { column: column(found), message });
             };
             let begins = column(found + OPEN.len()) - 1;
@@ -67,7 +66,7 @@ impl Template {
         Ok(Self { pieces })
     }
 
-    /// Its references.
+    /// Returns all references of the text.
     pub fn references(&self) -> impl Iterator<Item = &Expression> {
         self.pieces.iter().filter_map(|piece| match piece {
             Piece::Reference(expression) => Some(expression),
@@ -75,7 +74,7 @@ impl Template {
         })
     }
 
-    /// Its one reference, if it is nothing but that.
+    /// Returns the reference if the text consists of exactly one reference.
     pub fn only_reference(&self) -> Option<&Expression> {
         match self.pieces.as_slice() {
             [Piece::Reference(expression)] => Some(expression),
@@ -83,7 +82,7 @@ impl Template {
         }
     }
 
-    /// Whether the text is what this renders to for some values of its references.
+    /// Returns whether the template can render to this text, for some values of its references.
     pub fn can_render(&self, text: &str) -> bool {
         let (mut rest, mut is_open) = (text, false);
         for (i, piece) in self.pieces.iter().enumerate() {
@@ -102,10 +101,10 @@ impl Template {
         is_open || rest.is_empty()
     }
 
-    /// The text with every reference replaced.
+    /// Returns the text with all references replaced.
     ///
     /// # Errors
-    /// Why a reference has no value.
+    /// Returns the error of the first reference that cannot be evaluated.
     pub fn render(&self, scope: &dyn Scope) -> Result<String, EvaluationError> {
         let mut text = String::new();
         for piece in &self.pieces {
@@ -117,10 +116,11 @@ impl Template {
         Ok(text)
     }
 
-    /// The value of a text that is nothing but one reference, with its type kept; else the text.
+    /// Returns the value of a template: of a text that is exactly one reference, the value with its type; otherwise
+    /// the rendered text.
     ///
     /// # Errors
-    /// Why a reference has no value.
+    /// Returns the error of the first reference that cannot be evaluated.
     pub fn value(&self, scope: &dyn Scope) -> Result<Value, EvaluationError> {
         match self.only_reference() {
             Some(expression) => evaluate(expression, scope),
@@ -129,7 +129,7 @@ impl Template {
     }
 }
 
-/// The value of a reference; an error names it.
+/// Returns the value of a reference; an error names the reference.
 fn evaluate(expression: &Expression, scope: &dyn Scope) -> Result<Value, EvaluationError> {
     expression.evaluate(scope).map_err(|error| {
         let reference: String = expression.text().trim().chars().take(64).collect();
@@ -137,10 +137,10 @@ fn evaluate(expression: &Expression, scope: &dyn Scope) -> Result<Value, Evaluat
     })
 }
 
-/// A JSON value with every text in it taken as a template.
+/// Returns a JSON value in which all texts are rendered as templates.
 ///
 /// # Errors
-/// Why a reference makes no sense or has no value.
+/// Returns the error of the first reference that is invalid or cannot be evaluated.
 pub fn fill(value: &Value, scope: &dyn Scope) -> Result<Value, EvaluationError> {
     match value {
         Value::String(text) if has_reference(text) => {
@@ -154,7 +154,7 @@ pub fn fill(value: &Value, scope: &dyn Scope) -> Result<Value, EvaluationError> 
     }
 }
 
-/// Where the `}}` is that ends a reference: not within a text or a map of it.
+/// Returns the position of the `}}` that ends a reference, ignoring text literals and maps in the expression.
 fn end_of(inner: &str) -> Option<usize> {
     let mut depth = 0u32;
     let mut quote = None;
@@ -226,6 +226,6 @@ mod tests {
     fn a_reference_that_makes_no_sense_is_told_with_its_column_in_the_text() {
         let told = |text: &str| Template::parse(text).unwrap_err().to_string();
         insta::assert_snapshot!(told("--n=${{ n + }}"), @"expected a value but got the end at column 13");
-        insta::assert_snapshot!(told("x ${{ n"), @"a reference does not end: expected `}}` at column 3");
+        insta::assert_snapshot!(told("x ${{ n"), @"the reference is not closed: expected `}}` at column 3");
     }
 }

@@ -1,7 +1,7 @@
-//! What a workflow listens to: the end of jobs and of runs of other workflows.
+//! Triggers of a workflow: the end of jobs, or of runs of other workflows, starts a run.
 //!
-//! A trigger has one source, or joins several that must all have ended within a window. It starts a run in
-//! the commit that ends its source, so it starts exactly one for each end.
+//! A trigger has one source, or joins several sources that must all end within a window. It starts the run in the
+//! commit that ends the source, so each end starts exactly one run.
 
 use std::collections::BTreeMap;
 
@@ -12,34 +12,34 @@ use utoipa::ToSchema;
 use crate::status::JobStatus;
 use crate::time::Duration;
 
-/// Starts a run when something ended.
+/// A trigger: starts a run of the workflow when a job, or a run of another workflow, ends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "TriggerText", into = "TriggerText")]
 pub struct TriggerSpec {
-    /// What it listens to.
+    /// Sources of the trigger.
     pub listens: Listens,
-    /// What the run is started with; texts are templates over `trigger`.
+    /// Parameters of the run, by name. Texts are templates that can refer to `trigger`.
     pub parameters: BTreeMap<String, Value>,
-    /// Starts nothing for the time being.
+    /// Whether the trigger is paused: a paused trigger starts no runs.
     pub paused: bool,
 }
 
-/// What a trigger listens to.
+/// Sources of a trigger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Listens {
-    /// To one source; each end of it starts a run.
+    /// One source; each end of it starts a run.
     To(Source),
-    /// To several: a run is started once all of them ended.
+    /// Several sources; a run starts when all of them have ended.
     All {
-        /// At least two.
+        /// Sources, from 2 to 8.
         sources: Vec<Source>,
-        /// How far apart their ends may be.
+        /// Maximum time between the first and the last end.
         window: Duration,
     },
 }
 
 impl Listens {
-    /// Its sources; one, or those of the join in their order.
+    /// Returns the sources of the trigger, in order.
     pub fn sources(&self) -> &[Source] {
         match self {
             Self::To(source) => std::slice::from_ref(source),
@@ -47,39 +47,39 @@ impl Listens {
         }
     }
 
-    /// Whether all of several sources must have ended.
+    /// Returns whether the trigger joins several sources.
     pub const fn joins(&self) -> bool {
         matches!(self, Self::All { .. })
     }
 }
 
-/// Jobs of a name, or runs of a workflow, of the namespace, that end in a certain way.
+/// Source of a trigger: jobs with this name, or runs of this workflow, in the same namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
-    /// Whether it is about jobs or about runs.
+    /// Kind of the source: jobs or runs of a workflow.
     pub kind: SourceKind,
-    /// The name of the jobs, or of the workflow.
+    /// Name of the jobs or of the workflow.
     pub name: String,
-    /// How they must end.
+    /// Result that the source must have.
     pub on: EndsIn,
-    /// Labels that the job, or the workflow, must have.
+    /// Labels that the job or workflow must have, with these values. Default: none.
     pub labels: BTreeMap<String, String>,
-    /// How long after the time that it was scheduled for, or was created at, it must have ended.
+    /// Maximum time from the scheduled time of the source, or from its creation if it has none, to its end.
     pub within: Option<Duration>,
 }
 
-/// What ends.
+/// Kind of the source of a trigger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SourceKind {
-    /// A job that is not a step of a run.
+    /// A job that does not belong to a workflow run.
     Job,
-    /// A run that no other run called.
+    /// A workflow run that no other run called.
     Workflow,
 }
 
 impl SourceKind {
-    /// Its word.
+    /// Returns the name of the kind in files and in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Job => "job",
@@ -88,23 +88,23 @@ impl SourceKind {
     }
 }
 
-/// How a source must end.
+/// Result that the source of a trigger must have.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum EndsIn {
-    /// It succeeded.
+    /// The source succeeded.
     #[default]
     Success,
-    /// It failed, with no retries left, or its starting deadline passed.
+    /// The source failed and has no retries left, or its starting deadline passed.
     Failure,
-    /// It ended, whatever it ended in; a cancel too.
+    /// The source ended with any result, including a cancel.
     Any,
 }
 
 impl EndsIn {
-    /// Whether an end is one of these.
+    /// Returns whether a job with this final status matches.
     pub const fn includes(self, status: JobStatus) -> bool {
         match self {
             Self::Success => matches!(status, JobStatus::Succeeded),
@@ -114,7 +114,7 @@ impl EndsIn {
     }
 }
 
-/// How far apart the ends that a trigger joins may be, where it does not say.
+/// Default window of a trigger with several sources.
 const WINDOW: Duration = Duration::from_hours(24);
 
 fn window() -> Duration {
@@ -129,25 +129,25 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// A source as it is written: exactly one of `job` and `workflow`.
+/// Source of a trigger: exactly one of `job` and `workflow`.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = TriggerSource)]
 struct SourceText {
-    /// Any job of this name that is not a step of a run.
+    /// Name of the jobs. Jobs of workflow runs do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job: Option<String>,
-    /// Any run of this workflow that no other run called.
+    /// Name of the workflow. Runs that another run called do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     workflow: Option<String>,
-    /// How it must end.
+    /// Result that the source must have. Default: `success`.
     #[serde(default, skip_serializing_if = "is_default")]
     on: EndsIn,
-    /// Labels that the job, or the workflow, must have.
+    /// Labels that the job or workflow must have, with these values. Default: none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
-    /// It must have ended so long after the time that it was scheduled for, at most; after it was created,
-    /// where no schedule made it.
+    /// Maximum time from the scheduled time of the source to its end; from its creation, if no schedule created it. A
+    /// later end starts no run. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     within: Option<Duration>,
 }
@@ -158,7 +158,7 @@ impl SourceText {
         let (kind, name) = match (job, workflow) {
             (Some(name), None) => (SourceKind::Job, name),
             (None, Some(name)) => (SourceKind::Workflow, name),
-            _ => return Err("a trigger: expected exactly one of `job`, `workflow` and `all`".into()),
+            _ => return Err("trigger: expected exactly one of `job`, `workflow` and `all`".into()),
         };
         Ok(Source { kind, name, on, labels, within })
     }
@@ -175,37 +175,40 @@ impl From<Source> for SourceText {
     }
 }
 
-/// A trigger as it is written: exactly one of `job`, `workflow` and `all`.
+/// A trigger: starts a run of the workflow when a job, or a run of another workflow, ends. Exactly one of `job`,
+/// `workflow` and `all` is required.
 #[derive(Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = TriggerSpec)]
 struct TriggerText {
-    /// Starts a run when a job of this name ended; one that is not a step of a run.
+    /// Name of the jobs whose end starts a run. Jobs of workflow runs do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     job: Option<String>,
-    /// Starts a run when a run of this workflow ended; one that no other run called.
+    /// Name of the workflow whose ended runs start a run. Runs that another run called do not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     workflow: Option<String>,
-    /// How it must end.
+    /// Result that the source must have. Default: `success`.
     #[serde(default, skip_serializing_if = "is_default")]
     on: EndsIn,
-    /// Labels that the job, or the workflow, must have.
+    /// Labels that the job or workflow must have, with these values. Default: none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
-    /// It must have ended so long after the time that it was scheduled for, at most; after it was created,
-    /// where no schedule made it.
+    /// Maximum time from the scheduled time of the source to its end; from its creation, if no schedule created it. A
+    /// later end starts no run. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     within: Option<Duration>,
-    /// Starts a run when all of these ended.
+    /// Several sources, from 2 to 8; a run starts when all of them have ended. Each source has its own `on`, `labels`
+    /// and `within`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     all: Vec<SourceText>,
-    /// How far apart the ends of `all` may be.
+    /// Maximum time between the first and the last end of the sources in `all`. Default: `1d`.
     #[serde(default = "window", skip_serializing_if = "is_window")]
     window: Duration,
-    /// What the run is started with; texts are templates over `trigger`.
+    /// Parameters of the run, by name. Texts are templates that can refer to `trigger`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     parameters: BTreeMap<String, Value>,
-    /// Starts nothing for the time being; why is told by the workflow and its events.
+    /// Whether the trigger is paused. A paused trigger starts no runs; the workflow and its events show the ends that
+    /// it ignored. Default: `false`.
     #[serde(default, skip_serializing_if = "is_default")]
     paused: bool,
 }
@@ -217,15 +220,17 @@ impl TryFrom<TriggerText> for TriggerSpec {
         let TriggerText { job, workflow, on, labels, within, all, window, parameters, paused } = text;
         let listens = if all.is_empty() {
             if window != WINDOW {
-                return Err("a trigger: `window` is about the sources of `all`: expected `within`".into());
+                return Err(
+                    "trigger: `window` is allowed only with `all`: for a single source, use `within`".into(),
+                );
             }
             Listens::To(SourceText { job, workflow, on, labels, within }.read()?)
         } else {
             if job.is_some() || workflow.is_some() {
-                return Err("a trigger: expected exactly one of `job`, `workflow` and `all`".into());
+                return Err("trigger: expected exactly one of `job`, `workflow` and `all`".into());
             }
             if on != EndsIn::default() || !labels.is_empty() || within.is_some() {
-                return Err("a trigger: `on`, `labels` and `within` stand in each source of `all`".into());
+                return Err("trigger: `on`, `labels` and `within` must be set in each source of `all`".into());
             }
             let sources = all.into_iter().map(SourceText::read).collect::<Result<_, _>>()?;
             Listens::All { sources, window }

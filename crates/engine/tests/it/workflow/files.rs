@@ -413,8 +413,8 @@ fn a_step_that_breaks_its_promise_fails() {
     t.ask_for(WorkflowRequest::Event { run, event: "paid".into(), payload: "{}".into() }).unwrap();
     t.give(t.job_of(run, "good"), &json!({"rows": 7}));
     insta::assert_snapshot!(t.steps(run), @"one failed (bad_output), none failed (bad_output), list failed (items_failed), paid failed (bad_output), good succeeded (job_succeeded)");
-    insta::assert_snapshot!(t.message(run, "one"), @r#"field `rows` of its output is "7": the step promises `integer`"#);
-    insta::assert_snapshot!(t.message(run, "none"), @"it gave no output, and promises `rows`");
-    insta::assert_snapshot!(t.message(run, "paid"), @"its output has no field `rows`, which the step promises");
+    insta::assert_snapshot!(t.message(run, "one"), @r#"field `rows` of the output is "7": expected `integer`"#);
+    insta::assert_snapshot!(t.message(run, "none"), @"the step produced no output, but declares `rows`");
+    insta::assert_snapshot!(t.message(run, "paid"), @"the output has no field `rows`, which the step declares");
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 }
