@@ -1,4 +1,7 @@
-//! What a run that tries another one again takes over from it.
+//! Rows that a retry of an ended run takes over from that run.
+//!
+//! [`carried`] decides which steps and elements are repeated, and names the jobs and calls that would start a second
+//! time. The engine uses the result to accept or refuse a retry.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,60 +11,59 @@ use crate::firing::Work;
 use crate::spec::Delivery;
 use crate::workflow::{Action, Definition, Section, StepSpec, WorkflowSpec};
 
-/// Where another try begins.
+/// First steps of a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryFrom<'a> {
-    /// At every step that did not end well.
+    /// All steps that did not succeed.
     Failed,
-    /// At this step, whatever it ended as; and at every other that did not end well.
+    /// This step, with any status, and all other steps that did not succeed.
     Step(&'a str),
-    /// At every step: nothing is taken over.
+    /// All steps; nothing is taken over.
     Start,
 }
 
-/// What another try of an ended run takes over.
+/// Rows that a retry takes over from an ended run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Carried {
-    /// The rows of steps and elements.
+    /// Rows of steps and elements.
     pub records: Vec<StepRecord>,
-    /// Steps that are done again over what tasks added, and how much of that they go over.
+    /// Repeated steps over added elements, and the part of the elements that is taken over.
     lists: BTreeMap<u32, Kept>,
-    /// Steps, and elements of steps that failed, that are not done again.
+    /// Steps, and elements of failed steps, that are not repeated.
     done: BTreeSet<Adder>,
-    /// Work that the ended run began and that the other try begins again, as far as the delivery level or a called run
-    /// matters.
+    /// Work of the ended run that the retry starts again: `at_most_once` jobs and called runs.
     pub again: Vec<Again>,
 }
 
-/// A job or a call of an ended run that another try begins again.
+/// A job or a call of an ended run that a retry starts again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Again {
-    /// The step, or the element of one, of the ended run.
+    /// Step or element of the ended run.
     pub key: StepKey,
-    /// The job, which runs at most once, or the called run. Absent for a list whose elements an earlier run did.
+    /// The `at_most_once` job, or the called run. `None` for a list whose elements ran in an earlier run.
     pub work: Option<Work>,
-    /// Whether the next call may continue the called run. It may not where the step has other input by then.
+    /// Whether the next call may continue the called run; not allowed if the input of the step may have changed.
     pub may_continue: bool,
-    /// How many elements its list has, if it is one of a list.
+    /// Number of elements of the list, if the work belongs to an element.
     total: Option<u32>,
 }
 
-/// What is taken over of a list that tasks added.
+/// Part of the added elements of a step that is taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kept {
-    /// All: only some elements are done again, under the numbers that they had.
+    /// All elements: only some are repeated, with their old index.
     All,
-    /// What was added by tasks that are not done again. The others add anew.
+    /// Elements from tasks that are not repeated; repeated tasks add theirs again.
     OfDone,
 }
 
 impl Carried {
-    /// Whether batches of any step may be taken over.
+    /// Returns whether batches of any step may be taken over.
     pub fn has_lists(&self) -> bool {
         !self.lists.is_empty()
     }
 
-    /// Whether a batch of elements is taken over; the numbers of its elements may be others then.
+    /// Returns whether a batch of elements is taken over; its elements may get another index.
     pub fn takes(&self, batch: &ElementBatch) -> bool {
         let whole_step = Adder { item: None, ..batch.by };
         match self.lists.get(&batch.key.step) {
@@ -71,7 +73,7 @@ impl Carried {
         }
     }
 
-    /// Lets the next call of a step, or of an element, continue an ended run.
+    /// Makes the next call of a step or element continue an ended run.
     pub fn continue_call(&mut self, again: &Again, call: EndedCall) {
         let state = StepState {
             continues: Some(Arc::new(call)),
@@ -82,12 +84,13 @@ impl Carried {
     }
 }
 
-/// What another try of an ended run takes over: steps that ended well or were skipped, unless the
-/// try begins at them or at a step before them. Of a step over a list that failed, the elements that
-/// ended well, unless it goes over the workers, which may be others by now. `on_failure` and `finally` belong
-/// to each try.
+/// Returns the rows that a retry of an ended run takes over.
 ///
-/// `all` are all rows of the ended run, in any order.
+/// These are steps that succeeded or were skipped, unless the retry starts at them or upstream of them. Of a failed
+/// step over a list, the succeeded elements are taken over. A step over workers takes over none, because the workers
+/// may have changed. `on_failure` and `finally` are repeated in each retry.
+///
+/// `all` contains all rows of the ended run, in any order.
 pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>) -> Carried {
     let spec = &definition.workflow;
     let rows: BTreeMap<u32, &StepRecord> = all
@@ -100,7 +103,7 @@ pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>)
         _ => done_again(spec, |step| rows.get(&step).map(|record| record.state.status), from),
     };
     let sections = spec.all_steps().map(|(section, _)| section).collect::<Vec<_>>();
-    // The list may be another one once steps before it were done again, and so may the workers that are there.
+    // The list may change if an upstream step is repeated; the set of workers may change at any time.
     let has_same_list = |step: u32| {
         let is_free = |s: &StepSpec| from == RetryFrom::Step(&s.name) || s.is_broadcast();
         again.get(&step) == Some(&false) && !spec.steps.get(step as usize).is_some_and(is_free)
@@ -110,10 +113,10 @@ pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>)
         if sections.get(step as usize) != Some(&Section::Steps) {
             return false;
         }
-        // A call that never began in the ended run continues what that one was to continue.
+        // A call that never started in the ended run keeps the run that it should have continued.
         let continues = record.state.continues.is_some() && record.state.status != StepStatus::Succeeded;
         match (again.contains_key(&step), item) {
-            // Its elements stand in its row.
+            // The row of the step contains its elements.
             (false, item) => item.is_none(),
             (true, Some(_)) => {
                 has_same_list(step) && (record.state.status == StepStatus::Succeeded || continues)
@@ -131,7 +134,7 @@ pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>)
         all.iter().filter(|record| record.key.item.is_some()).map(|record| record.key.step).collect();
     let begun = |record: &StepRecord| {
         let StepKey { step, item, .. } = record.key;
-        // `on_failure` and `finally` belong to each try, so their steps are always done again.
+        // `on_failure` and `finally` run in each retry, so their steps are always repeated.
         let is_again = sections.get(step as usize) != Some(&Section::Steps) || again.contains_key(&step);
         let spec = spec.step_at(step as usize).filter(|_| is_again)?;
         let matters = match &spec.action {
@@ -143,12 +146,12 @@ pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>)
         let continued = state.continues.as_ref().map(|call| call.run);
         let work = state.job.map(Work::Job).or(state.called.or(continued).map(Work::Run));
         let total = state.total.or(total_of(step));
-        // A list that was taken over has its elements in the run before.
+        // The elements of a list that was taken over are rows of the earlier run.
         let unseen = spec.for_each.is_some()
             && item.is_none()
             && total.is_some_and(|total| total > 0)
             && !has_elements.contains(&step);
-        // Also a call that never began: it still continues what it was to continue.
+        // Also true for a call that never started: it still continues its ended run.
         let ended_well = state.status == StepStatus::Succeeded;
         let stays = has_same_list(step) && (ended_well || state.continues.is_some());
         if !matters || stays || (work.is_none() && !unseen) {
@@ -168,8 +171,8 @@ pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>)
     }
 }
 
-/// The steps of `steps` that are done again, and whether that is because one before them is. `status_of` is
-/// asked where a step stands.
+/// Returns the steps of the section `steps` that are repeated; the value is true if an upstream step is repeated too.
+/// `status_of` returns the status of a step.
 pub fn done_again(
     spec: &WorkflowSpec,
     status_of: impl Fn(u32) -> Option<StepStatus>,
@@ -238,14 +241,14 @@ mod tests {
         ("after_c", &["c"], StepStatus::Skipped),
     ];
 
-    /// C2. What ended well is not done again, unless it came after something that is.
+    /// C2. A succeeded step is not repeated, unless an upstream step is.
     #[test]
     fn a_retry_begins_at_what_failed_and_asks_what_comes_after_again() {
         assert_eq!(told(ENDS, RetryFrom::Failed), "a c after_c");
     }
 
-    /// C2, D2. A failed call is to be looked into; one that never began still continues what it was to continue, and repeats
-    /// nothing. From the start on, everything that began is repeated.
+    /// C2, D2. A failed call is reported. A call that never started still continues its ended run, and repeats
+    /// nothing. A retry from the start repeats everything that started.
     #[test]
     fn calls_and_jobs_that_run_at_most_once_are_looked_at() {
         let mut pay = JobSpec::command(["true"]);
@@ -286,7 +289,7 @@ mod tests {
         assert_eq!(kept.iter().map(|record| record.key.step).collect::<Vec<_>>(), [2]);
     }
 
-    /// C2, D2. A retry runs `on_failure` and `finally` again, so their jobs that run at most once count as repeated.
+    /// C2, D2. A retry repeats `on_failure` and `finally`, so their `at_most_once` jobs count as repeated.
     #[test]
     fn jobs_of_on_failure_and_finally_that_run_at_most_once_are_looked_at() {
         let once = |name| {

@@ -1,14 +1,14 @@
-//! The tables of legal transitions of runs and steps.
+//! Causes and legal transitions of runs and steps.
 //!
-//! As with jobs: the engine checks every step by them, and the docs draw them. No run leaves a final
-//! status; to try an ended run again is to start another one that takes over what the first achieved. Steps
-//! leave theirs only while their run goes on: when its workflow's policy tries it again.
+//! The engine checks each transition against these tables, and the docs show them. A run never leaves a final status:
+//! a retry by a user starts another run, which takes over the successful steps. A step leaves a final status only
+//! when the policy of the workflow retries its run.
 
 use super::{RunStatus, StepStatus};
 use crate::lifecycle::causes;
 
 causes! {
-    /// Why a run changed its status.
+    /// Cause of a transition of a run.
     RunCause {
         Started = 0, "started", "The run was started.";
         Queued = 1, "queued", "The run waits, because the workflow has reached its limit of concurrent runs.";
@@ -28,7 +28,7 @@ causes! {
 }
 
 causes! {
-    /// Why a step changed its status.
+    /// Cause of a transition of a step.
     StepCause {
         NeedsOver = 0, "needs_over", "The join rule and the condition of the step were satisfied.";
         Rule = 1, "rule", "The join rule of the step was not satisfied.";
@@ -62,14 +62,14 @@ causes! {
     }
 }
 
-/// One legal step of a run.
+/// A legal transition of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunTransition {
-    /// The status before; `None` for a run that is created.
+    /// Status before the transition; `None` at the creation of the run.
     pub from: Option<RunStatus>,
-    /// The status after.
+    /// Status after the transition.
     pub to: RunStatus,
-    /// What happened.
+    /// Cause of the transition.
     pub cause: RunCause,
 }
 
@@ -77,7 +77,7 @@ const fn run(from: RunStatus, to: RunStatus, cause: RunCause) -> RunTransition {
     RunTransition { from: Some(from), to, cause }
 }
 
-/// Every legal step of a run.
+/// All legal transitions of a run.
 pub const RUN_TRANSITIONS: &[RunTransition] = {
     use RunStatus::{Cancelled, Failed, Paused, Retrying, Running, Stopping, Succeeded, Waiting};
     &[
@@ -114,12 +114,12 @@ pub const RUN_TRANSITIONS: &[RunTransition] = {
     ]
 };
 
-/// Whether a run may go from `from` to `to` because of `cause`.
+/// Returns whether a run may change from `from` to `to` with this cause.
 pub fn is_legal_for_run(from: Option<RunStatus>, to: RunStatus, cause: RunCause) -> bool {
     RUN_TRANSITIONS.contains(&RunTransition { from, to, cause })
 }
 
-/// Every legal step of a step, by the status after it: from which, and because of what.
+/// All legal transitions of a step: statuses before, status after, and causes.
 pub const STEP_TRANSITIONS: &[(&[StepStatus], StepStatus, &[StepCause])] = {
     use StepCause as C;
     use StepStatus::{Cancelled, Failed, Pending, Running, Skipped, Succeeded, UpstreamFailed, Waiting};
@@ -161,14 +161,14 @@ pub const STEP_TRANSITIONS: &[(&[StepStatus], StepStatus, &[StepCause])] = {
     ]
 };
 
-/// Whether a step may go from `from` to `to` because of `cause`.
+/// Returns whether a step may change from `from` to `to` with this cause.
 pub fn is_legal_for_step(from: StepStatus, to: StepStatus, cause: StepCause) -> bool {
     STEP_TRANSITIONS
         .iter()
         .any(|(before, after, causes)| before.contains(&from) && *after == to && causes.contains(&cause))
 }
 
-/// The lives of a run and of a step as Mermaid state diagrams, for the docs.
+/// Returns the transitions of runs and of steps as Mermaid state diagrams, for the docs.
 pub fn diagrams() -> (String, String) {
     let mut run = String::from("stateDiagram-v2\n");
     for RunTransition { from, to, cause } in RUN_TRANSITIONS {
@@ -191,7 +191,7 @@ mod tests {
 
     type Transition = (&'static [StepStatus], StepStatus, &'static [StepCause]);
 
-    /// Transitions of steps within one try of their run.
+    /// Returns the transitions of steps within one attempt of their run.
     fn within_a_try() -> impl Iterator<Item = &'static Transition> {
         STEP_TRANSITIONS.iter().filter(|(_, _, causes)| *causes != [StepCause::RunRetried])
     }

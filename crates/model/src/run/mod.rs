@@ -1,8 +1,10 @@
-//! Runs of workflows: where they and their steps stand, as rows.
+//! Stored rows of workflow runs and of their steps.
 //!
-//! A run has one row that changes ([`RunState`]), one that never does ([`RunHead`]), and one for each step
-//! that is no longer pending ([`StepRecord`]); a step over a list has one more for each element that ended.
-//! A step without a row is pending. What is next follows from these rows and the run's definition alone.
+//! A run has one row that changes ([`RunState`]), one that never changes ([`RunHead`]), and one for each step that is
+//! no longer pending ([`StepRecord`]). A step with a fan-out has one more row for each ended element. A step without
+//! a row is pending.
+//!
+//! The engine derives all next actions from these rows and the definition of the run.
 
 mod carry;
 pub mod lifecycle;
@@ -28,326 +30,328 @@ use crate::time::Timestamp;
 use crate::workflow::{Definition, Section, WorkflowSpec};
 
 statuses! {
-    /// Where a run stands. [`lifecycle`] has the transitions.
+    /// Status of a workflow run. See [`lifecycle`] for the transitions.
     RunStatus, "a run" {
-        /// Waits for its turn: as many runs of its workflow go on as may.
+        /// Waiting, because the workflow has reached its limit of concurrent runs.
         Waiting = 0, "waiting";
-        /// Goes on.
+        /// Running.
         Running = 1, "running";
-        /// Begins no further steps; those that go on do.
+        /// Paused: no further step starts; running steps continue.
         Paused = 2, "paused";
-        /// Is being stopped: its steps end, then `finally` runs.
+        /// Stopping: running steps are stopped, then `finally` runs.
         Stopping = 3, "stopping";
-        /// Ended, and no step failed.
+        /// Ended without a failed step.
         Succeeded = 4, "succeeded";
-        /// Ended, and a step failed, or it took too long.
+        /// Ended with a failure: a step failed, an output could not be computed, or a timeout or deadline passed.
         Failed = 5, "failed";
-        /// Ended because somebody asked for it.
+        /// Ended by a cancel request, or because the calling step was stopped.
         Cancelled = 6, "cancelled";
-        /// Failed, and waits before its next try.
+        /// Failed; waiting for the retry delay before the next attempt.
         Retrying = 7, "retrying";
     }
 }
 
 impl RunStatus {
-    /// Whether it never changes again.
+    /// Returns whether the status is final.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 }
 
 statuses! {
-    /// Where a step, or one element of it, stands.
+    /// Status of a step, or of one element of a step.
     StepStatus, "a step" {
-        /// Has not begun.
+        /// Not started yet.
         Pending = 0, "pending";
-        /// Its job, the run that it called, or its elements go on.
+        /// Running: the job, the called run or the elements of the step have not ended.
         Running = 1, "running";
-        /// Waits for somebody, for an event or for its time.
+        /// Waiting for an approval, an event or a time.
         Waiting = 2, "waiting";
-        /// Ended well.
+        /// Ended successfully.
         Succeeded = 3, "succeeded";
-        /// Ended badly.
+        /// Ended with a failure.
         Failed = 4, "failed";
-        /// Never began, because a step before it failed.
+        /// Never started, because an upstream step failed.
         UpstreamFailed = 5, "upstream_failed";
-        /// Never began, because its rule or its condition did not let it.
+        /// Never started, because its join rule or condition was not satisfied; or skipped by a user or on a timeout.
         Skipped = 6, "skipped";
-        /// Was stopped, or its run was before it began.
+        /// Ended because the step, its job, its called run or its run was cancelled or stopped.
         Cancelled = 7, "cancelled";
     }
 }
 
 impl StepStatus {
-    /// Whether it never changes again.
+    /// Returns whether the status is final.
     pub const fn is_final(self) -> bool {
         !matches!(self, Self::Pending | Self::Running | Self::Waiting)
     }
 
-    /// Whether something of it goes on.
+    /// Returns whether the step is running or waiting.
     pub const fn is_live(self) -> bool {
         matches!(self, Self::Running | Self::Waiting)
     }
 }
 
-/// What a workflow was asked to be. Written again with every generation.
+/// Spec of a workflow as stored; written with every new generation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkflowHead {
-    /// The spec, filled.
+    /// Parsed spec, with the fields that jobs take from the workflow.
     pub spec: Arc<WorkflowSpec>,
-    /// The same as JSON.
+    /// The spec as JSON.
     pub body: Arc<str>,
 }
 
-/// All of a workflow that changes without a new generation.
+/// State of a workflow: everything that changes without a new generation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkflowState {
-    /// Which version of its spec: grows with every change of the spec.
+    /// Generation of the spec; increases with every change of the spec.
     pub generation: u64,
-    /// Grows with every change that somebody asked for; its ETag.
+    /// Version of the workflow; increases with every change by a user and is the value of the ETag.
     pub version: u64,
-    /// When it was made.
+    /// Time at which the workflow was created.
     pub created_at: Timestamp,
-    /// When somebody last changed it.
+    /// Time of the last change by a user.
     pub updated_at: Timestamp,
-    /// How many runs it has had; the number of the newest.
+    /// Number of runs so far, which is also the number of the newest run.
     pub runs: u64,
-    /// What each of its triggers has done, in their order; empty where it has none.
+    /// States of the triggers, in the order of the spec; empty if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<TriggerState>,
 }
 
-/// Which step of which run called a run.
+/// Step that called a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct Caller {
-    /// The run.
+    /// ID of the run.
     pub run: RunId,
-    /// The number of the step.
+    /// Number of the step in its workflow, from 0.
     pub step: u32,
-    /// Which element of it.
+    /// Index of the element of the step, from 0. Absent if the step has no elements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
 }
 
-/// What a run was asked to be. Written once.
+/// Request of a run; written once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunHead {
-    /// The workflow; none for a run that another one called.
+    /// ID of the workflow. `None` for a run that another run called.
     pub workflow: Option<WorkflowId>,
-    /// Which generation of it; zero for a called one.
+    /// Generation of the workflow; 0 for a called run.
     pub generation: u64,
-    /// The how manieth run of its workflow; zero for a called one.
+    /// Sequence number of the run in its workflow, from 1; 0 for a called run.
     pub number: u64,
-    /// What it does: the spec of its workflow and those that it calls.
+    /// Definition of the run: the spec of its workflow, and the specs of all called workflows.
     pub definition: Arc<Definition>,
-    /// The definition as JSON, shared by runs of one definition.
+    /// The definition as JSON; runs with the same definition share it.
     pub body: Arc<str>,
-    /// What it was started with, complete.
+    /// Parameters of the run, including defaults.
     pub parameters: Arc<Map<String, Value>>,
-    /// Who started it.
+    /// User who started the run.
     pub actor: Arc<str>,
-    /// Why, for people.
+    /// Note of the user.
     pub note: Option<Box<str>>,
-    /// The step that called it.
+    /// Step that called the run, if any.
     pub caller: Option<Caller>,
-    /// The ended run that it tries again.
+    /// Ended run that this run retries, if any.
     pub retry_of: Option<RunId>,
-    /// The priority of its jobs, instead of what their specs say.
+    /// Priority of the jobs, which overrides the priority in their specs.
     pub priority: Option<u8>,
-    /// The firing that it belongs to.
+    /// Firing that started the run, if any.
     pub origin: Option<Arc<Origin>>,
-    /// The trigger that started it.
+    /// Trigger that started the run, if any.
     pub trigger: Option<Arc<RunTrigger>>,
 }
 
-/// One recorded transition of a run.
+/// A transition in the history of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunHistoryEntry {
-    /// When it was decided.
+    /// Time of the transition.
     pub at: Timestamp,
-    /// The status before; absent for the first.
+    /// Status before the transition. Absent for the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<RunStatus>,
-    /// The status after.
+    /// Status after the transition.
     pub to: RunStatus,
-    /// What happened.
+    /// Cause of the transition.
     pub cause: RunCause,
-    /// Who did it, or what is known beyond the cause.
+    /// User who requested the transition, or further detail of the cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub detail: Option<Box<str>>,
 }
 
-/// All of a run that changes.
+/// State of a run: everything that changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunState {
-    /// Where it stands.
+    /// Current status of the run.
     pub status: RunStatus,
-    /// Which section it is in.
+    /// Current section of the run.
     pub section: Section,
-    /// Grows with every committed change; its ETag.
+    /// Version of the run; increases with every committed change and is the value of the ETag.
     pub version: u64,
-    /// When it was started.
+    /// Time at which the run was created.
     pub created_at: Timestamp,
-    /// When its turn came.
+    /// Time at which the run left the status `waiting`. Absent before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time of the end. Absent before the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// When it last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// Who paused it.
+    /// Pause of the run. Absent if the run is not paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<Box<Pause>>,
-    /// Why it is being stopped.
+    /// Cause of the stop. Absent if the run is not being stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<RunCause>,
-    /// How its workflow's policy tried it again; none while its first try goes on.
+    /// Retries by the policy of the workflow. Absent before the first failed attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Box<RunRetry>>,
-    /// Whether `on_failure` and `finally` are left out because somebody said so.
+    /// Whether a user asked to skip the sections `on_failure` and `finally`.
     pub skip_finally: bool,
-    /// How many of its steps stand where, by [`StepStatus::code`]; pending ones are the rest.
+    /// Numbers of steps by status, indexed by [`StepStatus::code`]; all other steps are pending.
     pub counts: [u32; 8],
-    /// What it gave, as JSON.
+    /// Output of the run, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<str>>,
-    /// Every transition so far.
+    /// All transitions so far, oldest first.
     pub history: Vec<RunHistoryEntry>,
-    /// From when on retention may delete it; set when it ended.
+    /// Time after which retention deletes the run; set at the end of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// The runs that its end started.
+    /// Runs that the end of this run started.
     #[serde(default, skip_serializing_if = "ThinVec::is_empty")]
     pub started: ThinVec<RunId>,
 }
 
 impl RunState {
-    /// How many of its tries failed and were, or will be, followed by another.
+    /// Returns the number of failed attempts that were or will be retried.
     pub fn failures(&self) -> u32 {
         self.retry.as_ref().map_or(0, |retry| retry.failures)
     }
 
-    /// When its next try begins, while it waits for that; also if it was paused meanwhile.
+    /// Returns the time of the next attempt while the run waits for the retry, also if it is paused.
     pub fn next_try_at(&self) -> Option<Timestamp> {
         self.retry.as_ref()?.next_at
     }
 
-    /// When its newest try began.
+    /// Returns the start time of the newest attempt.
     pub fn try_began_at(&self) -> Option<Timestamp> {
         self.retry.as_ref().and_then(|retry| retry.began_at).or(self.started_at)
     }
 }
 
-/// How a run was tried again by the policy of its workflow.
+/// Retries of a run by the policy of its workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct RunRetry {
-    /// How many of its tries failed, each of them followed by another.
+    /// Number of failed attempts that were or will be retried.
     pub failures: u32,
-    /// When the next try begins; absent while one goes on.
+    /// Start time of the next attempt. Absent while an attempt is running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
-    /// When the newest try began; absent until the second does.
+    /// Start time of the newest attempt. Absent before the second attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub began_at: Option<Timestamp>,
 }
 
-/// Names a step of a run, or one element of it.
+/// Key of a step of a run, or of one element of the step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct StepKey {
-    /// The run.
+    /// ID of the run.
     pub run: RunId,
-    /// The number of the step.
+    /// Number of the step in its workflow, from 0.
     pub step: u32,
-    /// Which element of it; none for the step itself.
+    /// Index of the element, from 0. `None` for the step itself.
     pub item: Option<u32>,
 }
 
-/// A step, or one element of it, that is no longer pending.
+/// Row of a step that is no longer pending, or of one element of the step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// Which.
+    /// Key of the step or element.
     pub key: StepKey,
-    /// Where it stands.
+    /// State of the step or element.
     pub state: StepState,
 }
 
-/// Elements that a running task added to a step of its run, all at once and under a name of its choice.
+/// A named batch of elements that a running task added to a step of its run.
 ///
-/// The same name from the same step (or element) again is the same batch, whatever it holds then: a task that
-/// is tried again repeats what it did, and adds nothing twice.
+/// A second batch with the same name from the same step or element is the same batch; its content is ignored. A
+/// retried task can therefore repeat its requests and adds nothing twice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ElementBatch {
-    /// Which.
+    /// Key of the batch.
     pub key: BatchKey,
-    /// Who added it.
+    /// Step or element that added the batch.
     pub by: Adder,
-    /// What the task calls it.
+    /// Name of the batch, chosen by the task.
     pub name: Box<str>,
-    /// How many elements it has; at least one.
+    /// Number of elements; at least 1.
     pub count: u32,
-    /// The elements, as a JSON list.
+    /// Elements, as a JSON list.
     pub elements: Arc<str>,
-    /// When it was added.
+    /// Time at which the batch was added.
     pub added_at: Timestamp,
 }
 
-/// Names a batch of elements by its place in the list of a step.
+/// Key of a batch: its position in the list of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BatchKey {
-    /// The run.
+    /// ID of the run.
     pub run: RunId,
-    /// The number of the step that goes over the elements.
+    /// Number of the step that runs for the elements, from 0.
     pub step: u32,
-    /// The number of the first of the elements.
+    /// Index of the first element of the batch, from 0.
     pub first: u32,
 }
 
-/// Who adds elements: a step, or one element of it.
+/// Step that adds elements, or one element of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Adder {
-    /// The number of the step.
+    /// Number of the step in its workflow, from 0.
     pub step: u32,
-    /// Which element of it, if it has any.
+    /// Index of the element, from 0. `None` for a step without elements.
     pub item: Option<u32>,
 }
 
-/// What somebody, or somebody's payload, said to a step.
+/// Request of a user that changed a step: an approval, a rejection, a mark or an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Said {
-    /// When.
+    /// Time of the request.
     pub at: Timestamp,
-    /// Who.
+    /// User who sent the request.
     #[schema(value_type = String)]
     pub by: Box<str>,
-    /// What they said about it.
+    /// Note of the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub note: Option<Box<str>>,
 }
 
-/// How the elements of a step did.
+/// Numbers of ended elements of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Tally {
-    /// How many ended well.
+    /// Number of elements that succeeded.
     pub succeeded: u32,
-    /// How many failed.
+    /// Number of elements that failed.
     pub failed: u32,
 }
 
-/// [`StepState::files`] of a step that stored more versions than
-/// [`COLLECTED_BYTES_MAX`](crate::limits::COLLECTED_BYTES_MAX) allows. Older servers read it as a step that stored none.
+/// Value of [`StepState::files`] if the list of stored versions exceeds
+/// [`COLLECTED_BYTES_MAX`](crate::limits::COLLECTED_BYTES_MAX). An older server treats the value as an empty list.
 pub const FILES_TOO_LARGE: &str = "null";
 
-/// The versions in [`StepState::files`], without the names under which nothing was stored; `None` if they are too large.
+/// Returns the versions in [`StepState::files`], without names for which nothing was stored; `None` if the list is
+/// too large.
 pub fn stored_files(files: &str) -> Option<Map<String, Value>> {
     let mut files: Map<String, Value> = serde_json::from_str(files).ok()?;
     files.retain(|_, version| !is_stored_by_none(version));
     Some(files)
 }
 
-/// Whether a value in [`StepState::files`] says that neither the step nor an element of it stored the artifact.
+/// Returns whether a value in [`StepState::files`] means that neither the step nor one of its elements stored the
+/// artifact.
 pub fn is_stored_by_none(version: &Value) -> bool {
     match version {
         Value::Null => true,
@@ -356,103 +360,104 @@ pub fn is_stored_by_none(version: &Value) -> bool {
     }
 }
 
-/// All of a step that changes.
+/// State of a step, or of one element of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepState {
-    /// Where it stands. Pending only where its event came early, or it is to be done again.
+    /// Current status. `pending` only if an event was sent early, or if the step is repeated.
     pub status: StepStatus,
-    /// Why it stands there.
+    /// Cause of the current status.
     pub cause: StepCause,
-    /// Its job.
+    /// Job of the step, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// The run that it called.
+    /// Run that the step called, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub called: Option<RunId>,
-    /// When it began.
+    /// Start time of the step. Absent before the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time of the end. Absent before the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// When its timer goes off: the end of its wait or of its timeout, whichever is first.
+    /// Time of the next timer: the end of the wait or the timeout, whichever is earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_at: Option<Timestamp>,
-    /// For a step over a list: how many elements there are.
+    /// Number of elements. Only for a step with a fan-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
-    /// For a step over a list that ended: how its elements did.
+    /// Numbers of succeeded and failed elements. Only for an ended step with a fan-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tally: Option<Tally>,
-    /// The list as JSON, where it does not follow from the run's parameters and earlier steps.
+    /// List of elements as JSON, if it cannot be derived from the parameters of the run and earlier steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Arc<str>>,
-    /// What it gave, as JSON.
+    /// Output of the run, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<str>>,
-    /// What is known beyond the cause, for people.
+    /// Further detail of the cause, as text for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<str>>,
-    /// Who approved, rejected or marked it, or whose event it was.
+    /// User who approved, rejected or marked the step, or who sent its event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<Box<Said>>,
-    /// What it ends as, once what goes on of it has stopped.
+    /// Status and cause that the step gets when its running work has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<(StepStatus, StepCause)>,
-    /// For a step over workers: those that came while it went on.
+    /// Workers that connected while the step was running. Only for a fan-out over workers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_workers: Option<Box<LateWorkers>>,
-    /// The versions of artifacts that it stored, as JSON: by the name of each output `NAME@sha256:HEX`; of a step over a
-    /// list a list of these, with null for each element that stored none. A call has null for each name, or template of a
-    /// name, that a step of the called run was to store and did not. [`FILES_TOO_LARGE`] where all of this is too large.
-    /// Absent where nothing is known.
+    /// Versions of the artifacts that the step stored, as JSON: `NAME@sha256:HEX` by name of the output. A fan-out
+    /// has a list for each name, with null for an element that stored nothing. A call has null for each name that a
+    /// step of the called run should have stored and did not.
+    ///
+    /// [`FILES_TOO_LARGE`] if the JSON is too large. Absent if nothing is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Arc<str>>,
-    /// What an approval asks, and whom, once it does.
+    /// Question and approvers of a waiting approval, with all references replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asks: Option<Box<Asks>>,
-    /// While it is pending: the ended run that its call continues.
+    /// Ended run that the call of a pending step continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<Arc<EndedCall>>,
 }
 
-/// What a step that waits for approval asks, and whom: its texts with every reference replaced.
+/// Question and approvers of a step that waits for an approval, with all references replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct Asks {
-    /// What it asks.
+    /// Question for the approvers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Who may approve or reject; whoever may change the run, where nobody is named.
+    /// Users who may approve or reject. If absent, all users who may change the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvers: Vec<String>,
 }
 
-/// The ended run of a call, with what the next run of the call takes over from it: a retry of a run continues the
-/// runs that its failed steps called instead of calling the workflow from its first step again.
+/// Ended run of a call, with the rows that the next run of the call takes over. A retry of a run continues the runs
+/// that its failed steps called; it does not start the called workflow from its first step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedCall {
-    /// The run.
+    /// ID of the run.
     pub run: RunId,
-    /// Its parameters; the next run has the same.
+    /// Parameters of the run; the next run has the same parameters.
     pub parameters: Map<String, Value>,
-    /// Steps and elements that are not done again. Those of calls may continue runs themselves.
+    /// Steps and elements that are not repeated. Calls among them may continue runs of their own.
     pub records: Vec<StepRecord>,
-    /// Elements that tasks added, as far as they are taken over.
+    /// Batches of added elements that are taken over.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub batches: Vec<ElementBatch>,
 }
 
-/// Workers that came, or came back, while a step over workers went on.
+/// Workers that connected or reconnected while a fan-out over workers was running.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 pub struct LateWorkers {
-    /// How many.
+    /// Number of workers.
     pub count: u32,
-    /// The names of the first hundred.
+    /// Names of the first 100 workers.
     pub names: Vec<String>,
 }
 
 impl StepState {
-    /// A step that stands somewhere and has nothing else yet.
+    /// Returns a state with this status and cause; all other fields are empty.
     pub fn new(status: StepStatus, cause: StepCause) -> Self {
         Self {
             status,
@@ -477,39 +482,40 @@ impl StepState {
     }
 }
 
-/// Which run and step a job belongs to. Given to its task as `BELFRY_RUN`, `BELFRY_WORKFLOW`, `BELFRY_STEP`
-/// and, for an element of a list, `BELFRY_INDEX`, `BELFRY_TOTAL` and `BELFRY_ITEM`.
+/// Run and step that a job belongs to. The task of the job has the values in the environment variables `BELFRY_RUN`,
+/// `BELFRY_WORKFLOW` and `BELFRY_STEP`; an element of a list also in `BELFRY_INDEX`, `BELFRY_TOTAL` and
+/// `BELFRY_ITEM`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StepOrigin {
-    /// The run.
+    /// ID of the run.
     pub run: RunId,
-    /// The name of its workflow.
+    /// Name of the workflow.
     #[schema(value_type = String)]
     pub workflow: Arc<str>,
-    /// The name of the step.
+    /// Name of the step.
     #[schema(value_type = String)]
     pub name: Arc<str>,
-    /// Its number.
+    /// Number of the step in its workflow, from 0.
     pub step: u32,
-    /// The element that it is for.
+    /// Element of the list that the job runs for. Absent if the step has no elements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<ItemOrigin>,
 }
 
-/// The element of a list that a job is for.
+/// Element of a list that a job runs for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ItemOrigin {
-    /// Which, from 0.
+    /// Index of the element, from 0.
     pub index: u32,
-    /// How many there are.
+    /// Number of elements of the list when the job was created.
     pub total: u32,
-    /// The element: a text as it is, all else as JSON.
+    /// Value of the element: a text unchanged, all else as JSON.
     #[schema(value_type = String)]
     pub value: Arc<str>,
 }
 
 impl StepOrigin {
-    /// The step, or the element, that the job belongs to.
+    /// Returns the key of the step or element that the job belongs to.
     pub fn key(&self) -> StepKey {
         StepKey { run: self.run, step: self.step, item: self.item.as_ref().map(|item| item.index) }
     }

@@ -1,7 +1,7 @@
-//! Which versions of artifacts a run needs: those that its steps stored.
+//! Versions of artifacts that a run needs: the versions that its steps stored.
 //!
-//! Steps after them, retries of the run and runs that it calls read these versions later, so retention keeps them for as
-//! long as it keeps the run.
+//! Downstream steps, retries of the run and called runs read these versions later. Retention therefore keeps them as
+//! long as the run.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::StepState;
 
-/// Digits of a SHA-256 in hexadecimal.
+/// Number of hexadecimal digits of a SHA-256.
 const DIGITS: usize = 64;
 
 /// A version of an artifact in the namespace of a run.
@@ -17,12 +17,12 @@ const DIGITS: usize = 64;
 pub struct PinnedVersion {
     /// Name of the artifact.
     pub artifact: String,
-    /// The hash that names the version, in lower-case hexadecimal.
+    /// SHA-256 of the version, in lower-case hexadecimal.
     pub sha256: String,
 }
 
 impl PinnedVersion {
-    /// Reads `NAME@sha256:HEX`; anything else is no version.
+    /// Parses `NAME@sha256:HEX`; returns `None` for any other text.
     fn parse(reference: &str) -> Option<Self> {
         let (artifact, sha256) = reference.split_once("@sha256:")?;
         let is_digest =
@@ -34,8 +34,8 @@ impl PinnedVersion {
 }
 
 impl StepState {
-    /// The versions that this row keeps from being deleted: those that the step stored, and those that the steps stored
-    /// which its call is to take over from an ended run.
+    /// Returns the versions that must not be deleted because of this row: those that the step stored, and those of
+    /// the steps that its call takes over from an ended run.
     pub fn pinned_versions(&self) -> BTreeSet<PinnedVersion> {
         let mut pinned = BTreeSet::new();
         self.pin_into(&mut pinned);
@@ -54,7 +54,7 @@ impl StepState {
     }
 }
 
-/// Collects the versions that a JSON value names: a reference, or lists and objects of them.
+/// Collects all versions in a JSON value: a reference, or lists and objects of references.
 fn references(value: &Value, pinned: &mut BTreeSet<PinnedVersion>) {
     match value {
         Value::String(reference) => pinned.extend(PinnedVersion::parse(reference)),

@@ -1,4 +1,6 @@
-//! What triggers have done, and which ends started a run.
+//! State of triggers: the runs that they started, and the ends that they ignored or store.
+//!
+//! The engine writes these rows in the commit that ends a job or a run.
 
 use std::sync::Arc;
 
@@ -12,112 +14,112 @@ use crate::status::JobStatus;
 use crate::time::Timestamp;
 use crate::workflow::SourceKind;
 
-/// A job or a run that ended.
+/// End of a job or of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Ended {
-    /// The job, if it is one.
+    /// ID of the job. Absent for a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// The run, if it is one.
+    /// ID of the run. Absent for a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// The name of the job, or of the workflow.
+    /// Name of the job or of the workflow.
     #[schema(value_type = String)]
     pub name: Arc<str>,
-    /// What it ended in, in the words of jobs.
+    /// Final status of the job; for a run, the equivalent status of a job.
     pub status: JobStatus,
-    /// When.
+    /// Time of the end.
     pub at: Timestamp,
 }
 
 impl Ended {
-    /// A job or a run, under its name.
+    /// Returns the end of a job or a run with this name.
     pub fn new(work: Work, name: Arc<str>, status: JobStatus, at: Timestamp) -> Self {
         Self { job_id: work.job(), run_id: work.run(), name, status, at }
     }
 
-    /// What it was.
+    /// Returns whether a job or a run ended.
     pub const fn kind(&self) -> SourceKind {
         if self.run_id.is_some() { SourceKind::Workflow } else { SourceKind::Job }
     }
 }
 
 impl std::fmt::Display for Ended {
-    /// `workflow extract`.
+    /// Writes the kind and the name, for example `workflow extract`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.kind().as_str(), self.name)
     }
 }
 
-/// What started a run, if the end of something else did.
+/// Trigger that started a run, and the ends that fired the trigger.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunTrigger {
-    /// Which trigger of its workflow, from 0.
+    /// Index of the trigger in its workflow, from 0.
     pub number: u32,
-    /// What ended, in the order of the trigger's sources.
+    /// Ended jobs and runs, in the order of the sources of the trigger.
     pub ended: Vec<Ended>,
-    /// The names of all that ended one after the other and led to this run, the first one first.
+    /// Names of all jobs and workflows whose ends led to this run one after the other, first one first.
     #[schema(value_type = Vec<String>)]
     pub chain: Vec<Arc<str>>,
 }
 
-/// An end that a trigger keeps until all others that it joins have come.
+/// An end that a trigger stores until its other sources have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptEnd {
-    /// Which of the trigger's sources, from 0.
+    /// Index of the source in the trigger, from 0.
     pub source: u32,
-    /// What ended.
+    /// Job or run that ended.
     pub ended: Ended,
-    /// When it was created.
+    /// Time at which the job or run was created.
     pub created_at: Timestamp,
-    /// The instant that its schedule made it for.
+    /// Scheduled time of the job or run, if a schedule created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduled_for: Option<Timestamp>,
-    /// Where its interval of data begins.
+    /// Start of the data interval of the job or run, if a schedule created it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_start: Option<Timestamp>,
-    /// What it gave, as JSON, where that is small enough to be kept.
+    /// Output of the job or run, as JSON. `None` if it is too large to store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<str>>,
-    /// What led to it, itself last.
+    /// Names of all jobs and workflows whose ends led to this end, including its own name as the last one.
     pub chain: Vec<Arc<str>>,
 }
 
-/// What a trigger of a workflow has done so far.
+/// State of a trigger of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TriggerState {
-    /// How many runs it started.
+    /// Number of runs that the trigger started.
     pub runs: u64,
-    /// The newest of them.
+    /// Newest run that the trigger started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<RunId>,
-    /// How many ends it was told of without starting a run.
+    /// Number of ends that matched the trigger and started no run.
     pub refused: u64,
-    /// The newest of these, and why.
+    /// Newest end that started no run, with the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_refusal: Option<Box<TriggerRefusal>>,
-    /// The ends that wait for the others of a join, by their sources; each once.
+    /// Ends that wait for the other sources of the trigger, at most one for each source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept: Vec<KeptEnd>,
 }
 
-/// Why an end started no run.
+/// Matching end that started no run, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TriggerRefusal {
-    /// When.
+    /// Time of the end.
     pub at: Timestamp,
-    /// What ended.
+    /// Job or run that ended.
     pub ended: Ended,
-    /// Why.
+    /// Reason why no run was started.
     pub reason: NotTriggered,
-    /// What is known beyond the reason.
+    /// Further detail of the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub detail: Option<Box<str>>,
 }
 
 causes! {
-    /// Why an end started no run though a trigger listens to it.
+    /// Reason why an end that matches a trigger started no run.
     NotTriggered {
         Paused = 0, "paused", "The trigger is paused.";
         Late = 1, "late", "The source ended later than the trigger's `within` allows.";
