@@ -102,7 +102,8 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<Concurrency>,
     /// Idempotency key, 1 to 255 bytes. A further submission with the same key creates no job and returns the first
-    /// job. The server keeps the key for 7 days, unless it is configured otherwise.
+    /// job. The same key with another spec is rejected. The server keeps a key for the setting
+    /// `server.key_retention`, by default `7d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     /// Retention of the job after it has ended; the server then deletes the job. At most 3,660 days. Default: the

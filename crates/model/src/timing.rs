@@ -89,8 +89,8 @@ pub enum Rule {
 /// A cron expression and its dialect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cron {
-    /// Expression with 5 fields (minute, hour, day of month, month, day of week), 6 (seconds first) or 7 (year last),
-    /// or a name such as `@daily`.
+    /// Cron expression. 5 fields: minute, hour, day of month, month, day of week. 6 fields start with seconds; 7
+    /// fields also end with the year. A name such as `@daily` is also allowed.
     pub expression: String,
     /// Dialect of the expression.
     pub dialect: Dialect,
@@ -322,8 +322,8 @@ mod text {
     #[derive(Serialize, Deserialize, ToSchema)]
     #[serde(deny_unknown_fields)]
     struct CronObject {
-        /// Expression with 5 fields (minute, hour, day of month, month, day of week), 6 (seconds first) or 7 (year
-        /// last), or a name such as `@daily`.
+        /// Cron expression. 5 fields: minute, hour, day of month, month, day of week. 6 fields start with seconds; 7
+        /// fields also end with the year. A name such as `@daily` is also allowed.
         expression: String,
         /// Dialect of the expression. Default: `vixie`.
         #[serde(default)]

@@ -1,8 +1,8 @@
 //! Stored form of job specs: JSON without the fields that have their default.
 //!
-//! Most fields of a spec have their default, and a million waiting jobs need a million specs in memory, in the store
-//! and on the network. Parsing a stored spec adds the defaults again. A default therefore never changes; a test
-//! checks all of them.
+//! Most fields of a spec have their default, and a server may store a million waiting jobs. The short form saves
+//! memory, disk space and network traffic. Parsing a stored spec adds the defaults again. A default therefore never
+//! changes; a test checks all of them.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

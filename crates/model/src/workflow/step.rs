@@ -22,8 +22,8 @@ pub struct StepSpec {
     pub name: String,
     /// Description of the step, at most 1,000 bytes.
     pub description: Option<String>,
-    /// Names of the upstream steps, in the same section, which must end before the step starts. Default: none; the
-    /// step starts with its section.
+    /// Names of the upstream steps, in the same section. The step starts when their statuses satisfy its join rule.
+    /// Default: none; the step starts with its section.
     pub needs: Vec<String>,
     /// Join rule: statuses of the upstream steps with which the step starts. Default: `all_success`.
     pub join: JoinRule,
@@ -68,8 +68,8 @@ struct StepText {
     /// Description of the step, at most 1,000 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     description: Option<String>,
-    /// Names of the upstream steps, in the same section, which must end before the step starts. Default: none; the
-    /// step starts with its section.
+    /// Names of the upstream steps, in the same section. The step starts when their statuses satisfy its join rule.
+    /// Default: none; the step starts with its section.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     needs: Vec<String>,
     /// Join rule: statuses of the upstream steps with which the step starts. Default: `all_success`.
