@@ -333,7 +333,8 @@ pub struct Call {
     pub parameters: BTreeMap<String, Value>,
 }
 
-/// An approval by a user. The note of the user is the output of the step.
+/// An approval by a user. The output of the step has the fields `by`, the name of the user, and `note`, the note of
+/// the user.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Approval {
