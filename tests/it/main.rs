@@ -1,6 +1,6 @@
 //! Whole-system tests: the repository's own rules, and the real binary in real processes.
 //!
-//! - [`arrows`], [`house`], [`pages`]: what holds of the code and the docs without running anything.
+//! - [`arrows`], [`house`], [`language`], [`pages`]: what holds of the code and the docs without running anything.
 //! - [`walkthrough`]: what a user does, from end to end. [`examples`]: every example, and the commands
 //!   of the README and the book as they are written. [`definitions`]: what is told to whoever creates
 //!   schedules and calendars, by hand or from files. [`workflows`] and [`growing`]: what those of the examples do.
@@ -23,6 +23,7 @@ mod failover;
 mod forecast;
 mod growing;
 mod house;
+mod language;
 mod pages;
 mod partition;
 mod restoring;

@@ -237,7 +237,7 @@ fn the_job_spec_is_described_from_its_type() {
         "| `retry.backoff.jitter` | number | `0.2` |",
         "| `resources.limits.enforcement` | `required`, `best_effort` | `required` |",
         "| `inputs[].executable` | boolean | `false` |",
-        "| `timeout` | duration |  | The longest one execution may run. |",
+        "| `timeout` | duration |  | Timeout of each execution;",
     ] {
         assert!(rows.text.contains(row), "{row} is missing:\n{}", rows.text);
     }

@@ -20,6 +20,7 @@ mod crash;
 mod deadline;
 pub mod diagram;
 mod disk;
+pub mod language;
 pub mod modules;
 pub mod network;
 pub mod pages;
