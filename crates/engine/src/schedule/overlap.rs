@@ -28,15 +28,28 @@ pub(super) struct Decided {
 }
 
 impl Engine {
-    /// Fires now if the runs of the schedule let it, else does what its overlap policy says, or
-    /// `instead` of it.
+    /// Fires the schedule if its limit of concurrent runs allows that, else applies its overlap policy, or `instead`.
     pub(super) fn fire_or_wait(
         &mut self,
         id: ScheduleId,
         firing: Firing,
         instead: Option<OverlapPolicy>,
     ) -> Decided {
-        self.drop_expired(id);
+        let any_expired = self.drop_expired(id);
+        let decided = self.fire_or_apply_overlap(id, firing, instead);
+        if any_expired {
+            // The expired firings held up backfills. The new firing comes before them.
+            self.pump_backfills_of(id);
+        }
+        decided
+    }
+
+    fn fire_or_apply_overlap(
+        &mut self,
+        id: ScheduleId,
+        firing: Firing,
+        instead: Option<OverlapPolicy>,
+    ) -> Decided {
         let Some(schedule) = self.schedules.get(id) else {
             return Decided { outcome: FiringOutcome::SkippedReplaced, work: None };
         };
@@ -263,24 +276,26 @@ impl Engine {
         }
     }
 
-    /// Waiting firings whose starting deadline has passed are over, and stand in nobody's way.
-    fn drop_expired(&mut self, id: ScheduleId) {
+    /// Removes the waiting firings whose start deadline has passed, and returns whether there were any.
+    fn drop_expired(&mut self, id: ScheduleId) -> bool {
         let now = self.now;
-        let Some(schedule) = self.schedules.get_mut(id) else { return };
+        let Some(schedule) = self.schedules.get_mut(id) else { return false };
         let Some(deadline) =
             schedule.plan.policies.start_deadline.filter(|_| !schedule.state.buffer.is_empty())
         else {
-            return;
+            return false;
         };
         let buffer = std::mem::take(&mut schedule.state.buffer);
         let is_late = |waiting: &BufferedFiring| schedule.due_of_waiting(waiting) + deadline < now;
         let (late, in_time): (Vec<_>, Vec<_>) = buffer.into_iter().partition(is_late);
         schedule.state.buffer = in_time.into();
+        let any_expired = !late.is_empty();
         for waiting in late {
             let outcome = FiringOutcome::SkippedDeadline;
             self.record_buffer_end(id, &waiting, outcome, DetailCode::WaitedPastDeadline.sentence());
             self.touch_schedule(id);
         }
+        any_expired
     }
 
     /// Gives waiting firings their turn, as far as the runs of the schedule let them. While new work is held they wait

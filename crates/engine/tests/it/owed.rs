@@ -337,6 +337,32 @@ fn a_backfill_of_more_at_once_lets_a_waiting_firing_start() {
     t.check_rebuilt();
 }
 
+/// B4, B5. A waiting firing expires when the next one is decided, and no longer holds up the backfill.
+#[test]
+fn a_waiting_firing_that_expires_lets_a_backfill_continue() {
+    let mut t = Scenario::new();
+    t.worker().join();
+    let schedule = t
+        .schedule("s")
+        .rule(every(600))
+        .missed(MissedPolicy::FireOnce)
+        .spec(|s| s.start_deadline = Some(seconds(500)))
+        .apply();
+    t.outage(seconds(700));
+    t.rejoin_all();
+    t.start(t.runs(schedule)[0]);
+    // The run of the present waits for the catch-up run, and the backfill waits behind it.
+    t.pass(500);
+    assert_eq!(t.ledger(schedule).lines().last(), Some("08:20:00 buffered (timer)"));
+    t.backfill(schedule, &["2026-11-01T00:00:00Z"], 2);
+    assert_eq!(t.open_runs(schedule).len(), 1);
+    t.pass(550);
+    assert_eq!(t.trigger(schedule).0, FiringOutcome::SkippedOverlap);
+    assert_eq!(t.skipped_today(schedule), 1, "{}", t.ledger(schedule));
+    assert_eq!(t.open_runs(schedule).len(), 2);
+    t.check_rebuilt();
+}
+
 /// B4, B5. A firing that replaces earlier runs stops as few as make room for it, so a backfill of several runs at once loses
 /// one run; a run of the schedule itself is replaced first.
 #[test]
