@@ -55,14 +55,14 @@ struct PutArtifactParams {
 
 /// Store a file as the newest version of an artifact
 ///
-/// The body is the file, of any type; it is written while it comes. The hash of its bytes names the
-/// version: storing the same bytes again makes no second one.
+/// The body is the file, of any type. The server stores it while it arrives. The hash of the bytes identifies the
+/// version: storing the same bytes again does not create another version.
 #[utoipa::path(put, path = "/api/v1/artifacts/{name}", tag = "artifacts",
     params(("name" = String, Path), PutArtifactParams),
     request_body(content = Vec<u8>, content_type = "application/octet-stream", description = "The file"),
     responses((status = 201, description = "The version", body = Artifact, headers(
         ("Location" = String, description = "The version"),
-        ("ETag" = String, description = "Its hash"),
+        ("ETag" = String, description = "Hash of the bytes"),
     )))
 )]
 async fn put_artifact(
@@ -157,7 +157,7 @@ impl FromStr for Place {
 
 /// List artifacts
 ///
-/// The newest version of each name; with `name`, all versions of it, newest first.
+/// Returns the newest version of each name; with `name`, all versions of that artifact, newest first.
 #[utoipa::path(get, path = "/api/v1/artifacts", tag = "artifacts", params(ListArtifactsParams), responses(
     (status = 200, description = "One page", body = List<Artifact>),
 ))]
@@ -210,8 +210,8 @@ fn digest(version: &str) -> Result<&str, ApiError> {
 #[utoipa::path(get, path = "/api/v1/artifacts/{name}", tag = "artifacts",
     params(("name" = String, Path), GetArtifactParams),
     responses((status = 200, description = "The file", content_type = "application/octet-stream", body = Vec<u8>, headers(
-        ("ETag" = String, description = "Its hash"),
-        ("Content-Disposition" = String, description = "Always an attachment: it is not to be shown as a page"),
+        ("ETag" = String, description = "Hash of the bytes"),
+        ("Content-Disposition" = String, description = "Always `attachment`, so that a browser does not display the file"),
     )))
 )]
 async fn get_artifact(
@@ -239,11 +239,12 @@ async fn get_artifact(
 
 /// Delete an artifact
 ///
-/// All of its versions, or the one that `version` names. Jobs that name it as an input fail to start from then on. A version
-/// that a step of a live run stored is not deleted (`artifact_in_use`); the others are.
+/// Deletes all versions, or only the version that `version` names. Jobs that use a deleted artifact as an input then
+/// fail to start. A version that a step of a live run stored is not deleted (`artifact_in_use`); the other versions
+/// are.
 #[utoipa::path(delete, path = "/api/v1/artifacts/{name}", tag = "artifacts",
     params(("name" = String, Path), GetArtifactParams),
-    responses((status = 204, description = "It is deleted"))
+    responses((status = 204, description = "Deleted"))
 )]
 async fn delete_artifact(
     State(api): State<Api>,

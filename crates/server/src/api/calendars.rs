@@ -113,9 +113,9 @@ fn answer(calendar: Calendar) -> Response {
 
 /// List calendars, by name
 ///
-/// Those of the namespace (`*` for all), and behind them the built-in ones.
+/// Returns the calendars of the namespace (`*` for all namespaces), then the built-in calendars.
 #[utoipa::path(get, path = "/api/v1/calendars", tag = "calendars", params(Scope), responses(
-    (status = 200, description = "All of them; there is one page", body = List<Calendar>),
+    (status = 200, description = "All calendars, on one page", body = List<Calendar>),
 ))]
 async fn list_calendars(
     State(api): State<Api>,
@@ -130,7 +130,7 @@ async fn list_calendars(
 
 /// Show a calendar
 #[utoipa::path(get, path = "/api/v1/calendars/{name}", tag = "calendars", params(("name" = String, Path), Scope), responses(
-    (status = 200, description = "The calendar", body = Calendar, headers(("ETag" = String, description = "Its version"))),
+    (status = 200, description = "The calendar", body = Calendar, headers(("ETag" = String, description = "Version of the resource"))),
 ))]
 async fn get_calendar(
     State(api): State<Api>,
@@ -153,14 +153,14 @@ struct PutParams {
     dry_run: bool,
 }
 
-/// Set up a calendar
+/// Create or replace a calendar
 ///
-/// Replaces all of it; schedules that refer to it follow at once.
+/// Replaces the whole calendar. Schedules that refer to it apply the change at once.
 #[utoipa::path(put, path = "/api/v1/calendars/{name}", tag = "calendars",
     params(
         ("name" = String, Path), PutParams,
-        ("If-Match" = Option<String>, Header, description = "The version that the change is based on", example = "\"3\""),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none of this name"),
+        ("If-Match" = Option<String>, Header, description = "Version that the change is based on; the request is refused if the resource has another version", example = "\"3\""),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: only if no resource of this name exists"),
     ),
     request_body(content(
         (CalendarSpec = "application/json", example = json!({
@@ -169,8 +169,8 @@ struct PutParams {
         })),
         (CalendarSpec = "application/yaml"),
     )),
-    responses((status = 200, description = "The calendar as it is now; in a dry run its spec", body = PutCalendarAnswer, headers(
-        ("ETag" = Option<String>, description = "Its version"),
+    responses((status = 200, description = "The updated calendar; in a dry run its spec", body = PutCalendarAnswer, headers(
+        ("ETag" = Option<String>, description = "Version of the resource"),
     )))
 )]
 async fn put_calendar(
@@ -247,9 +247,9 @@ async fn set(
 #[utoipa::path(delete, path = "/api/v1/calendars/{name}", tag = "calendars",
     params(
         ("name" = String, Path), Scope,
-        ("If-Match" = Option<String>, Header, description = "Only if it is still this version", example = "\"3\""),
+        ("If-Match" = Option<String>, Header, description = "Expected version; the request is refused if the resource has another version", example = "\"3\""),
     ),
-    responses((status = 204, description = "It is deleted"))
+    responses((status = 204, description = "Deleted"))
 )]
 async fn delete_calendar(
     State(api): State<Api>,
@@ -285,7 +285,7 @@ struct DaysParams {
 
 /// List the days of a calendar
 #[utoipa::path(get, path = "/api/v1/calendars/{name}/days", tag = "calendars", params(("name" = String, Path), DaysParams), responses(
-    (status = 200, description = "Its days of that range", body = CalendarDays),
+    (status = 200, description = "Days of the calendar in the range", body = CalendarDays),
 ))]
 async fn get_calendar_days(
     State(api): State<Api>,
@@ -357,13 +357,13 @@ impl<S: Send + Sync> FromRequest<S> for CalendarText {
     }
 }
 
-/// Read an iCalendar text
+/// Convert an iCalendar file to a calendar spec
 ///
-/// Every event gives the days that it covers, of ten years before and after this one. With a `name`
-/// the calendar is saved; whatever was not taken over is named either way.
+/// Each event contributes the days that it covers, within ten years before and after the current year. With `name`, the
+/// calendar is also saved. The response lists everything in the file that was ignored.
 #[utoipa::path(post, path = "/api/v1/calendars/import", tag = "calendars", params(ImportParams),
     request_body(content = String, content_type = "text/calendar", description = "iCalendar (RFC 5545)"),
-    responses((status = 200, description = "The calendar, and what was ignored", body = ImportedCalendar))
+    responses((status = 200, description = "The calendar spec, and the parts of the file that were ignored", body = ImportedCalendar))
 )]
 async fn import_calendar(
     State(api): State<Api>,

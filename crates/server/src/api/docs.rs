@@ -48,7 +48,7 @@ pub(super) fn assets(router: Router<Api>) -> Router<Api> {
 /// Show this API as an OpenAPI document
 #[utoipa::path(get, path = "/openapi.json", tag = "server", responses(
     (status = 200, description = "OpenAPI 3.1", content_type = "application/json", body = Object, headers(
-        ("ETag" = String, description = "Changes with the document"),
+        ("ETag" = String, description = "Version of the document"),
     )),
 ))]
 async fn get_openapi(State(api): State<Api>) -> Response {

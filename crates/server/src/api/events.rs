@@ -59,11 +59,12 @@ struct EventsParams {
     since: Option<u64>,
 }
 
-/// Watch events
+/// Stream events
 ///
-/// Server-sent events: `id` is the position in the feed, `data` is a FeedEvent as JSON. A client that lost its stream
-/// sends the last id as `Last-Event-ID` and misses nothing. If that position is no longer kept (events are kept for
-/// 7 days by default), an event named `reset` comes first, and the stream continues from now: read again what you show.
+/// Server-sent events: `id` is the position in the feed, `data` is a FeedEvent as JSON. After a lost connection, a
+/// client sends the last id as `Last-Event-ID` and misses nothing. Events are kept for 7 days by default. If the
+/// position is no longer available, the stream begins with an event named `reset` and continues from the present:
+/// reload the data that you display.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events",
     params(EventsParams, ("Last-Event-ID" = Option<u64>, Header, description = "Id of the last event that the client has seen")),
     responses((status = 200, description = "An endless event stream", content_type = "text/event-stream", body = FeedEvent)),

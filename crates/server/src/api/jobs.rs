@@ -98,13 +98,12 @@ struct SubmitParams {
 
 /// Submit one job, or several at once
 ///
-/// Accepted means stored: once this answers, the job will not be lost. Send an `Idempotency-Key`, and
-/// the request may be repeated until it is answered: the same key with the same body makes one job
-/// and answers with it each time. In a batch, job number N (from 0) without a key of its own gets
-/// the header's key with `/N` behind it.
+/// A job in the response is stored and cannot be lost. With an `Idempotency-Key`, you can repeat the request until it
+/// is answered: the same key with the same body creates one job, and each response returns that job. In a batch, job
+/// number N (from 0) without a key of its own gets the key of the header with the suffix `/N`.
 #[utoipa::path(
     post, path = "/api/v1/jobs", tag = "jobs",
-    params(SubmitParams, ("Idempotency-Key" = Option<String>, Header, description = "Makes repeating safe; kept for 7 days.", example = "order-2381")),
+    params(SubmitParams, ("Idempotency-Key" = Option<String>, Header, description = "Key that makes a repeated request safe; kept for 7 days", example = "order-2381")),
     request_body(
         description = "A job, or `{\"jobs\": […]}`",
         content(
@@ -113,11 +112,11 @@ struct SubmitParams {
         )
     ),
     responses(
-        (status = 201, description = "At least one job was made", body = SubmitAnswer, headers(
-            ("Location" = String, description = "The job, if it was one"),
-            ("ETag" = String, description = "Its version, if it was one"),
+        (status = 201, description = "At least one job was created", body = SubmitAnswer, headers(
+            ("Location" = String, description = "URL of the job, for a single job"),
+            ("ETag" = String, description = "Version of the job, for a single job"),
         )),
-        (status = 200, description = "Its key had made it before; or a dry run", body = SubmitAnswer),
+        (status = 200, description = "An earlier request with the same idempotency key created the job; or a dry run", body = SubmitAnswer),
     )
 )]
 async fn submit_jobs(
@@ -242,10 +241,10 @@ impl ListJobsParams {
 
 /// List jobs, newest first
 ///
-/// Specs are left out.
+/// The list omits the specs.
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", params(ListJobsParams), responses(
     (status = 200, description = "One page", body = List<Job>, headers(
-        ("X-Total-Count" = Option<u64>, description = "With `count=true`: how many there are on all pages"),
+        ("X-Total-Count" = Option<u64>, description = "Number of items on all pages, with `count=true`"),
     )),
 ))]
 async fn list_jobs(
@@ -284,7 +283,7 @@ async fn total(api: &Api, filter: &JobFilter) -> Result<String, ApiError> {
 
 /// Show a job with its spec
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "jobs", params(("id" = JobId, Path)), responses(
-    (status = 200, description = "The job", body = Job, headers(("ETag" = String, description = "Its version"))),
+    (status = 200, description = "The job", body = Job, headers(("ETag" = String, description = "Version of the resource"))),
 ))]
 async fn get_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, ApiError> {
     shown(&rows::job(&api, id).await?)
@@ -297,18 +296,18 @@ fn shown(row: &JobRow) -> Result<Response, ApiError> {
 
 /// Change a job that has not started
 ///
-/// The body is a merge patch (RFC 7386) on the spec: members are replaced, `null` brings a default
-/// back. Namespace and idempotency key stay as they are.
+/// The body is a merge patch (RFC 7386) of the spec: a value replaces the field, and `null` restores its default.
+/// Namespace and idempotency key cannot be changed.
 #[utoipa::path(patch, path = "/api/v1/jobs/{id}", tag = "jobs",
     params(
         ("id" = JobId, Path),
-        ("If-Match" = Option<String>, Header, description = "The version that the change is based on", example = "\"3\""),
+        ("If-Match" = Option<String>, Header, description = "Version that the change is based on; the request is refused if the resource has another version", example = "\"3\""),
     ),
     request_body(content(
         (JobPatch = "application/merge-patch+json", example = json!({"priority": 80, "timeout": "10m"})),
         (JobPatch = "application/json"),
     )),
-    responses((status = 200, description = "The job as it is now", body = Job, headers(("ETag" = String, description = "Its version"))))
+    responses((status = 200, description = "The updated job", body = Job, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn update_job(
     State(api): State<Api>,
@@ -349,10 +348,10 @@ fn ended(row: &JobRow) -> ApiError {
 
 /// Cancel a job
 ///
-/// The same as POST to its `/cancel`, without a reason.
+/// Same as `POST /api/v1/jobs/{id}/cancel` without a reason.
 #[utoipa::path(delete, path = "/api/v1/jobs/{id}", tag = "jobs", params(("id" = JobId, Path)), responses(
-    (status = 200, description = "It is cancelled", body = CancelledJob),
-    (status = 202, description = "It will be, once its execution has stopped", body = CancelledJob),
+    (status = 200, description = "Cancelled", body = CancelledJob),
+    (status = 202, description = "Accepted; the job is cancelled once its execution has stopped", body = CancelledJob),
 ))]
 async fn delete_job(
     State(api): State<Api>,
@@ -364,13 +363,13 @@ async fn delete_job(
 
 /// Cancel a job
 ///
-/// One that waits is cancelled at once. One that runs is stopped first: its process gets SIGTERM,
-/// and SIGKILL after its `grace`. To cancel twice is no error.
+/// A waiting job is cancelled at once. A running job is stopped first: its process gets SIGTERM, then SIGKILL after
+/// `grace`. A repeated cancel is not an error.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", tag = "jobs", params(("id" = JobId, Path)),
-    request_body(content = Option<CancelJob>, description = "May be left out"),
+    request_body(content = Option<CancelJob>, description = "Optional"),
     responses(
-        (status = 200, description = "It is cancelled", body = CancelledJob),
-        (status = 202, description = "It will be, once its execution has stopped", body = CancelledJob),
+        (status = 200, description = "Cancelled", body = CancelledJob),
+        (status = 202, description = "Accepted; the job is cancelled once its execution has stopped", body = CancelledJob),
     )
 )]
 async fn cancel_job(
@@ -405,20 +404,21 @@ async fn cancel(api: &Api, actor: &Actor, id: JobId, reason: Option<String>) -> 
     Ok((code, Json(CancelledJob { id, status })).into_response())
 }
 
-/// Run an ended job again
+/// Retry an ended job
 ///
-/// Makes a new job with the same spec, but at once and with no key; `retry_of` names the old one.
+/// Creates a new job with the same spec, without its start time and its idempotency key. `retry_of` of the new job
+/// names the old one.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", tag = "jobs",
     params(
         ("id" = JobId, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes repeating safe; kept for 7 days."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Key that makes a repeated request safe; kept for 7 days"),
     ),
     responses(
         (status = 201, description = "The new job", body = SubmittedJob, headers(
             ("Location" = String, description = "The new job"),
-            ("ETag" = String, description = "Its version"),
+            ("ETag" = String, description = "Version of the resource"),
         )),
-        (status = 200, description = "Its key had made it before", body = SubmittedJob),
+        (status = 200, description = "An earlier request with the same idempotency key created the job", body = SubmittedJob),
     )
 )]
 async fn retry_job(
@@ -455,22 +455,22 @@ struct JobEvents {
     items: Vec<JobEvent>,
 }
 
-/// Show what a job went through
+/// List the status transitions of a job
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/events", tag = "jobs", params(("id" = JobId, Path)), responses(
-    (status = 200, description = "Every transition, oldest first", body = JobEvents),
+    (status = 200, description = "All transitions, oldest first", body = JobEvents),
 ))]
 async fn get_job_events(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Json<JobEvents>, ApiError> {
     let row = rows::job(&api, id).await?;
     Ok(Json(JobEvents { items: row.state.history.iter().map(convert::job_event).collect() }))
 }
 
-/// Fetch the last checkpoint of a job
+/// Download the last checkpoint of a job
 ///
-/// Returns the bytes that a task saved, from which the next execution of the job resumes. The field `checkpoint` of the
-/// job has version, size, content type and time.
+/// Returns the bytes that the task saved; the next execution of the job resumes from them. The field `checkpoint` of
+/// the job has version, size, content type and time.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/checkpoint", tag = "jobs", params(("id" = JobId, Path)),
-    responses((status = 200, description = "Its bytes", body = Vec<u8>, content_type = "application/octet-stream",
-        headers(("ETag" = String, description = "The version of the checkpoint"))))
+    responses((status = 200, description = "The checkpoint", body = Vec<u8>, content_type = "application/octet-stream",
+        headers(("ETag" = String, description = "Version of the checkpoint"))))
 )]
 async fn get_checkpoint(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, ApiError> {
     let Some(record) = api.node.store().checkpoint(id).await? else {
@@ -488,10 +488,10 @@ async fn get_checkpoint(State(api): State<Api>, Path(id): Path<JobId>) -> Result
 
 /// Explain why a job is waiting, or why it ended as it did
 ///
-/// For a job that waits: everything that holds it back, and for each worker why it does not take the
-/// job. Told by the very code that places jobs. A job that has ended has no reasons; see its result.
+/// For a waiting job: all waiting reasons, and for each worker why it is not eligible. The answer comes from the code
+/// that places jobs. An ended job has no waiting reasons; see its result.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/why", tag = "jobs", params(("id" = JobId, Path)), responses(
-    (status = 200, description = "Why", body = Why),
+    (status = 200, description = "The explanation", body = Why),
 ))]
 async fn explain_job(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Json<Why>, ApiError> {
     match api.node.request(|ticket| Input::Why { ticket, job: id }).await {

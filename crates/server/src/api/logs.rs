@@ -158,17 +158,17 @@ struct LogPage {
 
 /// Read the log of a job
 ///
-/// Of its newest execution, or of the one that `execution` names. With `Accept: text/event-stream` or
-/// `follow=true` the answer is a stream: events named `log` with a LogEntry as data and its
-/// `next_offset` as id, and at last one named `end`. A client that lost it sends the last id back
-/// as `Last-Event-ID`. For a job that has no execution yet, the stream waits for the first one.
+/// Returns the log of the newest execution, or of the one that `execution` names. With `Accept: text/event-stream` or
+/// `follow=true`, the response is a stream: each event named `log` has a LogEntry as data and its `next_offset` as id,
+/// and the last event is named `end`. After a lost connection, a client sends the last id as `Last-Event-ID`. If the
+/// job has no execution yet, the stream waits for the first one.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/logs", tag = "logs",
     params(
         ("id" = JobId, Path),
         JobLogsParams,
         ("Last-Event-ID" = Option<u64>, Header, description = "Offset at which a stream continues"),
     ),
-    responses((status = 200, description = "A piece of the log", content(
+    responses((status = 200, description = "Part of the log", content(
         (LogPage = "application/json"), (String = "text/plain"), (LogEntry = "text/event-stream"),
     ))),
 )]
@@ -201,14 +201,14 @@ async fn read_job_logs(
 
 /// Read the log of an execution
 ///
-/// As the log of a job.
+/// Parameters and response are those of the log of a job.
 #[utoipa::path(get, path = "/api/v1/executions/{id}/logs", tag = "logs",
     params(
         ("id" = ExecutionId, Path),
         LogsParams,
         ("Last-Event-ID" = Option<u64>, Header, description = "Offset at which a stream continues"),
     ),
-    responses((status = 200, description = "A piece of the log", content(
+    responses((status = 200, description = "Part of the log", content(
         (LogPage = "application/json"), (String = "text/plain"), (LogEntry = "text/event-stream"),
     ))),
 )]

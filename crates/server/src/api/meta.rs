@@ -43,16 +43,16 @@ struct Alive {
     status: &'static str,
 }
 
-/// Whether the process turns
-#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "It does", body = Alive)))]
+/// Check that the process responds
+#[utoipa::path(get, path = "/healthz", tag = "server", responses((status = 200, description = "The process responds", body = Alive)))]
 async fn get_health() -> Json<Alive> {
     Json(Alive { status: "ok" })
 }
 
-/// Whether the process turns
+/// Check that the process responds
 ///
-/// Asks nothing of the store: a probe that fails here calls for a restart.
-#[utoipa::path(get, path = "/livez", tag = "server", responses((status = 200, description = "It does", body = Alive)))]
+/// Does not access the store. If this probe fails, restart the process.
+#[utoipa::path(get, path = "/livez", tag = "server", responses((status = 200, description = "The process responds", body = Alive)))]
 async fn get_liveness() -> Json<Alive> {
     Json(Alive { status: "ok" })
 }
@@ -118,9 +118,9 @@ impl StoreCheck {
     }
 }
 
-/// Whether the server takes requests
+/// Check that the server accepts requests
 #[utoipa::path(get, path = "/readyz", tag = "server", params(ReadinessParams), responses(
-    (status = 200, description = "It does", body = Ready),
+    (status = 200, description = "The server accepts requests", body = Ready),
 ))]
 async fn get_readiness(
     State(api): State<Api>,
@@ -152,9 +152,9 @@ async fn get_readiness(
     Ok(Json(Ready { status, checks: vec![engine, store, clock] }))
 }
 
-/// Metrics, for Prometheus
+/// Export metrics in the Prometheus format
 #[utoipa::path(get, path = "/metrics", tag = "server", responses(
-    (status = 200, description = "Prometheus' text format; OpenMetrics if `Accept` names it", content(
+    (status = 200, description = "Prometheus text format, or OpenMetrics if `Accept` asks for it", content(
         (String = "text/plain"), (String = "application/openmetrics-text"),
     )),
 ))]
@@ -180,8 +180,8 @@ impl From<&Actor> for Me {
     }
 }
 
-/// Show whose token it is
-#[utoipa::path(get, path = "/api/v1/me", tag = "server", responses((status = 200, description = "The bearer", body = Me)))]
+/// Show the authenticated user
+#[utoipa::path(get, path = "/api/v1/me", tag = "server", responses((status = 200, description = "The authenticated user", body = Me)))]
 async fn get_me(Extension(actor): Extension<Actor>) -> Json<Me> {
     Json(Me::from(&actor))
 }

@@ -56,7 +56,7 @@ struct ListQueuesParams {
 
 /// List queues, by name
 ///
-/// Those that were set up, those that have jobs, and `default`.
+/// Returns the queues that have settings, the queues that have jobs, and `default`.
 #[utoipa::path(get, path = "/api/v1/queues", tag = "queues", params(ListQueuesParams), responses(
     (status = 200, description = "One page", body = List<Queue>),
 ))]
@@ -88,7 +88,7 @@ async fn list_queues(
 /// Show a queue
 #[utoipa::path(get, path = "/api/v1/queues/{name}", tag = "queues", params(("name" = String, Path)), responses(
     (status = 200, description = "The queue", body = Queue, headers(
-        ("ETag" = String, description = "Its version; `\"0\"` if it was never set up"),
+        ("ETag" = String, description = "Version of the settings; `\"0\"` for default settings"),
     )),
 ))]
 async fn get_queue(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, ApiError> {
@@ -119,20 +119,20 @@ async fn record(api: &Api, name: &str) -> Result<Option<QueueRecord>, ApiError> 
     Ok(api.node.store().queues().await?.into_iter().find(|record| record.name == name))
 }
 
-/// Set up a queue
+/// Create or replace the settings of a queue
 ///
-/// Replaces all of its settings; what the body leaves out gets its default.
+/// Replaces all settings. A setting that the body omits gets its default.
 #[utoipa::path(put, path = "/api/v1/queues/{name}", tag = "queues",
     params(
         ("name" = String, Path),
-        ("If-Match" = Option<String>, Header, description = "The version that the change is based on", example = "\"3\""),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: only if it was never set up"),
+        ("If-Match" = Option<String>, Header, description = "Version that the change is based on; the request is refused if the resource has another version", example = "\"3\""),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: only if the queue has no settings yet"),
     ),
     request_body(content(
         (QueueSettings = "application/json", example = json!({"concurrency": 20, "rate_per_second": 5.0})),
         (QueueSettings = "application/yaml"),
     )),
-    responses((status = 200, description = "The queue as it is now", body = Queue, headers(("ETag" = String, description = "Its version"))))
+    responses((status = 200, description = "The updated queue", body = Queue, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn set_queue(
     State(api): State<Api>,
@@ -171,9 +171,9 @@ async fn set(
 
 /// Delete the settings of a queue
 ///
-/// Refused while jobs wait or run in the queue. A job that is submitted to it later finds the default settings.
+/// Refused while jobs wait or run in the queue. Jobs that are submitted to the queue later get the default settings.
 #[utoipa::path(delete, path = "/api/v1/queues/{name}", tag = "queues", params(("name" = String, Path)), responses(
-    (status = 204, description = "The settings are deleted"),
+    (status = 204, description = "Deleted"),
 ))]
 async fn delete_queue(
     State(api): State<Api>,
@@ -205,8 +205,8 @@ struct PauseQueue {
 ///
 /// No job of the queue starts; running jobs continue.
 #[utoipa::path(post, path = "/api/v1/queues/{name}/pause", tag = "queues", params(("name" = String, Path)),
-    request_body(content = Option<PauseQueue>, description = "May be left out"),
-    responses((status = 200, description = "The queue as it is now", body = Queue, headers(("ETag" = String, description = "Its version"))))
+    request_body(content = Option<PauseQueue>, description = "Optional"),
+    responses((status = 200, description = "The updated queue", body = Queue, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn pause_queue(
     State(api): State<Api>,
@@ -228,7 +228,7 @@ async fn pause_queue(
 
 /// Resume a paused queue
 #[utoipa::path(post, path = "/api/v1/queues/{name}/resume", tag = "queues", params(("name" = String, Path)),
-    responses((status = 200, description = "The queue as it is now", body = Queue, headers(("ETag" = String, description = "Its version"))))
+    responses((status = 200, description = "The updated queue", body = Queue, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn resume_queue(
     State(api): State<Api>,

@@ -28,8 +28,8 @@ pub(super) fn routes(routes: &mut Routes) {
 
 /// Show the JSON Schema of a definition file
 ///
-/// `job.json` is for `belfry submit -f`; `schedule.json`, `workflow.json` and `calendar.json` for `belfry
-/// apply -f`.
+/// `job.json` describes files for `belfry submit -f`; `schedule.json`, `workflow.json` and `calendar.json` describe
+/// files for `belfry apply -f`.
 #[utoipa::path(get, path = "/schemas/{name}", tag = "server", params(("name" = String, Path)), responses(
     (status = 200, description = "JSON Schema 2020-12", content_type = "application/schema+json", body = Object),
 ))]

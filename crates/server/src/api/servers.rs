@@ -60,7 +60,7 @@ fn not_found(id: ServerId) -> ApiError {
 
 /// List the servers that share the store, oldest first
 #[utoipa::path(get, path = "/api/v1/servers", tag = "servers", responses(
-    (status = 200, description = "All that are there", body = List<Server>),
+    (status = 200, description = "All servers", body = List<Server>),
 ))]
 async fn list_servers(State(api): State<Api>) -> Result<Json<List<Server>>, ApiError> {
     let cluster = cluster(&api).await?;
@@ -76,12 +76,12 @@ async fn get_server(State(api): State<Api>, Path(id): Path<ServerId>) -> Result<
     Ok(Json(one(&api, id).await?))
 }
 
-/// Empty a server
+/// Drain a server
 ///
 /// The server hands over leadership and does not lead, until you undo the drain or restart the server. It continues to
 /// answer, and forwards requests that only the leader can handle.
 #[utoipa::path(post, path = "/api/v1/servers/{id}/drain", tag = "servers", params(("id" = ServerId, Path)), responses(
-    (status = 200, description = "The server as it is now; it owns no `shards` once it is empty", body = Server),
+    (status = 200, description = "The updated server; `shards` is 0 once the drain has finished", body = Server),
 ))]
 async fn drain_server(
     State(api): State<Api>,
@@ -97,9 +97,9 @@ async fn drain_server(
     set(&api, &actor, id, true).await
 }
 
-/// Let a server take shards again
+/// Undo the drain of a server
 #[utoipa::path(post, path = "/api/v1/servers/{id}/undrain", tag = "servers", params(("id" = ServerId, Path)), responses(
-    (status = 200, description = "The server as it is now", body = Server),
+    (status = 200, description = "The updated server", body = Server),
 ))]
 async fn undrain_server(
     State(api): State<Api>,

@@ -40,14 +40,14 @@ struct OpenSession {
     keep: bool,
 }
 
-/// Sign a browser in
+/// Sign in from a browser
 ///
-/// Sent with a token, answers with a cookie that stands for it: in this browser, for pages of this
-/// server. It ends after a while, or when the token is taken back.
+/// Send a token to get a session cookie for the dashboard of this server. The session ends after some time, or when the
+/// token is revoked.
 #[utoipa::path(post, path = "/api/v1/session", tag = "server",
     request_body(content((Option<OpenSession> = "application/json", example = json!({"keep": true})))),
-    responses((status = 200, description = "Who is signed in", body = Me, headers(
-        ("Set-Cookie" = String, description = "The session"),
+    responses((status = 200, description = "The authenticated user", body = Me, headers(
+        ("Set-Cookie" = String, description = "Session cookie"),
     )))
 )]
 async fn open_session(
@@ -68,8 +68,8 @@ async fn open_session(
     Ok(([(SET_COOKIE, cookie)], Json(Me::from(&actor))).into_response())
 }
 
-/// Sign a browser out
-#[utoipa::path(delete, path = "/api/v1/session", tag = "server", responses((status = 204, description = "It has no session any more")))]
+/// Sign out
+#[utoipa::path(delete, path = "/api/v1/session", tag = "server", responses((status = 204, description = "Signed out")))]
 async fn close_session(State(api): State<Api>, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
     let cookie = cookie::new(&api, &uri, &headers, "", Some(0))?;
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())

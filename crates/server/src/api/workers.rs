@@ -87,11 +87,11 @@ async fn get_worker(State(api): State<Api>, Path(id): Path<WorkerId>) -> Result<
     Ok(Json(convert::worker(record, seen(&api.node.view().workers, id))))
 }
 
-/// Let no new work onto a worker
+/// Cordon a worker
 ///
-/// What runs there may end.
+/// The worker gets no new jobs. Running jobs continue.
 #[utoipa::path(post, path = "/api/v1/workers/{id}/cordon", tag = "workers", params(("id" = WorkerId, Path)), responses(
-    (status = 200, description = "The worker as it is now", body = Worker),
+    (status = 200, description = "The updated worker", body = Worker),
 ))]
 async fn cordon_worker(
     state: State<Api>,
@@ -101,9 +101,11 @@ async fn cordon_worker(
     admit(state, actor, path, Admission::Cordoned).await
 }
 
-/// Let work onto a worker again
+/// Uncordon a worker
+///
+/// The worker gets jobs again. This also ends a drain.
 #[utoipa::path(post, path = "/api/v1/workers/{id}/uncordon", tag = "workers", params(("id" = WorkerId, Path)), responses(
-    (status = 200, description = "The worker as it is now", body = Worker),
+    (status = 200, description = "The updated worker", body = Worker),
 ))]
 async fn uncordon_worker(
     state: State<Api>,
@@ -113,11 +115,12 @@ async fn uncordon_worker(
     admit(state, actor, path, Admission::Open).await
 }
 
-/// Empty a worker
+/// Drain a worker
 ///
-/// No new work, and what runs there is stopped and placed elsewhere. It costs no job a retry.
+/// The worker gets no new jobs, and its running jobs are stopped and placed on other workers. No job uses up a retry
+/// for this.
 #[utoipa::path(post, path = "/api/v1/workers/{id}/drain", tag = "workers", params(("id" = WorkerId, Path)), responses(
-    (status = 200, description = "The worker as it is now", body = Worker),
+    (status = 200, description = "The updated worker", body = Worker),
 ))]
 async fn drain_worker(
     state: State<Api>,
@@ -142,9 +145,9 @@ async fn admit(
     }
 }
 
-/// Forget a worker that is lost
+/// Delete a lost worker
 #[utoipa::path(delete, path = "/api/v1/workers/{id}", tag = "workers", params(("id" = WorkerId, Path)), responses(
-    (status = 204, description = "It is forgotten"),
+    (status = 204, description = "Deleted"),
 ))]
 async fn delete_worker(
     State(api): State<Api>,

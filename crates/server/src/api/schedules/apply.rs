@@ -49,15 +49,15 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Change, schedules, &apply_refusals, routes!(apply_schedules));
 }
 
-/// Create a schedule, or give it a new spec
+/// Create or update a schedule
 ///
-/// Nothing changes if it has this spec already. The body's name must be that of the address. A schedule
-/// that never fires is taken, and `warnings` says so.
+/// A schedule that already has this spec is not changed. The name in the body must equal the name in the path. A
+/// schedule that never fires is accepted, with a warning in `warnings`.
 #[utoipa::path(put, path = "/api/v1/schedules/{name}", tag = "schedules",
     params(
         ("name" = String, Path), PutParams,
-        ("If-Match" = Option<String>, Header, description = "The version that the change is based on", example = "\"3\""),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none of this name"),
+        ("If-Match" = Option<String>, Header, description = "Version that the change is based on; the request is refused if the resource has another version", example = "\"3\""),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: only if no resource of this name exists"),
     ),
     request_body(content(
         (ScheduleSpec = "application/json", example = json!({
@@ -69,12 +69,12 @@ pub(super) fn routes(routes: &mut Routes) {
         (ScheduleSpec = "application/yaml"),
     )),
     responses(
-        (status = 201, description = "It was created; in a dry run never", body = Schedule, headers(
+        (status = 201, description = "Created; never returned by a dry run", body = Schedule, headers(
             ("Location" = String, description = "The schedule"),
-            ("ETag" = String, description = "Its version"),
+            ("ETag" = String, description = "Version of the resource"),
         )),
-        (status = 200, description = "The schedule as it is now; in a dry run its spec", body = PutScheduleAnswer, headers(
-            ("ETag" = Option<String>, description = "Its version"),
+        (status = 200, description = "The updated schedule; in a dry run its spec", body = PutScheduleAnswer, headers(
+            ("ETag" = Option<String>, description = "Version of the resource"),
         )),
     )
 )]
@@ -116,7 +116,7 @@ enum PutScheduleAnswer {
 
 /// Create a schedule
 ///
-/// One that never fires is taken, and `warnings` says so.
+/// A schedule that never fires is accepted, with a warning in `warnings`.
 #[utoipa::path(post, path = "/api/v1/schedules", tag = "schedules", params(DryRun),
     request_body(content(
         (ScheduleSpec = "application/json", example = json!({
@@ -128,9 +128,9 @@ enum PutScheduleAnswer {
     responses(
         (status = 201, description = "The schedule", body = Schedule, headers(
             ("Location" = String, description = "The schedule"),
-            ("ETag" = String, description = "Its version"),
+            ("ETag" = String, description = "Version of the resource"),
         )),
-        (status = 200, description = "In a dry run: its spec as it would be stored", body = ScheduleSpec),
+        (status = 200, description = "In a dry run: the spec as it would be stored", body = ScheduleSpec),
     )
 )]
 async fn create_schedule(
@@ -148,10 +148,10 @@ async fn create_schedule(
     shown(&api, applied.first(), &head).await
 }
 
-/// Create several schedules or give them new specs
+/// Create or update several schedules
 ///
-/// All or none. Nothing changes of those that have their spec already. `warnings` names what of the new
-/// and the changed ones never fires; in a dry run as well.
+/// The request changes all schedules or none. Schedules that already have their spec are not changed. `warnings` lists
+/// the new and changed schedules that never fire, also in a dry run.
 #[utoipa::path(post, path = "/api/v1/schedules/apply", tag = "schedules", params(DryRun),
     request_body(content(
         (ApplySchedules = "application/json", example = json!({"schedules": [{
@@ -160,7 +160,7 @@ async fn create_schedule(
         }]})),
         (ApplySchedules = "application/yaml"),
     )),
-    responses((status = 200, description = "What was done to each, in the order of the request", body = AppliedSchedules))
+    responses((status = 200, description = "Result for each item, in the order of the request", body = AppliedSchedules))
 )]
 async fn apply_schedules(
     State(api): State<Api>,

@@ -75,16 +75,16 @@ struct StartParams {
 
 /// Backfill a past range of a schedule
 ///
-/// Its runs are kept apart from those of today by their own concurrency and a low priority.
+/// The runs of a backfill have their own concurrency limit and a low priority, so that they do not delay current runs.
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/backfills", tag = "backfills",
-    params(("name" = String, Path, description = "Its name or its id"), StartParams),
+    params(("name" = String, Path, description = "Name or id"), StartParams),
     request_body(content(
         (StartBackfill = "application/json", example = json!({"from": "2026-11-01T00:00:00Z", "until": "2026-11-08T00:00:00Z", "concurrency": 2})),
         (StartBackfill = "application/yaml"),
     )),
     responses(
         (status = 201, description = "The backfill", body = Backfill, headers(("Location" = String, description = "The backfill"))),
-        (status = 200, description = "In a dry run: what it would start", body = BackfillPlan),
+        (status = 200, description = "In a dry run: the runs that it would start", body = BackfillPlan),
     )
 )]
 async fn start_backfill(
@@ -396,8 +396,8 @@ async fn get_backfill(
 ///
 /// No further run of the backfill starts. Running runs continue, unless the request cancels them too.
 #[utoipa::path(post, path = "/api/v1/backfills/{id}/cancel", tag = "backfills", params(("id" = BackfillId, Path)),
-    request_body(content = Option<CancelBackfill>, description = "May be left out"),
-    responses((status = 200, description = "The backfill as it is now", body = Backfill))
+    request_body(content = Option<CancelBackfill>, description = "Optional"),
+    responses((status = 200, description = "The updated backfill", body = Backfill))
 )]
 async fn cancel_backfill(
     State(api): State<Api>,

@@ -68,9 +68,9 @@ async fn changed(
 #[utoipa::path(delete, path = "/api/v1/schedules/{name}", tag = "schedules",
     params(
         ("name" = String, Path), Scope,
-        ("If-Match" = Option<String>, Header, description = "Only if it is still this version", example = "\"3\""),
+        ("If-Match" = Option<String>, Header, description = "Expected version; the request is refused if the resource has another version", example = "\"3\""),
     ),
-    responses((status = 204, description = "It is deleted"))
+    responses((status = 204, description = "Deleted"))
 )]
 async fn delete_schedule(
     State(api): State<Api>,
@@ -93,10 +93,10 @@ async fn delete_schedule(
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/pause", tag = "schedules",
     params(
         ("name" = String, Path), Scope,
-        ("If-Match" = Option<String>, Header, description = "Only if it is still this version", example = "\"3\""),
+        ("If-Match" = Option<String>, Header, description = "Expected version; the request is refused if the resource has another version", example = "\"3\""),
     ),
-    request_body(content = Option<PauseSchedule>, description = "May be left out"),
-    responses((status = 200, description = "The schedule as it is now", body = Schedule, headers(("ETag" = String, description = "Its version"))))
+    request_body(content = Option<PauseSchedule>, description = "Optional"),
+    responses((status = 200, description = "The updated schedule", body = Schedule, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn pause_schedule(
     State(api): State<Api>,
@@ -113,15 +113,15 @@ async fn pause_schedule(
     changed(&api, &actor, row.id, ScheduleRequest::Pause { schedule: row.id, note, expected_version }).await
 }
 
-/// Let a paused schedule fire again
+/// Resume a paused schedule
 ///
-/// What was due meanwhile stays skipped; a backfill makes up for it.
+/// Scheduled times that passed during the pause stay skipped; use a backfill to run them.
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/resume", tag = "schedules",
     params(
         ("name" = String, Path), Scope,
-        ("If-Match" = Option<String>, Header, description = "Only if it is still this version", example = "\"3\""),
+        ("If-Match" = Option<String>, Header, description = "Expected version; the request is refused if the resource has another version", example = "\"3\""),
     ),
-    responses((status = 200, description = "The schedule as it is now", body = Schedule, headers(("ETag" = String, description = "Its version"))))
+    responses((status = 200, description = "The updated schedule", body = Schedule, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn resume_schedule(
     State(api): State<Api>,
@@ -137,16 +137,16 @@ async fn resume_schedule(
 
 /// Fire a schedule now
 ///
-/// Also while it is paused or completed. Who asked and why is recorded in the ledger. Send an
-/// `Idempotency-Key`, and the request may be repeated until it is answered.
+/// Works while the schedule is paused or completed, too. The ledger records the user and the reason. With an
+/// `Idempotency-Key`, you can repeat the request until it is answered.
 #[utoipa::path(post, path = "/api/v1/schedules/{name}/trigger", tag = "schedules",
     params(
         ("name" = String, Path), Scope,
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes repeating safe; kept for 7 days."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Key that makes a repeated request safe; kept for 7 days"),
     ),
-    request_body(content = Option<TriggerSchedule>, description = "May be left out"),
-    responses((status = 200, description = "What became of it", body = TriggeredSchedule, headers(
-        ("Location" = Option<String>, description = "The job that it created"),
+    request_body(content = Option<TriggerSchedule>, description = "Optional"),
+    responses((status = 200, description = "Outcome of the firing", body = TriggeredSchedule, headers(
+        ("Location" = Option<String>, description = "URL of the created job"),
     )))
 )]
 async fn trigger_schedule(

@@ -72,9 +72,9 @@ impl FromStr for Cause {
 
 /// Show the fire ledger: the outcome of each scheduled time
 ///
-/// Newest scheduled time first. Consecutive scheduled times with the same outcome and without a job are one line.
+/// Newest scheduled time first. Consecutive scheduled times with the same outcome and without a job share one line.
 #[utoipa::path(get, path = "/api/v1/schedules/{name}/ledger", tag = "schedules",
-    params(("name" = String, Path, description = "Its name or its id"), LedgerParams),
+    params(("name" = String, Path, description = "Name or id"), LedgerParams),
     responses((status = 200, description = "One page", body = Ledger))
 )]
 async fn get_ledger(

@@ -62,13 +62,12 @@ struct NextParams {
     from: Option<Timestamp>,
 }
 
-/// Show the next firings of a schedule
+/// Preview the next firings of a schedule
 ///
-/// Without jitter, and as if it were not paused. Times on the wall have marks where a change of the
-/// clocks or a calendar moved them.
+/// Ignores jitter and a pause. Wall clock times that a clock change or a calendar moved are marked.
 #[utoipa::path(get, path = "/api/v1/schedules/{name}/next", tag = "schedules",
-    params(("name" = String, Path, description = "Its name or its id"), NextParams),
-    responses((status = 200, description = "The firings, and the timing in words", body = Preview))
+    params(("name" = String, Path, description = "Name or id"), NextParams),
+    responses((status = 200, description = "Next firings, and a description of the timing", body = Preview))
 )]
 async fn get_next_firings(
     State(api): State<Api>,
@@ -113,15 +112,15 @@ fn just_before(at: Timestamp) -> Timestamp {
     Timestamp::from_micros(at.as_micros().saturating_sub(1))
 }
 
-/// Show the next firings of a draft
+/// Preview the next firings of a spec
 ///
-/// Nothing is stored. Name a `timing`, or a `cron` expression alone.
+/// Nothing is stored. The body has either `timing` or a `cron` expression.
 #[utoipa::path(post, path = "/api/v1/schedules/preview", tag = "schedules",
     request_body(content(
         (PreviewSchedule = "application/json", example = json!({"cron": "30 2 * * *", "zone": "Europe/Berlin", "n": 5})),
         (PreviewSchedule = "application/yaml"),
     )),
-    responses((status = 200, description = "The firings, and the timing in words", body = Preview))
+    responses((status = 200, description = "Next firings, and a description of the timing", body = Preview))
 )]
 async fn preview_schedule(
     State(api): State<Api>,
@@ -170,12 +169,13 @@ struct UpcomingParams {
     each: Option<usize>,
 }
 
-/// Show the firings to come of all schedules
+/// List the next firings of all schedules
 ///
-/// At most 1,000 of the 1,000 schedules that come first: `until` says how far the answer reaches, and is
-/// the `from` of the next. With `each`, one that fires every second does not hide the others.
+/// Returns at most 1,000 firings, of the first 1,000 schedules. `until` is the end of the range that the response
+/// covers; pass it as `from` to get the next range. With `each`, a schedule that fires every second does not hide the
+/// others.
 #[utoipa::path(get, path = "/api/v1/schedules/upcoming", tag = "schedules", params(UpcomingParams), responses(
-    (status = 200, description = "The firings, in order", body = Upcoming),
+    (status = 200, description = "Firings, earliest first", body = Upcoming),
 ))]
 async fn list_upcoming_firings(
     State(api): State<Api>,

@@ -106,11 +106,11 @@ impl std::str::FromStr for NextPlace {
 
 /// List schedules, newest first
 ///
-/// Specs are left out where they are not asked for, for they make most of a page. Health and runs cost a look at the
-/// jobs and runs of each schedule of the page, so they come only where they are asked for.
+/// The list omits the specs, unless the request asks for them: they make up most of a page. Health and runs are
+/// included only on request, because they cost a query for each schedule of the page.
 #[utoipa::path(get, path = "/api/v1/schedules", tag = "schedules", params(ListSchedulesParams), responses(
     (status = 200, description = "One page", body = List<Schedule>, headers(
-        ("X-Total-Count" = Option<u64>, description = "With `count=true`: how many there are on all pages"),
+        ("X-Total-Count" = Option<u64>, description = "Number of items on all pages, with `count=true`"),
     )),
 ))]
 async fn list_schedules(
@@ -269,8 +269,8 @@ async fn total(api: &Api, filter: &ScheduleFilter) -> Result<String, ApiError> {
 
 /// Show a schedule with its spec and its health
 #[utoipa::path(get, path = "/api/v1/schedules/{name}", tag = "schedules",
-    params(("name" = String, Path, description = "Its name or its id"), Scope),
-    responses((status = 200, description = "The schedule", body = Schedule, headers(("ETag" = String, description = "Its version"))))
+    params(("name" = String, Path, description = "Name or id"), Scope),
+    responses((status = 200, description = "The schedule", body = Schedule, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn get_schedule(
     State(api): State<Api>,

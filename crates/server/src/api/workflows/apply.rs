@@ -51,15 +51,15 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Delete, workflows, &delete_refusals, routes!(delete_workflow));
 }
 
-/// Create a workflow, or give it a new spec
+/// Create or update a workflow
 ///
-/// A workflow that already has this spec is not changed. The name in the body must be that in the address. Running runs
-/// keep the definition that they started with.
+/// A workflow that already has this spec is not changed. The name in the body must equal the name in the path. Running
+/// runs keep the definition that they started with.
 #[utoipa::path(put, path = "/api/v1/workflows/{name}", tag = "workflows",
     params(
         ("name" = String, Path), PutParams,
-        ("If-Match" = Option<String>, Header, description = "The version that the change is based on", example = "\"3\""),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none of this name"),
+        ("If-Match" = Option<String>, Header, description = "Version that the change is based on; the request is refused if the resource has another version", example = "\"3\""),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: only if no resource of this name exists"),
     ),
     request_body(content(
         (WorkflowSpec = "application/json", example = json!({
@@ -72,12 +72,12 @@ pub(super) fn routes(routes: &mut Routes) {
         (WorkflowSpec = "application/yaml"),
     )),
     responses(
-        (status = 201, description = "It was created; in a dry run never", body = Workflow, headers(
+        (status = 201, description = "Created; never returned by a dry run", body = Workflow, headers(
             ("Location" = String, description = "The workflow"),
-            ("ETag" = String, description = "Its version"),
+            ("ETag" = String, description = "Version of the resource"),
         )),
-        (status = 200, description = "The workflow as it is now; in a dry run its spec", body = PutWorkflowAnswer, headers(
-            ("ETag" = Option<String>, description = "Its version"),
+        (status = 200, description = "The updated workflow; in a dry run its spec", body = PutWorkflowAnswer, headers(
+            ("ETag" = Option<String>, description = "Version of the resource"),
         )),
     )
 )]
@@ -140,10 +140,10 @@ async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<WorkflowHead>) -
     })
 }
 
-/// Create several workflows or give them new specs
+/// Create or update several workflows
 ///
-/// All or none. They may call each other. Nothing changes of those that have their spec already.
-/// `warnings` names what is likely not what its author meant.
+/// The request changes all workflows or none. The workflows may call each other. Workflows that already have their spec
+/// are not changed. `warnings` lists probable mistakes in the definitions.
 #[utoipa::path(post, path = "/api/v1/workflows/apply", tag = "workflows", params(DryRun),
     request_body(content(
         (ApplyWorkflows = "application/json", example = json!({"workflows": [{
@@ -151,7 +151,7 @@ async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<WorkflowHead>) -
         }]})),
         (ApplyWorkflows = "application/yaml"),
     )),
-    responses((status = 200, description = "What was done to each, in the order of the request", body = AppliedWorkflows))
+    responses((status = 200, description = "Result for each item, in the order of the request", body = AppliedWorkflows))
 )]
 async fn apply_workflows(
     State(api): State<Api>,
@@ -294,9 +294,9 @@ impl Checked {
 #[utoipa::path(delete, path = "/api/v1/workflows/{name}", tag = "workflows",
     params(
         ("name" = String, Path), Scope,
-        ("If-Match" = Option<String>, Header, description = "Only if it is still this version", example = "\"3\""),
+        ("If-Match" = Option<String>, Header, description = "Expected version; the request is refused if the resource has another version", example = "\"3\""),
     ),
-    responses((status = 204, description = "It is deleted"))
+    responses((status = 204, description = "Deleted"))
 )]
 async fn delete_workflow(
     State(api): State<Api>,

@@ -83,8 +83,8 @@ fn noted(path: &str, note: Option<String>) -> Result<Option<Box<str>>, ApiError>
 /// Running steps are stopped, and pending steps never start. The `finally` steps still run, unless `skip_finally` is
 /// set; a second cancel can set it. `on_failure` steps do not run after a cancel.
 #[utoipa::path(post, path = "/api/v1/runs/{id}/cancel", tag = "runs", params(("id" = RunId, Path)),
-    request_body(content = Option<CancelRun>, description = "May be left out"),
-    responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
+    request_body(content = Option<CancelRun>, description = "Optional"),
+    responses((status = 200, description = "The updated run", body = WorkflowRun, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn cancel_run(
     State(api): State<Api>,
@@ -101,8 +101,8 @@ async fn cancel_run(
 ///
 /// No further step starts until the run is resumed. Running steps continue.
 #[utoipa::path(post, path = "/api/v1/runs/{id}/pause", tag = "runs", params(("id" = RunId, Path)),
-    request_body(content = Option<Note>, description = "May be left out"),
-    responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
+    request_body(content = Option<Note>, description = "Optional"),
+    responses((status = 200, description = "The updated run", body = WorkflowRun, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn pause_run(
     State(api): State<Api>,
@@ -116,7 +116,7 @@ async fn pause_run(
 
 /// Resume a paused run
 #[utoipa::path(post, path = "/api/v1/runs/{id}/resume", tag = "runs", params(("id" = RunId, Path)),
-    responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
+    responses((status = 200, description = "The updated run", body = WorkflowRun, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn resume_run(
     State(api): State<Api>,
@@ -126,14 +126,14 @@ async fn resume_run(
     change(&api, &actor, id, WorkflowRequest::Resume { run: id }).await
 }
 
-/// Decide what becomes of a step
+/// Set the final status of a step
 ///
-/// Sets the final status of a step that has not ended. A running step is stopped first, so that downstream steps do not
-/// start too early. The user and the note are recorded.
+/// Works for a step that has not ended. A running step is stopped first, so that downstream steps do not start too
+/// early. The user and the note are recorded.
 #[utoipa::path(post, path = "/api/v1/runs/{id}/steps/{step}/mark", tag = "runs",
-    params(("id" = RunId, Path), ("step" = String, Path, description = "Its name")),
+    params(("id" = RunId, Path), ("step" = String, Path, description = "Name")),
     request_body(content = MarkStep, example = json!({"status": "skipped", "note": "the file came by mail"})),
-    responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
+    responses((status = 200, description = "The updated run", body = WorkflowRun, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn mark_step(
     State(api): State<Api>,
@@ -157,11 +157,11 @@ async fn decide(
     change(api, actor, id, WorkflowRequest::Decide { run: id, step: step.into(), approve, note }).await
 }
 
-/// Approve a step that waits for it
+/// Approve a step
 #[utoipa::path(post, path = "/api/v1/runs/{id}/steps/{step}/approve", tag = "runs",
-    params(("id" = RunId, Path), ("step" = String, Path, description = "Its name")),
-    request_body(content = Option<Note>, description = "May be left out"),
-    responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
+    params(("id" = RunId, Path), ("step" = String, Path, description = "Name")),
+    request_body(content = Option<Note>, description = "Optional"),
+    responses((status = 200, description = "The updated run", body = WorkflowRun, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn approve_step(
     State(api): State<Api>,
@@ -172,11 +172,13 @@ async fn approve_step(
     decide(&api, &actor, (id, step), true, body.note).await
 }
 
-/// Reject a step that waits for approval; it fails
+/// Reject a step
+///
+/// The step fails.
 #[utoipa::path(post, path = "/api/v1/runs/{id}/steps/{step}/reject", tag = "runs",
-    params(("id" = RunId, Path), ("step" = String, Path, description = "Its name")),
-    request_body(content = Option<Note>, description = "May be left out"),
-    responses((status = 200, description = "The run as it is now", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))))
+    params(("id" = RunId, Path), ("step" = String, Path, description = "Name")),
+    request_body(content = Option<Note>, description = "Optional"),
+    responses((status = 200, description = "The updated run", body = WorkflowRun, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn reject_step(
     State(api): State<Api>,
@@ -187,14 +189,14 @@ async fn reject_step(
     decide(&api, &actor, (id, step), false, body.note).await
 }
 
-/// Tell a run that something happened
+/// Send an event to a run
 ///
-/// For its steps that wait for an event of this name, and for those that will: the first event counts, and is kept
-/// until they begin. The body is its payload, the output of those steps.
+/// The event ends steps that wait for an event of this name, now or later: the run keeps the first event of each name.
+/// The body is the payload of the event, and the output of those steps.
 #[utoipa::path(post, path = "/api/v1/runs/{id}/events/{event}", tag = "runs",
-    params(("id" = RunId, Path), ("event" = String, Path, description = "Its name")),
-    request_body(content = Option<Object>, description = "Its payload, an object; empty where it is left out", example = json!({"paid": 1200})),
-    responses((status = 200, description = "How many steps it was for", body = EventTaken))
+    params(("id" = RunId, Path), ("event" = String, Path, description = "Name")),
+    request_body(content = Option<Object>, description = "Payload, a JSON object [default: {}]", example = json!({"paid": 1200})),
+    responses((status = 200, description = "Number of steps that received the event", body = EventTaken))
 )]
 async fn send_event(
     State(api): State<Api>,

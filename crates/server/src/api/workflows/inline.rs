@@ -38,15 +38,16 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Create, Resource::Runs, &refusals, routes!(start_definition));
 }
 
-/// Start a run of a definition that is given here
+/// Start a run of an inline workflow definition
 ///
-/// For what runs once, such as a job in shards or on every worker: no workflow is made of it. Workflows that it
-/// calls must be there. The run is listed under the name of the definition, and kept as long as that says; trying
-/// it again needs its id alone. Send an `Idempotency-Key`, and the request may be repeated until it is answered.
+/// For work that runs once, such as a job in shards or on every worker: no workflow is created. Workflows that the
+/// definition calls must exist. The run is listed under the name of the definition and kept for the retention of the
+/// definition. A retry needs only the id of the run. With an `Idempotency-Key`, you can repeat the request until it is
+/// answered.
 #[utoipa::path(post, path = "/api/v1/runs", tag = "runs",
     params(
         DryRun,
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes repeating safe; kept for 7 days."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Key that makes a repeated request safe; kept for 7 days"),
     ),
     request_body(content(
         (StartDefinition = "application/json", example = json!({"definition": {
@@ -62,9 +63,9 @@ pub(super) fn routes(routes: &mut Routes) {
     responses(
         (status = 201, description = "The new run", body = WorkflowRun, headers(
             ("Location" = String, description = "The new run"),
-            ("ETag" = String, description = "Its version"),
+            ("ETag" = String, description = "Version of the resource"),
         )),
-        (status = 200, description = "Its key had started it before; in a dry run the definition", body = StartDefinitionAnswer),
+        (status = 200, description = "An earlier request with the same idempotency key started the run; in a dry run, the definition", body = StartDefinitionAnswer),
     )
 )]
 async fn start_definition(

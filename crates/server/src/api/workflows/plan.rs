@@ -27,14 +27,14 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Read, Resource::Workflows, &refusals, routes!(plan_run));
 }
 
-/// Show what a run would do
+/// Preview the steps of a run without starting it
 ///
-/// Its steps in an order in which they may begin, with the values of its parameters put in. Nothing is
-/// started and nothing is stored; what is wrong is refused as a start would be.
+/// Returns the steps in an order in which they can start, with the values of the parameters. Nothing is stored. Invalid
+/// parameters are refused as in a start.
 #[utoipa::path(post, path = "/api/v1/workflows/{name}/plan", tag = "workflows",
-    params(("name" = String, Path, description = "Its name or its id"), Scope),
-    request_body(content = Option<StartRun>, description = "As for a start"),
-    responses((status = 200, description = "What it would do", body = RunPlan))
+    params(("name" = String, Path, description = "Name or id"), Scope),
+    request_body(content = Option<StartRun>, description = "Same body as for a start"),
+    responses((status = 200, description = "Planned steps", body = RunPlan))
 )]
 async fn plan_run(
     State(api): State<Api>,

@@ -55,8 +55,8 @@ struct ListWorkflowsParams {
 
 /// List workflows, newest first
 ///
-/// Specs are left out. Runs cost a look at those of each workflow of the page, so they come only where
-/// they are asked for.
+/// The list omits the specs. Runs are included only on request, because they cost a query for each workflow of the
+/// page.
 #[utoipa::path(get, path = "/api/v1/workflows", tag = "workflows", params(ListWorkflowsParams), responses(
     (status = 200, description = "One page", body = List<Workflow>),
 ))]
@@ -108,8 +108,8 @@ struct GetWorkflowParams {
 
 /// Show a workflow with its spec
 #[utoipa::path(get, path = "/api/v1/workflows/{name}", tag = "workflows",
-    params(("name" = String, Path, description = "Its name or its id"), GetWorkflowParams),
-    responses((status = 200, description = "The workflow", body = Workflow, headers(("ETag" = String, description = "Its version"))))
+    params(("name" = String, Path, description = "Name or id"), GetWorkflowParams),
+    responses((status = 200, description = "The workflow", body = Workflow, headers(("ETag" = String, description = "Version of the resource"))))
 )]
 async fn get_workflow(
     State(api): State<Api>,

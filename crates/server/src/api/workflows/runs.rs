@@ -70,8 +70,8 @@ struct ListRunsParams {
 
 /// List runs of workflows, newest first
 ///
-/// What they are pinned to is left out, and of their history all but the newest transition. Approvals cost a look at the steps of each run of
-/// the page of which steps wait, so they come only where they are asked for.
+/// The list omits the definitions, and of the history all but the newest transition. Pending approvals are included
+/// only on request, because they cost a query for each run of the page that has waiting steps.
 #[utoipa::path(get, path = "/api/v1/runs", tag = "runs", params(ListRunsParams), responses(
     (status = 200, description = "One page", body = List<WorkflowRun>),
 ))]
@@ -113,11 +113,11 @@ async fn looked_at(api: &Api, row: RunRow, approvals: bool) -> Result<WorkflowRu
     Ok(WorkflowRun { approvals, ..convert::listed(row) })
 }
 
-/// Show a run with what it is pinned to and what it went through
+/// Show a run with its definition and history
 ///
-/// In its spec, approvals that have begun ask what they ask in this run: with every reference replaced.
+/// In the spec, the message of an approval that has started has its references replaced by their values in this run.
 #[utoipa::path(get, path = "/api/v1/runs/{id}", tag = "runs", params(("id" = RunId, Path)), responses(
-    (status = 200, description = "The run", body = WorkflowRun, headers(("ETag" = String, description = "Its version"))),
+    (status = 200, description = "The run", body = WorkflowRun, headers(("ETag" = String, description = "Version of the resource"))),
 ))]
 async fn get_run(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Response, ApiError> {
     let row = rows::run(&api, id).await?;
@@ -138,8 +138,8 @@ pub(super) fn whole(row: RunRow) -> WorkflowRun {
 
 /// List the steps of a run
 ///
-/// All of them, in the order of the workflow; those that have not begun are `pending`. Of a step over a
-/// list the elements are another list.
+/// Returns all steps, in the order of the workflow; a step that has not started is `pending`. The elements of a mapped
+/// step are listed at `…/items`.
 #[utoipa::path(get, path = "/api/v1/runs/{id}/steps", tag = "runs", params(("id" = RunId, Path)), responses(
     (status = 200, description = "All steps", body = RunSteps),
 ))]
@@ -163,12 +163,12 @@ struct ListItemsParams {
     cursor: Option<String>,
 }
 
-/// List the elements of a step that have ended
+/// List the ended elements of a mapped step
 ///
-/// Lists the ended elements, ordered by number. Running elements are among the jobs of the run. A retry that kept the
-/// result of the whole step returns the elements of the run that it retried.
+/// Ordered by number. Running elements are among the jobs of the run. If a retry kept the result of the whole step, the
+/// list has the elements of the retried run.
 #[utoipa::path(get, path = "/api/v1/runs/{id}/steps/{step}/items", tag = "runs",
-    params(("id" = RunId, Path), ("step" = String, Path, description = "Its name"), ListItemsParams),
+    params(("id" = RunId, Path), ("step" = String, Path, description = "Name"), ListItemsParams),
     responses((status = 200, description = "One page", body = List<RunItem>))
 )]
 async fn list_items(
@@ -270,11 +270,11 @@ fn number_of(row: &RunRow, step: &str) -> Result<u32, ApiError> {
 
 /// Explain why a step is waiting, or why it ended as it did
 ///
-/// For a step that has not begun: which need, rule or limit holds it, told by the very code that begins
-/// steps. A step that has ended has no reasons; see its cause and its message.
+/// For a step that has not started: the dependencies, rules and limits that block it. The answer comes from the code
+/// that starts steps. An ended step has no waiting reasons; see its cause and its message.
 #[utoipa::path(get, path = "/api/v1/runs/{id}/steps/{step}/why", tag = "runs",
-    params(("id" = RunId, Path), ("step" = String, Path, description = "Its name")),
-    responses((status = 200, description = "Why", body = StepWhy))
+    params(("id" = RunId, Path), ("step" = String, Path, description = "Name")),
+    responses((status = 200, description = "The explanation", body = StepWhy))
 )]
 async fn explain_step(
     State(api): State<Api>,
@@ -305,12 +305,13 @@ struct ExplainRunParams {
     limit: Option<u32>,
 }
 
-/// Explain why the steps of a run stand where they stand
+/// Explain why the steps of a run are waiting
 ///
-/// Running and waiting steps come first, then pending steps, each with its reasons. A run that has ended has none.
+/// Running and waiting steps come first, then pending steps, each with its waiting reasons. A run that has ended has
+/// none.
 #[utoipa::path(get, path = "/api/v1/runs/{id}/why", tag = "runs",
     params(("id" = RunId, Path), ExplainRunParams),
-    responses((status = 200, description = "Why", body = RunWhy))
+    responses((status = 200, description = "The explanation", body = RunWhy))
 )]
 async fn explain_run(
     State(api): State<Api>,

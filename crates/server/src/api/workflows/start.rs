@@ -58,17 +58,17 @@ pub(super) fn routes(routes: &mut Routes) {
 /// limit of parallel runs is reached. With an `Idempotency-Key` the request can be repeated safely.
 #[utoipa::path(post, path = "/api/v1/workflows/{name}/start", tag = "runs",
     params(
-        ("name" = String, Path, description = "Its name or its id"), Scope,
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes repeating safe; kept for 7 days."),
+        ("name" = String, Path, description = "Name or id"), Scope,
+        ("Idempotency-Key" = Option<String>, Header, description = "Key that makes a repeated request safe; kept for 7 days"),
     ),
-    request_body(content = Option<StartRun>, description = "May be left out where every parameter has a default",
+    request_body(content = Option<StartRun>, description = "Optional if every parameter has a default",
         example = json!({"parameters": {"day": "2026-11-21"}, "note": "again, with the corrected file"})),
     responses(
         (status = 201, description = "The new run", body = WorkflowRun, headers(
             ("Location" = String, description = "The new run"),
-            ("ETag" = String, description = "Its version"),
+            ("ETag" = String, description = "Version of the resource"),
         )),
-        (status = 200, description = "Its key had started it before", body = WorkflowRun),
+        (status = 200, description = "An earlier request with the same idempotency key started the run", body = WorkflowRun),
     )
 )]
 async fn start_run(
@@ -113,26 +113,26 @@ pub(super) async fn started(api: &Api, actor: &Actor, new: NewRun) -> Result<Res
     }
 }
 
-/// Try an ended run again
+/// Retry an ended run
 ///
-/// Starts another run, pinned to the same definition with the same parameters; `retry_of` names the old one. What ended
-/// well is taken over and not done again, of a step over a list the elements that did; `from` names a step to
-/// begin at all the same. A failed step that called a workflow continues the run that it called.
+/// Starts a new run with the same definition and the same parameters; `retry_of` of the new run names the old one.
+/// Steps that succeeded keep their result and do not run again, and neither do succeeded elements of a mapped step;
+/// `from` names a step to run again all the same. A failed step that called a workflow continues the called run.
 ///
-/// A job that runs `at_most_once` and has started is not started again: the request is refused and names its step,
-/// unless `repeat` names the step too.
+/// A job with delivery level `at_most_once` that has started does not start again: the request is refused and names its
+/// step, unless `repeat` also names the step.
 #[utoipa::path(post, path = "/api/v1/runs/{id}/retry", tag = "runs",
     params(
         ("id" = RunId, Path),
-        ("Idempotency-Key" = Option<String>, Header, description = "Makes repeating safe; kept for 7 days."),
+        ("Idempotency-Key" = Option<String>, Header, description = "Key that makes a repeated request safe; kept for 7 days"),
     ),
-    request_body(content = Option<RetryRun>, description = "May be left out"),
+    request_body(content = Option<RetryRun>, description = "Optional"),
     responses(
         (status = 201, description = "The new run", body = WorkflowRun, headers(
             ("Location" = String, description = "The new run"),
-            ("ETag" = String, description = "Its version"),
+            ("ETag" = String, description = "Version of the resource"),
         )),
-        (status = 200, description = "Its key had started it before", body = WorkflowRun),
+        (status = 200, description = "An earlier request with the same idempotency key started the run", body = WorkflowRun),
     )
 )]
 async fn retry_run(
