@@ -516,7 +516,7 @@ pub struct Problem {
     /// Suggested next action of the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Invalid fields of the request, all of them.
+    /// All invalid fields of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
     /// ID of the request, as in the log of the server.

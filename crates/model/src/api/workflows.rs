@@ -457,7 +457,7 @@ pub struct CancelRun {
     /// Reason for the cancellation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether to skip `on_failure` and `finally`, or to stop them if they are running [default: false].
+    /// Whether to skip the `finally` steps; running steps of `on_failure` and `finally` are stopped [default: false]
     pub skip_finally: bool,
 }
 

@@ -57,7 +57,7 @@ causes! {
         RunRetried = 24, "run_retried", "The run is being retried.";
         NotFailed = 25, "not_failed", "The run did not fail, so `on_failure` steps do not run.";
         NotAfterCancel = 26, "not_after_cancel", "The run was cancelled, so `on_failure` steps do not run.";
-        LeftOut = 27, "left_out", "A user asked to skip `on_failure` and `finally` steps.";
+        LeftOut = 27, "left_out", "A user cancelled the run without its `on_failure` and `finally` steps.";
         BadOutput = 28, "bad_output", "The output of the step does not match its declared outputs.";
     }
 }

@@ -130,14 +130,14 @@ fn digest_tag(sha256: &str) -> HeaderValue {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ListArtifactsParams {
-    /// Only those of this namespace; `*` for all, as without it.
+    /// Namespace to list; `*` for all namespaces [default: *]
     namespace: Option<String>,
-    /// All versions of this name, instead of the newest of each.
+    /// Name of an artifact; lists all its versions instead of the newest version of each artifact.
     name: Option<String>,
-    /// How many of them, at most.
+    /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -192,7 +192,7 @@ async fn list_artifacts(
 struct GetArtifactParams {
     /// Namespace of the artifact. Default: `default`.
     namespace: Option<String>,
-    /// The hash of a version. If it is absent, the newest is fetched, and all are deleted.
+    /// Hash of the version [default: the newest version for a download, all versions for a deletion]
     #[param(example = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae")]
     version: Option<String>,
 }

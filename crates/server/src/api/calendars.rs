@@ -149,7 +149,8 @@ async fn get_calendar(
 struct PutParams {
     /// Namespace of the name. Default: the namespace in the body.
     namespace: Option<String>,
-    /// Checks, answers with the spec as it would be stored, and stores nothing.
+    /// Whether to validate only: the response has the spec as it would be stored, and nothing is stored [default:
+    /// false]
     dry_run: bool,
 }
 
@@ -330,7 +331,7 @@ fn today(now: Timestamp) -> Date {
 struct ImportParams {
     /// Namespace of the calendar. Default: `default`.
     namespace: Option<String>,
-    /// The name to save it under; without one it is only read.
+    /// Name under which the calendar is saved [default: the calendar is not saved]
     name: Option<String>,
 }
 

@@ -11,7 +11,8 @@ use super::problem::{ApiError, field_error};
 pub(super) struct PutParams {
     /// Namespace of the name. Default: the namespace in the body.
     pub(super) namespace: Option<String>,
-    /// Checks, answers with the spec as it would be stored, and stores nothing.
+    /// Whether to validate only: the response has the spec as it would be stored, and nothing is stored [default:
+    /// false]
     pub(super) dry_run: bool,
 }
 
@@ -39,7 +40,7 @@ impl PutParams {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DryRun {
-    /// Checks and answers as if it were done, and stores nothing.
+    /// Whether to validate only: the response is that of the real request, and nothing is stored [default: false]
     pub(super) dry_run: bool,
 }
 

@@ -47,15 +47,15 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct EventsParams {
-    /// Only what concerns this namespace; `*` for all, as without it.
+    /// Namespace of the events; `*` for all namespaces [default: *]
     namespace: Option<String>,
-    /// Only what concerns this job.
+    /// Only events of this job.
     job_id: Option<JobId>,
-    /// Only these types, with commas between; `job` for all that begin with `job.`.
+    /// Types of the events, separated by commas; `job` stands for all types that begin with `job.`.
     #[serde(rename = "type")]
     #[param(value_type = Option<String>, example = "job.failed,worker")]
     kind: Many<String>,
-    /// Only events after this `seq`. Default: events from now on. `0` returns all events that are kept.
+    /// Position after which the stream starts; `0` returns all retained events [default: the present]
     since: Option<u64>,
 }
 

@@ -29,15 +29,15 @@ struct ListExecutionsParams {
     worker_id: Option<WorkerId>,
     /// Only executions of this job.
     job_id: Option<JobId>,
-    /// Only executions of jobs of this namespace; `*` for all, as without it.
+    /// Namespace to list; `*` for all namespaces [default: *]
     namespace: Option<String>,
-    /// Only executions with one of these statuses, with commas between.
+    /// Statuses to list, separated by commas.
     #[param(value_type = Option<String>, example = "assigned,running")]
     status: Many<ExecutionStatus>,
-    /// How many of them, at most.
+    /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -62,10 +62,10 @@ async fn list_executions(
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct PageParams {
-    /// How many of them, at most.
+    /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 

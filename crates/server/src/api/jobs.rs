@@ -77,7 +77,7 @@ enum SubmitBody {
     Many(SubmitJobs),
 }
 
-/// What was made of a submission: ids; in a dry run, the specs with every default.
+/// Response to a submission: the IDs of the jobs, or in a dry run the specs with all defaults.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 enum SubmitAnswer {
@@ -92,7 +92,8 @@ enum SubmitAnswer {
 #[into_params(parameter_in = Query)]
 #[derive(Default)]
 struct SubmitParams {
-    /// Checks, answers with the spec as it would be stored, and stores nothing.
+    /// Whether to validate only: the response has the spec as it would be stored, and nothing is stored [default:
+    /// false]
     dry_run: bool,
 }
 
@@ -184,21 +185,21 @@ fn one_submitted(jobs: Vec<SubmittedJob>) -> Result<Response, ApiError> {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ListJobsParams {
-    /// Only jobs with one of these statuses, with commas between.
+    /// Statuses to list, separated by commas.
     #[param(value_type = Option<String>, example = "waiting,running")]
     status: Many<JobStatus>,
     /// Only jobs of this owner.
     owner: Option<String>,
-    /// Only jobs of this namespace; `*` for all, as without it.
+    /// Namespace to list; `*` for all namespaces [default: *]
     namespace: Option<String>,
     /// Only jobs of this queue.
     queue: Option<String>,
     /// Only jobs of this name.
     name: Option<String>,
-    /// Only jobs with this label, `KEY=VALUE`; may come several times.
+    /// Only jobs with this label, as `KEY=VALUE`; repeat to require several labels.
     #[param(value_type = Option<Vec<String>>)]
     label: Labels,
-    /// Only jobs whose newest execution is, or was, on this worker.
+    /// Only jobs whose newest execution is or was on this worker.
     worker_id: Option<WorkerId>,
     /// Only jobs of this schedule.
     schedule: Option<ScheduleId>,
@@ -206,16 +207,17 @@ struct ListJobsParams {
     backfill: Option<BackfillId>,
     /// Only jobs of this run of a workflow.
     run: Option<RunId>,
-    /// Only jobs that were submitted then or later.
+    /// Only jobs that were submitted at this time or later.
     created_after: Option<Timestamp>,
-    /// Only jobs that were submitted before then.
+    /// Only jobs that were submitted before this time.
     created_before: Option<Timestamp>,
-    /// How many of them, at most.
+    /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// Counts them all, in the header `X-Total-Count`. Only for a filter of status and namespace.
+    /// Whether to return the number of items on all pages in the header `X-Total-Count`. Allowed only with filters by
+    /// status and namespace [default: false]
     count: bool,
 }
 
@@ -448,7 +450,7 @@ async fn retry_job(
     one_submitted(submitted(&api, |ticket| Input::Submit { ticket, jobs: vec![job] }).await?)
 }
 
-/// What a job went through.
+/// Status transitions of a job.
 #[derive(Serialize, ToSchema)]
 struct JobEvents {
     /// Every transition, oldest first.

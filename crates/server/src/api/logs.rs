@@ -90,21 +90,21 @@ struct LogsParams {
     /// Stream to return: `stdout`, `stderr` or `all`. Default: `all`.
     #[param(inline)]
     stream: Streams,
-    /// Where to begin: 0, or the `next_offset` of an earlier answer.
+    /// Offset at which to start: 0, or `next_offset` of an earlier response [default: 0]
     offset: u64,
-    /// Maximum of entries. An entry is what the task wrote in one go, up to 64 KiB; `tail` counts lines.
+    /// Maximum number of entries. An entry has the output of one write of the task, up to 64 KiB.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<u32>,
-    /// Only the last lines, that many; not together with `offset`.
+    /// Number of lines to return from the end of the log. Cannot be used with `offset`.
     #[param(minimum = 1, maximum = 10000)]
     tail: Option<u32>,
-    /// Begin with this line, counted from 1; not together with `offset` or `tail`, nor in a stream.
+    /// Line at which to start, from 1. Cannot be used with `offset` or `tail`, or in a stream.
     #[param(minimum = 1)]
     line: Option<u64>,
-    /// `json` (as without it), or `text` for just what was written.
+    /// Format of the response: `json`, or `text` for the output of the task alone [default: json]
     #[param(inline)]
     format: Option<Form>,
-    /// Answers with a stream of server-sent events that ends when the execution has.
+    /// Whether to return a stream of server-sent events, which ends when the execution has ended [default: false]
     follow: bool,
 }
 
@@ -117,21 +117,21 @@ struct JobLogsParams {
     /// Stream to return: `stdout`, `stderr` or `all`. Default: `all`.
     #[param(inline)]
     stream: Streams,
-    /// Where to begin: 0, or the `next_offset` of an earlier answer.
+    /// Offset at which to start: 0, or `next_offset` of an earlier response [default: 0]
     offset: u64,
-    /// Maximum of entries. An entry is what the task wrote in one go, up to 64 KiB; `tail` counts lines.
+    /// Maximum number of entries. An entry has the output of one write of the task, up to 64 KiB.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<u32>,
-    /// Only the last lines, that many; not together with `offset`.
+    /// Number of lines to return from the end of the log. Cannot be used with `offset`.
     #[param(minimum = 1, maximum = 10000)]
     tail: Option<u32>,
-    /// Begin with this line, counted from 1; not together with `offset` or `tail`, nor in a stream.
+    /// Line at which to start, from 1. Cannot be used with `offset` or `tail`, or in a stream.
     #[param(minimum = 1)]
     line: Option<u64>,
-    /// `json` (as without it), or `text` for just what was written.
+    /// Format of the response: `json`, or `text` for the output of the task alone [default: json]
     #[param(inline)]
     format: Option<Form>,
-    /// Answers with a stream of server-sent events that ends when the execution has.
+    /// Whether to return a stream of server-sent events, which ends when the execution has ended [default: false]
     follow: bool,
 }
 

@@ -36,7 +36,7 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Read, Resource::Server, &[], routes!(get_version));
 }
 
-/// That the server is there.
+/// Liveness of the server process.
 #[derive(Serialize, ToSchema)]
 struct Alive {
     /// Always `ok`.
@@ -61,7 +61,7 @@ async fn get_liveness() -> Json<Alive> {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ReadinessParams {
-    /// Lists each check.
+    /// Whether to list each check [default: false]
     #[param(value_type = Option<String>)]
     verbose: Option<String>,
 }
@@ -76,14 +76,14 @@ struct Ready {
     checks: Vec<Check>,
 }
 
-/// One thing that must be well.
+/// Result of a check of the server.
 #[derive(Serialize, ToSchema)]
 struct Check {
-    /// What.
+    /// Name of the check.
     name: &'static str,
-    /// Whether it is.
+    /// Whether the check passed.
     ok: bool,
-    /// What is wrong.
+    /// Problem that the check found. Absent if the check passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
 }
@@ -165,12 +165,12 @@ async fn get_metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static(form.content_type()))], text).into_response()
 }
 
-/// Whose token it is.
+/// The user that a token belongs to.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Me {
-    /// What they are called.
+    /// Name of the user.
     name: String,
-    /// What their token is for: `admin` or `worker`.
+    /// Kind of the token: `admin` or `worker`.
     kind: &'static str,
 }
 
@@ -186,12 +186,12 @@ async fn get_me(Extension(actor): Extension<Actor>) -> Json<Me> {
     Json(Me::from(&actor))
 }
 
-/// What runs.
+/// Version of the server.
 #[derive(Serialize, ToSchema)]
 struct Version {
     /// Always `belfry`.
     name: &'static str,
-    /// Its version.
+    /// Version of the server.
     version: &'static str,
 }
 

@@ -47,10 +47,10 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ListQueuesParams {
-    /// How many of them, at most.
+    /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -192,11 +192,11 @@ fn shown_now(api: &Api, record: &QueueRecord) -> Response {
     shown(convert::queue(&record.name, Some(record), seen))
 }
 
-/// What to say when pausing.
+/// Request to pause a queue. The body is optional.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct PauseQueue {
-    /// Why, for people; `belfry why` shows it.
+    /// Reason for the pause. `belfry why` shows it.
     #[serde(default)]
     note: Option<String>,
 }

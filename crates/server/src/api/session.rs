@@ -36,7 +36,7 @@ pub(super) fn routes(routes: &mut Routes) {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 struct OpenSession {
-    /// Whether the browser stays signed in when it is closed: for 30 days, otherwise for a day at most.
+    /// Whether the session outlives the browser: it lasts 30 days, otherwise at most one day [default: false]
     keep: bool,
 }
 

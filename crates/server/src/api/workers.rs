@@ -39,10 +39,10 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ListWorkersParams {
-    /// How many of them, at most.
+    /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 

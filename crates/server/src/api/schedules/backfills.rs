@@ -69,7 +69,8 @@ pub(super) fn routes(routes: &mut Routes) {
 struct StartParams {
     /// Namespace of the name. Default: `default`. Not needed with an id.
     namespace: Option<String>,
-    /// Lists what would be started and what is left out, and starts nothing.
+    /// Whether to plan only: the response lists the runs that would start and the times that are left out, and nothing
+    /// starts [default: false]
     dry_run: bool,
 }
 
@@ -354,12 +355,12 @@ const fn rank(reason: LeftOutReason) -> u8 {
 struct ListBackfillsParams {
     /// Only backfills of this schedule.
     schedule_id: Option<ScheduleId>,
-    /// Only backfills of this namespace; `*` for all, as without it.
+    /// Namespace to list; `*` for all namespaces [default: *]
     namespace: Option<String>,
-    /// How many of them, at most.
+    /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 

@@ -32,22 +32,22 @@ pub(super) fn routes(routes: &mut Routes) {
 struct LedgerParams {
     /// Namespace of the name. Default: `default`. Not needed with an id.
     namespace: Option<String>,
-    /// Only with one of these outcomes, with commas between.
+    /// Outcomes to list, separated by commas.
     #[param(value_type = Option<String>, example = "fired,fired_late")]
     outcome: Many<FiringOutcome>,
-    /// Only from one of these causes, with commas between: `timer`, `catch_up`, `manual`, `backfill`, `retry`.
+    /// Causes to list, separated by commas: `timer`, `catch_up`, `manual`, `backfill`, `retry`.
     #[param(value_type = Option<String>)]
     cause: Many<Cause>,
-    /// Only of this backfill.
+    /// Only lines of this backfill.
     backfill_id: Option<BackfillId>,
     /// Start of the range, inclusive.
     from: Option<Timestamp>,
     /// End of the range, exclusive.
     until: Option<Timestamp>,
-    /// How many lines, at most.
+    /// Maximum number of lines, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
     /// Number of scheduled times of each outcome, since `from`.
     counts: bool,

@@ -158,13 +158,13 @@ async fn preview_schedule(
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct UpcomingParams {
-    /// Only schedules of this namespace; `*` for all, as without it.
+    /// Namespace to list; `*` for all namespaces [default: *]
     namespace: Option<String>,
     /// Start of the range. Default: now.
     from: Option<Timestamp>,
     /// End of the range. Default: a day after `from`.
     until: Option<Timestamp>,
-    /// How many of each schedule, at most; `cut` names those that have more.
+    /// Maximum number of firings of each schedule; `cut` lists the schedules that have more.
     #[param(minimum = 1, maximum = 1000)]
     each: Option<usize>,
 }

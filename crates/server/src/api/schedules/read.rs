@@ -43,37 +43,39 @@ pub(super) fn routes(routes: &mut Routes) {
 struct ListSchedulesParams {
     /// Only schedules with this status: `active`, `paused` or `completed`.
     status: Option<ScheduleStatus>,
-    /// Only schedules of this namespace; `*` for all, as without it.
+    /// Namespace to list; `*` for all namespaces [default: *]
     namespace: Option<String>,
     /// Only schedules of this owner.
     owner: Option<String>,
-    /// Only schedules with this in the name, in upper or lower case.
+    /// Only schedules whose name contains this text. Letter case is ignored.
     text: Option<String>,
-    /// Only schedules with this label, `KEY=VALUE`; may come several times.
+    /// Only schedules with this label, as `KEY=VALUE`; repeat to require several labels.
     #[param(value_type = Option<Vec<String>>)]
     label: Labels,
-    /// Only schedules whose next firing is before then.
+    /// Only schedules whose next firing is before this time.
     due_before: Option<Timestamp>,
-    /// Only these, with commas between: at most 100, in this order, and no other filter with them.
-    /// Those that are gone are left out.
+    /// IDs of up to 100 schedules, separated by commas. The list keeps their order and omits deleted schedules. Cannot
+    /// be used with other filters.
     #[param(value_type = Option<String>)]
     id: Many<ScheduleId>,
-    /// `newest` first, or what fires `next` first, without what has no next firing.
+    /// Order of the list: `newest` first, or by the `next` firing. With `next`, schedules without a next firing are not
+    /// listed [default: newest]
     #[param(inline)]
     order: Order,
-    /// Tells of each what is late or stuck.
+    /// Whether to return the health of each schedule: its late and stuck runs [default: false]
     health: bool,
-    /// Tells of each what it was asked to be.
+    /// Whether to return the spec of each schedule [default: false]
     specs: bool,
     /// Number of the newest runs to return with each schedule.
     #[param(minimum = 0, maximum = 50)]
     runs: usize,
-    /// How many of them, at most.
+    /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
-    /// Counts them all, in the header `X-Total-Count`. Only for a filter of status and namespace.
+    /// Whether to return the number of items on all pages in the header `X-Total-Count`. Allowed only with filters by
+    /// status and namespace [default: false]
     count: bool,
 }
 

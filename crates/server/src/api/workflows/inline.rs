@@ -109,7 +109,7 @@ async fn start_definition(
     started(&api, &actor, new).await
 }
 
-/// A run, or in a dry run its definition with every default.
+/// A run, or in a dry run its definition with all defaults.
 #[derive(utoipa::ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "the document's view of what is answered")]

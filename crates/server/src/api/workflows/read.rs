@@ -34,22 +34,22 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ListWorkflowsParams {
-    /// Only workflows of this namespace; `*` for all, as without it.
+    /// Namespace to list; `*` for all namespaces [default: *]
     namespace: Option<String>,
     /// Only workflows of this owner.
     owner: Option<String>,
-    /// Only workflows with this in the name, in upper or lower case.
+    /// Only workflows whose name contains this text. Letter case is ignored.
     text: Option<String>,
-    /// Only workflows with this label, `KEY=VALUE`; may come several times.
+    /// Only workflows with this label, as `KEY=VALUE`; repeat to require several labels.
     #[param(value_type = Option<Vec<String>>)]
     label: Labels,
     /// Number of the newest runs to return with each schedule.
     #[param(minimum = 0, maximum = 50)]
     runs: usize,
-    /// How many of them, at most.
+    /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -102,7 +102,7 @@ async fn looked_at(api: &Api, row: WorkflowRow, runs: usize) -> Result<Workflow,
 struct GetWorkflowParams {
     /// Namespace of the name. Default: `default`. Not needed with an id.
     namespace: Option<String>,
-    /// The spec of this generation instead of the newest.
+    /// Generation whose spec is returned [default: the newest generation]
     generation: Option<u64>,
 }
 

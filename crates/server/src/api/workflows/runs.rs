@@ -46,25 +46,26 @@ pub(super) fn routes(routes: &mut Routes) {
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ListRunsParams {
-    /// Only runs with one of these statuses, with commas between.
+    /// Statuses to list, separated by commas.
     #[param(value_type = Option<String>)]
     status: Many<RunStatus>,
-    /// Only runs of this namespace; `*` for all, as without it.
+    /// Namespace to list; `*` for all namespaces [default: *]
     namespace: Option<String>,
-    /// Only runs of this workflow: its id, or its name, with which runs that others called come too.
+    /// Only runs of this workflow. An ID lists the runs that were started directly; a name includes the runs that other
+    /// runs called.
     workflow: Option<String>,
     /// Only runs that this run called.
     caller: Option<RunId>,
-    /// Only runs that this schedule started, without those that these called.
+    /// Only runs that this schedule started. Runs that these runs called are not listed.
     schedule: Option<ScheduleId>,
-    /// Only runs that this backfill started, likewise.
+    /// Only runs that this backfill started. Runs that these runs called are not listed.
     backfill: Option<BackfillId>,
-    /// Tells of each which steps wait for approval.
+    /// Whether to return the steps of each run that wait for approval [default: false]
     approvals: bool,
-    /// How many of them, at most.
+    /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -153,13 +154,13 @@ async fn list_steps(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Jso
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ListItemsParams {
-    /// Only elements with one of these statuses, with commas between.
+    /// Statuses to list, separated by commas.
     #[param(value_type = Option<String>)]
     status: Many<StepStatus>,
-    /// How many of them, at most.
+    /// Maximum number of items on the page, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     cursor: Option<String>,
 }
 
@@ -300,7 +301,7 @@ async fn explain_step(
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 struct ExplainRunParams {
-    /// How many steps, at most.
+    /// Maximum number of steps, from 1 to 1000 [default: 50]
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
