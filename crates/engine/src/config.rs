@@ -2,26 +2,26 @@
 
 use model::Duration;
 
-/// The settings of an engine; the same for every server of a cluster.
+/// Settings of an engine; must be the same on all servers of a cluster.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Seeds everything that is drawn: ids, jitter.
+    /// Seed of all random choices: ids, jitter, shards.
     pub seed: u64,
-    /// How often workers beat.
+    /// Interval between two heartbeats of a worker [default: 2s].
     pub heartbeat_interval: Duration,
-    /// How long a worker may go on after the sending of a beat; three intervals by default.
+    /// Duration for which a worker may continue after sending a heartbeat [default: 6s].
     pub lease: Duration,
-    /// How much longer than `lease` the engine waits before it takes a worker for lost: 1 % of the
-    /// lease for clock drift, and this for the fuse to act.
+    /// Fixed part of the extra wait before a worker is lost: the time that the fuse needs [default: 250ms].
+    /// The engine waits for `lease`, 1 % of it for clock drift, and this margin.
     pub lease_margin: Duration,
-    /// How long an `at_most_once` job waits for its result once the lease of its worker has ended, before it fails with
-    /// cause `outcome_unknown`.
+    /// Duration for which an `at_most_once` job waits for its result after the lease of its worker has ended
+    /// [default: 60s]. Then it fails with cause `outcome_unknown`.
     pub result_wait: Duration,
-    /// How long ended jobs are kept where their spec says nothing.
+    /// Retention of ended jobs without a retention in their spec [default: 30 days].
     pub retention: Duration,
-    /// How long an idempotency key is remembered.
+    /// Retention of idempotency keys.
     pub key_retention: Duration,
-    /// The time zones that schedules are read in.
+    /// Time zone database for the timing of schedules.
     pub zones: timetable::Zones,
 }
 

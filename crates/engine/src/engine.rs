@@ -1,4 +1,18 @@
-//! The engine itself: its state, its inputs, its flush.
+//! The state of the engine, its inputs, and its flush.
+//!
+//! [`Engine::handle`] passes each input to the module that owns the transition. [`Engine::flush`] fires due
+//! timers, advances runs, places waiting jobs, and returns everything decided since the last flush. The
+//! driver calls both (see the [crate's page](crate)); the transitions in the other modules change the fields
+//! here.
+//!
+//! # Invariants
+//! - `now` and `steady` never decrease.
+//! - One flush fires at most about [`TIMERS_A_FLUSH`] timers, so its batch has a bounded size.
+//! - Inputs change only the memory of the engine: everything visible outside goes through `pending` and a
+//!   flush. Grants are the only exception ([`Engine::take_grants`]).
+//!
+//! # Cost
+//! An idle flush costs O(1). With workers, the engine requests a call every second ([`PULSE`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,17 +39,19 @@ use crate::timer::{Agenda, Timer};
 use crate::worker::{Worker, Workers};
 use crate::workflow::Workflows;
 
-/// While there are workers the engine wants to be called this often, so that a longer silence of
-/// its driver can be told from a silence of the workers.
+/// Interval at which the engine requests a call while there are workers. A longer gap means that the driver
+/// was delayed, not that the workers were silent.
 const PULSE: Duration = Duration::from_secs(1);
-/// The most timers of one flush: a million jobs that are due at once come in batches of this size.
+/// Maximum number of timers that one flush fires: a million jobs that become ready at once arrive in batches
+/// of this size.
 const TIMERS_A_FLUSH: usize = 10_000;
-/// How many times faster than time what may be deleted follows the clock after a start.
+/// How many times faster than real time the purge limit follows the wall clock after a start; see
+/// [`Engine::purge_before`].
 const PURGE_PACE: u64 = 60;
-/// How often expired idempotency keys are looked for.
+/// Interval between two searches for expired idempotency keys.
 const FORGET_KEYS_EVERY: Duration = Duration::from_secs(600);
 
-/// An idempotency key that was used.
+/// A used idempotency key: the hash of its request, and the job that it created.
 #[derive(Debug)]
 pub(crate) struct KnownKey {
     pub(crate) body: u128,
@@ -49,7 +65,7 @@ impl From<KeyRecord> for KnownKey {
     }
 }
 
-/// How many live jobs there are of each status.
+/// Number of live jobs by status.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct LiveCounts(BTreeMap<JobStatus, u64>);
 
@@ -69,27 +85,26 @@ impl LiveCounts {
     }
 }
 
-/// Decides. See the [crate's page](crate) for how it is driven.
+/// The scheduling core. See the [crate's page](crate) for the driver's contract.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) config: Config,
-    /// The greatest wall time that was ever passed or restored.
+    /// Engine time: the greatest accepted or restored wall time.
     pub(crate) now: Timestamp,
-    /// The steady time of the last call.
+    /// Steady time of the last call.
     pub(crate) steady: Timestamp,
-    /// Which wall clock is believed.
+    /// Decides which readings of the wall clock are accepted.
     pub(crate) belief: Belief,
-    /// Engine time before the start, and the steady time of the start.
+    /// Engine time before the start, and the steady time of the start; `None` without restored rows.
     pub(crate) resumed: Option<(Timestamp, Timestamp)>,
     pub(crate) rng: ChaCha8Rng,
     pub(crate) ids: IdSource,
-    /// How many shards there are, owned or not.
+    /// Total number of shards, owned or not.
     pub(crate) shards: u16,
     pub(crate) owned: Vec<ShardId>,
     pub(crate) epochs: BTreeMap<ShardId, Epoch>,
-    /// Live jobs, and until the next flush those that just ended.
+    /// Live jobs. A job that has ended stays until the next flush.
     pub(crate) jobs: IndexMap<JobId, Job, FixedState>,
-    /// The job of each live execution.
     pub(crate) executions: IndexMap<ExecutionId, JobId, FixedState>,
     pub(crate) keys: IndexMap<u128, KnownKey, FixedState>,
     pub(crate) queues: Queues,
@@ -97,43 +112,43 @@ pub struct Engine {
     pub(crate) profiles: Profiles,
     pub(crate) schedules: Schedules,
     pub(crate) workflows: Workflows,
-    /// What happens at a wall time: jobs become due, deadlines pass.
+    /// Timers at a wall time: jobs become ready, deadlines pass.
     pub(crate) agenda: Agenda,
-    /// What happens after a length of time, on the steady clock.
+    /// Timers after a duration, on the steady clock.
     pub(crate) chores: Agenda,
-    /// Shapes that fit nowhere until capacity is freed.
+    /// Shapes for which no worker is eligible until capacity is freed, by shape id.
     pub(crate) blocked: BTreeMap<u64, Arc<Shape>>,
-    /// Workers where capacity was freed since the last dispatch.
+    /// Workers that freed capacity since the last dispatch.
     pub(crate) freed: BTreeSet<WorkerId>,
     pub(crate) dispatch_wanted: bool,
     pub(crate) live_counts: LiveCounts,
     pub(crate) pending: Pending,
     pub(crate) reconciling: Reconciling,
-    /// Whether no new work is started; see [`hold_new_work`](Engine::hold_new_work).
+    /// Whether new work is held back; see [`hold_new_work`](Engine::hold_new_work).
     pub(crate) holds_new_work: bool,
-    /// For how long after the start another owner of the shards may still renew leases of workers.
+    /// How long after the start another owner of the shards may still renew worker leases.
     pub(crate) former_owner: Duration,
-    /// Whether the engine has been started; before, it notices no silence of its driver.
+    /// Whether the engine has started. Before the start, a gap between two calls is not treated as a delay of
+    /// the driver.
     pub(crate) started: bool,
 }
 
 impl Engine {
-    /// An empty engine that owns the leased shards, of `shards` in all.
+    /// Creates an empty engine that owns the leased shards; `shards` is the total number of shards.
     ///
     /// # Panics
-    /// If no shard is leased or `shards` is zero: there would be nowhere to put a job.
+    /// If no shard is leased or `shards` is zero: no shard could hold a job.
     pub fn new(config: Config, leases: &[Lease], shards: u16, now: impl Into<Now>) -> Self {
         let mut engine = Self::of_no_shards(config, shards, now);
         engine.own(leases);
         engine
     }
 
-    /// Becomes the owner of the leased shards.
     pub(crate) fn own(&mut self, leases: &[Lease]) {
         assert!(!leases.is_empty(), "an engine owns at least one shard");
         self.epochs = leases.iter().map(|lease| (lease.shard, lease.epoch)).collect();
         self.owned = self.epochs.keys().copied().collect();
-        // Another owner of the same shards draws other numbers.
+        // A new owner of the same shards must draw different numbers, so the epochs are part of the seed.
         let salt = self
             .epochs
             .values()
@@ -177,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// Takes one input. What it leads to is seen at the next [`flush`](Self::flush).
+    /// Processes one input. Its results are returned by the next [`flush`](Self::flush).
     pub fn handle(&mut self, now: impl Into<Now>, input: Input) {
         self.advance(now.into());
         match input {
@@ -216,8 +231,7 @@ impl Engine {
         }
     }
 
-    /// Fires due timers, places waiting jobs, and hands over everything that was decided since the
-    /// last flush.
+    /// Fires due timers, places waiting jobs, and returns everything decided since the last flush.
     pub fn flush(&mut self, now: impl Into<Now>) -> Output {
         self.advance(now.into());
         let mut timers = TIMERS_A_FLUSH;
@@ -228,7 +242,8 @@ impl Engine {
             self.on_timers(&mut timers);
             self.advance_runs(&mut begun);
             self.dispatch();
-            // A job that took the room kept for it lets its schedule look ahead again.
+            // A placed job releases the reservation of its schedule, which may arm the next one at a due
+            // time.
             if timers == 0 || !self.has_due_timers() {
                 break;
             }
@@ -245,13 +260,16 @@ impl Engine {
         output
     }
 
-    /// Starts nothing new while `hold`: no schedule fires, no waiting firing and no run of a backfill starts, no run of a
-    /// workflow advances, and no waiting job is placed. Running jobs continue and end. A run that the end of a job
-    /// triggers is still created, because it belongs to the batch of that end; its steps wait. The driver holds new work
-    /// while the store's disk is full, because the reserve is for running jobs, and refuses requests for new work itself.
-    /// At the first flush after the hold the rest happens; schedules treat firings of the meantime as missed.
+    /// Starts no new work while `hold` is true: no schedule fires, no buffered firing and no run of a
+    /// backfill starts, no run of a workflow advances, and no waiting job is placed. Running jobs continue
+    /// and end. A run that the end of a job triggers is still created, because it belongs to the batch of
+    /// that end; its steps wait.
     ///
-    /// Called before [`start`](Self::start) where the hold lasts already.
+    /// The driver holds new work while the store's disk is full, because the reserved space is for running
+    /// jobs. The driver itself refuses requests for new work. The first flush after the hold does the rest;
+    /// schedules treat firings of the meantime as missed.
+    ///
+    /// If the hold is already in force, call this before [`start`](Self::start).
     pub fn hold_new_work(&mut self, hold: bool) {
         self.schedules.is_released = !hold && (self.schedules.is_released || self.holds_new_work);
         self.holds_new_work = hold;
@@ -259,8 +277,8 @@ impl Engine {
         self.dispatch_wanted |= !hold;
     }
 
-    /// Answers to beats, which may be released at once: they rest on no row, and a slow disk must
-    /// not cost a worker its lease.
+    /// Returns the answers to heartbeats. They may be released before the commit: they depend on no row, and
+    /// a slow disk must not cost a worker its lease.
     pub fn take_grants(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.pending.grants)
     }
@@ -270,7 +288,7 @@ impl Engine {
         due(self.agenda.next(), self.now) || due(self.chores.next(), self.steady)
     }
 
-    /// Fires what is due, `left` timers at most.
+    /// Fires due timers, at most `left`.
     fn on_timers(&mut self, left: &mut usize) {
         while *left > 0 {
             let due = self.chores.pop_due(self.steady).or_else(|| self.agenda.pop_due(self.now));
@@ -279,7 +297,7 @@ impl Engine {
         }
     }
 
-    /// Returns what it cost: 1, or the number of instants that a schedule decided, up to about `bound`.
+    /// Returns the cost: 1, or the number of scheduled times that a schedule decided, at most about `bound`.
     fn on_timer(&mut self, timer: Timer, bound: usize) -> usize {
         match timer {
             Timer::Schedule(schedule) => return self.on_schedule(schedule, bound).max(1),
@@ -299,15 +317,15 @@ impl Engine {
         1
     }
 
-    /// When [`flush`](Self::flush) is to be called at the latest, if nothing comes before: a wall
-    /// time, as long as nobody sets the wall clock.
+    /// Returns when [`flush`](Self::flush) must be called at the latest if no input arrives before. A wall
+    /// time, valid until the wall clock is set.
     pub fn wakeup(&self) -> Option<Timestamp> {
         let pulse = (!self.workers.is_empty()).then(|| self.now + PULSE);
         self.next_due().into_iter().chain(pulse).min()
     }
 
-    /// When something is next to be done, if nothing comes before. For drivers on virtual time, whose
-    /// silence nobody needs to tell from that of workers; all others go by [`wakeup`](Self::wakeup).
+    /// Returns when the next timer fires if no input arrives before. For drivers on virtual time, which need
+    /// no pulse to detect their own delays; all others use [`wakeup`](Self::wakeup).
     pub fn next_due(&self) -> Option<Timestamp> {
         let chore = self.chores.next().map(|at| self.now + at.since(self.steady));
         let at_once =
@@ -315,12 +333,12 @@ impl Engine {
         self.agenda.next().into_iter().chain(chore).chain(at_once).min()
     }
 
-    /// The wall time of an instant of the steady clock, for people.
+    /// Converts a steady time to a wall time for display.
     pub(crate) fn on_the_wall(&self, steady: Timestamp) -> Timestamp {
         self.now + steady.since(self.steady)
     }
 
-    /// Whether a flush at this very time would hand over nothing.
+    /// Whether a flush at the current time would return nothing.
     pub fn is_idle(&self) -> bool {
         self.pending.is_empty()
             && self.schedules.is_idle()
@@ -329,7 +347,7 @@ impl Engine {
             && !self.has_due_timers()
     }
 
-    /// What is going on now, for metrics and lists. Looks at each queue and each worker.
+    /// Returns the current state for metrics and lists. Costs O(queues + workers).
     pub fn view(&self) -> View {
         View {
             live: self.live_counts.0.clone(),
@@ -342,15 +360,15 @@ impl Engine {
         }
     }
 
-    /// The epoch under which a shard is owned, or `None` if it is not.
+    /// Returns the epoch under which the engine owns a shard, or `None` if it does not own it.
     pub fn epoch(&self, shard: ShardId) -> Option<Epoch> {
         self.epochs.get(&shard).copied()
     }
 
-    /// Moves both clocks on, never back.
+    /// Advances both clocks, never backwards.
     fn advance(&mut self, now: Now) {
         let gap = now.steady.since(self.steady);
-        // The driver calls every PULSE; what is beyond twice that, it was held up itself.
+        // The driver is called every PULSE; a gap of more than twice that is its own delay.
         if self.started && gap > PULSE + PULSE {
             self.forgive(gap);
         }
@@ -358,23 +376,24 @@ impl Engine {
         self.steady = self.steady.max(now.steady);
     }
 
-    /// What the wall clock is believed to show: what its driver reads, but for a leap that nothing explains. To be
-    /// compared with [`wakeup`](Self::wakeup).
+    /// Returns the accepted wall time: the reading of the driver, except for a forward leap that the steady
+    /// clock does not confirm. Compare it with [`wakeup`](Self::wakeup).
     pub fn believed(&self, now: impl Into<Now>) -> Timestamp {
         self.belief.believed(now.into())
     }
 
-    /// The wall time that the steady clock confirms, from the wall time that this engine has believed; `None` before it
-    /// has believed any.
+    /// Returns the wall time that the steady clock confirms, from the wall time that this engine accepted
+    /// before; `None` before it has accepted any.
     pub fn confirmed(&self, now: Now) -> Option<Timestamp> {
         self.belief.confirmed(now)
     }
 
-    /// What expired before this may be deleted.
+    /// Returns the purge limit: rows that expired before it may be deleted.
     ///
-    /// Not what expires by an engine time that is ahead of the wall clock. After a start, which has to believe the wall
-    /// clock, this follows at [`PURGE_PACE`] times the pace of time: an outage of a week is caught up with in three
-    /// hours, and a clock that is a year ahead deletes next to nothing before an operator notices it.
+    /// The limit never exceeds the wall clock, so an engine time ahead of the wall clock deletes nothing
+    /// early. After a start, which has to accept the wall clock, the limit advances at [`PURGE_PACE`] times
+    /// real time. An outage of a week is caught up in three hours, and a clock that is a year ahead deletes
+    /// almost nothing before an operator notices it.
     pub(crate) fn purge_before(&self) -> Timestamp {
         let wall = self.belief.wall(self.now).min(self.now);
         self.resumed.map_or(wall, |(from, since)| {

@@ -1,4 +1,13 @@
-//! What an engine is told: requests, workers' messages, and the passing of time.
+//! Inputs of an engine: requests, messages of workers, and the passing of time.
+//!
+//! The driver creates them: the server from REST and gRPC requests, the simulator from its model of clients
+//! and workers. [`Engine::handle`](crate::Engine::handle) processes them. Requests carry a [`Ticket`] and get
+//! exactly one [`Effect::Reply`](crate::Effect::Reply) with it; messages of workers carry a [`Session`].
+//!
+//! # Invariants
+//! - Specs, sizes and hashes are validated or computed by the caller; the engine checks only what depends on
+//!   its state (versions, limits, fences).
+//! - A refused request changes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,497 +22,503 @@ use model::worker::{Admission, Capabilities, Capacity, Health};
 use model::workflow::Definition;
 use model::{BackfillId, ExecutionId, Fence, JobId, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId};
 
-/// Names a request that waits for its reply; given out by the driver.
+/// Identifies a request that waits for its reply; assigned by the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Names one connection of a worker; the driver never gives one out twice.
+/// Identifies one connection of a worker; the driver never assigns one twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Session(pub u64);
 
-/// Everything that an engine is told.
+/// Everything that an engine processes.
 #[derive(Debug, Clone)]
 pub enum Input {
     /// Creates jobs: all or none.
     Submit {
-        /// Who waits.
+        /// Ticket for the reply.
         ticket: Ticket,
         /// At least one. Validated by the caller.
         jobs: Vec<NewJob>,
     },
     /// Replaces the spec of a job that has not started.
     Update {
-        /// Who waits.
+        /// Ticket for the reply.
         ticket: Ticket,
-        /// Which job.
+        /// The job to change.
         job: JobId,
-        /// Its new spec. Namespace and idempotency key stay as they were.
+        /// The new spec. Namespace and idempotency key do not change.
         head: Arc<JobHead>,
-        /// Refused if the job has another version by now.
+        /// Expected version of the job; the request is refused if the job has another version.
         expected_version: Option<u64>,
-        /// Who asked.
+        /// User who sent the request.
         actor: Arc<str>,
     },
-    /// Ends a job that has not ended; a running one is stopped first.
+    /// Ends a job that has not ended. A running job is stopped first.
     Cancel {
-        /// Who waits.
+        /// Ticket for the reply.
         ticket: Ticket,
-        /// Which job.
+        /// The job to cancel.
         job: JobId,
-        /// Who asked.
+        /// User who sent the request.
         actor: Arc<str>,
-        /// What they said about it.
+        /// Reason that the user gave.
         reason: Option<Box<str>>,
     },
-    /// Asks why a job stands where it stands. Changes nothing.
+    /// Requests the waiting reasons of a job. Changes nothing.
     Why {
-        /// Who waits.
+        /// Ticket for the reply.
         ticket: Ticket,
-        /// Which job.
+        /// The job to explain.
         job: JobId,
     },
     /// A worker opened a session.
     Join(Box<Join>),
-    /// A worker lives.
+    /// A heartbeat of a worker.
     Beat {
-        /// Which.
+        /// The worker that sent the heartbeat.
         worker: WorkerId,
-        /// In which session.
+        /// Session of the worker.
         session: Session,
-        /// The beat's number, for the grant that answers it.
+        /// Number of the heartbeat, repeated in the grant that answers it.
         seq: u64,
-        /// How its machine is.
+        /// Health of the machine.
         health: Health,
     },
-    /// A worker's session closed. Says nothing about the worker: its lease does.
+    /// A session of a worker closed. The worker is not lost by this; only the end of its lease decides that.
     Disconnect {
-        /// Which.
+        /// The worker whose session closed.
         worker: WorkerId,
-        /// Which session; an older one than the current changes nothing.
+        /// The closed session; ignored if it is older than the current one.
         session: Session,
     },
     /// A worker reports about an execution.
     Report {
-        /// Which worker.
+        /// The worker that reports.
         worker: WorkerId,
-        /// In which session; reports of older sessions are dropped, for they are repeated.
+        /// Session of the worker. Reports of older sessions are dropped, because the worker repeats them in
+        /// the new session.
         session: Session,
-        /// Which execution.
+        /// The reported execution.
         execution: ExecutionId,
-        /// Under which fence.
+        /// Fence of the execution.
         fence: Fence,
-        /// What.
+        /// Content of the report.
         report: Report,
     },
-    /// A running task asks for something, for its job.
+    /// A request of a running task on behalf of its job.
     Task {
-        /// Who waits; nobody where a report brought it.
+        /// Ticket for the reply; `None` if the request arrived with a worker's report.
         ticket: Option<Ticket>,
-        /// Which execution.
+        /// The execution that sent the request.
         execution: ExecutionId,
-        /// Under which fence.
+        /// Fence of the execution.
         fence: Fence,
-        /// What.
+        /// The request.
         request: Box<TaskRequest>,
     },
-    /// Lets work be placed on a worker, or not.
+    /// Allows or prevents placement on a worker: cordon, drain, or reopen.
     SetAdmission {
-        /// Who waits.
+        /// Ticket for the reply.
         ticket: Ticket,
-        /// Which worker.
+        /// The worker to change.
         worker: WorkerId,
-        /// What is let in.
+        /// The new admission.
         admission: Admission,
     },
-    /// Forgets a lost worker.
+    /// Removes a lost worker.
     RemoveWorker {
-        /// Who waits.
+        /// Ticket for the reply.
         ticket: Ticket,
-        /// Which.
+        /// The worker to remove.
         worker: WorkerId,
     },
-    /// Sets up a queue.
+    /// Creates or replaces the settings of a queue.
     SetQueue {
-        /// Who waits.
+        /// Ticket for the reply.
         ticket: Ticket,
-        /// Its name.
+        /// Name of the queue.
         name: String,
-        /// How it lets jobs through. Validated by the caller.
+        /// The new settings: limits, rate, weights. Validated by the caller.
         settings: QueueSettings,
-        /// Refused if the queue has another version by now; 0 means that it was never set up.
+        /// Expected version; the request is refused if the queue has another version. 0 means that the queue
+        /// has no settings.
         expected_version: Option<u64>,
     },
-    /// Deletes the settings of a queue; refused while the queue has jobs.
+    /// Deletes the settings of a queue. Refused while the queue has jobs.
     RemoveQueue {
-        /// Who waits.
+        /// Ticket for the reply.
         ticket: Ticket,
-        /// Its name.
+        /// Name of the queue.
         name: String,
     },
-    /// Asks something of schedules, backfills and calendars.
+    /// A request about schedules, backfills or calendars.
     Schedule {
-        /// Who waits.
+        /// Ticket for the reply.
         ticket: Ticket,
-        /// What.
+        /// The request.
         request: Box<ScheduleRequest>,
-        /// Who asked.
+        /// User who sent the request.
         actor: Arc<str>,
     },
-    /// Asks something of workflows and their runs.
+    /// A request about workflows or their runs.
     Workflow {
-        /// Who waits.
+        /// Ticket for the reply.
         ticket: Ticket,
-        /// What.
+        /// The request.
         request: Box<WorkflowRequest>,
-        /// Who asked.
+        /// User who sent the request.
         actor: Arc<str>,
     },
-    /// Nothing but the passing of time.
+    /// Advances time without a request or a message.
     Tick,
 }
 
-/// What a running task asks for. Only the current execution of a job is heard.
+/// A request of a running task. Refused unless it comes from the current execution of the job.
 #[derive(Debug, Clone)]
 pub enum TaskRequest {
-    /// Keeps this for the next execution of the job, instead of what was kept before.
+    /// Saves a checkpoint for the next execution of the job; replaces the previous checkpoint.
     SaveCheckpoint {
-        /// What the bytes are. Validated by the caller.
+        /// Media type of the data. Validated by the caller.
         content_type: Box<str>,
-        /// The bytes. Their number is validated by the caller.
+        /// The data. Its size is validated by the caller.
         data: Arc<[u8]>,
-        /// Of both; what was saved last is not saved again.
+        /// Hash of content type and data. If it equals the hash of the last checkpoint, nothing is saved.
         hash: u128,
-        /// Refused if the last checkpoint has another version; 0 means that there is none.
+        /// Expected version; the request is refused if the last checkpoint has another version. 0 means that
+        /// there is none.
         expected_version: Option<u64>,
     },
     /// Adds elements to a step of the run that the job belongs to.
     AddElements {
-        /// The name of that step; none where there is only one that the task may add to.
+        /// Name of the step; `None` if the task may add to one step only.
         step: Option<Box<str>>,
-        /// What the task calls them; the same name again adds nothing. Validated by the caller.
+        /// Name of the batch within the task; a repeated name adds nothing. Validated by the caller.
         batch: Box<str>,
-        /// At least one. Their number and sizes are validated by the caller.
+        /// The elements, at least one. Their number and sizes are validated by the caller.
         elements: Vec<serde_json::Value>,
     },
 }
 
-/// What is asked of schedules, backfills and calendars.
+/// A request about schedules, backfills or calendars.
 #[derive(Debug, Clone)]
 pub enum ScheduleRequest {
-    /// Creates schedules or gives them new specs: all or none.
+    /// Creates schedules or replaces their specs: all or none.
     Apply {
         /// At least one. Validated by the caller.
         schedules: Vec<NewSchedule>,
     },
-    /// Skips the firings of a schedule until it is resumed. Its runs go on.
+    /// Pauses a schedule: its firings are skipped until it is resumed. Its runs continue.
     Pause {
-        /// Which.
+        /// The schedule to pause.
         schedule: ScheduleId,
-        /// Why, for people.
+        /// Reason, shown to users.
         note: Option<Box<str>>,
-        /// Refused if it has another version by now.
+        /// Expected version; the request is refused if the schedule has another version.
         expected_version: Option<u64>,
     },
-    /// Lets a paused schedule fire again. What was due meanwhile stays skipped.
+    /// Resumes a paused schedule. Firings during the pause stay skipped.
     Resume {
-        /// Which.
+        /// The schedule to resume.
         schedule: ScheduleId,
-        /// Refused if it has another version by now.
+        /// Expected version; the request is refused if the schedule has another version.
         expected_version: Option<u64>,
     },
-    /// Forgets a schedule and cancels its backfills. Its runs go on; its ledger is kept for a while.
+    /// Deletes a schedule and cancels its backfills. Its runs continue; its ledger is kept for the retention
+    /// period.
     Delete {
-        /// Which.
+        /// The schedule to delete.
         schedule: ScheduleId,
-        /// Refused if it has another version by now.
+        /// Expected version; the request is refused if the schedule has another version.
         expected_version: Option<u64>,
     },
-    /// Fires now, also while paused or completed.
+    /// Triggers a schedule now, also while it is paused or completed.
     Trigger {
-        /// Which.
+        /// The schedule to trigger.
         schedule: ScheduleId,
-        /// Instead of the schedule's own overlap policy.
+        /// Overlap policy for this firing [default: the policy of the schedule].
         overlap: Option<OverlapPolicy>,
-        /// Why, for people.
+        /// Reason, shown to users.
         reason: Option<Box<str>>,
-        /// A second trigger under the same key answers with the first one's job.
+        /// Idempotency key: a second trigger with the same key returns the job of the first.
         key: Option<Key>,
     },
-    /// Makes up for a past range.
+    /// Starts a backfill of a past range.
     Backfill(Box<NewBackfill>),
-    /// Starts no further run of a backfill.
+    /// Cancels a backfill: it starts no further runs.
     CancelBackfill {
-        /// Which.
+        /// The backfill to cancel.
         backfill: BackfillId,
-        /// Whether its runs are cancelled too.
+        /// Whether the runs of the backfill are cancelled too.
         cancel_runs: bool,
     },
-    /// Sets up a calendar.
+    /// Creates or replaces a calendar.
     SetCalendar {
-        /// What it is. Validated by the caller.
+        /// The new spec. Validated by the caller.
         spec: Box<CalendarSpec>,
-        /// Refused if it has another version by now; 0 means that there is none.
+        /// Expected version; the request is refused if the calendar has another version. 0 means that there
+        /// is none.
         expected_version: Option<u64>,
     },
-    /// Deletes a calendar that no schedule and no other calendar names.
+    /// Deletes a calendar. Refused while a schedule or another calendar names it.
     RemoveCalendar {
-        /// Of which namespace.
+        /// Namespace of the calendar.
         namespace: Arc<str>,
-        /// Which.
+        /// Name of the calendar.
         name: Arc<str>,
-        /// Refused if it has another version by now.
+        /// Expected version; the request is refused if the calendar has another version.
         expected_version: Option<u64>,
     },
 }
 
-/// What is asked of workflows and their runs.
+/// A request about workflows or their runs.
 #[derive(Debug, Clone)]
 pub enum WorkflowRequest {
-    /// Creates workflows or gives them new specs: all or none. Runs are not touched.
+    /// Creates workflows or replaces their specs: all or none. Existing runs do not change.
     Apply {
         /// At least one. Validated by the caller.
         workflows: Vec<NewWorkflow>,
     },
-    /// Forgets a workflow of which no run waits for its turn.
+    /// Deletes a workflow. Refused while runs of it are queued.
     Delete {
-        /// Which.
+        /// The workflow to delete.
         workflow: WorkflowId,
-        /// Refused if it has another version by now.
+        /// Expected version; the request is refused if the workflow has another version.
         expected_version: Option<u64>,
     },
     /// Starts a run.
     Start(Box<NewRun>),
-    /// Stops a run; `finally` still runs.
+    /// Cancels a run; its `finally` section still runs.
     Cancel {
-        /// Which.
+        /// The run to cancel.
         run: RunId,
-        /// Why, for people.
+        /// Reason, shown to users.
         reason: Option<Box<str>>,
-        /// Whether `on_failure` and `finally` are left out, or stopped if they go on.
+        /// Whether `on_failure` and `finally` are skipped, or stopped if they are running.
         skip_finally: bool,
     },
-    /// Begins no further steps of a run until it is resumed.
+    /// Pauses a run: no further steps start until it is resumed.
     Pause {
-        /// Which.
+        /// The run to pause.
         run: RunId,
-        /// Why, for people.
+        /// Reason, shown to users.
         note: Option<Box<str>>,
     },
-    /// Lets a paused run go on.
+    /// Resumes a paused run.
     Resume {
-        /// Which.
+        /// The run to resume.
         run: RunId,
     },
-    /// Decides what becomes of a step that has not ended.
+    /// Sets the outcome of a step that has not ended.
     Mark {
-        /// Of which run.
+        /// Run of the step.
         run: RunId,
-        /// Its name.
+        /// Name of the step.
         step: Box<str>,
-        /// `succeeded`, `failed` or `skipped`.
+        /// The outcome: `succeeded`, `failed` or `skipped`.
         status: StepStatus,
-        /// Why, for people.
+        /// Reason, shown to users.
         note: Option<Box<str>>,
     },
-    /// Approves or rejects a step that waits for it.
+    /// Approves or rejects a step that waits for an approval.
     Decide {
-        /// Of which run.
+        /// Run of the step.
         run: RunId,
-        /// Its name.
+        /// Name of the step.
         step: Box<str>,
-        /// Whether it is approved.
+        /// Whether the step is approved.
         approve: bool,
-        /// Why, for people.
+        /// Reason, shown to users.
         note: Option<Box<str>>,
     },
-    /// Something happened that steps of a run may wait for.
+    /// An event that steps of a run may wait for.
     Event {
-        /// Which run.
+        /// The run that receives the event.
         run: RunId,
-        /// The name of the event.
+        /// Name of the event.
         event: Box<str>,
-        /// What it brings, as JSON.
+        /// Payload as JSON.
         payload: Arc<str>,
     },
-    /// Asks why a step stands where it stands. Changes nothing.
+    /// Requests the waiting reasons of a step. Changes nothing.
     Why {
-        /// Of which run.
+        /// Run of the step.
         run: RunId,
-        /// Its name.
+        /// Name of the step.
         step: Box<str>,
     },
-    /// Asks why the steps of a run that have not ended stand where they stand. Changes nothing.
+    /// Requests the waiting reasons of all steps of a run that have not ended. Changes nothing.
     WhyRun {
-        /// Which run.
+        /// The run to explain.
         run: RunId,
-        /// The most steps that are told of.
+        /// Maximum number of explained steps.
         most: usize,
     },
 }
 
-/// A workflow to create or to change.
+/// A workflow to create or change.
 #[derive(Debug, Clone)]
 pub struct NewWorkflow {
-    /// What it is asked to be.
+    /// Spec and namespace of the workflow.
     pub head: Arc<WorkflowHead>,
-    /// Refused if this does not hold.
+    /// Expected state; the request is refused if it does not hold.
     pub expected: Expected,
 }
 
-/// A run to start.
+/// Request to start a run.
 #[derive(Debug, Clone)]
 pub struct NewRun {
-    /// Of which workflow; of none where its definition was given with the request, and is kept nowhere else.
+    /// Workflow of the run; `None` if the request contained the definition, which is then stored only in the
+    /// run.
     pub workflow: Option<WorkflowId>,
-    /// Which generation of it; zero where there is none.
+    /// Generation of the workflow; 0 if there is no workflow.
     pub generation: u64,
-    /// What it does: the spec of that generation, with those that it calls. Validated by the caller.
+    /// Spec of that generation, with the workflows that it calls. Validated by the caller.
     pub definition: Arc<Definition>,
     /// The definition [as JSON](Definition::to_json).
     pub body: Arc<str>,
-    /// Its parameters, [complete](model::workflow::complete).
+    /// Parameters of the run, [with all defaults](model::workflow::complete).
     pub parameters: Arc<serde_json::Map<String, serde_json::Value>>,
-    /// The priority of its jobs, instead of what their specs say.
+    /// Priority of the run's jobs [default: the priority in their specs].
     pub priority: Option<u8>,
-    /// Why, for people.
+    /// Reason, shown to users.
     pub note: Option<Box<str>>,
-    /// The ended run that it tries again.
+    /// The ended run that this run retries.
     pub retry_of: Option<RunId>,
-    /// What it takes over from that one.
+    /// Results carried over from the retried run.
     pub carried: Takeover,
-    /// The firing that it belongs to, where it tries a run of a schedule again.
+    /// Firing that the run belongs to; set when it retries a run of a schedule.
     pub origin: Option<Arc<Origin>>,
-    /// A second start under the same key answers with the first one's run.
+    /// Idempotency key: a second start with the same key returns the run of the first.
     pub key: Option<Key>,
 }
 
-/// What a run takes over from the one that it tries again.
+/// Results that a run carries over from the run that it retries.
 #[derive(Debug, Clone, Default)]
 pub struct Takeover {
-    /// Steps and elements that are not done again.
+    /// Records of steps and elements that are not run again.
     pub records: Vec<StepRecord>,
-    /// What tasks that are not done again added to steps that are; those of a step by their places.
+    /// Batches that tasks which are not run again added to steps which are; sorted by position within a step.
     pub batches: Vec<ElementBatch>,
 }
 
-/// A schedule to create or to change.
+/// A schedule to create or change.
 #[derive(Debug, Clone)]
 pub struct NewSchedule {
-    /// What it is asked to be.
+    /// Spec and namespace of the schedule.
     pub head: Arc<ScheduleHead>,
-    /// Refused if this does not hold.
+    /// Expected state; the request is refused if it does not hold.
     pub expected: Expected,
 }
 
-/// What a request about a named thing expects to find.
+/// Expected state of a named object before a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
-    /// Whatever there is.
+    /// Any state.
     Any,
-    /// Nothing.
+    /// The object must not exist.
     Absent,
-    /// This version.
+    /// The object must exist with this version.
     Version(u64),
 }
 
-/// A past range of a schedule to make up for.
+/// Request to start a backfill of a past range.
 #[derive(Debug, Clone)]
 pub struct NewBackfill {
-    /// Of which schedule.
+    /// Schedule to backfill.
     pub schedule: ScheduleId,
-    /// Its nominal instants with the one before each, in the order in which they are to run; at least
-    /// one. Computed by the caller.
+    /// Scheduled times in the order of their runs, each with the scheduled time before it; at least one.
+    /// Computed by the caller.
     pub instants: Arc<[(Timestamp, Option<Timestamp>)]>,
-    /// From when on, inclusive.
+    /// Start of the range, inclusive.
     pub from: Timestamp,
-    /// Until when, inclusive.
+    /// End of the range, inclusive.
     pub until: Timestamp,
-    /// How many of its runs there may be at once; at least 1.
+    /// Maximum number of concurrent runs of the backfill; at least 1.
     pub concurrency: u32,
-    /// The priority of its jobs.
+    /// Priority of the backfill's jobs.
     pub priority: u8,
-    /// `buffer_all` waits for other runs of the schedule as its limit says; `allow_all` does not.
+    /// Overlap policy: `buffer_all` respects the schedule's limit of concurrent runs; `allow_all` ignores it.
     pub overlap: OverlapPolicy,
-    /// Why, for people.
+    /// Reason, shown to users.
     pub note: Option<Box<str>>,
 }
 
 /// A job to create.
 #[derive(Debug, Clone)]
 pub struct NewJob {
-    /// What it is asked to be.
+    /// Spec and namespace of the job.
     pub head: Arc<JobHead>,
-    /// Its idempotency key, hashed by the caller.
+    /// Idempotency key, hashed by the caller.
     pub key: Option<Key>,
-    /// Who asked.
+    /// User who sent the request.
     pub actor: Arc<str>,
 }
 
-/// An idempotency key.
+/// Hashed idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     /// Hash of the namespace and the key.
     pub key: u128,
-    /// Hash of what was submitted.
+    /// Hash of the request, to detect a reused key.
     pub body: u128,
 }
 
-/// What a worker says of itself when it opens a session.
+/// Hello message of a worker that opens a session.
 #[derive(Debug, Clone)]
 pub struct Join {
-    /// Which worker.
+    /// ID of the worker.
     pub worker: WorkerId,
-    /// The new session.
+    /// ID of the new session.
     pub session: Session,
-    /// What people call it.
+    /// Display name of the worker.
     pub name: String,
-    /// The version of its agent.
+    /// Version of the worker's agent.
     pub version: String,
-    /// What constraints are matched against.
+    /// Labels that constraints are matched against.
     pub labels: BTreeMap<String, String>,
-    /// What it has.
+    /// Resources and slots.
     pub capacity: Capacity,
-    /// What it can.
+    /// Supported runtimes and enforceable limits.
     pub capabilities: Capabilities,
-    /// The executions that its journal has and that are not forgotten.
+    /// Executions in the worker's journal that the server has not acknowledged as ended.
     pub held: Vec<Held>,
 }
 
-/// An execution that a worker's journal has.
+/// An execution in a worker's journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
-    /// Which.
+    /// ID of the execution.
     pub execution: ExecutionId,
-    /// Under which fence.
+    /// Fence of the execution.
     pub fence: Fence,
-    /// False once only its report waits.
+    /// Whether it is running; false once only its report is pending.
     pub running: bool,
-    /// Of which job, if the worker still knows.
+    /// Job of the execution, if the worker knows it.
     pub job: Option<JobId>,
 }
 
-/// What a worker reports about an execution.
+/// Report of a worker about an execution.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Report {
-    /// It started.
+    /// The execution started.
     Started,
-    /// It was not started and never will be under this fence.
+    /// The worker refused the execution and will never start it under this fence.
     Refused {
-        /// Why.
+        /// Reason for the refusal.
         reason: Box<str>,
     },
-    /// It could not be started; nothing of the task ran.
+    /// The execution failed to start; no part of the task ran.
     StartFailed {
-        /// A stable word and a line for people.
+        /// Stable error code and a message.
         outcome: Outcome,
     },
-    /// It ended.
+    /// The execution ended.
     Finished {
-        /// How.
+        /// How the execution ended.
         how: How,
-        /// With what.
+        /// Exit code, output and error.
         outcome: Outcome,
-        /// What it used.
+        /// Resources that the execution used.
         usage: Usage,
     },
 }
@@ -511,14 +526,14 @@ pub enum Report {
 /// How an execution ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// By itself, well.
+    /// Exited by itself, successfully.
     Succeeded,
-    /// By itself, badly; or killed by its memory limit.
+    /// Exited by itself with an error, or exceeded its memory limit and was killed.
     Failed,
-    /// Stopped because the server asked.
+    /// Stopped at the server's request.
     Stopped,
-    /// Killed by its run timeout.
+    /// Exceeded its run timeout and was killed.
     TimedOut,
-    /// It went down with its supervisor or machine, by no fault of its own.
+    /// Ended with its supervisor or machine; not counted as a failure of the job.
     Interrupted,
 }

@@ -1,4 +1,4 @@
-//! What is decided: a single-threaded, deterministic engine.
+//! The engine: a single-threaded, deterministic core that makes all scheduling decisions.
 //!
 //! ```text
 //! Input ──> handle ─┐
@@ -6,31 +6,36 @@
 //! rows  ──> restore ┘
 //! ```
 //!
-//! An [`Engine`] is a plain struct. It reads no clock, does no I/O and draws all randomness from one
-//! seed, so the same inputs give the same outputs: the server drives it over a store, the simulator
-//! over a model of the world. The driver's contract:
+//! An [`Engine`] is a plain struct. It reads no clock, does no I/O and draws all randomness from one seed, so
+//! the same inputs give the same outputs. The server drives it over a store, the simulator over a model of
+//! the world. The driver must:
 //!
-//! 1. [`Engine::new`], [`Engine::restore`] for every live row, [`Engine::distrust`] if the store may have
-//!    forgotten commits, [`Engine::start`].
-//! 2. [`Engine::handle`] for each input as it comes; [`Engine::flush`] when the store is free for
-//!    another commit. In between, nothing is seen outside but [`Engine::take_grants`].
+//! 1. Call [`Engine::new`], [`Engine::restore`] for every live row, [`Engine::distrust`] if the store may
+//!    have lost commits, then [`Engine::start`].
+//! 2. Call [`Engine::handle`] for each input as it arrives, and [`Engine::flush`] when the store is free for
+//!    another commit. Between two flushes only [`Engine::take_grants`] makes anything visible outside.
 //! 3. Commit the batch, then release its effects in order. If the commit fails, drop the engine.
-//! 4. Call again at [`Engine::wakeup`] at the latest.
+//! 4. Call [`Engine::flush`] again at [`Engine::wakeup`] at the latest.
 //!
-//! # Always true
-//! - Time never runs back: `now` is the greatest that was ever passed or restored.
-//! - A job changes its status by a row of [`model::lifecycle::TRANSITIONS`] only.
-//! - Each live job has exactly one thing that ends its state: a timer, a queue, or an execution.
+//! # Invariants
+//! - Time never runs backwards: `now` is the greatest accepted or restored time.
+//! - A job changes its status only by a row of [`model::lifecycle::TRANSITIONS`].
+//! - Exactly one thing ends the current state of each live job: a timer, a queue, or an execution.
 //! - A worker's reserved resources are the sum over its live executions.
 //!
-//! In a debug build the proofs can have it do some things wrong (`mutation`); a release build has none of that.
+//! In debug builds, tests can activate deliberate bugs (crate `mutation`); release builds contain none.
 //!
-//! # Where what happens
-//! `job` holds the life of a job, one file a transition; `queue` orders waiting jobs; `placement`
-//! filters and scores workers; `dispatch` brings the two together; `worker` has sessions and leases;
-//! `schedule` decides every instant of every schedule; `workflow` which jobs the steps of a run become;
-//! `timer` is the agenda of instants; `restore` rebuilds all of it from rows, `follower` keeps it ready while another
-//! server owns them, and `reconcile` holds back what a store that forgot commits could double.
+//! # Modules
+//! - `job`: the life of a job, one file per transition.
+//! - `queue`: order and limits of waiting jobs.
+//! - `placement`: filters and scores workers; `dispatch` places the jobs of the queues on them.
+//! - `worker`: sessions, leases and reserved resources of workers.
+//! - `schedule`: decides the outcome of every scheduled time of every schedule.
+//! - `workflow`: runs, their steps, and the jobs that the steps create.
+//! - `timer`: the ordered set of armed timers.
+//! - `restore`: rebuilds the state from rows. `follower` keeps a standby's copy ready while another server
+//!   owns the shards. `reconcile` holds back jobs that could run twice after the store lost commits. `rewind`
+//!   resets engine time.
 
 mod clock;
 mod config;

@@ -1,4 +1,12 @@
-//! What an engine decides: rows to commit, and effects to release once they are.
+//! Output of an engine: rows to commit, and effects to release after the commit.
+//!
+//! [`Engine::flush`](crate::Engine::flush) returns an [`Output`]. The driver commits its batch in one
+//! transaction and then releases its effects in order: replies to clients, messages to workers. [`View`] is
+//! the state that metrics and lists show; no decision depends on it.
+//!
+//! # Invariants
+//! - An effect never becomes visible before the commit of its batch. [`Effect::Grant`] is the only exception.
+//! - [`Effect::Welcome`] comes before all other effects of its session.
 
 use std::sync::Arc;
 
@@ -17,309 +25,311 @@ use model::{
 use crate::clock::ClockView;
 use crate::input::{Session, Ticket};
 
-/// What came of a number of inputs.
+/// Result of all inputs since the last flush.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// What is to be made durable.
+    /// Changes to commit in one transaction.
     pub batch: Batch,
-    /// What is to be done once it is, in order.
+    /// Effects to release after the commit, in order.
     pub effects: Vec<Effect>,
 }
 
-/// Something that the world hears of, after the commit of its batch and not before.
+/// An action visible outside the server, released after the commit of its batch.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Answers a request.
+    /// Reply to a request.
     Reply {
-        /// Which.
+        /// Ticket of the request.
         ticket: Ticket,
-        /// With what.
+        /// Result of the request.
         reply: Result<Reply, Refusal>,
     },
-    /// Accepts a worker's session. Comes before everything else in it.
+    /// Accepts a session of a worker. The first effect of the session.
     Welcome {
-        /// Which worker.
+        /// The worker that opened the session.
         worker: WorkerId,
-        /// Which session.
+        /// The accepted session.
         session: Session,
-        /// How often it is to beat.
+        /// Interval between two heartbeats.
         heartbeat_interval: Duration,
-        /// How long it may go on after a beat that nobody answered.
+        /// Lease of the worker, from the sending of its last answered heartbeat.
         lease: Duration,
     },
-    /// Answers a beat. The one effect that may be released before its batch's commit.
+    /// Answer to a heartbeat. The only effect that may be released before the commit of its batch.
     Grant {
-        /// Which worker.
+        /// The worker that sent the heartbeat.
         worker: WorkerId,
-        /// Which session.
+        /// Session of the worker.
         session: Session,
-        /// Which beat.
+        /// Number of the heartbeat.
         seq: u64,
-        /// From the sending of the beat on; zero if the session is unknown and must be opened anew.
+        /// Lease from the sending of the heartbeat; zero if the session is unknown and the worker must open a
+        /// new one.
         lease: Duration,
     },
-    /// Gives an execution to a worker.
+    /// Assigns an execution to a worker.
     Assign {
-        /// Which worker.
+        /// The worker that runs the execution.
         worker: WorkerId,
-        /// In which session.
+        /// Session of the worker.
         session: Session,
-        /// What.
+        /// The execution.
         assignment: Assignment,
     },
-    /// Ends an execution on a worker.
+    /// Stops an execution on a worker.
     Stop {
-        /// Which worker.
+        /// The worker that runs the execution.
         worker: WorkerId,
-        /// In which session.
+        /// Session of the worker.
         session: Session,
-        /// Which execution.
+        /// The execution to stop.
         execution: ExecutionId,
-        /// Under which fence.
+        /// Fence of the execution.
         fence: Fence,
-        /// Between SIGTERM and SIGKILL; zero kills at once.
+        /// Time between SIGTERM and SIGKILL; zero kills immediately.
         grace: Duration,
-        /// Whether its outcome is no longer of interest.
+        /// Whether the worker discards the outcome instead of reporting it.
         discard: bool,
     },
     /// Acknowledges a report.
     Ack {
-        /// Which worker.
+        /// The worker that sent the report.
         worker: WorkerId,
-        /// In which session.
+        /// Session of the worker.
         session: Session,
-        /// Which execution.
+        /// The reported execution.
         execution: ExecutionId,
-        /// Under which fence.
+        /// Fence of the execution.
         fence: Fence,
-        /// Whether the worker may forget the execution.
+        /// Whether the worker may remove the execution from its journal.
         last: bool,
     },
 }
 
-/// An execution as a worker gets it.
+/// An execution assigned to a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assignment {
-    /// Which execution.
+    /// ID of the execution.
     pub execution: ExecutionId,
-    /// Of which job.
+    /// Job of the execution.
     pub job: JobId,
-    /// Its fence.
+    /// Fence of the execution.
     pub fence: Fence,
-    /// Which try, from 1.
+    /// Attempt number, from 1.
     pub number: u32,
     /// The job's spec as JSON.
     pub body: Arc<str>,
-    /// The schedule that the job belongs to.
+    /// Firing that created the job, if a schedule did.
     pub origin: Option<Arc<Origin>>,
-    /// The run and step that the job belongs to.
+    /// Run and step of the job, if it belongs to a workflow.
     pub step: Option<Arc<StepOrigin>>,
-    /// The version of the checkpoint that it goes on from.
+    /// Version of the checkpoint to resume from.
     pub checkpoint: Option<u64>,
 }
 
-/// A request that was granted.
+/// Reply to a successful request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
-    /// The jobs, in the order of the submission.
+    /// The submitted jobs, in the order of the request.
     Submitted(Vec<Submitted>),
-    /// The job was changed and has this version now.
+    /// The job was changed.
     Updated {
         /// The new version.
         version: u64,
     },
     /// The job is cancelled, or will be once its execution has stopped.
     Cancelling {
-        /// Where it stands now: `cancelled`, or `running` while it is being stopped.
+        /// Current status: `cancelled`, or `running` while the execution is being stopped.
         status: JobStatus,
-        /// The new version.
+        /// New version of the job.
         version: u64,
     },
     /// The checkpoint is saved.
     CheckpointSaved {
-        /// Its version: that of the last one where it is the same.
+        /// Version of the checkpoint. Unchanged if the same data was saved before.
         version: u64,
     },
-    /// The elements are there.
+    /// The elements were added, or had been added before.
     ElementsAdded(Added),
-    /// Why a job stands where it stands.
+    /// Explanation of a job's status.
     Why(Box<Why>),
     /// The worker was changed or removed.
     Worker,
-    /// The queue as it is now.
+    /// The queue after the change.
     Queue(Arc<QueueRecord>),
-    /// The settings of a queue are deleted.
+    /// The settings of the queue were deleted.
     QueueRemoved,
-    /// The schedules, in the order of the request.
+    /// The applied schedules, in the order of the request.
     Applied(Vec<Applied>),
     /// The schedule was paused, resumed or deleted.
     Schedule {
-        /// Where it stands now.
+        /// New status of the schedule.
         status: ScheduleStatus,
-        /// Its version now.
+        /// New version of the schedule.
         version: u64,
     },
     /// A schedule was triggered.
     Triggered {
-        /// What became of it: fired, buffered, or skipped by its overlap policy.
+        /// Outcome: fired, buffered, or skipped by the overlap policy.
         outcome: FiringOutcome,
-        /// The job or the run that it created.
+        /// Job or run that the firing created.
         work: Option<Work>,
-        /// The instant that it is recorded under.
+        /// Scheduled time under which the firing is recorded.
         scheduled_for: Timestamp,
     },
-    /// The backfill was begun, or cancelled.
+    /// The backfill was started or cancelled.
     Backfill {
-        /// Which.
+        /// ID of the backfill.
         backfill: BackfillId,
     },
-    /// The calendar as it is now.
+    /// The calendar after the change.
     Calendar(Arc<CalendarRecord>),
     /// The calendar was deleted.
     CalendarRemoved,
-    /// The workflows, in the order of the request.
+    /// The applied workflows, in the order of the request.
     AppliedWorkflows(Vec<AppliedWorkflow>),
     /// The workflow was deleted.
     WorkflowDeleted,
-    /// A run was started; it goes on, or waits for its turn.
+    /// A run was started; it is running, or is queued behind other runs of its workflow.
     RunStarted {
-        /// Which.
+        /// ID of the run.
         run: RunId,
-        /// False where its idempotency key had been used for the same.
+        /// False if the same request had created the run before, under the same idempotency key.
         new: bool,
     },
     /// A run was changed.
     Run {
-        /// Where it stands now.
+        /// New status of the run.
         status: RunStatus,
-        /// Its version now.
+        /// New version of the run.
         version: u64,
     },
     /// A step was changed.
     Step {
-        /// Where it stands now: `running` while what goes on of it is being stopped.
+        /// New status of the step: `running` while its jobs are being stopped.
         status: StepStatus,
-        /// The version of its run now.
+        /// New version of the run.
         version: u64,
     },
-    /// An event was taken.
+    /// An event was delivered.
     EventTaken {
-        /// How many steps it was for.
+        /// Number of steps that waited for the event.
         steps: usize,
     },
-    /// Why a step stands where it stands.
+    /// Explanation of a step's status.
     StepWhy(Box<StepWhy>),
-    /// Why the steps of a run stand where they stand.
+    /// Explanation of the steps of a run.
     RunWhy(Box<RunWhy>),
 }
 
-/// What came of applying a schedule.
+/// Result of applying a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Applied {
-    /// Which.
+    /// ID of the schedule.
     pub schedule: ScheduleId,
-    /// What was done.
+    /// Whether the schedule was created, changed or left unchanged.
     pub change: ApplyChange,
-    /// Its generation now.
+    /// Generation after the request.
     pub generation: u64,
-    /// Its version now.
+    /// Version after the request.
     pub version: u64,
-    /// When it fires next by itself; none if it never does, or not until a run of it ends.
+    /// Next scheduled firing; `None` if there is none, or none until a run of the schedule ends.
     pub next_at: Option<Timestamp>,
 }
 
-/// What came of applying a workflow.
+/// Result of applying a workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppliedWorkflow {
-    /// Which.
+    /// ID of the workflow.
     pub workflow: WorkflowId,
-    /// What was done.
+    /// Whether the workflow was created, changed or left unchanged.
     pub change: ApplyChange,
-    /// Its generation now.
+    /// Generation after the request.
     pub generation: u64,
-    /// Its version now.
+    /// Version after the request.
     pub version: u64,
 }
 
-/// A job that a submission made, or had made before under the same key.
+/// A job created by a submission, now or earlier under the same idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Submitted {
-    /// Which.
+    /// ID of the job.
     pub job: JobId,
-    /// False where its idempotency key had been used for the same submission.
+    /// False if the same submission had created the job before, under the same idempotency key.
     pub new: bool,
 }
 
-/// What a task added.
+/// Result of adding elements to a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Added {
-    /// The name of the step that goes over it.
+    /// Name of the step that runs for the elements.
     pub step: Arc<str>,
-    /// The number of its first element in the step's list.
+    /// Index of the first element of the batch in the step's list, from 0.
     pub first: u32,
-    /// How many elements it has.
+    /// Number of elements in the batch.
     pub count: u32,
-    /// How many the step has by now.
+    /// Number of elements that the step has now.
     pub total: u32,
-    /// Whether it was added now; false if it was there already, as it is now.
+    /// False if the same batch had been added before.
     pub new: bool,
 }
 
-/// What is going on now, for metrics and for lists that show rates; nothing is decided by it.
+/// Current state for metrics and lists; no decision depends on it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct View {
     /// Live jobs by status: ready, waiting, running, retrying.
     pub live: std::collections::BTreeMap<JobStatus, u64>,
-    /// Every queue that has jobs or was set up.
+    /// Queues that have jobs or settings.
     pub queues: Vec<QueueView>,
-    /// Every worker.
+    /// All known workers.
     pub workers: Vec<WorkerView>,
     /// Schedules by status.
     pub schedules: std::collections::BTreeMap<ScheduleStatus, u64>,
-    /// Instants of schedules that were decided since the engine began, by outcome.
+    /// Number of decided scheduled times since the engine started, by outcome.
     pub firings: std::collections::BTreeMap<FiringOutcome, u64>,
-    /// How engine time and the wall clock stand to each other.
+    /// Difference between engine time and the wall clock.
     pub clock: ClockView,
-    /// What expired before this may be deleted; the beginning of time before the engine began.
+    /// Purge limit: rows that expired before it may be deleted. Zero in a default view, so that nothing is
+    /// purged.
     pub purge_before: Timestamp,
 }
 
-/// A queue now.
+/// State of a queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QueueView {
-    /// Its name.
+    /// Name of the queue.
     pub name: String,
-    /// How it lets jobs through.
+    /// Limits, rate and weights.
     pub settings: QueueSettings,
-    /// The version of its settings; 0 if nobody set it up.
+    /// Version of the settings; 0 if the queue has none.
     pub version: u64,
-    /// Jobs that wait in it.
+    /// Number of waiting jobs.
     pub waiting: u64,
-    /// Jobs of it that run.
+    /// Number of running jobs.
     pub running: u64,
-    /// When the job that waits longest entered it.
+    /// Time at which the oldest waiting job became ready.
     pub oldest: Option<Timestamp>,
 }
 
-/// A worker now.
+/// State of a worker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkerView {
-    /// Which.
+    /// ID of the worker.
     pub id: WorkerId,
-    /// Whether it is there.
+    /// Whether the worker is connected, expected or lost.
     pub status: model::worker::WorkerStatus,
-    /// Executions that it has.
+    /// Number of executions on the worker.
     pub running: u32,
-    /// What they have set aside of its CPU.
+    /// CPU reserved by its executions.
     pub cpu_reserved: model::Millicores,
-    /// What they have set aside of its memory.
+    /// Memory reserved by its executions.
     pub memory_reserved: model::Bytes,
-    /// What they have set aside of its custom resources.
+    /// Custom resources reserved by its executions.
     pub custom_reserved: std::collections::BTreeMap<String, u64>,
-    /// Room that is kept on it for schedules.
+    /// Reservations for future firings of schedules.
     pub reservations: Vec<Reservation>,
-    /// How its machine is; unknown until its first beat.
+    /// Health of the machine; `None` until the first heartbeat.
     pub health: Option<model::worker::Health>,
-    /// When it was last heard.
+    /// Time of the last heartbeat or hello message.
     pub heard_at: Option<Timestamp>,
 }
