@@ -1,8 +1,8 @@
-//! Waiting jobs meet workers.
+//! Dispatch: places waiting jobs on workers.
 //!
-//! Runs once a flush, and only if something changed that could let a job through: a job became due,
-//! capacity was freed, a limit was raised. A shape that fits nowhere is *blocked* until capacity is
-//! freed, so a full cluster with a million waiting jobs costs one look at each shape, not at each job.
+//! Runs once per flush, and only if a change could allow a job to be placed: a job became ready, capacity was
+//! freed, a limit was raised. A shape without an eligible worker is *blocked* until capacity is freed. So a
+//! full cluster with a million waiting jobs costs one search per shape, not per job.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::placement;
 use crate::profile::Profile;
 use crate::timer::Timer;
 
-/// The most jobs that one flush looks at, so that its batch stays of a size to commit.
+/// Maximum number of candidates per flush, so that its batch stays small enough to commit.
 const LOOKS_A_FLUSH: usize = 10_000;
 
 impl Engine {
-    /// Places every waiting job that limits and workers let through.
+    /// Places every waiting job that limits and workers allow.
     pub(crate) fn dispatch(&mut self) {
         if self.holds_new_work {
             return;
@@ -41,7 +41,7 @@ impl Engine {
                 self.chores.arm(until, Timer::Rate(queue));
             }
             let Some(candidate) = next.candidate else { return };
-            let job = self.jobs.get(&candidate.job).expect("what stands in a queue is a live job");
+            let job = self.jobs.get(&candidate.job).expect("every job in a queue is live");
             if !self.queues.key_is_open(job) {
                 self.queues.park(candidate.job, job);
                 continue;
@@ -97,13 +97,13 @@ impl Engine {
         self.placed_expected(id);
     }
 
-    /// A worker came, or was let in: any shape may fit now.
+    /// Called when a worker joins or its admission changes: any shape may now have an eligible worker.
     pub(crate) fn capacity_changed(&mut self) {
         self.blocked.clear();
         self.dispatch_wanted = true;
     }
 
-    /// Something was freed on one worker: what fits there now need not wait any longer.
+    /// Called when resources of one worker are freed: shapes that fit on it are no longer blocked.
     pub(crate) fn capacity_freed(&mut self, worker: WorkerId) {
         self.freed.insert(worker);
         self.dispatch_wanted = true;
@@ -115,7 +115,7 @@ impl Engine {
         self.blocked.retain(|_, shape| !freed.iter().any(|worker| placement::fits(shape, worker, None)));
     }
 
-    /// Takes a job out of its queue, if it stands in one.
+    /// Removes a job from its queue, if it is in one.
     pub(crate) fn leave_queue(&mut self, id: JobId) {
         if self.reconciling.let_go(id) {
             return;

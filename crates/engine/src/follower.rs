@@ -1,4 +1,4 @@
-//! An engine that decides nothing yet: it follows the rows of another owner, so that it can go on at once.
+//! The engine of a standby: it follows the rows of the current owner, so that a takeover needs no full load.
 //!
 //! ```text
 //! rows  ──> restore ─┐
@@ -7,14 +7,14 @@
 //!                    └─> own(leases) ──> Engine::start
 //! ```
 //!
-//! Rows come while others change them, so they may contradict each other on the way. That harms nothing:
-//! whatever changed is named by [`follow`](Follower::follow), stands among the [`stale`](Follower::stale)
-//! from then on, and is taken in anew. Once nobody else commits, and nothing is stale, the follower is
-//! what an engine would be that was restored from the rows as they are now.
+//! Rows are read while others change them, so they may contradict each other for a while. Every change is
+//! reported by [`follow`](Follower::follow); its key is then [`stale`](Follower::stale) until the rows are
+//! read again. Once no other server commits and no key is stale, the follower equals an engine restored from
+//! the current rows.
 //!
 //! # Cost
-//! What [`Engine::restore`] costs, for each row when it is read. What is left for the moment of the
-//! take-over is what was touched last, and one look at each job and each schedule.
+//! [`Engine::restore`] for each row that is read. At the takeover, only the last changes remain, and one
+//! visit of each job and each schedule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,53 +28,54 @@ use crate::config::Config;
 use crate::engine::{Engine, KnownKey};
 use crate::timer::Timer;
 
-/// See the [module's page](self).
+/// The engine of a standby; see the [module's page](self).
 #[derive(Debug)]
 pub struct Follower {
     engine: Engine,
-    /// Whose rows are to be read again.
+    /// Keys whose rows must be read again.
     stale: BTreeSet<LiveKey>,
-    /// What happened while the rows came first: one that has ended meanwhile may still be on its way.
+    /// Changes during the initial load, to apply after it: a row that has ended meanwhile may still arrive.
+    /// `None` after the load.
     meanwhile: Option<Vec<Touched>>,
 }
 
-/// A change that a follower cannot take in: begin anew with another one.
+/// A change that a follower cannot apply: it must be replaced by a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("calendars changed, and with them what any schedule may mean")]
+#[error("calendars changed, so the timing of any schedule may have changed")]
 pub struct Unfollowed;
 
 impl Follower {
-    /// One that knows nothing and waits for rows; `shards` is how many there are.
+    /// Creates a follower without rows; `shards` is the total number of shards.
     ///
     /// # Panics
     /// If `shards` is zero.
     pub fn new(config: Config, shards: u16, now: impl Into<Now>) -> Self {
-        // The wall clock of today may have been set back by the time of the start; rows tell how far engine time is.
+        // The wall clock of today may be set back before the start; engine time comes from the rows.
         let now = Now { wall: Timestamp::default(), ..now.into() };
         let engine = Engine::of_no_shards(config, shards, now);
         Self { engine, stale: BTreeSet::new(), meanwhile: Some(Vec::new()) }
     }
 
-    /// Takes in one of all live rows; in the order of [`Engine::restore`].
+    /// Restores one live row, in the order of [`Engine::restore`].
     pub fn restore(&mut self, row: LiveRow) {
         let key = LiveKey::of(&row);
-        // What contradicts the others was changed in between, or is damaged: reading it again tells which.
+        // A row that contradicts others was changed meanwhile or is damaged; reading it again decides which.
         if self.engine.restore(row).is_err() {
             self.stale.extend(key);
         }
     }
 
-    /// Says that all live rows were given, as they were while they were read.
+    /// Ends the initial load: all live rows, as they were when they were read, have been restored.
     pub fn loaded(&mut self) {
         if let Some(meanwhile) = self.meanwhile.take() {
             self.apply(&meanwhile);
         }
     }
 
-    /// Takes in what commits touched, in their order: everything since before the first row was read.
+    /// Applies the keys that commits changed, in commit order, starting before the first row was read.
     ///
     /// # Errors
-    /// [`Unfollowed`]: this follower is of no use any more.
+    /// [`Unfollowed`]: this follower can no longer be used.
     pub fn follow(&mut self, touched: &[Touched]) -> Result<(), Unfollowed> {
         let rows = touched.iter().filter_map(|touched| match touched {
             Touched::Rows(key) => Some(*key),
@@ -100,7 +101,7 @@ impl Follower {
     }
 
     fn apply(&mut self, touched: &[Touched]) {
-        // All shards forget at once, and a look at every key is enough for them.
+        // All shards expire keys together, so one pass over all keys is enough.
         let forgets = |touched: &Touched| matches!(touched, Touched::KeysForgotten { .. });
         for together in touched.chunk_by(|a, b| forgets(a) && forgets(b)) {
             match *together {
@@ -129,18 +130,18 @@ impl Follower {
         self.engine.workflows.keys.retain(|_, key| stays(key.run.shard(), key.expires_at));
     }
 
-    /// Those whose rows are to be read again, at most `most`; runs before jobs.
+    /// Returns at most `most` keys whose rows must be read again; runs before jobs.
     pub fn stale(&self, most: usize) -> Vec<LiveKey> {
         self.stale.iter().take(most).copied().collect()
     }
 
-    /// How many are stale.
+    /// Returns the number of stale keys.
     pub fn count_stale(&self) -> usize {
         self.stale.len()
     }
 
-    /// Takes in the rows of `keys` as they are now, in the order of [`Engine::restore`]; those of them that have none
-    /// are not live any more. What contradicts other rows stays stale.
+    /// Applies the current rows of `keys`, in the order of [`Engine::restore`]; a key without a row is no
+    /// longer live. Rows that contradict others stay stale.
     pub fn refresh(&mut self, keys: &[LiveKey], rows: Vec<LiveRow>) {
         for key in keys {
             self.stale.remove(key);
@@ -156,7 +157,7 @@ impl Follower {
         match key {
             LiveKey::Workers => engine.workers.clear(),
             LiveKey::Queues => engine.queues.forget_settings(),
-            // `follow` lets none come this far.
+            // `follow` refuses changes of calendars.
             LiveKey::Calendars => {}
             LiveKey::Schedule(id) => engine.forget_schedule(id),
             LiveKey::Backfill(id) => {
@@ -168,14 +169,14 @@ impl Follower {
         }
     }
 
-    /// How many live jobs of each status it knows.
+    /// Returns the number of live jobs by status.
     pub fn live(&self) -> &BTreeMap<JobStatus, u64> {
         self.engine.live_counts.all()
     }
 
-    /// The engine that goes on with what was followed, as the owner of the leased shards.
+    /// Returns the engine, as the owner of the leased shards.
     ///
-    /// `None` if something is stale: then its rows must be loaded.
+    /// `None` if a key is stale or the load is not finished: then the rows must be loaded again.
     ///
     /// # Panics
     /// If no shard is leased.
@@ -189,7 +190,7 @@ impl Follower {
 }
 
 impl Engine {
-    /// Forgets a live job as if its rows had never come. Comes before [`start`](Self::start).
+    /// Removes a live job as if its rows had never been restored. Only before [`start`](Self::start).
     fn forget_job(&mut self, id: JobId) {
         let Some(job) = self.jobs.swap_remove(&id) else { return };
         self.live_counts.sub(job.state.status);

@@ -1,7 +1,14 @@
-//! Which worker takes a job: filter, then score.
+//! Placement: selects a worker for a job. Filters, then scores.
 //!
-//! One function, [`examine`], says everything about a worker that is in a job's way. The dispatcher
-//! stops at its first word; `belfry why` collects all of them. So what is explained is what is done.
+//! One function, [`examine`], finds every reason why a worker is not eligible. The dispatcher stops at the
+//! first reason; `belfry why` collects all of them. So the explanation always matches the decision.
+//!
+//! # Callers
+//! `dispatch` and [`Workers::best`](crate::worker::Workers::best) use [`fits`] and [`rank`];
+//! `schedule::reserve` uses [`best_of`] and [`soonest`]; `job::explain` uses [`misfits`].
+//!
+//! # Cost
+//! O(constraints + resources) for one worker; the functions over several workers visit each of them.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -16,12 +23,12 @@ use crate::job::Job;
 use crate::profile::Shape;
 use crate::worker::Worker;
 
-/// A label that every worker has without declaring it: its id.
+/// Label that every worker has implicitly: its id.
 pub(crate) const WORKER_LABEL: &str = "belfry.worker";
 
-/// Everything that is in the way of placing a shape on a worker.
+/// Returns all reasons why a shape cannot be placed on a worker.
 ///
-/// Room that is kept for a schedule is in the way of everybody but `own`.
+/// A reservation for a schedule excludes every job except those of the schedule `own`.
 pub(crate) fn misfits(shape: &Shape, worker: &Worker, own: Option<ScheduleId>) -> Vec<Misfit> {
     let mut found = Vec::new();
     let _ = examine(shape, worker, own, |misfit| {
@@ -31,13 +38,13 @@ pub(crate) fn misfits(shape: &Shape, worker: &Worker, own: Option<ScheduleId>) -
     found
 }
 
-/// Whether nothing is in the way.
+/// Returns whether a worker is eligible for a shape.
 pub(crate) fn fits(shape: &Shape, worker: &Worker, own: Option<ScheduleId>) -> bool {
     examine(shape, worker, own, |_| ControlFlow::Break(())).is_continue()
 }
 
-/// Where a shape will fit soonest, of the workers where only room is missing: the one that needs the
-/// least of it.
+/// Returns the worker that can run a shape soonest: among the workers that lack only free capacity, the one
+/// with the lowest utilization.
 pub(crate) fn soonest<'a>(shape: &Shape, workers: impl Iterator<Item = &'a Worker>) -> Option<WorkerId> {
     let lacks_only_room = |worker: &&Worker| {
         misfits(shape, worker, None).iter().all(|misfit| match misfit {
@@ -52,7 +59,7 @@ pub(crate) fn soonest<'a>(shape: &Shape, workers: impl Iterator<Item = &'a Worke
     best.map(|worker| worker.record.id)
 }
 
-/// Calls `found` for each thing that is in the way, until it breaks.
+/// Calls `found` for each reason why a worker is not eligible, until it breaks.
 fn examine(
     shape: &Shape,
     worker: &Worker,
@@ -98,7 +105,7 @@ fn examine(
     if before { ControlFlow::Continue(()) } else { examine_kept(shape, worker, own, found) }
 }
 
-/// Whether a worker satisfies a constraint, by its labels or by its id.
+/// Returns whether a worker satisfies a constraint, by its labels or by its id.
 fn holds(constraint: &Constraint, worker: &Worker) -> bool {
     if constraint.label != WORKER_LABEL {
         return constraint.holds(&worker.record.labels);
@@ -107,8 +114,8 @@ fn holds(constraint: &Constraint, worker: &Worker) -> bool {
     constraint.holds(&labels)
 }
 
-/// Whether what is kept for schedules leaves room for one more. What they have to give up before
-/// that is told by [`examine_resources`].
+/// Checks the free capacity that reservations of schedules leave. The free capacity without reservations is
+/// checked by [`examine_resources`].
 fn examine_kept(
     shape: &Shape,
     worker: &Worker,
@@ -167,7 +174,7 @@ fn examine_resources(
     ControlFlow::Continue(())
 }
 
-/// How full a worker is by its scarcest resource, in millionths, with `shape` added.
+/// Returns the utilization of a worker's scarcest resource with `shape` added, in millionths.
 fn fullness(shape: &Shape, worker: &Worker) -> u64 {
     let part = |used: u64, needed: u64, capacity: u64| {
         let used = u128::from(used) + u128::from(needed);
@@ -179,12 +186,13 @@ fn fullness(shape: &Shape, worker: &Worker) -> u64 {
     cpu.max(memory)
 }
 
-/// The worker that a job should rather not go to again: where it failed, or was lost or refused.
+/// Returns the worker that a job should avoid: the one of its last execution, where it failed, was lost or
+/// was refused.
 pub(crate) fn avoided(job: &Job) -> Option<WorkerId> {
     job.state.worker.filter(|_| job.state.executions > 0)
 }
 
-/// How willingly a shape is given to a worker where it fits: the least goes first.
+/// Returns the score of an eligible worker for a shape; the lowest score is best.
 pub(crate) fn rank(shape: &Shape, worker: &Worker) -> u64 {
     let fullness = fullness(shape, worker);
     match shape.placement {
@@ -193,8 +201,8 @@ pub(crate) fn rank(shape: &Shape, worker: &Worker) -> u64 {
     }
 }
 
-/// The best of these workers for a shape, by the lowest id of those that are as good; one other than `avoid` if there
-/// is one.
+/// Returns the best eligible worker for a shape, by lowest score and then lowest id. Prefers a worker other
+/// than `avoid`.
 pub(crate) fn best_of<'a>(
     shape: &Shape,
     workers: impl Iterator<Item = &'a Worker>,

@@ -1,14 +1,14 @@
-//! After the store forgot commits: nothing that must not be done twice is started before every worker
-//! was heard.
+//! Reconciliation after the store lost commits: jobs that must not run twice wait until all workers have
+//! reported.
 //!
-//! A database that was restored, or whose standby took over without the last commits, may have started
-//! work that no row tells of. Its workers are still there: each says what it holds when it opens a
-//! session, and stops what nobody knows; one that is not heard ends by itself within its lease. So for
-//! one lease, as a new owner gives it to every worker, waiting jobs that are not `at_least_once` are held
-//! back instead of standing in their queues.
+//! A restored database, or a database standby without the last commits, may have lost the rows of started
+//! executions. Their workers still run them. When a worker opens a session, it lists the executions that it
+//! holds, and stops those that no server knows. The executions of a worker that does not connect end within
+//! its lease. So for one lease, as a new owner grants it to every worker, waiting jobs that are not
+//! `at_least_once` are held back instead of entering their queues.
 //!
-//! No two executions of a job overlap by this. That one was started among the commits that are gone is not
-//! known of a job, so it is started again, also if it is `at_most_once`.
+//! This prevents overlapping executions of a job. A job whose start is among the lost commits is started
+//! again, even if it is `at_most_once`, because no row shows that it was started.
 
 use std::collections::BTreeSet;
 
@@ -21,22 +21,22 @@ use crate::input::Held;
 use crate::job::Job;
 use crate::timer::Timer;
 
-/// Shards whose last commits may be gone, and what is held back for that.
+/// Shards that may have lost commits, and the jobs that are held back.
 #[derive(Debug, Default)]
 pub(crate) struct Reconciling {
     shards: BTreeSet<ShardId>,
-    /// Until then, on the steady clock.
+    /// End of the reconciliation; steady time.
     until: Timestamp,
     held_back: BTreeSet<JobId>,
     strays: Vec<Stray>,
 }
 
-/// An execution that a worker holds and no live row tells of.
+/// An execution that a worker holds and no live row mentions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stray {
-    /// What the worker says of it.
+    /// The execution as the worker lists it.
     pub held: Held,
-    /// Where.
+    /// The worker that holds it.
     pub worker: WorkerId,
 }
 
@@ -53,33 +53,33 @@ impl Reconciling {
         self.shards.contains(&id.shard()) && job.profile.delivery != Delivery::AtLeastOnce
     }
 
-    /// A job left the place where it waits. Says whether it was held back.
+    /// Removes a job that no longer waits. Returns whether it was held back.
     pub(crate) fn let_go(&mut self, id: JobId) -> bool {
         self.held_back.remove(&id)
     }
 }
 
 impl Engine {
-    /// Says that the last commits of these shards may be gone. Comes after the rows and before
-    /// [`start`](Self::start).
+    /// Declares that the last commits of these shards may be lost. Called after all rows are restored and
+    /// before [`start`](Self::start).
     pub fn distrust(&mut self, shards: &[ShardId]) {
         if !is_on(Mutation::EngineTrustsAStoreThatForgot) {
             self.reconciling.shards.extend(shards);
         }
     }
 
-    /// Whether work is held back because of [`distrust`](Self::distrust).
+    /// Returns whether jobs are held back because of [`distrust`](Self::distrust).
     pub fn is_reconciling(&self) -> bool {
         !self.reconciling.is_over()
     }
 
-    /// Executions that workers were found to hold since the last call, and that the store forgot, or keeps among
-    /// those that ended. The ones that run were told to stop.
+    /// Returns the executions that workers turned out to hold since the last call, and that the store has
+    /// lost or lists as ended. The running ones have been told to stop.
     pub fn take_strays(&mut self) -> Vec<Stray> {
         std::mem::take(&mut self.reconciling.strays)
     }
 
-    /// Gives every worker one lease to be heard, and takes out of the queues what waits for that.
+    /// Grants every worker one lease to report, and removes the affected jobs from their queues.
     pub(crate) fn begin_reconciling(&mut self) {
         if !self.is_reconciling() {
             return;
@@ -94,12 +94,12 @@ impl Engine {
         }
     }
 
-    /// When what is held back goes on, on the steady clock.
+    /// Returns when the jobs that are held back are released; steady time.
     pub(crate) fn reconciled_at(&self) -> Timestamp {
         self.reconciling.until
     }
 
-    /// Puts a waiting job into its queue, or aside while it is held back.
+    /// Puts a waiting job into its queue, or holds it back during a reconciliation.
     pub(crate) fn stand_in_line(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         if self.reconciling.concerns(id, job) {
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Every worker was heard, or its lease is over.
+    /// Releases the held jobs: every worker has reported, or its lease has ended.
     pub(crate) fn on_reconciled(&mut self) {
         self.reconciling.shards.clear();
         for id in std::mem::take(&mut self.reconciling.held_back) {

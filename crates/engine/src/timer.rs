@@ -1,45 +1,44 @@
-//! The agenda: what is to happen at which instant.
+//! Timers: the ordered set of future actions of the engine.
 //!
-//! An ordered set, so that equal instants fire in a fixed order. Timers that lose their meaning are
-//! disarmed by whoever ends the state that armed them; [`crate::Engine`] checks each again as it
-//! fires, so that a stale one does nothing.
+//! Timers at the same time fire in a fixed order. The code that ends a state disarms the timers of that
+//! state. [`crate::Engine`] also checks each timer when it fires, so a stale one has no effect.
 //!
 //! # Cost
-//! O(log n); about 50 bytes a timer, as the nodes of a tree that grows at its end are half full.
+//! O(log n); about 50 bytes per timer, because the nodes of a tree that grows at its end are half full.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::{ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkerId};
 
-/// Something to do at an instant.
+/// An action at a time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// A job's time, or the end of its backoff.
+    /// A job becomes ready, or its backoff ends.
     Due(JobId),
-    /// A job's starting deadline.
+    /// Start deadline of a job.
     Deadline(JobId),
-    /// An execution that should have reported by now: say again what was said.
+    /// An execution should have been reported: repeat the last message to its worker.
     Remind(ExecutionId),
-    /// The end of the wait for the result of an execution whose worker is lost.
+    /// End of the wait for the result of an execution whose worker is lost.
     Unknown(ExecutionId),
-    /// A worker's lease may have run out.
+    /// The lease of a worker may have ended.
     Lease(WorkerId),
-    /// A worker that declined work may be asked again.
+    /// A worker that refused an execution is available again.
     Declined(WorkerId),
-    /// A schedule's next instant, or its turn to catch up.
+    /// Next scheduled time of a schedule, or its next catch-up.
     Schedule(ScheduleId),
-    /// A schedule's time to keep room for its next firing, or to let go of it.
+    /// A schedule makes its reservation for the next firing, or releases it.
     Reserve(ScheduleId),
-    /// A run's timeout.
+    /// Timeout of a run; also its start deadline while it waits, or the end of its backoff.
     Run(RunId),
-    /// The end of a step's wait, or of its timeout.
+    /// End of a step's wait, or its timeout.
     Step(RunId, u32),
-    /// A queue's rate lets another job through.
+    /// The rate limit of a queue allows another job.
     Rate(Arc<str>),
-    /// Idempotency keys may have expired.
+    /// Search for expired idempotency keys.
     ForgetKeys,
-    /// What was held back because commits may be lost goes on.
+    /// End of the reconciliation after lost commits.
     Reconciled,
 }
 
@@ -47,13 +46,13 @@ pub(crate) enum Timer {
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     armed: BTreeSet<(Timestamp, Timer)>,
-    /// Timers of schedules that came due while these are held.
+    /// Timers of schedules that fired during the current hold.
     held: BTreeSet<(Timestamp, Timer)>,
     holds_schedules: bool,
 }
 
 impl Agenda {
-    /// Arms a timer. Arming the same one for the same instant twice is arming it once.
+    /// Arms a timer. Arming it twice for the same time has no further effect.
     pub(crate) fn arm(&mut self, at: Timestamp, timer: Timer) {
         self.armed.insert((at, timer));
     }
@@ -66,13 +65,12 @@ impl Agenda {
         }
     }
 
-    /// Whether a timer is armed for `at`.
     pub(crate) fn is_armed(&self, at: Timestamp, timer: Timer) -> bool {
         let armed = (at, timer);
         self.armed.contains(&armed) || self.held.contains(&armed)
     }
 
-    /// Holds timers of schedules back as they come due, or lets all of them go.
+    /// Holds back timers of schedules when they fire, or releases all that were held.
     pub(crate) fn hold_schedules(&mut self, hold: bool) {
         self.holds_schedules = hold;
         if !hold {
@@ -80,7 +78,7 @@ impl Agenda {
         }
     }
 
-    /// Takes the first timer whose instant is not after `now`.
+    /// Removes and returns the first timer that is due at `now`.
     pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<Timer> {
         while self.armed.first()?.0 <= now {
             let (at, timer) = self.armed.pop_first()?;
@@ -92,7 +90,7 @@ impl Agenda {
         None
     }
 
-    /// When the first timer is due.
+    /// Returns the time of the first timer.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.armed.first().map(|(at, _)| *at)
     }

@@ -9,7 +9,7 @@ use crate::output::{Effect, Reply};
 use crate::timer::Timer;
 
 impl Engine {
-    /// Ends a job that has no execution, or one with an unknown outcome; else asks its worker to stop it.
+    /// Ends a job without an execution or with an unknown outcome; otherwise tells its worker to stop it.
     ///
     /// A second cancel of a job that is being stopped changes nothing.
     pub(crate) fn cancel(&mut self, ticket: Ticket, id: JobId, actor: &str, reason: Option<&str>) {
@@ -25,7 +25,7 @@ impl Engine {
     ) -> Result<Reply, Refusal> {
         let job = self.jobs.get(&id).ok_or(Refusal::JobNotLive { job: id })?;
         let status = job.state.status;
-        // Cancelled in this very batch, so it is still here: the second cancel is the first again.
+        // A job cancelled in this batch is still in memory: a second cancel returns the same reply.
         if status.is_final() && status != JobStatus::Cancelled {
             return Err(Refusal::JobNotLive { job: id });
         }
@@ -57,19 +57,19 @@ impl Engine {
             return;
         }
         job.state.cancel_requested_at = Some(now);
-        // Who asked is kept where the end of the job will find it.
+        // Stores the user for the end of the job.
         job.state.outcome.get_or_insert_default().message = Some(format!("cancelled by {detail}").into());
         let is_unknown = job.live.as_ref().is_some_and(|live| live.is_unknown());
         self.touch(id);
         if is_unknown {
-            // The outcome matters to nobody any more, as when the lease of the worker ends after the cancel.
+            // The outcome no longer matters, as when the lease of the worker ends after the cancel.
             return self.on_worker_lost(id);
         }
         self.send_stop(id);
     }
 
-    /// Asks the worker of a running job to stop its execution, if the worker is connected. If it is
-    /// not, it is asked when it comes back.
+    /// Tells the worker of a running job to stop its execution. A disconnected worker is told when it
+    /// reconnects.
     pub(crate) fn send_stop(&mut self, id: JobId) {
         let Some((job, live)) = self.jobs.get(&id).and_then(|job| Some((job, job.live.as_ref()?))) else {
             return;

@@ -1,8 +1,8 @@
-//! What a running task saves for the next execution of its job.
+//! Checkpoints that a running task saves for the next execution of its job.
 //!
-//! Only the current execution is heard: one that was replaced would put back the progress of the one that
-//! replaced it. The same bytes again are the same checkpoint, so a task, its agent and the report of its
-//! end may each say it without counting it twice. The bytes go to the store and are not kept here.
+//! Only the current execution may save: a replaced execution would overwrite the progress of its replacement.
+//! Saving the same data again returns the same checkpoint, so the task, its agent and the final report may
+//! each send it. The data is written to the store and not kept in memory.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::input::{TaskRequest, Ticket};
 use crate::output::Reply;
 
 impl Engine {
-    /// Takes what a running task asks for; answers if somebody waits.
+    /// Processes a request of a running task. Replies only if there is a ticket.
     pub(crate) fn on_task_request(
         &mut self,
         ticket: Option<Ticket>,

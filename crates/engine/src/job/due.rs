@@ -1,4 +1,4 @@
-//! A job's time comes, its backoff ends, or its starting deadline passes.
+//! Timers of a job: its ready time, the end of its backoff, its start deadline, and reminders to its worker.
 
 use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus};
 use mutation::{Mutation, is_on};
@@ -21,14 +21,14 @@ impl Engine {
         self.expire_if_late(id);
     }
 
-    /// Its deadline may have passed while something else stood in its way.
+    /// Expires a job whose start deadline passed while it was blocked for another reason.
     pub(crate) fn expire_if_late(&mut self, id: JobId) {
         if self.jobs.get(&id).and_then(|job| job.deadline).is_some_and(|deadline| deadline <= self.now) {
             self.on_deadline(id);
         }
     }
 
-    /// The deadline bounds the first start only: a job that ran once is never expired.
+    /// Expires a job at its start deadline. A job that has started once never expires.
     pub(crate) fn on_deadline(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id).filter(|job| job.state.started_at.is_none()) else { return };
         let is_missed = is_on(Mutation::EngineMissesDeadlines);
@@ -42,8 +42,8 @@ impl Engine {
         self.end(id, JobStatus::Expired, Cause::DeadlinePassed, About::default());
     }
 
-    /// Says again what a silent worker was told about an execution, in case it was not heard:
-    /// to start it, or to stop it. Either is done once however often it is said.
+    /// Repeats the last message to a silent worker about an execution, in case it was lost: an assignment or
+    /// a stop. Both are idempotent.
     pub(crate) fn on_remind(&mut self, execution: ExecutionId) {
         let Some(&id) = self.executions.get(&execution) else { return };
         let evicted = self.is_evicted(id);
@@ -63,7 +63,7 @@ impl Engine {
         }
     }
 
-    /// Sends the execution of a running job to its worker, if that is connected.
+    /// Sends the execution of a running job to its worker, if the worker is connected.
     pub(crate) fn send_assignment(&mut self, id: JobId) {
         let Some((job, live)) = self.jobs.get(&id).and_then(|job| Some((job, job.live.as_ref()?))) else {
             return;

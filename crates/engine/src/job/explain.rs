@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// Adds the clock as a reason: a wait for a time is longer while engine time stands still.
+    /// Adds the clock as a reason: waiting for a time takes longer while engine time stands still.
     fn waits_for_time(&self, reason: Reason) -> Vec<Reason> {
         let by = self.belief.view(self.now).ahead;
         let behind = (by > NO_TROUBLE).then_some(Reason::ClockBehind { by });

@@ -1,7 +1,17 @@
-//! An execution is over: by its own end, by a refusal, or with its worker.
+//! The end of an execution: reported by its worker, refused, or lost with its worker.
 //!
-//! [`Engine::close_execution`] ends the execution's row and frees what it held; what becomes of the
-//! job follows from how it ended and from the job's policies.
+//! [`Engine::close_execution`] ends the row of the execution and frees its resources. What happens to the job
+//! depends on how the execution ended and on the job's policies: final status, retry after a backoff, or
+//! return to the queue.
+//!
+//! # Invariants
+//! - Only failures of the job itself count as retries. Refusals, lost workers, drains and interruptions do
+//!   not.
+//! - An `at_most_once` job is never started again once an execution may have started.
+//! - A job with a requested cancel ends as `cancelled`, unless its execution succeeded.
+//!
+//! # Cost
+//! O(log n) for each end of an execution.
 
 use model::record::{Files, Outcome, Usage};
 use model::spec::{Backoff, Delivery, RetryPolicy};
@@ -15,18 +25,17 @@ use crate::engine::Engine;
 use crate::input::{How, Report};
 use crate::timer::Timer;
 
-/// What an execution's end means for its job, before its policies are asked.
+/// Effect of an execution's end on its job, before the job's policies are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Succeeded,
-    /// The job's own failure: it costs a retry.
+    /// The job itself failed: counts as a retry.
     Failed(Cause),
-    /// Not the job's fault: it costs nothing.
+    /// Ended for a reason outside the job: does not count as a retry.
     Returned(Cause),
 }
 
 impl Engine {
-    /// The caller has checked that the report is about the job's live execution.
     pub(crate) fn on_ended(&mut self, id: JobId, report: Report) {
         let live = self.jobs.get(&id).and_then(|job| Some((job, job.live.as_ref()?)));
         let started = live.and_then(|(_, live)| live.record.started_at);
@@ -65,19 +74,20 @@ impl Engine {
         }
     }
 
-    /// The worker of a started execution knows nothing of it any more.
+    /// Handles a started execution that its worker no longer knows.
     pub(crate) fn on_forgotten(&mut self, id: JobId) {
         let outcome = Outcome { error: Some("interrupted".into()), ..Outcome::default() };
         self.conclude(id, ExecutionStatus::Lost, Verdict::Returned(Cause::Interrupted), outcome, None);
     }
 
-    /// The execution of a running job is lost with its worker.
+    /// Ends the execution of a running job whose worker is lost.
     pub(crate) fn on_worker_lost(&mut self, id: JobId) {
         let outcome = lost_with_worker();
         self.conclude(id, ExecutionStatus::Lost, Verdict::Returned(Cause::WorkerLost), outcome, None);
     }
 
-    /// A running job was restored without its execution: a lost row, which no commit of ours makes.
+    /// Handles a running job that was restored without its execution. No commit of the engine causes this; a
+    /// row was lost.
     pub(crate) fn on_execution_missing(&mut self, id: JobId) {
         if let Some(job) = self.jobs.get(&id) {
             self.queues.ended(job);
@@ -108,9 +118,9 @@ impl Engine {
         job.state.outcome = Some(Box::new(outcome));
         let about = About { execution: Some(execution), detail: message.as_deref(), ended_at };
         match verdict {
-            // A success may have something to tell as well, such as a checkpoint that was not saved.
+            // A success may also have a message, for example that a checkpoint was not saved.
             Verdict::Succeeded => self.end(id, JobStatus::Succeeded, Cause::Succeeded, about),
-            // A cancelled job that failed, was stopped or was lost is what its user wanted it to be.
+            // The user wanted the job to end: a failure, stop or loss after the request ends it as cancelled.
             _ if cancelled => {
                 let about = About { detail: said.as_deref(), ..about };
                 self.end(id, JobStatus::Cancelled, Cause::CancelRequested, about);
@@ -120,8 +130,8 @@ impl Engine {
         }
     }
 
-    /// Moves the start of the live execution back if its run time does not fit between its start and now: the start was
-    /// reported late, or in one report with the end.
+    /// Moves the start of the live execution back if its run time does not fit between its recorded start and
+    /// now. This happens when the start was reported late, or in one report with the end.
     fn correct_start(&mut self, id: JobId, usage: Option<Usage>) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let (Some(live), Some(usage)) = (job.live.as_mut(), usage) else { return };
@@ -138,15 +148,16 @@ impl Engine {
         }
     }
 
-    /// When the task of the live execution was over by itself, which may be long before anybody could report it.
+    /// Returns when the task of the live execution ended, which may be long before its worker could report
+    /// it.
     fn own_end(&self, id: JobId, usage: Option<Usage>) -> Option<Timestamp> {
         let record = &self.jobs.get(&id)?.live.as_ref()?.record;
         let run_time = usage?.run_time;
-        // A worker that measured nothing says zero.
+        // A worker that measured no run time reports zero.
         (run_time > Duration::ZERO).then_some((record.started_at? + run_time).min(self.now))
     }
 
-    /// Ends the live execution of a job and frees what it held. Returns what it was.
+    /// Ends the live execution of a job and frees its resources. Returns its number, id and worker.
     fn close_execution(
         &mut self,
         id: JobId,
@@ -174,7 +185,7 @@ impl Engine {
         Some(about)
     }
 
-    /// A failure of the job's own: again after its backoff, if its policy lets it.
+    /// Handles a failure of the job itself: retries it after its backoff, if the policy allows.
     fn fail(&mut self, id: JobId, cause: Cause, about: About<'_>) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let policy = &job.profile.retry;
@@ -197,8 +208,8 @@ impl Engine {
         self.wait_before_retry(id, wait, cause, about);
     }
 
-    /// An end that is not the job's fault: again, elsewhere if there is an elsewhere, at no cost,
-    /// unless it may never be started twice and may have been started.
+    /// Returns a job to its queue after an end outside its control, without counting a retry. Prefers another
+    /// worker. An `at_most_once` job that may have started fails instead.
     pub(super) fn give_back(&mut self, id: JobId, status: ExecutionStatus, cause: Cause, about: About<'_>) {
         let Some(job) = self.jobs.get(&id) else { return };
         let never_started = status == ExecutionStatus::Refused;
@@ -229,8 +240,8 @@ impl Engine {
     }
 }
 
-/// The wait after the nth execution that ended by no fault of the job. The first few cost nothing;
-/// a job that brings down every worker it comes to must not do so in a tight loop.
+/// Returns the delay after the nth execution that ended for a reason outside the job. The first few have no
+/// delay; a job that crashes every worker must not do so in a tight loop.
 fn pause(given_back: u32) -> Duration {
     const AT_ONCE: u32 = 3;
     const LONGEST: Duration = Duration::from_secs(60);
@@ -240,10 +251,10 @@ fn pause(given_back: u32) -> Duration {
     }
 }
 
-/// Whether a failure may be followed by another try.
+/// Returns whether a failure may be retried.
 ///
-/// `failures` counts those of this kind, this one included. What runs at most once is not tried
-/// again once it ran.
+/// `failures` is the number of failures of this kind, including this one. A job with delivery `at_most_once`
+/// is not retried once it ran.
 fn may_retry(
     policy: &RetryPolicy,
     cause: Cause,
@@ -265,8 +276,8 @@ fn may_retry(
     wanted && delivery != Delivery::AtMostOnce && failures <= max_retries
 }
 
-/// The wait after failure number `failures`, from 1: exponential, bounded, and drawn a little
-/// shorter or longer, so that jobs that failed together do not come back together.
+/// Returns the delay after failure number `failures`, from 1. It grows exponentially up to a maximum and
+/// varies randomly, so that jobs that failed together do not retry together.
 pub(crate) fn backoff(policy: &Backoff, failures: u32, rng: &mut impl Rng) -> Duration {
     let exponent = f64::from(failures.saturating_sub(1).min(1_000));
     let max = millis_f64(policy.max);
@@ -290,7 +301,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// I12. The wait before retry k lies within the jitter around its plain value.
+        /// I12. The delay before retry k lies within the jitter around its value without jitter.
         #[test]
         fn a_backoff_stays_within_its_jitter_and_its_maximum(
             initial in 0u64..10_000, factor in 1.0f64..4.0, more in 0u64..100_000, jitter in 0.0f64..1.0,

@@ -1,9 +1,20 @@
-//! The life of a job, one file a transition.
+//! The life of a job, one file per transition.
 //!
-//! [`submit`], [`update`] and [`cancel`] are what users ask for; [`due`] is what time brings;
-//! [`start`] and [`finish`] are what workers report, [`checkpoint`] what a running task saves;
-//! [`unknown`] is what a lost worker leaves behind. All of them change
-//! a job through [`Engine::step`], which knows the table of legal transitions.
+//! - [`submit`], [`update`], [`cancel`]: requests of users.
+//! - [`due`]: timers: ready time, end of a backoff, start deadline, reminders.
+//! - [`start`], [`finish`]: reports of workers.
+//! - [`checkpoint`]: checkpoints that a running task saves.
+//! - [`unknown`]: executions of a lost worker.
+//! - [`explain`]: waiting reasons.
+//!
+//! # Invariants
+//! - [`Engine::step`] makes every change of status and checks it against the table of legal transitions.
+//! - A job has at most one live execution ([`Job::live`]).
+//! - A changed job is written once per flush, by [`Engine::drain_jobs`].
+//!
+//! # Cost
+//! O(1) for each transition, plus O(log n) for its queue and its timers. The scheduling properties of a spec
+//! are shared between jobs ([`Profile`]).
 
 mod cancel;
 mod checkpoint;
@@ -39,39 +50,38 @@ pub(crate) use finish::backoff;
 /// A live job.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// All of it that is stored and changes.
+    /// Stored state that changes.
     pub(crate) state: JobState,
-    /// Its spec as JSON, for its worker.
+    /// Spec as JSON, sent to the worker.
     pub(crate) body: Arc<str>,
-    /// What its spec says to the scheduler.
+    /// Scheduling properties of the spec, shared by jobs with the same properties.
     pub(crate) profile: Arc<Profile>,
-    /// The schedule that it belongs to.
+    /// Firing that created the job, if a schedule did.
     pub(crate) origin: Option<Arc<Origin>>,
-    /// The run and step that it belongs to.
+    /// Run and step of the job, if it belongs to a workflow.
     pub(crate) step: Option<Arc<StepOrigin>>,
-    /// Its concurrency key.
     pub(crate) concurrency: Option<Box<Concurrency>>,
-    /// Until when it may start for the first time.
+    /// Deadline of the first start.
     pub(crate) deadline: Option<Timestamp>,
-    /// Its execution, while it is `running`, or one whose outcome is unknown.
+    /// Execution of the job while it is `running`, or an execution with an unknown outcome.
     pub(crate) live: Option<Box<Live>>,
-    /// Its spec, while that is still to be written.
+    /// Spec that is not yet written to the store; `None` if it is written.
     head: Option<Arc<JobHead>>,
-    /// Whether no store has it yet.
+    /// Whether the job has no row in the store yet.
     new: bool,
-    /// Whether it stands among the pending changes.
+    /// Whether the job is in `pending.jobs`.
     dirty: bool,
 }
 
-/// The execution of a running job, or of a waiting one that its worker may still bring back.
+/// Execution of a running job, or of a waiting job whose lost worker may still return with it.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) record: ExecutionRecord,
-    /// When the worker is reminded of what it was told.
+    /// When an unacknowledged assignment or stop is sent again; steady time.
     pub(crate) remind_at: Timestamp,
-    /// Until when the job waits for its result after the lease of its worker; steady time.
+    /// Until when the job waits for its result after the lease of its worker has ended; steady time.
     pub(crate) unknown_until: Timestamp,
-    /// Whether it is killed at once when it is stopped.
+    /// Whether a stop kills the task immediately.
     pub(crate) without_grace: bool,
     new: bool,
     dirty: bool,
@@ -89,14 +99,14 @@ impl Live {
         }
     }
 
-    /// Whether its worker is lost and has not said how it ended.
+    /// Whether its worker is lost and has not reported the outcome.
     pub(crate) fn is_unknown(&self) -> bool {
         self.record.status == ExecutionStatus::Unknown
     }
 }
 
 impl Job {
-    /// From its spec, in the state that it begins with or was kept in.
+    /// Creates a job from its spec and its initial or restored state.
     pub(crate) fn new(
         head: &Arc<JobHead>,
         profile: Arc<Profile>,
@@ -122,38 +132,38 @@ impl Job {
         }
     }
 
-    /// Takes an execution that a store kept.
+    /// Restores a live execution from its row.
     pub(crate) fn restore_execution(&mut self, record: ExecutionRecord, remind_at: Timestamp) {
         self.live = Some(Box::new(Live { new: false, dirty: false, ..Live::new(record, remind_at) }));
     }
 
-    /// Whether its spec can still be changed.
+    /// Whether an execution was ever placed. Its spec can then no longer be changed.
     pub(crate) fn has_started(&self) -> bool {
         self.state.executions > 0
     }
 
-    /// Where it stands among waiting jobs of its queue, priority and namespace.
+    /// Position among the waiting jobs of its queue, priority and namespace.
     pub(crate) fn place(&self, id: JobId) -> (Timestamp, JobId) {
         (self.state.due_at, id)
     }
 
-    /// With which jobs it shares its turns in its queue.
+    /// The flow with which it shares turns in its queue: its run.
     pub(crate) fn flow(&self) -> Flow {
         self.step.as_ref().map(|origin| origin.run)
     }
 }
 
-/// What is known about a transition beyond its cause.
+/// Details of a transition besides its cause.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct About<'a> {
     pub(crate) execution: Option<(u32, ExecutionId, WorkerId)>,
     pub(crate) detail: Option<&'a str>,
-    /// When the task was over by itself, if its worker has said that.
+    /// When the task ended, if the worker reported its run time.
     pub(crate) ended_at: Option<Timestamp>,
 }
 
 impl Engine {
-    /// Marks a job's row as changed, and counts its version once a batch.
+    /// Marks a job's row as changed and increases its version.
     pub(crate) fn touch(&mut self, id: JobId) {
         let now = self.now;
         if let Some(job) = self.jobs.get_mut(&id) {
@@ -166,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// Marks the row of a job's execution, and its own, as changed.
+    /// Marks the rows of a job and of its execution as changed.
     pub(crate) fn touch_execution(&mut self, id: JobId) {
         if let Some(live) = self.jobs.get_mut(&id).and_then(|job| job.live.as_mut()) {
             live.dirty = true;
@@ -174,10 +184,10 @@ impl Engine {
         self.touch(id);
     }
 
-    /// Changes a job's status, records it and tells watchers.
+    /// Changes a job's status, adds it to the history and emits an event.
     ///
     /// # Panics
-    /// If the step does not stand in the table of legal transitions.
+    /// If the transition is not in the table of legal transitions.
     pub(crate) fn step(&mut self, id: JobId, to: JobStatus, cause: Cause, about: About<'_>) {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(&id) else { return };
@@ -218,7 +228,7 @@ impl Engine {
         self.touch(id);
     }
 
-    /// Puts a due job into its queue.
+    /// Puts a ready job into its queue.
     pub(crate) fn enqueue(&mut self, id: JobId) {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(&id) else { return };
@@ -226,7 +236,7 @@ impl Engine {
         self.stand_in_line(id);
     }
 
-    /// Ends a job for good. Its timers are disarmed; it stands in no queue and has no execution.
+    /// Moves a job to a final status. The caller has removed it from its queue and closed its execution.
     pub(crate) fn end(&mut self, id: JobId, to: JobStatus, cause: Cause, about: About<'_>) {
         self.disarm_deadline(id);
         self.close_unknown(id);
@@ -246,18 +256,18 @@ impl Engine {
         self.tell_listeners_of_job(id, to);
     }
 
-    /// Tells the step that a job belongs to, if there is one, how it ended.
+    /// Reports the end of a job to the step that it belongs to, if any.
     fn tell_step(&mut self, id: JobId, status: JobStatus) {
         let Some(job) = self.jobs.get(&id) else { return };
         let Some(step) = job.step.clone() else { return };
         let outcome = job.state.outcome.as_deref();
-        // The row of the execution that ended it, which is on its way to the store.
+        // The row of the last execution, which is not yet written to the store.
         let execution = self.pending.ended.last().filter(|record| record.job == id);
         let files = execution.and_then(|record| record.files.clone());
         let end = JobEnd {
             status,
             ended_at: job.state.finished_at,
-            // Also of a job that failed: who compensates wants to know which error it was.
+            // Also for a failed job: a compensation step needs to know the error.
             output: outcome.and_then(|o| o.output.clone()),
             files: files.filter(|_| status == JobStatus::Succeeded),
             message: outcome.and_then(|o| o.message.clone()).filter(|_| status != JobStatus::Succeeded),
@@ -271,7 +281,7 @@ impl Engine {
         }
     }
 
-    /// Turns every pending job into rows, and lets go of those that ended.
+    /// Writes changed jobs as rows, and removes those that have ended.
     pub(crate) fn drain_jobs(&mut self, changes: &mut Vec<Change>) {
         let mut executions = Vec::new();
         for id in std::mem::take(&mut self.pending.jobs) {
@@ -298,7 +308,7 @@ impl Engine {
         changes.append(&mut executions);
     }
 
-    /// The next fence of a job: above its last, and of this ownership of its shard.
+    /// Returns the next fence of a job: greater than its last one, and of the current epoch of its shard.
     pub(crate) fn next_fence(&self, id: JobId, last: Fence) -> Fence {
         if is_on(Mutation::EngineKeepsTheFence) && last != Fence::default() {
             return last;
@@ -307,6 +317,6 @@ impl Engine {
     }
 }
 
-/// How long an execution may stay silent about its start, or its end, before the worker is
-/// reminded. Fetching inputs counts as silence, so this is patient; a reminder changes nothing.
+/// How long an execution may not report its start or its end before the worker is reminded. Fetching inputs
+/// takes part of this time, so the interval is long; a reminder changes nothing.
 pub(crate) const REMIND_AFTER: Duration = Duration::from_secs(30);

@@ -8,7 +8,8 @@ use model::{ExecutionStatus, JobId};
 use crate::engine::Engine;
 
 impl Engine {
-    /// The caller has checked that the report is about the job's live execution.
+    /// Records the start of an execution. The caller has checked that the report is about the job's live
+    /// execution.
     pub(crate) fn on_started(&mut self, id: JobId) {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(&id) else { return };

@@ -16,7 +16,7 @@ use crate::profile::Profile;
 use crate::timer::Timer;
 
 impl Engine {
-    /// Creates all of the jobs, or none if one of their keys was used for something else.
+    /// Creates all jobs, or none if an idempotency key was used for a different request.
     pub(crate) fn submit(&mut self, ticket: Ticket, jobs: Vec<NewJob>) {
         if let Err(refusal) = self.check_keys(&jobs).and_then(|()| self.check_runs(&jobs)) {
             return self.reply(ticket, Err(refusal));
@@ -38,7 +38,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A run that is repeated by hand counts for the overlap limit of its schedule like any other.
+    /// A run that a user repeats counts towards the overlap limit of its schedule like any other run.
     fn check_runs(&self, jobs: &[NewJob]) -> Result<(), Refusal> {
         for job in jobs {
             let known = job.key.is_some_and(|key| self.keys.contains_key(&key.key));
@@ -55,14 +55,14 @@ impl Engine {
             return Submitted { job: known.job, new: false };
         }
         let id = match &new.head.origin {
-            // A run stands beside its schedule.
+            // A run is created in the shard of its schedule.
             Some(origin) => {
                 JobId::from_bits(self.ids.next(self.now, origin.schedule.shard(), self.rng.next_u64()))
             }
             None => self.new_job_id(new.key.map(|key| key.key)),
         };
         if let Some(key) = new.key.filter(|_| !is_on(Mutation::EngineForgetsKeys)) {
-            // A job for next month must not be made again next week.
+            // The key of a job for next month must not expire next week.
             let run_at = new.head.spec.run_at.unwrap_or_default();
             let expires_at = self.now.max(run_at) + self.config.key_retention;
             self.keys.insert(key.key, KnownKey { body: key.body, job: id, expires_at });
@@ -77,7 +77,7 @@ impl Engine {
     }
 
     fn new_job_id(&mut self, key: Option<u128>) -> JobId {
-        // A key always leads to the same shard, whichever server hears it.
+        // A key always leads to the same shard, whichever server receives the request.
         let shard = match key {
             Some(key) => ShardId(u16::try_from(key % u128::from(self.shards)).unwrap_or_default()),
             None => {
@@ -89,7 +89,7 @@ impl Engine {
         JobId::from_bits(self.ids.next(self.now, shard, self.rng.next_u64()))
     }
 
-    /// Creates a job that a schedule fired: it is due at once.
+    /// Creates the job of a firing; it is ready immediately.
     pub(crate) fn create_fired(
         &mut self,
         id: JobId,
@@ -102,7 +102,7 @@ impl Engine {
         self.enqueue(id);
     }
 
-    /// Creates the job of a step: it is due at once.
+    /// Creates the job of a step; it is ready immediately.
     pub(crate) fn create_stepped(&mut self, id: JobId, head: &Arc<JobHead>, profile: Arc<Profile>) {
         self.insert_new(id, head, profile, self.now);
         self.step(id, JobStatus::Waiting, Cause::Stepped, About::default());
@@ -154,7 +154,7 @@ fn fresh_state(now: Timestamp, due_at: Timestamp) -> JobState {
         worker: None,
         cancel_requested_at: None,
         outcome: None,
-        // Nearly every job that waits has exactly one entry.
+        // Almost every waiting job has exactly one entry.
         history: Vec::with_capacity(1),
         expires_at: None,
         started: ThinVec::new(),

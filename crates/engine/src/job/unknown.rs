@@ -1,16 +1,16 @@
 //! An execution whose outcome is unknown: the lease of its worker ended before the worker reported.
 //!
-//! The task may have ended meanwhile, and its worker may come back with the result. The job waits for that only if it
-//! may never be started twice; any other goes back to its queue at once. In both cases the execution stays
-//! [`Unknown`](ExecutionStatus::Unknown) until one of these happens:
+//! The task may have ended meanwhile, and its worker may come back with the result. Only a job with delivery
+//! `at_most_once` waits for that; any other job returns to its queue immediately. In both cases the execution
+//! stays [`Unknown`](ExecutionStatus::Unknown) until one of these happens:
 //!
-//! - The worker comes back and still has it: the execution goes on, or its result is accepted.
-//! - The worker comes back without it, or is removed: it is lost.
-//! - Another execution of the job is placed, or the job ends otherwise: it is lost.
-//! - [`Config::result_wait`](crate::Config::result_wait) is over, for a job that may never be started twice: it is
+//! - The worker comes back and still holds it: the execution continues, or its result is accepted.
+//! - The worker comes back without it, or is removed: the execution is lost.
+//! - Another execution of the job is placed, or the job ends otherwise: the execution is lost.
+//! - [`Config::result_wait`](crate::Config::result_wait) is over, for an `at_most_once` job: the execution is
 //!   lost, and the job fails.
 //!
-//! So a result is accepted exactly where nothing else has been started, and no two executions of a job overlap.
+//! So a result is accepted only if no other execution was started, and no two executions of a job overlap.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use crate::input::Held;
 use crate::timer::Timer;
 
 impl Engine {
-    /// The lease of the worker of a running job has ended.
+    /// Handles a running job whose worker's lease has ended.
     pub(crate) fn on_lease_ended(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let waits = job.profile.delivery == Delivery::AtMostOnce && !is_on(Mutation::EngineRepeatsAtMostOnce);
@@ -41,7 +41,7 @@ impl Engine {
         if waits { self.wait_for_result(id) } else { self.queue_again(id) }
     }
 
-    /// The job stays with its lost worker for a while.
+    /// Keeps the job running until its result arrives or the wait for it is over.
     pub(crate) fn wait_for_result(&mut self, id: JobId) {
         let until = self.steady + self.config.result_wait;
         if let Some(live) = self.jobs.get_mut(&id).and_then(|job| job.live.as_mut()) {
@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// The wait for the result of an execution is over.
+    /// Ends a job whose wait for the result is over.
     pub(crate) fn on_result_overdue(&mut self, execution: ExecutionId) {
         let Some(&id) = self.executions.get(&execution) else { return };
         let live = self.jobs.get(&id).and_then(|job| job.live.as_ref());
@@ -61,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// The job leaves its lost worker for its queue, and the execution with the unknown outcome stays known.
+    /// Returns the job to its queue; the execution with the unknown outcome stays known.
     fn queue_again(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let Some(live) = job.live.as_ref() else { return };
@@ -73,14 +73,14 @@ impl Engine {
             worker.unknown.insert(id);
         }
         self.queues.ended(job);
-        // Its queue and its concurrency key admit the next job, wherever that fits.
+        // The queue and the concurrency key can now admit another job, on any worker.
         self.dispatch_wanted = true;
         let message = job.state.outcome.as_ref().and_then(|outcome| outcome.message.clone());
         let about = About { execution: Some(about), detail: message.as_deref(), ..About::default() };
         self.give_back(id, ExecutionStatus::Lost, Cause::WorkerLost, about);
     }
 
-    /// A worker came back: settles the executions of it whose outcome is unknown.
+    /// Settles the executions with an unknown outcome of a worker that came back.
     pub(crate) fn settle_unknown(&mut self, id: WorkerId, held: &BTreeMap<ExecutionId, Held>) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let gave_back = std::mem::take(&mut worker.unknown);
@@ -99,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// The execution of a waiting job goes on where it is.
+    /// Continues the execution of a waiting job on the worker that still holds it.
     fn take_back(&mut self, id: JobId) {
         self.leave_queue(id);
         let Some(job) = self.jobs.get_mut(&id) else { return };
@@ -118,7 +118,7 @@ impl Engine {
         self.knows_again(id);
     }
 
-    /// The worker of a running job can be asked for its execution again.
+    /// Marks an execution as known again: its worker is back and can be reminded.
     fn knows_again(&mut self, id: JobId) {
         let live = self.jobs.get_mut(&id).and_then(|job| job.live.as_mut());
         let Some(live) = live.filter(|live| live.is_unknown()) else { return };
@@ -129,7 +129,8 @@ impl Engine {
         self.touch_execution(id);
     }
 
-    /// Another execution takes the place of the one whose outcome is unknown, or nobody needs its outcome any more.
+    /// Ends an execution with an unknown outcome as lost, because another execution replaces it or the job
+    /// ended.
     pub(crate) fn close_unknown(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let Some(live) = job.live.take_if(|live| live.is_unknown()) else { return };
@@ -145,7 +146,7 @@ impl Engine {
         self.touch(id);
     }
 
-    /// A lost worker will not come back.
+    /// Ends all executions with an unknown outcome of a lost worker that an operator removes.
     pub(crate) fn give_up_unknown(&mut self, id: WorkerId) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let gave_back = std::mem::take(&mut worker.unknown);
@@ -155,7 +156,7 @@ impl Engine {
     }
 }
 
-/// What is known of an execution that was lost with its worker.
+/// Returns the outcome of an execution that was lost with its worker.
 pub(super) fn lost_with_worker() -> Outcome {
     let message = "the worker sent no heartbeat within its lease";
     Outcome { error: Some("worker_lost".into()), message: Some(message.into()), ..Outcome::default() }

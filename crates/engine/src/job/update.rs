@@ -55,12 +55,12 @@ impl Engine {
         Ok(Reply::Updated { version })
     }
 
-    /// Gives a job that stands in no queue a new spec, and arms the timers that follow from it.
+    /// Replaces the spec of a job that is in no queue, and arms its timers again.
     fn respec(&mut self, id: JobId, head: &Arc<JobHead>) {
         let now = self.now;
         let profile = self.profiles.of(&head.spec);
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        // Where it comes from is not its user's to change.
+        // Users cannot change the origin of a job.
         let head =
             &Arc::new(JobHead { origin: job.origin.clone(), step: job.step.clone(), ..(**head).clone() });
         self.agenda.disarm(job.state.due_at, Timer::Due(id));

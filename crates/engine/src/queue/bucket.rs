@@ -13,14 +13,14 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// The bucket of a queue that has a rate; `empty` after a change of owner.
+    /// Creates the bucket of a queue with a rate limit; `empty` after a change of owner.
     pub(crate) fn new(settings: &QueueSettings, now: Timestamp, empty: bool) -> Option<Self> {
         let per_second = settings.rate_per_second?;
         let burst = settings.burst.map_or(per_second.max(1.0), f64::from);
         Some(Self { per_second, burst, tokens: if empty { 0.0 } else { burst }, filled_at: now })
     }
 
-    /// The bucket after a change of settings: it keeps what was in it.
+    /// Returns the bucket after a change of settings; it keeps its tokens.
     pub(crate) fn renewed(old: Option<Self>, settings: &QueueSettings, now: Timestamp) -> Option<Self> {
         let mut new = Self::new(settings, now, false)?;
         if let Some(old) = old {
@@ -29,7 +29,7 @@ impl Bucket {
         Some(new)
     }
 
-    /// When the next start may be, or `None` if it may be now.
+    /// Returns the time of the next allowed start, or `None` if a start is allowed now.
     pub(crate) fn wait(&self, now: Timestamp) -> Option<Timestamp> {
         let tokens = self.tokens_at(now);
         if tokens >= 1.0 {
@@ -45,7 +45,7 @@ impl Bucket {
         Some(now + wait)
     }
 
-    /// Counts one start.
+    /// Consumes one token.
     pub(crate) fn take(&mut self, now: Timestamp) {
         self.tokens = self.tokens_at(now) - 1.0;
         self.filled_at = now.max(self.filled_at);
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// I21. In every window the starts stay within burst and rate.
+        /// I21. In every time window the number of starts stays within burst and rate.
         #[test]
         fn starts_never_exceed_burst_and_rate(
             rate in 0.1f64..500.0, burst in 1u32..50, gaps in prop::collection::vec(0u64..400, 1..200),

@@ -1,22 +1,24 @@
-//! Weighted fair shares: who has had the least so far, in proportion to its weight.
+//! Weighted fair shares: the next turn goes to the key with the smallest service so far, in proportion to its
+//! weight.
 //!
-//! Start-time fair queueing (Goyal, Vin, Cheng, 1996): each service advances the served one's clock
-//! by `1 / weight`; the one whose next service would start earliest goes next. One that was away
-//! starts at the present, so being idle saves nothing up.
+//! Start-time fair queueing (Goyal, Vin, Cheng, 1996): each service advances the clock of the served key by
+//! `1 / weight`; the key with the earliest next start has the next turn. A key that was absent starts at the
+//! present, so idle time gives no credit.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One service by weight 1. Divisible by every weight up to 16 and large enough for the others.
+/// Clock advance of one service at weight 1. Divisible by every weight up to 16, and large enough for the
+/// others.
 const SERVICE: u64 = 720_720;
 
-/// Clocks of those that were served lately.
+/// Clocks of the recently served keys.
 #[derive(Debug)]
 pub(crate) struct Fair<K = Arc<str>> {
-    /// When the last service of each ended.
+    /// End of the last service of each key.
     ends: BTreeMap<K, u64>,
-    /// When the last service of anyone started: the present.
+    /// Start of the last service of any key: the present.
     present: u64,
 }
 
@@ -27,7 +29,7 @@ impl<K> Default for Fair<K> {
 }
 
 impl<K: Ord + Clone> Fair<K> {
-    /// When the next service of `name` would start.
+    /// Returns when the next service of `name` would start.
     pub(crate) fn start<Q: Ord + ?Sized>(&self, name: &Q) -> u64
     where
         K: Borrow<Q>,
@@ -35,8 +37,9 @@ impl<K: Ord + Clone> Fair<K> {
         self.ends.get(name).copied().unwrap_or(0).max(self.present)
     }
 
-    /// Adds `name` to those that wait, one service behind the present. A newcomer that started at the present would go
-    /// before everyone who was served once, and a steady flow of newcomers would starve them.
+    /// Adds `name` to the waiting keys, one service behind the present. A newcomer that started at the
+    /// present would precede every key that was served once, and a steady flow of newcomers would starve
+    /// them.
     pub(crate) fn enter(&mut self, name: &K) {
         let at = self.present + SERVICE;
         match self.ends.get_mut(name) {
@@ -45,7 +48,7 @@ impl<K: Ord + Clone> Fair<K> {
         }
     }
 
-    /// Serves `name` once.
+    /// Records one service of `name`.
     pub(crate) fn charge(&mut self, name: &K, weight: u32) {
         let start = self.start(name);
         self.present = start;
@@ -56,7 +59,7 @@ impl<K: Ord + Clone> Fair<K> {
         }
     }
 
-    /// Notes a clock; drops those that say nothing any more, when there are many.
+    /// Stores a clock. Drops clocks that are in the past once there are many.
     fn remember(&mut self, name: &K, end: u64) {
         if self.ends.len() >= 1_024 && self.ends.len().is_power_of_two() {
             let present = self.present;
@@ -80,7 +83,7 @@ mod tests {
         served
     }
 
-    /// I24. Shares follow weights.
+    /// I24. Shares are proportional to weights.
     #[test]
     fn shares_are_in_proportion_to_weights() {
         let names: Vec<(Arc<str>, u32)> = vec![("a".into(), 1), ("b".into(), 3), ("c".into(), 6)];

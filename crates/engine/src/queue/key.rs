@@ -1,4 +1,14 @@
-//! Concurrency keys: how many jobs of one key run, and who stands aside until one ends.
+//! Concurrency keys: the number of running jobs of each key, and the jobs that are parked until one ends.
+//!
+//! [`Queues`](super::Queues) calls this module for each job with a key. A job is either a *candidate* (in a
+//! lane) or *parked* here. Jobs of one key with the same priority, queue, shape and limit form a [`Group`].
+//!
+//! # Invariants
+//! - A group has at most `limit - running` candidates when a job enters; all others are parked.
+//! - A blocked group blocks no other group of its key.
+//!
+//! # Cost
+//! O(log n) for each operation, plus a search over the groups of a key when a job ends.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,7 +23,7 @@ use super::lane::Flow;
 use crate::job::Job;
 use crate::profile::Profile;
 
-/// A job that stands aside.
+/// A parked job, or a job that may be parked.
 #[derive(Debug)]
 pub(crate) struct Parked {
     profile: Arc<Profile>,
@@ -22,13 +32,13 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
-    /// A job that stands aside, or would, by the limit of its key.
+    /// Describes a job with the limit of its key.
     pub(crate) fn of(job: &Job, limit: u32) -> Self {
         Self { profile: Arc::clone(&job.profile), flow: job.flow(), limit }
     }
 }
 
-/// A job that stood aside and is a candidate now.
+/// A job that was parked, or is now a candidate again.
 #[derive(Debug)]
 pub(crate) struct Unparked {
     pub(crate) profile: Arc<Profile>,
@@ -55,7 +65,7 @@ impl Equivalent<Name> for NameRef<'_> {
     }
 }
 
-/// Jobs of a key that wait alike: one blocked group holds up no other.
+/// Jobs of a key that wait under the same conditions; a blocked group blocks no other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Group {
     priority: Reverse<u8>,
@@ -77,7 +87,7 @@ impl Group {
 
 #[derive(Debug, Default)]
 struct Members {
-    /// Its jobs that stand in lanes.
+    /// Number of its jobs in lanes.
     candidates: u32,
     parked: BTreeMap<Place, Unparked>,
 }
@@ -121,12 +131,11 @@ impl Keys {
         }
     }
 
-    /// How many jobs of a key run.
     pub(crate) fn running(&self, namespace: &str, key: &str) -> u32 {
         self.keys.get(&NameRef { namespace, key }).map_or(0, |state| state.running)
     }
 
-    /// Takes a job in: as a candidate (true), or parked (false).
+    /// Adds a job: as a candidate (true) or parked (false).
     pub(crate) fn admit(&mut self, namespace: &Arc<str>, key: &str, place: Place, entry: Parked) -> bool {
         let state = self.state(namespace, key);
         let members = state.groups.entry(Group::of(&entry.profile, entry.limit)).or_default();
@@ -139,7 +148,7 @@ impl Keys {
         false
     }
 
-    /// A candidate stands aside.
+    /// Parks a candidate.
     pub(crate) fn park(&mut self, namespace: &Arc<str>, key: &str, place: Place, entry: Parked) {
         let state = self.state(namespace, key);
         let members = state.groups.entry(Group::of(&entry.profile, entry.limit)).or_default();
@@ -147,7 +156,7 @@ impl Keys {
         members.parked.insert(place, Unparked { profile: entry.profile, flow: entry.flow });
     }
 
-    /// A waiting job goes without being placed.
+    /// Removes a waiting job that was not placed.
     pub(crate) fn leave(
         &mut self,
         namespace: &Arc<str>,
@@ -169,7 +178,7 @@ impl Keys {
         self.drop_if_unused(namespace, key);
     }
 
-    /// A candidate starts.
+    /// Counts a candidate that was placed.
     pub(crate) fn place(&mut self, namespace: &Arc<str>, key: &str, entry: &Parked) {
         let state = self.state(namespace, key);
         let group = Group::of(&entry.profile, entry.limit);
@@ -180,19 +189,19 @@ impl Keys {
         state.running += 1;
     }
 
-    /// A job that was running when its rows were kept still is.
+    /// Counts a restored job that is still running.
     pub(crate) fn restore_running(&mut self, namespace: &Arc<str>, key: &str) {
         self.state(namespace, key).running += 1;
     }
 
-    /// A running job of a key ended.
+    /// Counts the end of a running job.
     pub(crate) fn end(&mut self, namespace: &Arc<str>, key: &str) {
         let state = self.state(namespace, key);
         state.running = state.running.saturating_sub(1);
         self.drop_if_unused(namespace, key);
     }
 
-    /// The first parked job for which there is room now; it becomes a candidate.
+    /// Makes the first parked job that the limit allows a candidate, and returns it.
     pub(crate) fn unpark(&mut self, namespace: &Arc<str>, key: &str) -> Option<(Place, Unparked)> {
         let state = self.keys.get_mut(&NameRef { namespace, key })?;
         let running = state.running;
@@ -203,7 +212,6 @@ impl Keys {
         members.parked.pop_first()
     }
 
-    /// Whether a job stands aside.
     pub(crate) fn is_parked(&self, namespace: &str, key: &str, place: Place, entry: &Parked) -> bool {
         let state = self.keys.get(&NameRef { namespace, key });
         let members = state.and_then(|state| state.groups.get(&Group::of(&entry.profile, entry.limit)));

@@ -1,14 +1,16 @@
-//! The jobs of one queue in their order: priority, namespace, run, shape, age.
+//! Order of the jobs of one queue: priority, namespace, run, shape, age.
 //!
-//! The jobs of one run of a workflow are a *flow*, and all jobs of no run are one more. Flows of a namespace take turns
-//! by their fair share, so the last step of a short run does not wait behind 100,000 elements of another one. Within a
-//! flow the oldest job goes first. A flow that begins to wait goes behind those that wait for their next turn.
+//! The jobs of one workflow run are a *flow*, and all jobs outside runs form one more. Flows of a namespace
+//! take turns by their fair share, so the last step of a short run does not wait behind 100,000 elements of
+//! another run. Within a flow the oldest job is first. A flow that begins to wait comes after the flows that
+//! wait for their next turn.
 //!
-//! # Always true
+//! # Invariants
 //! - The order of a lane has one entry for each of its flows: the flow's clock and its oldest job.
 //!
 //! # Cost
-//! O(log n) to enter and leave. Serving a job of a flow changes the entry of that flow in each lane where it waits.
+//! O(log n) to enter and leave. Serving a job of a flow changes the entry of that flow in each lane where it
+//! waits.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,24 +23,24 @@ use crate::profile::{Profile, Shape};
 
 type Place = (Timestamp, JobId);
 
-/// The run that a job belongs to; none for all jobs of no run.
+/// The run that a job belongs to; `None` for all jobs outside runs.
 pub(crate) type Flow = Option<RunId>;
 
 /// The jobs of one flow in a lane; at least one.
 #[derive(Debug)]
 struct Waiting {
-    /// When the flow's next service would start, as the order of the lane has it.
+    /// Start of the flow's next service, as used in the order of the lane.
     clock: u64,
     /// Oldest first.
     jobs: BTreeSet<Place>,
 }
 
-/// Jobs that fit, or do not fit, together.
+/// Jobs of one shape: a worker is eligible for all of them or for none.
 #[derive(Debug)]
 struct Lane {
     profile: Arc<Profile>,
     flows: BTreeMap<Flow, Waiting>,
-    /// Which flow goes next: its clock, its oldest job, and the flow.
+    /// Order of the flows: clock, oldest job, flow.
     order: BTreeSet<(u64, Place, Flow)>,
 }
 
@@ -59,7 +61,7 @@ impl Lane {
         }
     }
 
-    /// Whether it was there.
+    /// Returns whether the job was in the lane.
     fn remove(&mut self, flow: Flow, place: Place) -> bool {
         let Some(waiting) = self.flows.get_mut(&flow) else { return false };
         let clock = waiting.clock;
@@ -74,7 +76,7 @@ impl Lane {
         removed
     }
 
-    /// A job of the flow was served.
+    /// Updates the clock of a flow after a service.
     fn set_clock(&mut self, flow: Flow, clock: u64) {
         let Some(waiting) = self.flows.get_mut(&flow) else { return };
         let Some(&oldest) = waiting.jobs.first() else { return };
@@ -87,14 +89,14 @@ impl Lane {
 /// The jobs of one namespace at one priority.
 #[derive(Debug, Default)]
 struct Tenant {
-    /// By the id of their shape.
+    /// By shape id.
     lanes: BTreeMap<u64, Lane>,
-    /// What each flow has had.
+    /// Fair shares of the flows.
     flows: Fair<Flow>,
 }
 
 impl Tenant {
-    /// A job of a flow goes. Where no other flow waits there is nothing to share.
+    /// Records a service of a flow. Without other waiting flows there is nothing to share.
     fn charge(&mut self, flow: Flow) {
         let mut lanes = self.lanes.values();
         if let (Some(lane), None) = (lanes.next(), lanes.next())
@@ -108,7 +110,7 @@ impl Tenant {
     }
 }
 
-/// The jobs of one queue that may be placed.
+/// The jobs of one queue that may be placed, by priority and namespace.
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     levels: BTreeMap<Reverse<u8>, BTreeMap<Arc<str>, Tenant>>,
@@ -133,7 +135,7 @@ impl Lanes {
         lane.insert(flow, place, tenant.flows.start(&flow));
     }
 
-    /// A job goes to a worker.
+    /// Removes a job that was placed, and counts the service of its flow.
     pub(crate) fn serve(&mut self, profile: &Profile, flow: Flow, place: Place) {
         let level = self.levels.get_mut(&Reverse(profile.priority));
         if let Some(tenant) = level.and_then(|level| level.get_mut(&profile.namespace)) {
@@ -142,7 +144,7 @@ impl Lanes {
         self.remove(profile, flow, place);
     }
 
-    /// Whether it was there.
+    /// Returns whether the job was in a lane.
     pub(crate) fn remove(&mut self, profile: &Profile, flow: Flow, place: Place) -> bool {
         let Some(level) = self.levels.get_mut(&Reverse(profile.priority)) else { return false };
         let Some(tenant) = level.get_mut(&profile.namespace) else { return false };
@@ -160,7 +162,7 @@ impl Lanes {
         removed
     }
 
-    /// The job that goes next among those whose shape is not `blocked`, with a profile of its shape.
+    /// Returns the next job among those whose shape is not `blocked`, with a profile of its shape.
     pub(crate) fn first(
         &self,
         blocked: &BTreeMap<u64, Arc<Shape>>,
@@ -178,14 +180,13 @@ impl Lanes {
         })
     }
 
-    /// When the job that waits longest became due.
+    /// Returns when the oldest waiting job became ready.
     pub(crate) fn oldest(&self) -> Option<Timestamp> {
         let lanes = self.levels.values().flat_map(BTreeMap::values).flat_map(|tenant| tenant.lanes.values());
         let heads = lanes.flat_map(|lane| &lane.order);
         heads.map(|(_, (due_at, _), _)| *due_at).min()
     }
 
-    /// Whether a job stands here.
     pub(crate) fn contains(&self, profile: &Profile, flow: Flow, place: Place) -> bool {
         let level = self.levels.get(&Reverse(profile.priority));
         let lane = level.and_then(|l| l.get(&profile.namespace)).and_then(|t| t.lanes.get(&profile.shape_id));

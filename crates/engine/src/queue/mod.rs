@@ -1,20 +1,25 @@
-//! Waiting jobs, and which of them goes next.
+//! Queues of waiting jobs, and the order in which they are dispatched.
 //!
-//! A job enters when it is due and leaves when it is placed, cancelled, updated or expired. The
-//! order is decided here and nowhere else: between queues by weighted fair share, within a queue by
-//! priority, then fair share between namespaces, then fair share between runs, then age. Workers are unknown here; [dispatch]
-//! (crate::dispatch) asks for the next job and says whether it fit.
+//! A job enters when it becomes ready and leaves when it is placed, cancelled, updated or expired. Only this
+//! module defines the order: between queues by weighted fair share, within a queue by priority, then fair
+//! share between namespaces, then fair share between runs, then age. It knows no workers;
+//! [dispatch](crate::dispatch) requests the next job and reports whether it was placed.
 //!
-//! A job whose concurrency key is full is *parked*: it stands aside until another job of its key
-//! ends, so that a full key costs nobody a look.
+//! A job whose concurrency key has reached its limit is *parked*: it is no candidate until another job of its
+//! key ends, so it costs no search time.
 //!
-//! # Always true
-//! - A waiting job stands in exactly one lane, or is parked at its key.
+//! - [`lane`]: order of the jobs of one queue.
+//! - [`fair`]: weighted fair shares.
+//! - [`key`]: concurrency keys and parked jobs.
+//! - [`bucket`]: rate limits.
+//!
+//! # Invariants
+//! - A waiting job is in exactly one lane, or is parked at its key.
 //! - `running <= limit` when a job is placed, for every queue and every key.
 //!
 //! # Cost
-//! O(log n) to enter and leave; choosing looks at each queue, and at each namespace and shape of the
-//! highest priority, never at each job or run.
+//! O(log n) to enter and leave. Choosing the next job visits each queue, and each namespace and shape of the
+//! highest priority, but never each job or run.
 
 mod bucket;
 mod fair;
@@ -50,17 +55,17 @@ pub(crate) struct Queues {
 #[derive(Debug, Default)]
 struct Queue {
     settings: QueueSettings,
-    /// 0 for a queue that nobody set up.
+    /// Version of the settings; 0 for a queue without settings.
     version: u64,
     lanes: Lanes,
     shares: Fair,
     bucket: Option<Bucket>,
-    /// In lanes and parked.
+    /// Number of waiting jobs, in lanes and parked.
     waiting: u64,
     running: u32,
 }
 
-/// Something that keeps a queue from letting anybody through.
+/// A limit of a queue that currently blocks all of its jobs.
 enum Gate {
     Paused,
     Full { limit: u32 },
@@ -68,7 +73,7 @@ enum Gate {
 }
 
 impl Queue {
-    /// Every gate that is closed now; none if a job may pass.
+    /// Returns all gates that are closed now; empty if a job may be placed.
     fn closed_gates(&self, now: Timestamp) -> impl Iterator<Item = Gate> {
         let paused = self.settings.paused.then_some(Gate::Paused);
         let over = u32::from(is_on(Mutation::EngineOverfillsQueues));
@@ -81,18 +86,18 @@ impl Queue {
     }
 }
 
-/// The job that goes next, if it fits anywhere.
+/// The next job to place, if a worker is eligible.
 #[derive(Debug)]
 pub(crate) struct Candidate {
     pub(crate) job: JobId,
     pub(crate) profile: Arc<Profile>,
 }
 
-/// What [`Queues::next`] found.
+/// Result of [`Queues::next`].
 #[derive(Debug, Default)]
 pub(crate) struct Next {
     pub(crate) candidate: Option<Candidate>,
-    /// Queues whose rate holds back jobs, and when it lets one through.
+    /// Queues blocked by their rate limit, with the time of the next allowed start.
     pub(crate) slow: Vec<(Arc<str>, Timestamp)>,
 }
 
@@ -101,7 +106,7 @@ impl Queues {
         self.queues.entry(Arc::clone(name)).or_default()
     }
 
-    /// Takes a job in; it goes to its lane, or is parked if its key is full.
+    /// Adds a job to its lane, or parks it if its key is at its limit.
     pub(crate) fn push(&mut self, id: JobId, job: &Job) {
         let place = job.place(id);
         let parked = job.concurrency.as_deref().is_some_and(|concurrency| {
@@ -115,7 +120,7 @@ impl Queues {
         }
     }
 
-    /// Lets a job go that is not placed.
+    /// Removes a job that was not placed.
     pub(crate) fn remove(&mut self, id: JobId, job: &Job) {
         let place = job.place(id);
         let queue = self.queue(&job.profile.queue);
@@ -130,7 +135,7 @@ impl Queues {
         }
     }
 
-    /// A job got an execution.
+    /// Records that a job was placed.
     pub(crate) fn placed(&mut self, id: JobId, job: &Job, now: Timestamp) {
         let profile = &job.profile;
         let queue = self.queue(&profile.queue);
@@ -150,7 +155,7 @@ impl Queues {
         }
     }
 
-    /// A job's execution ended.
+    /// Records that the execution of a job ended.
     pub(crate) fn ended(&mut self, job: &Job) {
         let queue = self.queue(&job.profile.queue);
         queue.running = queue.running.saturating_sub(1);
@@ -167,7 +172,7 @@ impl Queues {
         }
     }
 
-    /// A job that was running when its rows were kept still is.
+    /// Counts a restored job that is still running.
     pub(crate) fn restore_running(&mut self, job: &Job) {
         self.queue(&job.profile.queue).running += 1;
         if let Some(concurrency) = job.concurrency.as_deref() {
@@ -175,7 +180,7 @@ impl Queues {
         }
     }
 
-    /// A job came up whose key turned out to be full, as jobs of one key may differ in their limits.
+    /// Parks a candidate whose key is at its limit: jobs of one key may have different limits.
     pub(crate) fn park(&mut self, id: JobId, job: &Job) {
         let place = job.place(id);
         self.queue(&job.profile.queue).lanes.remove(&job.profile, job.flow(), place);
@@ -185,14 +190,14 @@ impl Queues {
         }
     }
 
-    /// Whether a job's concurrency key lets it start now.
+    /// Returns whether a job's concurrency key is below its limit.
     pub(crate) fn key_is_open(&self, job: &Job) -> bool {
         let over = u32::from(is_on(Mutation::EngineOverfillsKeys));
         let running = |key: &str| self.keys.running(&job.profile.namespace, key);
         job.concurrency.as_deref().is_none_or(|c| running(&c.key) < c.limit + over)
     }
 
-    /// Whether the limits of a job's queue and of its key let one more job run.
+    /// Returns whether the limits of a job's queue and of its key allow one more running job.
     pub(crate) fn has_room(&self, job: &Job) -> bool {
         let queue = self.queues.get(&job.profile.queue);
         let full =
@@ -200,7 +205,7 @@ impl Queues {
         !full && self.key_is_open(job)
     }
 
-    /// Whether a waiting job's queue and key let it start now, whoever else waits.
+    /// Returns whether a waiting job's queue and key allow it to start now, regardless of other waiting jobs.
     pub(crate) fn lets_through(&self, job: &Job, now: Timestamp) -> bool {
         let open = |queue: &Queue| queue.closed_gates(now).next().is_none();
         self.queues.get(&job.profile.queue).is_none_or(open) && self.key_is_open(job)
@@ -212,7 +217,7 @@ impl Queues {
         }
     }
 
-    /// The job that goes next among those whose shape is not `blocked`.
+    /// Returns the next job among those whose shape is not `blocked`.
     pub(crate) fn next(&self, now: Timestamp, blocked: &BTreeMap<u64, Arc<Shape>>) -> Next {
         let mut next = Next::default();
         let mut best: Option<(u64, Arc<str>, Candidate)> = None;
@@ -235,7 +240,7 @@ impl Queues {
         next
     }
 
-    /// Sets up a queue. The rate of a new one starts with a full burst.
+    /// Sets the settings of a queue. The rate limit of a new queue starts with a full burst.
     pub(crate) fn set(&mut self, now: Timestamp, record: &QueueRecord) {
         let queue = self.queue(&record.name.as_str().into());
         queue.bucket = Bucket::renewed(queue.bucket.take(), &record.settings, now);
@@ -243,17 +248,18 @@ impl Queues {
         queue.version = record.version;
     }
 
-    /// The numbers of jobs that wait and that run in a queue.
+    /// Returns the numbers of waiting and of running jobs of a queue.
     pub(crate) fn jobs_in(&self, name: &str) -> (u64, u32) {
         self.queues.get(name).map_or((0, 0), |queue| (queue.waiting, queue.running))
     }
 
-    /// Forgets the settings of a queue that has no jobs.
+    /// Removes the settings of a queue that has no jobs.
     pub(crate) fn remove_settings(&mut self, name: &str) {
         self.queues.remove(name);
     }
 
-    /// Nobody set up any queue, as far as is known.
+    /// Removes the settings of all queues; queues with jobs stay with the defaults. Their rows are about to
+    /// be read again.
     pub(crate) fn forget_settings(&mut self) {
         for queue in self.queues.values_mut() {
             (queue.settings, queue.version, queue.bucket) = (QueueSettings::default(), 0, None);
@@ -261,33 +267,32 @@ impl Queues {
         self.queues.retain(|_, queue| queue.waiting > 0 || queue.running > 0);
     }
 
-    /// Rates begin anew, with nothing saved up: a change of owner must not let another burst through.
+    /// Restarts all rate limits with empty buckets: a change of owner must not allow another burst.
     pub(crate) fn restart_rates(&mut self, now: Timestamp) {
         for queue in self.queues.values_mut() {
             queue.bucket = Bucket::new(&queue.settings, now, true);
         }
     }
 
-    /// The version of a queue's settings; 0 if nobody set it up.
+    /// Returns the version of a queue's settings; 0 if it has none.
     pub(crate) fn version(&self, name: &str) -> u64 {
         self.queues.get(name).map_or(0, |queue| queue.version)
     }
 
-    /// How many jobs wait in a queue.
     pub(crate) fn waiting_in(&self, name: &str) -> u64 {
         self.queues.get(name).map_or(0, |queue| queue.waiting)
     }
 
-    /// Whether a job is the next of its queue.
+    /// Returns whether a job is the next of its queue.
     pub(crate) fn is_first(&self, id: JobId, job: &Job) -> bool {
         self.queues.get(&job.profile.queue).is_some_and(|queue| {
             queue.lanes.first(&BTreeMap::new(), &queue.shares).is_some_and(|(first, _)| first == id)
         })
     }
 
-    /// What of its queue and its key holds a waiting job back.
+    /// Returns the reasons of its queue and its key that block a waiting job.
     ///
-    /// `now` is steady time; `on_the_wall` tells the wall time of such an instant.
+    /// `now` is steady time; `on_the_wall` converts a steady time to wall time.
     pub(crate) fn reasons(
         &self,
         now: Timestamp,
@@ -315,7 +320,7 @@ impl Queues {
         reasons
     }
 
-    /// Every queue that has jobs or was set up.
+    /// Returns all queues that have jobs or settings.
     pub(crate) fn view(&self) -> Vec<QueueView> {
         let shown = self.queues.iter().filter(|(_, q)| q.version > 0 || q.waiting > 0 || q.running > 0);
         shown
@@ -330,7 +335,8 @@ impl Queues {
             .collect()
     }
 
-    /// In how many places a job stands: one if it waits, none if it does not.
+    /// Returns in how many places a job waits: 1 if it is waiting, otherwise 0. For
+    /// [`Engine::check_invariants`](crate::Engine::check_invariants).
     pub(crate) fn places_of(&self, id: JobId, job: &Job) -> usize {
         let queue = self.queues.get(&job.profile.queue);
         let in_lane = queue.is_some_and(|q| q.lanes.contains(&job.profile, job.flow(), job.place(id)));
@@ -341,7 +347,6 @@ impl Queues {
         usize::from(in_lane) + usize::from(parked)
     }
 
-    /// How many jobs of a queue run.
     pub(crate) fn running_in(&self, name: &str) -> u32 {
         self.queues.get(name).map_or(0, |queue| queue.running)
     }

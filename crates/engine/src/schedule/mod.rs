@@ -1,23 +1,29 @@
-//! Schedules: every nominal instant is decided once, and each decision is recorded.
+//! Schedules: each scheduled time is decided once, and every decision is recorded.
 //!
-//! [`apply`] takes what users ask for; [`decide`] walks the timetable from the last decided instant
-//! to now and gives each instant its outcome; [`missed`] does so for instants whose time passed while
-//! nobody could decide them; [`overlap`] is the rule for runs that are not over, [`fire`] creates the
-//! job, or the run of a workflow, and hears of its end, [`ledger`] writes the records. [`trigger`] and [`backfill`] are runs that
-//! somebody asked for; [`reserve`] keeps room ahead; [`calendars`] are the days that timings name.
+//! - [`apply`]: create, change, pause, resume and delete schedules.
+//! - [`decide`]: decides the scheduled times from the last decided one to now.
+//! - [`missed`]: finds missed scheduled times and catches up.
+//! - [`overlap`]: the overlap policy while earlier runs of the schedule are unfinished.
+//! - [`fire`]: creates the job or workflow run of a firing, and handles its end.
+//! - [`ledger`]: records the outcome of each scheduled time.
+//! - [`trigger`], [`backfill`]: runs that a user requests.
+//! - [`reserve`]: reserves resources ahead of a firing.
+//! - [`calendars`]: the calendars that timings refer to.
+//! - [`plan`]: compiled timings, policies and job templates, shared by schedules.
 //!
-//! # Always true
-//! - `cursor` never moves back, and every instant up to it has its record or is owed: they change in one
-//!   batch, together with the job or the run that a firing creates.
-//! - What is next is computed from the rules and the cursor alone; nothing chains one firing to the
-//!   success of the last.
-//! - `runs` are exactly the live jobs and runs whose origin names the schedule.
-//! - A schedule that can still fire has its timer armed, or a run whose end arms it.
-//! - The present goes before the past: a firing that is owed starts when no run and no other firing is in its way.
+//! # Invariants
+//! - `cursor` never moves back. Each scheduled time up to it has a ledger record or is owed. The cursor
+//!   changes in the same batch as the record and the job or run that a firing creates.
+//! - The next scheduled time follows from the rules and the cursor alone; no firing depends on the success of
+//!   the previous one.
+//! - `runs` are exactly the live jobs and runs whose origin is the schedule.
+//! - A schedule that can still fire has its timer armed, or an unfinished run whose end arms it.
+//! - Current firings come before missed ones: an owed firing starts only when no run and no other firing of
+//!   the schedule blocks it.
 //!
 //! # Cost
-//! One timer a schedule; a firing costs two steps of its timetable. A schedule that is not running
-//! takes about 500 bytes, as long as others share its rules and its job.
+//! One timer per schedule; a firing costs two steps of its timetable. A schedule without a run takes about
+//! 500 bytes if others share its timing and its job template.
 
 mod apply;
 mod backfill;
@@ -52,34 +58,34 @@ pub(crate) use fire::{NotStarted, RunEnd};
 pub(crate) use plan::{Plan, Plans, Starts, Template, Templates};
 pub(crate) use reserve::{Kept, Reservation};
 
-/// A schedule.
+/// A schedule and its unfinished runs.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
-    /// When it fires and by which policies; shared by all that say the same.
+    /// Timing and policies; shared by all schedules with the same timing and policies.
     pub(crate) plan: Arc<Plan>,
-    /// What it starts; shared likewise.
+    /// Job or workflow run that it starts; shared in the same way.
     pub(crate) template: Arc<Template>,
     pub(crate) state: ScheduleState,
-    /// Runs that are not over, oldest first.
+    /// Unfinished runs, oldest first.
     pub(crate) runs: ThinVec<Work>,
-    /// What its timer is armed for.
+    /// Time for which its timer is armed; `None` if it is not armed.
     armed: Option<Timestamp>,
-    /// What is owed goes on then.
+    /// Earliest time of the next owed firing, by the catch-up rate.
     catch_up_at: Timestamp,
-    /// Until when its next firing waits for the worker of a run to tell whether that is over; see
+    /// Until when its next firing waits for the worker of a run to report whether the run has ended; see
     /// [`Engine::awaits_worker`].
     heard_by: Option<Timestamp>,
-    /// The room that is kept for its next firing, while it is.
+    /// Reservation for its next firing, if it has one.
     pub(crate) reservation: Option<Box<Reservation>>,
-    /// Its spec, while that is still to be written.
+    /// Spec that is not yet written to the store; `None` if it is written.
     head: Option<Arc<ScheduleHead>>,
     new: bool,
     dirty: bool,
-    /// Whether its open ledger record changed since it was last written.
+    /// Whether the open ledger record changed since it was last written.
     record_dirty: bool,
-    /// Tells whether a new spec is another one.
+    /// Hash of the spec, to detect an unchanged spec.
     body_hash: [u64; 2],
 }
 
@@ -109,8 +115,8 @@ impl Schedule {
         }
     }
 
-    /// Whether nothing but its next instant concerns it: it owes nothing, keeps nothing waiting, counts from no run
-    /// and keeps no room.
+    /// Whether only its next scheduled time matters: it owes no firings, buffers none, has no fixed delay and
+    /// no reservation.
     fn is_plain(&self) -> bool {
         self.state.owed.is_empty()
             && self.state.buffer.is_empty()
@@ -128,11 +134,11 @@ impl Schedule {
     }
 }
 
-/// All schedules, and what they share.
+/// All schedules, with their shared plans, templates and calendars.
 #[derive(Debug, Default)]
 pub(crate) struct Schedules {
     all: IndexMap<ScheduleId, Schedule, FixedState>,
-    /// By [`timetable_seed`].
+    /// Ids by [`timetable_seed`].
     names: HashTable<ScheduleId>,
     pub(crate) plans: Plans,
     pub(crate) templates: Templates,
@@ -140,19 +146,20 @@ pub(crate) struct Schedules {
     pub(crate) backfills: BTreeMap<BackfillId, Backfill>,
     pub(crate) counts: BTreeMap<ScheduleStatus, u64>,
     pub(crate) firings: BTreeMap<FiringOutcome, u64>,
-    /// Schedules whose rows changed, each once; the schedule knows that it stands here.
+    /// Schedules with changed rows, each once; `Schedule::dirty` marks them.
     changed: Vec<ScheduleId>,
-    /// Ledger records that will not be extended any more.
+    /// Closed ledger records that are not yet written.
     ledger: Vec<LedgerRecord>,
-    /// Schedules whose rules cannot be read any more, and why.
+    /// Schedules with a timing that can no longer be parsed, with the reason.
     unusable: BTreeMap<ScheduleId, String>,
-    /// Jobs that room is kept for, until they are placed.
+    /// Waiting jobs with a reservation, and the schedule of each.
     pub(crate) expected: BTreeMap<JobId, ScheduleId>,
-    /// Whether a hold of new work has ended, and what waited for that has not had its turn.
+    /// Whether a hold of new work has ended and the firings and backfills that it delayed are not yet
+    /// released.
     pub(crate) is_released: bool,
 }
 
-/// What a name hashes to: decides its shard, and stands for it where it is not kept.
+/// Hash of a name: decides its shard, and identifies it where the name itself is not stored.
 pub(crate) fn name_hash(namespace: &str, name: &str) -> u128 {
     let half = |seed: u64| {
         let mut hasher = FixedState::with_seed(seed).build_hasher();
@@ -164,29 +171,26 @@ pub(crate) fn name_hash(namespace: &str, name: &str) -> u128 {
     (u128::from(half(0x5eed_0001)) << 64) | u128::from(half(0x5eed_0002))
 }
 
-/// The shard of a named thing: the one that its namespace and name hash to.
+/// Returns the shard of a named object from the hash of its namespace and name.
 pub(crate) fn shard_of(hash: u128, shards: u16) -> ShardId {
     ShardId(u16::try_from(hash % u128::from(shards.max(1))).unwrap_or_default())
 }
 
-/// Half of a name's hash.
 #[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
 fn seed_of(hash: u128) -> u64 {
     hash as u64
 }
 
-/// What the timetable of a schedule is seeded with: decides what `H` and `~` mean in its rules.
+/// Seed of a schedule's timetable: decides the values of `H` and `~` in its rules.
 pub fn timetable_seed(namespace: &str, name: &str) -> u64 {
     seed_of(name_hash(namespace, name))
 }
 
-/// Tells one spec from another without keeping it.
 fn body_hash(body: &str) -> [u64; 2] {
     let hash = name_hash("", body);
     [seed_of(hash), seed_of(hash >> 64)]
 }
 
-/// The last instant before another.
 fn just_before(at: Timestamp) -> Timestamp {
     Timestamp::from_micros(at.as_micros().saturating_sub(1))
 }
@@ -236,7 +240,7 @@ impl Schedules {
         }
     }
 
-    /// Changes what a schedule's status is counted as.
+    /// Changes the status of a schedule and the count by status.
     fn set_status(&mut self, id: ScheduleId, status: ScheduleStatus) {
         let Some(schedule) = self.all.get_mut(&id) else { return };
         let before = std::mem::replace(&mut schedule.state.status, status);
@@ -250,7 +254,7 @@ impl Schedules {
 }
 
 impl Engine {
-    /// Takes a request; each ends in one reply.
+    /// Processes a request and sends exactly one reply.
     pub(crate) fn on_schedule_request(&mut self, ticket: Ticket, request: ScheduleRequest, actor: &Arc<str>) {
         let reply = match request {
             ScheduleRequest::Apply { schedules } => self.apply_schedules(&schedules),
@@ -280,7 +284,6 @@ impl Engine {
         self.reply(ticket, reply);
     }
 
-    /// Marks a schedule's row as changed.
     fn touch_schedule(&mut self, id: ScheduleId) {
         if let Some(schedule) = self.schedules.all.get_mut(&id).filter(|schedule| !schedule.dirty) {
             schedule.dirty = true;
@@ -288,7 +291,7 @@ impl Engine {
         }
     }
 
-    /// Marks a schedule as changed by somebody: its version grows.
+    /// Marks a schedule as changed by a request: increases its version and emits an event.
     fn edit_schedule(&mut self, id: ScheduleId, what: ScheduleEvent) {
         let now = self.now;
         if let Some(schedule) = self.schedules.all.get_mut(&id) {
@@ -306,8 +309,8 @@ impl Engine {
         self.pending.events.push(Event { at: self.now, namespace, kind });
     }
 
-    /// Arms the timer of a schedule for whatever comes next: an instant, the end of a delay, or its
-    /// turn to catch up. Completes it if nothing does, and keeps what lists show.
+    /// Arms the timer of a schedule for its next event: a scheduled time, the end of a fixed delay, or its
+    /// next catch-up. Completes the schedule if there is none, and updates `next_at` for lists.
     fn arm_schedule(&mut self, id: ScheduleId) {
         self.complete_if_over(id);
         self.show_next(id);
@@ -334,8 +337,8 @@ impl Engine {
         self.let_go(id);
     }
 
-    /// Turns everything that changed about schedules into rows. Jobs and runs are drained before, so that
-    /// what a firing created stands in the batch before its record.
+    /// Writes changed schedules and ledger records as rows. Jobs and runs are drained before, so that the job
+    /// or run of a firing precedes its record in the batch.
     pub(crate) fn drain_schedules(&mut self, changes: &mut Vec<Change>) {
         for id in std::mem::take(&mut self.schedules.changed) {
             let Some(schedule) = self.schedules.all.get_mut(&id) else { continue };
@@ -354,8 +357,8 @@ impl Engine {
         changes.extend(records.into_iter().map(|record| Change::Ledger(Box::new(record))));
     }
 
-    /// Takes in a schedule's row. One whose rules can no longer be read is kept and paused, with the
-    /// reason as its note.
+    /// Restores a schedule from its row. A schedule with a timing that can no longer be parsed is kept and
+    /// paused, with the reason as its note.
     pub(crate) fn restore_schedule(&mut self, id: ScheduleId, head: &ScheduleHead, state: ScheduleState) {
         let (plan, problem) = match self.plan_of(&head.spec) {
             Ok(plan) => (plan, None),
@@ -374,26 +377,26 @@ impl Engine {
         }
     }
 
-    /// Forgets a schedule as if its row had never come. Comes before the start.
+    /// Removes a schedule as if its row had never been restored. Only before the start.
     pub(crate) fn forget_schedule(&mut self, id: ScheduleId) {
         self.disarm_schedule(id);
         self.schedules.unusable.remove(&id);
         self.schedules.remove(id);
     }
 
-    /// Arms the timer of a schedule that only waits for its next instant, which is most of them: the start then has
-    /// nothing to do for it.
+    /// Arms the timer of a schedule that only waits for its next scheduled time, as most do, so that the
+    /// start need not visit it.
     fn arm_if_plain(&mut self, id: ScheduleId) {
         let Some(schedule) = self.schedules.get_mut(id).filter(|schedule| schedule.is_plain()) else {
             return;
         };
-        // It owes nothing, so nothing else decides when it is due.
+        // The schedule owes no firings, so only its next scheduled time decides when it is due.
         let Some(due) = schedule.due(false).filter(|_| schedule.shows_its_next()) else { return };
         schedule.armed = Some(due);
         self.agenda.arm(due, Timer::Schedule(id));
     }
 
-    /// Finds the runs of every schedule and backfill among the jobs and runs that were restored.
+    /// Collects the unfinished runs of every schedule and backfill from the restored jobs and runs.
     pub(crate) fn find_runs(&mut self) {
         let origins: Vec<(Work, ScheduleId, Option<BackfillId>)> =
             self.scheduled_work().map(|(work, origin)| (work, origin.schedule, origin.backfill)).collect();
@@ -411,13 +414,13 @@ impl Engine {
         }
     }
 
-    /// All that goes on for schedules, with the firing that it belongs to.
+    /// Returns all live jobs and runs of schedules, with the firing that each belongs to.
     pub(crate) fn scheduled_work(&self) -> impl Iterator<Item = (Work, &Origin)> {
         let jobs = self.jobs.iter().filter_map(|(&id, job)| Some((Work::Job(id), job.origin.as_deref()?)));
         jobs.chain(self.workflows.scheduled_runs().map(|(id, origin)| (Work::Run(id), origin)))
     }
 
-    /// The firing that a live job or run belongs to.
+    /// Returns the firing that a live job or run belongs to.
     fn origin_of(&self, work: Work) -> Option<&Origin> {
         match work {
             Work::Job(job) => self.jobs.get(&job)?.origin.as_deref(),
@@ -425,7 +428,7 @@ impl Engine {
         }
     }
 
-    /// Goes on with every schedule from where its row stands.
+    /// Starts all schedules from their restored rows.
     pub(crate) fn start_schedules(&mut self) {
         for (id, note) in std::mem::take(&mut self.schedules.unusable) {
             self.pause_by_belfry(id, &note);
@@ -438,12 +441,12 @@ impl Engine {
             if let Some(schedule) = self.schedules.get_mut(id) {
                 let rate = schedule.plan.policies.missed.catch_up_per_minute;
                 if let Some(rate) = rate.filter(|_| !schedule.state.owed.is_empty()) {
-                    // The last one may have been made up for a moment ago.
+                    // The last catch-up may have been a moment ago.
                     schedule.catch_up_at = now + missed::pause_between(rate);
                 }
                 let counts = schedule.plan.timetable.delay().is_some() && schedule.runs.is_empty();
                 if counts && schedule.state.delay_from.is_none() {
-                    // Its run is gone, and nobody heard it end.
+                    // The run is gone, and its end was not recorded.
                     schedule.state.delay_from = Some(now);
                     self.touch_schedule(id);
                 }
@@ -457,10 +460,10 @@ impl Engine {
         }
     }
 
-    /// Gives waiting firings and backfills their turn after a hold of new work.
+    /// Releases buffered firings and backfills after a hold of new work.
     ///
     /// # Cost
-    /// Looks at every schedule, once a hold.
+    /// O(schedules), once per hold.
     pub(crate) fn release_schedules(&mut self) {
         if self.holds_new_work || !std::mem::take(&mut self.schedules.is_released) {
             return;
@@ -477,14 +480,14 @@ impl Engine {
         }
     }
 
-    /// For the engine's own check of itself.
+    /// Checks that the armed timer is the one that the state requires; for [`Engine::check_invariants`].
     pub(crate) fn check_schedule_timer(&self, id: ScheduleId, schedule: &Schedule) -> Result<(), String> {
         let due = schedule.due(self.may_catch_up(id, schedule));
         if schedule.armed != due {
-            return Err(format!("{id} is armed for {:?}, but due at {due:?}", schedule.armed));
+            return Err(format!("the timer of {id} is armed for {:?}, expected {due:?}", schedule.armed));
         }
         if schedule.armed.is_some_and(|at| !self.agenda.is_armed(at, Timer::Schedule(id))) {
-            return Err(format!("{id} is due at {due:?}, and nothing is armed for it"));
+            return Err(format!("{id} is due at {due:?}, but its timer is not armed"));
         }
         Ok(())
     }
@@ -494,7 +497,7 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// Held a million times, so that a field more is seen here.
+    /// There may be a million schedules, so an additional field must be noticed here.
     #[test]
     fn a_schedule_is_small() {
         assert!(size_of::<Schedule>() <= 400, "{} bytes", size_of::<Schedule>());

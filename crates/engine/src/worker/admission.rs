@@ -1,4 +1,4 @@
-//! The operator's word about a worker: cordon, drain, remove.
+//! Requests of operators about a worker: cordon, uncordon, drain, remove.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ impl Engine {
         self.reply(ticket, Ok(Reply::Worker));
     }
 
-    /// Stops what runs on a worker so that it can run elsewhere. What may be started only once is
-    /// left to end by itself.
+    /// Stops executions on a worker so that their jobs can run elsewhere. Executions of `at_most_once` jobs
+    /// continue until they end.
     fn evict_all(&mut self, id: WorkerId) {
         let jobs: Vec<JobId> =
             self.workers.get(&id).map(|w| w.jobs.iter().copied().collect()).unwrap_or_default();
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// Whether a job is being stopped so that it can run elsewhere.
+    /// Returns whether a job is being evicted: stopped so that it can run elsewhere.
     pub(crate) fn is_evicted(&self, id: JobId) -> bool {
         self.jobs.get(&id).is_some_and(|job| {
             let worker = job.live.as_ref().and_then(|live| self.workers.get(&live.record.worker));

@@ -1,15 +1,16 @@
-//! All workers, and who of them can take one more job of the shapes that are placed most.
+//! All workers, with shortlists of eligible workers for the shapes that are placed most often.
 //!
-//! To look at each worker for each job costs as much as there are workers. So for some shapes a [`Shortlist`]
-//! is kept: where the shape fits, best first. It goes by the changes of workers since it was asked last, so a
-//! shape that nobody asks for costs nothing, and it can forget none: a worker is changed through [`Workers`] alone.
+//! Visiting each worker for each job is expensive in a large cluster. So frequent shapes have a
+//! [`Shortlist`]: the eligible workers in order of their score. A shortlist is brought up to date when it is
+//! used, from the log of changed workers, so an unused shape costs nothing. No change is missed, because
+//! workers are changed through [`Workers`] only.
 //!
-//! # Always true
-//! - [`Workers::best`] is the same with a shortlist and without one.
+//! # Invariants
+//! - [`Workers::best`] returns the same worker with and without a shortlist.
 //!
 //! # Cost
-//! Of one placement: O(log n) for each worker that changed since the last one of that shape, which is as a rule
-//! the one that was given that job. Of a shape without a shortlist: O(n).
+//! A placement costs O(log n) for each worker that changed since the last placement of that shape: usually
+//! the one that got that job. A shape without a shortlist costs O(n).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
@@ -24,36 +25,36 @@ use super::Worker;
 use crate::placement::{best_of, fits, rank};
 use crate::profile::Shape;
 
-/// With fewer workers it is as quick to look at each. A debug build has shortlists at once, so that all tests and
-/// simulations compare what they say.
+/// Minimum number of workers for shortlists: with fewer workers a full search is as fast. Debug builds use
+/// shortlists almost always, so that all tests and simulations compare both results.
 const SHORTLISTED_FROM: usize = if cfg!(debug_assertions) { 2 } else { 64 };
-/// The most shapes that have one.
+/// Maximum number of shapes with a shortlist.
 const SHORTLISTS_MAX: usize = 32;
-/// A shape loses its shortlist to another if it was not asked for in so many placements.
+/// A shape that was not requested in this many placements may lose its shortlist to another.
 const IDLE_AFTER: u64 = 1_000;
 
 /// Workers by their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     all: BTreeMap<WorkerId, Worker>,
-    /// Who changed, oldest first.
+    /// Log of changed workers, oldest first.
     changed: VecDeque<WorkerId>,
-    /// How many changes came before these.
+    /// Number of changes that are no longer in the log.
     forgotten: u64,
     shortlists: IndexMap<u64, Shortlist, FixedState>,
-    /// Placements so far.
+    /// Number of placements so far.
     asked: u64,
 }
 
-/// Where a shape fits.
+/// Eligible workers for a shape, in order of their score.
 #[derive(Debug)]
 struct Shortlist {
     shape: Arc<Shape>,
-    /// How many changes of workers it knows of; none before it is filled.
+    /// Number of changes that it contains; `None` before it is filled.
     seen: Option<u64>,
     order: BTreeSet<(u64, WorkerId)>,
     ranks: HashMap<WorkerId, u64, FixedState>,
-    /// When it was asked last.
+    /// Number of the placement that used it last.
     asked: u64,
 }
 
@@ -86,14 +87,14 @@ impl Workers {
         self.all.remove(id);
     }
 
-    /// Nobody is known any more.
+    /// Removes all workers. Their rows are about to be read again.
     pub(crate) fn clear(&mut self) {
         self.forgotten += self.changed.len() as u64 + 1;
         self.changed.clear();
         self.all.clear();
     }
 
-    /// Every worker, each of which may be changed.
+    /// Returns every worker, mutable. Invalidates all shortlists.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&WorkerId, &mut Worker)> {
         self.forgotten += self.changed.len() as u64 + 1;
         self.changed.clear();
@@ -101,7 +102,7 @@ impl Workers {
     }
 
     fn note(&mut self, id: WorkerId) {
-        // Who is that far behind had better begin anew.
+        // A shortlist that is this far behind is cheaper to rebuild.
         if self.changed.len() > self.all.len() {
             self.changed.pop_front();
             self.forgotten += 1;
@@ -109,7 +110,7 @@ impl Workers {
         self.changed.push_back(id);
     }
 
-    /// The best worker for a shape, which this id names; one other than `avoid` if there is one.
+    /// Returns the best worker for a shape with this id; prefers a worker other than `avoid`.
     pub(crate) fn best(&mut self, id: u64, shape: &Arc<Shape>, avoid: Option<WorkerId>) -> Option<WorkerId> {
         self.asked += 1;
         if self.all.len() < SHORTLISTED_FROM || !self.has_shortlist(id, shape) {
@@ -119,11 +120,11 @@ impl Workers {
         shortlist.asked = self.asked;
         shortlist.catch_up(&self.all, &self.changed, self.forgotten);
         let best = shortlist.best(avoid);
-        debug_assert_eq!(best, best_of(shape, self.all.values(), avoid), "what is looked up is what is seen");
+        debug_assert_eq!(best, best_of(shape, self.all.values(), avoid), "shortlist and full search agree");
         best
     }
 
-    /// Whether a shape has a shortlist; it gets one if there is room, or one that nobody needs any more.
+    /// Returns whether a shape has a shortlist. Creates one if there is space, or replaces one that is idle.
     fn has_shortlist(&mut self, id: u64, shape: &Arc<Shape>) -> bool {
         if self.shortlists.contains_key(&id) {
             return true;
@@ -147,7 +148,7 @@ impl Shortlist {
         Self { shape: Arc::clone(shape), seen: None, order, ranks, asked: 0 }
     }
 
-    /// Takes in what changed since it was asked last.
+    /// Applies the changes since it was last used.
     fn catch_up(&mut self, all: &BTreeMap<WorkerId, Worker>, changed: &VecDeque<WorkerId>, forgotten: u64) {
         let unseen = self.seen.and_then(|seen| seen.checked_sub(forgotten));
         match unseen.and_then(|unseen| usize::try_from(unseen).ok()) {
@@ -219,7 +220,7 @@ mod tests {
         worker
     }
 
-    /// One more shape than can have a shortlist, of both placements.
+    /// One shape more than can have a shortlist, with both placement policies.
     fn shapes() -> Vec<(u64, Arc<Shape>)> {
         let mut profiles = Profiles::default();
         let shape = |n: usize| {
@@ -233,7 +234,7 @@ mod tests {
     }
 
     proptest! {
-        /// E1. Whatever happens to workers between two placements: `best` compares both ways itself.
+        /// E1. After any sequence of changes; `best` itself compares both results.
         #[test]
         fn a_shortlist_says_what_a_look_at_every_worker_says(
             steps in prop::collection::vec((0u8..8, 0u128..12, 0usize..=SHORTLISTS_MAX, 0u64..2_000), 1..300),
@@ -267,7 +268,7 @@ mod tests {
                     }
                 }
                 prop_assert!(workers.shortlists.len() <= SHORTLISTS_MAX);
-                prop_assert!(workers.changed.len() <= 13, "as many as there ever were workers, and one");
+                prop_assert!(workers.changed.len() <= 13, "at most the number of workers ever, and one");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A worker opens a session, or its session closes.
+//! Sessions: a worker connects or disconnects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::input::{Held, Join, Session};
 use crate::output::Effect;
 
 impl Engine {
-    /// Accepts a session; a former one of the same worker is over.
+    /// Opens a session; any previous session of the worker ends.
     ///
-    /// What the worker holds and nobody wants any more is stopped; what it should have and does not
-    /// hold is said again. The worker's journal makes both harmless: a fence starts once.
+    /// Executions that the worker holds but nothing needs are stopped; assignments that its journal lacks are
+    /// sent again. The worker's journal makes both safe: it starts a fence at most once.
     pub(crate) fn join(&mut self, join: Join) {
         let Join { worker: id, session, ref held, .. } = join;
         let effects = Effect::Welcome {
@@ -62,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// Settles what the worker holds with what it is believed to have.
+    /// Reconciles the executions that the worker holds with those that the engine assigned to it.
     fn settle(&mut self, id: WorkerId, session: Session, held: &[Held]) {
         let held: BTreeMap<ExecutionId, Held> = held.iter().map(|held| (held.execution, *held)).collect();
         self.settle_unknown(id, &held);
@@ -103,9 +103,9 @@ impl Engine {
             if (cancelled || self.is_evicted(job)) && !is_on(Mutation::EngineForgetsToStop) {
                 self.send_stop(job);
             } else if !held.contains_key(&live.record.id) {
-                // It was heard to start, and its journal has forgotten it: never start it again. A hello
-                // that comes late says the same of what was started since it was sent, so this is only
-                // believed once the session is known to be alive.
+                // The execution was reported as started, but the journal no longer has it: it must not start
+                // again. A delayed hello message also lacks executions that started after it was sent. So
+                // this is only accepted once a heartbeat proves that the session is alive.
                 if heard {
                     missing.push((job, live.record.id));
                     continue;
@@ -121,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// The session is alive, so what its journal did not name is forgotten for certain.
+    /// Ends the executions that the journal does not have, now that a heartbeat has proved the session alive.
     pub(crate) fn give_up_missing(&mut self, id: WorkerId) {
         let missing = self.workers.get_mut(&id).map(|worker| std::mem::take(&mut worker.missing));
         for (job, execution) in missing.unwrap_or_default() {
@@ -132,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// A session closed. The worker keeps its lease: only time says that it is lost.
+    /// Closes a session. The worker keeps its lease: only the end of the lease makes it lost.
     pub(crate) fn disconnect(&mut self, id: WorkerId, session: Session) {
         if let Some(worker) = self.workers.get_mut(&id).filter(|worker| worker.session == Some(session)) {
             worker.session = None;

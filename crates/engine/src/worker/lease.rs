@@ -1,8 +1,8 @@
-//! Beats prolong a worker's lease; a worker whose lease ran out is lost.
+//! Leases: heartbeats renew a worker's lease; a worker whose lease has ended is lost.
 //!
-//! The worker counts its lease from the *sending* of the beat, the engine from its *receipt* and
-//! longer (clock drift, and the time of the fuse), so a worker that is judged here has frozen its
-//! tasks before.
+//! The worker counts its lease from the *sending* of a heartbeat. The engine counts from its *receipt* and
+//! waits longer, for clock drift and for the fuse. So a worker that is declared lost here has already frozen
+//! its tasks.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl Engine {
         }
     }
 
-    /// Gives a worker a full lease from now, and makes sure that its end is noticed.
+    /// Grants a full lease from now, and arms the timer of its end.
     pub(crate) fn grant_lease(&mut self, id: WorkerId) {
         let until = self.steady + self.lease_with_margin();
         if let Some(worker) = self.workers.get_mut(&id) {
@@ -48,7 +48,7 @@ impl Engine {
         }
     }
 
-    /// How long after the receipt of a beat its worker has frozen its tasks for certain.
+    /// Returns how long after the receipt of a heartbeat the worker has certainly frozen its tasks.
     pub(crate) fn lease_with_margin(&self) -> Duration {
         if is_on(Mutation::EngineJudgesWorkersEarly) {
             return Duration::from_millis(self.config.lease.as_millis() / 2);
@@ -57,7 +57,7 @@ impl Engine {
         self.config.lease + drift + self.config.lease_margin
     }
 
-    /// A timer for a lease fired: it was prolonged meanwhile, or the worker is lost.
+    /// Handles a lease timer: arms it again if the lease was renewed meanwhile, otherwise the worker is lost.
     pub(crate) fn on_lease(&mut self, id: WorkerId) {
         let Some(worker) = self.workers.get(&id) else { return };
         if worker.record.status == WorkerStatus::Lost {
@@ -88,13 +88,14 @@ impl Engine {
         self.lose_reservations(id);
     }
 
-    /// The engine itself was held up for a while: nobody's silence during it counts. A bound on what
-    /// one silence is forgiven keeps a server that is always late from keeping the dead alive.
+    /// Extends all leases after a delay of the engine itself: silence during the delay does not count. The
+    /// extension of one silence is bounded, so that a server that is always late does not keep lost workers
+    /// alive.
     pub(crate) fn forgive(&mut self, held_up: Duration) {
         let most = self.config.lease.as_millis().saturating_mul(10);
         for (_, worker) in self.workers.iter_mut().filter(|(_, w)| w.record.status != WorkerStatus::Lost) {
             let left = most.saturating_sub(worker.forgiven.as_millis());
-            // One long stall is forgiven whole: beats wait behind it.
+            // One long stall is forgiven completely: heartbeats are queued behind it.
             let granted = if worker.forgiven == Duration::ZERO {
                 held_up.as_millis()
             } else {
@@ -105,7 +106,7 @@ impl Engine {
         }
     }
 
-    /// When a worker is asked again after it declined.
+    /// Makes a worker available again after a refusal.
     pub(crate) fn on_declined(&mut self, id: WorkerId) {
         let now = self.steady;
         if let Some(worker) =
@@ -116,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// Asks a worker nothing for a moment, since it just declined.
+    /// Places no execution on a worker for a moment after a refusal.
     pub(crate) fn back_off_from(&mut self, id: WorkerId) {
         const PAUSE: Duration = Duration::from_secs(1);
         let until: Timestamp = self.steady + PAUSE;

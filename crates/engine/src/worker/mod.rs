@@ -1,12 +1,13 @@
-//! Workers: sessions, leases, and what is set aside on them.
+//! Workers: sessions, leases, and reserved resources.
 //!
-//! [`all`] keeps them, and knows where jobs of a shape fit;
-//! [`join`] opens a session and settles what both sides believe; [`lease`] keeps it alive and judges
-//! a silent worker once its own lease has run out for certain; [`admission`] is the operator's word;
-//! [`report`] takes what workers say of executions.
+//! - [`all`]: all workers, with shortlists of eligible workers for frequent shapes.
+//! - [`join`]: opens a session and reconciles the worker's journal with the engine's state.
+//! - [`lease`]: heartbeats, and the loss of a worker whose lease has certainly ended.
+//! - [`admission`]: cordon, drain and removal by an operator.
+//! - [`report`]: reports about executions.
 //!
-//! # Always true
-//! - `used` is the sum over `jobs`; a lost worker has only those whose outcome is unknown.
+//! # Invariants
+//! - `used` is the sum over `jobs`; a lost worker has only jobs whose outcome is unknown.
 //! - A worker that is not lost has a lease timer armed.
 
 mod admission;
@@ -29,32 +30,32 @@ use crate::output::WorkerView;
 use crate::profile::Shape;
 use crate::schedule::Kept;
 
-/// A known worker.
+/// State of a worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) record: Arc<WorkerRecord>,
-    /// Its connection; none while it is silent.
+    /// Current session; `None` while the worker is disconnected.
     pub(crate) session: Option<Session>,
-    /// When its tasks have stopped for certain unless it is heard of again; steady time.
+    /// When its tasks have certainly stopped unless another heartbeat arrives; steady time.
     pub(crate) lease_until: Timestamp,
-    /// How much of its present silence was forgiven, for the engine was held up itself.
+    /// Part of its current silence that does not count, because the engine itself was delayed.
     pub(crate) forgiven: Duration,
     pub(crate) heard_at: Option<Timestamp>,
     pub(crate) health: Health,
     pub(crate) used: Used,
-    /// The jobs whose executions it has.
+    /// Jobs with an execution on the worker.
     pub(crate) jobs: BTreeSet<JobId>,
-    /// Jobs that went back to their queues when its lease ended, and whose executions it may still have.
+    /// Jobs that returned to their queues when its lease ended; the worker may still hold their executions.
     pub(crate) unknown: BTreeSet<JobId>,
-    /// Executions that were heard to start, and that the journal of the session did not name.
+    /// Executions that were reported as started but are missing in the journal sent with the current session.
     pub(crate) missing: Vec<(JobId, ExecutionId)>,
-    /// Room that is kept for schedules.
+    /// Reservations for schedules.
     pub(crate) kept: Vec<Kept>,
-    /// Nothing new is placed before, since it declined; steady time.
+    /// No execution is placed before this time, because the worker refused one; steady time.
     pub(crate) declined_until: Option<Timestamp>,
 }
 
-/// What is set aside.
+/// Reserved resources.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     pub(crate) cpu: Millicores,

@@ -1,8 +1,8 @@
-//! What workers say of executions.
+//! Reports of workers about executions.
 //!
-//! A report counts only if it is about the live execution of its job, under that execution's fence,
-//! from the worker that has it. Everything else is old news: it is acknowledged, so that the worker
-//! can forget it, and changes nothing.
+//! A report is processed only if it is about the live execution of its job, with that execution's fence, from
+//! the worker that runs it. Any other report is stale: it is acknowledged, so that the worker can remove it,
+//! and changes nothing.
 
 use model::{Duration, ExecutionId, Fence, JobId, WorkerId};
 use mutation::{Mutation, is_on};
@@ -33,7 +33,7 @@ impl Engine {
                 }
                 self.on_ended(job, report);
             }
-            // It runs, and nobody waits for it any more.
+            // The execution is running, but no job needs it any more.
             None if !last && !is_on(Mutation::EngineLeavesStraysAlone) => {
                 let grace = Duration::ZERO;
                 self.pending.effects.push(Effect::Stop {
@@ -50,7 +50,7 @@ impl Engine {
         self.pending.effects.push(Effect::Ack { worker, session, execution, fence, last });
     }
 
-    /// The job, fence and worker of a live execution.
+    /// Returns the job, fence and worker of a live execution.
     pub(crate) fn live_execution(&self, execution: ExecutionId) -> Option<(JobId, Fence, WorkerId)> {
         let job = *self.executions.get(&execution)?;
         let record = &self.jobs.get(&job)?.live.as_ref()?.record;
