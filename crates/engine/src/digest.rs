@@ -1,9 +1,8 @@
-//! What an engine knows that its rows know as well, to compare two engines by.
+//! Comparison of two engines over the same rows.
 //!
-//! An engine that was rebuilt from the committed rows must know the same as the running one that
-//! committed them (I28). Left out is what a rebuilt engine cannot know and need not: sessions, leases,
-//! rates, fair shares, and timers on the steady clock. That timers on the wall are armed is what
-//! [`Engine::check_invariants`] checks.
+//! An engine rebuilt from the committed rows must have the same state as the engine that committed them
+//! (I28). State that a rebuilt engine cannot know is left out: sessions, leases, rate limits, fair shares,
+//! and timers on the steady clock. [`Engine::check_invariants`] checks the timers on the wall clock.
 
 use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
@@ -21,23 +20,23 @@ use crate::profile::Profile;
 use crate::schedule::{Backfill, Schedule};
 use crate::worker::{Used, Worker};
 
-/// One thing that two engines know differently, as each of them shows it; empty where one has none.
+/// A difference between two engines, as text; a side that lacks the object is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// What it is about.
+    /// ID or name of the object.
     pub subject: String,
-    /// What the engine says that was asked.
+    /// State in this engine.
     pub here: String,
-    /// What the other says.
+    /// State in the other engine.
     pub there: String,
 }
 
 impl Engine {
-    /// The first thing that another engine over the same rows knows differently. Call it after a flush of
-    /// both.
+    /// Returns the first difference from another engine over the same rows. Called after a flush of both
+    /// engines.
     ///
     /// # Cost
-    /// Compares every live row: for the simulator and for tests.
+    /// Compares every live row: for the simulator and tests only.
     pub fn difference(&self, other: &Self) -> Option<Difference> {
         first(self.jobs.iter().map(|(id, job)| (id, of_job(job))), |id| other.jobs.get(id).map(of_job))
             .or_else(|| first(&self.executions, |id| other.executions.get(id)))
@@ -70,7 +69,8 @@ impl Engine {
         })
     }
 
-    /// Everything here is there as well; is anything there that is not here?
+    /// Compares the numbers of objects. Everything here is also there; this finds objects that exist only
+    /// there.
     fn count_difference(&self, other: &Self) -> Option<Difference> {
         let counts = |engine: &Self| {
             [
@@ -83,7 +83,7 @@ impl Engine {
                 engine.queues.view().len(),
             ]
         };
-        let subject = "how many jobs, executions, keys, workers, schedules, backfills, queues";
+        let subject = "numbers of jobs, executions, keys, workers, schedules, backfills, queues";
         let (here, there) = (counts(self), counts(other));
         (here != there).then(|| Difference {
             subject: subject.into(),
@@ -93,7 +93,7 @@ impl Engine {
     }
 }
 
-/// The first that another knows differently.
+/// Returns the first object that differs.
 pub(crate) fn first<K: Copy + Display, V: PartialEq + Debug>(
     here: impl IntoIterator<Item = (K, V)>,
     there: impl Fn(K) -> Option<V>,
@@ -108,7 +108,7 @@ pub(crate) fn first<K: Copy + Display, V: PartialEq + Debug>(
     })
 }
 
-/// What is said of a job: all but the number of its shape, which is each engine's own affair.
+/// State of a job, without the number of its shape, which differs between engines.
 #[derive(Debug)]
 struct Known<'a> {
     state: &'a JobState,
@@ -140,7 +140,7 @@ fn of_key(known: &KnownKey) -> (u128, JobId, Timestamp) {
     (known.body, known.job, known.expires_at)
 }
 
-/// A worker that is not here yet is expected by a rebuilt engine, and ready to a running one.
+/// A worker that has not reconnected is expected in a rebuilt engine, and ready in a running one.
 fn of_worker(worker: &Worker) -> (WorkerRecord, &BTreeSet<JobId>, &Used) {
     let status = match worker.record.status {
         WorkerStatus::Expected => WorkerStatus::Ready,
@@ -149,7 +149,7 @@ fn of_worker(worker: &Worker) -> (WorkerRecord, &BTreeSet<JobId>, &Used) {
     (WorkerRecord { status, ..(*worker.record).clone() }, &worker.jobs, &worker.used)
 }
 
-/// Who of those that wait in it wait for a key is found out anew, so the oldest may differ.
+/// A rebuilt engine decides again which waiting jobs are parked at a key, so the oldest job may differ.
 fn of_queue(view: &QueueView) -> (u64, u64, u64, &QueueSettings) {
     (view.version, view.waiting, view.running, &view.settings)
 }

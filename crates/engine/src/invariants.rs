@@ -1,4 +1,4 @@
-//! What must hold after every flush, checked by tests and by the simulator.
+//! Invariants of the engine, checked after every flush by tests and by the simulator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +12,13 @@ use crate::timer::Timer;
 use crate::worker::Used;
 
 impl Engine {
-    /// Checks everything that the [crate's page](crate) says always holds. Call it after a flush.
+    /// Checks all invariants of the [crate's page](crate). Called after a flush.
     ///
     /// # Errors
-    /// The first sentence that does not hold.
+    /// The first violation.
     ///
     /// # Cost
-    /// Looks at every live job.
+    /// Visits every live job.
     pub fn check_invariants(&self) -> Result<(), String> {
         for (&id, job) in &self.jobs {
             self.check_job(id, job)?;
@@ -29,7 +29,7 @@ impl Engine {
         self.check_queues()
     }
 
-    /// A schedule knows its runs, and is called for its next instant.
+    /// A schedule has exactly its unfinished runs, and its timer is armed for the next decision.
     fn check_schedules(&self) -> Result<(), String> {
         let mut runs: BTreeMap<ScheduleId, Vec<Work>> = BTreeMap::new();
         for (work, origin) in self.scheduled_work() {
@@ -42,19 +42,19 @@ impl Engine {
             let mut known = schedule.runs.clone();
             known.sort_unstable();
             if known != expected {
-                return Err(format!("{id} knows the runs {known:?} instead of {expected:?}"));
+                return Err(format!("{id} has the runs {known:?}, expected {expected:?}"));
             }
             self.check_schedule_timer(id, schedule)?;
             kept += usize::from(self.kept_for(id).is_some());
         }
         let on_workers: usize = self.workers.values().map(|worker| worker.kept.len()).sum();
         if kept != on_workers {
-            return Err(format!("room is kept for {kept} schedules, but {on_workers} times on workers"));
+            return Err(format!("{kept} schedules have a reservation, but workers have {on_workers}"));
         }
         Ok(())
     }
 
-    /// Each live job has exactly one thing that ends its state: a timer, a queue, or an execution.
+    /// Exactly one thing ends the current state of each live job: a timer, a queue, or an execution.
     fn check_job(&self, id: JobId, job: &Job) -> Result<(), String> {
         let status = job.state.status;
         let timer = usize::from(self.agenda.is_armed(job.state.due_at, Timer::Due(id)));
@@ -72,14 +72,14 @@ impl Engine {
         }
         let Some(live) = &job.live else { return Ok(()) };
         let record = &live.record;
-        let worker = self.workers.get(&record.worker).ok_or(format!("{id} was given to no known worker"))?;
+        let worker = self.workers.get(&record.worker).ok_or(format!("the worker of {id} does not exist"))?;
         let is_lost = worker.record.status == WorkerStatus::Lost;
         let has = if status == JobStatus::Running { &worker.jobs } else { &worker.unknown };
         if !has.contains(&id) || is_lost != unknown {
-            return Err(format!("{id} was given to {} and that does not have it", record.worker));
+            return Err(format!("{id} was assigned to {}, which does not have it", record.worker));
         }
         if self.executions.get(&record.id) != Some(&id) || record.fence != job.state.fence {
-            return Err(format!("the execution of {id} is not the one that is known"));
+            return Err(format!("the execution of {id} is not its current one"));
         }
         let timers = (
             self.chores.is_armed(live.remind_at, Timer::Remind(record.id)),
@@ -87,10 +87,10 @@ impl Engine {
         );
         match (status, unknown) {
             (JobStatus::Running, false) if timers != (true, false) => {
-                Err(format!("nothing reminds the worker of {id}"))
+                Err(format!("no timer reminds the worker of {id}"))
             }
             (JobStatus::Running, true) if !timers.1 => {
-                Err(format!("nothing ends the wait for the result of {id}"))
+                Err(format!("no timer ends the wait for the result of {id}"))
             }
             _ => Ok(()),
         }
@@ -110,7 +110,7 @@ impl Engine {
                 }
             }
             if used != worker.used {
-                return Err(format!("{id} has {:?} set aside instead of {used:?}", worker.used));
+                return Err(format!("{id} has {:?} reserved, expected {used:?}", worker.used));
             }
             held.extend(&worker.unknown);
         }
@@ -135,7 +135,7 @@ impl Engine {
             let expected = (waiting.get(name).copied().unwrap_or(0), running.get(name).copied().unwrap_or(0));
             if (view.waiting, self.queues.running_in(name)) != expected {
                 return Err(format!(
-                    "queue {name} counts {}/{} jobs instead of {expected:?}",
+                    "queue {name} counts {}/{} jobs, expected {expected:?}",
                     view.waiting, view.running
                 ));
             }

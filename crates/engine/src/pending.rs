@@ -1,4 +1,4 @@
-//! What was decided and not yet handed to the driver.
+//! Decisions since the last flush, which are not yet returned to the driver.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,22 +9,22 @@ use model::{JobId, Timestamp};
 
 use crate::output::Effect;
 
-/// Decisions since the last flush.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// Jobs whose rows changed, each once; the job knows that it stands here.
+    /// Jobs with changed rows, each once; `Job::dirty` marks them.
     pub(crate) jobs: Vec<JobId>,
-    /// Executions that ended: they are no longer to be found at their jobs.
+    /// Ended executions, which their jobs no longer refer to.
     pub(crate) ended: Vec<ExecutionRecord>,
-    /// The last checkpoints of jobs that saved one.
+    /// The last checkpoint of each job that saved one.
     pub(crate) checkpoints: BTreeMap<JobId, Box<CheckpointRecord>>,
-    /// Rows of other kinds, in order; a later one of the same key replaces an earlier one on writing.
+    /// Rows of other kinds, in order; a later row with the same key replaces an earlier one when it is
+    /// written.
     pub(crate) others: Vec<Change>,
-    /// What watchers will hear.
+    /// Events for subscribers.
     pub(crate) events: Vec<Event>,
-    /// Answers to beats, which wait for no commit.
+    /// Answers to heartbeats, released before the commit.
     pub(crate) grants: Vec<Effect>,
-    /// What is released after the commit.
+    /// Effects, released after the commit.
     pub(crate) effects: Vec<Effect>,
 }
 
@@ -39,7 +39,7 @@ impl Pending {
             && self.effects.is_empty()
     }
 
-    /// Writes a worker's row, and tells watchers.
+    /// Adds a worker's row and emits an event.
     pub(crate) fn worker(&mut self, now: Timestamp, record: &Arc<WorkerRecord>) {
         self.others.retain(|change| !matches!(change, Change::Worker(known) if known.id == record.id));
         self.others.push(Change::Worker(Arc::clone(record)));

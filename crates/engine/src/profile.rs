@@ -1,8 +1,8 @@
-//! What a spec says to the scheduler, shared by all jobs that say the same.
+//! Scheduling properties of a job spec, shared by all jobs with the same properties.
 //!
-//! A million waiting jobs usually have a handful of profiles between them, so each keeps a pointer
-//! instead of its parsed spec. A [`Shape`] is the part that decides where a job fits: jobs of one
-//! shape fit, or do not fit, together.
+//! A million waiting jobs usually have a few profiles, so each job keeps a pointer instead of its parsed
+//! spec. A [`Shape`] is the part that decides which workers are eligible: a worker is eligible for all jobs
+//! of a shape or for none.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -13,7 +13,7 @@ use indexmap::{IndexMap, IndexSet};
 use model::spec::{Constraint, Delivery, Enforcement, JobSpec, Placement, RetryPolicy};
 use model::{Bytes, Duration, Millicores};
 
-/// What a job needs of a worker.
+/// Requirements of a job on its worker.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Shape {
     pub(crate) runtime: &'static str,
@@ -28,14 +28,14 @@ pub(crate) struct Shape {
     pub(crate) placement: Placement,
 }
 
-/// What a spec says to the scheduler.
+/// Scheduling properties of a spec.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Profile {
     pub(crate) namespace: Arc<str>,
     pub(crate) queue: Arc<str>,
     pub(crate) priority: u8,
     pub(crate) shape: Arc<Shape>,
-    /// Names the shape; equal shapes have equal ids.
+    /// ID of the shape; equal shapes have equal ids.
     pub(crate) shape_id: u64,
     pub(crate) retry: RetryPolicy,
     pub(crate) grace: Duration,
@@ -43,7 +43,7 @@ pub(crate) struct Profile {
     pub(crate) retention: Option<Duration>,
 }
 
-// Its floats are checked to be numbers before they come here.
+// Validation ensures that its floats are numbers.
 impl Eq for Profile {}
 
 impl Hash for Profile {
@@ -63,12 +63,12 @@ pub(crate) struct Profiles {
     profiles: IndexSet<Arc<Profile>, FixedState>,
     shapes: IndexMap<Arc<Shape>, u64, FixedState>,
     next_shape: u64,
-    /// Sweep when there are this many.
+    /// Number of profiles at which unused ones are dropped.
     sweep_at: usize,
 }
 
 impl Profiles {
-    /// The profile of a spec.
+    /// Returns the profile of a spec.
     pub(crate) fn of(&mut self, spec: &JobSpec) -> Arc<Profile> {
         let (shape, shape_id) = self.shape(spec);
         let profile = Profile {
@@ -109,13 +109,13 @@ impl Profiles {
             return (Arc::clone(known), id);
         }
         let shape = Arc::new(shape);
-        // Ids are never given out twice: a swept shape may still be remembered as blocked.
+        // Ids are never reused: a dropped shape may still be listed as blocked.
         self.next_shape += 1;
         self.shapes.insert(Arc::clone(&shape), self.next_shape);
         (shape, self.next_shape)
     }
 
-    /// Drops what no job uses any more, once it may be half of everything.
+    /// Drops unused profiles and shapes, once about half of them may be unused.
     fn sweep(&mut self) {
         if self.profiles.len() < self.sweep_at.max(1_000) {
             return;

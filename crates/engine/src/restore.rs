@@ -1,4 +1,15 @@
-//! An engine is rebuilt from live rows: at start, and when it takes over shards.
+//! Restore: an engine is rebuilt from live rows at the start of a server and after a takeover.
+//!
+//! The driver calls [`Engine::restore`] for each row and then [`Engine::start`] once. A row that contradicts
+//! the others is returned as [`Poison`], and the driver quarantines it.
+//!
+//! # Invariants
+//! - A restored engine equals the engine that committed the rows ([`Engine::difference`] is `None`).
+//! - Every worker has a full lease to reconnect before it is declared lost.
+//!
+//! # Cost
+//! O(log n) per row, and one visit of each running job, each run and each schedule with pending work at the
+//! start.
 
 use std::sync::Arc;
 
@@ -13,64 +24,65 @@ use crate::job::{Job, REMIND_AFTER};
 use crate::timer::Timer;
 use crate::worker::Worker;
 
-/// A row that contradicts the others, so that it cannot be taken in. It is set aside; the rest goes on.
+/// A row that contradicts the others and cannot be restored. The driver quarantines it and continues with the
+/// rest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Poison {
-    /// A job's row has a final status.
-    #[error("{job} stands among the live rows and has ended")]
+    /// The row of a job has a final status.
+    #[error("{job} is among the live rows, but has ended")]
     EndedJob {
-        /// Which.
+        /// ID of the job.
         job: JobId,
     },
-    /// A job's history does not lead to its status.
-    #[error("the history of {job} does not lead to its status")]
+    /// The last entry of a job's history does not match its status.
+    #[error("the last entry in the history of {job} does not match its status")]
     History {
-        /// Which.
+        /// ID of the job.
         job: JobId,
     },
-    /// A backfill whose job cannot be read.
-    #[error("the job of {backfill} cannot be read: {reason}")]
+    /// The job template of a backfill cannot be parsed.
+    #[error("cannot parse the job of {backfill}: {reason}")]
     Backfill {
-        /// Which.
+        /// ID of the backfill.
         backfill: BackfillId,
-        /// Why.
+        /// Reason for the failure.
         reason: String,
     },
-    /// A run that cannot go on.
-    #[error("{run} cannot go on: {reason}")]
+    /// A run cannot be restored.
+    #[error("cannot restore {run}: {reason}")]
     Run {
-        /// Which.
+        /// ID of the run.
         run: RunId,
-        /// Why.
+        /// Reason for the failure.
         reason: String,
     },
-    /// A step that contradicts its run.
-    #[error("step {step} of {run} contradicts it: {reason}")]
+    /// A step contradicts its run.
+    #[error("cannot restore step {step} of {run}: {reason}")]
     Step {
-        /// Of which run.
+        /// ID of the run.
         run: RunId,
-        /// Its number.
+        /// Number of the step, from 0.
         step: u32,
-        /// Why.
+        /// Reason for the failure.
         reason: String,
     },
-    /// An execution whose job is not live, or has a newer one.
-    #[error("{execution} stands among the live rows, and its job {job} knows nothing of it")]
+    /// The job of an execution is not live, or has a newer execution.
+    #[error("{execution} is among the live rows, but is not the current execution of {job}")]
     StrayExecution {
-        /// Which.
+        /// ID of the execution.
         execution: ExecutionId,
-        /// The job that it names.
+        /// Job that the execution refers to.
         job: JobId,
     },
 }
 
 impl Engine {
-    /// Takes in one live row; jobs before their executions, runs before what was added to their steps, that
-    /// before the steps, and steps before their elements.
+    /// Restores one live row. Order: jobs before their executions; runs, then batches of elements, then
+    /// steps, then elements of steps.
     ///
     /// # Errors
-    /// [`Poison`] for a row that contradicts the others; the engine is as if it had not come.
+    /// [`Poison`] for a row that contradicts the others; the engine does not change.
     pub fn restore(&mut self, row: LiveRow) -> Result<(), Poison> {
         match row {
             LiveRow::Job { id, head, state } => self.restore_job(id, head, *state),
@@ -121,7 +133,7 @@ impl Engine {
         }
     }
 
-    /// Sets engine time to that of the newest commit, so that it never runs back. Call it before
+    /// Sets engine time to that of the newest commit, so that it never runs backwards. Called before
     /// [`start`](Self::start).
     pub fn resume_from(&mut self, committed: Timestamp) {
         self.now = self.now.max(committed);
@@ -142,8 +154,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Arms what a job waits for, or puts it into its queue. What runs is left for the start: it rests on other
-    /// rows, and on what time it is then.
+    /// Arms the timers of a job, or puts it into its queue. A running job is handled at the start, because it
+    /// depends on other rows and on the current time.
     fn resume_job(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
         if let Some(deadline) = job.deadline.filter(|_| job.state.started_at.is_none()) {
@@ -173,19 +185,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Says for how long another owner of the shards may still renew leases of workers. Workers that do not come here
-    /// are lost only after such a lease has ended. Call it right before [`start`](Self::start).
+    /// Sets for how long another owner of the shards may still renew worker leases. Workers that do not
+    /// connect to this server are lost only after such a lease has ended. Called immediately before
+    /// [`start`](Self::start).
     pub fn succeed(&mut self, former_owner: Duration) {
         self.former_owner = former_owner;
     }
 
-    /// How long after the start a worker that was not heard has frozen its tasks for certain.
+    /// Returns how long after the start a worker that has not connected has certainly frozen its tasks.
     pub(crate) fn first_lease(&self) -> Duration {
         self.former_owner + self.lease_with_margin()
     }
 
-    /// Goes on from where the rows stand: with what runs, what is missed, and what nobody heard end; and gives
-    /// every worker a full lease to come back before it is judged. Called once, after every row.
+    /// Starts the engine from the restored rows: continues running jobs, finds missed firings, and ends work
+    /// that nothing else would end. Every worker gets a full lease to reconnect. Called once, after the last
+    /// row.
     pub fn start(&mut self, now: impl Into<Now>) {
         let now = now.into();
         if self.now > Timestamp::default() {
@@ -255,7 +269,7 @@ impl Engine {
         }
     }
 
-    /// A running job whose execution, or whose worker, is not there has nothing that would end it.
+    /// Ends a running job whose execution or worker does not exist: no event would ever end it.
     fn resume_without_worker(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
         let is_running = job.state.status == JobStatus::Running;

@@ -1,16 +1,17 @@
-//! Rows of a store whose engine time ran ahead of the clock, as they are after its time is reset.
+//! Rewind: changes the rows of a store whose engine time ran ahead of the clock.
 //!
-//! A wall clock that leapt ahead and was believed has moved engine time, and what was decided then stands at times that
-//! are still to come. Resetting is done while no server runs: [`Rewind::row`] says for each live row what it is
-//! afterwards.
+//! A wall clock that leapt ahead and was accepted has advanced engine time; later decisions have timestamps
+//! in the future. `belfry store reset-clock` corrects this while no server runs: [`Rewind::row`] returns the
+//! changes of each live row.
 //!
-//! - What waits since the leap (a retry, a step's timer) waits for as long as it had left.
-//! - What began since the leap began now: its timeout counts from here.
-//! - A schedule continues from the present under a new generation. Its future firings are decided again at their time,
-//!   also those that ran early. Ledger entries of the old generation stay.
-//! - A job with `run_at` still waits for that time. Ended jobs, runs and steps stay as they are.
+//! - Timers started since the leap (a retry, a step's timer) keep their remaining time.
+//! - Executions, runs and steps started since the leap count as started now, so their timeouts count from
+//!   now.
+//! - A schedule continues from the present under a new generation. Its future firings are decided again at
+//!   their time, also those that already ran. Ledger entries of the old generation stay.
+//! - A job with `run_at` still waits for that time. Ended jobs, runs and steps do not change.
 //!
-//! A row that was changed is not changed again, so a reset that broke off can be repeated.
+//! A changed row is not changed again, so an interrupted reset can be repeated.
 
 use std::ops::BitOr;
 use std::sync::Arc;
@@ -20,17 +21,17 @@ use model::record::{Change, ExecutionRecord, JobState, LiveRow};
 use model::run::{RunState, StepRecord};
 use model::{JobStatus, ScheduleId, Timestamp};
 
-/// From which engine time to which.
+/// The engine times before and after a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rewind {
-    /// The engine time that the store keeps.
+    /// Engine time in the store.
     pub from: Timestamp,
-    /// The time that it is.
+    /// Current time.
     pub to: Timestamp,
 }
 
 impl Rewind {
-    /// What becomes of a live row, its own change first; nothing if it stays as it is.
+    /// Returns the changes of a live row, starting with the row itself; empty if it does not change.
     pub fn row(&self, row: LiveRow) -> Vec<Change> {
         let changed = match row {
             LiveRow::Job { id, mut state, .. } => {
@@ -38,7 +39,7 @@ impl Rewind {
             }
             LiveRow::Schedule { id, head, mut state } => {
                 let Some(lost) = self.schedule(&mut state) else { return Vec::new() };
-                // A generation is written with its spec.
+                // A new generation is written with its spec.
                 let own = Change::Schedule { id, new: false, head: Some(Arc::new(head)), state };
                 let lost = lost.into_iter().map(|firing| Change::Ledger(Box::new(self.lost(id, &firing))));
                 return std::iter::once(own).chain(lost).collect();
@@ -58,20 +59,20 @@ impl Rewind {
         changed.into_iter().collect()
     }
 
-    /// A time that has passed is not in the future. Says whether it was.
+    /// Moves a time in the future to now. Returns whether it was in the future.
     fn clamp(&self, at: &mut Timestamp) -> bool {
         let ahead = *at > self.to;
         *at = self.to.min(*at);
         ahead
     }
 
-    /// The same of several times that may not have come yet. Says whether one of them was.
+    /// Does the same for several optional times. Returns whether any was in the future.
     fn clamp_all<const N: usize>(&self, times: [&mut Option<Timestamp>; N]) -> bool {
-        // All of them, not only up to the first that was.
+        // `fold` visits all of them; `any` would stop at the first.
         times.into_iter().flatten().map(|at| self.clamp(at)).fold(false, BitOr::bitor)
     }
 
-    /// What waited until then waits for as long as it had left.
+    /// Keeps the remaining time of a timer.
     fn wait(&self, until: &mut Timestamp) {
         *until = self.to + until.since(self.from);
     }
@@ -83,7 +84,7 @@ impl Rewind {
         state.version += 1;
         match state.status {
             JobStatus::Retrying => self.wait(&mut state.due_at),
-            // It waits for its `run_at`.
+            // The job waits for its `run_at`.
             JobStatus::Ready => {}
             _ => {
                 self.clamp(&mut state.due_at);
@@ -95,7 +96,7 @@ impl Rewind {
     }
 
     fn execution(&self, record: &mut ExecutionRecord) -> bool {
-        // From its start the timeout of the job counts.
+        // The timeout of the job counts from the start of the execution.
         let started_ahead = self.clamp_all([&mut record.started_at]);
         self.clamp(&mut record.assigned_at) || started_ahead
     }
@@ -105,7 +106,7 @@ impl Rewind {
             return false;
         }
         state.version += 1;
-        // From it the timeout of the run counts.
+        // The timeout of the run counts from its start.
         self.clamp_all([&mut state.started_at]);
         if let Some(retry) = state.retry.as_mut() {
             self.clamp_all([&mut retry.began_at]);
@@ -123,7 +124,8 @@ impl Rewind {
         self.clamp_all([&mut state.finished_at]) || began_ahead
     }
 
-    /// Returns the firings that waited for their turn and are decided anew.
+    /// Returns the buffered firings in the future, which are decided again; `None` if the row does not
+    /// change.
     fn schedule(&self, state: &mut ScheduleState) -> Option<Vec<BufferedFiring>> {
         let ahead = self.clamp(&mut state.cursor);
         let changed_ahead = self.clamp(&mut state.updated_at);
@@ -131,7 +133,8 @@ impl Rewind {
             return None;
         }
         state.generation += 1;
-        // Its last time has not passed yet; one that fired as often as it may is completed again.
+        // Its last scheduled time may be in the future again. A schedule that has reached its maximum number
+        // of firings is completed again.
         if changed_ahead && state.status == ScheduleStatus::Completed {
             state.status = ScheduleStatus::Active;
         }
@@ -153,12 +156,12 @@ impl Rewind {
         }
         state.last_manual = state.last_manual.filter(|at| *at <= self.to);
         state.open_record = None;
-        // Found again from the rules when the schedule is taken in.
+        // Computed from the rules again when the schedule is restored.
         state.next_at = None;
         Some(lost)
     }
 
-    /// The last word on a firing that waited.
+    /// Returns the final ledger record of a buffered firing.
     fn lost(&self, schedule: ScheduleId, firing: &BufferedFiring) -> LedgerRecord {
         LedgerRecord {
             schedule,

@@ -1,15 +1,15 @@
-//! Things that many share, each kept once for as long as somebody uses it.
+//! Reference-counted values that are shared while they are in use.
 
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use indexmap::IndexMap;
 
-/// Things in use, each once, found by a text that says all about them.
+/// Shared values by a text that identifies their content.
 #[derive(Debug)]
 pub(crate) struct Shared<T> {
     known: IndexMap<Arc<str>, Arc<T>, FixedState>,
-    /// Sweep when there are this many.
+    /// Number of values at which unused ones are dropped.
     sweep_at: usize,
 }
 

@@ -1,4 +1,15 @@
-//! Somebody creates a schedule, changes it, pauses it, or does away with it.
+//! Requests that create, change, pause, resume or delete schedules.
+//!
+//! A change gives the schedule a new generation: firings due before the change are decided by the old
+//! generation, later ones by the new. Firings of the old timing that are still owed are recorded as replaced.
+//!
+//! # Invariants
+//! - A batch of schedules is applied completely or not at all.
+//! - Every request first decides the firings that are due ([`Engine::settle_now`]), so that it applies to
+//!   later ones only.
+//!
+//! # Cost
+//! O(schedules in the request), plus the firings that are due.
 
 use std::sync::Arc;
 
@@ -16,7 +27,7 @@ use crate::input::{Expected, NewSchedule};
 use crate::output::{Applied, Reply};
 
 impl Engine {
-    /// Creates or changes all of them, or none.
+    /// Creates or changes all schedules, or none.
     pub(super) fn apply_schedules(&mut self, schedules: &[NewSchedule]) -> Result<Reply, Refusal> {
         let mut plans = Vec::with_capacity(schedules.len());
         for (index, new) in schedules.iter().enumerate() {
@@ -74,8 +85,8 @@ impl Engine {
         id
     }
 
-    /// Gives a schedule its next generation. What was due under the old one is decided by the old
-    /// one; the new one owes nothing before now.
+    /// Gives a schedule its next generation. Firings due before the change are decided by the old generation;
+    /// the new one owes none before now.
     fn change_schedule(&mut self, id: ScheduleId, new: &NewSchedule, plan: Arc<Plan>) -> ApplyChange {
         let template = self.schedules.templates.of(&new.head.spec, &mut self.profiles);
         let Some(schedule) = self.schedules.get(id) else { return ApplyChange::Unchanged };
@@ -88,7 +99,7 @@ impl Engine {
         self.settle_now(id);
         let now = self.now;
         if was_completed {
-            // It had no instants since.
+            // A completed schedule has had no scheduled times since its cursor.
             if let Some(schedule) = self.schedules.get_mut(id) {
                 schedule.state.cursor = schedule.state.cursor.max(now);
             }
@@ -155,7 +166,7 @@ impl Engine {
         self.edit_schedule(id, ScheduleEvent::Paused);
         self.let_go(id);
         self.arm_schedule(id);
-        // What waits for its turn is held now, and stands in the way of no backfill.
+        // Buffered firings are now held by the pause and no longer block backfills.
         self.pump_backfills_of(id);
         self.schedule_reply(id)
     }
@@ -175,7 +186,7 @@ impl Engine {
         self.settle_now(id);
         let Some(schedule) = self.schedules.get(id) else { return self.schedule_reply(id) };
         if schedule.state.status == ScheduleStatus::Paused {
-            // What came due while it was paused is skipped, also where nobody has got round to it.
+            // Firings that were due during the pause are skipped, also those that are not decided yet.
             let (now, due_until) = (self.now, schedule.due_until(self.now));
             let paused_by = schedule.state.pause.as_ref().map(|pause| pause.to_string()).unwrap_or_default();
             self.give_up_until(id, due_until, FiringOutcome::SkippedPause, &paused_by);
@@ -183,11 +194,11 @@ impl Engine {
                 schedule.state.pause = None;
                 let delay = schedule.plan.timetable.delay();
                 if let (Some(from), Some(delay)) = (schedule.state.delay_from.as_mut(), delay) {
-                    // A delay that ended meanwhile ends now.
+                    // A fixed delay that ended during the pause ends now.
                     *from = (*from).max(now - delay);
                 }
                 if let Some(track) = schedule.state.track.as_mut() {
-                    // A new chance: the failures that paused it are not held against it.
+                    // Failures before the pause no longer count towards the next automatic pause.
                     track.streak = track.streak.max(0);
                 }
             }

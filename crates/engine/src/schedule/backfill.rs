@@ -1,8 +1,17 @@
-//! Backfills: past instants of a schedule that somebody asked for.
+//! Backfills: runs of past scheduled times that a user requests.
 //!
-//! The caller has computed the instants; they are part of the backfill's row, so that later changes
-//! of the rules do not change what was asked. Runs are started one after the other, as many at once as was asked
-//! for: also more than the schedule's overlap limit, which holds for all other runs as ever.
+//! The caller has computed the scheduled times. They are part of the backfill's row, so later changes of the
+//! schedule do not change the backfill. Its runs start in order, with the requested concurrency. This may
+//! exceed the schedule's overlap limit, which still applies to all other runs.
+//!
+//! # Invariants
+//! - A scheduled time is in at most one running backfill, and in none while the schedule itself still owes
+//!   it.
+//! - Buffered firings come first, then owed firings, then backfills that respect the limit (`buffer_all`).
+//!
+//! # Cost
+//! Each started run costs O(unfinished runs of the schedule). At most [`RUNNING_MAX`] backfills run at the
+//! same time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,29 +30,29 @@ use crate::engine::Engine;
 use crate::input::NewBackfill;
 use crate::output::Reply;
 
-/// A backfill that is running.
+/// A running backfill.
 #[derive(Debug)]
 pub(crate) struct Backfill {
     pub(crate) head: Arc<BackfillHead>,
     pub(crate) state: BackfillState,
     template: Arc<Template>,
-    /// Its runs that are not over.
+    /// Unfinished runs.
     pub(crate) runs: Vec<Work>,
 }
 
 impl Backfill {
-    /// The instants that it has not started.
+    /// Returns the scheduled times that are not started yet.
     fn to_come(&self) -> impl Iterator<Item = Timestamp> {
         self.head.instants.iter().skip(self.state.started as usize).map(|&(at, _)| at)
     }
 }
 
-/// The most backfills that run at a time.
+/// Maximum number of running backfills.
 const RUNNING_MAX: usize = 256;
 
 impl Engine {
-    /// Begins with what is neither still to be decided by the schedule itself nor part of a running
-    /// backfill: so nothing runs twice, also if the same request comes twice.
+    /// Starts a backfill of the requested times that the schedule has decided and that are in no other
+    /// running backfill. So no time runs twice, even if the request is repeated.
     pub(super) fn begin_backfill(&mut self, new: &NewBackfill, actor: &Arc<str>) -> Result<Reply, Refusal> {
         let schedule =
             self.schedules.get(new.schedule).ok_or(Refusal::ScheduleNotFound { schedule: new.schedule })?;
@@ -86,13 +95,13 @@ impl Engine {
         self.pending.others.push(Change::Backfill { id, head: Some(Arc::clone(&head)), state });
         self.schedules.backfills.insert(id, Backfill { head, state, template, runs: Vec::new() });
         self.tell_backfill(id);
-        // It may be asked for more at once than the schedule allows, and what waits comes first.
+        // The backfill may raise the number of concurrent runs, and buffered firings come first.
         self.start_buffered(new.schedule);
         self.pump_backfill(id);
         Ok(Reply::Backfill { backfill: id })
     }
 
-    /// Takes in the row of a backfill that is running.
+    /// Restores a running backfill from its row.
     pub(crate) fn restore_backfill(
         &mut self,
         head: BackfillHead,
@@ -105,7 +114,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Starts as many runs as may be, and ends the backfill once there is nothing left to wait for.
+    /// Starts as many runs as the limits allow, and ends the backfill after its last run.
     pub(super) fn pump_backfill(&mut self, id: BackfillId) {
         while let Some((at, before)) = self.next_of_backfill(id) {
             self.run_backfill(id, at, before);
@@ -118,7 +127,7 @@ impl Engine {
             self.end_backfill(id, BackfillStatus::Completed);
         }
         if let Some(schedule) = schedule {
-            // It may have taken, or left, the room for what is owed.
+            // The backfill may have used, or left, the capacity for owed firings.
             self.arm_schedule(schedule);
         }
     }
@@ -129,7 +138,7 @@ impl Engine {
         }
         let backfill = self.schedules.backfills.get(&id)?;
         let schedule = self.schedules.get(backfill.head.schedule)?;
-        // Waiting firings come first, then owed ones, then backfills.
+        // Buffered firings come first, then owed firings, then backfills.
         let may_run = backfill.head.concurrency.max(schedule.plan.policies.overlap.limit) as usize;
         let has_room = schedule.plan.policies.allows_all() || schedule.runs.len() < may_run;
         let owed_first = schedule.owes_at(self.now) && self.may_catch_up(backfill.head.schedule, schedule);
@@ -186,7 +195,7 @@ impl Engine {
         self.touch_backfill(id);
     }
 
-    /// A run of a backfill is over.
+    /// Counts the end of a run of a backfill.
     pub(super) fn count_backfill_run(&mut self, id: BackfillId, work: Work, status: JobStatus) {
         let Some(backfill) = self.schedules.backfills.get_mut(&id) else { return };
         backfill.runs.retain(|&run| run != work);
@@ -204,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// The most runs at once that a running backfill of a schedule was asked for.
+    /// Returns the highest concurrency of the schedule's running backfills; 0 without any.
     pub(super) fn widest_backfill(&self, schedule: ScheduleId) -> usize {
         let own = self.schedules.backfills.values().filter(|backfill| backfill.head.schedule == schedule);
         own.map(|backfill| backfill.head.concurrency as usize).max().unwrap_or(0)
@@ -238,7 +247,7 @@ impl Engine {
         Ok(Reply::Backfill { backfill: id })
     }
 
-    /// Its schedule is deleted: no further run is started.
+    /// Cancels the backfills of a schedule that is being deleted.
     pub(super) fn end_backfills_of(&mut self, schedule: ScheduleId) {
         for id in self.backfills_of(schedule) {
             self.end_backfill(id, BackfillStatus::Cancelled);
@@ -258,7 +267,7 @@ impl Engine {
     fn touch_backfill(&mut self, id: BackfillId) {
         let Some(backfill) = self.schedules.backfills.get(&id) else { return };
         let state = backfill.state;
-        // One row a batch: the newest state, with the head where that is still to be written.
+        // One row per batch: the newest state, with the head if it is not written yet.
         let pending = self.pending.others.iter_mut().find_map(|change| match change {
             Change::Backfill { id: known, state, .. } if *known == id => Some(state),
             _ => None,

@@ -1,4 +1,11 @@
-//! Calendars, compiled, and what follows when one changes.
+//! Compiled calendars, and the effect of their changes on schedules.
+//!
+//! A changed calendar is compiled at once; the schedules that use calendars of its namespace get new plans in
+//! the following flushes, a bounded number per flush.
+//!
+//! # Invariants
+//! - Firings that were due before a change are decided by the old days of the calendar.
+//! - A change is refused if it breaks this calendar or a calendar that was valid before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,20 +20,20 @@ use super::{Plan, seed_of};
 use crate::engine::Engine;
 use crate::output::Reply;
 
-/// The calendars of every namespace.
+/// The calendars of all namespaces.
 #[derive(Debug, Default)]
 pub(crate) struct CalendarBook {
     records: BTreeMap<(Arc<str>, Arc<str>), Arc<CalendarRecord>>,
     compiled: BTreeMap<Arc<str>, CalendarMap>,
     none: CalendarMap,
-    /// Whether records came in that are not compiled.
+    /// Whether restored records are not compiled yet.
     stale: bool,
-    /// Schedules whose calendars changed, and that do not follow the new days yet.
+    /// Schedules that still use the plan from before a change of a calendar.
     to_replan: BTreeSet<ScheduleId>,
 }
 
 impl CalendarBook {
-    /// Those that a namespace's schedules may name.
+    /// Returns the calendars that schedules of a namespace may refer to.
     pub(crate) fn of(&self, namespace: &str) -> &CalendarMap {
         self.compiled.get(namespace).unwrap_or(&self.none)
     }
@@ -36,7 +43,7 @@ impl CalendarBook {
         known.map_or(0, |record| record.version)
     }
 
-    /// Compiles a namespace's calendars anew, and says what is wrong with which of them; the others are
+    /// Compiles the calendars of a namespace and returns the problems of each invalid one; the valid ones are
     /// compiled all the same.
     fn compile(&mut self, namespace: &Arc<str>) -> BTreeMap<String, Vec<Problem>> {
         let own = self.records.iter().filter(|((of, _), _)| of == namespace);
@@ -49,20 +56,20 @@ impl CalendarBook {
         self.to_replan.is_empty()
     }
 
-    /// Compiles what was restored.
+    /// Compiles the restored calendars.
     pub(super) fn freshen(&mut self) {
         if !std::mem::take(&mut self.stale) {
             return;
         }
         let namespaces: BTreeSet<Arc<str>> = self.records.keys().map(|(of, _)| Arc::clone(of)).collect();
         for namespace in namespaces {
-            // A schedule that names a wrong one says so itself when it is read.
+            // A schedule that refers to an invalid calendar reports this itself when it is restored.
             self.compile(&namespace);
         }
     }
 }
 
-/// Whether a calendar's steps name another.
+/// Returns whether a calendar's steps refer to another one.
 fn names(spec: &CalendarSpec, other: &str) -> bool {
     spec.steps.iter().any(|step| {
         let (CalendarStep::Include(days) | CalendarStep::Exclude(days)) = step;
@@ -96,7 +103,8 @@ impl Engine {
         let wrong_before = self.schedules.calendars.compile(&namespace);
         self.schedules.calendars.records.insert(key.clone(), Arc::clone(&record));
         let wrong = self.schedules.calendars.compile(&namespace);
-        // What was wrong before, after an upgrade perhaps, is not the fault of this one.
+        // A calendar that was invalid before, for example after an upgrade, is no reason to refuse this
+        // change.
         let new = wrong.into_iter().find(|(of, _)| **of == *name || !wrong_before.contains_key(of));
         if let Some((_, problems)) = new {
             match before {
@@ -132,7 +140,7 @@ impl Engine {
             return Err(Refusal::CalendarInUse { name: Arc::clone(name), user });
         }
         self.schedules.calendars.records.remove(&(Arc::clone(namespace), Arc::clone(name)));
-        // Nobody names it, so the others compile as before.
+        // No other calendar refers to it, so the others compile as before.
         self.schedules.calendars.compile(namespace);
         let (of, called) = (Arc::clone(namespace), Arc::clone(name));
         self.pending.others.push(Change::RemoveCalendar { namespace: of, name: called });
@@ -161,8 +169,8 @@ impl Engine {
         users.map(|(id, _)| id).collect()
     }
 
-    /// Schedules whose calendars changed follow the new days from now on; what was due by the old ones
-    /// is decided by them. Looks at `left` schedules at most.
+    /// Gives schedules whose calendars changed their new plans; firings that are due by the old plans are
+    /// decided first. Visits at most `left` schedules.
     pub(crate) fn replan_calendar_users(&mut self, left: &mut usize) {
         // Schedules that shared a plan share the new one.
         let mut renewed: BTreeMap<_, (Arc<Plan>, Arc<Plan>)> = BTreeMap::new();
@@ -175,7 +183,7 @@ impl Engine {
             let old = Arc::clone(&schedule.plan);
             let seed = if old.is_seeded() { seed_of(schedule.hash()) } else { 0 };
             let calendars = self.schedules.calendars.of(&schedule.namespace);
-            // The old plan is kept beside, so that its address is not another's meanwhile.
+            // The old plan is kept in the map, so that its address is not reused meanwhile.
             let (_, new) = renewed
                 .entry((Arc::as_ptr(&old), seed))
                 .or_insert_with(|| (Arc::clone(&old), old.renewed(seed, &self.config.zones, calendars)));
@@ -192,7 +200,7 @@ impl Engine {
         self.pending.events.push(Event { at: self.now, namespace: Some(Arc::clone(namespace)), kind });
     }
 
-    /// Takes in a calendar's row. All of them come before the first schedule.
+    /// Restores a calendar from its row. All calendars come before the first schedule.
     pub(crate) fn restore_calendar(&mut self, record: CalendarRecord) {
         let key = (record.spec.namespace.as_str().into(), record.spec.name.as_str().into());
         self.schedules.calendars.records.insert(key, Arc::new(record));

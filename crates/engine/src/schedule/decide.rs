@@ -1,8 +1,16 @@
-//! The walk from the last decided instant to now.
+//! Decides the scheduled times from the last decided one to now.
 //!
-//! An instant is decided when its time has come, with its jitter: held by a filter, skipped by a
-//! policy, or fired. Deciding moves the cursor to it, so whatever happens next starts behind it. What
-//! is found to be missed is handed to [`super::missed`], and the walk goes on in the present.
+//! A scheduled time is decided when its firing is due, which includes the jitter. Its outcome is one of: held
+//! by a filter, skipped by a policy, or fired. The decision moves the cursor to it, so everything later is
+//! still undecided. Missed times are handed to [`super::missed`], and deciding continues with the current
+//! ones.
+//!
+//! # Callers
+//! The timer of a schedule ([`Engine::on_schedule`]), and every request about it ([`Engine::settle_now`]).
+//!
+//! # Cost
+//! Two steps of the timetable per scheduled time. A request decides about 1,000 scheduled times at most; the
+//! timer continues with the rest.
 
 use std::sync::Arc;
 
@@ -16,18 +24,18 @@ use super::Schedule;
 use super::fire::Firing;
 use crate::engine::Engine;
 
-/// About how many instants are decided before a request about their schedule goes on; its timer goes
-/// on with the rest.
+/// Approximate maximum of scheduled times that a request decides; the schedule's timer continues with the
+/// rest.
 const DECISIONS_A_REQUEST: usize = 1_000;
 
-/// A nominal instant that is not decided.
+/// A scheduled time that is not decided yet.
 #[derive(Debug, Clone)]
 pub(super) struct Nominal {
     pub(super) at: Timestamp,
-    /// When it is due: later by the jitter.
+    /// When its firing is due: the scheduled time plus the jitter.
     pub(super) due: Timestamp,
     pub(super) held: Option<Held>,
-    /// Whether it is the end of a fixed delay, not from a rule of the calendar or the clock.
+    /// Whether it is the end of a fixed delay, not a time of a cron or rate rule.
     pub(super) delayed: bool,
 }
 
@@ -36,17 +44,17 @@ impl Schedule {
         super::name_hash(&self.namespace, &self.name)
     }
 
-    /// When the firing for an instant is due.
+    /// Returns when the firing for a scheduled time is due.
     pub(super) fn due_of(&self, nominal: Timestamp) -> Timestamp {
         nominal + self.plan.delay_of(self.hash(), nominal)
     }
 
-    /// The instant up to which, and no further, firings are due at `now`.
+    /// Returns the last scheduled time whose firing is due at `now`, or a later time before the next one.
     pub(super) fn due_until(&self, now: Timestamp) -> Timestamp {
         self.plan.due_until(self.hash(), self.state.cursor, now)
     }
 
-    /// The first instant after the cursor. A fixed delay ends at none while the schedule is paused.
+    /// Returns the first scheduled time after the cursor. While the schedule is paused, no fixed delay ends.
     pub(super) fn next_nominal(&self) -> Option<Nominal> {
         let timetable = &self.plan.timetable;
         let counting = self.state.delay_from.filter(|_| self.state.status != ScheduleStatus::Paused);
@@ -63,17 +71,17 @@ impl Schedule {
         }
     }
 
-    /// Whether it fires by itself no more.
+    /// Returns whether the timer never fires it again.
     pub(super) fn is_done(&self) -> bool {
         self.state.status == ScheduleStatus::Completed || self.will_be_spent()
     }
 
-    /// Whether it has fired as often as it may.
+    /// Returns whether it has reached its maximum number of firings.
     fn is_spent(&self) -> bool {
         self.plan.policies.max_firings.is_some_and(|max| self.state.fired >= max)
     }
 
-    /// Whether it will have fired as often as it may, once what waits has had its turn.
+    /// Returns whether it will have reached its maximum number of firings after its buffered firings.
     pub(super) fn will_be_spent(&self) -> bool {
         let by_itself = |f: &&BufferedFiring| matches!(f.cause, FiringCause::Timer | FiringCause::CatchUp);
         self.plan.policies.max_firings.is_some_and(|max| {
@@ -82,7 +90,7 @@ impl Schedule {
         })
     }
 
-    /// When there is something to decide: an instant, or the next that is owed, if it may have its turn.
+    /// Returns when the next decision is due: for a scheduled time, or for an owed firing if it may catch up.
     pub(super) fn due(&self, may_catch_up: bool) -> Option<Timestamp> {
         if self.is_done() {
             return None;
@@ -92,12 +100,12 @@ impl Schedule {
         owed.into_iter().chain(next).min()
     }
 
-    /// Whether lists show its next instant as it is.
+    /// Returns whether `next_at`, which lists show, is up to date.
     pub(super) fn shows_its_next(&self) -> bool {
         self.state.next_at == self.next_at()
     }
 
-    /// The next instant that no filter holds, for lists.
+    /// Returns the next scheduled time that no filter holds, for lists.
     fn next_at(&self) -> Option<Timestamp> {
         if self.is_done() {
             return None;
@@ -113,8 +121,8 @@ impl Schedule {
 }
 
 impl Engine {
-    /// Its timer went off. Decides about `bound` instants at most, and returns how many; its timer goes
-    /// off again at once if there are more.
+    /// Handles the timer of a schedule. Decides at most about `bound` scheduled times and returns their
+    /// number; if more are due, the timer fires again immediately.
     pub(crate) fn on_schedule(&mut self, id: ScheduleId, bound: usize) -> usize {
         if let Some(schedule) = self.schedules.get_mut(id) {
             schedule.armed = None;
@@ -128,14 +136,14 @@ impl Engine {
         }
         self.arm_schedule(id);
         if caught_up {
-            // Backfills come after what is owed.
+            // Backfills come after owed firings.
             self.pump_backfills_of(id);
         }
         sum
     }
 
-    /// Decides the firings that are due before a request changes or triggers the schedule, up to the limit of one
-    /// request. Owed firings are left for later. While new work is held, those that are due are missed.
+    /// Decides the firings that are due before a request changes or triggers the schedule, up to the limit of
+    /// one request. Owed firings are left for later. During a hold of new work, due firings are missed.
     pub(super) fn settle_now(&mut self, id: ScheduleId) {
         if self.holds_new_work {
             self.miss_due(id);
@@ -144,7 +152,7 @@ impl Engine {
         }
     }
 
-    /// Decides what is due in the present, and finds what was missed.
+    /// Decides the current firings and finds missed ones.
     fn settle_schedule(&mut self, id: ScheduleId, bound: usize) -> usize {
         let mut sum = 0;
         while sum < bound {
@@ -169,12 +177,12 @@ impl Engine {
         sum
     }
 
-    /// Gives one instant its outcome.
+    /// Decides the outcome of one scheduled time.
     pub(super) fn decide(&mut self, id: ScheduleId, nominal: &Nominal, cause: FiringCause) {
         let now = self.now;
         let Some(schedule) = self.schedules.get(id) else { return };
         let pause = schedule.state.pause.as_deref().filter(|pause| {
-            // What was due before it was paused has its right.
+            // Firings that were due before the pause are not affected by it.
             schedule.state.status == ScheduleStatus::Paused && nominal.due >= pause.at
         });
         let deadline = schedule.plan.policies.start_deadline;
@@ -200,7 +208,7 @@ impl Engine {
         }
     }
 
-    /// An instant was decided: whatever comes next comes after it.
+    /// Moves the cursor to a decided scheduled time.
     fn move_cursor(&mut self, id: ScheduleId, nominal: &Nominal) {
         let Some(schedule) = self.schedules.get_mut(id) else { return };
         let state = &mut schedule.state;
@@ -209,13 +217,13 @@ impl Engine {
             state.previous = Some(nominal.at);
         }
         if nominal.delayed && state.delay_from.is_some() {
-            // It was not run: the delay begins anew.
+            // The firing did not run, so the fixed delay starts again.
             state.delay_from = Some(nominal.at);
         }
         self.touch_schedule(id);
     }
 
-    /// Puts what lists show as the next instant where it is.
+    /// Updates `next_at`, which lists show.
     pub(super) fn show_next(&mut self, id: ScheduleId) {
         let Some(schedule) = self.schedules.get_mut(id) else { return };
         let next_at = schedule.next_at();
@@ -224,8 +232,8 @@ impl Engine {
         }
     }
 
-    /// Completes a schedule that has fired as often as it may, or whose last instant has passed and
-    /// nothing can bring another.
+    /// Completes a schedule that has reached its maximum number of firings, or whose last scheduled time has
+    /// passed and that can have no further one.
     pub(super) fn complete_if_over(&mut self, id: ScheduleId) {
         let Some(schedule) = self.schedules.get(id) else { return };
         let state = &schedule.state;

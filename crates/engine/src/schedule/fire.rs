@@ -1,4 +1,12 @@
-//! A firing creates its job or its run; the end of that is heard by its schedule.
+//! Firings: creates the job or workflow run of a scheduled time, and handles its end.
+//!
+//! [`Engine::fire_schedule`] is called when nothing of the schedule blocks the firing. The end of the job or
+//! run ([`Engine::on_run_over`]) updates the statistics, starts buffered firings and continues backfills. It
+//! also pauses the schedule after too many consecutive failures.
+//!
+//! # Invariants
+//! - The job or run, its ledger record and the cursor are in one batch.
+//! - Manual and backfill runs do not change the streak of failures.
 
 use std::sync::Arc;
 
@@ -12,24 +20,24 @@ use super::overlap::Decided;
 use super::{Starts, Template};
 use crate::engine::Engine;
 
-/// A firing that is later than this is recorded as late.
+/// Maximum delay of a firing that is recorded as on time.
 pub(super) const ON_TIME: Duration = Duration::from_secs(1);
 
-/// An instant that is to be run.
+/// A scheduled time whose job or run is to be created.
 #[derive(Debug, Clone)]
 pub(super) struct Firing {
-    /// The nominal instant.
+    /// Scheduled time.
     pub(super) at: Timestamp,
-    /// When it was due, with its jitter.
+    /// When it was due: the scheduled time plus the jitter.
     pub(super) due: Timestamp,
     pub(super) cause: FiringCause,
-    /// The generation under which it was decided.
+    /// Generation that decided it.
     pub(super) generation: u64,
-    /// Who triggered it and why.
+    /// User who triggered it, and the reason.
     pub(super) detail: Option<Box<str>>,
-    /// The idempotency key of who triggered it, and the hash of what was asked.
+    /// Idempotency key of the trigger request, and the hash of the request.
     pub(super) key: Option<(u128, u128)>,
-    /// Whether it waited for its turn, so that it has its line already.
+    /// Whether it was buffered, so that it already has a ledger record.
     pub(super) waited: bool,
 }
 
@@ -39,25 +47,25 @@ impl Firing {
     }
 }
 
-/// Why a firing created nothing.
+/// Reason why a firing created no job or run.
 #[derive(Debug)]
 pub(crate) struct NotStarted {
     pub(crate) outcome: FiringOutcome,
     pub(crate) detail: String,
 }
 
-/// How a job or a run ended, in the words of jobs, as its schedule wants to know it.
+/// End of a job or run as its schedule needs it; the status of a run is mapped to that of a job.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunEnd {
     pub(crate) status: JobStatus,
     pub(crate) started_at: Option<Timestamp>,
-    /// When the task or run ended: before now if the worker could not report it at once.
+    /// When the task or run ended; earlier than now if the worker could not report it immediately.
     pub(crate) ended_at: Timestamp,
 }
 
 impl Engine {
-    /// Creates the job or the run of an instant and records it. Nothing of the schedule is in its way any
-    /// more; what is in the way of its workflow is recorded instead.
+    /// Creates the job or run of a firing and records it. Nothing of the schedule blocks the firing any more;
+    /// a refusal by its workflow is recorded instead.
     pub(super) fn fire_schedule(&mut self, id: ScheduleId, firing: Firing) -> Decided {
         let now = self.now;
         let Some(schedule) = self.schedules.get(id) else {
@@ -113,11 +121,11 @@ impl Engine {
         Decided { outcome: *outcome, work: None }
     }
 
-    /// Creates a job in the shard of its schedule, or a run in that of its workflow, and counts it among the
-    /// runs.
+    /// Creates a job in the shard of its schedule, or a run in the shard of its workflow, and adds it to the
+    /// schedule's runs.
     ///
     /// # Errors
-    /// Why a run cannot be started; a job can always be.
+    /// The reason why a run cannot be started. Creating a job never fails.
     pub(super) fn create_run(
         &mut self,
         origin: Origin,
@@ -146,7 +154,7 @@ impl Engine {
         Ok(work)
     }
 
-    /// A job or a run of a schedule reached a final status. It is still there.
+    /// Handles the end of a job or run of a schedule. It is still in memory.
     pub(crate) fn on_run_over(&mut self, work: Work, origin: &Origin, end: RunEnd) {
         if let Work::Job(job) = work {
             self.schedules.expected.remove(&job);
@@ -160,7 +168,7 @@ impl Engine {
                 schedule.state.delay_from = Some(now);
             }
             let track = schedule.state.track.get_or_insert_default();
-            // What somebody runs by hand, or over the past, says nothing about how it goes by itself.
+            // Manual and backfill runs say nothing about the scheduled ones.
             let by_itself = !matches!(origin.cause, FiringCause::Manual | FiringCause::Backfill);
             note(track, end, by_itself);
             let streak = track.streak;
@@ -199,11 +207,11 @@ impl Engine {
 }
 
 impl super::Schedule {
-    /// Where the interval of data that ends at `at` begins: at the instant before.
+    /// Returns the start of the data interval that ends at `at`: the previous scheduled time.
     fn interval_before(&self, at: Timestamp) -> Option<Timestamp> {
         match self.state.previous {
             Some(previous) if previous < at => Some(previous),
-            // A firing that waited: later instants have been decided meanwhile.
+            // A buffered firing: later scheduled times have been decided meanwhile.
             Some(_) => {
                 let longest = Duration::from_hours(24 * 400);
                 self.plan.timetable.last(at - longest, super::just_before(at))
@@ -213,7 +221,7 @@ impl super::Schedule {
     }
 }
 
-/// Takes a run's end into the track of its schedule. A cancelled run says nothing about it.
+/// Adds the end of a run to the statistics of its schedule. A cancelled run changes nothing.
 fn note(track: &mut Track, end: RunEnd, by_itself: bool) {
     let before = track.streak;
     match end.status {

@@ -1,7 +1,16 @@
-//! The fire ledger: one record for each instant, with its outcome.
+//! The ledger: a record of each scheduled time with its outcome.
 //!
-//! Consecutive instants that share an outcome that created nothing share a record: it stays open in the
-//! schedule's row and grows, until something else happens.
+//! Consecutive scheduled times with the same outcome and without a job or run share a record. It stays open
+//! in the schedule's row and grows until a scheduled time has another outcome.
+//!
+//! # Callers
+//! [`decide`](super::decide), [`fire`](super::fire), [`missed`](super::missed), [`overlap`](super::overlap)
+//! and [`backfill`](super::backfill) record their decisions here. [`Engine::drain_schedules`] writes the
+//! closed records.
+//!
+//! # Invariants
+//! - An exact record has no gaps: no scheduled time between `first` and `last` has another outcome.
+//! - A batch contains each record once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +22,11 @@ use model::{ScheduleId, Timestamp};
 use super::fire::Firing;
 use crate::engine::Engine;
 
-/// Of each line only what was said of it last: a firing that waits and gets its turn before the flush has
-/// one line, for a batch names no row twice.
+/// Keeps the last version of each record: a firing that is buffered and started before the flush has one
+/// record, because a batch must not write a row twice.
 ///
-/// A line that has a job or a run is not dropped for another one: that is the store's to refuse.
+/// A record with a job or run is never dropped in favour of one with another: the store must detect that
+/// conflict.
 pub(super) fn last_words(records: Vec<LedgerRecord>) -> Vec<LedgerRecord> {
     if records.len() < 2 {
         return records;
@@ -58,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// Records that an instant created nothing.
+    /// Records a scheduled time without a job or run.
     pub(super) fn record_skip(
         &mut self,
         id: ScheduleId,
@@ -73,7 +83,7 @@ impl Engine {
         schedule.state.skipped += 1;
         let mut began = true;
         match schedule.state.open_record.as_deref_mut() {
-            // A row has no holes: what is owed in between gets records of its own.
+            // A record must have no gaps: an owed firing in between gets its own record.
             Some(open)
                 if continues(open, &record)
                     && schedule.plan.timetable.step(open.last).is_none_or(|next| next.at >= at) =>
@@ -94,7 +104,7 @@ impl Engine {
             schedule.record_dirty = true;
         }
         self.touch_schedule(id);
-        // Who watches hears of each such row once, and never of what the rules themselves hold.
+        // Emits one event per record, and none for firings that the schedule's own filters hold.
         let held = matches!(outcome, FiringOutcome::SkippedCalendar | FiringOutcome::SkippedWindow);
         if began && !held {
             self.tell_skipped(id, at, outcome);
@@ -109,7 +119,7 @@ impl Engine {
         self.pending.events.push(Event { at: self.now, namespace, kind });
     }
 
-    /// Ends the open record: what comes next stands alone, or begins another.
+    /// Closes the open record: the next scheduled time starts a new one.
     pub(super) fn close_record(&mut self, id: ScheduleId) {
         let Some(schedule) = self.schedules.get_mut(id) else { return };
         let open = schedule.state.open_record.take();
@@ -141,7 +151,7 @@ impl Engine {
         self.schedules.ledger.push(record);
     }
 
-    /// A firing that waited never gets its turn.
+    /// Records a buffered firing that will never start.
     pub(super) fn record_buffer_end(
         &mut self,
         id: ScheduleId,
@@ -153,7 +163,7 @@ impl Engine {
         self.end_of_waiting(id, (waiting.scheduled_for, waiting.cause, waiting.generation), outcome, &detail);
     }
 
-    /// A firing that waited got its turn, and created nothing.
+    /// Records a buffered firing that created nothing when its turn came.
     pub(super) fn record_waited_end(
         &mut self,
         id: ScheduleId,
@@ -182,7 +192,7 @@ impl Engine {
         self.schedules.ledger.push(record);
     }
 
-    /// What a firing created expired before it could start: it was missed after all.
+    /// Records a firing whose job or run expired before it could start.
     pub(super) fn record_expired(&mut self, work: Work, origin: &Origin) {
         if origin.cause == FiringCause::Retry {
             return;
@@ -204,12 +214,12 @@ impl Engine {
     }
 }
 
-/// What happened, after who asked for it, if somebody did.
+/// Prefixes a detail with the user who requested the firing, if any.
 pub(super) fn with_who(who: Option<&str>, what: &str) -> String {
     who.map_or_else(|| what.to_owned(), |who| format!("{who}; {what}"))
 }
 
-/// Whether a record goes on an open one.
+/// Returns whether a record extends the open one.
 fn continues(open: &LedgerRecord, next: &LedgerRecord) -> bool {
     open.generation == next.generation
         && open.outcome == next.outcome
@@ -217,6 +227,6 @@ fn continues(open: &LedgerRecord, next: &LedgerRecord) -> bool {
         && open.detail == next.detail
         && open.exact
         && open.last < next.first
-        // Manual ones are somebody's act, each for itself.
+        // Manual firings are user actions, each recorded separately.
         && matches!(open.cause, FiringCause::Timer | FiringCause::CatchUp)
 }

@@ -1,14 +1,14 @@
-//! Instants whose time passed while nobody could decide them: the servers were down, or the clock
-//! leapt.
+//! Missed firings: scheduled times that passed while no server could decide them, because the servers were
+//! down or the clock leapt.
 //!
-//! A row of them is a gap. When it is found, the cursor jumps over it and the present goes on at once;
-//! what the policy gives up is recorded, and what it makes up for is *owed*: a range in the schedule's
-//! row, of which one instant after the other is run, oldest first, no faster than the schedule allows.
-//! A crash in between goes on where it stopped.
+//! Consecutive missed times form a gap. When a gap is found, the cursor skips it and current firings continue
+//! at once. Times that the policy does not catch up are recorded as skipped. The others are *owed*: a range
+//! in the schedule's row that is run one by one, oldest first, at most at the catch-up rate. After a crash,
+//! catching up continues where it stopped.
 //!
-//! A firing that is owed has its turn when the present leaves room: no run of the schedule that counts for its
-//! overlap limit, and no other firing that waits. Until then it stays owed, whatever the overlap policy. So a run
-//! from before an outage holds it until its worker has told how that ended, or the worker's lease has.
+//! An owed firing starts only if nothing current blocks it: no run that counts towards the overlap limit, and
+//! no buffered firing. Until then it stays owed, whatever the overlap policy. So a run from before an outage
+//! blocks it until the run's worker has reported the end, or the worker's lease has ended.
 
 use std::borrow::Cow;
 
@@ -21,12 +21,13 @@ use super::decide::{Nominal, outcome_of};
 use super::{Schedule, just_before};
 use crate::engine::Engine;
 
-/// The most instants of one gap that are counted one by one; the rest is recorded as "more".
+/// Maximum number of times of one gap that are counted one by one; the rest is recorded without an exact
+/// count.
 const COUNTED_MAX: usize = 10_000;
-/// The most gaps that a schedule owes instants of; of more, the oldest is given up.
+/// Maximum number of gaps per schedule; when there are more, the oldest is given up.
 const GAPS_MAX: usize = 16;
 
-/// Why a part of a gap is not made up for.
+/// Outcome and detail of a part of a gap that is not caught up.
 type Reason = (FiringOutcome, Cow<'static, str>);
 
 const TOO_OLD: Reason = by(FiringOutcome::SkippedPolicy, DetailCode::OlderThanCatchUp);
@@ -37,7 +38,7 @@ const fn by(outcome: FiringOutcome, code: DetailCode) -> Reason {
 }
 
 impl Schedule {
-    /// Up to where nothing is made up for any more, and why.
+    /// Returns the end of the range that is too old to be caught up, with the reason.
     fn stale_until(&self, after: Timestamp, now: Timestamp) -> Option<(Timestamp, Reason)> {
         let policies = &self.plan.policies;
         let too_old = (just_before(now - policies.missed.catch_up_window), TOO_OLD);
@@ -49,8 +50,8 @@ impl Schedule {
         latest.filter(|(until, _)| *until > after)
     }
 
-    /// The first instant of a gap that its policy makes up for, and why not those before; `None` if it
-    /// makes up for none. And how many instants were looked at.
+    /// Returns the first time of a gap that the policy catches up, or `None` if it catches up none; the
+    /// reason for skipping the times before; and the number of times visited.
     fn kept_from(&self, gap: Gap) -> (Option<Timestamp>, Reason, usize) {
         let missed = &self.plan.policies.missed;
         let mut looked = 0;
@@ -81,8 +82,8 @@ impl Schedule {
 }
 
 impl Engine {
-    /// The first instant after the cursor was missed: takes everything that was, and goes on in the
-    /// present. Returns how many instants were counted.
+    /// Handles a missed first time after the cursor: takes all missed times as a gap and continues with the
+    /// current ones. Returns the number of times counted.
     pub(super) fn find_gap(&mut self, id: ScheduleId) -> usize {
         let now = self.now;
         let Some(schedule) = self.schedules.get(id) else { return 1 };
@@ -90,8 +91,8 @@ impl Engine {
         self.miss_until(id, schedule.due_until(just_before(now - threshold)))
     }
 
-    /// New work is held: everything that is due is missed, however late it is, and the policy of the schedule decides
-    /// what is made up for after the hold. The end of a fixed delay stays due.
+    /// Treats every due time as missed, however short its delay, because new work is held. The policy of the
+    /// schedule decides what is caught up after the hold. The end of a fixed delay stays due.
     pub(super) fn miss_due(&mut self, id: ScheduleId) {
         let Some(schedule) = self.schedules.get(id).filter(|schedule| !schedule.is_done()) else { return };
         let next = schedule.next_nominal();
@@ -100,14 +101,14 @@ impl Engine {
         }
     }
 
-    /// Takes everything after the cursor up to `until` as missed. Returns how many instants were counted.
+    /// Takes all times after the cursor up to `until` as missed. Returns the number of times counted.
     fn miss_until(&mut self, id: ScheduleId, until: Timestamp) -> usize {
         let Some(schedule) = self.schedules.get(id) else { return 1 };
         let after = schedule.state.cursor;
         let until = until.max(after);
         let previous = schedule.plan.timetable.last(after, until);
         let pause = schedule.state.pause.as_ref().filter(|_| schedule.state.status == ScheduleStatus::Paused);
-        // What was due before the pause is owed; what came into it is skipped.
+        // Times that were due before the pause are owed; those during the pause are skipped.
         let paused_after = pause.map(|pause| schedule.due_until(just_before(pause.at)).clamp(after, until));
         let paused_by = pause.map(|pause| pause.to_string());
         if let Some(schedule) = self.schedules.get_mut(id) {
@@ -126,7 +127,8 @@ impl Engine {
         counted
     }
 
-    /// Gives up what the policy does not make up for, and owes the rest. Returns how many instants were looked at.
+    /// Records the times that the policy does not catch up, and adds the rest to the owed ones. Returns the
+    /// number of times visited.
     fn owe(&mut self, id: ScheduleId, gap: Gap) -> usize {
         let mut gap = gap;
         let mut counted = 0;
@@ -158,7 +160,7 @@ impl Engine {
         counted
     }
 
-    /// Decides about what is owed anew: the policies are others now.
+    /// Decides again which owed times are caught up, after a change of the policies.
     pub(super) fn owe_anew(&mut self, id: ScheduleId) {
         let owed = self.schedules.get_mut(id).map(|schedule| std::mem::take(&mut schedule.state.owed));
         for gap in owed.unwrap_or_default() {
@@ -166,14 +168,14 @@ impl Engine {
         }
     }
 
-    /// Whether a firing that is owed would have its turn, as far as runs and other firings are concerned.
+    /// Returns whether an owed firing may start, as far as runs and other firings are concerned.
     pub(super) fn may_catch_up(&self, id: ScheduleId, schedule: &Schedule) -> bool {
         !schedule.state.owed.is_empty() && schedule.first_in_turn().is_none() && self.has_room(id)
             || is_on(Mutation::EngineDecidesOwedAtOnce)
     }
 
-    /// Does one step of catching up, and returns how many instants were looked at; `None` if nothing is
-    /// owed, or its turn has not come.
+    /// Does one step of catching up and returns the number of times visited; `None` if no firing is owed or
+    /// may start now.
     pub(super) fn catch_up(&mut self, id: ScheduleId) -> Option<usize> {
         let now = self.now;
         let schedule = self.schedules.get(id)?;
@@ -201,7 +203,7 @@ impl Engine {
         Some(1)
     }
 
-    /// Everything of the oldest gap up to `after` is decided.
+    /// Removes the decided times up to `after` from the oldest gap.
     fn shrink_first_gap(&mut self, id: ScheduleId, after: Timestamp) {
         if let Some(schedule) = self.schedules.get_mut(id)
             && let Some(gap) = schedule.state.owed.first_mut()
@@ -214,7 +216,7 @@ impl Engine {
         self.touch_schedule(id);
     }
 
-    /// Records everything that is owed as not run.
+    /// Records all owed times as not run.
     pub(super) fn give_up_owed(&mut self, id: ScheduleId, outcome: FiringOutcome, detail: &str) {
         let owed = self.schedules.get_mut(id).map(|schedule| std::mem::take(&mut schedule.state.owed));
         for gap in owed.unwrap_or_default() {
@@ -222,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// Records everything after the cursor up to `until` as not run, and moves the cursor there.
+    /// Records all times after the cursor up to `until` as not run, and moves the cursor there.
     pub(super) fn give_up_until(
         &mut self,
         id: ScheduleId,
@@ -241,8 +243,8 @@ impl Engine {
         self.give_up(id, Gap { after, until }, outcome, detail);
     }
 
-    /// Records every instant of a gap as not run; those that a filter holds are recorded as held.
-    /// Returns how many were counted.
+    /// Records every time of a gap as not run; times that a filter holds are recorded as held. Returns the
+    /// number of times counted.
     fn give_up(&mut self, id: ScheduleId, gap: Gap, outcome: FiringOutcome, detail: &str) -> usize {
         let mut after = gap.after;
         let mut counted = 0;
@@ -270,7 +272,7 @@ impl Engine {
         counted
     }
 
-    /// Lets the open record stand for all of a gap, uncounted.
+    /// Extends the open record over the rest of a gap without an exact count.
     fn stretch_record(&mut self, id: ScheduleId, gap: Gap) {
         if let Some(schedule) = self.schedules.get_mut(id) {
             let last = schedule.plan.timetable.last(gap.after, gap.until);
@@ -283,7 +285,7 @@ impl Engine {
     }
 }
 
-/// How long after one missed firing the next may be made up for.
+/// Returns the delay between two owed firings at a catch-up rate.
 pub(super) fn pause_between(per_minute: u32) -> Duration {
     Duration::from_millis(60_000 / u64::from(per_minute.max(1)))
 }

@@ -1,7 +1,21 @@
-//! What a firing does while earlier runs of its schedule are not over.
+//! The overlap policy: what a firing does while earlier runs of its schedule are unfinished.
 //!
-//! Every run counts, whatever it came from: the timer, somebody's hand, a backfill, a retry. Firings
-//! that wait stand in the schedule's buffer, which is part of its row, and get their turn in order.
+//! Every run counts, whether the timer, a user, a backfill or a retry created it. Buffered firings are part
+//! of the schedule's row and start in order.
+//!
+//! # Callers
+//! [`decide`](super::decide) and [`trigger`](super::trigger) pass each firing to [`Engine::fire_or_wait`].
+//! The end of a run calls [`Engine::start_buffered`].
+//!
+//! # Invariants
+//! - Only backfills and the policy `allow_all`, of the schedule or of one trigger, exceed the limit of
+//!   unfinished runs.
+//! - Apart from `allow_all`, buffered firings start before later firings, owed firings and backfill runs.
+//! - With the policy `skip`, a scheduled firing that only runs of the past block (backfills, catch-up) is
+//!   buffered instead of skipped.
+//!
+//! # Cost
+//! O(unfinished runs of the schedule + its running backfills) for each firing that the limit blocks.
 
 use std::sync::Arc;
 
@@ -17,10 +31,10 @@ use super::fire::{Firing, ON_TIME};
 use super::ledger::with_who;
 use crate::engine::Engine;
 
-/// The most firings that ever wait for one schedule.
+/// Maximum number of buffered firings per schedule.
 const BUFFER_MAX: usize = 1_000;
 
-/// What came of a firing.
+/// Result of a firing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Decided {
     pub(super) outcome: FiringOutcome,
@@ -28,7 +42,7 @@ pub(super) struct Decided {
 }
 
 impl Engine {
-    /// Fires the schedule if its limit of concurrent runs allows that, else applies its overlap policy, or `instead`.
+    /// Fires if the overlap limit allows it, otherwise applies its overlap policy, or `instead`.
     pub(super) fn fire_or_wait(
         &mut self,
         id: ScheduleId,
@@ -54,7 +68,8 @@ impl Engine {
             return Decided { outcome: FiringOutcome::SkippedReplaced, work: None };
         };
         let policy = instead.unwrap_or(match schedule.plan.policies.overlap.policy {
-            // A firing does not lose its turn to the past: it waits for a run of that to end.
+            // A run of the past must not cost a scheduled firing its turn: the firing waits for the end of
+            // that run.
             OverlapPolicy::Skip if firing.is_by_itself() && self.past_is_in_the_way(schedule) => {
                 OverlapPolicy::BufferOne
             }
@@ -92,8 +107,9 @@ impl Engine {
         }
     }
 
-    /// Whether a firing that would be skipped waits instead: a run is in its way on a worker that was not heard since
-    /// the takeover, so that the run may be over. It waits for as long as a lease, and no longer.
+    /// Returns whether a firing that would be skipped waits instead. A run that blocks it is on a worker that
+    /// has not reconnected since the takeover, so the run may have ended. The firing waits for one lease at
+    /// most.
     pub(super) fn awaits_worker(&mut self, id: ScheduleId, nominal: &Nominal) -> bool {
         let Some(schedule) = self.schedules.get(id) else { return false };
         let skips = schedule.plan.policies.overlap.policy == OverlapPolicy::Skip && nominal.held.is_none();
@@ -108,7 +124,8 @@ impl Engine {
         waits
     }
 
-    /// Whether only workers that were not heard since the takeover can say if a job or a run goes on.
+    /// Returns whether only workers that have not reconnected since the takeover know if a job or run is
+    /// still running.
     fn is_unheard(&self, work: Work) -> bool {
         match work {
             Work::Job(job) => {
@@ -123,7 +140,8 @@ impl Engine {
         }
     }
 
-    /// A worker reported that a job still runs, or has not started: decides the firing that waited for that report.
+    /// Handles the report of a worker that a job is still running or has not started: decides the firing that
+    /// waited for it.
     pub(crate) fn heard_of_run(&mut self, job: JobId) {
         let Some(found) = self.jobs.get(&job) else { return };
         let origin = match &found.step {
@@ -158,8 +176,8 @@ impl Engine {
         Decided { outcome: FiringOutcome::Buffered, work: None }
     }
 
-    /// Stops the runs that are in the way; the firing starts once they are over. It stands for those
-    /// that waited before it.
+    /// Stops the runs that block a firing; the firing starts once they have ended. It replaces all buffered
+    /// firings.
     fn replace_runs(&mut self, id: ScheduleId, firing: Firing, kill: bool) -> Decided {
         let at = firing.at;
         self.coalesce_buffer(id);
@@ -172,7 +190,7 @@ impl Engine {
         for run in others {
             self.stop_run(run, &detail, kill);
         }
-        // Runs that had not started are over at once, and the firing with them in its turn.
+        // Runs that had not started end immediately, and the firing starts with their end.
         let last = self.schedules.get(id).and_then(|schedule| schedule.state.last);
         match last.filter(|&(last, _)| last == at) {
             Some((_, work)) => Decided { outcome: FiringOutcome::Fired, work: Some(work) },
@@ -199,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// Cancels a job; without its grace, if it is to be killed.
+    /// Cancels a job; with `kill`, without its grace period.
     pub(crate) fn stop_job(&mut self, job: JobId, detail: &str, kill: bool) {
         let stopping = self.jobs.get(&job).is_some_and(|job| job.state.cancel_requested_at.is_some());
         if kill && let Some(live) = self.jobs.get_mut(&job).and_then(|job| job.live.as_mut()) {
@@ -207,22 +225,22 @@ impl Engine {
         }
         let _ = self.try_cancel(job, detail, None);
         if kill && stopping {
-            // It was asked to end before, with its grace.
+            // The job is already being stopped with its grace period.
             self.send_stop(job);
         }
     }
 
-    /// Whether another run of a schedule may begin: of itself, by hand, or one that is owed.
+    /// Returns whether another run of a schedule may start: scheduled, manual, or owed.
     pub(super) fn has_room(&self, id: ScheduleId) -> bool {
         self.schedules
             .get(id)
             .is_some_and(|schedule| schedule.plan.policies.allows_all() || self.is_below_limit(id, schedule))
     }
 
-    /// Whether fewer runs of a schedule go on than may.
+    /// Returns whether a schedule has fewer unfinished runs than its limit.
     ///
-    /// Every run counts. Where a backfill was asked to run more at once than the schedule's limit, as many
-    /// may go on in all, but no more of those that are not a backfill's.
+    /// Every run counts. A backfill with a concurrency above the schedule's limit raises the total to that
+    /// concurrency, but not the number of runs outside backfills.
     fn is_below_limit(&self, id: ScheduleId, schedule: &Schedule) -> bool {
         let (limit, runs) = (schedule.plan.policies.run_limit(), schedule.runs.len());
         runs < limit
@@ -230,8 +248,8 @@ impl Engine {
                 && schedule.runs.iter().filter(|run| !self.is_of_backfill(**run)).count() < limit
     }
 
-    /// The fewest runs without which the schedule is below its limit, as [`is_below_limit`](Self::is_below_limit) counts:
-    /// the oldest, but those of backfills last where a backfill may exceed the limit of the schedule.
+    /// Returns the fewest runs to stop so that [`is_below_limit`](Self::is_below_limit) holds: the oldest
+    /// first. Runs of backfills come last if a backfill may exceed the limit of the schedule.
     fn runs_in_the_way(&self, id: ScheduleId, schedule: &Schedule) -> Vec<Work> {
         let limit = schedule.plan.policies.run_limit();
         let (runs, widest) = (&schedule.runs, self.widest_backfill(id));
@@ -251,8 +269,8 @@ impl Engine {
         self.origin_of(work).is_some_and(|origin| origin.backfill.is_some())
     }
 
-    /// Whether there would be room, were it not for runs of the past: of backfills, of catching up, and those that
-    /// such a run has held up and that would be over without.
+    /// Returns whether only runs of the past block a firing: runs of backfills and catch-up, and runs that
+    /// those delayed and that would otherwise have ended.
     fn past_is_in_the_way(&self, schedule: &Schedule) -> bool {
         if is_on(Mutation::EngineSkipsForThePast) {
             return false;
@@ -276,7 +294,7 @@ impl Engine {
         }
     }
 
-    /// Removes the waiting firings whose start deadline has passed, and returns whether there were any.
+    /// Drops buffered firings whose start deadline has passed, and returns whether there were any.
     fn drop_expired(&mut self, id: ScheduleId) -> bool {
         let now = self.now;
         let Some(schedule) = self.schedules.get_mut(id) else { return false };
@@ -298,8 +316,8 @@ impl Engine {
         any_expired
     }
 
-    /// Gives waiting firings their turn, as far as the runs of the schedule let them. While new work is held they wait
-    /// for [`release_schedules`](Self::release_schedules).
+    /// Starts buffered firings, as far as the overlap limit allows. During a hold of new work they wait for
+    /// [`release_schedules`](Self::release_schedules).
     pub(crate) fn start_buffered(&mut self, id: ScheduleId) {
         if self.holds_new_work {
             return;
@@ -320,10 +338,10 @@ impl Engine {
         }
     }
 
-    /// Whether one more run of a schedule may be started by hand.
+    /// Checks whether a user may start one more run of a schedule.
     ///
     /// # Errors
-    /// The schedule's name and how many runs it has.
+    /// The schedule's name and the number of its unfinished runs.
     pub(crate) fn check_room(&self, schedule: ScheduleId) -> Result<(), (Arc<str>, usize)> {
         match self.schedules.get(schedule) {
             Some(found) if !self.has_room(schedule) => Err((Arc::clone(&found.name), found.runs.len())),
@@ -331,7 +349,7 @@ impl Engine {
         }
     }
 
-    /// A run that was submitted by hand belongs to its schedule.
+    /// Adds a run that a user submitted to its schedule.
     pub(crate) fn adopt_run(&mut self, id: ScheduleId, work: Work) {
         if let Some(schedule) = self.schedules.get_mut(id) {
             schedule.runs.push(work);
@@ -350,8 +368,8 @@ impl Schedule {
         }
     }
 
-    /// Which of the waiting firings may start, were there room: while the schedule is paused, only
-    /// what somebody triggered.
+    /// Returns the first buffered firing that may start, apart from the limit: while the schedule is paused,
+    /// only manual ones.
     pub(super) fn first_in_turn(&self) -> Option<usize> {
         let paused = self.state.status == ScheduleStatus::Paused;
         let may_start = |waiting: &BufferedFiring| {

@@ -1,7 +1,15 @@
-//! What a schedule's spec says to the engine, shared by all schedules that say the same.
+//! The compiled timing, policies and job template of a schedule, shared by all schedules with the same ones.
 //!
-//! A million schedules usually have some thousand plans and a handful of job templates between them,
-//! so each keeps two pointers instead of its parsed spec.
+//! A million schedules usually have some thousand plans and a few job templates, so each keeps two pointers
+//! instead of its parsed spec.
+//!
+//! # Invariants
+//! - A plan and a template never change; a new spec or a changed calendar gives the schedule new ones.
+//! - Schedules with hashed fields (`H`, `~`) share a plan only if their seeds are equal.
+//!
+//! # Cost
+//! Compiling a timing and hashing its JSON, once for each distinct plan. Unused plans are dropped when the
+//! table grows.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -19,24 +27,24 @@ use crate::engine::Engine;
 use crate::profile::{Profile, Profiles};
 use crate::shared::Shared;
 
-/// When a schedule fires, and by which policies.
+/// Compiled timing and policies of a schedule.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) timetable: Timetable,
-    /// Whether it has rules at all; without, it fires on demand only.
+    /// Whether it has any rules; without rules it fires on demand only.
     pub(crate) has_rules: bool,
     pub(crate) policies: Policies,
-    /// The calendars that it names.
+    /// Names of the calendars that the timing refers to.
     pub(crate) calendars: Box<[Box<str>]>,
-    /// Its timing, kept where it names calendars: it is made anew when one of them changes.
+    /// Timing, kept only if it refers to calendars: it is compiled again when one of them changes.
     timing: Option<Box<Timing>>,
-    /// Tells whether another plan fires at the same instants.
+    /// Hash of namespace and timing, to detect plans with the same scheduled times.
     timing_hash: u128,
-    /// Whether its timing cannot be read, so that it never fires by itself.
+    /// Whether the timing could not be compiled; the schedule then never fires by itself.
     pub(crate) is_unreadable: bool,
 }
 
-/// What is done with instants and runs.
+/// Policies for firings and runs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Policies {
     pub(crate) jitter: Option<Jitter>,
@@ -65,7 +73,7 @@ impl Policies {
         self.overlap.policy == OverlapPolicy::AllowAll
     }
 
-    /// How many runs there may be at once.
+    /// Maximum number of unfinished runs; at least 1.
     pub(crate) fn run_limit(&self) -> usize {
         usize::try_from(self.overlap.limit.max(1)).unwrap_or(usize::MAX)
     }
@@ -84,13 +92,13 @@ impl Plan {
         }
     }
 
-    /// The plan of a schedule whose timing cannot be read.
+    /// Returns the plan of a schedule whose timing could not be compiled.
     pub(crate) fn unreadable(spec: &ScheduleSpec) -> Arc<Self> {
         let plan = Self::new(spec, Timetable::on_demand(), 0);
         Arc::new(Self { has_rules: false, is_unreadable: true, ..plan })
     }
 
-    /// The same plan after a calendar changed; this one, if its timing cannot be used any more.
+    /// Returns the plan after a change of a calendar; unchanged if the timing can no longer be compiled.
     pub(crate) fn renewed(
         self: &Arc<Self>,
         seed: u64,
@@ -104,18 +112,19 @@ impl Plan {
         Arc::new(Self { timetable, calendars, timing, ..**self })
     }
 
-    /// Whether [`Plan::renewed`] depends on the seed.
+    /// Returns whether [`Plan::renewed`] depends on the seed.
     pub(crate) fn is_seeded(&self) -> bool {
         self.timing.as_ref().is_some_and(|timing| Timetable::is_seeded(timing))
     }
 
-    /// Whether another plan has the same rules, whatever its policies.
+    /// Returns whether another plan has the same timing, regardless of its policies.
     pub(crate) fn has_timing_of(&self, other: &Self) -> bool {
         self.timing_hash == other.timing_hash && !self.is_unreadable && !other.is_unreadable
     }
 
-    /// How long after a nominal instant a firing of the schedule called by `hash` is due. Never later
-    /// than the next instant is, so that firings are due in the order of their instants.
+    /// Returns the jitter of a firing: its delay after the scheduled time. `hash` is that of the schedule's
+    /// name. Never beyond the next scheduled time, so that firings are due in the order of their scheduled
+    /// times.
     pub(crate) fn delay_of(&self, hash: u128, nominal: Timestamp) -> Duration {
         let Some(jitter) = self.policies.jitter else { return Duration::ZERO };
         let mut hasher = FixedState::with_seed(0x5eed_0003).build_hasher();
@@ -128,7 +137,7 @@ impl Plan {
         Duration::from_millis(hasher.finish() % (most.as_millis() + 1))
     }
 
-    /// The instant up to which, and no further, firings are due at `now`.
+    /// Returns the time up to which scheduled times are due at `now`, considering the jitter.
     pub(crate) fn due_until(&self, hash: u128, after: Timestamp, now: Timestamp) -> Timestamp {
         match self.policies.jitter.map(|jitter| jitter.spread) {
             None => now,
@@ -153,7 +162,7 @@ fn uses_calendars(timing: &Timing) -> bool {
     calendars_of(timing).next().is_some()
 }
 
-/// What a schedule starts.
+/// What a schedule starts: a job, or a run of a workflow.
 #[derive(Debug)]
 pub(crate) struct Template {
     pub(crate) namespace: Arc<str>,
@@ -162,7 +171,6 @@ pub(crate) struct Template {
     pub(crate) body: Arc<str>,
 }
 
-/// A job, or a run of a workflow.
 #[derive(Debug)]
 pub(crate) enum Starts {
     Job { spec: Arc<JobSpec>, profile: Arc<Profile> },
@@ -188,15 +196,15 @@ impl Template {
     }
 
     fn of_run(run: ScheduledRun) -> Self {
-        // Its maps have text keys, so JSON can always show it.
+        // The maps have text keys, so serialization cannot fail.
         let body = serde_json::to_string(&run).unwrap_or_default().into();
         Self { namespace: run.namespace.as_str().into(), starts: Starts::Run(run), body }
     }
 
-    /// What a body says.
+    /// Parses a body.
     ///
     /// # Errors
-    /// Why it is neither a job nor a run.
+    /// The reason why it is neither a job nor a run.
     pub(crate) fn parse(body: &str, profiles: &mut Profiles) -> Result<Self, String> {
         if let Ok(run) = serde_json::from_str::<ScheduledRun>(body) {
             return Ok(Self::of_run(run));
@@ -205,7 +213,7 @@ impl Template {
         Ok(Self::of_job(spec, profiles))
     }
 
-    /// The same with another priority.
+    /// Returns the same template with another priority.
     pub(crate) fn with_priority(&self, priority: u8, profiles: &mut Profiles) -> Self {
         match &self.starts {
             Starts::Job { spec, .. } => Self::of_job(JobSpec { priority, ..(**spec).clone() }, profiles),
@@ -214,14 +222,12 @@ impl Template {
     }
 }
 
-/// Plans in use.
 pub(crate) type Plans = Shared<Plan>;
 
-/// Job templates in use.
 pub(crate) type Templates = Shared<Template>;
 
 impl Plans {
-    /// Forgets those that name calendars: one of them changed.
+    /// Removes the plans that refer to calendars, because a calendar changed.
     pub(crate) fn forget_calendars(&mut self) {
         self.forget(|plan| !plan.calendars.is_empty());
     }
@@ -247,7 +253,7 @@ impl Plans {
     }
 }
 
-/// Everything that decides a plan, as text.
+/// Returns the key of a plan: everything that it depends on, as text.
 fn key_of(spec: &ScheduleSpec, seed: u64) -> String {
     let policies = (
         &spec.timing,
@@ -256,7 +262,7 @@ fn key_of(spec: &ScheduleSpec, seed: u64) -> String {
         spec.overlap,
         spec.missed,
         (spec.start_deadline, spec.pause_after_failures, spec.reserve_ahead),
-        // Calendars of one name differ between namespaces.
+        // Calendars with the same name differ between namespaces.
         uses_calendars(&spec.timing).then_some(&spec.namespace),
         Timetable::is_seeded(&spec.timing).then_some(seed),
     );
@@ -272,10 +278,10 @@ impl Templates {
 }
 
 impl Engine {
-    /// The plan of a spec.
+    /// Returns the plan of a spec, compiling it if necessary.
     ///
     /// # Errors
-    /// What is wrong with its timing, with paths relative to the schedule.
+    /// The problems of its timing, with paths relative to the schedule.
     pub(crate) fn plan_of(&mut self, spec: &ScheduleSpec) -> Result<Arc<Plan>, Vec<Problem>> {
         let seed = super::seed_of(name_hash(&spec.namespace, &spec.name));
         self.schedules.calendars.freshen();

@@ -1,10 +1,12 @@
-//! Room that is kept on a worker ahead of a firing, so that a full cluster still runs it in time.
+//! Reservations: resources that are reserved on a worker ahead of a firing, so that it starts on time in a
+//! full cluster.
 //!
-//! From its lead time on, a schedule that reserves holds room for one job on one worker: there where
-//! it fits now, else where it will soonest. Other work is not placed into that room; what runs there
-//! already goes on. The firing's job takes the room; a firing that is skipped gives it back.
+//! From its lead time on, a schedule with `reserve_ahead` reserves resources for one job on one worker: an
+//! eligible worker, or else the worker that will have the free capacity soonest. No other job is placed into
+//! the reservation; running jobs continue. The job of the firing uses the reservation; a skipped firing
+//! releases it.
 //!
-//! Nothing of it is stored: it follows from the schedules' rows and is made again after a restart.
+//! Reservations are not stored: they follow from the schedules' rows and are made again after a restart.
 
 use std::sync::Arc;
 
@@ -18,27 +20,27 @@ use crate::placement;
 use crate::profile::Shape;
 use crate::timer::Timer;
 
-/// How long a firing's job may take to come to its room before the room is given up.
+/// Maximum time after a firing until its job must use the reservation; then the reservation is released.
 const KEPT_AFTER: Duration = Duration::from_secs(60);
-/// How soon a reservation that found no worker looks again.
+/// Interval between two attempts to find a worker.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// What a schedule does about room for its next firing.
+/// Reservation for the next firing of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reservation {
-    /// The nominal instant that it is for.
+    /// Scheduled time that it is for.
     at: Timestamp,
-    /// When its firing is due.
+    /// When that firing is due, including the jitter.
     due: Timestamp,
-    /// When its timer goes off.
+    /// When its timer fires.
     armed: Timestamp,
-    /// Where room is kept, once it is.
+    /// Worker with the reserved resources; `None` until one is found.
     worker: Option<WorkerId>,
-    /// The job that it was made for, once there is one.
+    /// Job of the firing; `None` until the firing.
     job: Option<JobId>,
 }
 
-/// Room on a worker that only a schedule's job may take.
+/// Resources on a worker that only a job of the schedule may use.
 #[derive(Debug, Clone)]
 pub(crate) struct Kept {
     pub(crate) schedule: ScheduleId,
@@ -60,7 +62,7 @@ impl Kept {
 }
 
 impl Engine {
-    /// Arms the timer that keeps room for the next firing, unless one is armed for it already.
+    /// Arms the timer that makes the reservation for the next firing, unless it is armed already.
     pub(super) fn arm_reservation(&mut self, id: ScheduleId) {
         let Some(schedule) = self.schedules.get(id) else { return };
         let stale = |kept: &Reservation| kept.job.is_none() && Some(kept.at) != schedule.state.next_at;
@@ -72,7 +74,7 @@ impl Engine {
         let (Some(lead), Some(at)) = (lead, schedule.state.next_at) else { return };
         let active = schedule.state.status == ScheduleStatus::Active;
         let due = schedule.due_of(at);
-        // One that is long due is about to be decided, and armed again for the next.
+        // A firing that is long overdue is about to be decided; that arms the timer for the next one.
         if !active || schedule.reservation.is_some() || due + KEPT_AFTER <= self.now {
             return;
         }
@@ -86,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// Its timer went off: keep room, look again, or give up.
+    /// Handles the timer of a reservation: makes it, searches again, or releases it.
     pub(crate) fn on_reserve(&mut self, id: ScheduleId) {
         let Some(reservation) = self.schedules.get(id).and_then(|s| s.reservation.as_deref().copied()) else {
             return;
@@ -103,7 +105,7 @@ impl Engine {
 
     fn reserve(&mut self, id: ScheduleId, scheduled_for: Timestamp) -> Option<WorkerId> {
         let schedule = self.schedules.get(id)?;
-        // Nobody knows what the first steps of a workflow will need.
+        // The resources of a workflow's first steps are unknown.
         let Starts::Job { profile, .. } = &schedule.template.starts else { return None };
         let shape = Arc::clone(&profile.shape);
         let kept = Kept { schedule: id, name: Arc::clone(&schedule.name), scheduled_for, shape };
@@ -113,7 +115,7 @@ impl Engine {
         Some(chosen)
     }
 
-    /// The firing that room was kept for has created its job.
+    /// Assigns the reservation of a firing to its job.
     pub(super) fn expect_job(&mut self, id: ScheduleId, at: Timestamp, job: JobId) {
         let Some(reservation) = self.schedules.get(id).and_then(|s| s.reservation.as_deref().copied()) else {
             return;
@@ -128,7 +130,7 @@ impl Engine {
         self.dispatch_wanted = true;
     }
 
-    /// The instant that room may be kept for was decided without a job.
+    /// Releases the reservation of a scheduled time that was decided without a job.
     pub(super) fn unneeded(&mut self, id: ScheduleId, at: Timestamp) {
         let made_for = |reservation: &Reservation| reservation.at <= at && reservation.job.is_none();
         if self.schedules.get(id).and_then(|s| s.reservation.as_deref()).is_some_and(made_for) {
@@ -136,7 +138,7 @@ impl Engine {
         }
     }
 
-    /// Gives back whatever is kept for a schedule.
+    /// Releases the reservation of a schedule.
     pub(crate) fn let_go(&mut self, id: ScheduleId) {
         let Some(reservation) = self.schedules.get_mut(id).and_then(|s| s.reservation.take()) else { return };
         self.agenda.disarm(reservation.armed, Timer::Reserve(id));
@@ -151,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// A worker is lost or gone: the room that was kept there is looked for elsewhere.
+    /// Moves the reservations on a lost or removed worker to other workers.
     pub(crate) fn lose_reservations(&mut self, worker: WorkerId) {
         let kept = self.workers.get_mut(&worker).map(|worker| std::mem::take(&mut worker.kept));
         for kept in kept.unwrap_or_default() {
@@ -160,7 +162,7 @@ impl Engine {
         }
     }
 
-    /// Places jobs that room was kept for, where that room is free by now and their queue lets them.
+    /// Places jobs with a reservation, if the resources are free and the job's queue allows it.
     pub(crate) fn place_expected(&mut self) {
         let expected: Vec<_> = self.schedules.expected.iter().map(|(&job, &id)| (job, id)).collect();
         for (job_id, id) in expected {
@@ -175,12 +177,12 @@ impl Engine {
         }
     }
 
-    /// Where room is kept for a schedule.
+    /// Returns the worker with the reservation of a schedule.
     pub(crate) fn kept_for(&self, id: ScheduleId) -> Option<WorkerId> {
         self.schedules.get(id)?.reservation.as_deref()?.worker
     }
 
-    /// A job was placed: the room that was kept for it, there or elsewhere, is given back.
+    /// Releases the reservation of a job that was placed, on that worker or another one.
     pub(crate) fn placed_expected(&mut self, job: JobId) {
         if let Some(id) = self.schedules.expected.remove(&job) {
             self.let_go(id);

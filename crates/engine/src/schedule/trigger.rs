@@ -1,4 +1,4 @@
-//! Somebody fires a schedule by hand.
+//! Manual triggers: a user fires a schedule.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::input::Key;
 use crate::output::Reply;
 
 impl Engine {
-    /// Fires now, also while paused or completed. The run counts for the overlap limits like any.
+    /// Fires a schedule now, also while it is paused or completed. The run counts towards the overlap limit
+    /// like any other.
     pub(super) fn trigger(
         &mut self,
         id: ScheduleId,
@@ -28,7 +29,7 @@ impl Engine {
         if let Some(reply) = self.triggered_before(id, key)? {
             return Ok(reply);
         }
-        // What is due by itself comes first.
+        // Firings of the timer that are due come first.
         self.settle_now(id);
         let now = self.now;
         let Some(schedule) = self.schedules.get_mut(id) else {
@@ -52,7 +53,7 @@ impl Engine {
         Ok(Reply::Triggered { outcome: decided.outcome, work: decided.work, scheduled_for: at })
     }
 
-    /// What an earlier trigger under the same key came to, whether what it created is there or it waits.
+    /// Returns the reply of an earlier trigger with the same key: its job or run, or its buffered firing.
     fn triggered_before(&self, id: ScheduleId, key: Option<Key>) -> Result<Option<Reply>, Refusal> {
         let Some(key) = key else { return Ok(None) };
         if let Some(known) = self.keys.get(&key.key) {
@@ -82,7 +83,7 @@ impl Engine {
         }))
     }
 
-    /// A trigger that is repeated under its key finds the job or the run.
+    /// Stores the idempotency key of a trigger, so that a repeated request finds the job or run.
     pub(super) fn remember_trigger(&mut self, firing: &Firing, work: Work) {
         let Some((key, body)) = firing.key else { return };
         let expires_at = self.now + self.config.key_retention.max(Duration::from_hours(24));
