@@ -1,11 +1,13 @@
-//! Running tasks add elements to a step of their run, batch by batch.
+//! Elements that running tasks add to a step of their run, in batches.
 //!
-//! A step whose list is `added_by` others begins with what there is, and goes over whatever they add while they
-//! run; tasks of its own elements may add as well. The list is whole once every one of those steps has ended, and the step
-//! ends after that. Each batch is a row of its own, so adding costs what is added, however long the list is.
+//! A step whose list is `added_by` other steps starts with the existing elements and processes further ones
+//! while those steps are running. Tasks of its own elements may add elements as well. The list is complete
+//! once all adding steps have ended, and the step ends after that. Each batch has its own row, so adding
+//! costs O(batch), however long the list is.
 //!
-//! A batch belongs to the step, or the element, whose task named it: the next execution of the same task that
-//! names it again adds nothing, so what a task did before it died is neither lost nor done twice.
+//! A batch belongs to the step or element whose task named it. If the next execution of that task adds a
+//! batch with the same name, nothing is added. So elements that a task added before it failed are neither
+//! lost nor processed twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +22,11 @@ use super::{Run, index};
 use crate::engine::Engine;
 use crate::output::{Added, Reply};
 
-/// The number of the first element of each batch, and how many it has, by who added it under which name.
+/// Index of the first element and number of elements of each batch, by the adding step or element and the
+/// batch name.
 pub(super) type Batches = BTreeMap<(Adder, Box<str>), (u32, u32)>;
 
-/// The list of a step that others add to.
+/// List of a step that tasks add elements to.
 #[derive(Debug, Default)]
 pub(super) struct Growing {
     pub(super) list: Vec<Value>,
@@ -31,7 +34,7 @@ pub(super) struct Growing {
 }
 
 impl Growing {
-    /// Adds what a batch holds.
+    /// Adds a batch. Returns the index of its first element, and their number.
     pub(super) fn push(
         &mut self,
         by: Adder,
@@ -55,35 +58,35 @@ impl Growing {
 }
 
 impl Run {
-    /// Whether tasks add the elements of a step.
+    /// Returns whether tasks add the elements of a step.
     pub(super) fn grows(&self, step: u32) -> bool {
         matches!(self.plan.nodes[index(step)].each, Some(Each { list: List::Added, .. }))
     }
 
-    /// Whether the list of a step is whole: nothing but its own elements could still add to it.
+    /// Returns whether the list of a step is complete, apart from its own elements.
     pub(super) fn is_whole(&self, step: u32) -> bool {
         self.plan.node(step).adders.iter().all(|&adder| self.step(adder).status().is_final())
     }
 
-    /// Whether a step that was to add to this one failed: nobody knows what it would have added.
+    /// Returns whether a step that should have added elements failed, so that some may be missing.
     pub(super) fn lacks_elements(&self, step: u32) -> bool {
         self.missing_adder(step).is_some()
     }
 
-    /// The first step that was to add to this one and failed.
+    /// Returns the first step that should have added elements and failed.
     pub(super) fn missing_adder(&self, step: u32) -> Option<u32> {
         self.plan.node(step).adders.iter().copied().find(|&adder| self.counts_as_failed(adder))
     }
 
-    /// The elements of a step that grows, which need not have begun.
+    /// Returns the elements of a growing step, which may not have started yet.
     fn growing(&mut self, step: u32) -> &mut Elements {
         self.step_mut(step).elements.get_or_insert_with(|| Box::new(Elements::growing()))
     }
 }
 
 impl Engine {
-    /// Adds elements to the step of this name, on behalf of the task that does a job; to the only one that it may
-    /// add to, where no name is given.
+    /// Adds elements on behalf of the task of a job: to the named step, or without a name to the only step
+    /// that it may add to.
     pub(crate) fn add_elements(
         &mut self,
         job: JobId,
@@ -138,21 +141,21 @@ impl Engine {
         Ok(Reply::ElementsAdded(Added { step: shown, first, count, total, new: true }))
     }
 
-    /// Takes in the row of a batch; those of a step by their places, and before the rows of steps.
+    /// Restores a batch. The batches of a step come by position, and before the rows of steps.
     ///
     /// # Errors
-    /// What it contradicts.
+    /// The contradiction with the run.
     pub(crate) fn restore_batch(&mut self, batch: &ElementBatch) -> Result<(), String> {
         let BatchKey { run: id, step, .. } = batch.key;
         let run = self.workflows.runs.get_mut(&id).ok_or("its run is not live")?;
         take_batch(run, step, batch)
     }
 
-    /// Takes over a batch of the run that this one tries again; it comes behind those that were taken over before.
+    /// Carries over a batch of the retried run; it is appended to the batches carried over before.
     pub(super) fn carry_batch(&mut self, id: RunId, batch: &ElementBatch) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let step = batch.key.step;
-        // What does not belong to this run's steps is left out.
+        // Batches of steps that this run does not have are ignored.
         if index(step) >= run.steps.len() || !run.grows(step) {
             return;
         }
@@ -163,7 +166,7 @@ impl Engine {
         }
     }
 
-    /// Ends the steps that only waited for what this one would add.
+    /// Ends the steps that only waited for further elements of this one.
     pub(super) fn settle_filled(&mut self, id: RunId, step: u32) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let plan = Arc::clone(&run.plan);
@@ -173,7 +176,7 @@ impl Engine {
     }
 }
 
-/// Puts a batch where its row says that it stands.
+/// Adds a batch at the position in its row.
 fn take_batch(run: &mut Run, step: u32, batch: &ElementBatch) -> Result<(), String> {
     if index(step) >= run.steps.len() || !run.grows(step) {
         return Err("nothing can be added to its step".into());
@@ -183,13 +186,13 @@ fn take_batch(run: &mut Run, step: u32, batch: &ElementBatch) -> Result<(), Stri
     let has = run.growing(step).total();
     if has != batch.key.first || u32::try_from(elements.len()) != Ok(batch.count) {
         let (first, count) = (batch.key.first, batch.count);
-        return Err(format!("it has {count} elements from {first} on, and its step has {has} before them"));
+        return Err(format!("{count} elements from {first}, but the step has {has} before them"));
     }
     run.growing(step).add(batch.by, &batch.name, elements);
     Ok(())
 }
 
-/// The step that a task of step `own` adds to.
+/// Returns the step that a task of step `own` adds to.
 fn adds_to(run: &Run, own: u32, name: Option<&str>) -> Result<u32, Refusal> {
     let fills = &run.plan.node(own).fills;
     let named = name.and_then(|name| run.plan.place(name)).filter(|step| fills.contains(step));

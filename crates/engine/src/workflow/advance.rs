@@ -1,5 +1,4 @@
-//! What is next in a run: asks join rules and conditions, begins what may begin, and moves from section to
-//! section.
+//! Advances runs: evaluates join rules and conditions, starts ready steps, and moves from section to section.
 
 use model::RunId;
 use model::run::{RunCause, RunStatus, StepCause, StepStatus};
@@ -10,13 +9,13 @@ use super::Also;
 use super::scope::RunScope;
 use crate::engine::Engine;
 
-/// The most jobs and calls that one flush begins, so that its batch stays of a size to commit.
+/// Maximum number of jobs and calls that one flush starts, so that its batch stays small enough to commit.
 const BEGUN_A_FLUSH: usize = 4_000;
-/// The most that one run begins before another has its turn.
+/// Maximum number that one run starts before the next run has its turn.
 const BEGUN_A_TURN: usize = 500;
 
 impl Engine {
-    /// Advances every run that something happened to.
+    /// Advances every run with new events.
     pub(crate) fn advance_runs(&mut self, left: &mut usize) {
         while *left > 0 {
             let Some(id) = self.workflows.stirred.pop_front() else { return };
@@ -25,7 +24,7 @@ impl Engine {
             let mut turn = BEGUN_A_TURN.min(*left);
             let before = turn;
             self.advance_run(id, &mut turn);
-            // One whose steps are all skipped counts too: its end may start others.
+            // A run whose steps are all skipped also counts: its end may start other runs.
             *left -= (before - turn).max(1);
             if turn == 0 {
                 self.stir(id);
@@ -33,7 +32,7 @@ impl Engine {
         }
     }
 
-    /// How much one flush may begin.
+    /// Returns how many jobs and calls one flush may start.
     pub(crate) fn begin_budget() -> usize {
         BEGUN_A_FLUSH
     }
@@ -41,7 +40,7 @@ impl Engine {
     fn advance_run(&mut self, id: RunId, left: &mut usize) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         if run.state.status == RunStatus::Waiting {
-            // What it took over from another run speaks to its steps; they are asked when it has its turn.
+            // Carried-over results marked its steps for evaluation; they are evaluated when the run starts.
             run.asked.clear();
             return;
         }
@@ -61,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// Asks the join rule, and then the condition, of each step that is waiting for that.
+    /// Evaluates the join rule, and then the condition, of each marked step.
     fn ask_steps(&mut self, id: RunId) {
         while let Some(run) = self.workflows.runs.get_mut(&id) {
             let Some(step) = run.asked.pop_front() else { return };
@@ -122,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// Every step of a section has ended: the next one begins, or the run ends.
+    /// Starts the next section after the end of a section's last step, or ends the run.
     fn leave_section(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let section = run.state.section;

@@ -1,5 +1,5 @@
-//! Somebody creates a workflow, changes it, or does away with it. Runs are pinned to what they started
-//! with: none of this changes what they do.
+//! Requests that create, change or delete workflows. A run keeps the definition that it started with, so
+//! these requests do not affect existing runs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Workflow {
         }
     }
 
-    /// Whether another run may go on.
+    /// Returns whether another run may start.
     pub(super) fn has_room(&self) -> bool {
         self.active.len() < self.max_parallel_runs
     }
@@ -46,7 +46,7 @@ fn max_parallel_runs(head: &WorkflowHead) -> usize {
 }
 
 impl Engine {
-    /// Creates or changes all of them, or none.
+    /// Creates or changes all workflows, or none.
     pub(super) fn apply_workflows(&mut self, workflows: &[NewWorkflow]) -> Result<Reply, Refusal> {
         for new in workflows {
             self.check_workflow(new)?;
@@ -128,7 +128,7 @@ impl Engine {
         ApplyChange::Changed
     }
 
-    /// Forgets a workflow whose runs all had their turn; those that go on do so to their end.
+    /// Deletes a workflow without waiting runs; its running runs continue to their end.
     pub(super) fn delete_workflow(
         &mut self,
         id: WorkflowId,

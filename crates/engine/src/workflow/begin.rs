@@ -1,4 +1,4 @@
-//! A step begins: its needs are over, its condition holds, and there is a slot.
+//! Starts a step whose dependencies have ended, whose condition is true, and for which a slot is free.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ impl Engine {
         self.goes_on(id, step, StepStatus::Running, None);
     }
 
-    /// A step goes on from now, until `until` or the end of its timeout, whichever is first.
+    /// Marks a step as running or waiting from now until `until` or its timeout, whichever is first.
     pub(super) fn goes_on(&mut self, id: RunId, step: u32, status: StepStatus, until: Option<Timestamp>) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let node = run.plan.node(step);
@@ -88,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// When the wait of a step is over: by its length from its beginning, or at its instant.
+    /// Returns when the wait of a step ends: after a duration from its start, or at a given time.
     pub(super) fn end_of_wait(&self, id: RunId, step: u32) -> Result<Timestamp, EvaluationError> {
         let gone = || EvaluationError("the run no longer exists".into());
         let run = self.workflows.runs.get(&id).ok_or_else(gone)?;
@@ -113,10 +113,10 @@ impl Engine {
         self.end_step(id, step, StepStatus::Failed, StepCause::BadReference, Also::message(reason));
     }
 
-    /// Calls the workflow of a step, for one of its elements if it has any.
+    /// Starts the run that a step, or one of its elements, calls.
     ///
     /// # Errors
-    /// Why it cannot be called: a reference without a value, or a parameter that it does not take.
+    /// A reference without a value, or parameters that the called workflow does not accept.
     pub(super) fn call(&mut self, caller: Caller, element: Option<&Element>) -> Result<RunId, String> {
         let Some(run) = self.workflows.runs.get(&caller.run) else {
             return Err("the run no longer exists".into());
@@ -155,7 +155,7 @@ impl Engine {
         self.start_called(caller, definition, body, complete, None)
     }
 
-    /// The ended run that a call continues; it does so once.
+    /// Takes the ended run that a call continues; only the first call does.
     fn take_ended_call(&mut self, caller: Caller) -> Option<Arc<EndedCall>> {
         let step = self.workflows.runs.get_mut(&caller.run)?.step_mut(caller.step);
         match caller.item {

@@ -1,4 +1,4 @@
-//! What must hold of workflows after every flush, and what a rebuilt engine must know of them as well.
+//! Invariants of workflows, and the comparison with a rebuilt engine.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::engine::Engine;
 use crate::timer::Timer;
 
 impl Engine {
-    /// Checks everything that this folder's page says always holds, for each run.
+    /// Checks the invariants of the [folder's page](super) for each run.
     pub(crate) fn check_workflows(&self) -> Result<(), String> {
         self.workflows.check_listeners()?;
         let mut work = BTreeSet::new();
@@ -31,21 +31,21 @@ impl Engine {
         let runs = self.workflows.runs.iter();
         let found = runs.flat_map(|(id, run)| (0..count(run)).filter_map(move |s| broadcast((id, run), s)));
         if found.collect::<BTreeSet<_>>() != self.workflows.broadcasts {
-            return Err("other steps over workers go on than it knows".into());
+            return Err("the running broadcasts differ from the registered ones".into());
         }
         for (&id, job) in &self.jobs {
             if job.step.is_some() && !work.contains(&Work::Job(id)) {
-                return Err(format!("{id} belongs to a step that does not know it"));
+                return Err(format!("{id} is not the current job of its step"));
             }
         }
         for (&id, run) in &self.workflows.runs {
             if run.head.caller.is_some() && !work.contains(&Work::Run(id)) {
-                return Err(format!("{id} was called by a step that does not know it"));
+                return Err(format!("{id} is not the current call of its step"));
             }
         }
         for (&id, workflow) in &self.workflows.all {
             if !workflow.waiting.is_empty() && workflow.has_room() {
-                return Err(format!("runs of {id} wait for their turn, and there is room"));
+                return Err(format!("runs of {id} are waiting below the limit of parallel runs"));
             }
         }
         Ok(())
@@ -53,7 +53,7 @@ impl Engine {
 
     fn check_run(&self, id: RunId, run: &Run, work: &mut BTreeSet<Work>) -> Result<(), String> {
         if run.state.status.is_final() {
-            return Err(format!("{id} is {} and still live after a flush", run.state.status));
+            return Err(format!("{id} is {}, but still live after a flush", run.state.status));
         }
         let mut counts = [0; 8];
         let (mut open, mut live) = ([0; 3], 0);
@@ -66,31 +66,31 @@ impl Engine {
             work.extend(own);
         }
         if counts != run.state.counts {
-            return Err(format!("{id} counts {:?} instead of {counts:?}", run.state.counts));
+            return Err(format!("{id} counts {:?}, expected {counts:?}", run.state.counts));
         }
         if open != run.open || u32::try_from(live) != Ok(run.live) {
             return Err(format!(
-                "{id} has {open:?} open and {live} live, not {:?} and {}",
+                "{id} has {open:?} open and {live} live, but counts {:?} and {}",
                 run.open, run.live
             ));
         }
         if let Some(at) = deadline(run).filter(|_| run.state.status == RunStatus::Retrying)
             && (!self.agenda.is_armed(at, Timer::Run(id)) || open[Section::Steps as usize] > 0)
         {
-            return Err(format!("{id} is tried again at {at}, and nothing is armed for it, or steps go on"));
+            return Err(format!("{id} retries at {at}, but has no timer, or unfinished steps"));
         }
         if run.state.status == RunStatus::Retrying && run.state.next_try_at().is_none() {
-            return Err(format!("{id} waits for a try that never comes"));
+            return Err(format!("{id} is retrying without a retry time"));
         }
         let stands_still = run.begins_steps() && live == 0 && !run.stirred;
         let waits = counts[usize::from(StepStatus::Waiting.code())] > 0;
         if stands_still && !waits && run.state.status != RunStatus::Paused {
-            return Err(format!("{id} is {} and nothing would ever bring it on", run.state.status));
+            return Err(format!("{id} is {}, but no event will advance it", run.state.status));
         }
         Ok(())
     }
 
-    /// What goes on of a step.
+    /// Checks one step and returns its running work.
     fn check_step(&self, id: RunId, run: &Run, step: u32) -> Result<Vec<Work>, String> {
         let known = run.step(step);
         let node = run.plan.node(step);
@@ -99,7 +99,7 @@ impl Engine {
         if let Some(wake_at) = state.filter(|state| state.status.is_live()).and_then(|state| state.wake_at)
             && !self.agenda.is_armed(wake_at, Timer::Step(id, step))
         {
-            return Err(format!("step `{name}` of {id} wakes at {wake_at}, and nothing is armed for it"));
+            return Err(format!("step `{name}` of {id} wakes at {wake_at}, but its timer is not armed"));
         }
         if known.status() != StepStatus::Running {
             return Ok(Vec::new());
@@ -119,17 +119,18 @@ impl Engine {
             && run.is_whole(step)
             && !(may_begin && (run.stirred || !run.begins_steps() || run.live > 0))
         {
-            return Err(format!("step `{name}` of {id} is running, and nothing of it goes on"));
+            return Err(format!("step `{name}` of {id} is running, but has no running work"));
         }
         Ok(work)
     }
 
-    /// The first workflow or run that another engine over the same rows knows differently.
+    /// Returns the first workflow or run that differs from another engine over the same rows.
     pub(crate) fn workflow_difference(&self, other: &Self) -> Option<Difference> {
         let here = self.workflows.all.iter().map(|(id, workflow)| (id, of_workflow(workflow)));
         first(here, |id| other.workflows.all.get(id).map(of_workflow))
             .or_else(|| {
-                // One that is still to ask its steps does not know which of them may begin.
+                // An engine that has not evaluated the steps of a run yet does not know which of them are
+                // ready.
                 let stirred =
                     |engine: &Self, id| engine.workflows.runs.get(id).is_some_and(|run| run.stirred);
                 let knows = |id| !stirred(self, id) && !stirred(other, id);
@@ -143,7 +144,7 @@ impl Engine {
                 };
                 let (here, there) = (counts(self), counts(other));
                 (here != there).then(|| Difference {
-                    subject: "how many workflows, runs and keys of runs".into(),
+                    subject: "numbers of workflows, runs and run keys".into(),
                     here: format!("{here:?}"),
                     there: format!("{there:?}"),
                 })
@@ -155,7 +156,7 @@ fn of_workflow(workflow: &Workflow) -> (&str, &WorkflowState, &BTreeSet<RunId>, 
     (&workflow.name, &workflow.state, &workflow.active, &workflow.waiting)
 }
 
-/// What is said of a step: its row, how its needs ended while that matters, and what goes on of it.
+/// State of a step: its row, the outcomes of its dependencies while they matter, and its running work.
 #[derive(Debug, PartialEq)]
 struct KnownStep<'a> {
     state: Option<&'a StepState>,

@@ -1,4 +1,8 @@
-//! What somebody asks of a run: cancel, pause, resume, mark a step, approve or reject one.
+//! Requests of users about a run: cancel, pause, resume, mark a step, approve or reject a step.
+//!
+//! # Invariants
+//! - A cancelled or paused run starts no further steps of its section; called runs follow the calling run.
+//! - The outcome that a user sets for a step takes precedence over all later reasons to end it.
 
 use std::sync::Arc;
 
@@ -30,8 +34,8 @@ impl Engine {
         Ok(Reply::Run { status: run.state.status, version: run.state.version })
     }
 
-    /// Stops a run: what goes on is cancelled, what has not begun never does, and `finally` still runs
-    /// unless it is to be left out. A second cancel can say that; otherwise it changes nothing.
+    /// Cancels a run: stops its running steps, starts no further ones, and still runs `finally` unless
+    /// `skip_finally` is set. A second cancel changes nothing, except that it may set `skip_finally`.
     pub(crate) fn cancel_run(
         &mut self,
         id: RunId,
@@ -59,7 +63,7 @@ impl Engine {
         self.stop_section(id);
     }
 
-    /// Stops what goes on of a run, for a reason that decides how it ends.
+    /// Stops the running steps of a run; `cause` decides its outcome.
     pub(super) fn begin_stopping(&mut self, id: RunId, cause: RunCause, detail: Option<&str>) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         match run.state.status {
@@ -80,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// Stops every step of a run's section that has not ended.
+    /// Stops every unfinished step of the run's current section.
     fn stop_section(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let plan = Arc::clone(&run.plan);
@@ -89,7 +93,7 @@ impl Engine {
         }
     }
 
-    /// Ends a step as `ending` says: at once if nothing of it goes on, else when that has stopped.
+    /// Ends a step with `ending`: immediately if it has no running work, otherwise after that has stopped.
     pub(super) fn stop_step(&mut self, id: RunId, step: u32, ending: (StepStatus, StepCause)) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let (status, cause) = ending;
@@ -100,7 +104,7 @@ impl Engine {
             StepStatus::Running => {
                 let known = run.step_mut(step);
                 let Some(state) = known.state.as_deref_mut() else { return };
-                // What somebody decided before is not undone by the run being stopped.
+                // Stopping the run does not change the outcome that a user has set.
                 if !matches!(state.ending, Some((_, StepCause::Marked))) || cause == StepCause::Marked {
                     state.ending = Some(ending);
                 }
@@ -123,17 +127,17 @@ impl Engine {
     }
 
     fn cancel_step_job(&mut self, job: JobId) {
-        // One that has ended meanwhile has told its step already.
+        // A job that has ended meanwhile has already ended its step.
         let _ = self.try_cancel(job, "the run", Some("the step was stopped"));
     }
 
-    /// The run that a step called, and those of its elements.
+    /// Returns the running runs that steps of a run, or their elements, called.
     fn called_runs(&self, id: RunId) -> Vec<RunId> {
         let Some(run) = self.workflows.runs.get(&id) else { return Vec::new() };
         run.steps.iter().flat_map(work_of).filter_map(Work::run).collect()
     }
 
-    /// Begins no further steps of a run and of the runs that it called. Jobs go on, and so do waits.
+    /// Pauses a run and the runs that it called: no further steps start. Running jobs and waits continue.
     pub(super) fn pause_run(
         &mut self,
         id: RunId,
@@ -180,7 +184,7 @@ impl Engine {
         self.run_reply(id)
     }
 
-    /// Somebody decides what becomes of a step that has not ended. What goes on of it is stopped first.
+    /// Sets the outcome of an unfinished step on behalf of a user. Its running work is stopped first.
     pub(super) fn mark_step(
         &mut self,
         id: RunId,
@@ -206,7 +210,7 @@ impl Engine {
         self.step_reply(id, step)
     }
 
-    /// Somebody approves or rejects a step that waits for it.
+    /// Approves or rejects a step that waits for an approval.
     pub(super) fn decide_approval(
         &mut self,
         id: RunId,

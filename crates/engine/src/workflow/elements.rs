@@ -1,8 +1,16 @@
-//! A step goes over a list: its elements begin in order, each ends by itself, and the step ends with them.
+//! Steps over a list (task mapping): the elements start in order, end independently, and the step ends after
+//! them.
 //!
-//! The list is not stored where it follows from parameters and earlier steps: it is evaluated again by a
-//! rebuilt engine. An element that goes on is known by its job or called run, one that ended by its row; so
-//! the rest begin from the first that is neither. However long the list is, a flush begins a bounded number.
+//! A list that follows from parameters and earlier steps is not stored; a rebuilt engine evaluates it again.
+//! A running element is known by its job or called run, an ended one by its row; all others have not started.
+//!
+//! # Invariants
+//! - An element starts at most once, unless a retry of the run resets it.
+//! - `going + done <= total`, and `places` has `total` entries.
+//! - A step over a list never ends while one of its elements is running.
+//!
+//! # Cost
+//! A flush starts a bounded number of elements, however long the list is. An element takes 24 bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,33 +30,32 @@ use super::{Also, Run, Step, index};
 use crate::engine::Engine;
 use crate::placement::WORKER_LABEL;
 
-/// The elements of a step that goes on.
+/// Elements of a step that has started, or that carries over results.
 #[derive(Debug)]
 pub(super) struct Elements {
     list: List,
     total: u32,
-    /// Every element before this one began.
+    /// All elements before this one have started.
     next: u32,
-    /// Where each stands, by its number.
+    /// State of each element, by its index.
     places: Vec<Place>,
-    /// How many go on.
+    /// Number of running elements.
     going: u32,
-    /// How many ended.
+    /// Number of ended elements.
     done: u32,
     succeeded: u32,
     failed: u32,
-    /// The ended runs that the calls of elements continue, by the numbers of those.
+    /// Ended runs that calls of elements continue, by the index of the element.
     ended_calls: BTreeMap<u32, Arc<EndedCall>>,
-    /// What those that succeeded stored, by their numbers; only of those that told.
+    /// Artifacts that succeeded elements stored, by index; only of elements that reported them.
     stored: BTreeMap<u32, Arc<str>>,
-    /// When the last of those that ended did.
+    /// End time of the element that ended last.
     last_end: Option<Timestamp>,
 }
 
-/// The values of the elements.
 #[derive(Debug)]
 enum List {
-    /// Not there until it is needed for the first time after a restart.
+    /// Not evaluated yet: after a restart, until it is needed for the first time.
     Later,
     Whole(Arc<[Value]>),
     Growing(Box<Growing>),
@@ -64,13 +71,12 @@ impl List {
     }
 }
 
-/// Where an element stands.
 #[derive(Debug, Clone, Default)]
 enum Place {
-    /// It did not begin.
+    /// Not started.
     #[default]
     Waits,
-    /// By this job or run.
+    /// Running, as this job or run.
     Goes(Work),
     Ended {
         status: StepStatus,
@@ -78,7 +84,7 @@ enum Place {
     },
 }
 
-/// What goes on of a step.
+/// Returns the running jobs and called runs of a step.
 pub(super) fn work_of(step: &Step) -> Vec<Work> {
     let Some(state) = step.state.as_deref().filter(|state| state.status == StepStatus::Running) else {
         return Vec::new();
@@ -89,7 +95,7 @@ pub(super) fn work_of(step: &Step) -> Vec<Work> {
     }
 }
 
-/// A number of elements, or of one of them, as a place in a list.
+/// Converts a number of elements, or the index of one, to an index into a list.
 fn count_of(number: u32) -> usize {
     number as usize
 }
@@ -112,7 +118,7 @@ impl Elements {
         }
     }
 
-    /// None yet, of a step that others add to.
+    /// Creates the empty list of a step that tasks add elements to.
     pub(super) fn growing() -> Self {
         Self { list: List::Growing(Box::default()), ..Self::new(0) }
     }
@@ -124,7 +130,7 @@ impl Elements {
         }
     }
 
-    /// Adds what a task added. Returns the number of the first of it, and how many there are.
+    /// Adds a batch of a task. Returns the index of its first element, and their number.
     pub(super) fn add(&mut self, by: Adder, name: &str, elements: Vec<Value>) -> (u32, u32) {
         let List::Growing(growing) = &mut self.list else { return (self.total, 0) };
         let place = growing.push(by, name, elements);
@@ -141,12 +147,12 @@ impl Elements {
         self.total
     }
 
-    /// Whether the list has this.
+    /// Returns whether the list contains a value.
     pub(super) fn has(&self, value: &Value) -> bool {
         self.list.values().contains(value)
     }
 
-    /// Makes the list one longer. False if it is as long as it may be.
+    /// Appends an element. Returns false if the list has reached its maximum length.
     pub(super) fn push(&mut self, value: Value) -> bool {
         let List::Whole(list) = &self.list else { return false };
         if list.len() >= limits::ITEMS_MAX {
@@ -158,28 +164,27 @@ impl Elements {
         true
     }
 
-    /// The list, as it is kept where it follows from nothing else.
+    /// Returns the list as stored in the step's row; `None` if it is not evaluated yet.
     pub(super) fn as_json(&self) -> Option<Arc<str>> {
         let is_there = !matches!(self.list, List::Later);
         is_there.then(|| Value::Array(self.list.values().to_vec()).to_string().into())
     }
 
-    /// What the elements stored that succeeded.
+    /// Returns the artifacts that succeeded elements stored.
     pub(super) fn stored(&self) -> &BTreeMap<u32, Arc<str>> {
         &self.stored
     }
 
-    /// Notes what an element stored that succeeded.
+    /// Records the artifacts that a succeeded element stored.
     pub(super) fn note_files(&mut self, item: u32, files: Option<Arc<str>>) {
         self.stored.extend(files.map(|files| (item, files)));
     }
 
-    /// Notes when an element ended.
     pub(super) fn note_end(&mut self, at: Option<Timestamp>) {
         self.last_end = self.last_end.max(at);
     }
 
-    /// Lets the call of an element continue an ended run.
+    /// Makes the call of an element continue an ended run.
     pub(super) fn continue_call(&mut self, item: u32, call: Arc<EndedCall>) {
         self.ended_calls.insert(item, call);
     }
@@ -188,7 +193,7 @@ impl Elements {
         self.ended_calls.remove(&item)
     }
 
-    /// The elements that go on, in order.
+    /// Returns the running elements, in order.
     pub(super) fn going(&self) -> impl Iterator<Item = (u32, Work)> + '_ {
         let going = |(item, place): (u32, &Place)| match place {
             Place::Goes(work) => Some((item, *work)),
@@ -197,17 +202,16 @@ impl Elements {
         (0..).zip(&self.places).filter_map(going).take(count_of(self.going))
     }
 
-    /// Whether there are elements that have not begun.
+    /// Returns whether there are elements that have not started.
     pub(super) fn has_waiting(&self) -> bool {
         self.going + self.done < self.total
     }
 
-    /// How many elements go on.
     pub(super) fn count_going(&self) -> u32 {
         self.going
     }
 
-    /// What an element goes on by.
+    /// Returns the job or called run of a running element.
     pub(super) fn work_of(&self, item: u32) -> Option<Work> {
         match self.places.get(count_of(item)) {
             Some(Place::Goes(work)) => Some(*work),
@@ -215,7 +219,7 @@ impl Elements {
         }
     }
 
-    /// An element that waits goes on from now on.
+    /// Marks an element as running.
     pub(super) fn begin(&mut self, item: u32, work: Work) {
         if let Some(place @ Place::Waits) = self.places.get_mut(count_of(item)) {
             *place = Place::Goes(work);
@@ -224,7 +228,7 @@ impl Elements {
         }
     }
 
-    /// Counts an element that ended; one that is not in the list, or ended before, is not counted.
+    /// Counts an ended element. Returns false if it is not in the list, or had ended before.
     pub(super) fn note(&mut self, item: u32, status: StepStatus, output: Option<Arc<str>>) -> bool {
         match self.places.get_mut(count_of(item)) {
             None | Some(Place::Ended { .. }) => return false,
@@ -242,7 +246,7 @@ impl Elements {
         true
     }
 
-    /// Lets elements that ended wait again: all of them, or those that did not end well. Returns which.
+    /// Resets ended elements: all of them, or those that did not succeed. Returns their indexes.
     pub(super) fn wait_again(&mut self, all: bool) -> Vec<u32> {
         let mut again = Vec::new();
         for (item, place) in (0..).zip(&mut self.places) {
@@ -261,7 +265,7 @@ impl Elements {
         again
     }
 
-    /// The next element that has not begun.
+    /// Returns the next element that has not started.
     fn next(&mut self) -> Option<u32> {
         let waits = |place: Option<&Place>| matches!(place, None | Some(Place::Waits));
         while self.next < self.total && !waits(self.places.get(count_of(self.next))) {
@@ -270,7 +274,8 @@ impl Elements {
         (self.next < self.total).then_some(self.next)
     }
 
-    /// What its elements gave, in order, with null where one gave nothing; nothing if that is too large.
+    /// Returns the outputs of all elements in order, with null for an element without output; `None` if they
+    /// are too large.
     fn collected(&self) -> Option<Arc<str>> {
         let mut text = String::from("[");
         for (i, place) in self.places.iter().enumerate() {
@@ -298,7 +303,7 @@ impl Elements {
 }
 
 impl Engine {
-    /// A step over a list begins: the list is there from now on.
+    /// Starts a step over a list and evaluates the list.
     pub(super) fn begin_elements(&mut self, id: RunId, step: u32) {
         if self.workflows.runs.get(&id).is_some_and(|run| run.grows(step)) {
             return self.begin_growing(id, step);
@@ -319,7 +324,7 @@ impl Engine {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let is_decided_now = run.is_broadcast(step);
         let known = run.step_mut(step);
-        // Elements that an earlier run did are here already.
+        // Elements carried over from an earlier run are already present.
         let carried = known.elements.take().filter(|elements| elements.total == total);
         let mut elements = carried.unwrap_or_else(|| Box::new(Elements::new(total)));
         let items = is_decided_now.then(|| Value::Array(list.to_vec()).to_string().into());
@@ -343,7 +348,7 @@ impl Engine {
         self.settle_elements(id, step);
     }
 
-    /// A step that others add to begins, with what they added so far.
+    /// Starts a step that tasks add elements to, with the elements added so far.
     fn begin_growing(&mut self, id: RunId, step: u32) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let known = run.step_mut(step);
@@ -358,7 +363,6 @@ impl Engine {
         self.settle_elements(id, step);
     }
 
-    /// The list that a step goes over.
     fn list_of(&self, id: RunId, step: u32) -> Result<Arc<[Value]>, String> {
         let gone = || "the run no longer exists".to_owned();
         let run = self.workflows.runs.get(&id).ok_or_else(gone)?;
@@ -371,7 +375,7 @@ impl Engine {
             plan::List::Items(items) => return Ok(Arc::clone(items)),
             plan::List::Shards(count) => return Ok((0..*count).map(Value::from).collect()),
             plan::List::Workers(constraints) => return Ok(self.workers_with(constraints)),
-            // It is in the rows of its batches.
+            // The list is stored in the rows of its batches.
             plan::List::Added => return Err(gone()),
             plan::List::Expression(expression) => match expression.evaluate(&RunScope::of_step(id, run)) {
                 Ok(Value::Array(list)) => list.into(),
@@ -396,14 +400,14 @@ impl Engine {
         }
     }
 
-    /// Every worker that is there and has these labels, by its id.
+    /// Returns the ids of all workers that are not lost and have these labels.
     fn workers_with(&self, constraints: &[Constraint]) -> Arc<[Value]> {
         let there = self.workers.values().filter(|worker| worker.record.status != WorkerStatus::Lost);
         let fits = there.filter(|worker| constraints.iter().all(|c| c.holds(&worker.record.labels)));
         fits.map(|worker| Value::String(worker.record.id.to_string())).collect()
     }
 
-    /// Begins elements of every step of a run that has some left, as far as its limits let it.
+    /// Starts elements of every step of a run that has some left, as far as its limits allow.
     pub(super) fn fill_elements(&mut self, id: RunId, left: &mut usize) {
         while let Some(run) = self.workflows.runs.get(&id) {
             let (Some(&step), true) = (run.filling.first(), run.begins_steps()) else { return };
@@ -418,8 +422,8 @@ impl Engine {
         }
     }
 
-    /// Begins the next element of a step. False if none may begin now; whoever changes that lets the
-    /// step be filled again.
+    /// Starts the next element of a step. Returns false if none may start now; the change that allows it
+    /// marks the step again.
     fn begin_element(&mut self, id: RunId, step: u32, left: &mut usize) -> bool {
         self.ensure_list(id, step);
         let Some(run) = self.workflows.runs.get_mut(&id) else { return false };
@@ -457,7 +461,7 @@ impl Engine {
         true
     }
 
-    /// After a restart the list is evaluated again when it is needed for the first time.
+    /// Evaluates the list again if that is needed for the first time after a restart.
     pub(super) fn ensure_list(&mut self, id: RunId, step: u32) {
         let run = self.workflows.runs.get(&id);
         let elements = run.and_then(|run| run.step(step).elements.as_deref());
@@ -474,7 +478,7 @@ impl Engine {
         self.workflows.runs.get_mut(&id)?.step_mut(step).elements.as_deref_mut()
     }
 
-    /// An element ended. Its row is written once, here.
+    /// Handles the end of an element and writes its row.
     pub(super) fn end_element(
         &mut self,
         id: RunId,
@@ -508,7 +512,7 @@ impl Engine {
         state.files = also.files;
         let key = StepKey { run: id, step, item: Some(item) };
         self.workflows.ended_elements.push(StepRecord { key, state });
-        // A slot is free: for another element, and for other steps.
+        // A slot is free for another element, or for another step.
         if let Some(run) = self.workflows.runs.get_mut(&id) {
             run.filling.insert(step);
         }
@@ -516,7 +520,7 @@ impl Engine {
         self.stir(id);
     }
 
-    /// When a job or a called run started first.
+    /// Returns when a job or called run first started.
     fn started_at(&self, work: Work) -> Option<Timestamp> {
         match work {
             Work::Job(job) => self.jobs.get(&job)?.state.started_at,
@@ -524,7 +528,7 @@ impl Engine {
         }
     }
 
-    /// An element that an earlier run did, or whose call continues a run that an earlier one called.
+    /// Carries over an element of an earlier run: its result, or the ended run that its call continues.
     pub(super) fn carry_element(&mut self, record: StepRecord) {
         let StepKey { run: id, step, item } = record.key;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
@@ -545,7 +549,7 @@ impl Engine {
         }
     }
 
-    /// Ends a step over a list once its elements decided it, and nothing of them goes on.
+    /// Ends a step over a list once its outcome is decided and none of its elements is running.
     pub(super) fn settle_elements(&mut self, id: RunId, step: u32) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let known = run.step(step);
@@ -587,7 +591,7 @@ impl Engine {
             }
             None => told(elements),
         };
-        // A list that grows is over once its last adder is.
+        // A growing list is complete once its last adder has ended.
         let ended_at = elements.last_end.filter(|_| !run.grows(step));
         let also = Also { message: Some(message.into()), output, files, ended_at };
         let (status, cause) = match good {
@@ -598,7 +602,7 @@ impl Engine {
         self.end_step(id, step, status, cause, also);
     }
 
-    /// What keeps the job of an element on its own worker.
+    /// Returns the constraint that binds the job of an element to its worker.
     pub(super) fn pinned(element: &Element) -> Constraint {
         let values = element.value.as_str().map(str::to_owned).into_iter().collect();
         Constraint { label: WORKER_LABEL.to_owned(), operator: Operator::In, values }
@@ -611,7 +615,7 @@ fn told(elements: &Elements) -> String {
 }
 
 impl Run {
-    /// Whether the elements of a step each run on their own worker.
+    /// Returns whether the step has one element per worker, each bound to its worker.
     pub(super) fn is_broadcast(&self, step: u32) -> bool {
         matches!(self.plan.nodes[index(step)].each, Some(Each { list: plan::List::Workers(_), .. }))
     }

@@ -1,24 +1,27 @@
-//! Artifacts within a run: what a step stored is what the steps after it read.
+//! Artifacts within a run: a step reads what earlier steps stored.
 //!
-//! An artifact has a name and versions, and another run may store a newer version of the name at any moment. So an input
-//! that names an artifact without a version is pinned, when its job is made, to the version that a step before it
-//! stored in this run. Only an artifact that no step before it stores is read in its newest version.
+//! An artifact has a name and versions, and another run may store a newer version at any time. So an input
+//! that names an artifact without a version is pinned, when its job is created, to the version that an
+//! earlier step of this run stored. Only an artifact that no earlier step stores is read in its newest
+//! version.
 //!
 //! ```text
 //! make (stores data) ──ended──> files of the step: {"data": "data@sha256:HEX"} ──> use: inputs data ─> data@sha256:HEX
 //! ```
 //!
-//! What a step stored stands in its row, so a retry of the run that takes the step over reads the same version. A step over a
-//! list has a list for each name, in the order of its elements. A step that calls a workflow has what the steps of the
-//! called run stored, and those read what was stored before the call.
+//! The stored versions are part of the step's row, so a retry of the run that carries the step over reads the
+//! same version. A step over a list has a list of versions for each name, in the order of its elements. A
+//! step that calls a workflow has the versions that the called run stored; the steps of the called run read
+//! versions stored before the call.
 //!
-//! # Always true
-//! - An input is pinned only to a version that an execution of the same run, or of a run that called it, stored and
-//!   that succeeded.
-//! - A step that stores an artifact and failed, or did not store it, makes an input of that name fail: it is never
-//!   replaced by the version of another run. One that was skipped stores nothing, and then the newest version is read.
-//!   So does a call whose called run was to store the artifact, and a step whose artifact's name has references that may
-//!   give this name. Versions that are too large for the step's row make the input fail too.
+//! # Invariants
+//! - An input is pinned only to a version that a succeeded execution stored, in the same run or in a run that
+//!   called it.
+//! - If an earlier step was to store the artifact and failed, or did not store it, the input fails: it never
+//!   falls back to the version of another run. A skipped step stores nothing; then the newest version is
+//!   read.
+//! - The input also fails if a call was to store the artifact and did not, if an artifact name with
+//!   references may give this name, and if the list of versions is too large for the step's row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +39,7 @@ use super::scope::RunScope;
 use crate::engine::Engine;
 
 impl Engine {
-    /// What the job of a step stored, as its row has it.
+    /// Returns the artifacts that the job of a step stored, in the form of its row.
     pub(super) fn files_of_job(&self, id: RunId, step: u32, files: &Files) -> Option<Arc<str>> {
         let Act::Job(job) = &self.workflows.runs.get(&id)?.plan.node(step).act else { return None };
         let outputs = &job.template.spec().outputs;
@@ -51,10 +54,10 @@ impl Engine {
         Some(Value::Object(stored.collect()).to_string().into())
     }
 
-    /// A job with each input that names no version pinned to what a step before it stored.
+    /// Returns the spec with each unversioned input pinned to the version that an earlier step stored.
     ///
     /// # Errors
-    /// The input whose artifact a step before it was to store and did not.
+    /// The input whose artifact an earlier step was to store and did not.
     pub(super) fn with_pinned_inputs(
         &self,
         id: RunId,
@@ -77,7 +80,8 @@ impl Engine {
         Ok(Arc::new(spec))
     }
 
-    /// The version of an artifact that a step before this one stored, in this run or in one that called it.
+    /// Returns the version of an artifact that an earlier step stored, in this run or in a run that called
+    /// it.
     fn stored_before(&self, id: RunId, step: u32, artifact: &str) -> Result<Option<String>, String> {
         let mut place = Some((id, step));
         while let Some((id, step)) = place {
@@ -123,13 +127,12 @@ impl Run {
         unread.map_or(Ok(None), Err)
     }
 
-    /// Why a step whose definition says that it stores an artifact has no version of it; `None` if it is not known that
-    /// it has none.
+    /// Returns why a step that should store an artifact has no version of it; `None` if that is unknown.
     fn not_stored(&self, producer: u32, artifact: &str) -> Option<String> {
         let (name, step) = (&self.plan.node(producer).name, self.step(producer));
         match step.status() {
             StepStatus::Succeeded => {
-                // Workers of older versions do not report files, and a step that a user marked has none.
+                // Workers of older versions do not report files, and a step marked by a user has none.
                 let files = step.state.as_deref()?.files.as_deref()?;
                 Some(match files == FILES_TOO_LARGE {
                     true => format!(
@@ -143,13 +146,13 @@ impl Run {
             status @ (StepStatus::Failed | StepStatus::UpstreamFailed | StepStatus::Cancelled) => Some(
                 format!("step `{name}` stored no artifact `{artifact}` in this run: it {}", past(status)),
             ),
-            // A step with the join rule `one_success` may begin before this one has ended.
+            // A step with the join rule `one_success` may start before this one has ended.
             StepStatus::Skipped | StepStatus::Pending | StepStatus::Running | StepStatus::Waiting => None,
         }
     }
 
-    /// The same of a step of which only its run tells whether it stores an artifact of this name: a call, or a job whose
-    /// artifacts' names have references.
+    /// Does the same for a step of which only its execution shows whether it stores an artifact of this name:
+    /// a call, or a job whose artifact names have references.
     fn not_stored_by_other(&self, id: RunId, producer: u32, artifact: &str) -> Option<String> {
         let reason = self.not_stored(producer, artifact)?;
         let is_missing = match &self.plan.node(producer).act {
@@ -161,21 +164,22 @@ impl Run {
         is_missing.then_some(reason)
     }
 
-    /// What a step that succeeded stored.
+    /// Returns the artifacts that a succeeded step stored.
     fn files_of(&self, step: u32) -> Option<&str> {
         let state = self.step(step).state.as_deref()?;
         state.files.as_deref().filter(|_| state.status == StepStatus::Succeeded)
     }
 
-    /// Whether elements of a call did not succeed: what they were to store is not known.
+    /// Returns whether elements of a call did not succeed, so that the artifacts that they should have stored
+    /// are unknown.
     fn lacks_elements_of_call(&self, step: u32) -> bool {
         let state = self.step(step).state.as_deref();
         let counts = state.and_then(|state| Some((state.tally?, state.total?)));
         counts.is_some_and(|(tally, total)| tally.succeeded < total)
     }
 
-    /// The artifacts that the job of a step that ended has not stored: by name, or by the template of the name where it
-    /// is not known, as with elements, each of which has its own.
+    /// Returns the artifacts that the job of an ended step did not store: by name, or by the template of the
+    /// name if the name is unknown, as with elements that have one each.
     fn missing_of_job(&self, id: RunId, step: u32, job: &JobPlan) -> impl Iterator<Item = String> {
         let (files, outputs) = (self.files_of(step), &job.template.spec().outputs);
         outputs.iter().filter_map(move |output| {
@@ -192,7 +196,8 @@ impl Run {
         })
     }
 
-    /// What all steps of a run stored, for the step that called it, with null for what they were to store and did not.
+    /// Returns the artifacts that all steps of a run stored, for the calling step, with null for missing
+    /// ones.
     pub(super) fn files(&self, id: RunId) -> Option<Arc<str>> {
         let mut stored: Vec<_> = self
             .steps
@@ -225,7 +230,8 @@ impl Run {
         Some(bounded(Value::Object(all).to_string()))
     }
 
-    /// The artifacts that steps were to store and did not, by their names or by the templates of these.
+    /// Returns the artifacts that steps should have stored and did not, by name or by the template of the
+    /// name.
     fn missing(&self, id: RunId) -> Vec<String> {
         let mut missing = Vec::new();
         for (step, node) in (0..).zip(&self.plan.nodes) {
@@ -244,7 +250,7 @@ impl Run {
     }
 }
 
-/// What became of a step that did not succeed, in words.
+/// Describes the outcome of a step that did not succeed.
 pub(super) fn past(status: StepStatus) -> &'static str {
     match status {
         StepStatus::Succeeded => "succeeded",
@@ -257,8 +263,8 @@ pub(super) fn past(status: StepStatus) -> &'static str {
     }
 }
 
-/// The versions of an artifact in the text of what a step stored. The text is not parsed: it may be long, and each element of a
-/// list after the step asks.
+/// Returns the versions of an artifact in the text of a step's files. The text is not parsed, because it may
+/// be long and each element of a later step reads it.
 fn versions_in(files: &str, artifact: &str) -> BTreeSet<String> {
     const DIGITS: usize = 64;
     let wanted = format!("\"{artifact}@sha256:");
@@ -274,8 +280,8 @@ fn versions_in(files: &str, artifact: &str) -> BTreeSet<String> {
 }
 
 impl Elements {
-    /// What the elements stored: for each name a list in their order, with null where one stored none. Nothing if none of
-    /// them told.
+    /// Returns the artifacts of all elements: a list for each name in the order of the elements, with null
+    /// for an element that stored none. `None` if no element reported artifacts.
     pub(super) fn collected_files(&self) -> Option<Arc<str>> {
         let stored = self.stored();
         if stored.is_empty() {
@@ -290,7 +296,8 @@ impl Elements {
             let files: Map<String, Value> = serde_json::from_str(files).unwrap_or_default();
             for (name, version) in files {
                 if !all.contains_key(&name) {
-                    // Each name has a list of all elements, so many names are refused before their lists are made.
+                    // Each name has a list of all elements, so too many names are refused before their lists
+                    // are created.
                     let least = (all.len() + 1).saturating_mul(total).saturating_mul("null,".len());
                     if least > limits::COLLECTED_BYTES_MAX {
                         return Some(FILES_TOO_LARGE.into());
@@ -306,7 +313,7 @@ impl Elements {
     }
 }
 
-/// The text of what was stored, as far as a row takes it.
+/// Returns the text, or a marker if it is too large for a row.
 fn bounded(text: String) -> Arc<str> {
     match text.len() <= limits::COLLECTED_BYTES_MAX {
         true => text.into(),
@@ -314,7 +321,7 @@ fn bounded(text: String) -> Arc<str> {
     }
 }
 
-/// Whether a job with so many outputs, or an element of it, did not store all of them.
+/// Returns whether a job with this number of outputs, or an element of it, did not store all of them.
 fn has_gaps(files: &str, outputs: usize) -> bool {
     let files: Map<String, Value> = serde_json::from_str(files).unwrap_or_default();
     let has_null = |version: &Value| match version {
@@ -324,13 +331,13 @@ fn has_gaps(files: &str, outputs: usize) -> bool {
     files.len() < outputs || files.values().any(has_null)
 }
 
-/// Whether a call, or each element of it, was to store an artifact and did not.
+/// Returns whether a call, or each of its elements, should have stored an artifact and did not.
 fn lacks(files: &str, artifact: &str) -> bool {
     let files: Map<String, Value> = serde_json::from_str(files).unwrap_or_default();
     files.iter().any(|(name, version)| is_stored_by_none(version) && may_be(name, artifact))
 }
 
-/// Whether a name, or a template of one, may be that of an artifact.
+/// Returns whether a name, or the template of a name, can be that of an artifact.
 fn may_be(name: &str, artifact: &str) -> bool {
     template(name).map_or(name == artifact, |template| template.can_render(artifact))
 }

@@ -1,4 +1,15 @@
-//! Steps and runs end.
+//! Ends of steps and runs.
+//!
+//! [`Engine::end_step`] ends a step, counts its outcome for its dependents and, with the failure policy
+//! `fail_fast`, stops the run. [`Engine::close_run`] ends a run: the next run of its workflow starts, and its
+//! schedule, its calling step or the triggers that listen to it are notified.
+//!
+//! # Invariants
+//! - A final status never changes, except by a retry of the run ([`retry`](super::retry)).
+//! - The section counts in `Run::open` equal the number of unfinished steps.
+//!
+//! # Cost
+//! O(dependents) for each step; O(steps) for each failed run.
 
 use std::sync::Arc;
 
@@ -16,7 +27,7 @@ use crate::engine::Engine;
 use crate::timer::Timer;
 
 impl Run {
-    /// Whether a step ended in a way that counts as a failure of the run.
+    /// Returns whether the end of a step counts as a failure of the run.
     pub(super) fn counts_as_failed(&self, step: u32) -> bool {
         let bad = matches!(
             self.step(step).status(),
@@ -25,7 +36,7 @@ impl Run {
         bad && !self.plan.node(step).continue_on_failure
     }
 
-    /// When the last of its steps ended; of those that began.
+    /// Returns when the last of its started steps ended.
     fn last_end(&self) -> Option<Timestamp> {
         let states = self.steps.iter().filter_map(|step| step.state.as_deref());
         states.filter(|state| state.started_at.is_some()).filter_map(|state| state.finished_at).max()
@@ -33,7 +44,7 @@ impl Run {
 }
 
 impl Engine {
-    /// Ends a step for good. The steps that need it are asked by the next look at its run.
+    /// Moves a step to a final status. Its dependents are evaluated when the run is advanced next.
     pub(super) fn end_step(&mut self, id: RunId, step: u32, to: StepStatus, cause: StepCause, also: Also) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let plan = Arc::clone(&run.plan);
@@ -42,7 +53,7 @@ impl Engine {
         let held_slot = status == StepStatus::Running && node.each.is_none();
         self.arm_step(id, step, None);
         let also = match node.timeout.filter(|_| cause == StepCause::TimedOut) {
-            // How its job was stopped says less than why.
+            // The timeout is the relevant reason, not how its job was stopped.
             Some(timeout) => {
                 let verb = if status == StepStatus::Waiting { "waited" } else { "ran" };
                 let more = also.message.filter(|_| node.each.is_some());
@@ -58,7 +69,7 @@ impl Engine {
         let known = run.step_mut(step);
         let tally = known.elements.as_ref().map(|elements| elements.tally());
         if !keeps {
-            // What they did is in its row from here on.
+            // From now on the results of the elements are in the step's row.
             known.elements = None;
         }
         if let Some(state) = known.state.as_deref_mut() {
@@ -86,7 +97,7 @@ impl Engine {
         self.stir(id);
     }
 
-    /// Counts the end of a step for each step that needs it.
+    /// Counts the outcome of a step for each of its dependents.
     pub(super) fn tell_dependents(&mut self, id: RunId, step: u32) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let plan = Arc::clone(&run.plan);
@@ -111,7 +122,7 @@ impl Engine {
         }
     }
 
-    /// Why a run will not succeed, as far as that is decided.
+    /// Returns why a run will not succeed, as far as that is decided.
     pub(super) fn fails(&self, id: RunId) -> Option<RunCause> {
         let run = self.workflows.runs.get(&id)?;
         if run.state.stopping.is_some() {
@@ -125,7 +136,7 @@ impl Engine {
         steps.into_iter().any(|step| run.counts_as_failed(step)).then_some(RunCause::StepFailed)
     }
 
-    /// Keeps what a run gives, once its steps ended well. If it cannot be given, the run will fail.
+    /// Stores the outputs of a run whose steps succeeded. If they cannot be evaluated, the run fails.
     pub(super) fn gather_outputs(&mut self, id: RunId) {
         if self.fails(id).is_some() {
             return;
@@ -139,7 +150,7 @@ impl Engine {
         self.touch_run(id);
     }
 
-    /// What a run gives, as JSON; nothing if its workflow declares no outputs.
+    /// Returns the outputs of a run as JSON; `None` if its workflow declares none.
     fn outputs_of(&self, id: RunId) -> Result<Option<Arc<str>>, String> {
         let Some(run) = self.workflows.runs.get(&id) else { return Ok(None) };
         let outputs = &run.plan.definition.workflow.outputs;
@@ -167,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// Every step of a run has ended.
+    /// Ends a run whose steps have all ended.
     pub(super) fn end_run(&mut self, id: RunId) {
         let cause = self.fails(id).unwrap_or(RunCause::Succeeded);
         let status = match cause {
@@ -184,7 +195,8 @@ impl Engine {
         self.close_run_at(id, ended_at.unwrap_or(self.now), status, cause, detail.as_deref());
     }
 
-    /// What made a run fail, for people: the first step that did, or the output that it cannot give.
+    /// Returns the reason of a failure for display: the first failed step, or the output that cannot be
+    /// evaluated.
     pub(super) fn failed_step(&self, id: RunId, cause: RunCause) -> Option<String> {
         let run = self.workflows.runs.get(&id)?;
         if cause == RunCause::OutputFailed {
@@ -206,8 +218,8 @@ impl Engine {
         })
     }
 
-    /// Ends a run that never had its turn. None of its steps ever begins, those of `finally` neither: there is
-    /// nothing to clean up.
+    /// Ends a run that was still waiting for its turn. None of its steps starts, not even those of `finally`,
+    /// because there is nothing to clean up.
     pub(super) fn close_waiting(
         &mut self,
         id: RunId,
@@ -223,13 +235,13 @@ impl Engine {
         self.close_run(id, status, cause, detail);
     }
 
-    /// Ends a run for good: its workflow's next run has its turn, and the step that called it ends.
+    /// Moves a run to a final status: starts the next run of its workflow, and ends the step that called it.
     pub(super) fn close_run(&mut self, id: RunId, status: RunStatus, cause: RunCause, detail: Option<&str>) {
         self.close_run_at(id, self.now, status, cause, detail);
     }
 
-    /// As [`close_run`](Self::close_run), of a run that ended at an instant: before now if that could not be reported at
-    /// once.
+    /// Does the same as [`close_run`](Self::close_run) with an earlier end time, because the end could not be
+    /// reported immediately.
     fn close_run_at(
         &mut self,
         id: RunId,
@@ -260,7 +272,7 @@ impl Engine {
         }
     }
 
-    /// A run that a step called has ended.
+    /// Handles the end of a run that a step called.
     fn on_called_over(&mut self, id: RunId, caller: Caller, detail: Option<&str>) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let (status, cause) = match run.state.status {
@@ -274,7 +286,7 @@ impl Engine {
         self.on_work_over(caller.run, caller.step, caller.item, status, cause, also);
     }
 
-    /// The job, or the called run, of a step or of one of its elements is over.
+    /// Handles the end of the job or called run of a step or of one of its elements.
     pub(super) fn on_work_over(
         &mut self,
         id: RunId,
@@ -302,8 +314,8 @@ impl Engine {
         if let Some(item) = item {
             return self.end_element(id, step, item, status, cause, also);
         }
-        // What somebody decided about it counts more than how it ended; that it took too long, or was to
-        // be stopped, counts less than that it succeeded meanwhile.
+        // The outcome that a user set takes precedence. A timeout or stop takes effect only if the work did
+        // not succeed meanwhile.
         let (status, cause) = match state.ending {
             Some((status, StepCause::Marked)) => (status, StepCause::Marked),
             Some((to, why)) if status != StepStatus::Succeeded => (to, why),
@@ -312,7 +324,7 @@ impl Engine {
         self.end_step(id, step, status, cause, also);
     }
 
-    /// Whether a step calls a workflow instead of running a job.
+    /// Returns whether a step calls a workflow instead of running a job.
     pub(super) fn calls(&self, id: RunId, step: u32) -> bool {
         self.workflows.runs.get(&id).is_some_and(|run| matches!(run.plan.node(step).act, Act::Call(_)))
     }

@@ -1,4 +1,4 @@
-//! The jobs of steps: ordinary jobs, in the shard of their run, that know where they come from.
+//! Jobs of steps: ordinary jobs in the shard of their run, with a reference to their step.
 
 use std::sync::Arc;
 
@@ -14,24 +14,24 @@ use super::scope::{Element, RunScope, as_text};
 use crate::engine::Engine;
 use crate::profile::Profile;
 
-/// What a job's end tells its step.
+/// End of a job as reported to its step.
 #[derive(Debug)]
 pub(crate) struct JobEnd {
     pub(crate) status: JobStatus,
-    /// When its task ended: before now if the worker could not report it at once.
+    /// When its task ended; earlier than now if the worker could not report it immediately.
     pub(crate) ended_at: Option<Timestamp>,
-    /// What it wrote, as JSON.
+    /// Output of the task, as JSON.
     pub(crate) output: Option<Arc<str>>,
     pub(crate) message: Option<Box<str>>,
-    /// The versions of artifacts that it read and stored.
+    /// Versions of artifacts that it read and stored.
     pub(crate) files: Option<Box<Files>>,
 }
 
 impl Engine {
-    /// Creates the job of a step, for one of its elements if it has any.
+    /// Creates the job of a step or of one of its elements.
     ///
     /// # Errors
-    /// The first reference that has no value, or what makes the job impossible.
+    /// The first reference without a value, or the problem of the resulting job.
     pub(super) fn create_job(
         &mut self,
         id: RunId,
@@ -59,7 +59,7 @@ impl Engine {
                 let constraints = spec.constraints.iter().cloned().chain([pinned]).collect();
                 spec = Arc::new(JobSpec { constraints, ..(*spec).clone() });
             }
-            // References elsewhere stand where the profile does not look.
+            // References in other fields do not affect the profile.
             let profile = match is_pinned || job.template.places_jobs() {
                 true => self.profiles.of(&spec),
                 false => Arc::clone(&job.profile),
@@ -99,7 +99,7 @@ impl Engine {
         job
     }
 
-    /// The job of a step, or of one of its elements, reached a final status.
+    /// Handles the final status of the job of a step or of one of its elements.
     pub(crate) fn on_step_job_over(&mut self, job: JobId, origin: &StepOrigin, end: JobEnd) {
         let key = origin.key();
         if !self.is_job_of(job, origin) {
@@ -116,7 +116,7 @@ impl Engine {
         self.on_work_over(key.run, key.step, key.item, status, cause, also);
     }
 
-    /// Whether a job is the one that its step knows.
+    /// Returns whether a job is the current one of its step or element.
     fn is_job_of(&self, job: JobId, origin: &StepOrigin) -> bool {
         let key = origin.key();
         let Some(run) = self.workflows.runs.get(&key.run) else { return false };
@@ -131,7 +131,7 @@ impl Engine {
     }
 }
 
-/// What a reference put into a job may make it one that nobody would accept.
+/// Checks the resulting spec: a value inserted by a reference may make it invalid.
 fn check(spec: &JobSpec, now: Timestamp) -> Result<(), String> {
     model::validate::job(spec, now).map_err(|invalid| invalid.to_string())
 }

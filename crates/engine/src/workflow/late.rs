@@ -1,7 +1,8 @@
-//! Workers that come while a broadcast goes on.
+//! Workers that join while a broadcast is running.
 //!
-//! A broadcast is over the workers that are there when it begins. One that comes later, or comes back, is not
-//! forgotten: the step names it, and takes it in as one more element where its definition says so.
+//! A broadcast has one element for each worker that is connected or expected when it starts. A worker that
+//! joins later, or returns, is listed in the step's row. With the late policy `include`, the broadcast gets
+//! an element for it.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::plan::{Each, List};
 use crate::engine::Engine;
 
 impl Engine {
-    /// A worker came, came back, or has other labels now.
+    /// Handles a worker that joined, returned, or changed its labels.
     pub(crate) fn tell_broadcasts(&mut self, worker: WorkerId) {
         if self.workflows.broadcasts.is_empty() {
             return;

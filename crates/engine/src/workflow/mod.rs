@@ -1,4 +1,4 @@
-//! Workflows: which jobs exist, and when.
+//! Workflows: decide which jobs the steps of a run create, and when.
 //!
 //! ```text
 //! start ─> advance ──┬─ join rule, condition ──> skipped, upstream_failed
@@ -8,28 +8,34 @@
 //!    └── the next run's turn <── the run's end
 //! ```
 //!
-//! [`apply`] takes workflows, [`start`] starts runs; [`advance`] decides what is next in a run and is called
-//! by every flush for each run that something happened to; [`begin`] and [`elements`] begin steps, [`job`]
-//! makes their jobs and hears of their ends; [`finish`] ends steps and runs; [`control`] is what somebody
-//! asks of a run, [`wait`] what time and events bring, [`late`] what workers bring that come late; [`scheduled`] starts runs of schedules and [`trigger`]
-//! those that the end of something else starts; [`scope`] holds the values that expressions speak of;
-//! [`added`] takes the elements that running tasks add; [`files`] lets steps read what steps before them stored;
-//! [`retry`] tries a run again that failed; [`explain`] says why a step stands where it stands, [`restore`]
-//! rebuilds all of it from rows.
+//! - [`apply`]: create, change and delete workflows.
+//! - [`start`]: start runs; [`scheduled`]: runs of schedules; [`trigger`]: runs started by the end of a job
+//!   or another run.
+//! - [`advance`]: decides the next actions of a run; each flush calls it for the runs with new events.
+//! - [`begin`], [`elements`]: start steps. [`job`]: creates the jobs of steps and handles their ends.
+//! - [`added`]: elements that running tasks add to a step.
+//! - [`finish`]: ends steps and runs. [`retry`]: retries a failed run.
+//! - [`control`]: cancel, pause, resume, mark and approve. [`wait`]: timers and events. [`late`]: workers
+//!   that join during a broadcast.
+//! - [`plan`]: compiled definitions. [`scope`]: values that expressions can refer to. [`files`] and
+//!   [`producers`]: artifacts that steps pass to later steps.
+//! - [`explain`]: waiting reasons. [`check`]: invariants. [`restore`]: rebuilds runs from their rows.
 //!
-//! # Always true
-//! - A step's end and the beginning of whatever follows from it are decided in one flush, so they are one
-//!   commit, unless more begins at once than one flush may.
-//! - What is next follows from the rows of a run and its definition alone. Nothing is remembered that a
-//!   rebuilt engine could not know, so a crash between two commits loses nothing and repeats nothing.
-//! - A step that goes on has its job, its called run or its elements, or its timer, or it waits for somebody
-//!   by name. A pending one has a need that has not ended, or is held by a limit, a pause or its run's turn.
-//! - A run ends once all of its steps have, and no other try of it is to come; its outcome is that of all of
-//!   its steps.
+//! # Invariants
+//! - The end of a step and the start of its dependents are decided in one flush, and so in one commit, unless
+//!   the dependents exceed the limit of one flush.
+//! - The next actions follow from the rows of a run and its definition alone. A rebuilt engine has all of
+//!   this state, so a crash between two commits loses and repeats nothing.
+//! - A running step has its job, its called run or its elements. A waiting step has its timer, or waits for a
+//!   user or an event. A pending step has an unfinished dependency, or is held by a limit, a pause or the turn
+//!   of its run.
+//! - A run ends after all of its steps, if it is not retried; its outcome follows from the outcomes of all
+//!   steps.
 //!
 //! # Cost
-//! A step's end costs one look at each edge that leaves it. A pending step takes about 60 bytes, one that
-//! began about 300 and its job; an element of a list takes 24 bytes and, while it goes on, its job.
+//! The end of a step costs one operation for each of its dependents. A pending step takes about 60 bytes; a
+//! started one about 300 bytes and its job. An element of a list takes 24 bytes and, while it is running, its
+//! job.
 
 mod added;
 mod advance;
@@ -74,58 +80,57 @@ use plan::{Plan, Plans, index};
 use scheduled::Resolved;
 use trigger::Listeners;
 
-/// A workflow, and its runs that have not ended.
+/// A workflow and its unfinished runs.
 #[derive(Debug)]
 pub(crate) struct Workflow {
     namespace: Arc<str>,
     name: Arc<str>,
-    /// What runs of schedules start with.
+    /// Spec that runs of schedules and triggers start with.
     spec: Arc<WorkflowSpec>,
     max_parallel_runs: usize,
     state: WorkflowState,
-    /// Runs that go on.
+    /// Unfinished runs that have started.
     active: BTreeSet<RunId>,
     /// Runs that wait for their turn, in order.
     waiting: BTreeSet<RunId>,
-    /// Tells whether a new spec is another one.
+    /// Hash of the spec, to detect an unchanged spec.
     body_hash: u128,
-    /// Its spec, while that is still to be written.
+    /// Spec that is not yet written to the store; `None` if it is written.
     head: Option<Arc<WorkflowHead>>,
     new: bool,
     dirty: bool,
 }
 
-/// A run that has not ended, and until the next flush one that just did.
+/// An unfinished run, or a run that has ended since the last flush.
 #[derive(Debug)]
 pub(crate) struct Run {
     head: Arc<RunHead>,
     plan: Arc<Plan>,
     state: RunState,
-    /// By their numbers.
+    /// Steps by their number.
     steps: Vec<Step>,
-    /// Pending steps whose join rule is to be asked.
+    /// Pending steps whose join rule must be evaluated.
     asked: VecDeque<u32>,
-    /// Pending steps that may begin as soon as there is a slot.
+    /// Pending steps that may start as soon as a slot is free.
     ready: BTreeSet<u32>,
-    /// Steps over a list that may have elements to begin.
+    /// Steps over a list that may have elements to start.
     filling: BTreeSet<u32>,
-    /// Jobs and called runs that go on.
+    /// Number of running jobs and called runs.
     live: u32,
-    /// How many steps of each section have not ended.
+    /// Number of unfinished steps of each section.
     open: [u32; 3],
-    /// Whether its head is still to be written.
+    /// Whether its head is not yet written to the store.
     new: bool,
     dirty: bool,
-    /// Whether it stands among those to advance.
+    /// Whether it is in `Workflows::stirred`.
     stirred: bool,
 }
 
-/// A step of a run.
 #[derive(Debug, Default)]
 struct Step {
-    /// What is stored of it; nothing while it is pending.
+    /// Stored state; `None` while the step is pending.
     state: Option<Box<StepState>>,
-    /// How what it needs ended so far.
+    /// Number of its dependencies by outcome.
     counts: NeedCounts,
     elements: Option<Box<Elements>>,
     dirty: bool,
@@ -146,49 +151,48 @@ impl Run {
         &mut self.steps[index(step)]
     }
 
-    /// Whether steps may begin.
+    /// Whether the status of the run allows steps to start.
     fn begins_steps(&self) -> bool {
         matches!(self.state.status, RunStatus::Running | RunStatus::Stopping)
     }
 
-    /// The number of its section.
     fn section(&self) -> usize {
         self.state.section as usize
     }
 }
 
-/// All workflows and runs, and what they share.
+/// All workflows and runs, with their shared plans.
 #[derive(Debug, Default)]
 pub(crate) struct Workflows {
     all: IndexMap<WorkflowId, Workflow, FixedState>,
-    /// By [`crate::schedule::name_hash`].
+    /// Ids by [`crate::schedule::name_hash`].
     names: IndexMap<u128, WorkflowId, FixedState>,
     runs: IndexMap<RunId, Run, FixedState>,
-    /// Steps over workers that go on.
+    /// Running steps with one element per worker.
     broadcasts: BTreeSet<(RunId, u32)>,
-    /// Who listens to the ends of jobs and runs.
+    /// Triggers by the jobs and workflows whose ends they listen to.
     listeners: Listeners,
     plans: Plans,
-    /// Workflows with those that they call, as far as somebody asked since one of them changed.
+    /// Workflows with the workflows that they call. Filled on demand, and cleared when any workflow changes.
     resolved: BTreeMap<WorkflowId, Result<Resolved, String>>,
-    /// Idempotency keys that runs were started under.
+    /// Idempotency keys of run starts.
     pub(crate) keys: IndexMap<u128, RunKeyRecord, FixedState>,
-    /// Workflows whose rows changed, each once.
+    /// Workflows with changed rows, each once.
     changed: Vec<WorkflowId>,
-    /// Runs whose rows changed, each once.
+    /// Runs with changed rows, each once.
     changed_runs: Vec<RunId>,
-    /// Steps whose rows changed, each once.
+    /// Steps with changed rows, each once.
     changed_steps: Vec<(RunId, u32)>,
-    /// Batches of elements that tasks added.
+    /// Batches of elements that are not yet written.
     added: Vec<ElementBatch>,
-    /// Elements that ended.
+    /// Ended elements that are not yet written.
     ended_elements: Vec<StepRecord>,
-    /// Runs that something happened to, in turn; each once.
+    /// Runs with new events, in the order of their turns; each once.
     stirred: VecDeque<RunId>,
 }
 
 impl Workflows {
-    /// While runs are `held`, those that would advance are no reason to act.
+    /// While runs are `held`, runs that would advance do not count.
     pub(crate) fn is_idle(&self, held: bool) -> bool {
         self.changed.is_empty()
             && self.changed_runs.is_empty()
@@ -205,7 +209,7 @@ impl Workflows {
     }
 }
 
-/// Rows of elements, each once: one that was to be done again may have ended again in the same flush.
+/// Keeps the last row of each element: an element that was reset may have ended again in the same flush.
 fn last_of_each(records: Vec<StepRecord>) -> Vec<StepRecord> {
     if records.iter().all(|record| record.state.status.is_final()) {
         return records;
@@ -215,13 +219,13 @@ fn last_of_each(records: Vec<StepRecord>) -> Vec<StepRecord> {
     last.into_values().collect()
 }
 
-/// What a step's state gets with a transition.
+/// Details of a step's transition.
 #[derive(Debug, Default)]
 struct Also {
     message: Option<Box<str>>,
     output: Option<Arc<str>>,
     files: Option<Arc<str>>,
-    /// When its work ended, if that is known better than when it was reported.
+    /// When its work ended, if that is known more exactly than the report.
     ended_at: Option<Timestamp>,
 }
 
@@ -232,7 +236,7 @@ impl Also {
 }
 
 impl Engine {
-    /// Takes a request; each ends in one reply.
+    /// Processes a request and sends exactly one reply.
     pub(crate) fn on_workflow_request(&mut self, ticket: Ticket, request: WorkflowRequest, actor: &Arc<str>) {
         let reply = match request {
             WorkflowRequest::Apply { workflows } => self.apply_workflows(&workflows),
@@ -258,7 +262,7 @@ impl Engine {
         self.reply(ticket, reply);
     }
 
-    /// Lets a run be looked at by the next flush.
+    /// Marks a run to be advanced by the next flush.
     fn stir(&mut self, id: RunId) {
         if let Some(run) = self.workflows.runs.get_mut(&id).filter(|run| !run.stirred) {
             run.stirred = true;
@@ -273,7 +277,7 @@ impl Engine {
         }
     }
 
-    /// Marks a run's row as changed.
+    /// Marks a run's row as changed. Its version increases once per flush.
     fn touch_run(&mut self, id: RunId) {
         let now = self.now;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
@@ -285,7 +289,6 @@ impl Engine {
         }
     }
 
-    /// Marks a step's row as changed.
     fn touch_step(&mut self, id: RunId, step: u32) {
         if let Some(run) = self.workflows.runs.get_mut(&id)
             && !std::mem::replace(&mut run.step_mut(step).dirty, true)
@@ -294,10 +297,10 @@ impl Engine {
         }
     }
 
-    /// Changes a run's status, records it and tells watchers.
+    /// Changes a run's status, adds it to the history and emits an event.
     ///
     /// # Panics
-    /// If the step does not stand in the table of legal transitions.
+    /// If the transition is not in the table of legal transitions.
     fn step_run(&mut self, id: RunId, to: RunStatus, cause: RunCause, detail: Option<&str>) {
         let at = self.now;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
@@ -318,11 +321,11 @@ impl Engine {
         self.touch_run(id);
     }
 
-    /// Changes a step's status, records it and tells watchers. Counts are kept; what follows from it is
-    /// the caller's.
+    /// Changes a step's status, emits an event and updates the counts of the run. The caller handles the
+    /// consequences.
     ///
     /// # Panics
-    /// If the step does not stand in the table of legal transitions.
+    /// If the transition is not in the table of legal transitions.
     fn step_step(&mut self, id: RunId, step: u32, to: StepStatus, cause: StepCause, also: Also) {
         let now = self.now;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
@@ -360,7 +363,7 @@ impl Engine {
         self.touch_run(id);
     }
 
-    /// Turns everything that changed about workflows and runs into rows, and lets go of runs that ended.
+    /// Writes changed workflows and runs as rows, and removes runs that have ended.
     pub(crate) fn drain_workflows(&mut self, changes: &mut Vec<Change>) {
         for id in std::mem::take(&mut self.workflows.changed) {
             let Some(workflow) = self.workflows.all.get_mut(&id) else { continue };
@@ -399,7 +402,7 @@ impl Engine {
         }
     }
 
-    /// The timer of a step, for the end of its wait or of its timeout.
+    /// Arms the timer of a step for the end of its wait or its timeout; `None` disarms it.
     fn arm_step(&mut self, id: RunId, step: u32, wake_at: Option<Timestamp>) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let Some(state) = run.step_mut(step).state.as_deref_mut() else { return };

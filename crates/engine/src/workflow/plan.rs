@@ -1,7 +1,15 @@
-//! What a definition says to the engine, shared by all runs of it.
+//! Plans: compiled definitions, shared by all runs of a definition.
 //!
-//! Names became numbers, texts became expressions, and the jobs of steps without references are made
-//! once: their thousands of runs share spec, body and profile.
+//! Names are resolved to numbers and texts are parsed to expressions. The jobs of steps without references
+//! are prepared once; all runs share their spec, body and profile.
+//!
+//! # Invariants
+//! - The number of a step is its index in `nodes`, in the order of sections; it is stored in rows and never
+//!   changes for a definition.
+//! - A plan never changes. A run with another priority has another plan.
+//!
+//! # Cost
+//! Compiled once for each distinct definition and priority; dropped when no run uses it and the table grows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +31,7 @@ use super::producers::Producers;
 use crate::profile::{Profile, Profiles};
 use crate::shared::Shared;
 
-/// A definition, ready to be run.
+/// A compiled definition.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(super) definition: Arc<Definition>,
@@ -31,25 +39,25 @@ pub(crate) struct Plan {
     pub(super) body: Arc<str>,
     pub(super) namespace: Arc<str>,
     pub(super) name: Arc<str>,
-    /// Every step, in the order of sections; the place of a step is its number.
+    /// All steps in the order of sections; the index of a step is its number.
     pub(super) nodes: Box<[Node]>,
-    /// Which steps may have stored what a step reads.
+    /// Steps that may have stored an artifact that a step reads.
     pub(super) producers: Producers,
     places: BTreeMap<Arc<str>, u32>,
-    /// The definitions of the workflows that its steps call, with their JSON.
+    /// Definitions of the workflows that its steps call, with their JSON.
     pub(super) calls: BTreeMap<String, (Arc<Definition>, Arc<str>)>,
 }
 
-/// A step, ready to be run.
+/// A compiled step.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) name: Arc<str>,
     pub(super) section: Section,
     pub(super) needs: Box<[u32]>,
     pub(super) dependents: Box<[u32]>,
-    /// The steps whose tasks add its elements.
+    /// Steps whose tasks add its elements.
     pub(super) adders: Box<[u32]>,
-    /// The steps that its tasks may add elements to.
+    /// Steps that its tasks may add elements to.
     pub(super) fills: Box<[u32]>,
     pub(super) join: JoinRule,
     pub(super) when: Option<Expression>,
@@ -59,7 +67,7 @@ pub(super) struct Node {
     pub(super) timeout: Option<Duration>,
 }
 
-/// The list that a step goes over, and its bounds.
+/// List of a step with elements, and its limits.
 #[derive(Debug)]
 pub(super) struct Each {
     pub(super) list: List,
@@ -75,7 +83,7 @@ pub(super) enum List {
     Expression(Expression),
     Shards(u32),
     Workers(Vec<Constraint>),
-    /// What tasks add.
+    /// Elements that tasks add.
     Added,
 }
 
@@ -89,7 +97,7 @@ pub(super) enum Act {
     Event { name: Box<str>, on_timeout: OnTimeout },
 }
 
-/// What an approval asks, and whom.
+/// Message and approvers of an approval.
 #[derive(Debug)]
 pub(super) struct ApprovalPlan {
     pub(super) message: Option<Template>,
@@ -107,11 +115,11 @@ impl ApprovalPlan {
         })
     }
 
-    /// What it asks in a run, and whom. Where the definition names approvers there is always one: an empty list would
-    /// let everybody approve.
+    /// Evaluates the message and the approvers in a run. If the definition names approvers, the result has at
+    /// least one: an empty list would allow every user to approve.
     ///
     /// # Errors
-    /// The field whose reference has no value, or one that is no name.
+    /// The field with a reference that has no value, or with a value that is not a name.
     pub(super) fn asks(&self, scope: &dyn Scope) -> Result<Asks, String> {
         let message = self.message.as_ref().map(|template| template.render(scope)).transpose();
         let message = message.map_err(|error| format!("approval.message: {error}"))?;
@@ -149,25 +157,23 @@ impl ApprovalPlan {
     }
 }
 
-/// The job of a step.
 #[derive(Debug)]
 pub(super) struct JobPlan {
-    /// Whether it has inputs that name no version.
+    /// Whether it has inputs without a version.
     pub(super) reads_newest: bool,
     pub(super) template: JobTemplate,
-    /// The spec as JSON, as far as it has no references.
+    /// Spec as JSON, with its references unresolved.
     pub(super) body: Arc<str>,
     pub(super) profile: Arc<Profile>,
 }
 
-/// Plans in use.
 pub(crate) type Plans = Shared<Plan>;
 
 impl Plans {
-    /// The plan of a definition.
+    /// Returns the plan of a definition.
     ///
     /// # Errors
-    /// What is wrong with it, which whoever validated it should have said.
+    /// The problem in the definition, which validation should have found.
     pub(super) fn of(
         &mut self,
         definition: &Arc<Definition>,
@@ -255,19 +261,18 @@ impl Plan {
         self.definition.workflow.failure == FailurePolicy::FailFast
     }
 
-    /// How many steps and elements may go on at once.
+    /// Maximum number of concurrent steps and elements.
     pub(super) fn max_parallel(&self) -> u32 {
         self.definition.workflow.max_parallel_steps.unwrap_or(u32::MAX)
     }
 
-    /// The numbers of the steps of a section.
     pub(super) fn steps_of(&self, section: Section) -> impl Iterator<Item = u32> + use<'_> {
         let steps = self.nodes.iter().enumerate().filter(move |(_, node)| node.section == section);
         steps.map(|(i, _)| number(i))
     }
 }
 
-/// The place of a step in lists of all steps.
+/// Converts the number of a step to an index.
 pub(super) fn index(step: u32) -> usize {
     step as usize
 }
@@ -351,8 +356,8 @@ impl JobPlan {
     }
 }
 
-/// The end of a run's steps by its timeout; of one that waits for its turn, the end of its waiting by the
-/// starting deadline of its schedule; of one that waits for its next try, the beginning of that.
+/// Returns when the timer of a run fires. A running run: the timeout of its steps. A waiting run: the start
+/// deadline of its schedule. A run that waits for a retry: the start of that retry.
 pub(super) fn deadline(run: &Run) -> Option<Timestamp> {
     let state = &run.state;
     match state.next_try_at() {

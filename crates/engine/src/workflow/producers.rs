@@ -1,11 +1,11 @@
-//! Which steps may have stored an artifact before a step reads it.
+//! Producers: the steps that may store an artifact before a step reads it.
 //!
-//! A step reads what was stored by the steps that have ended when it begins: those that it needs, directly or through
-//! others, and all of earlier sections.
+//! A step reads artifacts of the steps that have ended when it starts: its direct and indirect dependencies,
+//! and all steps of earlier sections.
 //!
 //! # Cost
-//! One bit for each pair of steps (12 MB for 10,000 steps), and only if a step reads what another one may store. Building
-//! them takes a pass over the edges, each of which joins two rows of bits.
+//! One bit for each pair of steps (12 MB for 10,000 steps), only if a step reads an artifact that another may
+//! store. Building it takes one pass over the edges, each of which merges two rows of bits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,24 +17,24 @@ use super::plan::{Act, Node, index};
 
 const BITS: usize = u64::BITS as usize;
 
-/// The steps of a definition that may store artifacts, and which of them come before which step.
+/// Steps of a definition that may store artifacts, and the dependencies between all steps.
 #[derive(Debug, Default)]
 pub(super) struct Producers {
-    /// Those that store an artifact of a fixed name.
+    /// Steps that store an artifact with a fixed name.
     named: BTreeMap<Box<str>, Vec<u32>>,
-    /// Those that may store artifacts of other names: calls, and jobs whose artifacts' names have references.
+    /// Steps that may store artifacts with other names: calls, and jobs whose artifact names have references.
     others: Vec<(u32, Arc<Outputs>)>,
-    /// A row of bits for each step: the steps that it needs, directly or through others.
+    /// One row of bits for each step: its direct and indirect dependencies.
     needed: Vec<u64>,
     sections: Vec<Section>,
 }
 
-/// The artifacts that a call, or a job whose artifacts' names have references, may store.
+/// Artifacts that a call, or a job whose artifact names have references, may store.
 #[derive(Debug, Default)]
 struct Outputs {
-    /// Those of a called workflow, as its definition has them.
+    /// Names in the definition of a called workflow.
     names: BTreeSet<Box<str>>,
-    /// The names that have references.
+    /// Names with references.
     templates: Vec<Template>,
 }
 
@@ -45,7 +45,8 @@ impl Outputs {
         }
     }
 
-    /// What the steps of a called workflow, and of those that it calls, may store.
+    /// Returns the artifacts that the steps of a called workflow, and of the workflows that it calls, may
+    /// store.
     fn of_called(definition: &Definition, name: &str) -> Self {
         let mut outputs = Self::default();
         let Some(Definition { workflow, calls }) = definition.called(name) else { return outputs };
@@ -62,7 +63,7 @@ impl Outputs {
     }
 }
 
-/// The name of an artifact as a template, if it has references.
+/// Returns the name of an artifact as a template, if it has references.
 pub(super) fn template(artifact: &str) -> Option<Template> {
     has_reference(artifact).then(|| Template::parse(artifact).ok()).flatten()
 }
@@ -109,19 +110,20 @@ impl Producers {
         Self { named, others, needed: needed(nodes), sections }
     }
 
-    /// The steps before `step` that may have stored an artifact of this name; one may be named twice.
+    /// Returns the steps before `step` that may have stored an artifact of this name; a step may occur twice.
     pub(super) fn before(&self, step: u32, artifact: &str) -> impl Iterator<Item = u32> {
         let others = self.others.iter().map(|(producer, _)| *producer);
         self.storing(step, artifact).chain(others.filter(move |&producer| self.is_before(producer, step)))
     }
 
-    /// The steps before `step` whose definition says that they store an artifact of this name.
+    /// Returns the steps before `step` whose definition stores an artifact of this name.
     pub(super) fn storing(&self, step: u32, artifact: &str) -> impl Iterator<Item = u32> {
         let named = self.named.get(artifact).into_iter().flatten().copied();
         named.filter(move |&producer| self.is_before(producer, step))
     }
 
-    /// The steps before `step` of which only their run tells whether they store an artifact of this name.
+    /// Returns the steps before `step` of which only their execution shows whether they store an artifact of
+    /// this name.
     pub(super) fn may_store(&self, step: u32, artifact: &str) -> impl Iterator<Item = u32> {
         let others = self.others.iter();
         let may =
@@ -129,7 +131,8 @@ impl Producers {
         may.map(|(producer, _)| *producer)
     }
 
-    /// The names, or templates of names, of all that the steps of a called workflow may store.
+    /// Returns the names, or templates of names, of all artifacts that the steps of a called workflow may
+    /// store.
     pub(super) fn names_of_call(&self, step: u32) -> impl Iterator<Item = &str> {
         let of_step = self.others.iter().filter(move |(producer, _)| *producer == step);
         of_step.flat_map(|(_, outputs)| &outputs.names).map(|name| &**name)
@@ -143,7 +146,7 @@ impl Producers {
     }
 }
 
-/// For each step a row of bits: the steps that it needs, and those that these wait for.
+/// Returns one row of bits for each step: its direct and indirect dependencies.
 fn needed(nodes: &[Node]) -> Vec<u64> {
     let words = nodes.len().div_ceil(BITS);
     let mut rows = vec![0; nodes.len() * words];
@@ -151,7 +154,7 @@ fn needed(nodes: &[Node]) -> Vec<u64> {
         for &need in &nodes[step].needs {
             let need = index(need);
             join(&mut rows, words, step, need);
-            // A step over a list ends after those that add to it.
+            // A step over a list ends after the steps that add elements to it.
             for &adder in &nodes[need].adders {
                 join(&mut rows, words, step, index(adder));
             }
@@ -160,7 +163,7 @@ fn needed(nodes: &[Node]) -> Vec<u64> {
     rows
 }
 
-/// Adds a step, and all that it needs, to the row of another one.
+/// Adds a step and all of its dependencies to the row of another step.
 fn join(rows: &mut [u64], words: usize, to: usize, from: usize) {
     rows[to * words + from / BITS] |= 1 << (from % BITS);
     for word in 0..words {
@@ -168,12 +171,12 @@ fn join(rows: &mut [u64], words: usize, to: usize, from: usize) {
     }
 }
 
-/// The places of all steps, each behind those that it waits for.
+/// Returns the indexes of all steps in topological order.
 fn in_order(nodes: &[Node]) -> Vec<usize> {
     let mut order = Vec::with_capacity(nodes.len());
     let mut seen = vec![false; nodes.len()];
     for start in 0..nodes.len() {
-        // A step is met twice: before and after those that it waits for.
+        // Each step is visited twice: before and after its dependencies.
         let mut open = vec![(start, false)];
         while let Some((step, is_done)) = open.pop() {
             if is_done {

@@ -1,8 +1,15 @@
-//! Workflows and runs are rebuilt from rows.
+//! Rebuilds workflows and runs from rows.
 //!
-//! A run's rows say where its steps stand. Everything else is counted anew: what the needs of each step came
-//! to, what goes on, which elements of a list are left. Then every pending step is asked again; what it is
-//! told follows from the same rows, so nothing that was decided is decided otherwise.
+//! The rows of a run contain the state of its steps. Everything else is counted again: the outcomes of each
+//! step's dependencies, the running jobs and called runs, and the remaining elements of lists. Then every
+//! pending step is evaluated again. The result depends on the same rows, so every decision is the same.
+//!
+//! # Callers
+//! [`Engine::restore`] for each row, [`Engine::start`] after the last row, and the
+//! [`Follower`](crate::Follower) of a standby.
+//!
+//! # Cost
+//! O(steps + elements + edges) for each live run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,22 +34,22 @@ impl Engine {
         self.workflows.all.insert(id, Workflow::new(head, state));
     }
 
-    /// Forgets a workflow as if its row had never come. Comes before the start.
+    /// Removes a workflow as if its row had never been restored. Only before the start.
     pub(crate) fn forget_workflow(&mut self, id: WorkflowId) {
         let Some(workflow) = self.workflows.all.swap_remove(&id) else { return };
         self.workflows.names.swap_remove(&name_hash(&workflow.namespace, &workflow.name));
         self.workflows.listeners.remove(id, &workflow.spec);
     }
 
-    /// Forgets a run with its steps as if their rows had never come. Comes before the start.
+    /// Removes a run with its steps as if their rows had never been restored. Only before the start.
     pub(crate) fn forget_run(&mut self, id: RunId) {
         self.workflows.runs.swap_remove(&id);
     }
 
-    /// Takes in the row of a run.
+    /// Restores a run from its row.
     ///
     /// # Errors
-    /// Why it cannot be run any more.
+    /// The reason why it cannot be run any more.
     pub(crate) fn restore_run(
         &mut self,
         id: RunId,
@@ -59,16 +66,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes in the row of a step, or of an element that ended; rows of steps before those of their
-    /// elements.
+    /// Restores a step, or an ended element. Rows of steps come before those of their elements.
     ///
     /// # Errors
-    /// What it contradicts.
+    /// The contradiction with the run or the step.
     pub(crate) fn restore_step(&mut self, record: StepRecord) -> Result<(), String> {
         let StepKey { run: id, step, item } = record.key;
         let run = self.workflows.runs.get_mut(&id).ok_or("its run is not live")?;
         if index(step) >= run.steps.len() {
-            return Err(format!("its run has {} steps", run.steps.len()));
+            return Err(format!("the run has only {} steps", run.steps.len()));
         }
         let grows = run.grows(step);
         let of = |total| Box::new(if grows { Elements::growing() } else { Elements::new(total) });
@@ -81,12 +87,12 @@ impl Engine {
             return Ok(());
         };
         if !record.state.status.is_final() && record.state.continues.is_none() {
-            // It is to be done again.
+            // The element was reset and has not ended again.
             return Ok(());
         }
-        // An element that an earlier run did comes before its step began.
+        // The row of a carried-over element comes before its step has started.
         let total = known.state.as_ref().and_then(|state| state.total).or(record.state.total);
-        let total = total.ok_or("its step has no elements")?;
+        let total = total.ok_or("the step has no elements")?;
         let elements = known.elements.get_or_insert_with(|| of(total));
         if let Some(call) = record.state.continues {
             elements.continue_call(item, call);
@@ -96,13 +102,13 @@ impl Engine {
         elements.note_files(item, record.state.files.filter(|_| succeeded));
         elements.note_end(record.state.finished_at);
         if !elements.note(item, record.state.status, record.state.output) {
-            return Err(format!("its step has {total} elements, or has it already"));
+            return Err(format!("the step has only {total} elements, or has this element already"));
         }
         Ok(())
     }
 
-    /// Goes on with every run from where its rows stand. Called once every row is there, and before
-    /// jobs whose executions are lost are given up.
+    /// Finds the running work of every run from the rows. Called after the last row, and before jobs with
+    /// lost executions are given up.
     pub(crate) fn find_work(&mut self) {
         for (work, key) in self.work_of_steps() {
             let Some(run) = self.workflows.runs.get_mut(&key.run) else { continue };
@@ -117,7 +123,7 @@ impl Engine {
         }
     }
 
-    /// What goes on, and for which step: jobs and called runs know where they come from.
+    /// Returns the running jobs and called runs, with the step that each belongs to.
     fn work_of_steps(&self) -> BTreeMap<Work, StepKey> {
         let of_job = |(&id, job): (&JobId, &crate::job::Job)| {
             Some((Work::Job(id), job.step.as_ref().map(|origin| origin.key())?))
@@ -162,7 +168,7 @@ impl Engine {
         }
     }
 
-    /// Arms the timers of every run, and lets each be looked at by the next flush.
+    /// Arms the timers of every run, and marks each to be advanced by the next flush.
     pub(crate) fn start_runs(&mut self) {
         let ids: Vec<RunId> = self.workflows.runs.keys().copied().collect();
         for id in ids {
@@ -194,8 +200,8 @@ impl Engine {
         }
     }
 
-    /// A step whose job is not there has nothing that would end it, which no commit of ours makes. One
-    /// that is being stopped, or over a list, is settled again.
+    /// Ends a running step whose job does not exist; no commit of the engine causes this. Decides stopped
+    /// steps and steps over lists again.
     fn resume_steps(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let running = (0..).zip(&run.steps).filter(|(_, step)| step.status() == StepStatus::Running);

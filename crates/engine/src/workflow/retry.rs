@@ -1,16 +1,18 @@
-//! A run that failed is tried again by the policy of its workflow.
+//! Automatic retries of a failed run, by the retry policy of its workflow.
 //!
 //! ```text
-//! steps are over, the run is about to fail ──> retrying ── backoff ──> running: what did not end well is pending
+//! steps ended, run would fail ──> retrying ── backoff ──> running: steps without success are pending
 //! ```
 //!
-//! Another try is of the same run: until its last one is over, the run has not ended, so nobody who waits for its
-//! end hears of it, and it keeps its place among the runs of its workflow. What is done again is what a retry
-//! by hand would do again ([`model::run::done_again`]). `on_failure` and `finally` come after the last try.
+//! A retry continues the same run. The run has not ended before its last retry, so its end is not reported to
+//! its schedule, triggers or caller, and it keeps its place among the runs of its workflow. It repeats the
+//! same steps as a manual retry would ([`model::run::done_again`]). `on_failure` and `finally` run after the
+//! last retry.
 //!
-//! # Always true
-//! - A run that waits for its next try has no step of `steps` that goes on, and its timer is armed.
-//! - Nothing begins twice that may not: a step that its policy calls final, or a job that runs at most once.
+//! # Invariants
+//! - A run that waits for a retry has no running step in `steps`, and its timer is armed.
+//! - Steps that must not be repeated are not: steps that the policy calls final, and jobs that run at most
+//!   once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,23 +29,23 @@ use crate::engine::Engine;
 use crate::job::backoff;
 
 impl Run {
-    /// Whether another try may follow this one by its policy.
+    /// Returns whether the policy allows another retry.
     fn has_tries_left(&self) -> bool {
         self.state.failures() < self.plan.definition.workflow.retry.max_retries
     }
 
-    /// Whether the elements of a step that ended are to be known for another try: which of them are done again,
-    /// or, of a list that tasks added, what they are.
+    /// Returns whether the elements of an ended step are needed for a retry: to repeat some of them, or, for
+    /// a list that tasks added, to know the list.
     pub(super) fn keeps_elements(&self, step: u32) -> bool {
         let ended_well = matches!(self.step(step).status(), StepStatus::Succeeded | StepStatus::Skipped);
         let in_steps = self.plan.node(step).section == Section::Steps && self.state.section == Section::Steps;
         let another = self.state.next_try_at().is_some() || self.has_tries_left();
-        // What was taken over comes before nothing that is done again.
+        // Dependents of a carried-over step are repeated, but not the step itself.
         let carried = self.step(step).state.as_ref().is_some_and(|state| state.cause == StepCause::Carried);
         in_steps && another && (!ended_well || self.grows(step) && !carried)
     }
 
-    /// Lets go of the elements of steps that ended, where no other try asks for them.
+    /// Drops the elements of ended steps that no retry needs.
     pub(super) fn drop_elements(&mut self) {
         for step in 0..u32::try_from(self.steps.len()).unwrap_or(u32::MAX) {
             if self.step(step).status().is_final() && !self.keeps_elements(step) {
@@ -52,13 +54,13 @@ impl Run {
         }
     }
 
-    /// The steps that another try does again.
+    /// Returns the steps that a retry repeats; the value tells whether a repeated step precedes them.
     pub(super) fn done_again(&self) -> BTreeMap<u32, bool> {
         let status_of = |step| Some(self.step(step).status());
         done_again(&self.plan.definition.workflow, status_of, RetryFrom::Failed)
     }
 
-    /// Whether somebody decided that a step does not succeed.
+    /// Returns whether a user decided that a step does not succeed.
     fn was_decided(&self, step: u32) -> bool {
         let cause = self.step(step).state.as_ref().map(|state| state.cause);
         let by_somebody =
@@ -66,10 +68,10 @@ impl Run {
         self.counts_as_failed(step) && cause.is_some_and(|cause| by_somebody.contains(&cause))
     }
 
-    /// Whether a step began that may not begin again.
+    /// Returns whether a step has started that must not start again.
     ///
-    /// A call that has not begun and continues an ended run repeats nothing, unless a step before it is done again
-    /// (`after_another`): then it calls the workflow from its first step.
+    /// A call that has not started and continues an ended run repeats nothing, unless a step before it is
+    /// repeated (`after_another`): then it calls the workflow from its first step.
     fn is_final(&self, step: u32, after_another: bool) -> bool {
         let began =
             self.step(step).state.as_ref().is_some_and(|state| {
@@ -80,7 +82,7 @@ impl Run {
         definition.workflow.retry.final_steps.contains(&spec.name) || definition.is_at_most_once(&spec.action)
     }
 
-    /// Whether a failure is followed by another try.
+    /// Returns whether a failure is followed by a retry.
     fn may_try_again(&self, cause: RunCause) -> bool {
         let failure = match cause {
             RunCause::StepFailed | RunCause::FailFast => RunFailure::StepFailed,
@@ -96,7 +98,8 @@ impl Run {
 }
 
 impl Engine {
-    /// The steps of a run are over. If it is about to fail and may be tried again, it waits for that from now on.
+    /// Handles the end of a run's steps. If the run would fail and may be retried, it waits for the retry
+    /// from now on.
     pub(super) fn waits_for_next_try(&mut self, id: RunId) -> bool {
         let Some(cause) = self.fails(id) else { return false };
         let Some(run) = self.workflows.runs.get(&id).filter(|run| run.may_try_again(cause)) else {
@@ -116,7 +119,7 @@ impl Engine {
         true
     }
 
-    /// The backoff of a run is over: what did not end well is pending again, with what came after it.
+    /// Starts a retry after its backoff: steps without success are pending again, with their dependents.
     pub(super) fn begin_next_try(&mut self, id: RunId) {
         let now = self.now;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
@@ -125,7 +128,7 @@ impl Engine {
         let retry = run.state.retry.get_or_insert_default();
         (retry.next_at, retry.began_at) = (None, Some(now));
         for &step in again.keys() {
-            // The list may be another one once a step that it may come from was done again.
+            // The list may differ once a step that it may come from is repeated.
             let is_same = !plan.node(step).needs.iter().any(|need| again.contains_key(need));
             self.reset_step(id, step, is_same);
         }
@@ -136,7 +139,7 @@ impl Engine {
         self.ask_section(id);
     }
 
-    /// Makes a step pending that ended. Of its elements those that ended well stay, if its list is the same.
+    /// Resets an ended step to pending. If its list is unchanged, succeeded elements keep their results.
     fn reset_step(&mut self, id: RunId, step: u32, list_is_same: bool) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let grows = run.grows(step);
@@ -145,7 +148,7 @@ impl Engine {
         let Some(before) = known.state.clone() else { return };
         let reset = match known.elements.as_deref_mut() {
             Some(elements) => elements.wait_again(!list_is_same),
-            // Those of a step that ended well are known by its row alone.
+            // The elements of a succeeded step are known only by its row.
             None => (0..before.total.unwrap_or(0)).collect(),
         };
         if !list_is_same && !grows {
@@ -155,7 +158,7 @@ impl Engine {
         self.step_step(id, step, StepStatus::Pending, StepCause::RunRetried, Also::default());
         if let Some(run) = self.workflows.runs.get_mut(&id) {
             let items = before.items.filter(|_| list_is_same);
-            // A call that has not begun still continues its ended run.
+            // A call that has not started still continues its ended run.
             let continues = before.continues.filter(|_| list_is_same);
             let fresh = StepState::new(StepStatus::Pending, StepCause::RunRetried);
             run.step_mut(step).state = Some(Box::new(StepState { total, items, continues, ..fresh }));
@@ -167,7 +170,7 @@ impl Engine {
         }
     }
 
-    /// Counts anew how the needs of each step ended.
+    /// Counts the outcomes of each step's dependencies again.
     fn count_needs_again(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         for step in &mut run.steps {
@@ -180,7 +183,7 @@ impl Engine {
         }
     }
 
-    /// A run that waits for its next try, or was paused while it did, will have none.
+    /// Cancels the next retry of a run that waits for it, or that was paused while it waited.
     pub(super) fn leave_out_next_try(&mut self, id: RunId) {
         if self.workflows.runs.get(&id).is_none_or(|run| run.state.next_try_at().is_none()) {
             return;

@@ -1,8 +1,11 @@
-//! Runs that schedules start: with the workflow as it is when the firing has its turn.
+//! Runs of schedules: started with the current version of the workflow when the firing starts.
 //!
-//! Such a run is created in the batch of its line in the ledger, stands among the runs of its schedule
-//! until it ends, and tells the schedule how it did. Runs that it calls belong to the same firing, and are
-//! no runs of the schedule.
+//! Such a run is created in the same batch as its ledger record. It is one of the unfinished runs of its
+//! schedule until it ends, and its end is reported to the schedule. Runs that it calls belong to the same
+//! firing, but are not runs of the schedule.
+//!
+//! # Cost
+//! Resolving a workflow with the workflows that it calls: once, until any workflow changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,7 +24,7 @@ use crate::engine::Engine;
 use crate::input::Takeover;
 use crate::schedule::{NotStarted, RunEnd};
 
-/// A workflow with those that it calls.
+/// A workflow with the workflows that it calls.
 #[derive(Debug, Clone)]
 pub(super) struct Resolved {
     pub(super) definition: Arc<Definition>,
@@ -29,25 +32,25 @@ pub(super) struct Resolved {
 }
 
 impl Run {
-    /// The firing that it belongs to; none for a run that another one called.
+    /// Returns the firing that it belongs to; `None` for a called run.
     pub(super) fn firing(&self) -> Option<&Arc<Origin>> {
         self.head.origin.as_ref().filter(|_| self.head.caller.is_none())
     }
 }
 
 impl Workflows {
-    /// The live runs of schedules, with their firings.
+    /// Returns the live runs of schedules, with their firings.
     pub(crate) fn scheduled_runs(&self) -> impl Iterator<Item = (RunId, &Origin)> {
         let live = self.runs.iter().filter(|(_, run)| !run.state.status.is_final());
         live.filter_map(|(&id, run)| Some((id, &**run.firing()?)))
     }
 
-    /// The firing that a run belongs to.
+    /// Returns the firing that a run belongs to.
     pub(crate) fn origin_of(&self, run: RunId) -> Option<&Origin> {
         self.runs.get(&run)?.firing().map(|origin| &**origin)
     }
 
-    /// The run that was not called by another one, above a run or the run itself.
+    /// Returns the topmost calling run, or the run itself if no run called it.
     pub(crate) fn outermost(&self, run: RunId) -> RunId {
         let mut outermost = run;
         while let Some(caller) = self.runs.get(&outermost).and_then(|run| run.head.caller) {
@@ -56,15 +59,15 @@ impl Workflows {
         outermost
     }
 
-    /// The live jobs and called runs of the steps of a run, without those of called runs.
+    /// Returns the running jobs and called runs of a run's steps, without those of called runs.
     pub(crate) fn live_work(&self, run: RunId) -> Vec<Work> {
         self.runs.get(&run).map(|run| run.steps.iter().flat_map(work_of).collect()).unwrap_or_default()
     }
 
-    /// A workflow and all that it calls, as they are now.
+    /// Returns the current version of a workflow with all workflows that it calls.
     ///
     /// # Errors
-    /// What they say against each other.
+    /// The problems of the combined definition.
     ///
     /// # Cost
     /// Computed once until the next change of any workflow.
@@ -99,11 +102,11 @@ fn refused(why: impl std::fmt::Display) -> NotStarted {
 }
 
 impl Engine {
-    /// Starts the run of a firing, as its workflow is now.
+    /// Starts the run of a firing with the current version of its workflow.
     ///
     /// # Errors
-    /// There is no such workflow, it cannot be run, it does not take the parameters, or too many runs of it
-    /// wait.
+    /// The workflow does not exist, cannot be run or does not accept the parameters, or too many of its runs
+    /// are waiting.
     pub(crate) fn start_scheduled(
         &mut self,
         wanted: &ScheduledRun,
@@ -148,7 +151,7 @@ impl Engine {
         Ok(self.enter_run(id, head, plan, &Takeover::default()))
     }
 
-    /// A run of a schedule has ended: the schedule hears of it.
+    /// Reports the end of a run to its schedule.
     pub(super) fn tell_schedule_of(&mut self, id: RunId, cause: RunCause) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let Some(origin) = run.firing().map(Arc::clone) else { return };
@@ -158,8 +161,8 @@ impl Engine {
         self.on_run_over(Work::Run(id), &origin, RunEnd { status, started_at, ended_at });
     }
 
-    /// Cancels a run because its schedule wants room; without `finally`, and its jobs without their grace,
-    /// if it is to be killed.
+    /// Cancels a run because its schedule replaces it. With `kill`, skips `finally` and the grace period of
+    /// its jobs.
     pub(crate) fn stop_scheduled(&mut self, id: RunId, detail: &str, kill: bool) {
         if kill {
             for job in self.jobs_of(id) {
@@ -169,7 +172,7 @@ impl Engine {
         let _ = self.cancel_run(id, detail, None, kill);
     }
 
-    /// The jobs that go on of a run and of the runs that it called.
+    /// Returns the running jobs of a run and of the runs that it called.
     fn jobs_of(&self, id: RunId) -> Vec<model::JobId> {
         let mut jobs = Vec::new();
         let mut open = vec![id];
@@ -187,7 +190,7 @@ impl Engine {
     }
 }
 
-/// How a run ended, in the words of jobs.
+/// Maps the outcome of a run to that of a job.
 pub(super) fn end_of(status: RunStatus, cause: RunCause) -> JobStatus {
     match status {
         _ if cause == RunCause::Expired => JobStatus::Expired,
@@ -197,11 +200,11 @@ pub(super) fn end_of(status: RunStatus, cause: RunCause) -> JobStatus {
     }
 }
 
-/// What a run is started with by whatever is no person, complete. A reference without a value, such as the
-/// begin of the first interval, leaves its parameter out.
+/// Returns the complete parameters of a run that a schedule or trigger starts. A reference without a value,
+/// such as the start of the first interval, omits its parameter.
 ///
 /// # Errors
-/// What has no value, or what the workflow does not take.
+/// The invalid reference, or the parameter that the workflow does not accept.
 pub(super) fn parameters_of(
     wanted: &BTreeMap<String, Value>,
     definition: &Definition,
@@ -227,7 +230,7 @@ pub(super) fn parameters_of(
     Ok(complete)
 }
 
-/// What the parameters of a scheduled run may refer to.
+/// Values that the parameters of a scheduled run can refer to.
 struct FiringScope<'a>(&'a Origin);
 
 impl Scope for FiringScope<'_> {

@@ -1,4 +1,4 @@
-//! The values that the expressions of a run speak of.
+//! Values that the expressions of a run can refer to.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::Run;
 use super::files::past;
 
-/// One element of the list that a step goes over.
+/// One element of a step over a list.
 #[derive(Debug)]
 pub(super) struct Element {
     pub(super) index: u32,
@@ -19,7 +19,7 @@ pub(super) struct Element {
     pub(super) value: Value,
 }
 
-/// The values of a run, as one of its steps sees them. All of them are final by then.
+/// The values of a run as one of its steps sees them. All of them are final at that time.
 pub(super) struct RunScope<'a> {
     pub(super) id: RunId,
     pub(super) run: &'a Run,
@@ -81,18 +81,18 @@ impl<'a> RunScope<'a> {
                 (status, _) => missing(format!("step `{name}` has no output to read: it {}", past(status))),
             };
         };
-        // A text that is no JSON is what somebody wrote instead of it.
+        // A text that is not JSON is used as a string.
         let value = serde_json::from_str(output).unwrap_or_else(|_| Value::String(output.to_owned()));
         Ok((value, 3))
     }
 
-    /// The versions of artifacts that a step stored, or those of one of its outputs.
+    /// Returns the versions of artifacts that a step stored, or those of one of its outputs.
     fn files(&self, place: u32, path: &[String]) -> Result<(Value, usize), EvaluationError> {
         let step = self.run.step(place);
         let name = &self.run.plan.node(place).name;
         let Some(files) = step.state.as_deref().and_then(|state| state.files.as_deref()) else {
             return match (step.status(), &self.run.plan.node(place).each) {
-                // Servers of older versions kept nothing of what was too large.
+                // Servers of older versions stored nothing if the list was too large.
                 (StepStatus::Succeeded, Some(_)) => missing(format!(
                     "the elements of step `{name}` stored no artifacts, or the list of these is larger than {} bytes",
                     limits::COLLECTED_BYTES_MAX
@@ -135,7 +135,7 @@ impl<'a> RunScope<'a> {
         Value::Object(map)
     }
 
-    /// How the run is about to end.
+    /// Returns the expected outcome of the run.
     fn outcome(&self) -> RunStatus {
         match self.run.state.stopping {
             Some(RunCause::CancelRequested | RunCause::ParentStopped) => RunStatus::Cancelled,
@@ -164,7 +164,7 @@ impl Scope for RunScope<'_> {
     }
 }
 
-/// A value as a task gets it in its environment.
+/// Returns a value in the form of an environment variable.
 pub(super) fn as_text(value: &Value) -> Arc<str> {
     model::expression::shown(value).into()
 }

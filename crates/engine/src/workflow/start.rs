@@ -1,4 +1,15 @@
-//! A run is started: by somebody, or by a step that calls its workflow.
+//! Starts runs: on request of a user, for a step that calls a workflow, or for a schedule or trigger.
+//!
+//! [`Engine::enter_run`] is the common path: it creates the run and starts it, if the workflow's limit of
+//! parallel runs allows, or lets it wait for its turn. A retry of a run carries over the results of its
+//! predecessor ([`Engine::carry`]).
+//!
+//! # Invariants
+//! - An idempotency key leads to one run.
+//! - A called run starts immediately; it does not count towards the limit of its workflow.
+//!
+//! # Cost
+//! O(steps) per run. The plan is shared by all runs of a definition.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -123,7 +134,8 @@ impl Engine {
         Ok(Reply::RunStarted { run, new: true })
     }
 
-    /// Creates the next run of a workflow. It goes on at once if there is room, else it waits for its turn.
+    /// Creates the next run of a workflow. It starts immediately if the limit allows, otherwise it waits for
+    /// its turn.
     pub(super) fn enter_run(
         &mut self,
         id: WorkflowId,
@@ -150,7 +162,7 @@ impl Engine {
         run
     }
 
-    /// Creates a run of no workflow: no other run has to do with it, so it goes on at once.
+    /// Creates a run without a workflow. No limit applies, so it starts immediately.
     fn enter_alone(&mut self, head: RunHead, plan: Arc<Plan>, carried: &Takeover) -> RunId {
         let actor = Arc::clone(&head.actor);
         let entropy = self.rng.next_u64();
@@ -163,7 +175,7 @@ impl Engine {
         run
     }
 
-    /// A start that is repeated under its key finds the run.
+    /// Stores the idempotency key of a start, so that a repeated request finds the run.
     fn remember_start(&mut self, key: Option<Key>, run: RunId) {
         let Some(Key { key, body }) = key else { return };
         let record = RunKeyRecord { key, body, run, expires_at: self.now + self.config.key_retention };
@@ -179,10 +191,10 @@ impl Engine {
         self.touch_run(id);
     }
 
-    /// A step calls a workflow: its run stands beside the run that calls it, and starts at once.
+    /// Starts the run that a step calls, in the shard of the calling run and without waiting.
     ///
     /// # Errors
-    /// Why the definition of the called workflow cannot be run.
+    /// The reason why the definition of the called workflow cannot be run.
     pub(super) fn start_called(
         &mut self,
         caller: Caller,
@@ -221,7 +233,7 @@ impl Engine {
         Ok(id)
     }
 
-    /// A run goes on for the first time: its timeout counts from here, and its first steps are asked.
+    /// Starts a run: its timeout counts from now, and its first steps are evaluated.
     pub(super) fn begin_run(&mut self, id: RunId) {
         self.disarm_deadline_of(id);
         let now = self.now;
@@ -237,7 +249,7 @@ impl Engine {
         }
     }
 
-    /// Lets every pending step of a run's section be asked.
+    /// Marks every pending step of the run's section for evaluation.
     pub(super) fn ask_section(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let section = run.state.section;
@@ -248,7 +260,7 @@ impl Engine {
         self.stir(id);
     }
 
-    /// Gives waiting runs of a workflow their turn, in order, as far as its limit lets them.
+    /// Starts waiting runs of a workflow in order, as far as its limit allows.
     pub(super) fn give_turns(&mut self, id: WorkflowId) {
         while let Some(workflow) = self.workflows.all.get_mut(&id).filter(|workflow| workflow.has_room()) {
             let Some(run) = workflow.waiting.pop_first() else { return };
@@ -258,7 +270,7 @@ impl Engine {
         }
     }
 
-    /// Takes over what an earlier run achieved. What does not belong to this run's steps is left out.
+    /// Carries over the results of an earlier run. Results of steps that this run does not have are ignored.
     fn carry(&mut self, id: RunId, carried: &Takeover) {
         let now = self.now;
         for batch in &carried.batches {
@@ -304,7 +316,7 @@ impl Engine {
         }
     }
 
-    /// Lets the call of a step, or of an element of one, continue an ended run once it begins.
+    /// Makes the call of a step, or of one of its elements, continue an ended run once it starts.
     fn carry_call(
         &mut self,
         id: RunId,

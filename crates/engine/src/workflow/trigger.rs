@@ -1,11 +1,16 @@
-//! Runs that the end of something starts: of a job, or of a run of another workflow.
+//! Triggers: runs started by the end of a job or of a run of another workflow.
 //!
-//! Whoever ends tells the triggers that listen to its name. A run is created in the batch of that end, so
-//! there is exactly one for each, and a join keeps the ends that came first in the row of its workflow. Why an
-//! end that somebody listens to started nothing is kept there too, and told as an event.
+//! Every end of a job or run is compared with the triggers that listen to its name. The new run is created in
+//! the batch of that end, so there is exactly one for each end. A trigger with several sources keeps the ends
+//! that arrived first in the row of its workflow. If an end that a trigger listens to starts no run, the
+//! reason is stored there too and emitted as an event.
+//!
+//! # Invariants
+//! - A chain of triggers is limited in length, and so is the number of runs that one end starts.
+//! - Called runs and jobs of steps trigger nothing.
 //!
 //! # Cost
-//! Where nothing listens, an end costs a look at an empty map.
+//! Without triggers, an end costs one lookup in an empty map.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +32,7 @@ use crate::engine::Engine;
 use crate::input::Takeover;
 use crate::schedule::name_hash;
 
-/// Which source of which trigger of which workflow.
+/// A source of a trigger of a workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Listener {
     workflow: WorkflowId,
@@ -37,7 +42,7 @@ pub(super) struct Listener {
 
 type ByName = IndexMap<u128, Vec<Listener>, FixedState>;
 
-/// Who listens to whom, by the hash of namespace and name.
+/// Triggers by the hash of the namespace and name of their source.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Listeners {
     jobs: ByName,
@@ -62,7 +67,7 @@ impl Listeners {
     pub(super) fn add(&mut self, id: WorkflowId, spec: &WorkflowSpec) {
         for (key, kind, listener) in all_of(id, spec) {
             let listening = self.of_mut(kind).entry(key).or_default();
-            // In one order, however the engine came to know of them.
+            // A fixed order, independent of the order in which the engine learns of them.
             let place = listening.partition_point(|known| *known < listener);
             listening.insert(place, listener);
         }
@@ -90,7 +95,8 @@ fn all_of(
     })
 }
 
-/// What the triggers of a new spec have done: those that listen to the same as one before go on as that.
+/// Returns the states of the triggers of a new spec. A trigger with the same sources as one before keeps its
+/// state.
 pub(super) fn states_of(
     spec: &WorkflowSpec,
     before: Option<(&WorkflowSpec, &[TriggerState])>,
@@ -104,13 +110,13 @@ pub(super) fn states_of(
 }
 
 impl Workflows {
-    /// Whether exactly those listen whose specs say so.
+    /// Checks that exactly the triggers of the specs are registered.
     pub(super) fn check_listeners(&self) -> Result<(), String> {
         let mut found = Listeners::default();
         for (&id, Workflow { spec, state, .. }) in &self.all {
             found.add(id, spec);
             if state.triggers.len() != spec.triggers.len() {
-                return Err(format!("{id} knows {} of its triggers", state.triggers.len()));
+                return Err(format!("{id} has the states of {} triggers", state.triggers.len()));
             }
             for (trigger, state) in spec.triggers.iter().zip(&state.triggers) {
                 let fits = state.kept.is_empty() || state.kept.len() < trigger.listens.sources().len();
@@ -119,15 +125,15 @@ impl Workflows {
                 }
             }
         }
-        if found != self.listeners { Err("others listen than workflows say".into()) } else { Ok(()) }
+        if found != self.listeners { Err("listeners differ from the specs".into()) } else { Ok(()) }
     }
 }
 
-/// Why a trigger starts nothing, and what is known beyond that.
+/// Reason why a trigger starts no run, with details if available.
 type Refused = (NotTriggered, Option<String>);
 
 impl Engine {
-    /// A job reached a final status. It is still there.
+    /// Handles the final status of a job. It is still in memory.
     pub(crate) fn tell_listeners_of_job(&mut self, id: JobId, status: JobStatus) {
         if self.workflows.listeners.jobs.is_empty() {
             return;
@@ -149,7 +155,7 @@ impl Engine {
         self.tell_listeners(&namespace, &end);
     }
 
-    /// A run of a workflow, which no other run called, reached a final status. It is still there.
+    /// Handles the final status of a run that no other run called. It is still in memory.
     pub(super) fn tell_listeners_of_run(&mut self, id: RunId, cause: RunCause) {
         if self.workflows.listeners.runs.is_empty() {
             return;
@@ -204,7 +210,7 @@ impl Engine {
         summary.is_some_and(|summary| all_in(&summary.labels))
     }
 
-    /// Starts the run of an end, or keeps the end until those that it is joined with have come.
+    /// Starts the run for an end, or keeps the end until the other sources have ended too.
     fn pull(
         &mut self,
         listener: Listener,
@@ -237,7 +243,7 @@ impl Engine {
         self.workflows.all.get_mut(&listener.workflow)?.state.triggers.get_mut(index(listener.trigger))
     }
 
-    /// Of each source the newest end counts. Ends that are too old to be joined with this one are let go.
+    /// Keeps the newest end of each source. Drops ends that are too old to be combined with this one.
     fn keep_end(&mut self, listener: Listener, window: Duration, end: &KeptEnd) {
         let Some(state) = self.trigger_state(listener) else { return };
         state.kept.retain(|kept| kept.source != listener.source);
@@ -253,8 +259,10 @@ impl Engine {
         }
     }
 
+    /// Starts the run of a trigger.
+    ///
     /// # Errors
-    /// Why no run can be started.
+    /// The reason why no run can be started.
     fn start_triggered(
         &mut self,
         listener: Listener,
@@ -315,14 +323,14 @@ impl Engine {
         Ok(self.enter_run(id, head, plan, &Takeover::default()))
     }
 
-    /// How many runs an end started so far.
+    /// Returns the number of runs that an end has started so far.
     fn started_by(&self, ended: &Ended) -> usize {
         let of_job = ended.job_id.and_then(|job| self.jobs.get(&job)).map(|job| job.state.started.len());
         let run = ended.run_id.and_then(|run| self.workflows.runs.get(&run));
         of_job.or(run.map(|run| run.state.started.len())).unwrap_or(0)
     }
 
-    /// What ended names the run that it started, and the trigger counts it.
+    /// Records the started run at its source and at the trigger.
     fn note_triggered(&mut self, listener: Listener, ended: &Ended, run: RunId) {
         if let Some(job) = ended.job_id.and_then(|job| self.jobs.get_mut(&job)) {
             job.state.started.push(run);
@@ -336,7 +344,7 @@ impl Engine {
         self.touch_workflow(listener.workflow);
     }
 
-    /// Nothing is silent: why there is no run is kept and told.
+    /// Records the reason why there is no run, and emits an event.
     fn refuse_trigger(
         &mut self,
         listener: Listener,
@@ -360,7 +368,7 @@ impl Engine {
     }
 }
 
-/// An end as far as it is alike for jobs and runs.
+/// Creates the fields of an end that jobs and runs have in common.
 fn bare_end(ended: Ended, origin: Option<&Origin>) -> KeptEnd {
     KeptEnd {
         source: 0,
@@ -373,7 +381,7 @@ fn bare_end(ended: Ended, origin: Option<&Origin>) -> KeptEnd {
     }
 }
 
-/// The end of a text counts most: of a chain it is what repeats itself.
+/// Keeps the end of a text: for a chain it shows what repeats.
 fn shortened(text: &str) -> Box<str> {
     let count = text.chars().count();
     match count.checked_sub(limits::NOTE_LEN_MAX / 4) {
@@ -382,7 +390,7 @@ fn shortened(text: &str) -> Box<str> {
     }
 }
 
-/// What the parameters of a trigger may refer to.
+/// Values that the parameters of a trigger can refer to.
 struct TriggerScope<'a> {
     last: &'a KeptEnd,
     ends: &'a [KeptEnd],
@@ -392,7 +400,7 @@ struct TriggerScope<'a> {
 fn shown(end: &KeptEnd) -> Value {
     let ended = &end.ended;
     let output = end.output.as_deref();
-    // A text that is no JSON is what somebody wrote instead of it.
+    // A text that is not JSON is used as a string.
     let read = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
     json!({
         "id": ended.job_id.map(Work::Job).or(ended.run_id.map(Work::Run)),

@@ -1,4 +1,4 @@
-//! What time and events bring to a run and its steps.
+//! Timers and events of a run and its steps.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::output::Reply;
 
 impl Engine {
-    /// The timeout of a run may have passed, the time by which it was to start, or its backoff.
+    /// Handles the timer of a run: its timeout, its start deadline, or the end of its backoff.
     pub(crate) fn on_run_timeout(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let passed = deadline(run).is_some_and(|deadline| deadline <= self.now);
@@ -28,7 +28,7 @@ impl Engine {
         }
     }
 
-    /// The wait of a step, or its timeout, is over.
+    /// Handles the timer of a step: the end of its wait, or its timeout.
     pub(crate) fn on_step_timer(&mut self, id: RunId, step: u32) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let Some(state) = run.step(step).state.as_deref() else { return };
@@ -57,7 +57,8 @@ impl Engine {
         self.end_step(id, step, to, StepCause::TimedOut, Also::default());
     }
 
-    /// Ends a step whose event is here. A payload that is not what the step promises makes it fail.
+    /// Ends a step whose event has arrived. It fails if the payload does not match the step's declared
+    /// output.
     pub(super) fn end_with_event(&mut self, id: RunId, step: u32) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let payload = run.step(step).state.as_deref().and_then(|state| state.output.as_deref());
@@ -70,8 +71,8 @@ impl Engine {
         }
     }
 
-    /// An event came for a run: every step that waits for one of its name goes on, and those that are still
-    /// to wait for it will not have to.
+    /// Delivers an event to a run: steps that wait for it end, and steps that will wait for it later need not
+    /// wait.
     pub(super) fn take_event(
         &mut self,
         id: RunId,
@@ -89,7 +90,7 @@ impl Engine {
             let known = run.step(step);
             let open = match known.status() {
                 StepStatus::Waiting => true,
-                // The first event that comes early counts.
+                // The first early event counts.
                 StepStatus::Pending => known.state.as_ref().is_none_or(|state| state.output.is_none()),
                 _ => false,
             };
