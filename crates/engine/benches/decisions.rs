@@ -1,7 +1,8 @@
-//! What single decisions of the engine cost, with nothing around it: `make bench-micro`.
+//! Cost of single decisions of the engine, without store or network: `make bench-micro`.
 //!
-//! Unlike the figures of the book, these are for whoever changes the engine: run them before and after.
-//! Each says how many things it decides about, so that their cost can be compared; making ready is not counted.
+//! Unlike the figures in the book, these are for developers of the engine: run them before and after a
+//! change. Each figure states its number of items, so that the cost per item can be compared; preparation is
+//! not measured.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use model::timing::{Cron, Rule, Timing};
 use model::worker::{Capabilities, Capacity, Health};
 use model::{Bytes, Duration, JobSpec, Millicores, ScheduleSpec, ShardId, Timestamp, WorkerId};
 
-/// Jobs of one request, or of one report.
+/// Number of jobs in one request or report.
 const JOBS: usize = 1_000;
 const SESSION: Session = Session(1);
 
@@ -29,7 +30,7 @@ fn main() {
     divan::main();
 }
 
-/// Eight in the morning of a Monday.
+/// Monday, 08:00 UTC.
 fn begin() -> Timestamp {
     "2026-03-02T08:00:00Z".parse().expect("it is a time")
 }
@@ -38,7 +39,7 @@ fn leases() -> Vec<Lease> {
     (0..16).map(|shard| Lease { shard: ShardId(shard), epoch: Epoch(1) }).collect()
 }
 
-/// An engine with this many workers, which have room for whatever comes.
+/// Creates an engine with this many workers, each with sufficient capacity.
 fn engine(workers: usize) -> (Engine, Vec<WorkerId>) {
     let now = begin();
     let mut engine = Engine::new(Config { seed: 1, ..Config::default() }, &leases(), 16, now);
@@ -71,7 +72,7 @@ fn join(worker: WorkerId) -> Join {
     }
 }
 
-/// A job, after its spec was changed.
+/// Creates the head of a job from a changed spec.
 fn head(change: impl FnOnce(&mut JobSpec)) -> Arc<JobHead> {
     let mut spec = JobSpec::command(["true"]);
     spec.resources.cpu = Some(Millicores(1));
@@ -86,7 +87,7 @@ fn submission(jobs: usize, head: &Arc<JobHead>) -> Input {
     Input::Submit { ticket: Ticket(1), jobs: (0..jobs).map(|_| new()).collect() }
 }
 
-/// Everything that is decided now, however many flushes it takes.
+/// Flushes until the engine is idle.
 fn settle(engine: &mut Engine, now: Timestamp) -> Vec<Output> {
     let mut outputs = Vec::new();
     loop {
@@ -97,7 +98,7 @@ fn settle(engine: &mut Engine, now: Timestamp) -> Vec<Output> {
     }
 }
 
-/// Reports of the end of everything that was assigned.
+/// Returns reports that end all assigned executions.
 fn ends(outputs: Vec<Output>) -> Vec<Input> {
     let assigned = outputs.into_iter().flat_map(|output| output.effects).filter_map(|effect| match effect {
         Effect::Assign { worker, session, assignment } => Some((worker, session, assignment)),
@@ -111,7 +112,7 @@ fn ends(outputs: Vec<Output>) -> Vec<Input> {
     assigned.map(end).collect()
 }
 
-/// Jobs that wait, since there is no worker.
+/// Jobs that wait because there is no worker.
 #[divan::bench]
 fn submit(bencher: Bencher) {
     let head = head(|_| {});
@@ -125,7 +126,7 @@ fn submit(bencher: Bencher) {
         });
 }
 
-/// Jobs that come and are placed, on one of this many workers.
+/// Jobs that are submitted and placed on one of this many workers.
 #[divan::bench(args = [1, 10, 100, 1_000])]
 fn submit_and_place(bencher: Bencher, workers: usize) {
     let head = head(|spec| spec.placement = Placement::Spread);
@@ -159,7 +160,7 @@ fn finish(bencher: Bencher) {
         });
 }
 
-/// One job that comes and is placed while this many others wait for a worker that has what they need.
+/// One job that is submitted and placed while this many others wait for an eligible worker.
 #[divan::bench(args = [1_000, 100_000])]
 fn place_past_waiting(bencher: Bencher, waiting: usize) {
     let stuck = head(|spec| {
@@ -177,7 +178,7 @@ fn place_past_waiting(bencher: Bencher, waiting: usize) {
     });
 }
 
-/// Jobs that were put off and are all due at once.
+/// Jobs with `run_at` that become ready at the same time.
 #[divan::bench]
 fn become_due(bencher: Bencher) {
     let due = begin() + Duration::from_hours(1);
@@ -196,7 +197,7 @@ fn become_due(bencher: Bencher) {
         });
 }
 
-/// Schedules that are all due at once; each makes a job.
+/// Schedules that fire at the same time; each creates a job.
 #[divan::bench]
 fn fire(bencher: Bencher) {
     let schedules: Vec<_> = (0..JOBS).map(schedule).collect();
@@ -222,7 +223,7 @@ fn schedule(number: usize) -> NewSchedule {
     NewSchedule { head: Arc::new(ScheduleHead { spec: Arc::new(spec), body }), expected: Expected::Any }
 }
 
-/// The beat of each of this many workers.
+/// One heartbeat of each of this many workers.
 #[divan::bench(args = [1, 1_000])]
 fn beat(bencher: Bencher, count: usize) {
     let (mut engine, workers) = engine(count);
@@ -237,7 +238,7 @@ fn beat(bencher: Bencher, count: usize) {
     });
 }
 
-/// An engine is built from the rows of jobs that wait.
+/// An engine that is restored from the rows of waiting jobs.
 #[divan::bench(args = [1_000, 100_000], sample_count = 20)]
 fn restore(bencher: Bencher, jobs: usize) {
     let (mut engine, _) = engine(0);

@@ -68,7 +68,7 @@ impl Engine {
         self.send_stop(id);
     }
 
-    /// Tells the worker of a running job to stop its execution. A disconnected worker is told when it
+    /// Sends a stop for the execution of a running job. A disconnected worker gets the stop when it
     /// reconnects.
     pub(crate) fn send_stop(&mut self, id: JobId) {
         let Some((job, live)) = self.jobs.get(&id).and_then(|job| Some((job, job.live.as_ref()?))) else {

@@ -1,4 +1,4 @@
-//! What is owed of the past, and that it stands in nobody's way.
+//! Missed firings: catch-up, backfills and pauses. The past never delays the present.
 
 use engine::input::Key;
 use engine::{Reply, ScheduleRequest};
@@ -17,7 +17,7 @@ fn every(period: u64) -> Rule {
     Rule::Every(Every { period: seconds(period), phase: Duration::ZERO })
 }
 
-/// B3. The present does not wait for the past, and the past does not hurry.
+/// B3. Current firings are on time during catch-up, and catch-up keeps to its rate.
 #[test]
 fn today_fires_in_time_while_yesterday_is_made_up_for() {
     let mut t = Scenario::new();
@@ -47,7 +47,7 @@ fn today_fires_in_time_while_yesterday_is_made_up_for() {
     assert_eq!(ledger.matches("(timer)").count(), 37, "{ledger}");
 }
 
-/// B3. A restart does not let through what the rate held back.
+/// B3. A restart does not circumvent the catch-up rate.
 #[test]
 fn a_restart_does_not_hurry_what_is_owed() {
     let mut t = Scenario::new();
@@ -69,7 +69,7 @@ fn a_restart_does_not_hurry_what_is_owed() {
     assert_eq!(t.runs(schedule).len(), 2);
 }
 
-/// B3, I18. Jitter makes no more of them missed, and none of them on time.
+/// B3, I18. Jitter causes no further missed firings, and no caught-up firing counts as on time.
 #[test]
 fn jitter_changes_nothing_about_what_is_made_up_for() {
     for (spread, max) in [(Spread::Stable, 3_600), (Spread::Random, 3_600), (Spread::Stable, 120)] {
@@ -89,7 +89,7 @@ fn jitter_changes_nothing_about_what_is_made_up_for() {
     }
 }
 
-/// B5. However long the jitter: what is on time is not called missed.
+/// B5. However long the jitter: firings that are on time do not count as missed.
 #[test]
 fn random_jitter_keeps_the_order_of_instants_and_loses_none() {
     let mut t = Scenario::new();
@@ -106,7 +106,7 @@ fn random_jitter_keeps_the_order_of_instants_and_loses_none() {
     assert!(t.runs(schedule).len() >= 59, "{ledger}");
 }
 
-/// B5. Only other rules replace what is on its way.
+/// B5. Only a change of the timing replaces a firing that its jitter has delayed.
 #[test]
 fn another_policy_takes_nothing_from_what_jitter_has_put_off() {
     let mut t = Scenario::new();
@@ -122,7 +122,7 @@ fn another_policy_takes_nothing_from_what_jitter_has_put_off() {
     };
     let schedule = apply(&mut t, None);
     t.until(t.now + seconds(605));
-    assert_eq!(t.ledger(schedule), "", "its jitter puts it off for longer than that");
+    assert_eq!(t.ledger(schedule), "", "its jitter is longer than that");
     apply(&mut t, Some(3));
     t.until(t.now + seconds(550));
     assert_eq!(t.ledger(schedule), "08:10:00 fired (timer)");
@@ -150,7 +150,7 @@ fn what_waits_does_not_start_while_its_schedule_is_paused() {
     assert_eq!(t.runs(schedule).len(), 2, "{}", t.ledger(schedule));
 }
 
-/// B5. However many came due in a pause, none of them is run after it.
+/// B5. Firings that were due during a pause never run after it.
 #[test]
 fn what_came_due_in_a_pause_is_skipped_whatever_else_happened() {
     let mut t = Scenario::new();
@@ -166,7 +166,7 @@ fn what_came_due_in_a_pause_is_skipped_whatever_else_happened() {
     assert_eq!(t.runs(schedule).len(), 0, "{}", t.ledger(schedule));
 }
 
-/// B3, B5. What was owed before a pause is owed after it.
+/// B3, B5. Firings that were owed before a pause are owed after it.
 #[test]
 fn a_pause_holds_what_is_owed_and_forgets_none_of_it() {
     let mut t = Scenario::new();
@@ -191,7 +191,7 @@ fn trigger(t: &mut Scenario, schedule: ScheduleId) -> Reply {
     t.request(ScheduleRequest::Trigger { schedule, overlap: None, reason: None, key }).unwrap()
 }
 
-/// A10. Also where the first answer was that it waits.
+/// A10. Also if the first reply said that the firing is buffered.
 #[test]
 fn a_repeated_trigger_whose_run_waits_does_not_wait_twice() {
     let mut t = Scenario::new();
@@ -213,7 +213,7 @@ fn a_repeated_trigger_whose_run_waits_does_not_wait_twice() {
     assert_eq!(t.runs(schedule).len(), 2);
 }
 
-/// B4. One that waited too long is out of the way of the others.
+/// B4. A buffered firing past its start deadline does not block later ones.
 #[test]
 fn a_waiting_firing_past_its_deadline_does_not_stand_for_later_ones() {
     let mut t = Scenario::new();
@@ -239,7 +239,7 @@ fn a_waiting_firing_past_its_deadline_does_not_stand_for_later_ones() {
     ");
 }
 
-/// B5. The greatest number counts what was fired, not what waited in vain.
+/// B5. The maximum counts firings that ran, not buffered firings that were dropped.
 #[test]
 fn a_schedule_completes_only_after_its_last_firing_and_remembers_a_pause() {
     let mut t = Scenario::new();
@@ -264,7 +264,7 @@ fn a_schedule_completes_only_after_its_last_firing_and_remembers_a_pause() {
     assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Paused);
 }
 
-/// B5. A firing of today comes before the next run of a backfill.
+/// B5. A current firing comes before the next run of a backfill.
 #[test]
 fn a_backfill_lets_today_go_first() {
     let mut t = Scenario::new();
@@ -280,7 +280,7 @@ fn a_backfill_lets_today_go_first() {
     assert_eq!(t.open_runs(schedule).len(), 1, "then the backfill goes on");
 }
 
-/// B5, I14. Asked twice, it is done once.
+/// B5, I14. A repeated request runs nothing twice.
 #[test]
 fn no_instant_is_in_two_running_backfills_or_still_to_be_decided() {
     let mut t = Scenario::new();
@@ -293,7 +293,7 @@ fn no_instant_is_in_two_running_backfills_or_still_to_be_decided() {
     assert!(matches!(undecided, Err(Refusal::NothingToBackfill { .. })), "{undecided:?}");
 }
 
-/// B1, B5. A delay ends within start and end, and not while its schedule is paused.
+/// B1, B5. A fixed delay ends within start and end, and not while its schedule is paused.
 #[test]
 fn a_fixed_delay_keeps_to_start_and_end_and_waits_for_the_end_of_a_pause() {
     let mut t = Scenario::new();
@@ -311,7 +311,7 @@ fn a_fixed_delay_keeps_to_start_and_end_and_waits_for_the_end_of_a_pause() {
     t.succeed(t.runs(schedule)[0]);
     t.pause(schedule);
     t.pass(300);
-    assert_eq!(t.ledger(schedule), "08:10:00 fired (timer)", "it has no instant while it is paused");
+    assert_eq!(t.ledger(schedule), "08:10:00 fired (timer)", "it has no scheduled time while it is paused");
     t.resume(schedule);
     t.pass(1);
     assert_eq!(t.runs(schedule).len(), 2);
@@ -320,7 +320,7 @@ fn a_fixed_delay_keeps_to_start_and_end_and_waits_for_the_end_of_a_pause() {
     assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Completed);
 }
 
-/// B4. Who was asked to end is killed when a later firing has no time.
+/// B4. A run that is being stopped is killed when a later firing with `terminate_other` needs its place.
 #[test]
 fn terminate_other_does_not_wait_for_the_grace_of_an_earlier_stop() {
     let mut t = Scenario::new();
@@ -341,8 +341,8 @@ fn terminate_other_does_not_wait_for_the_grace_of_an_earlier_stop() {
     assert_eq!(t.status(run), JobStatus::Running);
 }
 
-/// I14. Found by the simulator (seed 117060): the wall clock was set back, so engine time stood still
-/// over a restart.
+/// I14. Found by the simulator (seed 117060): the wall clock was set back, so engine time stood still across
+/// a restart.
 #[test]
 fn manual_runs_have_instants_of_their_own_also_while_time_stands_still() {
     let mut t = Scenario::new();

@@ -1,4 +1,4 @@
-//! What an execution saves for the next one of its job.
+//! Checkpoints that an execution saves for the next execution of its job.
 
 use engine::{Input, Reply, TaskRequest};
 use model::{ExecutionId, Fence, JobId, JobStatus, Refusal};
@@ -14,7 +14,7 @@ fn saved(version: u64) -> Result<Reply, Refusal> {
     Ok(Reply::CheckpointSaved { version })
 }
 
-/// A worker, and a job that it runs.
+/// Creates a worker and a job that it runs.
 fn running() -> (Scenario, JobId) {
     let mut t = Scenario::new();
     t.worker().join();
@@ -23,7 +23,7 @@ fn running() -> (Scenario, JobId) {
     (t, job)
 }
 
-/// C4, D4. The one that comes next is told which checkpoint to go on from, whatever ended the one before.
+/// C4, D4. The next execution gets the version of the last checkpoint, however the previous one ended.
 #[test]
 fn the_next_execution_goes_on_from_the_last_checkpoint() {
     let (mut t, job) = running();
@@ -42,7 +42,7 @@ fn the_next_execution_goes_on_from_the_last_checkpoint() {
     assert_eq!((known.version, known.size_bytes, known.execution), (2, 1, 1));
 }
 
-/// C4. What was never saved is not there: no row, no word to the worker.
+/// C4. A job without a checkpoint has no row and sends no version to its worker.
 #[test]
 fn a_job_that_saves_nothing_carries_nothing() {
     let (mut t, job) = running();
@@ -52,7 +52,7 @@ fn a_job_that_saves_nothing_carries_nothing() {
     assert!(t.rows.checkpoints.is_empty() && t.state(job).checkpoint.is_none());
 }
 
-/// C4, D7. One that was replaced would undo what its successor did.
+/// C4, D7. A replaced execution would overwrite the progress of its replacement.
 #[test]
 fn only_the_current_execution_saves() {
     let (mut t, job) = running();
@@ -73,7 +73,7 @@ fn only_the_current_execution_saves() {
     assert_eq!(t.status(job), JobStatus::Succeeded);
 }
 
-/// D7. A task that did not hear the answer asks again, and so does the report of its end.
+/// D7. A task without a reply repeats its request, and the final report contains the checkpoint too.
 #[test]
 fn the_same_bytes_again_are_the_same_checkpoint() {
     let (mut t, job) = running();
@@ -87,7 +87,7 @@ fn the_same_bytes_again_are_the_same_checkpoint() {
     assert_eq!(t.save(current(&t, job), "b", Some(1)), saved(2));
 }
 
-/// D4. Several in one commit are one row, the last.
+/// D4. Several checkpoints in one commit are one row, the last one.
 #[test]
 fn checkpoints_of_one_commit_are_one_row() {
     let (mut t, job) = running();
@@ -106,7 +106,7 @@ fn checkpoints_of_one_commit_are_one_row() {
     assert_eq!((row.version, &*row.data), (3, b"c".as_slice()));
 }
 
-/// D5, I28. Versions go on after a restart of the server.
+/// D5, I28. Versions continue after a restart of the server.
 #[test]
 fn a_rebuilt_engine_knows_the_last_checkpoint() {
     let (mut t, job) = running();

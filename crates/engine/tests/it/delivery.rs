@@ -1,4 +1,4 @@
-//! Delivery levels: what is promised when a worker is lost, refuses, or is interrupted.
+//! Delivery levels: guarantees when a worker is lost, refuses an execution, or is interrupted.
 
 use engine::Report;
 use engine::input::How;
@@ -7,7 +7,7 @@ use model::spec::Delivery;
 
 use crate::scenario::{Scenario, finished};
 
-/// D3, D4, rule 12. Its loss costs a job no retry.
+/// D3, D4, rule 12. The loss of a worker costs its job no retry.
 #[test]
 fn a_lost_worker_sends_its_job_back_to_the_queue() {
     let mut t = Scenario::new();
@@ -22,7 +22,7 @@ fn a_lost_worker_sends_its_job_back_to_the_queue() {
     assert_eq!(t.state(job).worker, Some(other));
 }
 
-/// A10, I8. Nothing is started elsewhere before the lost worker has frozen its tasks for certain.
+/// A10, I8. Nothing is started elsewhere before the lost worker has certainly frozen its tasks.
 #[test]
 fn a_silent_worker_keeps_its_work_until_its_lease_has_run_out() {
     let mut t = Scenario::new();
@@ -67,7 +67,7 @@ fn what_runs_at_most_once_is_not_retried_once_it_ran() {
     assert_eq!(t.status(job), JobStatus::Failed);
 }
 
-/// A durable refusal is proof that nothing started, so even at-most-once may go elsewhere.
+/// A durable refusal proves that nothing started, so even an `at_most_once` job may run elsewhere.
 #[test]
 fn a_refusal_costs_nothing_at_any_level() {
     for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce, Delivery::ExactlyOnce] {
@@ -89,7 +89,7 @@ fn a_refusal_costs_nothing_at_any_level() {
     }
 }
 
-/// The only worker refused: it is asked again, but not in a tight loop.
+/// The only worker refused: it gets further assignments, but not in a tight loop.
 #[test]
 fn a_worker_that_refused_is_left_alone_for_a_moment() {
     let mut t = Scenario::new();
@@ -113,7 +113,7 @@ fn an_interruption_on_the_worker_costs_no_retry() {
     assert_eq!(t.state(job).executions, 2);
 }
 
-/// I9, I10. A result under an old fence is acknowledged and changes nothing.
+/// I9, I10. A result with an old fence is acknowledged and changes nothing.
 #[test]
 fn a_result_that_comes_after_the_job_went_elsewhere_is_ignored() {
     let mut t = Scenario::new();
@@ -128,7 +128,7 @@ fn a_result_that_comes_after_the_job_went_elsewhere_is_ignored() {
     assert!(t.players[&lost].stopped.contains_key(&execution), "the old copy is stopped");
     t.report(lost, execution, fence, finished(How::Succeeded, Some(0)));
     assert_eq!(t.status(job), JobStatus::Running);
-    assert!(t.players[&lost].held.is_empty(), "the worker may forget it");
+    assert!(t.players[&lost].held.is_empty(), "the worker may remove it from its journal");
     assert!(t.execution(job).fence > fence);
 }
 
@@ -145,8 +145,8 @@ fn a_cancelled_job_whose_worker_is_lost_is_cancelled() {
     }
 }
 
-/// I7. The journal of a started execution is gone (a machine set back to yesterday): it is not
-/// started again under the same fence.
+/// I7. The journal of a started execution is gone (for example, the machine was restored from a backup): the
+/// execution is not started again with the same fence.
 #[test]
 fn what_was_heard_to_start_is_never_assigned_again() {
     for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
@@ -157,7 +157,7 @@ fn what_was_heard_to_start_is_never_assigned_again() {
         t.silence(worker);
         t.players.get_mut(&worker).unwrap().held.clear();
         t.rejoin(worker);
-        assert_eq!(t.status(job), JobStatus::Running, "the hello may be an old one that came late");
+        assert_eq!(t.status(job), JobStatus::Running, "the hello may be old and delayed");
         t.pass(1);
         assert!(t.players[&worker].assigned.iter().all(|a| a.execution != execution));
         let unknown = delivery == Delivery::AtMostOnce;
@@ -165,7 +165,7 @@ fn what_was_heard_to_start_is_never_assigned_again() {
     }
 }
 
-/// I7. A refusal is believed only of what was not heard to start.
+/// I7. A refusal is accepted only for an execution that was not reported as started.
 #[test]
 fn a_refusal_after_a_start_is_an_interruption() {
     let mut t = Scenario::new();
@@ -176,7 +176,7 @@ fn a_refusal_after_a_start_is_an_interruption() {
     assert_eq!((t.status(job), t.state(job).executions), (JobStatus::Failed, 1));
 }
 
-/// A job that takes down whatever runs it is not passed around in a tight loop.
+/// A job that crashes every worker must not be reassigned in a tight loop.
 #[test]
 fn many_interruptions_in_a_row_are_spaced_out() {
     let mut t = Scenario::new();
@@ -193,7 +193,7 @@ fn many_interruptions_in_a_row_are_spaced_out() {
     assert_eq!((t.state(job).run_failures, t.state(job).start_failures), (0, 0));
 }
 
-/// The row of its execution was lost: a cancelled job stays cancelled.
+/// The row of its execution was lost; a cancelled job is cancelled all the same.
 #[test]
 fn a_cancelled_job_without_its_execution_is_cancelled() {
     let mut t = Scenario::new();

@@ -1,6 +1,6 @@
-//! An engine that follows the rows of another owner, and what it does with rows that come late.
+//! Followers: engines of standbys that follow the rows of another owner, and rows that arrive late.
 //!
-//! That it becomes what is rebuilt from the rows, every scenario checks at each restart.
+//! At each restart, every scenario checks that a follower equals an engine rebuilt from the rows.
 
 use engine::{Config, Follower, Unfollowed};
 use model::changelog::{LiveKey, Touched};
@@ -54,14 +54,14 @@ fn what_was_touched_is_stale_until_it_is_read_again() {
 fn nobody_decides_while_something_is_stale_or_on_its_way() {
     let mut t = Scenario::new();
     let job = t.job().submit();
-    assert!(empty(&t).own(&leases(2)).is_none(), "it has not read all rows");
+    assert!(empty(&t).own(&leases(2)).is_none(), "the follower has not read all rows");
     let mut follower = empty(&t);
     follower.loaded();
     follower.follow(&[Touched::Rows(LiveKey::Job(job))]).unwrap();
     assert!(follower.own(&leases(2)).is_none());
 }
 
-/// An execution is read before its job, which has it only afterwards.
+/// The execution is read before its job, whose row refers to it only later.
 #[test]
 fn rows_that_contradict_each_other_are_read_again() {
     let mut t = Scenario::new();
@@ -108,13 +108,13 @@ fn keys_are_forgotten_by_their_shard_and_time() {
         let mut follower = empty(&t);
         follower.loaded();
         follower.follow(&touched).unwrap();
-        // One that had expired when it was used is not among those that were forgotten before.
+        // A key that had expired when it was used was not among the keys purged before.
         follower.follow(&[forgotten(shard), Touched::Key(key(3, old))]).unwrap();
         assert_eq!(follower.own(&leases(2)).unwrap().difference(&cold(&kept)), None);
     }
 }
 
-/// I21. However long it stood by, nothing was saved up.
+/// I21. The standby time gives no burst.
 #[test]
 fn rates_begin_with_the_ownership() {
     let mut t = Scenario::new();
@@ -134,7 +134,7 @@ fn rates_begin_with_the_ownership() {
     assert_eq!(t.running(), 1);
 }
 
-/// A clock that was an hour ahead when it began to follow, and was set back since.
+/// A clock that was an hour ahead when the follower started, and was set back since.
 #[test]
 fn engine_time_is_that_of_the_rows_and_of_the_start() {
     let mut t = Scenario::new();
@@ -147,6 +147,6 @@ fn engine_time_is_that_of_the_rows_and_of_the_start() {
     let mut engine = follower.own(&leases(2)).unwrap();
     engine.start(t.now);
     engine.flush(t.now);
-    assert_eq!(engine.view().live.get(&JobStatus::Ready), Some(&1), "{job} is not due");
+    assert_eq!(engine.view().live.get(&JobStatus::Ready), Some(&1), "{job} is not ready");
     assert_eq!(engine.flush(t.now).batch.now, t.now);
 }

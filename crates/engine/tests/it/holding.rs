@@ -1,4 +1,4 @@
-//! A store without space: what runs goes on and ends, and nothing new is started until there is space.
+//! A store without free space: running jobs continue and end; new work starts once there is space.
 
 use model::firing::BackfillStatus;
 use model::schedule::{MissedPolicy, OverlapPolicy};
@@ -25,7 +25,7 @@ fn no_waiting_job_is_placed_while_new_work_is_held() {
     assert_eq!(t.status(waiting), JobStatus::Running);
 }
 
-/// F7, B7. What was not fired is missed, and made up for as its policy says.
+/// F7, B7. Firings during the hold are missed, and caught up by the policy of the schedule.
 #[test]
 fn no_schedule_fires_while_new_work_is_held() {
     let mut t = Scenario::new();
@@ -45,7 +45,7 @@ fn no_schedule_fires_while_new_work_is_held() {
     assert!(t.runs(none).len() < 5, "{}", t.ledger(none));
 }
 
-/// F7. A step that ended is recorded, and the next one begins once there is space; a restart changes nothing.
+/// F7. The end of a step is recorded; the next step starts once there is space. A restart changes nothing.
 #[test]
 fn no_step_of_a_run_begins_while_new_work_is_held() {
     for restarts in [false, true] {
@@ -72,13 +72,13 @@ fn no_step_of_a_run_begins_while_new_work_is_held() {
 }
 
 impl Scenario {
-    /// New work is held no longer.
+    /// Ends the hold of new work.
     fn end_of_hold(&mut self) {
         self.engine.hold_new_work(false);
         self.flush();
     }
 
-    /// A schedule with a run, and a firing that waits for the end of it.
+    /// Creates a schedule with a run and a firing buffered behind it.
     fn schedule_with_a_waiting_firing(&mut self) -> ScheduleId {
         self.worker().join();
         let schedule = self.schedule("s").cron("* * * * *").overlap(OverlapPolicy::BufferOne).apply();
@@ -95,7 +95,7 @@ impl Scenario {
     }
 }
 
-/// F7, B4. The end of the run before it gives a waiting firing its turn, but for the hold; a restart changes nothing.
+/// F7, B4. The end of a run does not start the buffered firing during a hold; a restart changes nothing.
 #[test]
 fn no_waiting_firing_starts_while_new_work_is_held() {
     for restarts in [false, true] {
@@ -116,7 +116,7 @@ fn no_waiting_firing_starts_while_new_work_is_held() {
     }
 }
 
-/// F7, B5. Likewise the next run of a backfill.
+/// F7, B5. The same for the next run of a backfill.
 #[test]
 fn a_backfill_starts_nothing_while_new_work_is_held() {
     for restarts in [false, true] {
@@ -142,7 +142,7 @@ fn a_backfill_starts_nothing_while_new_work_is_held() {
     }
 }
 
-/// F7. The last run of a backfill ends it, also while nothing new is started.
+/// F7. A backfill ends with its last run, also during a hold.
 #[test]
 fn a_backfill_ends_while_new_work_is_held() {
     let mut t = Scenario::new();
@@ -154,7 +154,7 @@ fn a_backfill_ends_while_new_work_is_held() {
     assert_eq!(t.rows.backfills[&backfill].1.status, BackfillStatus::Completed);
 }
 
-/// F7, B5. To pause a schedule decides what is due before: that is missed, and made up for after the hold.
+/// F7, B5. A pause decides the firings that are due: they are missed, and caught up after the hold.
 #[test]
 fn a_pause_fires_nothing_while_new_work_is_held() {
     let mut t = Scenario::new();
@@ -174,7 +174,7 @@ fn a_pause_fires_nothing_while_new_work_is_held() {
     ");
 }
 
-/// F7. A schedule that is deleted takes what waited with it.
+/// F7. Deleting a schedule removes its buffered firings.
 #[test]
 fn what_waited_for_space_goes_with_its_schedule() {
     let mut t = Scenario::new();

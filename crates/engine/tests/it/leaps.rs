@@ -1,4 +1,5 @@
-//! Wall clocks that leap ahead: what is believed, what is told, and how engine time is reset.
+//! Wall clocks that leap ahead: which readings are accepted, how the problem is reported, and the reset of
+//! engine time.
 
 use engine::input::How;
 use engine::{LEAP_MAX, Now, Rewind};
@@ -28,7 +29,7 @@ impl Scenario {
             .apply()
     }
 
-    /// Time passes, with a wall clock that is ahead.
+    /// Lets time pass with a wall clock that is ahead.
     fn pass_ahead(&mut self, length: u64, ahead: Duration) {
         for _ in 0..length {
             self.now = self.now + seconds(1);
@@ -36,23 +37,23 @@ impl Scenario {
         }
     }
 
-    /// A server started while its clock was ahead, which nothing can tell; then the clock is put right.
+    /// Starts a server while its clock is ahead, which it cannot detect; then corrects the clock.
     fn start_ahead(&mut self, ahead: Duration, length: u64) {
         let right = self.now;
         self.now = right + ahead;
         self.restart();
-        // A row that tells how far engine time was.
+        // Writes a row with the engine time.
         self.job().submit();
         self.until(self.now + seconds(length));
         self.now = right + seconds(length);
         self.restart();
     }
 
-    /// What `belfry store reset-clock` does between two servers.
+    /// Does what `belfry store reset-clock` does between two servers. Returns the number of changed rows.
     fn reset_clock(&mut self) -> usize {
         let rewind = Rewind { from: self.engine_time(), to: self.now };
         let count = self.rewind(rewind);
-        assert_eq!(self.rewind(rewind), 0, "a reset that broke off can be repeated");
+        assert_eq!(self.rewind(rewind), 0, "an interrupted reset can be repeated");
         self.start_over();
         count
     }
@@ -62,7 +63,7 @@ impl Scenario {
         let count = changes.len();
         for change in changes {
             match change {
-                // What no commit of an engine does: the cursor goes back.
+                // No commit of an engine moves a cursor back, but a reset does.
                 Change::Schedule { id, head: Some(head), state, .. } => {
                     self.rows.schedules.insert(id, ((*head).clone(), *state));
                 }
@@ -72,13 +73,14 @@ impl Scenario {
         count
     }
 
-    /// Engine time, as the rows tell it.
+    /// Returns engine time according to the rows.
     fn engine_time(&self) -> Timestamp {
         self.now + self.engine.view().clock.ahead
     }
 }
 
-/// B3. Ten days for four seconds, and right again: nothing is fired out of the future, and nothing waits for it.
+/// B3. Ten days ahead for four seconds, then correct again: no future firing runs early, and no firing is
+/// delayed.
 #[test]
 fn a_leap_that_the_steady_clock_does_not_confirm_changes_nothing() {
     let mut t = Scenario::new();
@@ -96,7 +98,7 @@ fn a_leap_that_the_steady_clock_does_not_confirm_changes_nothing() {
     ");
 }
 
-/// A9. A retry that was asked for meanwhile happens as soon as ever.
+/// A9. A retry requested during the leap starts without delay.
 #[test]
 fn a_retry_does_not_wait_for_a_leap() {
     let mut t = Scenario::new();
@@ -109,7 +111,7 @@ fn a_retry_does_not_wait_for_a_leap() {
     assert!(t.state(job).due_at < t.now + seconds(60), "{}", t.state(job).due_at);
 }
 
-/// B3. A machine that slept is no machine with a wrong clock.
+/// B3. A sleeping machine is not a machine with a wrong clock.
 #[test]
 fn a_machine_that_slept_for_a_day_goes_on_in_the_present() {
     let mut t = Scenario::new();
@@ -120,7 +122,7 @@ fn a_machine_that_slept_for_a_day_goes_on_in_the_present() {
     assert_eq!(t.engine.view().clock.ahead, Duration::ZERO);
 }
 
-/// A clock that is a few minutes ahead is followed, as it was.
+/// A clock that is a few minutes ahead is followed.
 #[test]
 fn a_small_leap_is_followed() {
     let mut t = Scenario::new();
@@ -129,7 +131,7 @@ fn a_small_leap_is_followed() {
     assert!(t.ledger(schedule).starts_with("08:01:00"), "{}", t.ledger(schedule));
 }
 
-/// A6. Why a retry waits for ten days is told.
+/// A6. The explanation says why a retry waits for ten days.
 #[test]
 fn that_engine_time_is_ahead_is_told_where_it_is_waited_for() {
     let mut t = Scenario::new();
@@ -147,7 +149,8 @@ fn that_engine_time_is_ahead_is_told_where_it_is_waited_for() {
     assert!(trouble.contains("belfry store reset-clock"), "{trouble}");
 }
 
-/// A3. What a start that has to believe its clock may forget: next to nothing before somebody can see that it is wrong.
+/// A3. A start has to accept its clock; it deletes almost nothing before an operator can notice a wrong
+/// clock.
 #[test]
 fn a_start_in_the_far_future_forgets_no_key() {
     let mut t = Scenario::new();
@@ -157,10 +160,10 @@ fn a_start_in_the_far_future_forgets_no_key() {
     let again = t.job().key(7, 7).try_submit().unwrap();
     assert!(!again.new, "{again:?}");
     t.until(t.now + Duration::from_hours(24 * 8));
-    assert_eq!(t.rows.keys.len(), 0, "an ordinary week later it is forgotten");
+    assert_eq!(t.rows.keys.len(), 0, "it expires after a normal week");
 }
 
-/// B3, I14. After the reset schedules fire at their times, each once, also where they had fired early.
+/// B3, I14. After the reset, schedules fire at their times, each once, also if they had fired early.
 #[test]
 fn a_reset_lets_schedules_and_retries_go_on() {
     let mut t = Scenario::new();
@@ -190,8 +193,8 @@ fn a_reset_lets_schedules_and_retries_go_on() {
     assert_eq!(t.reset_clock(), 0, "there is nothing left to reset");
 }
 
-/// B3. After the reset the timeout of a run and the timer of a step count from the present, and a schedule that seemed to be
-/// over goes on.
+/// B3. After the reset, the timeout of a run and the timer of a step count from the present, and a schedule
+/// that seemed completed continues.
 #[test]
 fn a_reset_lets_runs_and_schedules_that_seemed_over_go_on() {
     let mut t = Scenario::with_room();
@@ -220,10 +223,10 @@ fn a_reset_lets_runs_and_schedules_that_seemed_over_go_on() {
     assert_eq!(t.row(run, "pause").unwrap().status, StepStatus::Succeeded);
     assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Active);
     t.pass(600);
-    assert_eq!(t.status_of_run(run), RunStatus::Stopping, "its timeout counts from the reset");
+    assert_eq!(t.status_of_run(run), RunStatus::Stopping, "the timeout counts from the reset");
 }
 
-/// B3. A job that runs across a reset has run since the reset.
+/// B3. For a job that runs across a reset, the run time counts from the reset.
 #[test]
 fn a_reset_moves_the_start_of_a_running_job() {
     let mut t = Scenario::new();

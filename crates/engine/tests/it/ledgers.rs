@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order: nominal instants and ledger records correspond one to one.
+//! Property: scheduled times and ledger records correspond one to one, whatever the order of events.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use crate::scenario::{Scenario, finished};
 use crate::workflow::job;
 
-/// The concurrency of backfills.
+/// Concurrency of backfills.
 const BACKFILL_AT_ONCE: u32 = 2;
 
 #[derive(Debug, Clone)]
@@ -26,14 +26,14 @@ struct Wish {
     jitter: Option<Jitter>,
     deadline: Option<u64>,
     reserve: bool,
-    /// What it starts.
+    /// What the schedule starts.
     starts: Starts,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Starts {
     Job,
-    /// A run of two steps, with at most one of them at a time where it says so.
+    /// A run of two steps, optionally with at most one run at a time.
     Run {
         one_at_a_time: bool,
     },
@@ -50,7 +50,7 @@ enum Step {
     End(usize, bool),
     Cancel(usize),
     Retry(usize),
-    /// The workflow is deleted, or there again.
+    /// Deletes the workflow, or applies it again.
     Workflow,
 }
 
@@ -147,7 +147,7 @@ impl World {
         world
     }
 
-    /// Applies the workflow, or deletes it where none of its runs waits.
+    /// Applies the workflow, or deletes it if none of its runs is waiting.
     fn toggle_workflow(&mut self) {
         let Starts::Run { one_at_a_time } = self.wish.starts else { return };
         if let Some(&workflow) = self.t.rows.workflows.keys().next() {
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// Jobs and runs of the schedule that are not over.
+    /// Returns the number of unfinished jobs and runs of the schedule.
     fn open(&self) -> usize {
         let runs = self.t.scheduled(self.schedule);
         let runs = runs.into_iter().filter(|&run| !self.t.status_of_run(run).is_final());
@@ -182,7 +182,7 @@ impl World {
                 let days: Vec<String> =
                     (1..=count).map(|day| format!("2026-11-{day:02}T00:00:00Z")).collect();
                 let days: Vec<&str> = days.iter().map(String::as_str).collect();
-                // A second one for the same days finds nothing left of them.
+                // A second backfill of the same days has no times left.
                 let _ = self.t.try_backfill(self.schedule, &days, BACKFILL_AT_ONCE);
             }
             Step::End(index, good) => self.end(index, good),
@@ -251,7 +251,7 @@ impl World {
         let _ = self.t.ask_for(WorkflowRequest::Start(Box::new(new)));
     }
 
-    /// The worker stops what it is told to stop.
+    /// Stops what the engine told the worker to stop.
     fn obey(&mut self) {
         loop {
             let player = self.t.players.get_mut(&self.worker).unwrap();
@@ -268,8 +268,8 @@ impl World {
         }
     }
 
-    /// I14, I16, I17: every instant up to the cursor has exactly one record or is owed, none is early,
-    /// and no more runs are open than may be.
+    /// I14, I16, I17: every scheduled time up to the cursor has exactly one record or is owed, none is early,
+    /// and the number of unfinished runs is within the limit.
     fn check(&self) {
         let state = self.t.schedule_state(self.schedule);
         let period = i64::try_from(self.wish.period).unwrap() * 1_000_000;
@@ -281,7 +281,7 @@ impl World {
             assert!(record.decided_at >= record.last, "early: {record:?}");
             let (first, last) = (record.first.as_micros(), record.last.as_micros());
             let instants: Vec<i64> = (0..record.count.cast_signed()).map(|n| first + n * period).collect();
-            assert_eq!(instants.last(), Some(&last), "{record:?} has holes");
+            assert_eq!(instants.last(), Some(&last), "{record:?} has gaps");
             for instant in instants {
                 *seen.entry(instant).or_default() += 1;
             }
@@ -291,23 +291,23 @@ impl World {
         let is_owed =
             |at: i64| state.owed.iter().any(|gap| gap.after.as_micros() < at && at <= gap.until.as_micros());
         let expected: Vec<i64> = expected.filter(|&at| !is_owed(at)).collect();
-        assert!(seen.values().all(|&count| count == 1), "an instant has two records: {seen:?}");
+        assert!(seen.values().all(|&count| count == 1), "a scheduled time has two records: {seen:?}");
         assert_eq!(seen.keys().copied().collect::<Vec<_>>(), expected, "{}", self.t.ledger(self.schedule));
         if self.wish.overlap != OverlapPolicy::AllowAll {
             let open = self.open();
-            // As many as a backfill was asked for, where that is more.
+            // Or the concurrency of a backfill, if that is higher.
             assert!(open <= self.wish.limit.max(BACKFILL_AT_ONCE) as usize, "{open} runs are open");
         }
         let buffered = self.t.records(self.schedule);
         let buffered = buffered.iter().filter(|r| r.outcome == FiringOutcome::Buffered).count();
-        assert_eq!(buffered, state.buffer.len(), "what waits is what is recorded as waiting");
+        assert_eq!(buffered, state.buffer.len(), "buffered firings and their records");
         self.check_runs();
         if self.wish.starts != Starts::Job {
             self.t.check_rebuilt();
         }
     }
 
-    /// I14: the runs of the schedule are those that its ledger names, and what somebody tried again.
+    /// I14: the runs of the schedule are those in its ledger, and manual retries.
     fn check_runs(&self) {
         let mut named: Vec<_> = self.t.rows.ledger.values().filter_map(|r| r.work?.run()).collect();
         named.sort_unstable();
@@ -316,14 +316,14 @@ impl World {
         assert_eq!(named, made, "runs in the ledger, and runs");
     }
 
-    /// Once nothing stands in the way, everything that is due is decided and every run ends.
+    /// Once nothing is blocked, every due firing is decided and every run ends.
     fn settle(&mut self) {
         self.t.resume(self.schedule);
         if self.t.rows.workflows.is_empty() {
             self.toggle_workflow();
         }
         for second in 0..4_000 {
-            // What is owed takes its turn between the firings of the present.
+            // Owed firings run between the current ones.
             let owes = self.wish.rate.is_none() && !self.t.schedule_state(self.schedule).owed.is_empty();
             if second >= 400 && !owes {
                 break;

@@ -1,4 +1,4 @@
-//! The life of a job: every transition of the table, one story each.
+//! The life of a job: one scenario for each transition of the table.
 
 use engine::input::How;
 use engine::{Input, Report};
@@ -7,7 +7,7 @@ use model::{Duration, JobStatus};
 
 use crate::scenario::{Scenario, finished};
 
-/// A2, A7, A8. The straight way.
+/// A2, A7, A8. The path without failures.
 #[test]
 fn a_job_waits_runs_and_succeeds() {
     let mut t = Scenario::new();
@@ -22,7 +22,8 @@ fn a_job_waits_runs_and_succeeds() {
     assert_eq!((state.executions, state.run_failures), (1, 0));
 }
 
-/// What a worker has to tell of a success, such as a checkpoint that was not saved, stands in events and history.
+/// The message of a success, for example about a checkpoint that was not saved, is part of events and
+/// history.
 #[test]
 fn a_job_that_succeeds_may_have_something_to_tell() {
     let mut t = Scenario::new();
@@ -35,7 +36,7 @@ fn a_job_that_succeeds_may_have_something_to_tell() {
     assert_eq!((last.to, last.detail.as_deref()), (JobStatus::Succeeded, Some("not saved")));
 }
 
-/// A9. A job for later is ready until its time comes, and not a moment longer.
+/// A9. A job with `run_at` is ready until exactly that time.
 #[test]
 fn a_job_for_later_waits_for_its_time() {
     let mut t = Scenario::new();
@@ -47,7 +48,7 @@ fn a_job_for_later_waits_for_its_time() {
     insta::assert_snapshot!(t.history(job), @"ready (submitted) → waiting (due) → running (placed)");
 }
 
-/// D1. Its own failures cost retries, with growing waits between.
+/// D1. Failures of the job itself cost retries, with growing delays.
 #[test]
 fn a_failing_job_is_tried_again_until_its_retries_end() {
     let mut t = Scenario::new();
@@ -80,7 +81,7 @@ fn exit_codes_decide_whether_a_failure_is_tried_again() {
     assert_eq!(t.status(unlisted), JobStatus::Failed);
 }
 
-/// D1. Failing to start has a bound of its own.
+/// D1. Failures to start have their own limit.
 #[test]
 fn failing_to_start_and_failing_while_running_are_counted_apart() {
     let mut t = Scenario::new();
@@ -96,7 +97,7 @@ fn failing_to_start_and_failing_while_running_are_counted_apart() {
     insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (start_failed) → waiting (backoff_over) → running (placed) → retrying (run_failed) → waiting (backoff_over) → running (placed) → failed (start_failed)");
 }
 
-/// D2. A timeout is a failure of its own kind.
+/// D2. A timeout is a separate kind of failure.
 #[test]
 fn a_job_that_runs_too_long_has_timed_out() {
     let mut t = Scenario::new();
@@ -108,7 +109,7 @@ fn a_job_that_runs_too_long_has_timed_out() {
     insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (timed_out) → waiting (backoff_over) → running (placed) → failed (timed_out)");
 }
 
-/// The worker ends it, for only the worker knows how long its task was frozen or its machine suspended.
+/// The worker ends it, because only the worker knows how long its task was frozen or its machine suspended.
 #[test]
 fn the_server_stops_nothing_at_its_timeout() {
     let mut t = Scenario::new();
@@ -120,7 +121,7 @@ fn the_server_stops_nothing_at_its_timeout() {
     assert_eq!(t.status(job), JobStatus::Running);
 }
 
-/// A4. Cancelled before its start it never starts, wherever it stands.
+/// A4. A job that is cancelled before its start never starts, in any status.
 #[test]
 fn a_job_that_has_not_started_is_cancelled_at_once() {
     let mut t = Scenario::new();
@@ -139,7 +140,7 @@ fn a_job_that_has_not_started_is_cancelled_at_once() {
     assert_eq!(t.state(ready).history[1].detail.as_deref(), Some("alice"));
 }
 
-/// A4. A running job is stopped, and is cancelled once its worker says so.
+/// A4. A running job is stopped, and is cancelled once its worker reports the end.
 #[test]
 fn a_running_job_is_stopped_and_then_cancelled() {
     let mut t = Scenario::new();
@@ -156,7 +157,7 @@ fn a_running_job_is_stopped_and_then_cancelled() {
     insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → cancelled (cancel_requested)");
 }
 
-/// I9. The task was faster than the cancel: what it did is what counts.
+/// I9. The task ended before the stop arrived: its result counts.
 #[test]
 fn a_job_that_succeeds_while_being_stopped_has_succeeded() {
     let mut t = Scenario::new();
@@ -179,7 +180,7 @@ fn a_cancel_in_backoff_ends_the_job() {
     insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (run_failed) → cancelled (cancel_requested)");
 }
 
-/// I16. Too late is expired, not run.
+/// I16. A job that is too late expires and does not run.
 #[test]
 fn a_job_that_cannot_start_by_its_deadline_expires() {
     let mut t = Scenario::new();
@@ -201,7 +202,7 @@ fn a_deadline_does_not_touch_what_has_started() {
     assert_eq!(t.status(job), JobStatus::Running);
 }
 
-/// Its worker took it and was lost before the start; meanwhile the deadline passed.
+/// Its worker was lost before the start; meanwhile the deadline passed.
 #[test]
 fn a_deadline_that_passed_behind_a_lost_start_still_counts() {
     let mut t = Scenario::new();
@@ -211,7 +212,7 @@ fn a_deadline_that_passed_behind_a_lost_start_still_counts() {
     insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → waiting (worker_lost) → expired (deadline_passed)");
 }
 
-/// D5. All of it goes on where it stood, however often the engine is rebuilt.
+/// D5. Everything continues from its state, however often the engine is rebuilt.
 #[test]
 fn a_rebuilt_engine_goes_on_with_every_kind_of_job() {
     let mut t = Scenario::new();
@@ -267,7 +268,7 @@ fn a_deadline_that_passed_in_the_backoff_of_a_failed_start_still_counts() {
     insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (start_failed) → waiting (backoff_over) → expired (deadline_passed)");
 }
 
-/// Rebuilt state equals memory, to the microsecond.
+/// The restored deadline equals the one in memory, to the microsecond.
 #[test]
 fn a_deadline_is_the_same_after_a_restart() {
     let mut t = Scenario::new();
@@ -279,8 +280,8 @@ fn a_deadline_is_the_same_after_a_restart() {
     assert_eq!(t.engine.wakeup(), before);
 }
 
-/// F10. The wall clock is set back an hour: what is due by the steady clock still happens, and
-/// nothing that is due by the wall clock happens early.
+/// F10. The wall clock is set back by an hour: timers of the steady clock still fire, and timers of the wall
+/// clock do not fire early.
 #[test]
 fn a_clock_that_is_set_back_starts_nothing_early_and_holds_up_no_lease() {
     let mut t = Scenario::new();
@@ -304,7 +305,7 @@ fn a_clock_that_is_set_back_starts_nothing_early_and_holds_up_no_lease() {
     assert_eq!(t.status(later), JobStatus::Waiting);
 }
 
-/// A history is kept whole as long as it is of a size to read.
+/// A history is complete up to a maximum length.
 #[test]
 fn a_history_without_end_keeps_its_beginning_and_its_newest_part() {
     let mut t = Scenario::new();
@@ -320,8 +321,8 @@ fn a_history_without_end_keeps_its_beginning_and_its_newest_part() {
     assert_eq!(history.last().unwrap().execution, Some(201));
 }
 
-/// A3. A worker that was out of reach says start and end in one report; the job has started all the same, and
-/// its starting deadline bounds nothing any more.
+/// A3. A disconnected worker reports start and end in one report. The job has started all the same, so its
+/// start deadline no longer applies.
 #[test]
 fn an_end_that_is_heard_without_its_start_tells_when_it_was() {
     let mut t = Scenario::new();
@@ -340,7 +341,7 @@ fn an_end_that_is_heard_without_its_start_tells_when_it_was() {
     assert_ne!(t.status(job), JobStatus::Expired);
 }
 
-/// B6. A worker that was out of reach reports the start late; its own measurement of the run time counts.
+/// B6. A disconnected worker reports the start late; its own measurement of the run time counts.
 #[test]
 fn a_start_that_is_reported_late_does_not_shorten_the_run_time() {
     for rest in [0, 10] {

@@ -25,7 +25,7 @@ fn higher_priority_goes_first_then_age() {
     assert_eq!(order(&mut t, &jobs), [3, 1, 0, 2]);
 }
 
-/// I24. A tenant with a flood does not starve another.
+/// I24. A namespace with a flood of jobs does not starve another.
 #[test]
 fn namespaces_share_a_queue_by_weight() {
     let mut t = Scenario::new();
@@ -63,7 +63,7 @@ fn a_queue_runs_no_more_than_its_limit() {
     t.rejoin(worker);
     assert_eq!(t.running(), 3);
     t.queue("default", QueueSettings { concurrency: Some(1), ..QueueSettings::default() });
-    assert_eq!(t.running(), 3, "lowering a limit stops nobody");
+    assert_eq!(t.running(), 3, "lowering a limit stops no job");
     for &job in &jobs[..3] {
         t.succeed(job);
     }
@@ -105,7 +105,7 @@ fn a_queue_starts_no_more_than_its_rate_also_across_a_restart() {
     assert_eq!(t.running(), 5);
 }
 
-/// I20. Jobs of one key and namespace; others do not wait behind them.
+/// I20. Jobs of one key and namespace; other jobs do not wait behind them.
 #[test]
 fn jobs_of_one_key_run_no_more_than_their_limit() {
     let mut t = Scenario::new();
@@ -123,7 +123,7 @@ fn jobs_of_one_key_run_no_more_than_their_limit() {
     assert_eq!(t.running(), 4);
 }
 
-/// Whoever stands aside for a full key is let in whatever becomes of the one before it.
+/// A parked job becomes a candidate, whatever happens to the job before it.
 #[test]
 fn a_key_passes_on_when_its_next_job_is_cancelled_before_it_is_placed() {
     let mut t = Scenario::new();
@@ -152,7 +152,7 @@ fn a_retry_gives_its_key_free_while_it_waits() {
     assert_eq!(t.status(other), JobStatus::Running);
 }
 
-/// Changing a queue's note is no way around its rate.
+/// Changing a queue's note does not circumvent its rate limit.
 #[test]
 fn setting_a_queue_up_anew_does_not_refill_its_burst() {
     let mut t = Scenario::new();
@@ -169,7 +169,7 @@ fn setting_a_queue_up_anew_does_not_refill_its_burst() {
     assert_eq!(t.running(), 2);
 }
 
-/// A key is held by what runs, not by what waits.
+/// Running jobs count towards the limit of a key, waiting jobs do not.
 #[test]
 fn a_job_that_cannot_start_holds_no_other_of_its_key_back() {
     let mut t = Scenario::new();
@@ -201,7 +201,7 @@ fn jobs_of_one_key_with_different_limits_each_keep_their_own() {
     assert_eq!(statuses, [JobStatus::Running, JobStatus::Running, JobStatus::Waiting]);
 }
 
-/// Whoever invents names of queues leaves nothing behind.
+/// Queues without settings leave nothing behind.
 #[test]
 fn a_queue_that_nobody_set_up_is_gone_with_its_last_job() {
     let mut t = Scenario::new();
@@ -213,7 +213,7 @@ fn a_queue_that_nobody_set_up_is_gone_with_its_last_job() {
     assert!(t.engine.view().queues.is_empty());
 }
 
-/// A flood of jobs that are due at once is taken in batches, and all of it is taken.
+/// A flood of jobs that become ready at the same time is processed in batches, completely.
 #[test]
 fn a_flood_that_is_due_at_once_comes_in_bounded_batches() {
     let mut t = Scenario::new();

@@ -1,4 +1,4 @@
-//! The engine on virtual time, through its public face only.
+//! The engine on virtual time, through its public API only.
 
 #![allow(clippy::unwrap_used, reason = "the vocabulary of tests fails as tests do")]
 

@@ -1,4 +1,4 @@
-//! Firings that are owed wait for their turn, and the present goes first.
+//! Owed firings: they wait for their turn, and current firings come first.
 
 use engine::input::How;
 use model::firing::{FiringCause, FiringOutcome};
@@ -41,7 +41,7 @@ impl Scenario {
         }
     }
 
-    /// How many instants came to an outcome by a cause.
+    /// Returns the number of scheduled times with an outcome and a cause.
     fn count(&self, schedule: ScheduleId, outcome: FiringOutcome, cause: FiringCause) -> u64 {
         let records = self.records(schedule).into_iter();
         records.filter(|r| r.outcome == outcome && r.cause == cause).map(|r| r.count).sum()
@@ -51,7 +51,7 @@ impl Scenario {
         self.count(schedule, FiringOutcome::FiredLate, FiringCause::CatchUp)
     }
 
-    /// Instants of the present that no run was started for.
+    /// Returns the number of current scheduled times without a run.
     fn skipped_today(&self, schedule: ScheduleId) -> u64 {
         let records = self.records(schedule).into_iter();
         records.filter(|r| !r.outcome.fired() && r.cause == FiringCause::Timer).map(|r| r.count).sum()
@@ -62,7 +62,7 @@ impl Scenario {
     }
 }
 
-/// B3, B4. Every policy makes up for all four, one after the other, and no firing of the present is lost to them.
+/// B3, B4. Every policy catches up all four, one after the other, and no current firing is lost.
 #[test]
 fn all_that_was_missed_is_made_up_for_whatever_the_overlap_policy() {
     use OverlapPolicy::{AllowAll, BufferAll, BufferOne, CancelOther, Skip, TerminateOther};
@@ -81,7 +81,7 @@ fn all_that_was_missed_is_made_up_for_whatever_the_overlap_policy() {
     }
 }
 
-/// B3. The run from before the outage has ended, which only its worker knows until it is back.
+/// B3. The run from before the outage has ended; only its disconnected worker knows that.
 #[test]
 fn the_one_that_stands_for_all_waits_for_the_run_from_before() {
     let mut t = Scenario::new();
@@ -103,7 +103,8 @@ fn the_one_that_stands_for_all_waits_for_the_run_from_before() {
     ");
 }
 
-/// B3. As above, where the worker never comes back: its lease ends, then the wait for its result, and its run is lost.
+/// B3. The same if the worker never returns: its lease ends, then the wait for its result, and its run is
+/// lost.
 #[test]
 fn the_one_that_stands_for_all_waits_for_the_lease_of_a_worker_that_is_gone() {
     let mut t = Scenario::new();
@@ -124,7 +125,7 @@ fn the_one_that_stands_for_all_waits_for_the_lease_of_a_worker_that_is_gone() {
     assert_eq!(t.made_up_for(schedule), 1);
 }
 
-/// B3. "The past stands in nobody's way": a firing of the present that meets a run of the past waits for it.
+/// B3. "The past never blocks the present": a current firing waits for the end of a run of the past.
 #[test]
 fn a_firing_of_the_present_does_not_lose_its_place_to_the_past() {
     let mut t = Scenario::new();
@@ -138,7 +139,8 @@ fn a_firing_of_the_present_does_not_lose_its_place_to_the_past() {
     assert_eq!(t.skipped_today(schedule), 0, "{}", t.ledger(schedule));
 }
 
-/// B3, B4. A run that nobody has heard of since the takeover may be over: a firing that would be skipped for it waits.
+/// B3, B4. A run whose worker has not reconnected since the takeover may have ended: a firing that would be
+/// skipped waits.
 #[test]
 fn a_firing_is_not_skipped_for_a_run_that_only_its_worker_knows_to_be_over() {
     for is_over in [true, false] {
@@ -162,7 +164,7 @@ fn a_firing_is_not_skipped_for_a_run_that_only_its_worker_knows_to_be_over() {
     }
 }
 
-/// B3, B4. A worker that comes back without having started the run has answered too.
+/// B3, B4. A worker that returns without having started the run answers the question too.
 #[test]
 fn a_firing_does_not_wait_for_a_run_that_its_worker_has_not_started() {
     let mut t = Scenario::new();
@@ -177,7 +179,7 @@ fn a_firing_does_not_wait_for_a_run_that_its_worker_has_not_started() {
     assert_eq!(t.ledger(schedule).lines().last(), Some("08:00:20 skipped_overlap (timer)"));
 }
 
-/// B3, B4. As above, where the worker does not come back within its lease.
+/// B3, B4. The same if the worker does not return within its lease.
 #[test]
 fn a_firing_waits_no_longer_than_a_lease_for_a_worker() {
     let mut t = Scenario::new();
@@ -192,7 +194,7 @@ fn a_firing_waits_no_longer_than_a_lease_for_a_worker() {
     assert_eq!(t.ledger(schedule).lines().last(), Some("08:00:20 skipped_overlap (timer)"));
 }
 
-/// B3. What is slower than its schedule is skipped as ever, once the past is over.
+/// B3. Runs longer than their period skip firings as usual, once the past is caught up.
 #[test]
 fn runs_that_are_longer_than_their_period_are_skipped_as_before() {
     let mut t = Scenario::new();
@@ -209,7 +211,7 @@ fn runs_that_are_longer_than_their_period_are_skipped_as_before() {
     assert_eq!(more, 10, "every second one, on time\n{}", t.ledger(schedule));
 }
 
-/// B3, A7. What waits for its turn is part of the row.
+/// B3, A7. Owed firings are part of the row.
 #[test]
 fn what_is_owed_survives_any_number_of_restarts() {
     let mut t = Scenario::new();
@@ -226,7 +228,7 @@ fn what_is_owed_survives_any_number_of_restarts() {
     assert_eq!(t.made_up_for(schedule), 6, "{}", t.ledger(schedule));
 }
 
-/// B3. Whoever fires by hand does not lose the turn to the past either.
+/// B3. A manual trigger comes before owed firings too.
 #[test]
 fn a_trigger_comes_before_what_is_owed() {
     let mut t = Scenario::new();
@@ -237,7 +239,7 @@ fn a_trigger_comes_before_what_is_owed() {
     t.outage(seconds(2_400));
     t.rejoin_all();
     let first = t.runs(schedule)[0];
-    // The run ends and somebody triggers before the engine has acted.
+    // The run ends, and a user triggers the schedule before the engine has acted.
     let execution = t.execution(first).clone();
     let session = t.players[&execution.worker].session.unwrap();
     let report = finished(How::Succeeded, Some(0));
@@ -255,7 +257,7 @@ fn a_trigger_comes_before_what_is_owed() {
     assert_eq!(t.made_up_for(schedule), 1);
 }
 
-/// B3. A row of 57,600 is not run in a minute: the ledger says what was cut.
+/// B3. Of 57,600 missed firings, most are not run; the ledger records the limit.
 #[test]
 fn fire_all_makes_up_for_a_thousand_and_no_more() {
     let mut t = Scenario::new();
@@ -277,7 +279,7 @@ fn fire_all_makes_up_for_a_thousand_and_no_more() {
     assert_eq!(cut.detail.as_deref(), Some("only the last 3 missed firings are caught up"));
 }
 
-/// B3. What waits for its turn longer than the window is given up, with a line that says so.
+/// B3. Firings that are owed for longer than the catch-up window are given up, with a record.
 #[test]
 fn what_is_owed_for_longer_than_the_window_is_given_up() {
     let mut t = Scenario::new();
@@ -298,7 +300,7 @@ fn what_is_owed_for_longer_than_the_window_is_given_up() {
     assert_eq!(given_up, 2, "{}", t.ledger(schedule));
 }
 
-/// B5. The number that somebody asked for is the number that runs, also where the schedule allows one.
+/// B5. The requested concurrency applies, even if the schedule allows only one run.
 #[test]
 fn a_backfill_runs_as_many_at_once_as_was_asked_for() {
     let mut t = Scenario::new();
@@ -310,19 +312,19 @@ fn a_backfill_runs_as_many_at_once_as_was_asked_for() {
     assert_eq!(t.open_runs(schedule).len(), 3);
     t.succeed(t.runs(schedule)[0]);
     assert_eq!(t.open_runs(schedule).len(), 3);
-    // A firing of its own waits for one of them, and has the next turn.
+    // A firing of the schedule waits for one of them and starts next.
     t.pass(600);
     assert_eq!(t.ledger(schedule).lines().last(), Some("08:10:00 buffered (timer)"));
     t.succeed(t.runs(schedule)[1]);
     assert_eq!(t.ledger(schedule).lines().last(), Some("08:10:00 fired (timer)"));
     t.succeed(t.runs(schedule)[2]);
-    // Its own runs stay as few as they may be.
+    // The number of its own runs stays within its limit.
     assert_eq!(t.trigger(schedule).0, FiringOutcome::SkippedOverlap);
     t.succeed_all(schedule);
     assert_eq!(t.open_runs(schedule).len(), 0);
 }
 
-/// B5. It also makes room for a firing that has waited.
+/// B5. It also allows a buffered firing to start.
 #[test]
 fn a_backfill_of_more_at_once_lets_a_waiting_firing_start() {
     let mut t = Scenario::new();
@@ -363,8 +365,8 @@ fn a_waiting_firing_that_expires_lets_a_backfill_continue() {
     t.check_rebuilt();
 }
 
-/// B4, B5. A firing that replaces earlier runs stops as few as make room for it, so a backfill of several runs at once loses
-/// one run; a run of the schedule itself is replaced first.
+/// B4, B5. A firing that replaces earlier runs stops as few as necessary, so a backfill with several
+/// concurrent runs loses one; a run of the schedule itself is replaced first.
 #[test]
 fn a_firing_stops_as_few_runs_of_a_backfill_as_make_room() {
     let mut t = Scenario::new();
@@ -394,7 +396,7 @@ fn a_firing_stops_as_few_runs_of_a_backfill_as_make_room() {
     t.check_rebuilt();
 }
 
-/// B6. On time means within a second; whatever else has delayed it, the ledger says so.
+/// B6. On time means within a second; every other delay is recorded in the ledger.
 #[test]
 fn fired_means_on_time() {
     let mut t = Scenario::new();
@@ -417,7 +419,7 @@ fn fired_means_on_time() {
     ");
 }
 
-/// B6, E3. A task that ended while no server was there took as long as it took.
+/// B6, E3. A task that ended while no server was running has its own run time.
 #[test]
 fn an_outage_makes_no_run_longer() {
     let mut t = Scenario::new();

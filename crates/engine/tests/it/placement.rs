@@ -1,4 +1,4 @@
-//! Where a job goes, and why it does not.
+//! Placement of jobs, and the reasons why a job waits.
 
 use model::spec::Placement;
 use model::{Bytes, JobStatus};
@@ -13,7 +13,7 @@ fn a_worker_is_given_no_more_than_it_has() {
     let big: Vec<_> = (0..3).map(|_| t.job().cpu(400).submit()).collect();
     assert_eq!(t.running(), 2);
     let small = t.job().cpu(200).submit();
-    assert_eq!(t.status(small), JobStatus::Running, "what fits does not wait behind what does not");
+    assert_eq!(t.status(small), JobStatus::Running, "the small job does not wait behind the large one");
     t.succeed(big[0]);
     assert_eq!(t.status(big[2]), JobStatus::Running);
     let gpus = [0; 2].map(|_| {
@@ -80,7 +80,7 @@ fn a_limit_that_cannot_be_kept_keeps_the_job_away() {
     assert_eq!((t.status(strict), t.status(lenient)), (JobStatus::Waiting, JobStatus::Running));
 }
 
-/// `belfry why` names everything, for every worker.
+/// `belfry why` lists all reasons, for every worker.
 #[test]
 fn every_waiting_job_can_say_why_it_waits() {
     let mut t = Scenario::new();

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order: nothing is lost, nothing runs twice at once, all of it ends.
+//! Property: whatever the order of events, no job is lost or runs twice at the same time, and every job ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use crate::scenario::{Scenario, finished};
 
-/// One thing that happens; numbers choose among what there is.
+/// One event; numbers select among the existing objects.
 #[derive(Debug, Clone)]
 enum Step {
     Submit { delivery: u8, retries: u32, key: Option<u8>, delay: u64, concurrency: bool },
@@ -44,12 +44,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Plays the world and watches it.
+/// Plays the clients and workers, and checks safety.
 struct World {
     t: Scenario,
-    /// Starts of each job: what a task would have written down itself.
+    /// Starts of each job, as its task would have recorded them.
     starts: BTreeMap<JobId, Vec<(ExecutionId, Fence)>>,
-    /// Tasks that run, or are frozen on a silent worker.
+    /// Tasks that are running, or are frozen on a silent worker.
     alive: BTreeMap<ExecutionId, (JobId, WorkerId, Fence)>,
     submitted: BTreeSet<JobId>,
 }
@@ -127,14 +127,14 @@ impl World {
     }
 
     fn take(&mut self, index: usize) {
-        // A worker starts nothing once its lease may have run out.
+        // A worker starts nothing once its lease may have ended.
         let players = self.t.players.values().filter(|p| p.session.is_some());
         let jobs: Vec<_> = players.flat_map(|p| p.assigned.iter().map(|a| a.job)).collect();
         let Some(job) = Self::pick(&jobs, index) else { return };
         let (worker, assignment) = self.t.take(job);
         let (execution, fence) = (assignment.execution, assignment.fence);
         self.starts.entry(job).or_default().push((execution, fence));
-        // What runs on a worker that was lost is frozen, and frozen is not running.
+        // Tasks on a lost worker are frozen, and a frozen task is not running.
         let others = self.alive.values().filter(|(j, w, _)| *j == job && self.t.players[w].session.is_some());
         assert_eq!(others.count(), 0, "I8: {job} runs twice at once");
         self.alive.insert(execution, (job, worker, fence));
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// Workers do as they are told. One that never heard of an execution promises never to start it.
+    /// Workers follow their instructions. A worker without the execution promises never to start it.
     fn obey_stops(&mut self) {
         for worker in self.workers(true) {
             let player = self.t.players.get_mut(&worker).unwrap();
@@ -190,7 +190,7 @@ impl World {
             assert!(starts.is_sorted_by(|a, b| a.1 < b.1), "I10: a fence of {job} does not grow");
             let (head, state) = &self.t.rows.jobs[job];
             if head.spec.delivery == Delivery::AtMostOnce {
-                // A start that failed ran nothing of the task, and is a start only to this test.
+                // A failed start ran no part of the task; only this test counts it as a start.
                 let started = starts.len() - state.start_failures as usize;
                 assert!(started <= 1, "I7: {job} was started {started} times");
             }
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// The faults stop: every worker is back, every task ends well. Then everything ends.
+    /// Ends the faults: every worker returns and every task succeeds. Then every job ends.
     fn calm_down(&mut self) {
         self.t.worker().cpu(3_000).join();
         for _ in 0..200 {
@@ -239,7 +239,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 5_000, ..ProptestConfig::default() })]
 
-    /// A10, D5, D7. Safety while things go wrong, liveness once they stop.
+    /// A10, D5, D7. Safety during faults, liveness once they end.
     #[test]
     fn no_order_of_events_loses_doubles_or_strands_a_job(steps in prop::collection::vec(step(), 1..120)) {
         let mut world = World::new();

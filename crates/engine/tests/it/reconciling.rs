@@ -1,4 +1,4 @@
-//! A store that forgot its last commits: what may not run twice waits until every worker was heard.
+//! A store that lost its last commits: jobs that must not run twice wait until every worker has reported.
 
 use model::spec::Delivery;
 use model::why::Reason;
@@ -7,7 +7,7 @@ use model::{JobId, JobStatus, WorkerId};
 
 use crate::scenario::Scenario;
 
-/// A job of each level that is running, and that the store knows as waiting.
+/// A running job of each delivery level, which the store has as waiting.
 fn three_forgotten() -> (Scenario, WorkerId, [JobId; 3]) {
     let mut t = Scenario::new();
     let levels = [Delivery::AtLeastOnce, Delivery::AtMostOnce, Delivery::ExactlyOnce];
@@ -60,7 +60,7 @@ fn what_a_worker_holds_and_the_store_forgot_is_stopped_and_named() {
     assert_eq!(t.engine.take_strays(), []);
 }
 
-/// Their outcomes are not kept either.
+/// Their outcomes are not stored either.
 #[test]
 fn what_ended_on_a_worker_and_the_store_forgot_is_named() {
     let (mut t, worker, _) = three_forgotten();
@@ -73,7 +73,7 @@ fn what_ended_on_a_worker_and_the_store_forgot_is_named() {
     assert!(strays.iter().all(|stray| !stray.held.running));
 }
 
-/// What waits can still be cancelled, changed and made anew meanwhile, and a restart forgets nothing.
+/// Waiting jobs can still be cancelled, changed and created meanwhile, and a restart loses nothing.
 #[test]
 fn what_is_held_back_lives_on() {
     let (mut t, _, [_, most, exactly]) = three_forgotten();

@@ -1,4 +1,4 @@
-//! What clients ask for: idempotency, updates, refusals.
+//! Requests of clients: idempotency, updates, refusals.
 
 use engine::{Input, Reply};
 use model::{Duration, JobStatus, Refusal};
@@ -39,7 +39,7 @@ fn a_key_is_forgotten_after_its_time_and_not_before() {
     assert_ne!(t.job().key(7, 1).submit(), first);
 }
 
-/// A4. A job that has not started can be changed; its times and its queue follow.
+/// A4. A job that has not started can be changed; its times and its queue change with it.
 #[test]
 fn a_job_that_has_not_started_can_be_changed() {
     let mut t = Scenario::new();
@@ -88,7 +88,7 @@ fn what_is_not_live_cannot_be_cancelled_or_explained() {
     assert_eq!(t.ask(|ticket| Input::Why { ticket, job }), Err(Refusal::JobNotLive { job }));
 }
 
-/// A job for next month is not made again next week.
+/// A job for next month is not created again next week.
 #[test]
 fn a_key_is_remembered_until_after_its_job_is_due() {
     let mut t = Scenario::new();
@@ -98,7 +98,8 @@ fn a_key_is_remembered_until_after_its_job_is_due() {
     assert_eq!(t.job().key(7, 1).submit(), first);
 }
 
-/// Two changes in one batch have two versions: the first one's author must see the second.
+/// Two changes in one batch have two versions, so a client with the first version cannot overwrite the
+/// second.
 #[test]
 fn an_update_never_overwrites_another_unseen() {
     let mut t = Scenario::new();

@@ -1,7 +1,7 @@
-//! The vocabulary of scenario tests: a world of one engine, a store in memory and scripted workers.
+//! Scenarios: a world of one engine, a store in memory and scripted workers.
 //!
-//! Every action is followed by a flush whose batch is applied to the store, so tests read like
-//! stories. After each flush the engine's invariants are checked.
+//! Every action is followed by a flush whose batch is applied to the store, so tests read as a sequence of
+//! events. The engine's invariants are checked after each flush.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,20 +58,20 @@ pub(crate) struct Rows {
     pub(crate) events: Vec<Event>,
 }
 
-/// What a line of the ledger is unique by.
+/// Unique key of a ledger record.
 pub(crate) type LedgerKey = (ScheduleId, u64, Timestamp, FiringCause, Option<BackfillId>);
 
-/// A worker as the test plays it.
+/// A worker played by the test.
 #[derive(Default)]
 pub(crate) struct Player {
     pub(crate) session: Option<Session>,
-    /// Whether it beats while time passes.
+    /// Whether it sends heartbeats while time passes.
     pub(crate) silent: bool,
-    /// What its journal has: each started at most once.
+    /// Its journal: each execution is started at most once.
     pub(crate) held: BTreeMap<ExecutionId, (Fence, bool)>,
     pub(crate) assigned: Vec<Assignment>,
     pub(crate) stopped: BTreeMap<ExecutionId, Fence>,
-    /// How long what is stopped has to end by itself, as it was last told.
+    /// Grace period of each stopped execution, from the last stop.
     pub(crate) graces: BTreeMap<ExecutionId, Duration>,
     seq: u64,
 }
@@ -82,19 +82,19 @@ pub(crate) struct Scenario {
     pub(crate) rows: Rows,
     pub(crate) players: BTreeMap<WorkerId, Player>,
     pub(crate) replies: BTreeMap<Ticket, Result<Reply, Refusal>>,
-    /// Follows all that is committed, and is the next engine now and then.
+    /// Follows all commits, and replaces the engine at some restarts.
     standby: Follower,
     config: Config,
     epoch: u64,
     counter: u64,
     ids: IdSource,
-    /// For how long the owner before may act when the engine is built anew.
+    /// How long the previous owner may still act after the engine is rebuilt.
     former_owner: Duration,
     /// Whether the next engine starts while the store has no space.
     is_full: bool,
 }
 
-/// One that has read these rows.
+/// Creates a follower that has read these rows.
 fn follower(config: &Config, now: Timestamp, rows: &Rows) -> Follower {
     let mut follower = Follower::new(config.clone(), SHARDS, now);
     rows.live().into_iter().for_each(|row| follower.restore(row));
@@ -134,13 +134,13 @@ impl Scenario {
         self.counter
     }
 
-    /// Says something to the engine, and lets it act.
+    /// Passes an input to the engine and flushes.
     pub(crate) fn say(&mut self, input: Input) {
         self.engine.handle(self.now, input);
         self.flush();
     }
 
-    /// Asks, and returns the reply.
+    /// Sends a request and returns its reply.
     pub(crate) fn ask(&mut self, make: impl FnOnce(Ticket) -> Input) -> Result<Reply, Refusal> {
         let ticket = Ticket(self.next());
         self.say(make(ticket));
@@ -151,14 +151,14 @@ impl Scenario {
         self.flush_at(self.now.into());
     }
 
-    /// Lets the engine act at a time at which the two clocks differ, until there is nothing left to do.
+    /// Flushes at a time at which the two clocks differ, until the engine is idle.
     pub(crate) fn flush_at(&mut self, now: Now) {
         self.flush_once(now);
         let mut more = 0;
         while !self.engine.is_idle() {
             self.flush_once(now);
             more += 1;
-            assert!(more < 100, "the engine never comes to rest");
+            assert!(more < 100, "the engine never becomes idle");
         }
     }
 
@@ -215,7 +215,7 @@ impl Scenario {
         }
     }
 
-    /// Lets time pass, second by second; workers that are not silent beat.
+    /// Lets time pass, second by second; workers that are not silent send heartbeats.
     pub(crate) fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now = self.now + Duration::from_secs(1);
@@ -244,8 +244,7 @@ impl Scenario {
         }
     }
 
-    /// Lets time pass up to an instant, from one wakeup of the engine to the next. For worlds
-    /// without workers.
+    /// Lets time pass up to a time, from one wakeup of the engine to the next. For worlds without workers.
     pub(crate) fn until(&mut self, end: Timestamp) {
         while self.now < end {
             let next = self.engine.wakeup().unwrap_or(end).min(end);
@@ -254,19 +253,19 @@ impl Scenario {
         }
     }
 
-    /// Nobody is there for a while; then another engine is built from the rows.
+    /// No server runs for a while; then another engine is built from the rows.
     pub(crate) fn outage(&mut self, length: Duration) {
         self.now = self.now + length;
         self.restart();
     }
 
-    /// The rows were changed while no engine ran.
+    /// Rebuilds the engine after the rows were changed while no engine ran.
     pub(crate) fn start_over(&mut self) {
         self.standby = follower(&self.config, self.now, &self.rows);
         self.restart();
     }
 
-    /// An engine that is rebuilt from the rows knows what the running one knows.
+    /// Checks that an engine rebuilt from the rows equals the running one.
     pub(crate) fn check_rebuilt(&self) {
         let mut rebuilt = Engine::new(self.config.clone(), &leases(self.epoch), SHARDS, self.now);
         for row in self.rows.live() {
@@ -274,28 +273,28 @@ impl Scenario {
         }
         rebuilt.start(self.now);
         rebuilt.flush(self.now);
-        assert_eq!(rebuilt.difference(&self.engine), None, "here a rebuilt engine, there the running one");
+        assert_eq!(rebuilt.difference(&self.engine), None, "here: the rebuilt engine; there: the running one");
     }
 
-    /// The store has forgotten all that was committed since `before`, and knows that it may have.
+    /// Loses all commits since `before`; the next engine is told that this may have happened.
     pub(crate) fn lose_tail(&mut self, before: Rows) {
         self.rows = before;
         self.restart_distrusting(&(0..SHARDS).map(ShardId).collect::<Vec<_>>());
     }
 
-    /// The engine is gone, and another is built from the rows.
+    /// Drops the engine and builds another from the rows.
     pub(crate) fn restart(&mut self) {
         self.restart_distrusting(&[]);
     }
 
-    /// The same, while the owner before may still act for a while.
+    /// Does the same while the previous owner may still act for a while.
     pub(crate) fn restart_beside(&mut self, former_owner: Duration) {
         self.former_owner = former_owner;
         self.restart();
         self.former_owner = Duration::ZERO;
     }
 
-    /// The same, while the store has no space.
+    /// Does the same while the store has no space.
     pub(crate) fn restart_full(&mut self) {
         self.is_full = true;
         self.restart();
@@ -303,7 +302,7 @@ impl Scenario {
     }
 
     fn restart_distrusting(&mut self, lost: &[ShardId]) {
-        // Beyond all that a lost tail can have given out.
+        // Beyond all ids that the lost commits can contain.
         self.epoch += if lost.is_empty() { 1 } else { 1 << 20 };
         let mut engine = Engine::new(self.config.clone(), &leases(self.epoch), SHARDS, self.now);
         for row in self.rows.live() {
@@ -312,7 +311,7 @@ impl Scenario {
         let standby = std::mem::replace(&mut self.standby, follower(&self.config, self.now, &self.rows));
         if lost.is_empty() {
             let followed = self.followed_engine(standby);
-            assert_eq!(followed.difference(&engine), None, "here the one that followed, there a rebuilt one");
+            assert_eq!(followed.difference(&engine), None, "here: the follower; there: the rebuilt engine");
             if self.epoch.is_multiple_of(2) {
                 engine = followed;
             }
@@ -328,13 +327,13 @@ impl Scenario {
         self.flush();
     }
 
-    /// The engine that a follower becomes once it has read again what was touched.
+    /// Returns the engine of a follower that has read all stale rows.
     fn followed_engine(&self, mut standby: Follower) -> Engine {
         let keys = standby.stale(usize::MAX);
         let rows = self.rows.live().into_iter();
         let rows = rows.filter(|row| LiveKey::of(row).is_some_and(|key| keys.contains(&key)));
         standby.refresh(&keys, rows.collect());
-        standby.own(&leases(self.epoch)).expect("nothing contradicts anything else")
+        standby.own(&leases(self.epoch)).expect("the rows are consistent")
     }
 
     pub(crate) fn worker(&mut self) -> WorkerBuilder<'_> {
@@ -352,14 +351,14 @@ impl Scenario {
         }
     }
 
-    /// Opens a new session for a worker, with what its journal has.
+    /// Opens a new session for a worker, with its journal.
     pub(crate) fn rejoin(&mut self, worker: WorkerId) {
         let record = Arc::clone(&self.rows.workers[&worker]);
         let join = self.join_of(worker, &record);
         self.say(Input::Join(Box::new(join)));
     }
 
-    /// Every worker comes back.
+    /// Reconnects every worker.
     pub(crate) fn rejoin_all(&mut self) {
         let workers: Vec<_> = self.players.keys().copied().collect();
         for worker in workers {
@@ -389,7 +388,7 @@ impl Scenario {
         }
     }
 
-    /// A worker is not heard of until its lease has run out.
+    /// Silences a worker until its lease has ended.
     pub(crate) fn lose(&mut self, worker: WorkerId) {
         self.silence(worker);
         self.pass(8);
@@ -407,14 +406,14 @@ impl Scenario {
         JobBuilder { spec: JobSpec::command(["true"]), key: None, scenario: self }
     }
 
-    /// The worker of a job takes what it was assigned and reports that it started.
+    /// The worker of a job starts its assignment and reports the start.
     pub(crate) fn start(&mut self, job: JobId) -> ExecutionId {
         let (worker, assignment) = self.take(job);
         self.report(worker, assignment.execution, assignment.fence, Report::Started);
         assignment.execution
     }
 
-    /// The worker of a job writes what it was assigned into its journal.
+    /// The worker of a job writes its assignment into its journal.
     pub(crate) fn take(&mut self, job: JobId) -> (WorkerId, Assignment) {
         let mut connected = self.players.iter_mut().filter(|(_, player)| player.session.is_some());
         let found = connected.find_map(|(&worker, player)| {
@@ -438,7 +437,7 @@ impl Scenario {
         self.say(Input::Report { worker, session, execution, fence, report });
     }
 
-    /// The live execution of a job.
+    /// Returns the live execution of a job.
     pub(crate) fn execution(&self, job: JobId) -> &ExecutionRecord {
         let id = self.state(job).execution.unwrap();
         &self.rows.executions[&id]
@@ -464,7 +463,7 @@ impl Scenario {
         self.ask(|ticket| Input::Cancel { ticket, job, actor: "alice".into(), reason: None })
     }
 
-    /// An execution saves a checkpoint.
+    /// Saves a checkpoint of an execution.
     pub(crate) fn save(
         &mut self,
         (execution, fence): (ExecutionId, Fence),
@@ -481,7 +480,7 @@ impl Scenario {
         self.ask(|ticket| Input::Task { ticket: Some(ticket), execution, fence, request })
     }
 
-    /// The task of a job adds elements to a step; to the only one that it may, where that has no name.
+    /// Adds elements to a step on behalf of the task of a job; without a name, to the only possible step.
     pub(crate) fn add(
         &mut self,
         job: JobId,
@@ -523,7 +522,7 @@ impl Scenario {
         self.state(job).status
     }
 
-    /// `waiting → running → retrying (run_failed) → …`, as stored.
+    /// Returns the stored history: `waiting → running → retrying (run_failed) → …`.
     pub(crate) fn history(&self, job: JobId) -> String {
         let entries = self.state(job).history.iter().map(|e| format!("{} ({})", e.to, e.cause));
         entries.collect::<Vec<_>>().join(" → ")
@@ -534,7 +533,7 @@ impl Scenario {
     }
 }
 
-/// A report of an end.
+/// Returns a report of an end.
 pub(crate) fn finished(how: How, exit_code: Option<i32>) -> Report {
     Report::Finished { how, outcome: Outcome { exit_code, ..Outcome::default() }, usage: Usage::default() }
 }
@@ -868,7 +867,7 @@ pub(crate) fn head(spec: JobSpec) -> Arc<JobHead> {
     Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None })
 }
 
-/// The engine gives no reasons of other kinds.
+/// Unwraps reasons; the engine produces known ones only.
 pub(crate) fn known<T>(reasons: Vec<OpenEnum<T>>) -> Vec<T> {
     let known = |reason| match reason {
         OpenEnum::Known(reason) => reason,

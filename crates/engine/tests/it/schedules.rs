@@ -1,4 +1,4 @@
-//! Schedules: every instant is decided once, recorded, and run or not as the policies say.
+//! Schedules: every scheduled time is decided once, recorded, and run or skipped by the policies.
 
 use engine::{Expected, Reply, ScheduleRequest};
 use model::api::ApplyChange;
@@ -16,7 +16,7 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// B1, B2, B6. A firing creates a job, moves on and is recorded.
+/// B1, B2, B6. A firing creates a job, moves the cursor and is recorded.
 #[test]
 fn a_schedule_fires_at_its_instants_and_records_each() {
     let mut t = Scenario::new();
@@ -37,7 +37,7 @@ fn a_schedule_fires_at_its_instants_and_records_each() {
     assert_eq!(t.schedule_state(schedule).fired, 2);
 }
 
-/// B2, D5: rule 1 of the design. Nothing is lost or doubled by a restart at any moment.
+/// B2, D5: rule 1 of the design. A restart at any moment loses and doubles nothing.
 #[test]
 fn a_restart_before_and_after_a_firing_neither_loses_nor_doubles_it() {
     let mut t = Scenario::new();
@@ -133,7 +133,7 @@ fn nothing_older_than_the_window_or_the_starting_deadline_is_made_up_for() {
     ");
 }
 
-/// B3. The greatest rate of catching up holds, and survives a restart in between.
+/// B3. The catch-up rate is kept, also across a restart.
 #[test]
 fn catching_up_keeps_its_rate_and_its_order() {
     let mut t = Scenario::new();
@@ -194,7 +194,7 @@ fn a_firing_over_a_run_does_what_the_overlap_policy_says() {
     assert_eq!((ledger.matches("fired").count(), open), (3, 3));
 }
 
-/// B4. What waited gets its turn when the run before it is over, in order, and late.
+/// B4. Buffered firings start in order after the run before them, and are recorded as late.
 #[test]
 fn buffered_firings_get_their_turn_in_order() {
     let mut t = Scenario::new();
@@ -261,7 +261,7 @@ fn the_overlap_limit_counts_manual_runs_backfills_and_retries() {
     assert_eq!(t.open_runs(schedule).len(), 2);
     assert_eq!(t.trigger(schedule), (FiringOutcome::SkippedOverlap, None));
     t.succeed(first.unwrap());
-    assert_eq!(t.open_runs(schedule).len(), 2, "the backfill goes on in the room that was freed");
+    assert_eq!(t.open_runs(schedule).len(), 2, "the backfill continues with the free capacity");
     let origin = t.rows.jobs[&first.unwrap()].0.origin.clone();
     let mut head = (*t.job().head()).clone();
     head.origin = origin;
@@ -274,7 +274,7 @@ fn the_overlap_limit_counts_manual_runs_backfills_and_retries() {
     assert_eq!(t.rows.backfills[&backfill].1.status, BackfillStatus::Completed);
 }
 
-/// B5, I11. Nothing else would wake the backfill until a run of the schedule ends.
+/// B5, I11. No other event would continue the backfill until a run of the schedule ends.
 #[test]
 fn a_backfill_goes_on_when_a_new_generation_gives_it_room() {
     let mut t = Scenario::new();
@@ -308,7 +308,7 @@ fn a_paused_schedule_records_what_it_skips_and_goes_on_when_resumed() {
     assert_eq!(detail.as_deref(), Some("paused by alice: month end"));
 }
 
-/// B5. A manual run is recorded with who and why, also while paused.
+/// B5. A manual run is recorded with its user and reason, also while paused.
 #[test]
 fn a_trigger_runs_at_once_even_while_paused_and_says_who_and_why() {
     let mut t = Scenario::new();
@@ -321,7 +321,7 @@ fn a_trigger_runs_at_once_even_while_paused_and_says_who_and_why() {
     assert_eq!(records[0].detail.as_deref(), Some("alice: test"));
 }
 
-/// A10. A trigger that is repeated under its key makes one job.
+/// A10. A repeated trigger with the same key creates one job.
 #[test]
 fn a_repeated_trigger_with_a_key_answers_with_the_first_job() {
     let mut t = Scenario::new();
@@ -377,7 +377,7 @@ fn a_schedule_completes_after_its_last_instant_or_its_greatest_number() {
     assert_eq!((t.runs(once).len(), t.runs(twice).len()), (1, 2));
 }
 
-/// B5. Stable jitter is one offset for a schedule; the nominal instant is what is recorded.
+/// B5. Stable jitter is one offset per schedule; the scheduled time is recorded without it.
 #[test]
 fn jitter_puts_a_firing_off_but_not_its_nominal_instant() {
     let mut t = Scenario::new();
@@ -405,7 +405,7 @@ fn jitter_puts_a_firing_off_but_not_its_nominal_instant() {
     assert!(stable.iter().chain(&random).all(|&millis| millis <= 300_000));
 }
 
-/// B5, B6. What a filter holds is recorded too, in rows.
+/// B5, B6. Scheduled times that a filter holds are recorded too, in ranges.
 #[test]
 fn held_instants_are_recorded_and_not_run() {
     let mut t = Scenario::new();
@@ -474,7 +474,7 @@ fn a_changed_calendar_changes_what_its_schedules_do_from_then_on() {
     );
 }
 
-/// A schedule that names a calendar which is not there is refused with the field's path.
+/// A schedule that names an unknown calendar is refused with the path of the field.
 #[test]
 fn an_unknown_calendar_is_refused_with_its_path() {
     let mut t = Scenario::new();
@@ -492,7 +492,7 @@ fn an_unknown_calendar_is_refused_with_its_path() {
     assert!(t.rows.schedules.is_empty());
 }
 
-/// B5. A new generation owes nothing of the time before it; the old one's instants are decided by it.
+/// B5. A new generation owes nothing before its start; earlier scheduled times are decided by the old one.
 #[test]
 fn a_changed_schedule_follows_its_new_rules_from_now_on() {
     let mut t = Scenario::new();
@@ -510,7 +510,7 @@ fn a_changed_schedule_follows_its_new_rules_from_now_on() {
     assert_eq!(t.schedule_state(schedule).generation, 2);
 }
 
-/// ETags against lost updates.
+/// ETags prevent lost updates.
 #[test]
 fn a_schedule_is_changed_only_on_the_version_that_was_seen() {
     let mut t = Scenario::new();
@@ -522,7 +522,7 @@ fn a_schedule_is_changed_only_on_the_version_that_was_seen() {
     t.schedule("s").cron("0 1 * * *").expect(Expected::Version(1)).apply();
 }
 
-/// A deleted schedule fires no more; its runs go on; its name is free.
+/// A deleted schedule no longer fires; its runs continue; its name can be reused.
 #[test]
 fn a_deleted_schedule_fires_no_more_and_leaves_its_runs_and_its_ledger() {
     let mut t = Scenario::new();
@@ -561,7 +561,7 @@ fn a_schedule_pauses_itself_after_failures_in_a_row() {
     assert_eq!((track.succeeded, track.streak, track.durations.len()), (1, 1, 1));
 }
 
-/// B3. A job that cannot start before its deadline is recorded as missed, not run.
+/// B3. A job that cannot start before its deadline is recorded as missed.
 #[test]
 fn a_firing_whose_job_cannot_start_in_time_is_recorded_as_missed() {
     let mut t = Scenario::new();
@@ -571,7 +571,7 @@ fn a_firing_whose_job_cannot_start_in_time_is_recorded_as_missed() {
     insta::assert_snapshot!(t.ledger(schedule), @"08:10:00 skipped_deadline (timer)");
 }
 
-/// B8. A full cluster keeps the room that is freed for the schedule that reserves it.
+/// B8. In a full cluster, freed capacity is reserved for the schedule.
 #[test]
 fn a_reserving_schedule_gets_the_room_that_others_wait_for() {
     let mut t = Scenario::new();
@@ -603,10 +603,10 @@ fn a_reserving_schedule_gets_the_room_that_others_wait_for() {
     assert_eq!(t.run_status(schedule), [JobStatus::Running]);
     assert!(t.engine.view().workers[0].reservations.is_empty());
     t.succeed_all(schedule);
-    assert_eq!(t.status(waiting), JobStatus::Running, "the room is free for others again");
+    assert_eq!(t.status(waiting), JobStatus::Running, "the capacity is free for other jobs again");
 }
 
-/// B8. A reservation whose firing is skipped is given back.
+/// B8. The reservation of a skipped firing is released.
 #[test]
 fn a_skipped_firing_gives_its_room_back() {
     let mut t = Scenario::new();
@@ -626,8 +626,8 @@ fn a_skipped_firing_gives_its_room_back() {
     assert_eq!(t.status(waiting), JobStatus::Running);
 }
 
-/// Rule 8 of the design. The clock leaps ahead: an outage, not a thousand due minutes. It is set
-/// back: nothing fires twice.
+/// Rule 8 of the design. The clock leaps ahead: an outage, not a thousand due minutes. The clock is set back:
+/// nothing fires twice.
 #[test]
 fn a_leap_of_the_clock_is_an_outage_and_a_step_back_repeats_nothing() {
     let mut t = Scenario::new();
@@ -646,7 +646,7 @@ fn a_leap_of_the_clock_is_an_outage_and_a_step_back_repeats_nothing() {
     ");
 }
 
-/// An outage of years is decided in bounded steps.
+/// An outage of years is decided in bounded batches.
 #[test]
 fn an_outage_of_years_is_recorded_in_one_bounded_row() {
     let mut t = Scenario::new();
@@ -657,12 +657,12 @@ fn an_outage_of_years_is_recorded_in_one_bounded_row() {
     assert_eq!((records[0].outcome, records[0].exact), (FiringOutcome::Coalesced, false));
     assert_eq!((records[1].outcome, records[1].cause), (FiringOutcome::FiredLate, FiringCause::CatchUp));
     assert_eq!(t.now.since(records[1].first), Duration::from_secs(11));
-    // What is late by no more than the threshold is not missed.
+    // A firing that is late by less than the threshold is not missed.
     assert!(records[2..].iter().all(|record| record.outcome.fired() && record.cause == FiringCause::Timer));
     assert_eq!(records.len(), 2 + 11);
 }
 
-/// B5. What waits for its turn counts for the greatest number of firings.
+/// B5. Buffered firings count towards the maximum number of firings.
 #[test]
 fn a_schedule_that_buffers_fires_no_more_often_than_it_may() {
     let mut t = Scenario::new();
@@ -681,7 +681,7 @@ fn a_schedule_that_buffers_fires_no_more_often_than_it_may() {
     assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Completed);
 }
 
-/// B3. A new job for the same rules takes nothing from what is still to be caught up.
+/// B3. A new job with the same timing keeps the owed firings.
 #[test]
 fn a_new_job_under_the_same_rules_keeps_what_is_to_be_caught_up() {
     let mut t = Scenario::new();
@@ -705,7 +705,7 @@ fn a_new_job_under_the_same_rules_keeps_what_is_to_be_caught_up() {
     assert_eq!(priorities, [1, 2, 2]);
 }
 
-/// Rule 11 of the design. However much is missed, one batch stays of a size to commit.
+/// Rule 11 of the design. However large the backlog, a batch stays small enough to commit.
 #[test]
 fn a_great_backlog_is_decided_in_bounded_batches() {
     let mut t = Scenario::new();

@@ -1,4 +1,4 @@
-//! The vocabulary of schedules: what a user asks for, and how the ledger reads afterwards.
+//! Helpers for schedules: requests of users, and the ledger as text.
 
 use std::sync::Arc;
 
@@ -141,7 +141,7 @@ impl Scenario {
         &self.rows.schedules[&schedule].1
     }
 
-    /// Every job of a schedule, in order of creation.
+    /// Returns all jobs of a schedule, in order of creation.
     pub(crate) fn runs(&self, schedule: ScheduleId) -> Vec<JobId> {
         let own =
             self.rows.jobs.iter().filter(|(_, (head, _))| {
@@ -165,7 +165,8 @@ impl Scenario {
         records
     }
 
-    /// The ledger, a line a record: `08:01:00 fired (timer)`, `08:02:00..08:04:00 x3 coalesced (catch_up)`.
+    /// Returns the ledger, one line per record: `08:01:00 fired (timer)`, `08:02:00..08:04:00 x3 coalesced
+    /// (catch_up)`.
     pub(crate) fn ledger(&self, schedule: ScheduleId) -> String {
         let clock = |at: Timestamp| at.to_string()[11..19].to_owned();
         let line = |r: &&LedgerRecord| {
@@ -179,7 +180,7 @@ impl Scenario {
         self.records(schedule).iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Plays every run that waits to its good end, on a worker of its own.
+    /// Lets every waiting run succeed, on a worker of its own.
     pub(crate) fn succeed_all(&mut self, schedule: ScheduleId) {
         for run in self.open_runs(schedule) {
             self.succeed(run);

@@ -1,5 +1,5 @@
-//! Executions whose outcome is unknown, because the lease of their worker ended before it reported: their results are
-//! accepted where nothing else has been started.
+//! Executions whose outcome is unknown, because the lease of their worker ended before it reported. Their
+//! results are accepted if nothing else has been started.
 
 use engine::input::How;
 use engine::{Config, Input};
@@ -10,7 +10,7 @@ use model::{Duration, ExecutionStatus, JobId, JobStatus, WorkerId};
 
 use crate::scenario::{Scenario, finished};
 
-/// A job that runs on the only worker, which then is lost.
+/// Creates a job on the only worker, which then is lost.
 fn lost(t: &mut Scenario, delivery: Delivery) -> (WorkerId, JobId) {
     let worker = t.worker().join();
     let job = t.job().delivery(delivery).submit();
@@ -19,13 +19,13 @@ fn lost(t: &mut Scenario, delivery: Delivery) -> (WorkerId, JobId) {
     (worker, job)
 }
 
-/// The task of a job ends while nobody hears its worker.
+/// Ends the task of a job while its worker is disconnected.
 fn ends_unheard(t: &mut Scenario, worker: WorkerId, job: JobId) {
     let (execution, fence) = (t.execution(job).id, t.execution(job).fence);
     t.report(worker, execution, fence, finished(How::Succeeded, Some(0)));
 }
 
-/// The worker comes back and reports.
+/// Reconnects the worker, which reports.
 fn reports(t: &mut Scenario, worker: WorkerId, job: JobId, how: How, exit_code: Option<i32>) {
     let (execution, fence) = (t.execution(job).id, t.execution(job).fence);
     t.rejoin(worker);
@@ -49,7 +49,7 @@ fn the_result_of_a_lost_worker_is_accepted_where_nothing_else_was_started() {
     }
 }
 
-/// The job's retries are asked as ever.
+/// The retry policy of the job applies as usual.
 #[test]
 fn a_failure_that_a_lost_worker_reports_counts() {
     let mut t = Scenario::new();
@@ -72,7 +72,7 @@ fn a_task_that_was_frozen_goes_on_when_its_worker_comes_back_first() {
     assert_eq!(t.state(job).executions, 1);
 }
 
-/// The worker heard of it, and had not started it before its lease ended.
+/// The worker received the assignment, but had not started it before its lease ended.
 #[test]
 fn an_assignment_that_was_not_started_is_said_again() {
     let mut t = Scenario::new();
@@ -151,7 +151,7 @@ fn what_may_run_only_once_fails_when_its_worker_stays_away() {
     assert_eq!(t.status(job), JobStatus::Failed, "what has ended stays as it is");
 }
 
-/// It was heard to start, and its worker has no trace of it: nobody will ever know.
+/// The start was reported, and the worker has no trace of it: the outcome stays unknown.
 #[test]
 fn what_may_run_only_once_fails_when_its_worker_comes_back_without_it() {
     let mut t = Scenario::new();
@@ -183,7 +183,7 @@ fn a_removed_worker_brings_nothing_back() {
     t.check_rebuilt();
 }
 
-/// Another owner of the shards knows as much.
+/// A new owner of the shards has the same information.
 #[test]
 fn a_result_is_accepted_after_a_takeover_too() {
     for delivery in [Delivery::ExactlyOnce, Delivery::AtMostOnce] {
@@ -199,7 +199,7 @@ fn a_result_is_accepted_after_a_takeover_too() {
     }
 }
 
-/// A frozen task must not go on beside one that took its turn; a result does no harm.
+/// A frozen task must not continue beside its replacement; its result is harmless.
 #[test]
 fn limits_hold_when_a_worker_comes_back() {
     for ended in [false, true] {
@@ -234,7 +234,7 @@ fn limits_hold_when_a_worker_comes_back() {
     }
 }
 
-/// A draining worker gives up what it brings back.
+/// A draining worker gives up the executions that it returns with.
 #[test]
 fn a_draining_worker_that_comes_back_stops_what_can_run_elsewhere() {
     let mut t = Scenario::new();
@@ -247,8 +247,8 @@ fn a_draining_worker_that_comes_back_stops_what_can_run_elsewhere() {
     assert_eq!(t.status(job), JobStatus::Waiting);
 }
 
-/// A8. The queue and the concurrency key of a job that was lost with its worker admit the next job at once, also while the
-/// lost job waits before its next execution.
+/// A8. The queue and the concurrency key of a lost job admit the next job immediately, even while the lost
+/// job waits for its next execution.
 #[test]
 fn a_lost_job_frees_its_limits_at_once() {
     for by_queue in [false, true] {
@@ -283,8 +283,8 @@ fn a_lost_job_frees_its_limits_at_once() {
     }
 }
 
-/// A cancelled job does not wait for a result: a job whose outcome is unknown ends at once, as it does if it was
-/// cancelled before its worker was lost.
+/// A cancelled job does not wait for a result: a job with an unknown outcome ends immediately, as if it had
+/// been cancelled before its worker was lost.
 #[test]
 fn a_cancel_ends_a_job_whose_outcome_is_unknown_at_once() {
     let mut t = Scenario::new();

@@ -1,4 +1,4 @@
-//! Sessions, leases, and the operator's word.
+//! Sessions, leases, and requests of operators.
 
 use engine::input::How;
 use engine::{Effect, Input};
@@ -21,7 +21,7 @@ fn a_worker_that_comes_back_in_time_keeps_its_work() {
     assert_eq!(t.state(job).executions, 1);
 }
 
-/// The assignment was lost with the connection: the journal has nothing of it, so it is said again.
+/// The assignment was lost with the connection: the journal does not have it, so it is sent again.
 #[test]
 fn an_assignment_that_was_not_heard_is_said_again() {
     let mut t = Scenario::new();
@@ -48,7 +48,7 @@ fn a_stop_that_was_not_heard_is_said_again() {
     assert!(t.players[&worker].stopped.contains_key(&execution));
 }
 
-/// §6.2.14. A new owner judges nobody before a full lease has passed.
+/// §6.2.14. A new owner declares no worker lost before a full lease has passed.
 #[test]
 fn a_rebuilt_engine_gives_workers_a_full_lease_to_come_back() {
     let mut t = Scenario::new();
@@ -70,7 +70,8 @@ fn a_rebuilt_engine_gives_workers_a_full_lease_to_come_back() {
     assert_eq!(t.rows.workers[&worker].status, WorkerStatus::Lost);
 }
 
-/// A8. The owner before may not know yet that it is not the owner any more, and renews leases until its own has ended.
+/// A8. The previous owner may not know yet that it lost the shards, and renews leases until its own lease has
+/// ended.
 #[test]
 fn a_worker_that_the_owner_before_may_keep_alive_is_lost_later() {
     let mut t = Scenario::new();
@@ -85,7 +86,7 @@ fn a_worker_that_the_owner_before_may_keep_alive_is_lost_later() {
     assert_eq!(t.status(job), JobStatus::Waiting);
 }
 
-/// Rule 10. The engine was held up itself: a silence that nobody could hear is nobody's.
+/// Rule 10. The engine itself was delayed, so the silence of that time does not count.
 #[test]
 fn a_stall_of_the_server_costs_no_worker_its_lease() {
     let mut t = Scenario::new();
@@ -116,7 +117,7 @@ fn messages_of_an_older_session_change_nothing() {
     assert_eq!(t.rows.workers[&worker].status, WorkerStatus::Ready);
 }
 
-/// I10. Workers may err or lie: about another's execution, or under a fence that was never given.
+/// I10. A faulty worker may report an execution of another worker, or a fence that was never issued.
 #[test]
 fn a_report_counts_only_from_the_worker_that_has_the_execution_and_under_its_fence() {
     let mut t = Scenario::new();
@@ -135,7 +136,7 @@ fn a_report_counts_only_from_the_worker_that_has_the_execution_and_under_its_fen
     assert_eq!(t.status(job), JobStatus::Succeeded);
 }
 
-/// Rule 10. A commit that takes long holds back everything but the answers to beats.
+/// Rule 10. A slow commit delays everything except the answers to heartbeats.
 #[test]
 fn a_beat_is_answered_without_waiting_for_a_commit() {
     let mut t = Scenario::new();
@@ -207,7 +208,7 @@ fn only_a_lost_worker_can_be_removed() {
     assert_eq!(gone, Err(Refusal::WorkerNotFound { worker }));
 }
 
-/// The store took longer to load than a lease: nobody was heard meanwhile, so nobody is judged.
+/// The store took longer to load than a lease: no worker could report, so none is lost.
 #[test]
 fn a_slow_load_costs_no_worker_its_lease() {
     let mut t = Scenario::new();
@@ -218,7 +219,7 @@ fn a_slow_load_costs_no_worker_its_lease() {
     assert_ne!(t.rows.workers[&worker].status, WorkerStatus::Lost);
 }
 
-/// F10. Someone sets the wall clock forward a little, again and again: leases run on the other one.
+/// F10. The wall clock is set forward a little, again and again: leases use the steady clock.
 #[test]
 fn a_clock_that_is_set_forward_judges_no_worker_early() {
     let mut t = Scenario::new();
@@ -231,7 +232,7 @@ fn a_clock_that_is_set_forward_judges_no_worker_early() {
     assert_eq!(t.rows.workers[&worker].status, WorkerStatus::Ready);
 }
 
-/// A server that is always late keeps no dead worker alive.
+/// A server that is always late does not keep lost workers alive.
 #[test]
 fn stalls_without_end_are_not_forgiven_without_end() {
     let mut t = Scenario::new();
@@ -262,7 +263,7 @@ fn a_drain_outlives_a_restart_and_ends_when_it_is_taken_back() {
     assert!(t.players[&worker].stopped.contains_key(&execution));
 }
 
-/// Another server's word in the row: what runs there still has its lease.
+/// Another server wrote the status into the row: the executions still have their lease.
 #[test]
 fn a_worker_whose_row_says_lost_and_that_has_work_is_given_a_lease() {
     let mut t = Scenario::new();
@@ -276,8 +277,8 @@ fn a_worker_whose_row_says_lost_and_that_has_work_is_given_a_lease() {
     assert_eq!(t.status(job), JobStatus::Running);
 }
 
-/// I8. Found by the simulator: a hello that comes late knows nothing of what was started since it was
-/// sent. It is believed only once its session beats.
+/// I8. Found by the simulator: a delayed hello message lacks the executions started after it was sent. It is
+/// accepted only once its session sends a heartbeat.
 #[test]
 fn a_late_hello_does_not_give_away_what_was_started_since() {
     let mut t = Scenario::new();
@@ -286,7 +287,7 @@ fn a_late_hello_does_not_give_away_what_was_started_since() {
     let execution = t.start(job);
     let held = std::mem::take(&mut t.players.get_mut(&worker).unwrap().held);
     t.rejoin(worker);
-    assert_eq!(t.status(job), JobStatus::Running, "nobody beats in that session");
+    assert_eq!(t.status(job), JobStatus::Running, "that session sends no heartbeat");
     t.players.get_mut(&worker).unwrap().held = held;
     t.rejoin(worker);
     t.pass(1);
@@ -297,7 +298,8 @@ fn a_late_hello_does_not_give_away_what_was_started_since() {
     assert_ne!(t.execution(job).id, execution, "a living session whose journal lost it gives it back");
 }
 
-/// E5, H1. Also the next server knows when a lost worker was last heard; of one that it never heard, when it was lost.
+/// E5, H1. The next server also knows when a lost worker sent its last heartbeat, or, without any, when it
+/// was lost.
 #[test]
 fn a_restart_forgets_not_when_a_lost_worker_was_heard() {
     let mut t = Scenario::new();
