@@ -273,7 +273,7 @@ impl Scenario {
         }
         rebuilt.start(self.now);
         rebuilt.flush(self.now);
-        assert_eq!(rebuilt.difference(&self.engine), None, "here: the rebuilt engine; there: the running one");
+        assert_eq!(rebuilt.difference(&self.engine), None, "here: rebuilt engine; there: running engine");
     }
 
     /// Loses all commits since `before`; the next engine is told that this may have happened.
@@ -311,7 +311,7 @@ impl Scenario {
         let standby = std::mem::replace(&mut self.standby, follower(&self.config, self.now, &self.rows));
         if lost.is_empty() {
             let followed = self.followed_engine(standby);
-            assert_eq!(followed.difference(&engine), None, "here: the follower; there: the rebuilt engine");
+            assert_eq!(followed.difference(&engine), None, "here: follower; there: rebuilt engine");
             if self.epoch.is_multiple_of(2) {
                 engine = followed;
             }

@@ -13,7 +13,7 @@ fn added_by(name: &str, adders: &[&str]) -> StepSpec {
     each(name, &[], Over::AddedBy(adders.iter().map(|&adder| adder.to_owned()).collect()))
 }
 
-/// `split` adds to `work`, whose results `total` collects.
+/// `split` adds elements to `work`, whose results `total` collects.
 fn map_reduce() -> WorkflowSpec {
     let mut work = added_by("work", &["split"]);
     *env(&mut work, "PAGE") = "${{ item }} ${{ index }}".into();
@@ -35,8 +35,8 @@ fn ends_of_elements(t: &mut Scenario, run: RunId, items: std::ops::Range<u32>) {
     }
 }
 
-/// C4. What a task adds begins while that task goes on; the step ends after both, and the next one gets all
-/// results in the order in which the elements were added.
+/// C4. An added element starts while the adding task is running. The step ends after both, and the next step
+/// gets all results in the order in which the elements were added.
 #[test]
 fn elements_begin_as_they_are_added_and_the_step_ends_with_those_that_add() {
     let (mut t, run) = begin();
@@ -48,7 +48,7 @@ fn elements_begin_as_they_are_added_and_the_step_ends_with_those_that_add() {
     t.check_rebuilt();
     assert_eq!(t.env_of(t.job_of_element(run, "work", 2).unwrap(), "PAGE"), "three 2");
     ends_of_elements(&mut t, run, 0..3);
-    assert_eq!(t.step(run, "work"), StepStatus::Running, "more may come");
+    assert_eq!(t.step(run, "work"), StepStatus::Running, "further elements may be added");
     assert!(matches!(t.why_step(run, "work")[..], [StepReason::Elements { .. }, StepReason::Adders { .. }]));
     t.check_rebuilt();
     t.succeed(split);
@@ -57,7 +57,7 @@ fn elements_begin_as_they_are_added_and_the_step_ends_with_those_that_add() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
-/// C4, D4. The next execution of a task that died repeats what it did: nothing is added twice.
+/// C4, D4. The next execution of a failed task repeats its batches: nothing is added twice.
 #[test]
 fn a_batch_that_is_named_again_is_not_added_again() {
     let mut t = Scenario::new();
@@ -75,7 +75,7 @@ fn a_batch_that_is_named_again_is_not_added_again() {
     assert_eq!(t.rows.batches.len(), 2);
 }
 
-/// C4. Elements add elements: a tree of unknown shape is walked. Each element has batches of its own.
+/// C4. Elements add elements: a tree of unknown shape is walked. Each element has its own batches.
 #[test]
 fn elements_add_elements() {
     let (mut t, run) = begin();
@@ -93,7 +93,7 @@ fn elements_add_elements() {
     assert_eq!(t.row(run, "work").unwrap().total, Some(4));
 }
 
-/// C4, D5, I28. What was added is durable with the answer, wherever the server dies.
+/// C4, D5, I28. Added elements are durable with the reply, wherever the server crashes.
 #[test]
 fn a_restart_forgets_nothing_that_was_added() {
     let (mut t, run) = begin();
@@ -110,7 +110,7 @@ fn a_restart_forgets_nothing_that_was_added() {
     assert_eq!(t.env_of(t.job_of(run, "total"), "ALL"), "[0,1,2] of 3");
 }
 
-/// C4. A step that waits for another one keeps what is added until it begins.
+/// C4. Elements added to a pending step are kept until it starts.
 #[test]
 fn what_is_added_before_the_step_begins_waits_for_it() {
     let mut spec = map_reduce();
@@ -128,7 +128,7 @@ fn what_is_added_before_the_step_begins_waits_for_it() {
     assert_eq!(t.step(run, "work"), StepStatus::Succeeded);
 }
 
-/// C4. Without anything added there is nothing to do, which is no failure.
+/// C4. Without elements there is nothing to do, which is not a failure.
 #[test]
 fn a_step_to_which_nothing_was_added_succeeds() {
     let (mut t, run) = begin();
@@ -137,7 +137,7 @@ fn a_step_to_which_nothing_was_added_succeeds() {
     assert_eq!(t.env_of(t.job_of(run, "total"), "ALL"), "[] of 0");
 }
 
-/// C2, C4. A list that nobody finished is no list: what was done of it is no success.
+/// C2, C4. An incomplete list must not lead to a success.
 #[test]
 fn the_step_fails_if_one_that_adds_to_it_does() {
     let (mut t, run) = begin();
@@ -147,7 +147,7 @@ fn the_step_fails_if_one_that_adds_to_it_does() {
     insta::assert_snapshot!(t.steps(run), @"split failed (job_failed), work failed (list_unfinished), total upstream_failed (rule)");
 }
 
-/// C2, C4. Another try takes the list over, and does only the failed elements again.
+/// C2, C4. A retry carries the list over and repeats only the failed elements.
 #[test]
 fn a_retry_goes_over_the_same_list_and_does_only_the_failed_elements() {
     let (mut t, run) = begin();
@@ -163,7 +163,7 @@ fn a_retry_goes_over_the_same_list_and_does_only_the_failed_elements() {
     assert_eq!(t.row(again, "split").unwrap().cause, StepCause::Carried);
 }
 
-/// Another try of a run from there on.
+/// Retries a run from the given point.
 fn try_again(t: &mut Scenario, run: RunId, from: RetryFrom<'_>) -> RunId {
     let workflow = t.rows.runs[&run].0.workflow.unwrap();
     let mut new = t.new_run(workflow, &[], &json!({}));
@@ -174,8 +174,8 @@ fn try_again(t: &mut Scenario, run: RunId, from: RetryFrom<'_>) -> RunId {
     again
 }
 
-/// C2, C4. Who begins again at the step goes over all that was added to it by steps that are not done again;
-/// what its own elements added, they add again.
+/// C2, C4. A rerun from the step processes all elements that carried-over steps added to it; elements added
+/// by its own elements are added again.
 #[test]
 fn a_rerun_from_the_step_does_every_element_again() {
     let (mut t, run) = begin();
@@ -194,7 +194,8 @@ fn a_rerun_from_the_step_does_every_element_again() {
     assert_eq!(t.env_of(t.job_of(again, "total"), "ALL"), "[0,1,2] of 3");
 }
 
-/// C2, C4. One of two that add failed: it adds its own again, and what the other one added is not lost.
+/// C2, C4. One of two adding steps failed: it adds its elements again, and the elements of the other one are
+/// not lost.
 #[test]
 fn a_retry_keeps_what_was_added_by_steps_that_are_not_done_again() {
     let mut spec = map_reduce();
@@ -217,7 +218,8 @@ fn a_retry_keeps_what_was_added_by_steps_that_are_not_done_again() {
     assert_eq!(t.env_of(t.job_of(again, "total"), "ALL"), "[0,1] of 2");
 }
 
-/// C2, C4. Of a step over a list that adds, only the failed elements are done again: what the others added is kept.
+/// C2, C4. In an adding step over a list, only the failed elements are repeated: the elements added by the
+/// others are kept.
 #[test]
 fn a_retry_keeps_what_was_added_by_elements_that_are_not_done_again() {
     let mut spec = map_reduce();
@@ -239,11 +241,11 @@ fn a_retry_keeps_what_was_added_by_elements_that_are_not_done_again() {
     assert_eq!(t.env_of(t.job_of(again, "total"), "ALL"), "[0,1] of 2");
 }
 
-/// C4. Whatever cannot be added is refused by name, and changes nothing.
+/// C4. An element that cannot be added is refused with the names of the possible steps, and nothing changes.
 #[test]
 fn a_task_adds_only_where_its_workflow_says() {
     let mut spec = map_reduce();
-    // A hundred thousand jobs at once are another story.
+    // The maximum of 100,000 elements is tested elsewhere.
     spec.steps[1].for_each.as_mut().unwrap().max_parallel = Some(1);
     let mut t = Scenario::with_room();
     let run = t.run(&spec);
@@ -263,7 +265,7 @@ fn a_task_adds_only_where_its_workflow_says() {
     assert_eq!(t.rows.batches.len(), 1);
 }
 
-/// C4. Where enough succeeded the step is over, and who adds more is told.
+/// C4. A step ends once enough elements succeeded; further elements are refused.
 #[test]
 fn nothing_is_added_to_a_step_that_is_over() {
     let mut spec = map_reduce();

@@ -1,4 +1,4 @@
-//! What somebody asks of runs: cancel, pause, mark, try again.
+//! Requests about runs: cancel, pause, mark, retry.
 
 use engine::{Reply, WorkflowRequest};
 use model::run::{RetryFrom, carried};
@@ -24,7 +24,7 @@ fn mark(run: RunId, step: &str, status: StepStatus) -> WorkflowRequest {
     WorkflowRequest::Mark { run, step: step.into(), status, note: Some("by hand".into()) }
 }
 
-/// C2. A cancel stops what goes on, begins nothing more, and still cleans up.
+/// C2. A cancel stops running steps, starts no further ones, and still runs `finally`.
 #[test]
 fn a_cancelled_run_still_cleans_up() {
     let mut t = Scenario::with_room();
@@ -41,7 +41,7 @@ fn a_cancelled_run_still_cleans_up() {
     assert!(matches!(t.ask_for(cancel(run, false)), Err(Refusal::RunNotLive { .. })));
 }
 
-/// C2. Cleaning up can be left out, also by a second cancel once it goes on.
+/// C2. `finally` can be skipped, also by a second cancel while it is running.
 #[test]
 fn cleaning_up_can_be_left_out() {
     let mut t = Scenario::with_room();
@@ -61,7 +61,7 @@ fn cleaning_up_can_be_left_out() {
     assert_eq!((t.step(run, "clean"), t.status_of_run(run)), (StepStatus::Cancelled, RunStatus::Cancelled));
 }
 
-/// C2, I5. A job that ended well before it could be stopped counts as what it is; the run is cancelled.
+/// C2, I5. A job that succeeded before it could be stopped has succeeded; the run is cancelled.
 #[test]
 fn a_job_that_outran_the_cancel_succeeded() {
     let mut t = Scenario::with_room();
@@ -72,7 +72,7 @@ fn a_job_that_outran_the_cancel_succeeded() {
     assert_eq!((t.step(run, "a"), t.status_of_run(run)), (StepStatus::Succeeded, RunStatus::Cancelled));
 }
 
-/// A run that waits for its turn is cancelled at once, and the next one takes its place.
+/// A waiting run is cancelled immediately, and the next one takes its place.
 #[test]
 fn a_waiting_run_is_cancelled_at_once() {
     let mut t = Scenario::with_room();
@@ -84,7 +84,7 @@ fn a_waiting_run_is_cancelled_at_once() {
     assert_eq!(t.status_of_run(runs[2]), RunStatus::Running);
 }
 
-/// A step whose job somebody cancels is cancelled, and counts as failed.
+/// A step whose job a user cancels is cancelled, and counts as failed.
 #[test]
 fn a_cancelled_job_cancels_its_step() {
     let mut t = Scenario::new();
@@ -94,7 +94,7 @@ fn a_cancelled_job_cancels_its_step() {
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 }
 
-/// C2. A paused run begins nothing; what goes on does, and it goes on where it was.
+/// C2. A paused run starts no steps; running steps continue.
 #[test]
 fn a_paused_run_begins_nothing() {
     let mut t = Scenario::with_room();
@@ -112,8 +112,8 @@ fn a_paused_run_begins_nothing() {
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → paused (pause_requested: paused by alice: disk full) → running (resume_requested: alice)");
 }
 
-/// C2. Somebody decides what a step is: one that has not begun never does, one that goes on is stopped
-/// first, so that nothing after it starts too early.
+/// C2. A user sets the outcome of a step: a pending one never starts, a running one is stopped first, so that
+/// no dependent starts too early.
 #[test]
 fn a_step_can_be_marked() {
     let mut t = Scenario::with_room();
@@ -134,7 +134,7 @@ fn a_step_can_be_marked() {
     assert!(matches!(t.ask_for(mark(run, "nobody", StepStatus::Failed)), Err(Refusal::StepNotFound { .. })));
 }
 
-/// C2. Another try takes over what ended well, with what it gave, and does the rest again.
+/// C2. A retry carries over succeeded steps with their outputs, and repeats the rest.
 #[test]
 fn a_retry_begins_at_the_failed_step() {
     let mut t = Scenario::with_room();
@@ -181,8 +181,8 @@ fn a_run_goes_on_after_a_restart_at_every_point() {
     assert_eq!(t.rows.jobs.len(), 4);
 }
 
-/// I2. A start that is repeated under its key is the first again, also after a restart and after the run's
-/// end; the key does not serve for anything else until it is forgotten.
+/// I2. A repeated start with the same key returns the first run, also after a restart and after the run's
+/// end. The key can be used for another request only after it has expired.
 #[test]
 fn a_start_that_is_repeated_is_the_first_again() {
     let mut t = Scenario::with_room();
@@ -207,8 +207,8 @@ fn a_start_that_is_repeated_is_the_first_again() {
     assert!(matches!(t.ask_for(start(&t, 2)), Ok(Reply::RunStarted { new: true, .. })));
 }
 
-/// C3. A definition that was given with the start goes on at once, is tried again like any other, and no workflow is
-/// made of it.
+/// C3. A run of a definition in the request starts immediately and can be retried like any other, and no
+/// workflow is created.
 #[test]
 fn a_run_needs_no_workflow_that_is_kept() {
     let mut t = Scenario::with_room();
@@ -230,7 +230,7 @@ fn a_run_needs_no_workflow_that_is_kept() {
     assert_eq!((t.rows.workflows.len(), t.rows.workflows[&kept].1.runs), (1, 0));
 }
 
-/// Workflows are named resources: applied, changed and deleted with the usual expectations.
+/// Workflows are named resources: applied, changed and deleted with expected versions.
 #[test]
 fn a_workflow_is_a_named_resource() {
     let mut t = Scenario::with_room();
@@ -249,7 +249,7 @@ fn a_workflow_is_a_named_resource() {
     assert!(t.rows.workflows.is_empty());
 }
 
-/// A step of a run whose job was retried by hand elsewhere knows its own job only.
+/// A step reacts only to its own job, not to a manual retry of it elsewhere.
 #[test]
 fn a_step_hears_of_no_job_but_its_own() {
     let mut t = Scenario::with_room();
@@ -260,7 +260,7 @@ fn a_step_hears_of_no_job_but_its_own() {
     assert_eq!(t.step(run, "a"), StepStatus::Running);
 }
 
-/// C2. A run that never had its turn leaves no step behind that would still be pending.
+/// C2. A run that never started leaves no pending step behind.
 #[test]
 fn a_run_that_is_cancelled_before_its_turn_ends_with_all_of_its_steps() {
     for skip_finally in [false, true] {
@@ -283,7 +283,7 @@ fn a_run_that_is_cancelled_before_its_turn_ends_with_all_of_its_steps() {
     }
 }
 
-/// I2, C2. One answer says of every step that has not ended what holds it: what goes on first.
+/// I2, C2. One reply explains every unfinished step; running steps come first.
 #[test]
 fn a_run_says_what_all_of_its_steps_wait_for() {
     let mut t = Scenario::with_room();
@@ -299,7 +299,7 @@ fn a_run_says_what_all_of_its_steps_wait_for() {
     assert_eq!((told.left_out, why(9).steps.len()), (2, 4));
 }
 
-/// C2, I28. A retry that waits for its turn decides about none of its steps before.
+/// C2, I28. A waiting retry evaluates none of its steps before it starts.
 #[test]
 fn a_retry_that_waits_for_its_turn_asks_no_step() {
     let mut t = Scenario::with_room();

@@ -1,4 +1,4 @@
-//! Artifacts within a run: what steps store, and what steps after them read.
+//! Artifacts within a run: steps store them, and later steps read them.
 
 use engine::input::How;
 use engine::{Report, WorkflowRequest};
@@ -44,7 +44,7 @@ impl Scenario {
         self.end_with(job, Report::Finished { how: How::Succeeded, outcome, usage: Usage::default() });
     }
 
-    /// The artifacts that a job reads, with the first digit of the version: `data@1`.
+    /// Returns the artifacts that a job reads, with the first digit of the version: `data@1`.
     fn reads(&self, job: JobId) -> Vec<String> {
         let short = |input: &InputFile| match input.artifact.split_once("@sha256:") {
             Some((name, hash)) => format!("{name}@{} {}", &hash[..1], input.path),
@@ -58,8 +58,8 @@ impl Scenario {
     }
 }
 
-/// C2. Two runs of one workflow store the same artifact at the same time: each reads what it stored itself, and so does a
-/// retry of the first one.
+/// C2. Two runs of a workflow store the same artifact at the same time: each reads its own version, and so
+/// does a retry of the first one.
 #[test]
 fn a_run_reads_what_it_stored_itself() {
     let mut t = Scenario::with_room();
@@ -92,8 +92,8 @@ fn a_run_reads_what_it_stored_itself() {
     assert_eq!(t.reads(t.job_of(again, "use")), ["data@1 in"]);
 }
 
-/// C2. What a step was to store and did not is never replaced by what another run stored; an artifact that no step before
-/// stores, and one of a step that was skipped, is read in its newest version.
+/// C2. An artifact that a step should have stored and did not is never replaced by one of another run. An
+/// artifact that no earlier step stores, or only a skipped one, is read in its newest version.
 #[test]
 fn an_artifact_that_a_step_did_not_store_is_not_taken_from_another_run() {
     let mut t = Scenario::with_room();
@@ -124,7 +124,7 @@ fn an_artifact_that_a_step_did_not_store_is_not_taken_from_another_run() {
     }
 }
 
-/// A step whose job reads an artifact, whatever became of the step before.
+/// A step whose job reads an artifact, whatever the outcome of the step before.
 fn reading_anyway(name: &str, need: &str, artifact: &str) -> StepSpec {
     StepSpec { join: JoinRule::AllDone, ..reading(name, &[need], artifact) }
 }
@@ -133,8 +133,8 @@ fn call(name: &str, needs: &[&str], called: &str) -> StepSpec {
     act(name, needs, Action::Workflow(Call { name: called.into(), parameters: Default::default() }))
 }
 
-/// C2. Sixty elements with forty versions each are too large for the row of their step. A restart does not change what is
-/// known of them.
+/// C2. Sixty elements with forty versions each are too many for the row of their step. A restart does not
+/// change that.
 #[test]
 fn an_artifact_of_a_step_with_too_many_versions_is_not_taken_from_another_run() {
     const ELEMENTS: u32 = 60;
@@ -180,7 +180,8 @@ fn an_artifact_of_a_step_with_too_many_versions_is_not_taken_from_another_run() 
     insta::assert_snapshot!(t.message(outer, "use"), @"inputs[0].artifact: the list of artifacts that step `call` stored in this run is larger than 196608 bytes, so the version of `data` is unknown: let the step store fewer artifacts, or name a version");
 }
 
-/// C2. What the steps of a called run were to store is known from its definition, also if the run failed, and from its end.
+/// C2. The artifacts that a called run should store are known from its definition, also if the run failed,
+/// and from its end.
 #[test]
 fn an_artifact_that_a_called_run_did_not_store_is_not_taken_from_another_run() {
     let mut t = Scenario::with_room();
@@ -241,7 +242,8 @@ fn an_artifact_that_a_called_run_did_not_store_is_not_taken_from_another_run() {
     assert_eq!(t.reads(t.job_of(run, "elsewhere")), ["other in"]);
 }
 
-/// C2. A name with references is rendered again for a step that has one job. Of a list, each element may have had it.
+/// C2. A name with references is rendered again for a step with one job. In a list, each element may have its
+/// own.
 #[test]
 fn an_artifact_whose_name_has_references_and_that_was_not_stored_is_not_taken_from_another_run() {
     let mut t = Scenario::with_room();
@@ -303,7 +305,8 @@ fn an_artifact_whose_name_has_references_and_that_was_not_stored_is_not_taken_fr
     }
 }
 
-/// C2. Expressions speak of what steps stored: of one version, and of those of a list, which become the files of a folder.
+/// C2. Expressions can refer to stored artifacts: to one version, and to those of a list, which become the
+/// files of a folder.
 #[test]
 fn what_the_elements_of_a_list_stored_is_gathered() {
     let mut t = Scenario::with_room();
@@ -331,7 +334,7 @@ fn what_the_elements_of_a_list_stored_is_gathered() {
     assert_eq!(t.reads(t.job_of(run, "last")), ["all@9 in"]);
 }
 
-/// C2. Elements that stored one name in different versions leave open which is meant.
+/// C2. Elements that stored different versions under one name are ambiguous.
 #[test]
 fn an_artifact_of_many_elements_is_not_read_by_its_name() {
     let mut t = Scenario::with_room();
@@ -345,7 +348,7 @@ fn an_artifact_of_many_elements_is_not_read_by_its_name() {
     insta::assert_snapshot!(t.message(run, "use"), @"inputs[0].artifact: the elements of step `part` stored different versions of `data`: select them with `steps.part.files`");
 }
 
-/// C2. A called run reads what was stored before the call, and what it stores is read after the call.
+/// C2. A called run reads artifacts stored before the call, and its own artifacts are read after the call.
 #[test]
 fn artifacts_go_into_a_called_run_and_out_of_it() {
     let mut t = Scenario::with_room();
@@ -372,8 +375,8 @@ fn artifacts_go_into_a_called_run_and_out_of_it() {
     assert_eq!(t.reads(t.job_of(run, "use")), ["clean@2 in"]);
 }
 
-/// C2. What a failed task wrote can be read, so that who compensates knows which error it was; where there is nothing to read
-/// the message says why.
+/// C2. The output of a failed task can be read, so that a compensation step knows the error. If there is no
+/// output, the message says why.
 #[test]
 fn the_output_of_a_failed_step_can_be_read() {
     let mut t = Scenario::with_room();
@@ -391,7 +394,7 @@ fn the_output_of_a_failed_step_can_be_read() {
     insta::assert_snapshot!(t.message(run, "undo"), @"run.process.env.CODE: `steps.charge.output.code`: step `charge` has no output to read: it failed");
 }
 
-/// C2. A promise is kept by the step that makes it: by a task, by an element of a list, by an event.
+/// C2. Declared outputs are checked for each step: for tasks, elements of a list, and events.
 #[test]
 fn a_step_that_breaks_its_promise_fails() {
     let mut t = Scenario::with_room();

@@ -1,4 +1,4 @@
-//! Steps over a list: maps, shards, broadcasts, and what collects them.
+//! Steps over a list: maps, shards, broadcasts, and the collected results.
 
 use engine::WorkflowRequest;
 use model::record::EventKind;
@@ -19,7 +19,7 @@ fn map_reduce() -> WorkflowSpec {
     WorkflowSpec::new("etl", vec![job("list", &[]), map, reduce])
 }
 
-/// C2, C4. A step runs once for each element of what an earlier one gave; the next one gets all results, in
+/// C2, C4. A step runs once for each element of an earlier step's output; the next step gets all results in
 /// the order of the list.
 #[test]
 fn a_map_runs_once_an_element_and_its_results_are_collected_in_order() {
@@ -48,7 +48,7 @@ fn a_map_runs_once_an_element_and_its_results_are_collected_in_order() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
-/// C4. Each shard knows its number and how many there are; the job says where it comes from.
+/// C4. Each shard knows its number and the total; its job refers to the element.
 #[test]
 fn a_shard_knows_its_number_and_how_many_there_are() {
     let mut t = Scenario::with_room();
@@ -63,7 +63,7 @@ fn a_shard_knows_its_number_and_how_many_there_are() {
     assert_eq!(assignment.step, Some(origin));
 }
 
-/// C4. The shards of a lost worker move to another one, each by itself; the others are not touched.
+/// C4. The shards of a lost worker move to another one independently; the other shards are not affected.
 #[test]
 fn the_shards_of_a_lost_worker_move_to_another_one() {
     let mut t = Scenario::new();
@@ -83,7 +83,7 @@ fn the_shards_of_a_lost_worker_move_to_another_one() {
     );
 }
 
-/// C4. No more elements go on than may, and the next begins as soon as one ends.
+/// C4. The number of concurrent elements is limited; the next one starts as soon as one ends.
 #[test]
 fn no_more_elements_go_on_than_may() {
     let mut t = Scenario::with_room();
@@ -100,7 +100,7 @@ fn no_more_elements_go_on_than_may() {
     assert_eq!(t.step(run, "import"), StepStatus::Succeeded);
 }
 
-/// C4. A step over a list fails once more of its elements failed than may; none begins after that.
+/// C4. A step over a list fails once too many elements have failed; then no further element starts.
 #[test]
 fn too_many_failed_elements_fail_the_step() {
     let mut t = Scenario::with_room();
@@ -112,14 +112,14 @@ fn too_many_failed_elements_fail_the_step() {
         let job = t.job_of_element(run, "import", item).unwrap();
         t.fail(job, 1);
     }
-    // The third began when the first failed, which it may; it ends by itself.
+    // The third started when the first failed, which was within the limit; it continues to its end.
     assert_eq!((t.step(run, "import"), t.running()), (StepStatus::Running, 1));
     t.succeed(t.job_of_element(run, "import", 2).unwrap());
     insta::assert_snapshot!(t.steps(run), @"import failed (items_failed)");
     insta::assert_snapshot!(t.row(run, "import").unwrap().message.as_deref().unwrap(), @"1 of 5 elements succeeded, 2 failed");
 }
 
-/// C4. Once enough elements succeeded the others are cancelled.
+/// C4. Once enough elements have succeeded, the others are cancelled.
 #[test]
 fn enough_successes_are_enough() {
     let mut t = Scenario::new();
@@ -129,7 +129,7 @@ fn enough_successes_are_enough() {
     let run = t.run(&WorkflowSpec::new("w", vec![step]));
     t.succeed(t.job_of_element(run, "try", 0).unwrap());
     t.pass(1);
-    // The second had been placed in the same flush or waits; whatever goes on is asked to stop.
+    // The second was placed in the same flush or is waiting; running elements are told to stop.
     let live: Vec<_> = (1..3).filter_map(|item| t.job_of_element(run, "try", item)).collect();
     for job in live {
         t.end_with(job, crate::scenario::finished(engine::input::How::Stopped, None));
@@ -137,7 +137,7 @@ fn enough_successes_are_enough() {
     insta::assert_snapshot!(t.steps(run), @"try succeeded (items_over)");
 }
 
-/// C2. An empty list is done at once.
+/// C2. A step over an empty list ends immediately.
 #[test]
 fn an_empty_list_is_done_at_once() {
     let mut t = Scenario::with_room();
@@ -146,7 +146,7 @@ fn an_empty_list_is_done_at_once() {
     assert_eq!(t.env_of(t.job_of(run, "reduce"), "ALL"), "[] of 0");
 }
 
-/// C2. What is no list, or too long, fails the step with a sentence.
+/// C2. A value that is not a list, or a list that is too long, fails the step with a message.
 #[test]
 fn what_is_no_list_fails_the_step() {
     let mut t = Scenario::with_room();
@@ -161,7 +161,7 @@ fn what_is_no_list_fails_the_step() {
     insta::assert_snapshot!(t.row(run, "map").unwrap().message.as_deref().unwrap(), @"the list has 100001 elements: expected at most 100000");
 }
 
-/// C4. A broadcast runs once on every worker that has the labels, and on no other.
+/// C4. A broadcast runs once on every worker with the labels, and on no other.
 #[test]
 fn a_broadcast_runs_once_on_every_worker_with_the_labels() {
     let mut t = Scenario::new();
@@ -178,7 +178,7 @@ fn a_broadcast_runs_once_on_every_worker_with_the_labels() {
     wanted.sort_unstable();
     found.sort_unstable();
     assert_eq!(found, wanted);
-    // One that joins later is named, and not part of it, also for an engine that is rebuilt.
+    // A worker that joins later is listed, but not included, also in a rebuilt engine.
     t.worker().label("zone", "a").join();
     t.worker().label("zone", "b").join();
     t.restart();
@@ -191,7 +191,7 @@ fn a_broadcast_runs_once_on_every_worker_with_the_labels() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
-/// C4, H1. A step that waits for a worker which is gone says which one.
+/// C4, H1. A step that waits for a lost worker names it.
 #[test]
 fn a_broadcast_names_the_lost_workers_that_it_waits_for() {
     let mut t = Scenario::new();
@@ -215,8 +215,8 @@ fn a_broadcast_names_the_lost_workers_that_it_waits_for() {
     assert_eq!(lost(&mut t), []);
 }
 
-/// C4. Another try goes to the workers that are there then, all of them: the elements of the first try have the
-/// numbers of other workers.
+/// C4. A retry runs on all workers that are available then: the elements of the first attempt belonged to
+/// other workers.
 #[test]
 fn a_broadcast_that_is_tried_again_by_hand_goes_to_every_worker_that_is_there() {
     let mut t = Scenario::new();
@@ -238,7 +238,7 @@ fn a_broadcast_that_is_tried_again_by_hand_goes_to_every_worker_that_is_there() 
     assert_eq!(t.status_of_run(again), RunStatus::Succeeded);
 }
 
-/// C4. A worker that comes late is taken in where the step says so, as long as it goes on.
+/// C4. A worker that joins late is included if the definition says so, while the step is running.
 #[test]
 fn a_broadcast_takes_in_workers_that_come_late() {
     let mut t = Scenario::new();
@@ -267,7 +267,7 @@ fn a_broadcast_takes_in_workers_that_come_late() {
     assert_eq!(t.row(run, "patch").unwrap().late_workers.as_ref().unwrap().count, 1);
 }
 
-/// C2. A workflow calls another one; its outcome and its outputs are those of the step.
+/// C2. A workflow calls another one; the step has the outcome and the outputs of the called run.
 #[test]
 fn a_called_workflow_is_a_step() {
     let mut t = Scenario::with_room();
@@ -317,7 +317,7 @@ fn a_called_run_is_stopped_with_the_run_that_called_it() {
     assert_eq!(t.status_of_run(run), RunStatus::Cancelled);
 }
 
-/// C2. Another try of a map does the failed elements again and no others.
+/// C2. A retry of a map repeats the failed elements and no others.
 #[test]
 fn a_retry_does_only_the_failed_elements_again() {
     let mut t = Scenario::with_room();
@@ -345,7 +345,7 @@ fn a_retry_does_only_the_failed_elements_again() {
     assert_eq!(t.rows.steps[&element].cause, StepCause::Carried);
 }
 
-/// C4. However long a list is, a batch has a bounded part of it, and the first elements start at once.
+/// C4. However long a list is, a batch contains a bounded part of it, and the first elements start at once.
 #[test]
 fn a_long_list_begins_in_bounded_parts() {
     let mut t = Scenario::with_room();
@@ -366,7 +366,8 @@ fn a_long_list_begins_in_bounded_parts() {
     assert_eq!(jobs.iter().sum::<usize>(), 20_000);
 }
 
-/// C4, I24. Runs of one queue take turns: what comes last in a short run does not wait behind the elements of a long one.
+/// C4, I24. Runs in one queue take turns: the last step of a short run does not wait behind the elements of a
+/// long one.
 #[test]
 fn the_last_step_of_a_run_does_not_wait_behind_the_list_of_another() {
     let mut t = Scenario::new();
@@ -390,7 +391,7 @@ fn the_last_step_of_a_run_does_not_wait_behind_the_list_of_another() {
     t.check_rebuilt();
 }
 
-/// C4, I24. A run goes on although new runs keep coming, each of which has had nothing so far.
+/// C4, I24. A run makes progress although new runs without any service arrive continuously.
 #[test]
 fn a_run_that_waits_is_not_starved_by_runs_that_keep_coming() {
     let mut t = Scenario::new();
@@ -398,7 +399,7 @@ fn a_run_that_waits_is_not_starved_by_runs_that_keep_coming() {
     let long = t.run(&WorkflowSpec::new("long", vec![each("list", &[], Over::Shards(10))]));
     let short = t.apply(&WorkflowSpec::new("short", vec![job("only", &[])]));
     for turn in 0.. {
-        // One comes for each job that ends, so some of them always wait.
+        // One run starts for each job that ends, so some are always waiting.
         for _ in 0..if turn == 0 { 3 } else { 1 } {
             let new = t.new_run(short, &[], &json!({}));
             t.start_with(new);
@@ -414,7 +415,8 @@ fn a_run_that_waits_is_not_starved_by_runs_that_keep_coming() {
     }
 }
 
-/// C3. Of a paused run the explanation of a list says that the pause holds the elements that have not begun.
+/// C3. The explanation of a list in a paused run says that the pause blocks the elements that have not
+/// started.
 #[test]
 fn a_list_of_a_paused_run_says_what_holds_its_elements() {
     let mut t = Scenario::with_room();
@@ -427,7 +429,7 @@ fn a_list_of_a_paused_run_says_what_holds_its_elements() {
     t.start(job);
     t.pass(5);
     t.succeed(job);
-    // Each element that ended tells how long it took.
+    // Each ended element has its run time.
     let key = StepKey { item: Some(0), ..t.key(run, "list") };
     let row = &t.rows.steps[&key];
     assert!(row.started_at.unwrap() < row.finished_at.unwrap());

@@ -1,4 +1,4 @@
-//! Whatever is asked of a run, in whatever order and with whatever restarts: it ends once nobody holds it.
+//! Property: a run ends once nothing holds it, whatever was requested, in any order and with restarts.
 
 use engine::WorkflowRequest;
 use engine::input::How;
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::{act, each, job};
 use crate::scenario::{Scenario, finished};
 
-/// What a step does, as it is drawn.
+/// What a generated step does.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Job,
@@ -57,7 +57,7 @@ fn step(place: usize, kind: Kind, needs: &[usize], join: JoinRule) -> StepSpec {
             }
             step
         }
-        // Whose tasks add is drawn with its needs.
+        // The adding steps are generated together with the dependencies.
         Kind::Added => each(&name, &needs, Over::AddedBy(Vec::new())),
         Kind::Call => act(&name, &needs, call()),
         Kind::CallEach => {
@@ -76,7 +76,7 @@ fn step(place: usize, kind: Kind, needs: &[usize], join: JoinRule) -> StepSpec {
     StepSpec { join: if needs.is_empty() { JoinRule::AllSuccess } else { join }, ..step }
 }
 
-/// The workflow that others call: it waits for somebody, too.
+/// The called workflow; it waits for a user, too.
 fn inner() -> WorkflowSpec {
     let mut spec = WorkflowSpec::new(
         "inner",
@@ -86,7 +86,7 @@ fn inner() -> WorkflowSpec {
     spec
 }
 
-/// Those among the needs of a step that goes over what others add become those others, if they run jobs.
+/// Makes the dependencies that run jobs the adding steps of a step with added elements.
 fn take_adders(step: &mut StepSpec, steps: &[StepSpec]) {
     let Some(ForEach { over: Over::AddedBy(adders), .. }) = &mut step.for_each else { return };
     let runs_jobs =
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// The task of a job, if it runs, adds elements wherever it may.
+    /// Adds elements on behalf of the task of a running job to every possible step.
     fn add(&mut self, job: JobId, batch: u8, count: u8) {
         if self.t.status(job) != JobStatus::Running {
             return;
@@ -183,7 +183,7 @@ impl World {
         };
         let runs = self.live_runs();
         let jobs = self.live_jobs();
-        // What is refused changes nothing; that is what the checks after each flush see to.
+        // A refused request changes nothing; the checks after each flush verify that.
         let request = match wanted {
             Move::End(i, well) => {
                 if !jobs.is_empty() {
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// Nobody holds anything back any longer.
+    /// Releases everything that holds a run.
     fn let_it_end(&mut self) {
         for _ in 0..600 {
             if self.live_runs().is_empty() {
@@ -268,8 +268,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     /// C2, C4, D5, I5, I19, I26, I28. Jobs, lists, calls, approvals, waits and events; ends, cancels, pauses,
-    /// marks, decisions and restarts in any order. Every transition is legal, a rebuilt engine knows the same,
-    /// and once nobody holds it back every run ends, with every step of it; another try of it ends too.
+    /// marks, decisions and restarts in any order. Every transition is legal, and a rebuilt engine is equal.
+    /// Once nothing holds it, every run ends with all of its steps, and so does a retry of it.
     #[test]
     fn a_run_ends_whatever_was_asked_of_it(
         kinds in prop::collection::vec(
@@ -311,7 +311,7 @@ proptest! {
             world.play(wanted);
         }
         world.let_it_end();
-        prop_assert_eq!(world.live_runs(), vec![], "they would never end");
+        prop_assert_eq!(world.live_runs(), vec![], "runs that never end");
         prop_assert_eq!(world.live_jobs(), vec![]);
         let rows = &world.t.rows;
         for (&run, (head, state)) in &rows.runs {
@@ -320,7 +320,7 @@ proptest! {
             let ended = ended.filter(|(_, step)| step.status.is_final()).count();
             prop_assert!(never_began || ended == head.definition.workflow.all_steps().count());
         }
-        // Whatever ended badly is tried again.
+        // Retries every run that failed.
         let failed = rows.runs.iter().find(|(_, (head, state))| {
             head.workflow.is_some() && state.status == RunStatus::Failed && state.started_at.is_some()
         });

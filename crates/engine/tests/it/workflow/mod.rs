@@ -1,4 +1,4 @@
-//! Workflows, told as stories: a vocabulary of runs and steps on top of [`Scenario`].
+//! Scenarios of workflows: helpers for runs and steps, on top of [`Scenario`].
 
 mod added;
 mod control;
@@ -42,7 +42,7 @@ pub(crate) fn each(name: &str, needs: &[&str], over: Over) -> StepSpec {
     StepSpec { for_each: Some(ForEach::new(over)), ..job(name, needs) }
 }
 
-/// A step that does something else.
+/// A step with another action.
 pub(crate) fn act(name: &str, needs: &[&str], action: Action) -> StepSpec {
     StepSpec::new(name, action).needs(needs.iter().copied())
 }
@@ -54,7 +54,7 @@ pub(crate) fn env<'a>(step: &'a mut StepSpec, name: &str) -> &'a mut String {
     process.env.entry(name.to_owned()).or_default()
 }
 
-/// What a story of a run is told with.
+/// Helpers for scenarios of a run.
 impl Scenario {
     pub(crate) fn ask_for(&mut self, request: WorkflowRequest) -> Result<Reply, Refusal> {
         self.ask_by("alice", request)
@@ -64,7 +64,7 @@ impl Scenario {
         self.ask(|ticket| Input::Workflow { ticket, request: Box::new(request), actor: actor.into() })
     }
 
-    /// Room for as many jobs as a story has.
+    /// Adds a worker with capacity for all jobs of a scenario.
     pub(crate) fn with_room() -> Self {
         let mut t = Self::new();
         t.worker().slots(1_000_000).memory_mib(1 << 20).cpu(1_000_000).join();
@@ -84,7 +84,7 @@ impl Scenario {
         }
     }
 
-    /// What a run of an applied workflow is started with.
+    /// Returns the request that starts a run of an applied workflow.
     pub(crate) fn new_run(&self, workflow: WorkflowId, calls: &[&WorkflowSpec], given: &Value) -> NewRun {
         let (head, state) = &self.rows.workflows[&workflow];
         let mut definition = Definition { workflow: Arc::clone(&head.spec), calls: Default::default() };
@@ -112,7 +112,7 @@ impl Scenario {
         }
     }
 
-    /// What another try of a run takes over from it.
+    /// Returns the results that a retry of a run carries over.
     pub(crate) fn takeover(&self, run: RunId, mut carried: Carried) -> Takeover {
         for again in carried.again.clone() {
             let Some(Work::Run(called)) = again.work.filter(|_| again.may_continue) else { continue };
@@ -151,7 +151,7 @@ impl Scenario {
         self.run_state(run).status
     }
 
-    /// `running (started) → succeeded (succeeded)`, as stored.
+    /// Returns the stored history: `running (started) → succeeded (succeeded)`.
     pub(crate) fn run_history(&self, run: RunId) -> String {
         let told = |e: &model::run::RunHistoryEntry| match &e.detail {
             Some(detail) => format!("{} ({}: {detail})", e.to, e.cause),
@@ -163,10 +163,10 @@ impl Scenario {
     pub(crate) fn key(&self, run: RunId, step: &str) -> StepKey {
         let spec = &self.rows.runs[&run].0.definition.workflow;
         let place = spec.all_steps().position(|(_, known)| known.name == step);
-        StepKey { run, step: u32::try_from(place.expect("there is such a step")).unwrap(), item: None }
+        StepKey { run, step: u32::try_from(place.expect("the step exists")).unwrap(), item: None }
     }
 
-    /// What is stored of a step; nothing while it is pending.
+    /// Returns the stored state of a step; `None` while it is pending.
     pub(crate) fn row(&self, run: RunId, step: &str) -> Option<&StepState> {
         self.rows.steps.get(&self.key(run, step))
     }
@@ -175,7 +175,7 @@ impl Scenario {
         self.row(run, step).map_or(StepStatus::Pending, |state| state.status)
     }
 
-    /// `a succeeded (job_succeeded), b pending, …`, as stored.
+    /// Returns the stored statuses: `a succeeded (job_succeeded), b pending, …`.
     pub(crate) fn steps(&self, run: RunId) -> String {
         let spec = Arc::clone(&self.rows.runs[&run].0.definition.workflow);
         let told = |name: &str| match self.row(run, name) {
@@ -189,7 +189,7 @@ impl Scenario {
         self.row(run, step).and_then(|state| state.job).expect("the step has a job")
     }
 
-    /// The job of a step's element that goes on.
+    /// Returns the running job of an element.
     pub(crate) fn job_of_element(&self, run: RunId, step: &str, item: u32) -> Option<JobId> {
         let key = StepKey { item: Some(item), ..self.key(run, step) };
         let live = self.rows.jobs.iter().filter(|(_, (_, state))| !state.status.is_final());
@@ -197,13 +197,13 @@ impl Scenario {
         own.next().map(|(&id, _)| id)
     }
 
-    /// How many jobs a step, or an element of it, has had.
+    /// Returns the number of jobs that a step, or an element of it, has had.
     pub(crate) fn jobs_of(&self, key: StepKey) -> usize {
         let of_step = |head: &model::record::JobHead| head.step.as_ref().is_some_and(|o| o.key() == key);
         self.rows.jobs.values().filter(|(head, _)| of_step(head)).count()
     }
 
-    /// Ends a job well, with an output.
+    /// Ends a job successfully, with an output.
     pub(crate) fn give(&mut self, job: JobId, output: &Value) {
         let outcome = Outcome { output: Some(output.to_string().into()), ..Outcome::default() };
         self.end_with(job, Report::Finished { how: How::Succeeded, outcome, usage: Usage::default() });
@@ -217,12 +217,12 @@ impl Scenario {
         self.fail(self.job_of(run, step), 1);
     }
 
-    /// The spec of a job as its worker gets it.
+    /// Returns the spec of a job as sent to its worker.
     pub(crate) fn spec_of(&self, job: JobId) -> JobSpec {
         serde_json::from_str(&self.rows.jobs[&job].0.body).unwrap()
     }
 
-    /// A variable of a job's environment.
+    /// Returns an environment variable of a job.
     pub(crate) fn env_of(&self, job: JobId, name: &str) -> String {
         let spec = self.spec_of(job);
         let model::spec::Run::Process(process) = &spec.run else { panic!("a process is expected") };
@@ -236,7 +236,7 @@ impl Scenario {
         }
     }
 
-    /// The rows of a run's steps, as whoever tries it again reads them.
+    /// Returns the rows of a run's steps, as a retry reads them.
     pub(crate) fn step_records(&self, run: RunId) -> Vec<StepRecord> {
         let own = self.rows.steps.iter().filter(|(key, _)| key.run == run);
         own.map(|(&key, state)| StepRecord { key, state: state.clone() }).collect()

@@ -1,4 +1,4 @@
-//! Random DAGs, random outcomes, restarts at any point: against a plain model of the rules.
+//! Property: random DAGs with random outcomes and restarts follow a simple model of the rules.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use super::{each, job};
 use crate::scenario::Scenario;
 
-/// A step as it is drawn: what it needs among those before it, its rule, whether its condition holds, how
-/// its job ends, how many elements it has if it has any, and whether its failure counts.
+/// A generated step: its dependencies among the steps before it, its join rule, the value of its condition,
+/// the outcome of its job, the number of its elements if it has any, and whether its failure counts.
 #[derive(Debug, Clone)]
 struct Drawn {
     needs: Vec<prop::sample::Index>,
@@ -66,9 +66,9 @@ fn workflow(steps: &[Drawn], limit: Option<u32>) -> WorkflowSpec {
     WorkflowSpec { max_parallel_steps: limit, ..WorkflowSpec::new("drawn", steps) }
 }
 
-/// The plain model: each step once, in order of definition, by its rule over how its needs ended. It knows
-/// nothing of time, so it is silent about a step that depends on which of its needs ended first, and about
-/// whatever depends on that.
+/// The model: each step once, in order of definition, by its join rule and the outcomes of its dependencies.
+/// It has no notion of time, so it has no expectation for a step whose outcome depends on which dependency
+/// ended first, nor for the dependents of that step.
 fn expected(steps: &[Drawn], spec: &WorkflowSpec) -> Vec<Option<StepStatus>> {
     let mut ends: Vec<Option<StepStatus>> = Vec::new();
     for (place, drawn) in steps.iter().enumerate() {
@@ -87,7 +87,7 @@ fn expected(steps: &[Drawn], spec: &WorkflowSpec) -> Vec<Option<StepStatus>> {
         }
         let join = spec.steps[place].join;
         let conflicting = counts.skipped > 0 && counts.failed + counts.upstream_failed > 0;
-        // Whether a failure or a skip comes first decides what an `all_success` step becomes.
+        // The order of a failure and a skip decides the outcome of an `all_success` step.
         let depends_on_order = join == JoinRule::AllSuccess && conflicting;
         ends.push(if !known || depends_on_order {
             None
@@ -104,7 +104,7 @@ fn expected(steps: &[Drawn], spec: &WorkflowSpec) -> Vec<Option<StepStatus>> {
     ends
 }
 
-/// Live jobs of a run, with the place of their step.
+/// Returns the live jobs of a run, each with the index of its step.
 fn live_jobs(t: &Scenario, run: RunId) -> Vec<(model::JobId, usize)> {
     let own = t.rows.jobs.iter().filter_map(|(&id, (head, state))| {
         let origin = head.step.as_ref().filter(|origin| origin.run == run)?;
@@ -117,8 +117,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     /// C1, C2, C4, D5, I19, I28. Whatever the DAG, the outcomes, the order of ends and the points of restart:
-    /// every step ends, as the rules say, with one job a step or element, none before what it needs ended
-    /// (unless its rule says so), and the run's outcome is that of all steps.
+    /// every step ends by the rules, with one job per step or element, none before its dependencies ended
+    /// (unless its join rule allows that), and the run's outcome follows from all steps.
     #[test]
     fn every_dag_ends_as_its_rules_say(
         steps in prop::collection::vec(drawn(), 1..9),
@@ -139,7 +139,7 @@ proptest! {
             prop_assert!(rounds < 200, "the run never ends: {}", t.steps(run));
             let live = live_jobs(&t, run);
             prop_assert!(live.len() <= limit.map_or(usize::MAX, |limit| limit as usize), "the limit is kept");
-            prop_assert!(!live.is_empty(), "nothing goes on: {}", t.steps(run));
+            prop_assert!(!live.is_empty(), "nothing is running: {}", t.steps(run));
             let (index, what) = moves.next().unwrap();
             let (job, place) = live[index.index(live.len())];
             match what {
@@ -174,7 +174,7 @@ proptest! {
     }
 }
 
-/// I19. One job a step and element, and none before the needs of its step ended.
+/// I19. One job per step and element, and none before the dependencies of its step ended.
 fn check_order(t: &Scenario, run: RunId, steps: &[Drawn], spec: &WorkflowSpec) -> Result<(), TestCaseError> {
     let mut seen = BTreeMap::new();
     for (head, state) in t.rows.jobs.values() {
@@ -201,7 +201,7 @@ fn check_order(t: &Scenario, run: RunId, steps: &[Drawn], spec: &WorkflowSpec) -
         let never_began =
             matches!(t.step(run, &format!("s{place}")), StepStatus::Skipped | StepStatus::UpstreamFailed);
         let jobs = seen.keys().filter(|key| key.step as usize == place).count();
-        prop_assert!(!never_began || jobs == 0, "s{} has jobs and never began", place);
+        prop_assert!(!never_began || jobs == 0, "s{} has jobs, but never started", place);
     }
     Ok(())
 }

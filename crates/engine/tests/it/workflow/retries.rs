@@ -1,4 +1,4 @@
-//! Runs that failed are tried again by the policy of their workflow.
+//! Automatic retries of failed runs, by the retry policy of their workflow.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{act, each, env, job};
 use crate::scenario::{Scenario, finished};
 
-/// A chain whose runs are tried twice more, with waits of 10 s and 20 s.
+/// A chain of steps whose runs are retried twice, after delays of 10 s and 20 s.
 fn chain() -> WorkflowSpec {
     let mut spec = with_retries(2, vec![job("a", &[]), job("b", &["a"]), job("c", &["b"])]);
     spec.on_failure = vec![job("alert", &[])];
@@ -42,7 +42,7 @@ fn pause(run: RunId) -> WorkflowRequest {
     WorkflowRequest::Pause { run, note: None }
 }
 
-/// C2. Another try does what did not end well, keeps the rest, and comes after its backoff; only the last one
+/// C2. A retry repeats unsuccessful steps, keeps the others, and starts after its backoff; only the last one
 /// is followed by `on_failure` and `finally`.
 #[test]
 fn a_run_that_fails_is_tried_again_from_what_failed() {
@@ -72,7 +72,7 @@ fn a_run_that_fails_is_tried_again_from_what_failed() {
     assert_eq!((state.failures(), state.next_try_at()), (2, None));
 }
 
-/// C2. Once its tries are used up a run fails, and then whoever waits for that hears of it.
+/// C2. A run fails once its retries are exhausted; only then is its end reported.
 #[test]
 fn a_run_whose_tries_are_used_up_fails_once() {
     let mut t = Scenario::with_room();
@@ -89,8 +89,8 @@ fn a_run_whose_tries_are_used_up_fails_once() {
     assert_eq!(t.jobs_of(t.key(run, "alert")), 1);
 }
 
-/// C2, D5. The wait is in the rows: the next engine waits for what is left of it, and one that comes later tries at
-/// once.
+/// C2, D5. The retry time is part of the rows: the next engine waits for the remaining time, and an engine
+/// that starts later retries immediately.
 #[test]
 fn a_backoff_survives_a_restart() {
     let mut t = Scenario::with_room();
@@ -107,7 +107,7 @@ fn a_backoff_survives_a_restart() {
     assert_eq!((t.status_of_run(run), t.step(run, "a")), (RunStatus::Running, StepStatus::Running));
 }
 
-/// C2. A run that waits for its next try can be cancelled, which cleans up and raises no alarm.
+/// C2. A run that waits for its retry can be cancelled, which runs `finally` and raises no alert.
 #[test]
 fn a_backoff_can_be_cancelled() {
     let mut t = Scenario::with_room();
@@ -121,7 +121,7 @@ fn a_backoff_can_be_cancelled() {
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → retrying (step_failed: step `a`) → stopping (cancel_requested: alice) → cancelled (cancel_requested)");
 }
 
-/// C2. A paused run is not tried until somebody lets it go on; then it waits for what is left, if anything is.
+/// C2. A paused run is not retried until it is resumed; then it waits for the remaining time, if any.
 #[test]
 fn a_backoff_can_be_paused() {
     let mut t = Scenario::with_room();
@@ -159,7 +159,7 @@ fn a_backoff_holds_the_place_of_its_run() {
     assert_eq!(t.status_of_run(second), RunStatus::Running);
 }
 
-/// C2, B7. A timeout is that of each try, and is tried again unless the policy says that it is final.
+/// C2, B7. The timeout applies to each attempt; a timeout is retried unless the policy says that it is final.
 #[test]
 fn a_try_that_takes_too_long_is_tried_again() {
     let mut t = Scenario::with_room();
@@ -192,7 +192,7 @@ fn a_try_that_takes_too_long_is_tried_again() {
     assert_eq!(t.status_of_run(run), RunStatus::Retrying);
 }
 
-/// C2. Where the first failure stops everything, what was stopped is done again as well.
+/// C2. With `fail_fast`, the stopped steps are repeated as well.
 #[test]
 fn what_a_failure_stopped_is_done_again() {
     let mut t = Scenario::with_room();
@@ -210,7 +210,7 @@ fn what_a_failure_stopped_is_done_again() {
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (fail_fast: step `a` failed) → retrying (fail_fast: step `a`) → running (backoff_over) → succeeded (succeeded)");
 }
 
-/// C2. What comes after something that is done again is done again too, however it ended.
+/// C2. Dependents of a repeated step are repeated too, whatever their outcome.
 #[test]
 fn what_came_after_a_failure_is_asked_again() {
     let mut t = Scenario::with_room();
@@ -227,7 +227,7 @@ fn what_came_after_a_failure_is_asked_again() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
-/// C2. What somebody decided is not tried again.
+/// C2. Outcomes that a user set are not retried.
 #[test]
 fn what_somebody_decided_is_final() {
     let mut t = Scenario::with_room();
@@ -252,8 +252,8 @@ fn what_somebody_decided_is_final() {
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 }
 
-/// C2, D2. A step that its policy calls final, and a job that runs at most once, never begin twice in a run; not
-/// in a workflow that it calls either. One that never began does not stand in the way.
+/// C2, D2. A step that the policy calls final, and a job that runs at most once, never start twice in a run,
+/// nor in a workflow that it calls. A step that has not started prevents no retry.
 #[test]
 fn what_may_not_be_done_twice_is_final() {
     let mut t = Scenario::with_room();
@@ -266,7 +266,7 @@ fn what_may_not_be_done_twice_is_final() {
     t.fail_step(run, "charge");
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 
-    // It ended well, and would be done again because it comes after what failed.
+    // It succeeded, and would be repeated because it depends on a failed step.
     let mut after = once("after", &["a"]);
     after.join = JoinRule::AllDone;
     let run = t.run(&with_retries(3, vec![job("a", &[]), after]));
@@ -296,8 +296,8 @@ fn call() -> Action {
     Action::Workflow(Call { name: "inner".into(), parameters: Default::default() })
 }
 
-/// C2, C4. Of a list only the elements that did not end well are done again, also by an engine that was built between
-/// the tries and one that was built while the second goes on.
+/// C2, C4. Only the unsuccessful elements of a list are repeated, also by an engine rebuilt during the
+/// backoff and by one rebuilt during the retry.
 #[test]
 fn only_the_failed_elements_are_done_again() {
     let mut t = Scenario::with_room();
@@ -323,7 +323,7 @@ fn only_the_failed_elements_are_done_again() {
     t.check_rebuilt();
 }
 
-/// C2, C4. A list that may be another one now is gone over anew.
+/// C2, C4. All elements of a list that may have changed run again.
 #[test]
 fn a_list_that_comes_from_what_is_done_again_is_gone_over_anew() {
     let mut t = Scenario::with_room();
@@ -355,8 +355,8 @@ fn find_after(need: &str) -> StepSpec {
     StepSpec { join: JoinRule::AllDone, ..job("find", &[need]) }
 }
 
-/// C2, C4. What tasks added stays added, as it does when a job is tried again: a task that repeats a batch adds nothing,
-/// and what was done of it is not done again.
+/// C2, C4. Added elements are kept, as in a retry of a job: a task that repeats a batch adds nothing, and
+/// succeeded elements are not repeated.
 #[test]
 fn what_tasks_added_is_kept_for_the_next_try() {
     let mut t = Scenario::with_room();
@@ -386,7 +386,7 @@ fn what_tasks_added_is_kept_for_the_next_try() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
-/// C2. A called run is tried by its own policy first; the step that called it hears of its end alone, and another try of
+/// C2. A called run is retried by its own policy first. The calling step gets only its end, and a retry of
 /// the caller calls another run.
 #[test]
 fn a_step_hears_of_the_end_of_the_run_that_it_called_alone() {
@@ -413,7 +413,7 @@ fn a_step_hears_of_the_end_of_the_run_that_it_called_alone() {
     assert_eq!(t.status_of_run(run), RunStatus::Cancelled);
 }
 
-/// C1, C2. Whoever listens to the end of a run hears of the last try.
+/// C1, C2. A trigger gets only the end after the last retry.
 #[test]
 fn a_trigger_hears_of_the_last_try_alone() {
     let mut t = Scenario::with_room();
@@ -429,7 +429,7 @@ fn a_trigger_hears_of_the_last_try_alone() {
     assert_eq!(t.run_state(run).started.len(), 1);
 }
 
-/// C2. An event that a step waits for may come between the tries.
+/// C2. An event that a step waits for may arrive between two attempts.
 #[test]
 fn an_event_may_come_before_the_step_waits_again() {
     let mut t = Scenario::with_room();
@@ -450,7 +450,7 @@ fn an_event_may_come_before_the_step_waits_again() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
-/// C2. Why says when the next try begins, which it is, and what it does again.
+/// C2. The explanation contains the time and number of the next attempt, and the steps that it repeats.
 #[test]
 fn a_run_says_that_it_waits_for_its_next_try() {
     let mut t = Scenario::with_room();
@@ -474,7 +474,8 @@ fn a_run_says_that_it_waits_for_its_next_try() {
     assert!(matches!(refused, Err(Refusal::StepEnded { .. })));
 }
 
-/// C2. An output that cannot be given, and a failure after the steps, are not tried again: no step of it failed.
+/// C2. An output that cannot be evaluated, and a failure after the steps, are not retried: none of the steps
+/// failed.
 #[test]
 fn what_comes_after_the_steps_is_not_tried_again() {
     let mut t = Scenario::with_room();
@@ -492,7 +493,7 @@ fn what_comes_after_the_steps_is_not_tried_again() {
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 }
 
-/// C2. Steps that are done again see what is new: their references are read in each try.
+/// C2. References of repeated steps are evaluated again in each attempt.
 #[test]
 fn references_are_read_in_each_try() {
     let mut t = Scenario::with_room();
@@ -510,7 +511,7 @@ fn references_are_read_in_each_try() {
     assert_eq!(t.env_of(t.job_of(run, "use"), "N"), "2");
 }
 
-/// A run is tried again by hand.
+/// Retries a run manually.
 fn retry(t: &mut Scenario, run: RunId) -> RunId {
     retry_from(t, run, RetryFrom::Failed)
 }
@@ -534,8 +535,8 @@ fn retry_from(t: &mut Scenario, run: RunId, from: RetryFrom<'_>) -> RunId {
     t.start_with(new)
 }
 
-/// C2, D2. A retry by hand continues the runs that failed steps called, with their parameters, at every depth: what ended well
-/// in them is not done again.
+/// C2, D2. A manual retry continues the runs that failed steps called, with their parameters, at every depth:
+/// succeeded steps in them are not repeated.
 #[test]
 fn a_retry_by_hand_continues_inside_a_called_run() {
     let mut t = Scenario::with_room();
@@ -577,8 +578,8 @@ fn a_retry_by_hand_continues_inside_a_called_run() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
-/// C2, D5. The same of the elements of a list; also if the retry waits for its turn, or is not there yet, while the engine is
-/// built anew, and if one of them does not begin before the retry is tried again itself.
+/// C2, D5. The same for the elements of a list. Also if the retry waits for its turn, or does not exist yet,
+/// while the engine is rebuilt, and if an element does not start before the retry is retried itself.
 #[test]
 fn a_retry_by_hand_continues_the_runs_that_elements_called() {
     let mut t = Scenario::with_room();
@@ -595,7 +596,7 @@ fn a_retry_by_hand_continues_the_runs_that_elements_called() {
         let of_run =
             |(id, (head, _)): (&RunId, &(Arc<RunHead>, _))| head.caller.filter(|c| c.run == run).map(|_| *id);
         let mut live = t.rows.runs.iter().filter_map(|(id, row)| of_run((id, &(Arc::clone(&row.0), ()))));
-        live.find(|id| !t.status_of_run(*id).is_final()).expect("a called run goes on")
+        live.find(|id| !t.status_of_run(*id).is_final()).expect("a called run is live")
     };
     for item in 0..9 {
         let inner = called(&t, run);
@@ -616,7 +617,7 @@ fn a_retry_by_hand_continues_the_runs_that_elements_called() {
         let job = t.job_of(inner, "one");
         t.end_with(job, finished(How::Stopped, None));
     }
-    // Only the first of the three goes on; the others never begin.
+    // Only the first of the three continues; the others never start.
     let inner = called(&t, second);
     insta::assert_snapshot!(t.steps(inner), @"one succeeded (carried), two running (needs_over)");
     t.ask_for(cancel(second)).unwrap();
@@ -635,8 +636,8 @@ fn a_retry_by_hand_continues_the_runs_that_elements_called() {
     assert_eq!(t.status_of_run(third), RunStatus::Succeeded);
 }
 
-/// C2, D2, D5. A call that did not begin in a retry by hand, because another step failed first, still continues its ended
-/// run in the next automatic retry, also after a restart during the backoff.
+/// C2, D2, D5. A call that did not start in a manual retry, because another step failed first, still
+/// continues its ended run in the next automatic retry, also after a restart during the backoff.
 #[test]
 fn an_automatic_retry_continues_a_call_that_has_not_begun() {
     for (restarts, over_list) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -676,7 +677,7 @@ fn an_automatic_retry_continues_a_call_that_has_not_begun() {
     }
 }
 
-/// The live run that a step of a run called.
+/// Returns the live run that a step of a run called.
 fn live_call(t: &Scenario, run: RunId) -> RunId {
     let is_called = |head: &RunHead| head.caller.is_some_and(|caller| caller.run == run);
     let mut live = t.rows.runs.iter().filter(|(_, (_, state))| !state.status.is_final());

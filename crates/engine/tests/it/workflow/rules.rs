@@ -1,4 +1,4 @@
-//! Which steps go, and how a run ends.
+//! Which steps run, and the outcome of a run.
 
 use model::spec::{Concurrency, Constraint, InputFile, Operator};
 use model::why::StepReason;
@@ -32,8 +32,8 @@ fn a_step_starts_once_all_that_it_needs_have_ended() {
     assert_eq!(t.run_state(run).counts[usize::from(StepStatus::Succeeded.code())], 4);
 }
 
-/// C1. The end of a step and the job of the next one are one commit: no batch has the one without the
-/// other, so no crash can come between them.
+/// C1. The end of a step and the job of the next one are one commit: no batch contains one without the other,
+/// so no crash can separate them.
 #[test]
 fn a_steps_end_and_the_next_steps_job_are_in_one_batch() {
     let mut t = Scenario::with_room();
@@ -57,7 +57,7 @@ fn a_steps_end_and_the_next_steps_job_are_in_one_batch() {
     assert!(ended);
 }
 
-/// C2. A failure goes down its branch; the other branch goes on, and the run fails.
+/// C2. A failure stops its branch; the other branch continues, and the run fails.
 #[test]
 fn a_failure_stops_its_branch_and_no_other() {
     let mut t = Scenario::with_room();
@@ -71,7 +71,7 @@ fn a_failure_stops_its_branch_and_no_other() {
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → failed (step_failed: step `b`)");
 }
 
-/// C2. The outcome is that of all steps: a last step that runs in any case hides no failure.
+/// C2. The outcome of the run follows from all steps: a last step that always runs hides no failure.
 #[test]
 fn a_step_that_runs_whatever_happened_hides_no_failure() {
     let mut t = Scenario::with_room();
@@ -82,7 +82,7 @@ fn a_step_that_runs_whatever_happened_hides_no_failure() {
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 }
 
-/// C2. With `continue_on_failure` neither the run nor what comes after takes notice.
+/// C2. With `continue_on_failure`, a failure affects neither the run nor the dependents.
 #[test]
 fn a_failure_that_does_not_count_stops_nothing() {
     let mut t = Scenario::with_room();
@@ -94,7 +94,7 @@ fn a_failure_that_does_not_count_stops_nothing() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
-/// C2. The first failure stops what goes on, and what has not begun never does.
+/// C2. The first failure stops running steps, and pending ones never start.
 #[test]
 fn a_workflow_that_fails_fast_stops_at_its_first_failure() {
     let mut t = Scenario::with_room();
@@ -112,7 +112,7 @@ fn a_workflow_that_fails_fast_stops_at_its_first_failure() {
     assert_eq!(t.status(other), JobStatus::Cancelled);
 }
 
-/// C2. Retries are the job's own; the step fails with the last of them.
+/// C2. Jobs have their own retries; the step fails with the last one.
 #[test]
 fn a_step_goes_on_while_its_job_is_tried_again() {
     let mut t = Scenario::with_room();
@@ -128,7 +128,7 @@ fn a_step_goes_on_while_its_job_is_tried_again() {
     assert_eq!(t.jobs_of(t.key(run, "a")), 1);
 }
 
-/// C2. Conditions speak of what earlier steps gave; a skip goes down to what needs it.
+/// C2. Conditions refer to outputs of earlier steps; a skip also skips the dependents.
 #[test]
 fn a_condition_that_does_not_hold_skips_a_step_and_what_needs_it() {
     let mut t = Scenario::with_room();
@@ -152,7 +152,7 @@ fn a_condition_that_does_not_hold_skips_a_step_and_what_needs_it() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
-/// C2. A condition that cannot be evaluated is a failure with a reason, not a guess.
+/// C2. A condition that cannot be evaluated is a failure with a reason.
 #[test]
 fn a_condition_that_has_no_answer_fails_its_step() {
     let mut t = Scenario::with_room();
@@ -164,7 +164,7 @@ fn a_condition_that_has_no_answer_fails_its_step() {
     insta::assert_snapshot!(row.message.as_deref().unwrap(), @"condition: step `a` has no output");
 }
 
-/// C2. Values reach the next job as one argument or one variable each.
+/// C2. Values reach the next job as one argument or one environment variable each.
 #[test]
 fn parameters_and_outputs_are_handed_on() {
     let mut t = Scenario::with_room();
@@ -184,7 +184,7 @@ fn parameters_and_outputs_are_handed_on() {
     insta::assert_snapshot!(t.run_state(run).output.as_deref().unwrap(), @r#"{"count":{"n":1},"file":"x; rm -rf /"}"#);
 }
 
-/// C2. What is not there fails the step that asks for it, by name.
+/// C2. A missing value fails the step that refers to it, by name.
 #[test]
 fn a_reference_to_what_is_not_there_fails_its_step() {
     let mut t = Scenario::with_room();
@@ -196,7 +196,7 @@ fn a_reference_to_what_is_not_there_fails_its_step() {
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 }
 
-/// C2. An output that cannot be given fails the run, after `finally`.
+/// C2. An output that cannot be evaluated fails the run, after `finally`.
 #[test]
 fn a_run_that_cannot_give_its_output_fails() {
     let mut t = Scenario::with_room();
@@ -209,7 +209,8 @@ fn a_run_that_cannot_give_its_output_fails() {
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → failed (output_failed: output `file`: `steps.a.output.file`: there is no field `file`)");
 }
 
-/// C2. `on_failure` runs only after a failure, `finally` in any case, and both know how the run ends.
+/// C2. `on_failure` runs only after a failure, `finally` always, and both can refer to the outcome of the
+/// run.
 #[test]
 fn sections_run_one_after_the_other() {
     let mut t = Scenario::with_room();
@@ -239,7 +240,7 @@ fn sections_run_one_after_the_other() {
     assert_eq!(t.status_of_run(bad), RunStatus::Failed);
 }
 
-/// C2. A `finally` step that fails makes a run fail that would have succeeded.
+/// C2. A failed `finally` step fails a run that would have succeeded.
 #[test]
 fn a_failure_in_finally_counts() {
     let mut t = Scenario::with_room();
@@ -251,7 +252,7 @@ fn a_failure_in_finally_counts() {
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 }
 
-/// C2. A limit on parallel steps holds back the rest, which can say so.
+/// C2. A limit on parallel steps blocks the others, and the explanation says so.
 #[test]
 fn no_more_steps_go_on_than_may() {
     let mut t = Scenario::with_room();
@@ -265,7 +266,7 @@ fn no_more_steps_go_on_than_may() {
     assert_eq!((t.step(run, "s2"), t.step(run, "s3")), (StepStatus::Running, StepStatus::Pending));
 }
 
-/// C2. A limit on parallel runs lets the others wait for their turn, in order.
+/// C2. With a limit on parallel runs, the others wait for their turn, in order.
 #[test]
 fn runs_wait_for_their_turn_in_order() {
     let mut t = Scenario::with_room();
@@ -286,7 +287,7 @@ fn runs_wait_for_their_turn_in_order() {
     assert_eq!(t.rows.runs[&runs[2]].0.number, 3);
 }
 
-/// C2. The jobs of a run take over what the workflow says where they say nothing.
+/// C2. The jobs of a run inherit the values of the workflow that their specs do not set.
 #[test]
 fn jobs_inherit_priority_queue_and_owner() {
     let mut t = Scenario::with_room();
@@ -303,7 +304,7 @@ fn jobs_inherit_priority_queue_and_owner() {
     assert_eq!(t.spec_of(t.job_of(urgent, "a")).priority, 95);
 }
 
-/// C1. A run keeps to what it started with, whatever is applied meanwhile.
+/// C1. A run keeps the definition that it started with, whatever is applied meanwhile.
 #[test]
 fn a_run_is_pinned_to_the_version_that_it_started_with() {
     let mut t = Scenario::with_room();
@@ -318,7 +319,7 @@ fn a_run_is_pinned_to_the_version_that_it_started_with() {
     assert_eq!((t.rows.runs[&run].0.generation, t.rows.workflows[&workflow].1.generation), (1, 2));
 }
 
-/// C2, B7. A run that takes longer than its timeout is stopped, and fails.
+/// C2, B7. A run that exceeds its timeout is stopped and fails.
 #[test]
 fn a_run_that_takes_too_long_is_stopped() {
     let mut t = Scenario::with_room();
@@ -334,7 +335,7 @@ fn a_run_that_takes_too_long_is_stopped() {
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (timed_out) → failed (timed_out)");
 }
 
-/// C2. A step's timeout covers all of it, also the time that its job waits in a queue.
+/// C2. A step's timeout includes the time that its job waits in a queue.
 #[test]
 fn a_step_that_takes_too_long_fails() {
     let mut t = Scenario::new();
@@ -344,7 +345,7 @@ fn a_step_that_takes_too_long_fails() {
     insta::assert_snapshot!(t.steps(run), @"a failed (timed_out), b upstream_failed (rule)");
 }
 
-/// C2. Every reason that holds a pending step is told.
+/// C2. The explanation of a pending step lists all reasons.
 #[test]
 fn a_pending_step_says_what_it_waits_for() {
     let mut t = Scenario::with_room();
@@ -372,7 +373,8 @@ fn a_pending_step_says_what_it_waits_for() {
     assert_eq!(t.why_step(run, "c"), [StepReason::Job { job }]);
 }
 
-/// C2. A job may vary in whatever of it is a text and no program; where it runs follows from the values.
+/// C2. References are allowed in every text field of a job except the program; placement follows from the
+/// values.
 #[test]
 fn references_are_replaced_in_every_field_that_may_vary() {
     let mut t = Scenario::new();
@@ -401,7 +403,7 @@ fn references_are_replaced_in_every_field_that_may_vary() {
     );
     assert_eq!((&*made.constraints[0].values[0], &*made.inputs[0].path), ("west", "west.csv"));
     assert_eq!(made.concurrency.unwrap().key, "lock-west");
-    // Each of the two keys lets one go on, each on the worker of its region.
+    // Each of the two keys allows one job, each on the worker of its region.
     assert_eq!(t.running(), 2);
     let places = [0, 1, 2].map(|item| t.rows.jobs[&t.job_of_element(run, "load", item).unwrap()].1.worker);
     assert!(places[0].is_some() && places[1].is_some() && places[0] != places[1]);

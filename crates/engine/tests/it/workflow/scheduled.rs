@@ -1,4 +1,4 @@
-//! Schedules that start runs: as with jobs, with the run in place of the job.
+//! Runs of schedules: the same rules as for jobs of schedules.
 
 use engine::input::How;
 use engine::{Reply, ScheduleRequest, WorkflowRequest};
@@ -17,7 +17,7 @@ fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// One step, which is told the day.
+/// One step, with the day as a parameter.
 fn load() -> WorkflowSpec {
     let mut step = job("load", &[]);
     "${{ params.day }} ${{ run.scheduled_for }}".clone_into(env(&mut step, "DAY"));
@@ -36,7 +36,7 @@ impl ScheduleBuilder<'_> {
 }
 
 impl Scenario {
-    /// Every run of a schedule, in order of creation.
+    /// Returns all runs of a schedule, in order of creation.
     pub(crate) fn scheduled(&self, schedule: ScheduleId) -> Vec<RunId> {
         let own = self.rows.runs.iter().filter(|(_, (head, _))| {
             head.caller.is_none() && head.origin.as_ref().is_some_and(|origin| origin.schedule == schedule)
@@ -48,14 +48,14 @@ impl Scenario {
         self.rows.runs[&run].0.origin.as_deref().unwrap()
     }
 
-    /// Lets time pass up to an instant, in a world with workers.
+    /// Lets time pass up to a time, in a world with workers.
     fn live_until(&mut self, end: Timestamp) {
         while self.now < end {
             self.pass(1);
         }
     }
 
-    /// Another engine takes over, and the workers come back to it.
+    /// Another engine takes over, and the workers reconnect.
     fn back(&mut self) {
         self.restart();
         self.rejoin_all();
@@ -67,7 +67,7 @@ impl Scenario {
     }
 }
 
-/// C1, B2, I14. A firing creates a run with its interval, in the commit of its line and its cursor.
+/// C1, B2, I14. A firing creates a run with its data interval, in one commit with its record and the cursor.
 #[test]
 fn a_schedule_starts_runs_of_a_workflow() {
     let mut t = Scenario::with_room();
@@ -88,7 +88,7 @@ fn a_schedule_starts_runs_of_a_workflow() {
     assert_eq!(origin.scheduled_for, at("2026-11-21T08:10:00Z"));
     assert_eq!((origin.cause, origin.interval_start), (FiringCause::Timer, Some(at("2026-11-21T08:05:00Z"))));
     assert_eq!(&*t.rows.runs[&runs[1]].0.actor, "schedule s");
-    // The first interval has no beginning that anybody knows: the parameter keeps its default.
+    // The start of the first interval is unknown: the parameter keeps its default.
     let days: Vec<_> = runs.iter().map(|&run| t.env_of(t.job_of(run, "load"), "DAY")).collect();
     insta::assert_snapshot!(days.join("\n"), @"
     none 2026-11-21T08:05:00Z
@@ -103,7 +103,8 @@ fn a_schedule_starts_runs_of_a_workflow() {
     assert_eq!((track.succeeded, track.streak), (2, 2));
 }
 
-/// C1. A run does what its workflow, and those that it calls, were when it was fired.
+/// C1. A run uses the versions of its workflow, and of the workflows that it calls, at the time of its
+/// firing.
 #[test]
 fn a_run_is_pinned_to_what_its_workflow_is_when_it_fires() {
     let mut t = Scenario::with_room();
@@ -127,11 +128,11 @@ fn a_run_is_pinned_to_what_its_workflow_is_when_it_fires() {
         t.rows.runs[&called].0.definition.workflow.steps[0].name.clone()
     };
     assert_eq!(runs.iter().map(|&run| inner_of(run)).collect::<Vec<_>>(), ["one", "two"]);
-    // What a run calls is no run of the schedule.
+    // A called run is not a run of the schedule.
     assert_eq!(runs.len(), 2);
 }
 
-/// C1. A line says it, once for each row of instants, and the schedule goes on.
+/// C1. One record per range of scheduled times says so, and the schedule continues.
 #[test]
 fn a_workflow_that_cannot_be_started_is_recorded_and_the_schedule_goes_on() {
     let mut t = Scenario::with_room();
@@ -148,7 +149,7 @@ fn a_workflow_that_cannot_be_started_is_recorded_and_the_schedule_goes_on() {
     t.ask_for(WorkflowRequest::Delete { workflow, expected_version: None }).unwrap();
     assert_eq!(t.trigger(schedule).0, FiringOutcome::SkippedOverlap);
     assert_eq!(t.trigger_with(schedule, Some(OverlapPolicy::BufferAll)).0, FiringOutcome::Buffered);
-    // The run that goes on does so to its end; the one that waited for it finds no workflow.
+    // The running run continues to its end; the firing buffered behind it finds no workflow.
     t.succeed_step(t.scheduled(schedule)[0], "load");
     insta::assert_snapshot!(t.ledger(schedule), @"
     08:05:00..08:10:00 x2 not_started (timer)
@@ -168,7 +169,8 @@ fn a_workflow_that_cannot_be_started_is_recorded_and_the_schedule_goes_on() {
     t.check_rebuilt();
 }
 
-/// B4, I17. Runs count for the overlap limit like jobs, and are cancelled or killed to make room.
+/// B4, I17. Runs count towards the overlap limit like jobs, and are cancelled or killed by the overlap
+/// policy.
 #[test]
 fn overlap_policies_hold_for_runs() {
     let ledger_of = |policy| {
@@ -217,7 +219,7 @@ fn a_fixed_delay_counts_from_the_end_of_the_run() {
     assert_eq!(t.scheduled(schedule).len(), 2);
 }
 
-/// B2. What waits for its workflow's turn past the starting deadline was missed.
+/// B2. A run that waits for its turn past the start deadline counts as missed.
 #[test]
 fn a_run_whose_turn_does_not_come_in_time_is_recorded_as_missed() {
     let mut t = Scenario::with_room();
@@ -246,7 +248,7 @@ fn a_run_whose_turn_does_not_come_in_time_is_recorded_as_missed() {
     t.check_rebuilt();
 }
 
-/// B5. Its runs in the order that was asked for, so many at once, with its priority.
+/// B5. Runs in the requested order, with the requested concurrency and priority.
 #[test]
 fn a_backfill_starts_runs_in_order_with_its_priority() {
     let mut t = Scenario::with_room();
@@ -270,7 +272,7 @@ fn a_backfill_starts_runs_in_order_with_its_priority() {
     assert_eq!((state.status, state.succeeded, state.failed), (BackfillStatus::Completed, 2, 1));
 }
 
-/// B5. Whose workflow is gone ends all the same, and says what did not run.
+/// B5. A backfill whose workflow was deleted ends, and records the runs that did not start.
 #[test]
 fn a_backfill_of_a_missing_workflow_ends_with_nothing_run() {
     let mut t = Scenario::with_room();
@@ -299,7 +301,7 @@ fn a_trigger_that_is_repeated_under_its_key_finds_the_run() {
     assert!(matches!(trigger(&mut t, 2), Err(Refusal::RunIdempotencyKeyReused { .. })));
 }
 
-/// C4. A run that is tried again belongs to the same firing, and counts for the schedule's limit.
+/// C4. A retried run belongs to the same firing, and counts towards the schedule's limit.
 #[test]
 fn a_run_that_is_tried_again_stands_among_the_runs_of_its_schedule() {
     let mut t = Scenario::with_room();
@@ -322,8 +324,8 @@ fn a_run_that_is_tried_again_stands_among_the_runs_of_its_schedule() {
     assert_eq!(t.trigger(schedule).0, FiringOutcome::Fired);
 }
 
-/// B6, E3. A run ends with its last task: of a step, of an element or of a run that it called, whatever a server heard
-/// of it later.
+/// B6, E3. A run ends with its last task: of a step, of an element or of a called run, even if it is reported
+/// later.
 #[test]
 fn an_outage_makes_no_run_of_a_workflow_longer() {
     let called = Action::Workflow(Call { name: "inner".into(), parameters: Default::default() });
@@ -355,7 +357,7 @@ fn an_outage_makes_no_run_of_a_workflow_longer() {
     }
 }
 
-/// I14, I28. Whatever moment a crash finds, each instant has its run, once.
+/// I14, I28. Wherever a crash happens, each scheduled time has exactly one run.
 #[test]
 fn a_restart_at_any_moment_neither_loses_nor_doubles_a_run() {
     let mut t = Scenario::with_room();
@@ -385,8 +387,8 @@ fn a_restart_at_any_moment_neither_loses_nor_doubles_a_run() {
     assert_eq!((records.len(), waiting), (6, t.schedule_state(schedule).buffer.len()));
 }
 
-/// B2, C2. A run between its tries goes on: the next firing meets it as it would meet one that runs, and the schedule
-/// counts its last end alone.
+/// B2, C2. A run that waits for its retry is unfinished: the overlap policy applies, and the schedule counts
+/// only the final outcome.
 #[test]
 fn a_schedule_waits_for_the_last_try_of_its_run() {
     let mut t = Scenario::with_room();
@@ -416,8 +418,8 @@ fn a_schedule_waits_for_the_last_try_of_its_run() {
     ");
 }
 
-/// B3, B4. A run whose tasks no worker has reported since the takeover may be over, so a firing that would be skipped for
-/// it waits for those workers: the task of a step, of an element and of a called run.
+/// B3, B4. A run whose tasks no worker has reported since the takeover may have ended. So a firing that would
+/// be skipped waits for those workers: the task of a step, of an element and of a called run.
 #[test]
 fn a_firing_waits_for_the_workers_of_a_run_after_a_takeover() {
     let called = Action::Workflow(Call { name: "inner".into(), parameters: Default::default() });

@@ -1,4 +1,4 @@
-//! Runs that the end of a job or of another workflow starts.
+//! Triggers: runs started by the end of a job or of another workflow.
 
 use model::record::EventKind;
 use model::run::{NotTriggered, TriggerState};
@@ -13,14 +13,14 @@ fn triggers(text: Value) -> Vec<TriggerSpec> {
     serde_json::from_value(text).unwrap()
 }
 
-/// One step, and what starts it.
+/// A workflow with one step and one trigger.
 fn listens(name: &str, to: Value) -> WorkflowSpec {
     let mut spec = WorkflowSpec::new(name, vec![job("go", &[])]);
     spec.triggers = triggers(to);
     spec
 }
 
-/// Its step is told what its parameter `n` was.
+/// The same, with the parameter `n` passed to its step.
 fn listens_with(name: &str, to: Value) -> WorkflowSpec {
     let mut spec = listens(name, to);
     "${{ params.n }}".clone_into(env(&mut spec.steps[0], "N"));
@@ -29,7 +29,7 @@ fn listens_with(name: &str, to: Value) -> WorkflowSpec {
 }
 
 impl Scenario {
-    /// The runs of a workflow, in order of creation.
+    /// Returns the runs of a workflow, in order of creation.
     fn runs_of(&self, name: &str) -> Vec<RunId> {
         let own = self.rows.runs.iter().filter(|(_, (head, _))| head.definition.workflow.name == name);
         own.map(|(&id, _)| id).collect()
@@ -43,7 +43,7 @@ impl Scenario {
         self.job().spec(|spec| name.clone_into(&mut spec.name)).submit()
     }
 
-    /// `x[0] late (after 2h: …)` for each end that started nothing.
+    /// Returns `x[0] late (after 2h: …)` for each end that started nothing.
     fn refusals(&self) -> Vec<String> {
         let told = self.rows.events.iter().filter_map(|event| match &event.kind {
             EventKind::NotTriggered { name, trigger, refusal, .. } => {
@@ -57,7 +57,7 @@ impl Scenario {
     }
 }
 
-/// C1. The run is there in the commit that ends the job, and each names the other.
+/// C1. The run is created in the commit that ends the job, and each refers to the other.
 #[test]
 fn the_end_of_a_job_starts_a_run() {
     let mut t = Scenario::with_room();
@@ -79,7 +79,7 @@ fn the_end_of_a_job_starts_a_run() {
     t.check_rebuilt();
 }
 
-/// C1. Success is what counts where nothing else is said; labels must all be there.
+/// C1. By default only successes trigger; all labels must match.
 #[test]
 fn a_trigger_is_told_of_the_ends_that_it_means() {
     let mut t = Scenario::with_room();
@@ -101,14 +101,14 @@ fn a_trigger_is_told_of_the_ends_that_it_means() {
     let eu = eu.submit();
     t.cancel(eu).unwrap();
     assert_eq!(count(&t), [1, 1, 3, 1]);
-    // The jobs of steps are told by their runs alone.
+    // Jobs of steps trigger only through their runs.
     t.apply(&listens("steps", json!([{"job": "well.go", "on": "any"}])));
     let run = t.runs_of("well")[0];
     t.succeed_step(run, "go");
     assert!(t.runs_of("steps").is_empty() && t.refusals().is_empty());
 }
 
-/// C1. A run that another one called is a step of that, and no end of its own.
+/// C1. The end of a called run is the end of a step, not a trigger.
 #[test]
 fn the_end_of_a_workflow_starts_another() {
     let mut t = Scenario::with_room();
@@ -132,7 +132,7 @@ fn the_end_of_a_workflow_starts_another() {
     assert_eq!(t.runs_of("load").len(), 1);
 }
 
-/// C1. Of each source the newest end counts, once, and all lie within the window.
+/// C1. The newest end of each source counts, once, and all must lie within the window.
 #[test]
 fn several_ends_are_joined_within_a_window() {
     let mut t = Scenario::with_room();
@@ -158,7 +158,7 @@ fn several_ends_are_joined_within_a_window() {
     let ended = &t.rows.runs[&run].0.trigger.as_deref().unwrap().ended;
     assert_eq!([ended[0].job_id, ended[1].job_id], [Some(newest), Some(last)]);
     assert_eq!((t.state(last).started[..].to_vec(), t.state(newest).started.len()), (vec![run], 0));
-    // Each counted once: the next one waits for both again.
+    // Each end counts once: the next run waits for both again.
     end(&mut t, "b", 4);
     assert_eq!(t.runs_of("both").len(), 1);
     t.pass(3601);
@@ -170,7 +170,7 @@ fn several_ends_are_joined_within_a_window() {
     t.check_rebuilt();
 }
 
-/// C1. Nothing is silent: why no run was started is kept by the workflow, and told.
+/// C1. The reason why no run was started is stored with the workflow and emitted as an event.
 #[test]
 fn an_end_that_starts_nothing_says_why() {
     let mut t = Scenario::with_room();
@@ -193,7 +193,7 @@ fn an_end_that_starts_nothing_says_why() {
     t.check_rebuilt();
 }
 
-/// C1. Workflows that start each other do so a bounded number of times, and the chain is named.
+/// C1. Workflows that trigger each other stop after a bounded number of runs; the reason contains the chain.
 #[test]
 fn a_circle_of_workflows_ends() {
     let mut t = Scenario::with_room();
@@ -214,7 +214,7 @@ fn a_circle_of_workflows_ends() {
     t.check_rebuilt();
 }
 
-/// C1. Whoever listens to the same as before goes on with what it kept; who is deleted hears nothing.
+/// C1. A trigger with the same sources keeps its ends; a deleted workflow triggers nothing.
 #[test]
 fn a_changed_workflow_keeps_the_ends_that_it_was_told() {
     let mut t = Scenario::with_room();

@@ -1,4 +1,4 @@
-//! Steps that wait: for time, for an event, for somebody.
+//! Waiting steps: for a time, an event, or an approval.
 
 use engine::WorkflowRequest;
 use model::run::RunStatus;
@@ -28,7 +28,7 @@ fn pay(run: RunId, payload: &serde_json::Value) -> WorkflowRequest {
     WorkflowRequest::Event { run, event: "paid".into(), payload: payload.to_string().into() }
 }
 
-/// C2. A release waits for somebody who may approve it, and the next step knows who did.
+/// C2. A release waits for a permitted approver, and the next step knows the approver.
 #[test]
 fn an_approval_waits_for_somebody_who_may_approve() {
     let mut t = Scenario::with_room();
@@ -47,8 +47,8 @@ fn an_approval_waits_for_somebody_who_may_approve() {
     assert!(matches!(again, Refusal::StepEnded { status: StepStatus::Succeeded, .. }));
 }
 
-/// C2. Approvers see what they approve, and a parameter can say who they are: nobody else may approve then, and a
-/// parameter that names nobody does not let everybody.
+/// C2. Approvers see what they approve, and a parameter can name them: other users cannot approve then. A
+/// parameter without names does not allow every user to approve.
 #[test]
 fn an_approval_asks_with_its_references_replaced() {
     let mut t = Scenario::with_room();
@@ -94,7 +94,7 @@ fn a_rejection_fails_the_step() {
     assert_eq!(t.row(run, "ask").unwrap().said.as_ref().unwrap().by.as_ref(), "alice");
 }
 
-/// C2. What becomes of an approval that nobody gives in time is the workflow's to say.
+/// C2. The workflow decides the outcome of an approval that is not given in time.
 #[test]
 fn an_approval_that_nobody_gives_ends_as_its_workflow_says() {
     for (on_timeout, expected) in [
@@ -116,7 +116,7 @@ fn an_approval_that_nobody_gives_ends_as_its_workflow_says() {
     }
 }
 
-/// C2. A wait is over at its time, also if nobody was there at that time.
+/// C2. A wait ends at its time, also if no server was running then.
 #[test]
 fn a_wait_is_over_at_its_time() {
     let mut t = Scenario::with_room();
@@ -132,7 +132,7 @@ fn a_wait_is_over_at_its_time() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
-/// C2. A timeout that comes before the wait is over ends it.
+/// C2. A timeout that is shorter than the wait ends it.
 #[test]
 fn a_wait_that_is_longer_than_its_timeout_fails() {
     let mut t = Scenario::with_room();
@@ -142,7 +142,7 @@ fn a_wait_that_is_longer_than_its_timeout_fails() {
     insta::assert_snapshot!(t.steps(run), @"nap failed (timed_out)");
 }
 
-/// C2. An event ends the wait for it, and its payload is what the step gave.
+/// C2. An event ends the wait for it, and its payload is the output of the step.
 #[test]
 fn an_event_ends_the_wait_for_it() {
     let mut t = Scenario::with_room();
@@ -156,7 +156,7 @@ fn an_event_ends_the_wait_for_it() {
     assert!(matches!(late, Refusal::EventNotAwaited { .. }));
 }
 
-/// C2. An event that comes before anybody waits for it is kept; the first one counts.
+/// C2. An early event is kept; the first one counts.
 #[test]
 fn an_event_that_comes_early_is_kept() {
     let mut t = Scenario::with_room();
@@ -172,7 +172,7 @@ fn an_event_that_comes_early_is_kept() {
     assert_eq!(t.row(run, "paid").unwrap().output.as_deref(), Some(r#"{"amount":7}"#));
 }
 
-/// C2. An event is for the run that it names, and for what that waits for.
+/// C2. An event concerns only the given run, and only the steps that wait for it.
 #[test]
 fn an_event_that_nobody_waits_for_is_refused_by_name() {
     let mut t = Scenario::with_room();
