@@ -14,8 +14,8 @@
 //! - Engine time never runs backwards; it waits for a wall clock that was set back.
 //!
 //! The steady clock does not span a restart of the process: the driver passes a wall time that it has
-//! checked. An engine that is loaded again in the same process starts with the time that the previous engine
-//! confirmed, if the wall clock is ahead of that time.
+//! checked. An engine that is loaded again in the same process starts with the time confirmed by the previous
+//! engine, unless the wall clock is behind it.
 //!
 //! # Cost
 //! O(1) for each reading. The state is one [`Belief`] per engine.

@@ -74,7 +74,7 @@ impl Engine {
     }
 
     /// Returns the executions that workers turned out to hold since the last call, and that the store has
-    /// lost or lists as ended. The running ones have been told to stop.
+    /// lost or lists as ended. A stop was sent for the running ones.
     pub fn take_strays(&mut self) -> Vec<Stray> {
         std::mem::take(&mut self.reconciling.strays)
     }

@@ -1,9 +1,8 @@
 //! Artifacts within a run: a step reads what earlier steps stored.
 //!
-//! An artifact has a name and versions, and another run may store a newer version at any time. So an input
-//! that names an artifact without a version is pinned, when its job is created, to the version that an
-//! earlier step of this run stored. Only an artifact that no earlier step stores is read in its newest
-//! version.
+//! An artifact has a name and versions, and another run may store a newer version at any time. So the
+//! creation of a job pins each input without a version to the version that an earlier step of this run
+//! stored. Only an artifact that no earlier step stores is read in its newest version.
 //!
 //! ```text
 //! make (stores data) ──ended──> files of the step: {"data": "data@sha256:HEX"} ──> use: inputs data ─> data@sha256:HEX
@@ -20,8 +19,9 @@
 //! - If an earlier step was to store the artifact and failed, or did not store it, the input fails: it never
 //!   falls back to the version of another run. A skipped step stores nothing; then the newest version is
 //!   read.
-//! - The input also fails if a call was to store the artifact and did not, if an artifact name with
-//!   references may give this name, and if the list of versions is too large for the step's row.
+//! - The same applies to a call whose called run did not store the artifact, and to an artifact name with
+//!   references that may give this name. If the list of versions is too large for the step's row, the input
+//!   fails, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

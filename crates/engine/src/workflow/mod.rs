@@ -22,8 +22,8 @@
 //! - [`explain`]: waiting reasons. [`check`]: invariants. [`restore`]: rebuilds runs from their rows.
 //!
 //! # Invariants
-//! - The end of a step and the start of its dependents are decided in one flush, and so in one commit, unless
-//!   the dependents exceed the limit of one flush.
+//! - The end of a step and the start of its dependents are decided in one flush, and so in one commit. Only
+//!   dependents beyond the limit of one flush start later.
 //! - The next actions follow from the rows of a run and its definition alone. A rebuilt engine has all of
 //!   this state, so a crash between two commits loses and repeats nothing.
 //! - A running step has its job, its called run or its elements. A waiting step has its timer, or waits for a

@@ -4,10 +4,9 @@
 //! steps ended, run would fail ──> retrying ── backoff ──> running: steps without success are pending
 //! ```
 //!
-//! A retry continues the same run. The run has not ended before its last retry, so its end is not reported to
-//! its schedule, triggers or caller, and it keeps its place among the runs of its workflow. It repeats the
-//! same steps as a manual retry would ([`model::run::done_again`]). `on_failure` and `finally` run after the
-//! last retry.
+//! A retry continues the same run. The run has not ended before its last retry, so nothing is reported to its
+//! schedule, triggers or caller. It keeps its place among the runs of its workflow. It repeats the same steps
+//! as a manual retry would ([`model::run::done_again`]). `on_failure` and `finally` run after the last retry.
 //!
 //! # Invariants
 //! - A run that waits for a retry has no running step in `steps`, and its timer is armed.

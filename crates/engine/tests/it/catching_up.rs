@@ -277,7 +277,7 @@ fn a_backfill_lets_today_go_first() {
     assert_eq!(t.ledger(schedule).lines().last(), Some("08:10:00 fired_late (timer)"));
     assert_eq!(t.open_runs(schedule).len(), 1);
     t.succeed(t.runs(schedule)[1]);
-    assert_eq!(t.open_runs(schedule).len(), 1, "then the backfill goes on");
+    assert_eq!(t.open_runs(schedule).len(), 1, "then the backfill continues");
 }
 
 /// B5, I14. A repeated request runs nothing twice.

@@ -276,7 +276,7 @@ impl Scenario {
         assert_eq!(rebuilt.difference(&self.engine), None, "here: rebuilt engine; there: running engine");
     }
 
-    /// Loses all commits since `before`; the next engine is told that this may have happened.
+    /// Loses all commits since `before`; the next engine distrusts the affected shards.
     pub(crate) fn lose_tail(&mut self, before: Rows) {
         self.rows = before;
         self.restart_distrusting(&(0..SHARDS).map(ShardId).collect::<Vec<_>>());
@@ -420,7 +420,7 @@ impl Scenario {
             let index = player.assigned.iter().position(|a| a.job == job)?;
             Some((worker, player.assigned.remove(index)))
         });
-        let (worker, assignment) = found.unwrap_or_else(|| panic!("{job} is assigned to nobody"));
+        let (worker, assignment) = found.unwrap_or_else(|| panic!("{job} is assigned to no worker"));
         let held = (assignment.fence, true);
         let before = self.players.get_mut(&worker).unwrap().held.insert(assignment.execution, held);
         assert_eq!(before, None, "a journal has an execution once");
@@ -554,7 +554,7 @@ impl Rows {
                     let row =
                         self.jobs.get_mut(&id).unwrap_or_else(|| panic!("{id} is changed and not there"));
                     assert!(!row.1.status.is_final(), "{id} changes after its end");
-                    assert!(state.version > row.1.version, "the version of {id} stands still");
+                    assert!(state.version > row.1.version, "the version of {id} does not increase");
                     row.1 = *state;
                     if let Some(head) = head {
                         row.0 = (*head).clone();
@@ -641,7 +641,7 @@ impl Rows {
                 Some(row) => {
                     assert!(head.is_none(), "{id} is new twice");
                     assert!(!row.1.status.is_final(), "{id} changes after its end");
-                    assert!(state.version > row.1.version, "the version of {id} stands still");
+                    assert!(state.version > row.1.version, "the version of {id} does not increase");
                     row.1 = *state;
                 }
             },

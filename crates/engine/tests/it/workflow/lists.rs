@@ -129,7 +129,7 @@ fn enough_successes_are_enough() {
     let run = t.run(&WorkflowSpec::new("w", vec![step]));
     t.succeed(t.job_of_element(run, "try", 0).unwrap());
     t.pass(1);
-    // The second was placed in the same flush or is waiting; running elements are told to stop.
+    // The second was placed in the same flush or is waiting; running elements get a stop.
     let live: Vec<_> = (1..3).filter_map(|item| t.job_of_element(run, "try", item)).collect();
     for job in live {
         t.end_with(job, crate::scenario::finished(engine::input::How::Stopped, None));

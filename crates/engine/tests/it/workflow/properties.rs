@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use super::{each, job};
 use crate::scenario::Scenario;
 
-/// A generated step: its dependencies among the steps before it, its join rule, the value of its condition,
-/// the outcome of its job, the number of its elements if it has any, and whether its failure counts.
+/// A generated step: its dependencies among the steps before it, its join rule, and the value of its
+/// condition. Also the outcome of its job, the number of its elements if it has any, and whether its failure
+/// counts.
 #[derive(Debug, Clone)]
 struct Drawn {
     needs: Vec<prop::sample::Index>,
@@ -67,8 +68,8 @@ fn workflow(steps: &[Drawn], limit: Option<u32>) -> WorkflowSpec {
 }
 
 /// The model: each step once, in order of definition, by its join rule and the outcomes of its dependencies.
-/// It has no notion of time, so it has no expectation for a step whose outcome depends on which dependency
-/// ended first, nor for the dependents of that step.
+/// It has no notion of time: it predicts no outcome that depends on which dependency ended first, nor the
+/// outcomes of dependents.
 fn expected(steps: &[Drawn], spec: &WorkflowSpec) -> Vec<Option<StepStatus>> {
     let mut ends: Vec<Option<StepStatus>> = Vec::new();
     for (place, drawn) in steps.iter().enumerate() {
@@ -117,8 +118,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
     /// C1, C2, C4, D5, I19, I28. Whatever the DAG, the outcomes, the order of ends and the points of restart:
-    /// every step ends by the rules, with one job per step or element, none before its dependencies ended
-    /// (unless its join rule allows that), and the run's outcome follows from all steps.
+    /// every step ends by the rules, with one job per step or element. No step starts before its dependencies
+    /// ended, unless its join rule allows that. The run's outcome follows from all steps.
     #[test]
     fn every_dag_ends_as_its_rules_say(
         steps in prop::collection::vec(drawn(), 1..9),

@@ -252,8 +252,8 @@ fn what_somebody_decided_is_final() {
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 }
 
-/// C2, D2. A step that the policy calls final, and a job that runs at most once, never start twice in a run,
-/// nor in a workflow that it calls. A step that has not started prevents no retry.
+/// C2, D2. Steps that the policy calls final, and jobs that run at most once, never start twice in a run or
+/// in its called runs. A step that has not started prevents no retry.
 #[test]
 fn what_may_not_be_done_twice_is_final() {
     let mut t = Scenario::with_room();
@@ -578,8 +578,8 @@ fn a_retry_by_hand_continues_inside_a_called_run() {
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
-/// C2, D5. The same for the elements of a list. Also if the retry waits for its turn, or does not exist yet,
-/// while the engine is rebuilt, and if an element does not start before the retry is retried itself.
+/// C2, D5. The same for the elements of a list. Also if the engine is rebuilt before the retry exists or
+/// starts, and if an element does not start before the retry is retried itself.
 #[test]
 fn a_retry_by_hand_continues_the_runs_that_elements_called() {
     let mut t = Scenario::with_room();
@@ -636,8 +636,8 @@ fn a_retry_by_hand_continues_the_runs_that_elements_called() {
     assert_eq!(t.status_of_run(third), RunStatus::Succeeded);
 }
 
-/// C2, D2, D5. A call that did not start in a manual retry, because another step failed first, still
-/// continues its ended run in the next automatic retry, also after a restart during the backoff.
+/// C2, D2, D5. In a manual retry, a call did not start because another step failed first. It still continues
+/// its ended run in the next automatic retry, also after a restart during the backoff.
 #[test]
 fn an_automatic_retry_continues_a_call_that_has_not_begun() {
     for (restarts, over_list) in [(false, false), (true, false), (false, true), (true, true)] {
