@@ -1,16 +1,16 @@
-//! All workers, with shortlists of eligible workers for the shapes that are placed most often.
+//! All workers, with an index of eligible workers for each shape that is placed often.
 //!
-//! Visiting each worker for each job is expensive in a large cluster. So frequent shapes have a
-//! [`Shortlist`]: the eligible workers in order of their score. A shortlist is brought up to date when it is
+//! Visiting each worker for each job is expensive in a large cluster. So frequent shapes have an index
+//! ([`Shortlist`]): the eligible workers in order of their score. An index is brought up to date when it is
 //! used, from the log of changed workers, so an unused shape costs nothing. No change is missed, because
 //! workers are changed through [`Workers`] only.
 //!
 //! # Invariants
-//! - [`Workers::best`] returns the same worker with and without a shortlist.
+//! - [`Workers::best`] returns the same worker with and without an index.
 //!
 //! # Cost
 //! A placement costs O(log n) for each worker that changed since the last placement of that shape: usually
-//! the one that got that job. A shape without a shortlist costs O(n).
+//! the one that got that job. A shape without an index costs O(n).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
@@ -25,12 +25,12 @@ use super::Worker;
 use crate::placement::{best_of, fits, rank};
 use crate::profile::Shape;
 
-/// Minimum number of workers for shortlists: with fewer workers a full search is as fast. Debug builds use
-/// shortlists almost always, so that all tests and simulations compare both results.
+/// Minimum number of workers for an index: with fewer workers a full search is as fast. Debug builds use
+/// indexes almost always, so that all tests and simulations compare both results.
 const SHORTLISTED_FROM: usize = if cfg!(debug_assertions) { 2 } else { 64 };
-/// Maximum number of shapes with a shortlist.
+/// Maximum number of shapes with an index.
 const SHORTLISTS_MAX: usize = 32;
-/// A shape that was not requested in this many placements may lose its shortlist to another.
+/// A shape that was not requested in this many placements may lose its index to another.
 const IDLE_AFTER: u64 = 1_000;
 
 /// Workers by their ids.
@@ -94,7 +94,7 @@ impl Workers {
         self.all.clear();
     }
 
-    /// Returns every worker, mutable. Invalidates all shortlists.
+    /// Returns every worker, mutable. Invalidates all indexes.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&WorkerId, &mut Worker)> {
         self.forgotten += self.changed.len() as u64 + 1;
         self.changed.clear();
@@ -102,7 +102,7 @@ impl Workers {
     }
 
     fn note(&mut self, id: WorkerId) {
-        // A shortlist that is this far behind is cheaper to rebuild.
+        // An index that is this far behind is cheaper to rebuild.
         if self.changed.len() > self.all.len() {
             self.changed.pop_front();
             self.forgotten += 1;
@@ -120,11 +120,11 @@ impl Workers {
         shortlist.asked = self.asked;
         shortlist.catch_up(&self.all, &self.changed, self.forgotten);
         let best = shortlist.best(avoid);
-        debug_assert_eq!(best, best_of(shape, self.all.values(), avoid), "shortlist and full search agree");
+        debug_assert_eq!(best, best_of(shape, self.all.values(), avoid), "index and full search agree");
         best
     }
 
-    /// Returns whether a shape has a shortlist. Creates one if there is space, or replaces one that is idle.
+    /// Returns whether a shape has an index. Creates one if there is space, or replaces one that is idle.
     fn has_shortlist(&mut self, id: u64, shape: &Arc<Shape>) -> bool {
         if self.shortlists.contains_key(&id) {
             return true;
@@ -220,7 +220,7 @@ mod tests {
         worker
     }
 
-    /// One shape more than can have a shortlist, with both placement policies.
+    /// One shape more than can have an index, with both placement policies.
     fn shapes() -> Vec<(u64, Arc<Shape>)> {
         let mut profiles = Profiles::default();
         let shape = |n: usize| {

@@ -1,6 +1,6 @@
 //! Workers: sessions, leases, and reserved resources.
 //!
-//! - [`all`]: all workers, with shortlists of eligible workers for frequent shapes.
+//! - [`all`]: all workers, with indexes of eligible workers for frequent shapes.
 //! - [`join`]: opens a session and reconciles the worker's journal with the engine's state.
 //! - [`lease`]: heartbeats, and the loss of a worker whose lease has certainly ended.
 //! - [`admission`]: cordon, drain and removal by an operator.
