@@ -1,4 +1,4 @@
-//! The server: drives an engine over a store, and is what clients and workers talk to.
+//! The server: drives an engine over a store, and serves clients and workers.
 //!
 //! ```text
 //!  REST, SSE ── api ──┐                       ┌── store (rows)
@@ -6,24 +6,25 @@
 //!  workers ──── grpc ─┘                       └── objects (logs, artifacts)
 //! ```
 //!
-//! - [`node`]: the one engine, on a thread of its own, and the [`Node`](node::Node) handle to it.
-//! - [`members`]: this server among those that share its store, and who of them decides; [`peers`]: how two
-//!   servers know each other.
-//! - [`grpc`]: the lanes of the workers, translated to inputs of the engine and from what the node sends.
-//! - [`api`]: REST, SSE and the pages; [`auth`]: who may do what.
-//! - [`objects`]: what is no row, in a local folder or in S3.
-//! - [`clock`]: the time, as a value that tests replace. [`listener`]: where connections come from. `web`: the dashboard's
-//!   files. [`housekeeping`]: retention; [`metrics`]: what is counted; [`preview`]: what a timing will do; [`misfits`]: why
-//!   a text does not fit its type.
+//! - [`node`]: the engine, which runs on its own thread, and [`Node`](node::Node), the handle to it.
+//! - [`members`]: membership of this server in its cluster, and which server leads; [`peers`]: identities and addresses
+//!   of the servers.
+//! - [`grpc`]: the gRPC streams of the workers; translates messages to inputs of the engine, and its effects to
+//!   messages.
+//! - [`api`]: REST, SSE and the pages; [`auth`]: tokens, roles and sessions.
+//! - [`objects`]: logs and artifacts, in a local folder or in S3.
+//! - [`clock`]: the time, which tests replace. [`listener`]: the TCP listener with TLS. `web`: the files of the
+//!   dashboard. [`housekeeping`]: retention; [`metrics`]: Prometheus metrics; [`preview`]: the next scheduled times of
+//!   a timing; [`misfits`]: error messages for input that does not deserialize.
 //!
-//! [`start`] puts them together from a [`ServerConfig`]; [`Services`] is what each of them gets.
+//! [`start`] assembles these parts from a [`ServerConfig`]; each part gets [`Services`].
 //!
-//! Imports go one way: `running` → `api`, `grpc`, `housekeeping` → `services` → `node`, `listener` → `members` → `auth`,
-//! `objects`, `peers` → `clock`, `config`, `metrics`. The node knows neither HTTP nor gRPC.
+//! Imports have one direction: `running` → `api`, `grpc`, `housekeeping` → `services` → `node`, `listener` → `members`
+//! → `auth`, `objects`, `peers` → `clock`, `config`, `metrics`. The node depends on neither HTTP nor gRPC.
 //!
-//! # Always true
+//! # Invariants
 //! - Nothing is answered, sent to a worker or shown in a feed before its commit.
-//! - One listener serves people, programs and workers; it is bound to loopback until told otherwise.
+//! - One listener serves users, programs and workers; it is bound to loopback by default.
 
 pub mod api;
 pub mod auth;

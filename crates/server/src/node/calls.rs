@@ -1,7 +1,7 @@
-//! Calls of the store on their way: what the leader asked for, as futures.
+//! Pending calls of the store that the leader requested, as futures.
 //!
-//! Commits are polled in the order in which they were asked for, because the store does them in the order of their
-//! first poll. All others are independent.
+//! Commits are polled in the order of the leader's requests, because the store executes them in the order of their
+//! first poll. All other calls are independent.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -17,13 +17,13 @@ use tokio::sync::mpsc;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// What became of a call.
+/// Result of a call.
 pub(super) enum Outcome {
-    /// A commit, with its batch where a test waits for one; see `crashes`.
+    /// A commit, with its batch if a test has armed crash points; see `crashes`.
     Committed(CallId, Result<Committed, StoreError>, Option<Arc<Batch>>),
-    /// Another call.
+    /// Any other call.
     Answered(CallId, Result<Answer, Failure>),
-    /// Rows that a load found so far.
+    /// Some rows of a load that is still running.
     Rows(CallId, Vec<LiveRow>),
 }
 
@@ -37,7 +37,7 @@ struct Commit {
 struct Other {
     id: CallId,
     future: BoxFuture<Result<Answer, Failure>>,
-    /// Where the rows of a load come from; they all come before its answer.
+    /// Source of the rows of a load; all rows come before the answer.
     rows: Option<mpsc::Receiver<Vec<LiveRow>>>,
     came: Option<Result<Answer, Failure>>,
 }
@@ -59,8 +59,8 @@ impl Calls {
         self.commits.push_back(Commit { id, batch, future: Box::pin(future), came: None });
     }
 
-    /// A call that is given up as unavailable if it takes longer than `timeout`: a call that hangs must not keep this
-    /// server from asking again, over a connection that works.
+    /// Adds a call, which fails as unavailable after `timeout`: a call that hangs must not prevent this server from
+    /// repeating it over a connection that works.
     pub(super) fn ask(
         &mut self,
         id: CallId,
@@ -83,7 +83,7 @@ impl Calls {
         self.others.retain(|other| other.id != id);
     }
 
-    /// Waits for the next outcome; if `takes_rows` is false, not for rows. May be dropped at any time: nothing is lost.
+    /// Waits for the next outcome; ignores rows if `takes_rows` is false. Cancel-safe.
     pub(super) async fn next(&mut self, takes_rows: bool) -> Outcome {
         poll_fn(|context| self.poll(context, takes_rows)).await
     }
@@ -99,7 +99,7 @@ impl Calls {
         {
             return Poll::Ready(Outcome::Committed(id, result, batch));
         }
-        // Rows may be ready for as long as a load takes: a renewal must not wait behind them.
+        // Rows may be ready during a whole load: a renewal must not wait behind them.
         let rowless = |other: &Other| other.rows.is_none();
         let loads = |other: &Other| takes_rows && other.rows.is_some();
         let outcome = self.poll_others(context, rowless).or_else(|| self.poll_others(context, loads));
@@ -146,7 +146,7 @@ impl Other {
     }
 }
 
-/// What an error of the store means for the leader.
+/// Classifies an error of the store for the leader.
 pub(super) fn failure(error: &StoreError) -> Failure {
     let kind = match error {
         StoreError::Fenced { .. } => FailureKind::Fenced,
@@ -176,5 +176,5 @@ fn with_sources(error: &dyn std::error::Error) -> String {
 }
 
 fn silent(timeout: Duration) -> StoreError {
-    StoreError::Unavailable { source: format!("it did not answer within {timeout}").into() }
+    StoreError::Unavailable { source: format!("no answer within {timeout}").into() }
 }

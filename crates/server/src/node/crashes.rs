@@ -1,13 +1,13 @@
-//! Where a test may kill the server: around the commit of each step of a promise.
+//! Crash points for tests: before and after the commit of each step of a job.
 //!
-//! A batch holds steps of many jobs at once; it stands at the points of all of them. See
-//! [`crashpoint`]; nothing of this is in a release build.
+//! A batch holds steps of many jobs; it reaches the points of all of them. See [`crashpoint`]. Release builds have no
+//! crash points.
 
 use crashpoint::Point;
 use model::ExecutionStatus;
 use model::record::{Batch, Change};
 
-/// Where a batch stands.
+/// Phase of a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Moment {
     BeforeCommit,
@@ -15,7 +15,7 @@ pub(super) enum Moment {
     AfterEffects,
 }
 
-/// A batch is at this moment.
+/// Reaches the crash points of this phase for every change of the batch.
 pub(super) fn reach(moment: Moment, batch: &Batch) {
     if crashpoint::is_armed() {
         batch
@@ -26,7 +26,7 @@ pub(super) fn reach(moment: Moment, batch: &Batch) {
     }
 }
 
-/// The points of the step that a change is, in the order of [`Moment`].
+/// Returns the crash points of a change, in the order of [`Moment`].
 fn points_of(change: &Change) -> Option<[Point; 3]> {
     use Point::{
         AcceptAfterCommit, AcceptAfterEffects, AcceptBeforeCommit, DispatchAfterCommit, DispatchAfterEffects,

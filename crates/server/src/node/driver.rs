@@ -1,5 +1,6 @@
-//! What the engine's thread is given: its settings, and its ends of the channels to the rest of the server. `thread` starts
-//! it, `shell` has what it does.
+//! Inputs of the engine's thread: its settings, and its ends of the channels to the rest of the server.
+//!
+//! `thread` starts it; `shell` has its loop.
 
 use std::sync::Arc;
 
@@ -15,29 +16,29 @@ use crate::config::ServerConfig;
 use crate::members::Members;
 use crate::metrics::Metrics;
 
-/// The settings of a node.
+/// Settings of a node.
 #[derive(Clone)]
 pub struct NodeConfig {
-    /// The engine's settings.
+    /// Settings of the engine.
     pub engine: engine::Config,
-    /// Which server this is: what its leases name.
+    /// Id of this server, which its leases name.
     pub owner: String,
-    /// What it may do with the shards.
+    /// Whether this server may acquire the shards, as its membership decides.
     pub standing: watch::Receiver<Standing>,
-    /// Learns how far this server has followed another one's rows.
+    /// Gets the progress of this standby in following the leader's rows.
     pub members: Members,
-    /// How long the ownership of a shard lasts without a renewal.
+    /// Duration of a shard lease without a renewal.
     pub lease: model::Duration,
-    /// Whether it follows the rows while another server owns the shards.
+    /// Whether this server follows the rows while another server owns the shards.
     pub warm_standby: bool,
-    /// What time it is.
+    /// Wall clock and steady clock; tests replace it.
     pub clock: Arc<dyn Clock>,
-    /// Where batches are counted.
+    /// Counts commits, takeovers and failures.
     pub metrics: Metrics,
 }
 
 impl NodeConfig {
-    /// The settings of a server's node.
+    /// Derives the node's settings from those of the server.
     pub fn new(config: &ServerConfig, members: Members, metrics: Metrics) -> Self {
         let mut engine = config.engine.clone();
         if engine.seed == 0 {
@@ -56,15 +57,15 @@ impl NodeConfig {
     }
 }
 
-/// The node can go on no more; the process must exit.
+/// The node cannot continue; the process must exit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the server cannot go on: {reason}")]
+#[error("the server cannot continue: {reason}")]
 pub struct Fatal {
-    /// What happened.
+    /// Cause of the failure.
     pub reason: String,
 }
 
-/// The engine's thread before it runs.
+/// The engine's thread before it starts.
 pub struct Driver {
     pub(super) store: Arc<dyn Store>,
     pub(super) config: NodeConfig,

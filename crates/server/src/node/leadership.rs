@@ -1,7 +1,7 @@
-//! The end of the leadership lease, as the rest of the server sees it.
+//! Expiry of the leadership lease, for all threads of the server.
 //!
-//! The engine's thread owns the lease and publishes its end here. All other threads compare it with the clock, so the
-//! server stops calling itself the leader at that moment even if the engine's thread hangs.
+//! The engine's thread owns the lease and publishes its expiry here. All other threads compare it with the clock: the
+//! server stops calling itself the leader at that time even if the engine's thread hangs.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use tokio::sync::watch;
 use super::Readiness;
 use crate::clock::Clock;
 
-/// How often a lease that does not run out, or has run out already, is looked at.
+/// Longest pause between two checks of the lease.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Until when the node may lead; clones are the same.
+/// Expiry of the leadership lease, on the steady clock; clones share one value.
 #[derive(Clone)]
 pub(super) struct LeadsUntil {
     micros: Arc<AtomicI64>,
@@ -26,29 +26,28 @@ pub(super) struct LeadsUntil {
 }
 
 impl LeadsUntil {
-    /// It may not lead yet.
+    /// Creates it without a valid lease.
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         Self { micros: Arc::new(AtomicI64::new(i64::MIN)), clock }
     }
 
-    /// Publishes what the lease permits.
+    /// Publishes the expiry of `lease`.
     pub(super) fn publish(&self, lease: &LeadershipLease) {
         self.micros.store(lease.valid_until().as_micros(), Ordering::Release);
     }
 
-    /// How much is left of the lease; `None` if it is over.
+    /// Returns the remaining time of the lease; `None` after its expiry.
     fn left(&self) -> Option<Duration> {
         let until = Timestamp::from_micros(self.micros.load(Ordering::Acquire));
         let now = self.clock.steady();
         (now < until).then(|| until.since(now).to_std())
     }
 
-    /// Whether the lease is valid now.
     pub(super) fn is_valid(&self) -> bool {
         self.left().is_some()
     }
 
-    /// The readiness that may be shown: one who leads is not ready without a valid lease.
+    /// Returns the readiness to show: a leader without a valid lease is suspended, not ready.
     pub(super) fn shown(&self, readiness: Readiness) -> Readiness {
         match readiness {
             Readiness::Ready | Readiness::Full if !self.is_valid() => Readiness::Suspended,
@@ -56,7 +55,7 @@ impl LeadsUntil {
         }
     }
 
-    /// Ends the readiness when the lease ends, whatever the engine's thread does.
+    /// Sets the readiness to suspended when the lease expires, even if the engine's thread hangs.
     pub(super) async fn watch(self, readiness: watch::Sender<Readiness>) -> Infallible {
         loop {
             match self.left() {

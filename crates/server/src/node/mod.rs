@@ -1,14 +1,19 @@
-//! The node: one engine on a thread of its own, and the handle to it.
+//! The node: one engine on its own thread, and the handle to it.
 //!
-//! A [`Node`] is what the rest of the server sees. It puts inputs into the inbox, waits for replies,
-//! and shows what the engine published: its [`View`], its [`Readiness`], its events. All rules of leadership are in the
-//! crate [`leader`]; the engine's thread (`thread`; `driver` is what it is given) runs the `shell` around it. `calls` has
-//! the calls of the store that have no answer yet, `outbox` gathers what goes to workers, `notices` logs and counts.
+//! The rest of the server uses a [`Node`]: it submits inputs, waits for replies, and reads what the engine publishes:
+//! its [`View`], its [`Readiness`] and its events. All rules of leadership are in the crate [`leader`].
 //!
-//! # Always true
-//! - A reply is given after the commit that it tells of, or says that nothing is known.
-//! - Every wait ends: a request is answered, refused, or told that its outcome is unknown.
-//! - Beats and reports have lanes of their own; submissions cannot delay them.
+//! - `driver`: settings and channels of the engine's thread; `thread`: its start and its end.
+//! - `shell`: the loop of the engine's thread around the leader.
+//! - `calls`: pending calls of the store; `outbox`: messages to workers, batched by session.
+//! - `leadership`: expiry of the leadership lease, checked by all threads.
+//! - `notices`: log messages and metrics of the leader; `strays`: executions that workers hold and the store has lost.
+//! - `crashes`: crash points for tests.
+//!
+//! # Invariants
+//! - A reply is sent after the commit that it reports, or says that the outcome is unknown.
+//! - Every wait ends: a request is answered or refused, or its outcome is reported as unknown.
+//! - Heartbeats and reports have their own lanes; submissions cannot delay them.
 
 mod calls;
 mod crashes;
@@ -39,28 +44,28 @@ pub use leader::Readiness;
 pub(crate) use outbox::{Ack, Grant, MESSAGES_MAX, Stop, ToWorker, Welcome};
 pub use thread::DriverHandle;
 
-/// How many requests wait in the inbox before more are refused as [`RequestError::Busy`].
+/// Most requests that wait in the inbox; further requests are refused as [`RequestError::Busy`].
 const REQUESTS_MAX: usize = 16_384;
-/// How many messages with reports wait before the sessions that bring them are held back.
+/// Most messages with reports that wait; after that, the sessions that send them have to wait.
 const REPORTS_MAX: usize = 4_096;
-/// How many beats wait.
+/// Most heartbeats that wait.
 const BEATS_MAX: usize = 16_384;
-/// How many batches a watcher may lag behind before it must read the store.
+/// Batches by which a subscriber may lag behind before it must read the store.
 const EVENT_BATCHES: usize = 512;
-/// How long a request waits for its reply at most.
+/// Longest wait of a request for its reply.
 const REPLY_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// The events of one committed batch.
 #[derive(Debug)]
 pub struct EventBatch {
-    /// The place of the first event in the feed; the others follow without a gap.
+    /// Position of the first event in the feed; the others follow without a gap.
     pub first: EventSeq,
-    /// In order; at least one.
+    /// The events in order; at least one.
     pub events: Vec<Event>,
 }
 
 impl EventBatch {
-    /// Each event with its place.
+    /// Returns each event with its position in the feed.
     pub fn iter(&self) -> impl Iterator<Item = (EventSeq, &Event)> {
         (self.first.0..).map(EventSeq).zip(&self.events)
     }
@@ -70,29 +75,29 @@ impl EventBatch {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// The engine refused it. Nothing was changed.
+    /// The engine refused the request. Nothing was changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// It cannot be known whether it happened.
+    /// The request may or may not have been committed.
     #[error("the outcome of the request is unknown: its commit was not confirmed")]
     OutcomeUnknown,
-    /// Too many requests wait. Nothing was changed.
+    /// The inbox is full. Nothing was changed.
     #[error("too many requests are waiting")]
     Busy {
-        /// When to try again.
+        /// Delay before the client retries.
         retry_after: Duration,
     },
-    /// The store's volume is full. Nothing was changed.
-    #[error("no space left on the volume of the store: new work is refused until there is")]
+    /// The store's volume is full, and the request is new work. Nothing was changed.
+    #[error("the volume of the store is full: new work is refused until space is freed")]
     Full,
-    /// The engine is being loaded. Nothing was changed.
+    /// This server does not lead (yet). Nothing was changed.
     #[error("the server is loading its shards")]
     Loading,
-    /// The server is being shut down. Nothing was changed.
+    /// The server shuts down. Nothing was changed.
     #[error("the server is shutting down")]
     Stopping,
     /// The same request made the engine fail before. Nothing was changed.
-    #[error("the request was set aside: handling it failed before")]
+    #[error("the request is quarantined: the engine failed on it before")]
     Poisoned,
 }
 
@@ -108,32 +113,32 @@ impl From<Unanswered> for RequestError {
     }
 }
 
-/// Where the reply to a request goes.
+/// Receiver of the reply to a request.
 type ReplyTo = oneshot::Sender<Result<Reply, RequestError>>;
 
-/// A request on its way to the engine.
+/// A request for the engine.
 struct Request {
     ticket: Ticket,
     input: Input,
     reply: ReplyTo,
 }
 
-/// A beat, and where its grant goes.
+/// A heartbeat, and the channel for its grant.
 pub(crate) struct Beat {
     pub(crate) input: Input,
     pub(crate) session: Session,
     pub(crate) grants: mpsc::Sender<Grant>,
 }
 
-/// What a worker's session sends to the engine.
+/// A message of a worker's session to the engine.
 enum FromWorker {
-    /// A session opens. What goes to the worker is put into `outbox`; dropping it ends the session.
+    /// Opens a session. Messages to the worker go to `outbox`; when the node drops it, the session ends.
     Join { join: Box<engine::Join>, outbox: mpsc::Sender<ToWorker> },
-    /// Anything else, in order.
+    /// All other inputs, in order.
     Inputs(Vec<Input>),
 }
 
-/// The handle to the engine; clones are cheap.
+/// Handle to the engine; clones are cheap.
 #[derive(Clone)]
 pub struct Node {
     shared: Arc<Shared>,
@@ -154,10 +159,9 @@ struct Shared {
 }
 
 impl Node {
-    /// A node over a store, and the driver that brings it to life.
+    /// Creates a node over a store, and the driver that runs it.
     ///
-    /// Requests are refused as [`RequestError::Loading`] until [`Driver::spawn`] was called and the
-    /// shards are loaded.
+    /// Requests are refused as [`RequestError::Loading`] until [`Driver::spawn`] was called and the shards are loaded.
     pub fn new(store: Arc<dyn Store>, config: NodeConfig) -> (Self, Driver) {
         let (requests, requests_rx) = mpsc::channel(REQUESTS_MAX);
         let (reports, reports_rx) = mpsc::channel(REPORTS_MAX);
@@ -170,7 +174,7 @@ impl Node {
         let shared = Shared {
             store: Arc::clone(&store),
             next_ticket: AtomicU64::new(1),
-            // Random high bits: a session of an earlier process is never taken for one of this.
+            // Random high bits: a session of an earlier process is never mistaken for one of this process.
             next_session: AtomicU64::new((rand::random::<u64>() >> 1) & !0xffff_ffff),
             requests,
             reports,
@@ -196,12 +200,12 @@ impl Node {
         (Self { shared: Arc::new(shared) }, driver)
     }
 
-    /// Hands a request to the engine and waits for the reply that follows its commit.
+    /// Sends a request to the engine and waits for the reply, which follows its commit.
     ///
     /// `make` gets the ticket that the input must carry.
     ///
     /// # Errors
-    /// [`RequestError`]; see each variant for what is known then.
+    /// [`RequestError`]; each variant says whether anything was changed.
     pub async fn request(&self, make: impl FnOnce(Ticket) -> Input + Send) -> Result<Reply, RequestError> {
         let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
         let input = make(ticket);
@@ -213,15 +217,15 @@ impl Node {
         })?;
         match tokio::time::timeout(REPLY_TIMEOUT, answer).await {
             Ok(Ok(reply)) => reply,
-            // The driver answers all tickets, so it is gone, or it is stuck in a commit.
+            // The driver answers all tickets: it has ended, or it waits for a commit.
             Ok(Err(_)) | Err(_) => Err(RequestError::OutcomeUnknown),
         }
     }
 
-    /// Whether this server decides, and so hears of everything that happens.
+    /// Checks that this server leads, and so sees every event.
     ///
     /// # Errors
-    /// [`RequestError::Loading`] or [`RequestError::Stopping`] if it does not.
+    /// [`RequestError::Loading`] or [`RequestError::Stopping`] if it does not lead.
     pub fn decides(&self) -> Result<(), RequestError> {
         match &*self.shared.readiness.borrow() {
             Readiness::Ready | Readiness::Full if self.shared.leads_until.is_valid() => Ok(()),
@@ -232,7 +236,7 @@ impl Node {
         }
     }
 
-    /// Refuses what the node's state does not let in, before it costs anything.
+    /// Refuses inputs early that the readiness of the node does not allow.
     fn admit(&self, input: &Input) -> Result<(), RequestError> {
         self.decides()?;
         match &*self.shared.readiness.borrow() {
@@ -241,30 +245,30 @@ impl Node {
         }
     }
 
-    /// What goes on now; renewed about ten times a second while something changes.
+    /// Returns the current view of live state; published about ten times a second while something changes.
     pub fn view(&self) -> Arc<View> {
         Arc::clone(&self.shared.view.borrow())
     }
 
-    /// The rows.
+    /// Returns the store, which has all rows.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
     }
 
-    /// Committed events from now on. A receiver that lags reads the store instead.
+    /// Subscribes to events that are committed from now on. A receiver that lags reads the store instead.
     pub fn events(&self) -> broadcast::Receiver<Arc<EventBatch>> {
         self.shared.events.subscribe()
     }
 
-    /// Whether it takes requests.
+    /// Returns whether the node accepts requests, with the lease checked now.
     pub fn ready(&self) -> Readiness {
         let readiness = self.shared.readiness.borrow().clone();
         self.shared.leads_until.shown(readiness)
     }
 
-    /// Waits until `wanted` holds of the readiness; at once if it does already.
+    /// Waits until `wanted` holds for the readiness; returns at once if it holds already.
     ///
-    /// Returns what it is then, or what it was last if the driver is gone.
+    /// Returns the readiness at that time, or the last one if the driver has ended.
     pub async fn wait_ready(&self, wanted: impl FnMut(&Readiness) -> bool) -> Readiness {
         let mut readiness = self.shared.readiness.clone();
         match readiness.wait_for(wanted).await {
@@ -274,29 +278,29 @@ impl Node {
         self.ready()
     }
 
-    /// Completes when the node does not decide (any more); for streams that would else never end, or miss
-    /// what happens elsewhere.
+    /// Completes when the node does not lead (any more). Ends streams that would otherwise never end, or miss events of
+    /// another leader.
     pub async fn resigned(&self) {
         self.wait_ready(|readiness| !matches!(readiness, Readiness::Ready | Readiness::Full)).await;
     }
 
-    /// Whether it leads in name only: its leadership lease has ended, and it does not know who leads now.
+    /// Returns whether its leadership lease has expired while the next leader is unknown.
     pub(crate) fn is_suspended(&self) -> bool {
         self.ready() == Readiness::Suspended
     }
 
-    /// Completes when the leadership lease ends without a renewal: sessions of workers end then, so that these look
-    /// for another leader.
+    /// Completes when the leadership lease expires without a renewal. The sessions of workers end then, so that the
+    /// workers connect to the new leader.
     pub(crate) async fn suspended(&self) {
         self.wait_ready(|readiness| *readiness == Readiness::Suspended).await;
     }
 
-    /// Begins the shutdown: what is in the inbox is still decided and committed.
+    /// Begins the shutdown: requests in the inbox are still decided and committed.
     pub fn stop(&self) {
         self.shared.stop.send_replace(true);
     }
 
-    /// A number for a new worker session, never given out before.
+    /// Returns a number for a new worker session; it was never used before.
     pub(crate) fn new_session(&self) -> Session {
         Session(self.shared.next_session.fetch_add(1, Ordering::Relaxed))
     }
@@ -311,17 +315,17 @@ impl Node {
         self.shared.reports.send(message).await.map_err(|_| Closed)
     }
 
-    /// Passes on what a worker reported; waits while the inbox is full.
+    /// Sends reports of a worker to the engine; waits while the inbox is full.
     pub(crate) async fn report(&self, inputs: Vec<Input>) -> Result<(), Closed> {
         self.shared.reports.send(FromWorker::Inputs(inputs)).await.map_err(|_| Closed)
     }
 
-    /// Passes on a beat; waits while the inbox is full.
+    /// Sends a heartbeat to the engine; waits while the inbox is full.
     pub(crate) async fn beat(&self, beat: Beat) -> Result<(), Closed> {
         self.shared.beats.send(beat).await.map_err(|_| Closed)
     }
 }
 
-/// The driver is gone.
+/// The driver has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closed;

@@ -1,4 +1,4 @@
-//! What the leader noticed, as lines of the log and as metrics.
+//! Log messages and metrics for the notices of the leader.
 
 use leader::{NotFollowed, Notice};
 

@@ -1,13 +1,15 @@
-//! What goes to workers, gathered by session and sent a batch at a time.
+//! Messages to workers, batched by session.
 //!
-//! The shell pushes the engine's effects here after their commit. A session gets them as [`ToWorker`]s, which the
-//! worker's stream in `grpc` encodes: this module knows no wire format, and a spec is not copied on the engine's thread.
+//! The shell pushes the engine's effects here after their commit. A session receives them as [`ToWorker`]s, which the
+//! worker's stream in `grpc` encodes: this module knows no wire format, and a spec is not copied on the engine's
+//! thread.
 //!
-//! The shell must never wait for a worker. A session whose worker does not read is closed: the worker opens another one
-//! when it is well again, and gets anew what it has not proven to have.
+//! The shell must never wait for a worker. A session whose worker does not read is closed: the worker opens a new
+//! session when it works again. It then gets again what it has not acknowledged.
 //!
 //! # Limits
-//! [`MESSAGES_MAX`] messages wait for a worker, each with [`ENTRIES_MAX`] entries and [`MESSAGE_BYTES_MAX`] of specs.
+//! At most [`MESSAGES_MAX`] messages wait for a worker, each with [`ENTRIES_MAX`] entries and [`MESSAGE_BYTES_MAX`] of
+//! specs.
 
 use std::collections::HashMap;
 
@@ -18,15 +20,15 @@ use tokio::sync::mpsc;
 
 use crate::metrics::Metrics;
 
-/// Messages that may wait for a worker to read them.
+/// Most messages that wait for a worker to read them.
 pub(crate) const MESSAGES_MAX: usize = 256;
-/// The most bytes of specs in one message; gRPC takes 4 MiB.
+/// Most bytes of specs in one message; gRPC accepts 4 MiB.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// What an assignment counts beside its spec.
+/// Bytes that an assignment counts in addition to its spec.
 const ASSIGNMENT_BYTES: usize = 128;
-/// The most entries of one message.
+/// Most entries of one message.
 const ENTRIES_MAX: usize = 4_096;
-/// The most stops within a welcome, some 70 bytes each.
+/// Most stops in a welcome; each has some 70 bytes.
 const WELCOME_STOPS_MAX: usize = 32_768;
 
 /// One message of a session to its worker.
@@ -42,13 +44,13 @@ pub(crate) enum ToWorker {
     Acks(Vec<Ack>),
 }
 
-/// What a worker has to know first.
+/// First message of a session.
 #[derive(Debug)]
 pub(crate) struct Welcome {
     pub(crate) session: Session,
     pub(crate) heartbeat_interval: Duration,
     pub(crate) lease: Duration,
-    /// What the worker holds in vain: to be stopped before its lease is renewed.
+    /// Executions that the worker holds and must stop before its lease is renewed.
     pub(crate) stops: Vec<Stop>,
 }
 
@@ -66,25 +68,25 @@ pub(crate) struct Stop {
 pub(crate) struct Ack {
     pub(crate) execution: ExecutionId,
     pub(crate) fence: Fence,
-    /// Whether the worker may forget the execution.
+    /// Whether this is the last report, and the worker may delete the execution.
     pub(crate) last: bool,
 }
 
-/// The answer to a heartbeat.
+/// Answer to a heartbeat.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    /// The number of the heartbeat.
+    /// Sequence number of the heartbeat.
     pub(crate) seq: u64,
-    /// Zero if the session is over.
+    /// Duration of the worker lease; zero if the session is over.
     pub(crate) lease: Duration,
 }
 
-/// The open sessions, and what is about to be sent to them.
+/// Open sessions, and the messages that wait to be sent to them.
 pub(super) struct Outboxes {
     sessions: HashMap<Session, Outbox>,
     /// The newest session of each worker; an older one is closed when a newer opens.
     workers: HashMap<WorkerId, Session>,
-    /// Where grants go: the stream of a session's beats.
+    /// Channels for grants: each belongs to the stream of a session's heartbeats.
     grants: HashMap<Session, mpsc::Sender<Grant>>,
     touched: Vec<Session>,
     metrics: Metrics,
@@ -93,10 +95,10 @@ pub(super) struct Outboxes {
 struct Outbox {
     worker: WorkerId,
     to_worker: mpsc::Sender<ToWorker>,
-    /// In order; the last one may still grow.
+    /// Messages in order; only the last one may still grow.
     messages: Vec<ToWorker>,
     last_bytes: usize,
-    /// Acknowledgements are apart: they wait for nothing, and nothing waits for them.
+    /// Acknowledgements are separate: they need no order with other messages.
     acks: Vec<Ack>,
 }
 
@@ -111,7 +113,7 @@ impl Outboxes {
         }
     }
 
-    /// A session opened; an older one of the same worker is over.
+    /// Opens a session; ends an older session of the same worker.
     pub(super) fn open(&mut self, worker: WorkerId, session: Session, to_worker: mpsc::Sender<ToWorker>) {
         if let Some(older) = self.workers.insert(worker, session) {
             self.sessions.remove(&older);
@@ -121,7 +123,6 @@ impl Outboxes {
         self.sessions.insert(session, outbox);
     }
 
-    /// A session ended.
     pub(super) fn close(&mut self, session: Session) {
         self.grants.remove(&session);
         let Some(outbox) = self.sessions.remove(&session) else { return };
@@ -130,12 +131,12 @@ impl Outboxes {
         }
     }
 
-    /// Beats of a session come from this stream.
+    /// Sets the stream that gets the grants of a session's heartbeats.
     pub(super) fn beats_from(&mut self, session: Session, grants: mpsc::Sender<Grant>) {
         self.grants.insert(session, grants);
     }
 
-    /// Adds what an effect says to a worker; replies to clients are none of ours.
+    /// Adds an effect for a worker to its messages; ignores replies to clients.
     pub(super) fn push(&mut self, effect: Effect) {
         match effect {
             Effect::Grant { session, seq, lease, .. } => self.grant(session, Grant { seq, lease }),
@@ -157,7 +158,7 @@ impl Outboxes {
     }
 
     fn with(&mut self, session: Session, add: impl FnOnce(&mut Outbox)) {
-        // A session that closed meanwhile: the worker hears of it in its next one.
+        // The session is closed: the worker gets this in its next session.
         let Some(outbox) = self.sessions.get_mut(&session) else { return };
         if outbox.is_empty() {
             self.touched.push(session);
@@ -168,7 +169,7 @@ impl Outboxes {
     fn grant(&mut self, session: Session, grant: Grant) {
         let Some(grants) = self.grants.get(&session) else { return };
         let ends = grant.lease == Duration::ZERO;
-        // A stream that is full has grants to read; the next beat gets the next one.
+        // A full stream has grants to read; the next heartbeat gets the next grant.
         let sent = grants.try_send(grant);
         if ends || matches!(sent, Err(mpsc::error::TrySendError::Closed(_))) {
             self.grants.remove(&session);
@@ -183,7 +184,7 @@ impl Outboxes {
         self.sessions.clear();
     }
 
-    /// Sends what was gathered. Returns the sessions that were closed because their workers do not read them.
+    /// Sends the gathered messages. Returns the sessions that were closed because their workers do not read.
     pub(super) fn send(&mut self) -> Vec<(WorkerId, Session)> {
         let mut stuck = Vec::new();
         for session in std::mem::take(&mut self.touched) {
@@ -227,7 +228,7 @@ impl Outbox {
 
     fn stop(&mut self, stop: Stop) {
         match self.messages.last_mut() {
-            // What a worker holds and nobody wants must be stopped before its lease goes on.
+            // A worker must stop executions that it holds wrongly before its lease is renewed.
             Some(ToWorker::Welcome(welcome)) if stop.discard && welcome.stops.len() < WELCOME_STOPS_MAX => {
                 welcome.stops.push(stop);
             }
@@ -236,7 +237,7 @@ impl Outbox {
         }
     }
 
-    /// Hands everything to the stream, or says why it cannot.
+    /// Sends all messages to the stream. An error is the reason for closing it, as a label of a metric.
     fn send(&mut self) -> Result<(), &'static str> {
         let mut acks = std::mem::take(&mut self.acks);
         while !acks.is_empty() {

@@ -8,8 +8,8 @@
 //! }
 //! ```
 //!
-//! No rule is here but one: beats go first, then what workers report, then requests, so that submissions cannot delay
-//! the other two; and the lanes hold back what a batch does not take.
+//! The shell has one rule only: heartbeats come first, then reports of workers, then requests, so that submissions
+//! cannot delay the other two. The lanes hold back the inputs that do not fit into a batch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,20 +30,20 @@ use super::driver::{Driver, Fatal};
 use super::outbox::Outboxes;
 use super::{Beat, EventBatch, FromWorker, Readiness, ReplyTo, Request, RequestError, notices, strays};
 
-/// Inputs taken from a lane at a time.
+/// Most inputs that are taken from a lane at a time.
 const CHUNK: usize = 1_024;
-/// Chunks of rows on their way from the store to the engine of a leader, and to that of a standby.
+/// Chunks of rows buffered between the store and the engine: of a leader, and of a standby.
 const ROW_CHUNKS: usize = 8;
 const ROW_CHUNKS_STANDBY: usize = 2;
-/// The view is renewed this often while something changes, and at [`VIEW_IDLE`] at the latest.
+/// Interval of publishing the view: while something changes, and otherwise.
 const VIEW_BUSY: Duration = Duration::from_millis(100);
 const VIEW_IDLE: Duration = Duration::from_secs(1);
-/// The longest sleep, so that a leap of the wall clock is noticed.
+/// Longest sleep, so that a jump of the wall clock is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// A leap of the wall clock that is logged.
+/// Shortest forward jump of the wall clock that is logged.
 const LEAP: Duration = Duration::from_secs(60);
 
-/// What ended a wait.
+/// Reason for the end of a wait.
 enum Woken {
     Store(Outcome),
     Beats,
@@ -54,26 +54,26 @@ enum Woken {
     Time,
 }
 
-/// The thread's whole life.
+/// State of the engine's thread.
 pub(super) struct Shell {
     driver: Driver,
     leader: Leader<ReplyTo>,
     calls: Calls,
     outboxes: Outboxes,
-    /// Buffers of the lanes.
+    /// Buffers of the lanes; empty between steps, kept for their capacity.
     beats: Vec<Beat>,
     reports: Vec<FromWorker>,
     requests: Vec<Request>,
-    /// Whether nothing more is put into the lanes.
+    /// Whether the lanes accept no further inputs.
     lanes_closed: bool,
     stops: bool,
-    /// Whether what the cluster wants cannot change any more.
+    /// Whether the sender of the standing is gone.
     standing_is_final: bool,
     changed: bool,
     viewed_at: Instant,
-    /// The wall clock and the monotonic one, as they were read together last.
+    /// Wall clock and monotonic clock at their last reading.
     clocks: (Timestamp, Instant),
-    /// Whether engine time does not follow the wall clock.
+    /// Whether the published view says that engine time does not follow the wall clock.
     clock_troubles: bool,
 }
 
@@ -111,7 +111,7 @@ impl Shell {
         }
     }
 
-    /// Runs until the server stops, or cannot go on.
+    /// Runs until the server stops or fails.
     pub(super) async fn run(mut self) -> Result<(), Fatal> {
         self.hear_standing();
         loop {
@@ -122,11 +122,11 @@ impl Shell {
         }
     }
 
-    /// One turn, and the wait for what comes after it.
+    /// Runs one turn of the leader, then waits for the next event.
     async fn step(&mut self) {
         let drained = self.take_waiting();
-        // Read after the beats were taken: those that were sent before the end of the leader's own lease are all that
-        // this may answer.
+        // Read after the heartbeats were taken: the leader may answer only heartbeats that were sent before its own
+        // lease expired.
         let now = self.now();
         self.leader.turn(now, drained);
         self.act();
@@ -167,14 +167,14 @@ impl Shell {
         let Driver { requests, reports, beats, stop, config, .. } = &mut self.driver;
         tokio::select! {
             biased;
-            // Before the store, whose rows may come without a pause. Also when every handle is gone: before the lanes,
-            // which have ended then too.
+            // Before the store, whose rows may come without a pause. `stop` also ends when every handle is dropped; it
+            // comes before the lanes, which have ended then too.
             _ = stop.wait_for(|stop| *stop), if !self.stops => Woken::Stop,
             changed = config.standing.changed(), if !self.standing_is_final => {
                 self.standing_is_final = changed.is_err();
                 Woken::Standing
             }
-            // Before the lanes: a busy worker must not make the leader's own lease end.
+            // Before the lanes: a busy worker must not let the leader's own lease expire.
             outcome = self.calls.next(takes_rows) => Woken::Store(outcome),
             _ = beats.recv_many(&mut self.beats, CHUNK), if open => Woken::Beats,
             _ = reports.recv_many(&mut self.reports, CHUNK), if room => Woken::Reports,
@@ -203,8 +203,8 @@ impl Shell {
         self.handle(Event::Standing(standing));
     }
 
-    /// Takes what is in the lanes already, beats first. Returns whether nothing is left that has to be decided before the
-    /// end.
+    /// Takes the inputs that wait in the lanes, heartbeats first. Returns whether the lanes are closed and empty, so
+    /// that nothing remains to be decided before the end.
     fn take_waiting(&mut self) -> bool {
         let is_empty = |error: TryRecvError, closed: bool| !closed || error == TryRecvError::Disconnected;
         let mut drained = true;
@@ -245,9 +245,9 @@ impl Shell {
         self.beats = beats;
     }
 
-    /// The clock is read for each beat once that is here. A time from before it came may be from before it
-    /// was sent, however short the code between: the thread may have stood still there. The lease would
-    /// then end here before it ends on the worker.
+    /// Reads the clock for each heartbeat after receiving it. An earlier reading may precede the sending of the
+    /// heartbeat, however short the code between them: the thread may have been suspended there. The lease would then
+    /// expire here before it expires on the worker.
     fn take_beat(&mut self, beat: Beat) {
         let now = self.now();
         self.outboxes.beats_from(beat.session, beat.grants);
@@ -297,10 +297,10 @@ impl Shell {
 
     // Actions.
 
-    /// Carries out what the leader wants done, in its order.
+    /// Carries out the leader's actions, in their order.
     fn act(&mut self) {
         loop {
-            // Before anything that rests on it.
+            // Before any action that depends on it.
             self.driver.leads_until.publish(self.leader.lease());
             self.correct_readiness();
             let actions = self.leader.take_actions();
@@ -358,7 +358,7 @@ impl Shell {
         }
     }
 
-    /// Shows the others, and in metrics, up to when this standby knows what the leader did.
+    /// Publishes the time up to which this standby knows the leader's commits, to other servers and in metrics.
     fn show_followed(&self, heard: Option<Timestamp>) {
         let config = &self.driver.config;
         config.members.follows(heard.map(|heard| config.clock.steady().since(heard)));
@@ -366,17 +366,17 @@ impl Shell {
     }
 
     fn show(&mut self, readiness: Readiness) {
-        // Clients that wait for readiness look at the view next.
+        // Clients that wait for readiness read the view next.
         if matches!(readiness, Readiness::Ready | Readiness::Full) {
             self.publish_view();
         } else if self.leader.leases().is_none() {
-            // Another server leads: what this one knew is no longer true.
+            // Another server leads: this server's view is outdated.
             self.driver.view.send_replace(Arc::default());
         }
         self.driver.readiness.send_replace(readiness);
     }
 
-    /// The lease may have ended for a moment that this thread was too slow to see. The watch on the lease saw it.
+    /// Shows the leader as ready again if its lease had expired so briefly that only the watch on the lease noticed.
     fn correct_readiness(&self) {
         let shown = self.leader.readiness();
         if matches!(shown, Readiness::Ready | Readiness::Full)
@@ -399,10 +399,10 @@ impl Shell {
         if batch.events.is_empty() || events.receiver_count() == 0 {
             return;
         }
-        // The store has dropped its share by now, so nothing is copied as a rule.
+        // The store has dropped its reference by now, so this usually copies nothing.
         let of_batch =
             Arc::try_unwrap(batch).map_or_else(|shared| shared.events.clone(), |batch| batch.events);
-        // There may be no watcher left.
+        // There may be no subscriber left.
         let _unwatched =
             events.send(Arc::new(EventBatch { first: store::EventSeq(first), events: of_batch }));
     }
@@ -459,7 +459,7 @@ impl Shell {
         driver.config.metrics.inbox(driver.beats.len() + driver.reports.len() + driver.requests.len());
     }
 
-    /// The time now. A leap is logged: with it many jobs may become due at once.
+    /// Returns the current time. Logs a jump of the wall clock, because many schedules may fire at once after it.
     fn now(&mut self) -> Now {
         let now = self.driver.config.clock.both();
         let (wall, mono) = (now.wall, Instant::now());
@@ -474,7 +474,7 @@ impl Shell {
     }
 }
 
-/// What the store answers to any call but a commit and those that bring rows.
+/// Executes any call except a commit and those that return rows.
 async fn answer(
     store: Arc<dyn Store>,
     call: Call,
@@ -497,20 +497,20 @@ async fn answer(
         Call::ChangelogSince(place) => changelog_of(&store)?.since(place).await.map(Answer::ChangelogSince),
         Call::LiveRows(keys) => changelog_of(&store)?.live_rows(&keys).await.map(Answer::LiveRows),
         Call::CountJobs => store.counts(None).await.map(Answer::Jobs),
-        // These have futures of their own.
+        // `Shell::call` executes these.
         Call::Commit(..) | Call::Load(_) | Call::Preload => Ok(Answer::Done),
     }
 }
 
-/// The changelog of a store that has one. A leader asks no other store for it.
+/// Returns the changelog. A leader asks for it only if the store has one.
 fn changelog_of(store: &Arc<dyn Store>) -> Result<&dyn Changelog, StoreError> {
     let missing = || StoreError::Unavailable { source: "the store has no changelog".into() };
     store.changelog().ok_or_else(missing)
 }
 
-/// Drops a value on a thread of its own: millions of jobs take seconds to free.
+/// Drops a value on its own thread: freeing millions of jobs takes seconds.
 fn drop_in_background<T: Send + 'static>(value: T) {
-    // If there is no thread, the value was dropped here.
+    // If no thread can be created, the value was dropped here.
     let _dropping = std::thread::Builder::new().name("belfry-drop".into()).spawn(move || drop(value));
 }
 

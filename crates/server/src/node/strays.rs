@@ -1,4 +1,4 @@
-//! Says by name what the store has forgotten, as far as workers know of it.
+//! Reports executions that a worker holds and that the store has lost.
 
 use std::sync::Arc;
 
@@ -7,16 +7,17 @@ use store::Store;
 
 use crate::metrics::Metrics;
 
-/// Names those of which the store has no row: one that ended while its worker was away is there. Nothing waits for it.
+/// Logs and counts each execution that has no row. An execution that ended while its worker was disconnected has a row.
+/// The caller does not wait for this.
 pub(super) async fn tell(store: Arc<dyn Store>, metrics: Metrics, strays: Vec<Stray>) {
     for Stray { held, worker } in strays {
         let what = match store.execution(held.execution).await {
             Ok(Some(_)) => continue,
-            Ok(None) if held.running => "a worker runs what the store has forgotten; it is stopped",
-            Ok(None) => "a worker has ended what the store has forgotten; its outcome is not kept",
+            Ok(None) if held.running => "stopping an execution that the store has lost",
+            Ok(None) => "discarding the outcome of an execution that the store has lost",
             Err(error) => {
                 let execution_id = held.execution;
-                tracing::warn!(%execution_id, worker_id = %worker, %error, "cannot find out whether the store has lost this execution");
+                tracing::warn!(%execution_id, worker_id = %worker, %error, "cannot check whether the store has lost an execution");
                 continue;
             }
         };

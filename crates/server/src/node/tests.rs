@@ -1,5 +1,5 @@
-//! What cannot be seen from outside: the time that beats are counted from, and what has been decided while a
-//! commit is on its way.
+//! Tests of what is invisible from outside: the time from which heartbeats are counted, and decisions made while a
+//! commit is in flight.
 
 mod full;
 mod leadership;
@@ -26,18 +26,19 @@ use crate::metrics::Metrics;
 const LEASE: Duration = Duration::from_secs(1);
 const WORKER: WorkerId = WorkerId::from_bits(1);
 
-/// How long a reader of the clock stands still: longer than the engine's margin, and no stall that it notices.
+/// Duration for which a reader of the clock is suspended: longer than the engine's margin, and too short to be noticed
+/// as a stall.
 const STALL: Duration = Duration::from_millis(400);
 
-/// A clock that a test sets. Whoever reads it may stand still right after: the thread was scheduled away,
-/// and a beat came meanwhile.
+/// A manual clock. Its reader may be suspended right after reading, as if the thread was descheduled, while a heartbeat
+/// arrives.
 struct Dial {
     now: AtomicI64,
-    /// How far the wall clock is ahead of the steady one, in microseconds.
+    /// Offset of the wall clock from the steady clock, in microseconds.
     ahead: AtomicI64,
-    /// The beats that come while its next readers stand still.
+    /// Heartbeats that arrive while the next readers are suspended.
     meanwhile: Mutex<Option<(Node, Vec<Beat>)>>,
-    /// Whether the thread of the engine, which alone reads both clocks, hangs there.
+    /// Whether the engine's thread, the only reader of both clocks, hangs in reading them.
     hangs: AtomicBool,
 }
 
@@ -47,7 +48,7 @@ impl Dial {
         self.now.fetch_add(micros, Ordering::SeqCst);
     }
 
-    /// Time passes by itself while the returned set lives.
+    /// Lets time pass while the returned set lives.
     fn runs(self: &Arc<Self>) -> tokio::task::JoinSet<()> {
         let (dial, tick) = (Arc::clone(self), Duration::from_millis(1));
         let mut turns = tokio::task::JoinSet::new();
@@ -60,7 +61,7 @@ impl Dial {
         turns
     }
 
-    /// Sets the wall clock: it is ahead by so much from now on.
+    /// Sets the offset of the wall clock from the steady clock.
     fn leap(&self, ahead: Duration) {
         let micros = i64::try_from(ahead.as_millis()).unwrap() * 1_000;
         self.ahead.store(micros, Ordering::SeqCst);
@@ -91,7 +92,7 @@ impl Clock for Dial {
     }
 }
 
-/// A worker's end of its lanes.
+/// The worker's end of its streams.
 struct Lanes {
     node: Node,
     /// Ends when the node closes the session.
@@ -119,7 +120,7 @@ impl Lanes {
         node.join(join, outbox).await.unwrap();
         messages.recv().await.expect("a welcome");
         let (grants, granted) = mpsc::channel(16);
-        // The session lives as long as somebody could read from it.
+        // The session lives as long as its messages can be read.
         let (open, closed) = oneshot::channel();
         tokio::spawn(async move {
             while messages.recv().await.is_some() {}
@@ -134,26 +135,26 @@ impl Lanes {
         Beat { session, input, grants: self.grants.clone() }
     }
 
-    /// Wakes the node: it looks at its clock. It will grant 0.
+    /// Wakes the node, which reads its clock. The grant for this unknown session is 0.
     async fn wake(&mut self) {
         let beat = self.next(Session(0));
         self.node.beat(beat).await.unwrap();
     }
 
-    /// Wakes the node, and waits until it has looked at its clock.
+    /// Wakes the node, and waits until it has read its clock.
     async fn poke(&mut self) {
         self.wake().await;
-        assert_eq!(self.grant().await, 0, "a session that nobody opened");
+        assert_eq!(self.grant().await, 0, "the session was never opened");
     }
 
-    /// The lease that the next grant gives, in milliseconds.
+    /// Returns the lease of the next grant, in milliseconds.
     async fn grant(&mut self) -> u64 {
         self.granted.recv().await.expect("a grant").lease.as_millis()
     }
 
-    /// Whether the node takes the worker for one that lives.
+    /// Returns whether the node still considers the worker alive.
     async fn is_known(&mut self) -> bool {
-        // It acts by the time that it saw for the first before it hears the second.
+        // It acts on the time of the first heartbeat before it receives the second.
         self.poke().await;
         self.poke().await;
         let beat = self.next(self.session);
@@ -162,12 +163,12 @@ impl Lanes {
     }
 }
 
-/// A node over this store, once it decides.
+/// Starts a node over this store, and waits until it leads.
 async fn ready(store: Arc<dyn Store>, dir: &std::path::Path, clock: Arc<Dial>) -> (Node, DriverHandle) {
     leading(store, dir, clock, |_| {}).await
 }
 
-/// The same with other settings.
+/// Starts a node like `ready`, with changed settings.
 async fn leading(
     store: Arc<dyn Store>,
     dir: &std::path::Path,
@@ -213,10 +214,10 @@ async fn try_submit(node: &Node, count: usize, key: Option<Key>) -> Result<Vec<m
     }
 }
 
-/// D7, I6. What changes no row may still tell of one that is not there yet.
+/// D7, I6. A reply that changes no row may still report a job whose row is not committed yet.
 #[tokio::test]
 async fn an_answer_that_needs_no_commit_waits_for_those_that_are_on_their_way() {
-    // So many are decided about while a commit is on its way.
+    // This number of jobs is decided while a commit is in flight.
     const MANY: usize = 3_000;
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(FaultyStore::new(sqlite(dir.path())));
@@ -228,11 +229,11 @@ async fn an_answer_that_needs_no_commit_waits_for_those_that_are_on_their_way() 
     stall.reached().await;
     let mut others = Box::pin(submit(&node, MANY));
     assert!(others.as_mut().now_or_never().is_none());
-    // A grant says that what was in the lanes before was taken, and the one behind it that it was decided.
+    // The first grant proves that the node took what was in the lanes before, the next one that it decided it.
     for _ in 0..3 {
         lanes.poke().await;
     }
-    assert!(others.as_mut().now_or_never().is_none(), "they are told of a job that is not there yet");
+    assert!(others.as_mut().now_or_never().is_none(), "they report a job that is not committed yet");
     stall.release();
     let made = first.await.unwrap();
     assert_eq!(others.await, vec![made[0]; MANY]);
@@ -240,8 +241,8 @@ async fn an_answer_that_needs_no_commit_waits_for_those_that_are_on_their_way() 
     thread.join().await.unwrap();
 }
 
-/// D2. The worker counts its lease from the sending of its beat. Counted here from before that, it would be
-/// shorter here than there, and its work be started elsewhere while it goes on.
+/// D2. The worker counts its lease from sending the heartbeat. If the server counted it from an earlier time, the lease
+/// would expire here first, and the work could start elsewhere while it still runs.
 #[tokio::test]
 async fn a_beat_that_came_while_the_thread_stood_still_is_counted_from_its_coming() {
     let dir = tempfile::tempdir().unwrap();
@@ -249,20 +250,20 @@ async fn a_beat_that_came_while_the_thread_stood_still_is_counted_from_its_comin
     let (node, thread) = ready(Arc::new(sqlite(dir.path())), dir.path(), Arc::clone(&dial)).await;
 
     let mut lanes = Lanes::open(&node).await;
-    // The thread reads its clock in more places than one, and this test does not know at which it is.
+    // The thread reads its clock in several places, and the test cannot know where it is.
     for _ in 0..20 {
         let beats = vec![lanes.next(lanes.session), lanes.next(lanes.session)];
         *dial.meanwhile.lock().unwrap() = Some((node.clone(), beats));
-        // The thread may have woken by itself, and heard the two first.
+        // The thread may have woken by itself, and received the two heartbeats first.
         lanes.wake().await;
         let mut granted = [lanes.grant().await, lanes.grant().await, lanes.grant().await];
         granted.sort_unstable();
         assert_eq!(granted, [0, 1_000, 1_000]);
         dial.on(Duration::from_millis(950));
-        assert!(lanes.is_known().await, "lost, and its lease goes on for another 50 ms");
+        assert!(lanes.is_known().await, "the worker is lost, although its lease lasts another 50 ms");
     }
     dial.on(Duration::from_millis(1_500));
-    assert!(!lanes.is_known().await, "its lease is long over");
+    assert!(!lanes.is_known().await, "its lease expired long ago");
     node.stop();
     thread.join().await.unwrap();
 }

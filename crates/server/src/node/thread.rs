@@ -1,4 +1,4 @@
-//! The engine's thread: its start and its end. `shell` has what it does.
+//! Start and end of the engine's thread. `shell` has its loop.
 
 use tokio::sync::watch;
 
@@ -11,7 +11,7 @@ pub struct DriverHandle {
 }
 
 impl DriverHandle {
-    /// Waits until the thread has ended: after [`Node::stop`](super::Node::stop), or by a failure.
+    /// Waits until the thread has ended, after [`Node::stop`](super::Node::stop) or by a failure.
     ///
     /// # Errors
     /// [`Fatal`] if it ended by a failure.
@@ -23,7 +23,7 @@ impl DriverHandle {
         }
     }
 
-    /// Completes when the thread has ended by a failure, and never if it is stopped in order.
+    /// Completes when the thread has failed; never completes after an orderly stop.
     pub async fn failed(&self) -> Fatal {
         match self.join().await {
             Err(fatal) => fatal,
@@ -33,10 +33,10 @@ impl DriverHandle {
 }
 
 impl Driver {
-    /// Starts the thread, and watches its lease from the runtime of the caller.
+    /// Starts the thread, and watches its lease on the runtime of the caller.
     ///
     /// # Errors
-    /// If the operating system gives no thread.
+    /// If the operating system cannot create a thread.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -51,8 +51,8 @@ impl Driver {
         Ok(DriverHandle { ended })
     }
 
-    /// Drives the engine on the runtime of the caller. A simulation needs it so: its clock ends where
-    /// another thread begins.
+    /// Drives the engine on the runtime of the caller. A simulation needs this: its virtual clock applies to its own
+    /// thread only.
     pub fn spawn_here(self) -> DriverHandle {
         let (ended_tx, ended) = watch::channel(None);
         self.watch_lease(ended.clone());
@@ -63,7 +63,7 @@ impl Driver {
         DriverHandle { ended }
     }
 
-    /// Watches the lease from the runtime of the caller until the driver has ended.
+    /// Watches the lease on the runtime of the caller until the driver has ended.
     fn watch_lease(&self, mut ended: watch::Receiver<Option<Result<(), Fatal>>>) {
         let watching = self.leads_until.clone().watch(self.readiness.clone());
         tokio::spawn(async move {

@@ -195,7 +195,7 @@ async fn a_fatal_store_ends_the_server() {
     server.store.inject_next(Operation::Commit, Fault::Fatal);
     assert_eq!(submit(server.node(), job(), None).await, Err(RequestError::OutcomeUnknown));
     let fatal = soon("the end", server.running.failed()).await;
-    assert!(fatal.to_string().starts_with("the server cannot go on: "), "{fatal}");
+    assert!(fatal.to_string().starts_with("the server cannot continue: "), "{fatal}");
     assert!(matches!(server.node().ready(), Readiness::Failed { .. }));
     assert_eq!(submit(server.node(), job(), None).await, Err(RequestError::Stopping));
     assert!(soon("the shutdown", server.running.shutdown()).await.is_err());

@@ -1,11 +1,11 @@
-//! What a leader does when its store has no space and no reserve, as a PostgreSQL database.
+//! A leader whose store is full and has no reserve, such as a PostgreSQL database.
 
 use store::faulty::Fault;
 
 use super::leadership::Cut;
 use super::*;
 
-/// D8. Nothing can be committed, and a new engine would need new sessions, whose rows cannot be committed either.
+/// D8. Nothing can be committed. A reloaded engine would need new sessions, whose rows cannot be committed either.
 #[tokio::test]
 async fn a_batch_that_a_full_store_without_a_reserve_refuses_is_committed_once_there_is_space() {
     let cut = Cut::make().await;
@@ -19,7 +19,7 @@ async fn a_batch_that_a_full_store_without_a_reserve_refuses_is_committed_once_t
     assert_eq!(try_submit(&cut.node, 1, None).await, Err(RequestError::Full));
     let beat = lanes.next(lanes.session);
     cut.node.beat(beat).await.unwrap();
-    assert!(lanes.grant().await > 0, "the tasks of its workers run on");
+    assert!(lanes.grant().await > 0, "the tasks of its workers continue");
 
     cut.a_second_passes();
     check.reached().await;

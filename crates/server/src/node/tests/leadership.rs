@@ -1,14 +1,13 @@
-//! What a leader does when the store does not confirm its lease in time. The clock is a dial, so the lease ends exactly
-//! when the test turns it.
+//! A leader whose store does not confirm its lease in time. The clock is manual: the lease expires exactly when the
+//! test advances it.
 
 use store::Reads as _;
 
 use super::*;
 
-/// The leadership lease of these tests.
 const LEADS: Duration = Duration::from_secs(2);
 
-/// A leader over a store that other servers could share. From now on its renewals fail, the first after it hung.
+/// A leader over a shared store. Its renewals fail: the first one hangs, the others return an error.
 pub(super) struct Cut {
     pub(super) node: Node,
     thread: DriverHandle,
@@ -27,30 +26,30 @@ impl Cut {
         let (node, thread) =
             leading(shared, dir.path(), Arc::clone(&dial), |config| config.lease = LEADS).await;
         let next = store.calls(Operation::Renew) + 1;
-        // A renewal that hangs is given up after a while, and sent again.
+        // A renewal that hangs times out after a while, and is sent again.
         store.break_down(Operation::Renew);
         let renewal = store.stall(Operation::Renew, next);
         Self { node, thread, store, dial, renewal, _dir: dir }
     }
 
-    /// The lease ends.
+    /// Advances the clock to the end of the lease.
     fn lease_ends(&self) {
         self.dial.on(LEADS);
     }
 
-    /// Time passes, less than a lease.
+    /// Advances the clock by less than a lease.
     pub(super) fn a_second_passes(&self) {
         self.dial.on(Duration::from_secs(1));
     }
 
-    /// The store answers again.
+    /// Lets the store answer again.
     pub(super) fn mend(&self) {
         self.store.heal(Operation::Renew);
         self.renewal.release();
     }
 
     pub(super) async fn stop(self) {
-        // A renewal that hangs must not hold up the end.
+        // A renewal that hangs must not delay the shutdown.
         self.mend();
         self.node.stop();
         self.thread.join().await.unwrap();
@@ -64,7 +63,7 @@ async fn a_leader_whose_renewals_hang_renews_no_worker_lease_and_sends_its_worke
     let mut lanes = Lanes::open(&cut.node).await;
     let beat = lanes.next(lanes.session);
     cut.node.beat(beat).await.unwrap();
-    assert!(lanes.grant().await > 0, "the lease is valid still");
+    assert!(lanes.grant().await > 0, "the lease is still valid");
 
     cut.lease_ends();
     let beat = lanes.next(lanes.session);
@@ -84,7 +83,7 @@ async fn a_leader_whose_renewals_hang_renews_no_worker_lease_and_sends_its_worke
     cut.stop().await;
 }
 
-/// D6. Load balancers and other servers must not wait for the engine's thread to say it.
+/// D6. Load balancers and other servers must not depend on the engine's thread for it.
 #[tokio::test]
 async fn a_leader_is_not_ready_from_the_moment_at_which_its_lease_ends() {
     let cut = Cut::make().await;
@@ -94,7 +93,7 @@ async fn a_leader_is_not_ready_from_the_moment_at_which_its_lease_ends() {
     cut.stop().await;
 }
 
-/// D3. Another server leads once the lease is over, and workers must not wait for this one.
+/// D3. Another server leads after the lease, and workers must not wait for this server.
 #[tokio::test]
 async fn sessions_end_with_the_lease_although_the_engines_thread_hangs() {
     let cut = Cut::make().await;
@@ -109,7 +108,7 @@ async fn sessions_end_with_the_lease_although_the_engines_thread_hangs() {
     cut.stop().await;
 }
 
-/// D7. Answers from memory tell of jobs that the store may not have any more.
+/// D7. Answers from memory report jobs that the store may no longer have.
 #[tokio::test]
 async fn a_known_key_is_not_answered_without_a_lease() {
     let cut = Cut::make().await;
@@ -120,7 +119,7 @@ async fn a_known_key_is_not_answered_without_a_lease() {
     cut.stop().await;
 }
 
-/// D4. A store that is slower than the lease costs time, not the leadership: nobody took over meanwhile.
+/// D4. A store that is slower than the lease costs time, not the leadership, if no other server took over.
 #[tokio::test]
 async fn a_commit_that_takes_longer_than_the_lease_is_answered_when_it_is_durable() {
     let cut = Cut::make().await;
@@ -138,7 +137,7 @@ async fn a_commit_that_takes_longer_than_the_lease_is_answered_when_it_is_durabl
     cut.stop().await;
 }
 
-/// D6. Whoever waits hears at last that nothing is known, and asks another server.
+/// D6. A waiting client gets an unknown outcome in the end, and can ask another server.
 #[tokio::test]
 async fn a_suspension_that_lasts_ends_the_leadership_and_answers_who_waits() {
     let dir = tempfile::tempdir().unwrap();
@@ -161,7 +160,7 @@ async fn a_suspension_that_lasts_ends_the_leadership_and_answers_who_waits() {
     thread.join().await.unwrap();
 }
 
-/// D12. A worker that hears nothing more must be given no more work.
+/// D12. The engine must give no more work to a worker whose session was closed.
 #[tokio::test]
 async fn the_engine_hears_of_sessions_that_were_closed_for_it() {
     let cut = Cut::make().await;
@@ -171,9 +170,9 @@ async fn the_engine_hears_of_sessions_that_were_closed_for_it() {
     cut.mend();
     cut.node.wait_ready(|now| *now == Readiness::Ready).await;
     let job = try_submit(&cut.node, 1, None).await.unwrap()[0];
-    // What is decided before this one is committed with it, or before it.
+    // Earlier decisions are committed with this one, or before it.
     try_submit(&cut.node, 1, None).await.unwrap();
     let row = cut.store.job(job).await.unwrap().unwrap();
-    assert_eq!(row.state.status, model::JobStatus::Waiting, "no worker is there");
+    assert_eq!(row.state.status, model::JobStatus::Waiting, "no worker is connected");
     cut.stop().await;
 }

@@ -1,4 +1,4 @@
-//! What an engine that is loaded again in the same process makes of a wall clock that leapt ahead before.
+//! An engine that is reloaded in the same process after a forward jump of the wall clock.
 
 use store::faulty::Fault;
 
@@ -6,19 +6,19 @@ use super::*;
 
 const DAYS: Duration = Duration::from_hours(10 * 24);
 
-/// Submits a job under no key. Returns when it was made, in engine time.
+/// Submits a job without a key. Returns its creation time, which is engine time.
 async fn engine_time(node: &Node) -> Timestamp {
     try_submit(node, 1, None).await.unwrap()[0].created_at()
 }
 
-/// How far the wall clock is ahead of what the engine believes, once the view shows that it refuses a leap.
+/// Waits until the view shows that the engine refuses a jump. Returns how far the wall clock is ahead.
 async fn refused(node: &Node) -> Duration {
     let mut views = node.shared.view.clone();
     let view = views.wait_for(|view| view.clock.refused > Duration::ZERO).await.unwrap();
     view.clock.refused
 }
 
-/// A commit fails, and the engine is loaded again.
+/// Lets a commit fail, so that the engine is reloaded.
 async fn load_again(node: &Node, store: &FaultyStore<SqliteStore>, dial: &Arc<Dial>) {
     let loads = store.calls(Operation::Load);
     store.inject_next(Operation::Commit, Fault::After);
@@ -28,8 +28,8 @@ async fn load_again(node: &Node, store: &FaultyStore<SqliteStore>, dial: &Arc<Di
     assert_eq!(store.calls(Operation::Load), loads + 1);
 }
 
-/// D9. No clock confirms the leap, whichever engine reads it: engine time does not follow it, so it need not wait ten days
-/// once the clock is right again.
+/// D9. No clock confirms the jump, so no engine follows it. Engine time need not wait ten days when the clock is right
+/// again.
 #[tokio::test]
 async fn a_leap_that_was_refused_is_refused_by_the_engine_that_is_loaded_next() {
     let dir = tempfile::tempdir().unwrap();
@@ -43,7 +43,7 @@ async fn a_leap_that_was_refused_is_refused_by_the_engine_that_is_loaded_next() 
         load_again(&node, &store, &dial).await;
         dial.on(Duration::from_secs(60));
         let passed = engine_time(&node).await.since(before);
-        assert!(passed <= Duration::from_secs(61 * minutes), "engine time followed the leap: {passed}");
+        assert!(passed <= Duration::from_secs(61 * minutes), "engine time followed the jump: {passed}");
         assert_eq!(refused(&node).await, DAYS);
     }
     dial.leap(Duration::ZERO);
@@ -55,7 +55,7 @@ async fn a_leap_that_was_refused_is_refused_by_the_engine_that_is_loaded_next() 
     thread.join().await.unwrap();
 }
 
-/// D9. The time that passes between two engines is confirmed by the steady clock.
+/// D9. The steady clock confirms the time that passes between two engines.
 #[tokio::test]
 async fn an_engine_that_is_loaded_again_follows_a_wall_clock_that_is_right() {
     let dir = tempfile::tempdir().unwrap();
