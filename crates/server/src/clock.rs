@@ -1,4 +1,4 @@
-//! The clocks, as a value that tests can replace.
+//! Clocks of the process, which tests can replace.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use engine::Now;
 use model::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Says what time it is.
+/// A wall clock and a steady clock.
 pub trait Clock: Send + Sync + 'static {
-    /// The wall clock; may jump.
+    /// Returns the time of the wall clock, which may jump.
     fn now(&self) -> Timestamp;
 
-    /// The machine's boot-time clock (`CLOCK_BOOTTIME`): never set, and counts while the machine sleeps. Leases are
-    /// counted on it, here as on workers.
+    /// Returns the time of the boot clock (`CLOCK_BOOTTIME`), which cannot be set and advances during suspend. Servers
+    /// and workers measure leases on it.
     fn steady(&self) -> Timestamp {
         let now = clock_gettime(ClockId::Boottime);
         Timestamp::from_micros(now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1_000))
     }
 
-    /// Both, for the engine.
+    /// Reads both clocks, for the engine.
     fn both(&self) -> Now {
         Now { wall: self.now(), steady: self.steady() }
     }
 }
 
-/// The machine's clocks.
+/// Clocks of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -32,14 +32,14 @@ impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
             Ok(since) => Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)),
-            // Before 1970: engine time is the greatest that it was ever told, so this harms nothing.
+            // Before 1970. Harmless: engine time is the greatest wall time so far.
             Err(_) => Timestamp::from_micros(0),
         }
     }
 }
 
-/// The clocks of this process: the machine's. In debug builds the file that `BELFRY_TEST_CLOCK` names,
-/// if it does, moves the wall clock, so that tests can set it without touching the machine's.
+/// Returns the clocks of this process: those of the operating system. In debug builds, the file named by
+/// `BELFRY_TEST_CLOCK` moves the wall clock, so that tests need not set the system's clock.
 pub(crate) fn of_process() -> Arc<dyn Clock> {
     #[cfg(debug_assertions)]
     if let Some(file) = std::env::var_os("BELFRY_TEST_CLOCK") {
@@ -56,7 +56,7 @@ mod moved {
 
     use super::{Clock, SystemClock};
 
-    /// The wall clock, moved by as many milliseconds as a file says.
+    /// Wall clock with an offset, in milliseconds, that is read from a file.
     pub(super) struct MovedClock {
         pub(super) file: PathBuf,
     }

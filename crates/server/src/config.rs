@@ -1,7 +1,11 @@
-//! The settings of a server, and what of them is refused.
+//! Settings of a server, and their validation.
 //!
-//! Every setting has a default that is safe: loopback only, local folders, bounded sizes. The
-//! binary reads files and variables into a [`ServerConfig`]; nothing here reads either.
+//! Every setting has a safe default: loopback only, local folders, bounded sizes. The binary reads files and
+//! environment variables into a [`ServerConfig`]; this module reads neither.
+//!
+//! - [`ServerConfig`]: all settings; [`ServerConfig::check`] validates them once, at the start.
+//! - [`LimitsConfig`], [`StoreConfig`], [`ObjectsConfig`]: their groups.
+//! - The paths below the data folder are methods of [`ServerConfig`], so that no other module composes them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -10,49 +14,49 @@ use model::Duration;
 use model::limits::BATCH_BODY_BYTES_MAX;
 pub use store::postgres::Password;
 
-/// The port where a server listens unless told otherwise.
+/// Default port of a server.
 pub const PORT: u16 = 7070;
 
 /// The settings of a server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// Where everything of this server lives: rows, live logs, tokens; made if it is missing.
+    /// Folder of all data of this server: the embedded store, live logs, tokens. Created if missing.
     pub data_dir: PathBuf,
-    /// Where the rows are.
+    /// Store of the rows.
     pub store: StoreConfig,
-    /// Where it listens, for people, programs and workers alike. Port 0 takes a free one.
+    /// Listening address for users, programs and workers. Port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Who can reach `listen`, and what protects it there.
+    /// Networks that can reach `listen`, and their protection.
     pub exposure: Exposure,
-    /// Names, beside those of loopback, under which requests may ask for this server (`Host`).
+    /// Accepted values of the header `Host`, in addition to the loopback names.
     pub host_names: Vec<String>,
-    /// Where logs and artifacts are kept.
+    /// Storage of logs and artifacts.
     pub objects: ObjectsConfig,
-    /// The settings of the engine. A seed of 0 is replaced by a drawn one.
+    /// Settings of the engine. A seed of 0 is replaced by a random seed.
     pub engine: engine::Config,
-    /// Into how many shards a new store divides the job space; an existing one keeps its number.
+    /// Number of shards of a new store; an existing store keeps its number.
     pub shards: u16,
-    /// What this server is called, for people.
+    /// Display name of this server.
     pub name: String,
-    /// Where the other servers and the workers reach this one; by default the address that it listens
-    /// on, where that is one.
+    /// URL of this server for other servers and for workers [default: the listening address, if it is a single
+    /// address].
     pub advertise_url: Option<String>,
-    /// How long the ownership of a shard lasts without a renewal; see [`ServerConfig::shard_lease`].
+    /// Duration of a shard lease without a renewal; see [`ServerConfig::shard_lease`] for its default.
     pub shard_lease: Option<Duration>,
-    /// Whether this server follows the rows while another one owns the shards, so that it can take over at once.
-    /// It then needs as much memory as the owner.
+    /// Whether this server follows the live rows while it is a standby, so that it can take over at once. It then needs
+    /// as much memory as the leader.
     pub warm_standby: bool,
-    /// How long events are kept for watchers to resume.
+    /// Retention of events, for watchers that resume.
     pub event_retention: Duration,
-    /// How long the lines of fire ledgers, and backfills that ended, are kept.
+    /// Retention of entries of fire ledgers, and of ended backfills.
     pub ledger_retention: Duration,
-    /// The largest artifact.
+    /// Largest artifact, in bytes.
     pub artifact_bytes_max: u64,
-    /// How long versions of artifacts are kept that are not the newest of their name; without end if absent.
+    /// Retention of artifact versions that are not the newest of their name; unlimited if `None`.
     pub artifact_retention: Option<Duration>,
-    /// How long a shutdown waits for open requests before it cuts them off.
+    /// Longest wait of a shutdown for open requests.
     pub shutdown_grace: Duration,
-    /// How often ended jobs are looked through for what retention may delete.
+    /// Interval of searching expired jobs, runs and artifacts.
     pub housekeeping_interval: Duration,
     /// Limits on the requests of all clients and of each.
     pub limits: LimitsConfig,
@@ -61,17 +65,17 @@ pub struct ServerConfig {
 /// Limits on the requests of all clients and of each; a client is a token at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitsConfig {
-    /// Maximum of concurrent requests, for reads, changes, slow bodies and forwarded requests each.
+    /// Maximum of concurrent requests, separately for reads, changes, slow bodies and forwarded requests.
     pub requests: usize,
-    /// Maximum of concurrent requests of one client, if lower than its share: as many places as are free.
+    /// Maximum of concurrent requests of one client, if lower than its share, which is the number of free places.
     pub client_requests: Option<usize>,
     /// Maximum of open event streams.
     pub streams: usize,
     /// Maximum of open event streams of one client, if lower than its share.
     pub client_streams: Option<usize>,
-    /// Maximum of bytes of request bodies in memory, in sum; uploads of artifacts are not held in memory.
+    /// Maximum total of request bodies in memory, in bytes; uploads of artifacts are not held in memory.
     pub body_bytes: usize,
-    /// Maximum of jobs that one client may submit per second, averaged over a second; unlimited if absent.
+    /// Maximum of jobs that one client may submit per second, averaged over a second; unlimited if `None`.
     pub client_job_rate: Option<u64>,
 }
 
@@ -88,92 +92,92 @@ impl Default for LimitsConfig {
     }
 }
 
-/// Who can reach the listener, and what protects it there.
+/// Networks that can reach the listener, and their protection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Exposure {
-    /// This machine only; another address to listen on is refused.
+    /// Only this machine; any other listening address is refused.
     #[default]
     Loopback,
-    /// A proxy in front of it ends TLS and is the only one that reaches it.
+    /// Any network, through a proxy that terminates TLS; only the proxy can reach the listener.
     BehindProxy,
-    /// Anyone on the network, without TLS. Tokens and data can be read on the way.
+    /// Any network, without TLS. Tokens and data can be read in transit.
     Insecure,
 }
 
-/// Where the rows are.
+/// Store of the rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum StoreConfig {
-    /// A file in the data folder, for one server.
+    /// SQLite database in the data folder, for one server.
     #[default]
     Embedded,
-    /// A PostgreSQL database, which several servers may share.
+    /// PostgreSQL database, which several servers may share.
     Postgres(PostgresConfig),
 }
 
-/// A PostgreSQL database.
+/// Connection to a PostgreSQL database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostgresConfig {
-    /// `postgres://USER@HOST:PORT/DATABASE`, with `sslmode` and the like as parameters.
+    /// `postgres://USER@HOST:PORT/DATABASE`, with parameters such as `sslmode`.
     pub url: String,
-    /// The user's password, where the database asks for one.
+    /// Password of the user, if the database requires one.
     pub password: Option<Password>,
-    /// How many queries of the API run at the same time, each in a session of its own.
+    /// Number of sessions for queries of the API, which is the maximum of concurrent queries.
     pub sessions: usize,
-    /// Takes a database that may lose what it has acknowledged.
+    /// Accepts a database that may lose acknowledged commits.
     pub allow_unsafe: bool,
-    /// Refuses a database whose commits wait for no standby.
+    /// Refuses a database whose commits do not wait for a standby.
     pub require_sync_standby: bool,
 }
 
-/// Where logs and artifacts are kept.
+/// Storage of logs and artifacts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectsConfig {
-    /// A folder; `objects` in the data folder where absent.
+    /// A local folder [default: `objects` in the data folder].
     Local(Option<PathBuf>),
-    /// A bucket of S3 or of anything that speaks its protocol. Credentials come from the usual
-    /// variables (`AWS_ACCESS_KEY_ID`, …) or the machine's role, never from here.
+    /// A bucket of S3 or of a compatible service. Credentials come from the usual environment variables
+    /// (`AWS_ACCESS_KEY_ID`, …) or from the machine's role, never from these settings.
     S3(S3Config),
 }
 
-/// A bucket.
+/// An S3 bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct S3Config {
-    /// `s3://BUCKET/PREFIX`; the prefix may be missing.
+    /// `s3://BUCKET/PREFIX`; the prefix is optional.
     pub url: String,
-    /// Another service than Amazon's.
+    /// URL of a compatible service [default: Amazon S3].
     pub endpoint: Option<String>,
-    /// The bucket's region, where the variables do not say it.
+    /// Region of the bucket [default: from the environment variables].
     pub region: Option<String>,
 }
 
-/// Why settings were refused.
+/// A setting that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It would listen where others can reach it, and nobody said that this is meant.
+    /// The listening address is reachable from other machines, and no setting permits this.
     #[error(
         "refusing to listen on {listen}: it can be reached from other machines, and this server does not speak TLS"
     )]
     Exposed {
-        /// The address.
+        /// The listening address.
         listen: SocketAddr,
     },
-    /// A bound is zero or makes no sense with another.
+    /// A value is out of its range, or contradicts another setting.
     #[error("invalid setting `{name}`: {reason}")]
     Invalid {
-        /// Which setting.
+        /// Name of the setting.
         name: &'static str,
-        /// What was found and what was expected.
+        /// Actual and expected value.
         reason: String,
     },
 }
 
 impl ConfigError {
-    /// What the operator can do next.
+    /// Returns the next step for the operator.
     pub fn help(&self) -> &'static str {
         match self {
             Self::Exposed { .. } => {
-                "listen on a loopback address; or put a proxy that ends TLS in front and say `behind_proxy`"
+                "listen on a loopback address; or set `behind_proxy` and put a proxy that terminates TLS in front"
             }
             Self::Invalid { .. } => "correct the setting; `belfry config show` prints all of them",
         }
@@ -181,7 +185,7 @@ impl ConfigError {
 }
 
 impl ServerConfig {
-    /// Every default, with everything below `data_dir`.
+    /// Returns the default settings, with all data below `data_dir`.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
@@ -206,37 +210,37 @@ impl ServerConfig {
         }
     }
 
-    /// Refuses what is unsafe or cannot work.
+    /// Validates the settings.
     ///
     /// # Errors
-    /// [`ConfigError`], naming the setting.
+    /// The first [`ConfigError`], which names the setting.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.exposure == Exposure::Loopback && !self.listen.ip().is_loopback() {
             return Err(ConfigError::Exposed { listen: self.listen });
         }
         let invalid = |name, reason: &str| Err(ConfigError::Invalid { name, reason: reason.to_owned() });
         if self.shards == 0 {
-            return invalid("shards", "is zero: expected at least 1");
+            return invalid("shards", "expected at least 1 but got 0");
         }
         if self.shard_lease() < Duration::from_secs(1) {
-            return invalid("shard_lease", "is too short: expected at least 1s");
+            return invalid("shard_lease", "too short: expected at least 1s");
         }
         if self.shard_lease() > store::LEASE_MAX {
-            return invalid("shard_lease", "is too long: expected at most 1m");
+            return invalid("shard_lease", "too long: expected at most 1m");
         }
         if self.engine.heartbeat_interval == Duration::ZERO {
-            return invalid("heartbeat_interval", "is zero");
+            return invalid("heartbeat_interval", "expected a positive duration but got 0");
         }
         if self.engine.lease <= self.engine.heartbeat_interval {
-            return invalid("lease", "is not longer than `heartbeat_interval`: every worker would be lost");
+            return invalid("lease", "must be longer than `heartbeat_interval`, otherwise every worker would be lost");
         }
         if self.artifact_bytes_max == 0 {
-            return invalid("artifact_bytes_max", "is zero");
+            return invalid("artifact_bytes_max", "expected at least 1 but got 0");
         }
         let LimitsConfig { requests, client_requests, streams, client_streams, body_bytes, client_job_rate } =
             self.limits;
         if body_bytes < BATCH_BODY_BYTES_MAX {
-            return invalid("request_bytes_max", "is lower than 8MiB, the largest request body");
+            return invalid("request_bytes_max", "must be at least 8MiB, the largest request body");
         }
         for (name, limit) in [
             ("requests_max", Some(requests as u64)),
@@ -246,21 +250,22 @@ impl ServerConfig {
             ("client_job_rate", client_job_rate),
         ] {
             if limit == Some(0) {
-                return invalid(name, "is zero: expected at least 1");
+                return invalid(name, "expected at least 1 but got 0");
             }
         }
         if let ObjectsConfig::S3(s3) = &self.objects
             && !s3.url.starts_with("s3://")
         {
-            return invalid("objects.url", "is no bucket: expected `s3://BUCKET/PREFIX`");
+            return invalid("objects.url", "expected `s3://BUCKET/PREFIX`");
         }
         Ok(())
     }
 
-    /// How long the ownership of a shard lasts without a renewal.
+    /// Returns the duration of a shard lease without a renewal [default: 10s for the embedded store, 2.5s for
+    /// PostgreSQL].
     ///
-    /// It bounds how long nobody decides after a server was killed. The embedded store has one server,
-    /// which takes it back at once, so there it is long and seldom renewed.
+    /// It bounds the time without a leader after a crash. The embedded store has only one server, which can reacquire
+    /// its lease at once, so its lease is long and seldom renewed.
     pub fn shard_lease(&self) -> Duration {
         let by_store = match self.store {
             StoreConfig::Embedded => Duration::from_secs(10),
@@ -269,28 +274,28 @@ impl ServerConfig {
         self.shard_lease.unwrap_or(by_store)
     }
 
-    /// Where the others reach this server if it listens at `addr`.
+    /// Returns the URL of this server for other servers and workers, if it listens at `addr`.
     pub fn url_at(&self, addr: SocketAddr) -> Option<String> {
         let by_address = (!addr.ip().is_unspecified()).then(|| format!("http://{addr}"));
         self.advertise_url.clone().or(by_address)
     }
 
-    /// The file of the embedded store.
+    /// Returns the path of the embedded store.
     pub fn store_path(&self) -> PathBuf {
         self.data_dir.join("belfry.db")
     }
 
-    /// The folder of logs that are still written.
+    /// Returns the folder of logs that are still being written.
     pub fn live_logs_dir(&self) -> PathBuf {
         self.data_dir.join("logs")
     }
 
-    /// The folder of uploads whose hash is not known yet.
+    /// Returns the folder of uploads whose hash is not known yet.
     pub fn uploads_dir(&self) -> PathBuf {
         self.data_dir.join("uploads")
     }
 
-    /// The folder of the local objects, unless they are elsewhere.
+    /// Returns the folder of local objects; `None` if objects are in S3.
     pub fn objects_dir(&self) -> Option<PathBuf> {
         match &self.objects {
             ObjectsConfig::Local(Some(dir)) => Some(dir.clone()),
@@ -299,18 +304,18 @@ impl ServerConfig {
         }
     }
 
-    /// The file with the first admin's token.
+    /// Returns the path of the file with the first admin's token.
     pub fn admin_token_path(&self) -> PathBuf {
         self.data_dir.join("admin-token")
     }
 
-    /// The file with the token of this server's workers.
+    /// Returns the path of the file with the token of this server's workers.
     pub fn worker_token_path(&self) -> PathBuf {
         self.data_dir.join("worker-token")
     }
 }
 
-/// Makes a folder that only its owner can look into; one that exists keeps its rights.
+/// Creates a folder that only its owner can read; an existing folder keeps its permissions.
 pub(crate) fn make_private_dir(dir: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
@@ -332,7 +337,7 @@ mod tests {
         assert!(ServerConfig::new("data").listen.ip().is_loopback());
     }
 
-    /// Section 4.1 of the reliability page: an open port without protection is never a default.
+    /// Section 4.1 of the reliability page: an unprotected open port is never a default.
     #[test]
     fn listening_to_the_network_needs_a_word_that_says_so() {
         let open: SocketAddr = "0.0.0.0:7070".parse().unwrap();

@@ -1,9 +1,15 @@
-//! What is counted, for Prometheus (OpenMetrics).
+//! Metrics of the server for Prometheus, in OpenMetrics or the text format.
 //!
-//! The driver feeds these from batches once they are committed, so a count never tells of something
-//! that did not happen; what stands still (queues, workers) is taken from the engine's view when
-//! somebody asks. Labels have few values by construction: statuses, and at most [`QUEUES_MAX`]
-//! queues, the rest being summed up as `_other`.
+//! The node feeds counters and histograms from batches after their commit, so a count never reports an uncommitted
+//! change. Gauges of queues, workers and schedules are set from the engine's view at each scrape.
+//!
+//! # Invariants
+//! - The values of a label are bounded: statuses, outcomes, and at most [`QUEUES_MAX`] queues; the others are summed up
+//!   as `_other`.
+//! - Counters continue when the engine is reloaded.
+//!
+//! # Cost
+//! A commit costs one pass over its changes. A scrape writes all metrics into one string, under a lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,17 +28,17 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-/// A form of the metrics as text.
+/// Exposition format of the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposition {
     /// OpenMetrics 1.0.
     OpenMetrics,
-    /// Prometheus' text format 0.0.4, which every scraper reads.
+    /// Prometheus' text format 0.0.4, which every scraper accepts.
     Text,
 }
 
 impl Exposition {
-    /// What a scraper asks for in `Accept`: OpenMetrics if it is named, else the text format.
+    /// Selects the format from a header `Accept`: OpenMetrics if it is accepted by name, otherwise the text format.
     pub fn accepted(accept: &str) -> Self {
         let refused = |parameter: &str| matches!(parameter.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000");
         let named = accept.split(',').any(|each| {
@@ -43,7 +49,7 @@ impl Exposition {
         if named { Self::OpenMetrics } else { Self::Text }
     }
 
-    /// The content type.
+    /// Returns the value of the header `Content-Type`.
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -52,9 +58,9 @@ impl Exposition {
     }
 }
 
-/// The most queues with a line of their own.
+/// Most queues with their own time series.
 pub const QUEUES_MAX: usize = 100;
-/// The queue that stands for those without a line of their own. No queue can be called so.
+/// Label of all queues without their own time series. Not a valid name of a queue.
 const OTHER_QUEUES: &str = "_other";
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -72,19 +78,19 @@ struct OutcomeLabel {
     outcome: &'static str,
 }
 
-/// Why a worker's stream was closed by this server.
+/// Reason why this server closed a stream of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabel {
     reason: &'static str,
 }
 
-/// Where an engine has its rows from.
+/// Source of the rows of a new leader's engine: `followed` as a standby, or `loaded` after the takeover.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RowsLabel {
     rows: &'static str,
 }
 
-/// Everything that is counted; clones are cheap and count together.
+/// All metrics of the server; clones share their values.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
@@ -126,7 +132,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// All at zero.
+    /// Creates and registers all metrics, at zero.
     pub fn new() -> Self {
         let metrics = Self {
             registry: Arc::new(Mutex::new(Registry::with_prefix("belfry"))),
@@ -167,99 +173,103 @@ impl Metrics {
     fn register_all(&self) {
         let mut registry = self.lock();
         let r = &mut *registry;
-        r.register("jobs_submitted", "Jobs that were accepted", self.jobs_submitted.clone());
-        r.register("jobs_ended", "Jobs that reached a final status", self.jobs_ended.clone());
+        r.register("jobs_submitted", "Accepted jobs", self.jobs_submitted.clone());
+        r.register("jobs_ended", "Jobs that reached a final status, by status", self.jobs_ended.clone());
         r.register(
             "executions_ended",
-            "Executions that reached a final status",
+            "Executions that reached a final status, by status",
             self.executions_ended.clone(),
         );
-        r.register("jobs", "Live jobs", self.jobs.clone());
-        r.register("queue_waiting", "Jobs that wait in a queue", self.queue_waiting.clone());
-        r.register("queue_running", "Jobs of a queue that run", self.queue_running.clone());
-        r.register("workers", "Known workers", self.workers.clone());
-        r.register("schedules", "Schedules", self.schedules.clone());
+        r.register("jobs", "Live jobs by status", self.jobs.clone());
+        r.register("queue_waiting", "Waiting jobs by queue", self.queue_waiting.clone());
+        r.register("queue_running", "Running jobs by queue", self.queue_running.clone());
+        r.register("workers", "Known workers by status", self.workers.clone());
+        r.register("schedules", "Schedules by status", self.schedules.clone());
         r.register(
             "firings",
-            "Scheduled times that this server has decided, by outcome",
+            "Scheduled times decided by this server, by outcome",
             self.firings.clone(),
         );
         r.register(
             "firing_delay_seconds",
-            "From the nominal instant of a firing to the creation of its job",
+            "Delay from the scheduled time of a firing to the creation of its job",
             self.firing_delay_seconds.clone(),
         );
-        r.register("commit_seconds", "How long commits take", self.commit_seconds.clone());
-        r.register("batch_changes", "Rows that one commit changes", self.batch_changes.clone());
+        r.register("commit_seconds", "Duration of commits", self.commit_seconds.clone());
+        r.register("batch_changes", "Number of rows changed by one commit", self.batch_changes.clone());
         r.register(
             "start_delay_seconds",
-            "From a job's entering its queue to its first start",
+            "Delay from the entry of a job into its queue to its first start",
             self.start_delay_seconds.clone(),
         );
-        r.register("run_seconds", "How long executions run", self.run_seconds.clone());
-        r.register("inbox_depth", "Inputs that wait for the engine", self.inbox_depth.clone());
-        r.register("log_bytes", "Framed bytes of logs that were kept", self.log_bytes.clone());
+        r.register("run_seconds", "Run time of executions", self.run_seconds.clone());
+        r.register("inbox_depth", "Number of inputs that wait for the engine", self.inbox_depth.clone());
+        r.register("log_bytes", "Bytes of stored log frames", self.log_bytes.clone());
         r.register(
             "worker_streams_closed",
-            "Streams of workers that this server closed",
+            "Streams of workers closed by this server, by reason",
             self.worker_streams_closed.clone(),
         );
         r.register(
             "engine_reloads",
-            "Times that the engine was dropped and loaded again",
+            "Reloads of the engine after a failure",
             self.engine_reloads.clone(),
         );
-        r.register("leader", "1 if this server is the leader", self.leader.clone());
+        r.register("leader", "Whether this server is the leader (1) or not (0)", self.leader.clone());
         r.register(
             "standby_ready",
-            "Whether this server follows the rows of the owner, so that it can take over at once",
+            "Whether this standby follows the live rows and can take over at once (1) or not (0)",
             self.standby_ready.clone(),
         );
         r.register(
             "leadership_suspensions",
-            "Suspensions of leadership because the store did not confirm the lease in time",
+            "Suspensions of leadership after a lease that the store did not confirm in time",
             self.suspensions.clone(),
         );
-        r.register("takeovers", "Times that this server took the shards", self.takeovers.clone());
+        r.register(
+            "takeovers",
+            "Takeovers of the shards by this server, by source of the live rows",
+            self.takeovers.clone(),
+        );
         r.register(
             "tails_lost",
-            "Times that this server took shards whose last commits the store may have forgotten",
+            "Takeovers of shards whose last commits the store may have lost",
             self.tails_lost.clone(),
         );
         r.register(
             "executions_forgotten",
-            "Executions that workers knew and the store had forgotten",
+            "Executions known to a worker but lost by the store",
             self.forgotten.clone(),
         );
-        r.register("engine_panics", "Defects that made the engine fail", self.engine_panics.clone());
-        r.register("quarantined", "Rows and inputs that were set aside", self.quarantined.clone());
+        r.register("engine_panics", "Panics of the engine", self.engine_panics.clone());
+        r.register("quarantined", "Quarantined rows and inputs", self.quarantined.clone());
         r.register(
             "engine_time_ahead_seconds",
-            "How far engine time is ahead of the wall clock; schedules and retries wait for so long",
+            "Lead of engine time over the wall clock; schedules and retries are delayed by it",
             self.clock_ahead.clone(),
         );
         r.register(
             "clock_leap_refused_seconds",
-            "How far the wall clock is ahead of what the steady clock confirms",
+            "Lead of the wall clock over the time that the steady clock confirms",
             self.clock_refused.clone(),
         );
-        r.register("build", "What is running", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        r.register("build", "Version of the server", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
     }
 
-    /// Registers metrics of others, such as those of the REST API.
+    /// Registers metrics of other modules, such as those of the REST API.
     pub fn register(&self, add: impl FnOnce(&mut Registry)) {
         add(&mut self.lock());
     }
 
-    /// Everything as text. `view` has the current values of queues, workers and schedules, and `leads` says whether this
-    /// server is the leader.
+    /// Returns all metrics as text. `view` has the current values of queues, workers and schedules; `leads` says
+    /// whether this server is the leader.
     pub fn encode(&self, view: &View, leads: bool, form: Exposition) -> String {
-        // For as long as the view is set and written: two scrapes at once would clear each other's lines.
+        // Held while the view is set and encoded: two concurrent scrapes would otherwise clear each other's queues.
         let registry = self.lock();
         self.set_view(view);
         self.leader.set(leads.into());
         let mut text = String::with_capacity(16 * 1024);
-        // Writing to a String fails only if a metric refuses to be written, and ours do not.
+        // Writing to a String fails only if a metric refuses to be encoded, and ours do not.
         let _written = prometheus_client::encoding::text::encode(&mut text, &registry);
         drop(registry);
         match form {
@@ -292,10 +302,10 @@ impl Metrics {
         self.set_queues(view);
     }
 
-    /// Counts the firings of an engine, which counts from zero when it is loaded again.
+    /// Adds the new firings of a view. The engine counts from zero after each load.
     ///
-    /// To be called with every view of the engine, also with its first one. The views that are scraped would not do:
-    /// between two of them an engine can be loaded and fire more often than the one before it.
+    /// Must be called with every view of the engine, including its first one. The views of scrapes alone do not
+    /// suffice: between two of them, the engine can be reloaded and fire more often than before.
     pub(crate) fn count_firings(&self, view: &View) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut seen.firings, view.firings.clone());
@@ -306,8 +316,8 @@ impl Metrics {
         }
     }
 
-    /// Sets the lines of the queues. One that is idle keeps its lines at zero: an alert cannot tell a missing line from
-    /// a server that is gone.
+    /// Sets the gauges of the queues. An idle queue keeps its time series at zero: an alert cannot distinguish a
+    /// missing time series from a missing server.
     fn set_queues(&self, view: &View) {
         let seen = &mut self.seen.lock().unwrap_or_else(PoisonError::into_inner).queues;
         seen.insert(DEFAULT.to_owned());
@@ -332,7 +342,7 @@ impl Metrics {
         }
     }
 
-    /// Counts what a batch made true. `before` is the engine time of the one before it.
+    /// Counts the changes of a committed batch. `before` is the engine time of the previous batch.
     pub(crate) fn committed(&self, batch: &Batch, before: Timestamp, took: std::time::Duration) {
         self.commit_seconds.observe(took.as_secs_f64());
         self.batch_changes.observe(batch.changes.len() as f64);
@@ -359,7 +369,7 @@ impl Metrics {
         self.add(&tally);
     }
 
-    /// Counts the delay of a job that started since `before`, which it does once.
+    /// Observes the start delay of a job that started after `before`, so each job is observed once.
     fn start_delay(&self, state: &JobState, before: Timestamp) {
         if let (Some(queued), Some(started)) = (state.queued_at, state.started_at)
             && started > before
@@ -398,18 +408,17 @@ impl Metrics {
         self.engine_reloads.inc();
     }
 
-    /// Whether this server keeps an engine ready.
+    /// Sets whether this standby follows the live rows.
     pub(crate) fn stands_by(&self, ready: bool) {
         self.standby_ready.set(ready.into());
     }
 
-    /// The shards were taken; with an engine that was ready, or after all rows were loaded.
+    /// Counts a takeover; `followed` if this server had followed the rows as a standby.
     pub(crate) fn took_over(&self, followed: bool) {
         let rows = if followed { "followed" } else { "loaded" };
         self.takeovers.get_or_create(&RowsLabel { rows }).inc();
     }
 
-    /// The leadership lease ended before the store confirmed it.
     pub(crate) fn leadership_suspended(&self) {
         self.suspensions.inc();
     }
@@ -418,7 +427,7 @@ impl Metrics {
         self.tails_lost.inc();
     }
 
-    /// A worker holds an execution that the store has no row of.
+    /// Counts an execution that a worker holds and that has no row in the store.
     pub(crate) fn forgotten(&self) {
         self.forgotten.inc();
     }
@@ -432,17 +441,17 @@ impl Metrics {
     }
 }
 
-/// What earlier views have shown.
+/// State of earlier views, for counters and queue labels.
 #[derive(Default)]
 struct Seen {
-    /// Firings of the engine that runs.
+    /// Firings of the last view.
     firings: BTreeMap<FiringOutcome, u64>,
-    /// Queues with lines of their own since a scrape.
+    /// Queues that have had their own time series since the start.
     queues: BTreeSet<String>,
 }
 
-/// OpenMetrics as Prometheus' text format: counters are declared under the names of their samples, and there are
-/// neither units, nor the type `info`, nor a mark of the end.
+/// Converts OpenMetrics to Prometheus' text format. The text format declares counters under the names of their samples,
+/// and has no units, no type `info` and no end marker.
 fn text_format(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut suffix = "";
@@ -456,7 +465,7 @@ fn text_format(openmetrics: &str) -> String {
             continue;
         };
         match kind {
-            // The type comes behind the help, and the name of both hangs on it.
+            // The type follows the help, and determines the name of both.
             "HELP" => {
                 suffix = match declared_type(openmetrics, name) {
                     Some("counter") => "_total",
@@ -485,7 +494,7 @@ fn declared_type<'a>(openmetrics: &'a str, name: &str) -> Option<&'a str> {
     after.lines().next()
 }
 
-/// Counts of one batch, by the position of the status in its `ALL`.
+/// Counts of one batch, indexed by the position of the status in its `ALL`.
 #[derive(Default)]
 struct Tally {
     submitted: u64,
@@ -552,12 +561,12 @@ mod tests {
     #[test]
     fn queues_beyond_the_bound_share_one_line() {
         let text = encoded(&Metrics::new(), &queues(QUEUES_MAX + 7));
-        // `default` has one of the lines.
+        // `default` has its own time series.
         assert!(text.contains("belfry_queue_waiting{queue=\"_other\"} 16\n"), "{text}");
         assert_eq!(text.lines().filter(|l| l.starts_with("belfry_queue_waiting{")).count(), QUEUES_MAX + 1);
     }
 
-    /// An alert on a queue must not go silent because the queue is empty.
+    /// An alert on a queue must still have a value when the queue is empty.
     #[test]
     fn an_idle_queue_keeps_its_lines_at_zero() {
         let metrics = Metrics::new();
@@ -579,14 +588,14 @@ mod tests {
             let text = encoded(&metrics, &firings(count));
             assert!(text.contains(&total(sum)), "{text}");
         }
-        // Loaded again, and more firings than before until the next scrape.
+        // Reloaded, with more firings than before until the next scrape.
         metrics.count_firings(&View::default());
         metrics.count_firings(&firings(20));
         assert!(encoded(&metrics, &firings(20)).contains(&total(29)));
         assert!(encoded(&metrics, &View::default()).contains("# TYPE belfry_firings_total counter\n"));
     }
 
-    /// Scrapers that know only the text format get it, in the form that `promtool check metrics` takes.
+    /// Scrapers that know only the text format get it, in the form that `promtool check metrics` accepts.
     #[test]
     fn the_form_is_the_one_that_the_scraper_accepts() {
         let prometheus =

@@ -1,5 +1,5 @@
-//! What the parts of a server share: [`Services`], made by [`start`](crate::start) and handed to the API, to the lanes of
-//! the workers and to housekeeping.
+//! Handles shared by all parts of a server. [`start`](crate::start) creates [`Services`] and passes it to the API, to
+//! the gRPC streams of workers and to housekeeping.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use crate::metrics::Metrics;
 use crate::node::Node;
 use crate::objects::Objects;
 
-/// What the parts of a server share; clones are cheap.
+/// Handles shared by all parts of a server; clones are cheap.
 #[derive(Clone)]
 pub struct Services {
-    /// The engine.
+    /// Handle to the engine.
     pub node: Node,
     /// Logs and artifacts.
     pub objects: Objects,
-    /// The servers of the store.
+    /// Servers that share the store.
     pub members: Members,
-    /// Who may come in.
+    /// Tokens of the API and of workers.
     pub tokens: Arc<Tokens>,
-    /// What is signed with.
+    /// Keys that sign cursors, browser sessions and forwarded requests.
     pub keys: Keys,
-    /// What is counted.
+    /// Prometheus metrics of the server.
     pub metrics: Metrics,
-    /// The settings.
+    /// Settings that the server was started with.
     pub config: Arc<ServerConfig>,
-    /// The address that the server listens on.
+    /// Address that the server listens on.
     pub addr: SocketAddr,
-    /// Whether requests are handed on to the leader. That needs real sockets, which a simulation has none of.
+    /// Whether this server forwards requests to the leader. A simulation does not: forwarding needs real sockets.
     pub hands_on: bool,
 }
