@@ -1,8 +1,8 @@
-//! Hashes by which what was asked once is known again.
+//! Hashes of requests and their idempotency keys.
 
 use sha2::{Digest as _, Sha256};
 
-/// The first half of a SHA-256; no part runs into the next.
+/// Returns the first half of the SHA-256 of the parts. A separator keeps adjacent parts distinct.
 pub(crate) fn short_hash(parts: &[&[u8]]) -> u128 {
     let mut hash = Sha256::new();
     for (i, part) in parts.iter().enumerate() {

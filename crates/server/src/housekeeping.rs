@@ -1,10 +1,13 @@
-//! Deletes what retention no longer keeps: ended jobs with their logs, ended runs with their steps, superseded versions
-//! of artifacts, old events, old lines of fire ledgers, and what the changelog of a shared store no longer needs.
+//! Retention: deletes expired jobs with their logs, ended runs with their steps, superseded artifact versions, old
+//! events, old entries of fire ledgers, and old entries of the changelog.
 //!
-//! Logs go first, rows after, so that a crash in between leaves nothing that nobody knows of. A
-//! round is bounded, and rounds follow each other at once while there is more to do. Idempotency
-//! keys are not touched: they outlive their jobs, and the engine forgets them by itself. What has expired is
-//! measured by the earlier of the wall clock and what the engine believes of it.
+//! The leader runs it. Each round is bounded, and rounds follow each other at once while there is more to delete.
+//!
+//! # Invariants
+//! - Logs are deleted before their rows, so that a crash in between leaves no orphaned log.
+//! - Idempotency keys are not touched: they outlive their jobs, and the engine deletes them.
+//! - Expiry is measured by the earlier of the wall clock and engine time, so that a jump of either deletes nothing
+//!   early.
 
 use std::time::Duration;
 
@@ -17,27 +20,27 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::objects::ObjectError;
 use crate::services::Services;
 
-/// Jobs of one round.
+/// Most jobs of one round.
 const JOBS: usize = 500;
-/// Runs of one round. Their steps are many more, and the store deletes a bounded number at a time.
+/// Most runs of one round. They have many more steps, which the store deletes in bounded batches.
 const RUNS: usize = 100;
-/// Versions of artifacts of one round.
+/// Most artifact versions of one round.
 const ARTIFACTS: usize = 100;
-/// Lines of the fire ledger that are deleted at a time.
+/// Most ledger entries deleted at a time.
 const LEDGER_LINES: usize = 1_000;
-/// Logs that are deleted at a time.
+/// Most logs deleted concurrently.
 const LOGS: usize = 16;
-/// How often old events are trimmed.
+/// Interval of trimming events and the fire ledger.
 const TRIM_EVERY: Duration = Duration::from_secs(600);
 
-/// Runs until it is dropped.
+/// Runs rounds until the future is dropped.
 pub async fn run(services: Services) {
     let mut rounds = tokio::time::interval(services.config.housekeeping_interval.to_std());
     rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut trimmed: Option<tokio::time::Instant> = None;
     loop {
         rounds.tick().await;
-        // Of several servers one is enough.
+        // One server of the cluster suffices: the leader.
         if services.node.decides().is_err() {
             continue;
         }
@@ -46,7 +49,7 @@ pub async fn run(services: Services) {
         {
             tracing::warn!(error = %error, "cannot trim the changelog; retrying later");
         }
-        // Neither by a wall clock that leapt ahead, nor by an engine time that did.
+        // Neither a wall clock nor an engine time that jumped ahead may delete anything early.
         let now = services.node.view().purge_before.min(SystemClock.now());
         while sweep(&services, now).await {
             tokio::task::yield_now().await;
@@ -58,7 +61,7 @@ pub async fn run(services: Services) {
     }
 }
 
-/// One round. Returns whether there is more to do.
+/// Runs one round. Returns whether there is more to delete.
 pub async fn sweep(services: &Services, now: Timestamp) -> bool {
     let jobs = delete_expired(services, now).await;
     let runs = delete_expired_runs(services, now).await;
@@ -70,13 +73,13 @@ async fn delete_superseded_artifacts(services: &Services, now: Timestamp) -> Res
     let Some(retention) = services.config.artifact_retention else { return Ok(0) };
     let superseded = services.node.store().superseded_artifacts(now - retention, ARTIFACTS).await?;
     for artifact in &superseded {
-        // One that a run pinned meanwhile, or that was stored again, stays.
+        // Keeps a version that a run has pinned or a user has stored again meanwhile.
         services.objects.artifacts.delete(artifact, DeletionReason::Retention).await?;
     }
     Ok(superseded.len())
 }
 
-/// Whether as many were deleted as a round may.
+/// Returns whether the round reached its limit; logs an error.
 fn is_full(deleted: Result<usize, impl std::fmt::Display>, limit: usize, what: &'static str) -> bool {
     match deleted {
         Ok(deleted) => deleted == limit,
@@ -113,7 +116,7 @@ async fn delete_expired(services: &Services, now: Timestamp) -> Result<usize, St
     Ok(jobs.len())
 }
 
-/// Returns whether all of them are gone; a job stays until they are.
+/// Returns whether all logs are deleted; otherwise the job is kept.
 async fn delete_logs(services: &Services, executions: &[ExecutionId]) -> bool {
     for &execution in executions {
         if let Err(error) = services.objects.logs.delete(execution).await {
@@ -129,7 +132,7 @@ async fn trim(services: &Services, now: Timestamp) {
     if let Err(error) = services.node.store().trim_events(before).await {
         tracing::warn!(error = %error, "cannot trim events; retrying later");
     }
-    // Steps that a deletion has left behind which broke off.
+    // Deletes steps left over by an interrupted deletion.
     if let Err(error) = services.node.store().delete_runs(&[]).await {
         tracing::warn!(error = %error, "cannot delete the steps of deleted runs; retrying later");
     }

@@ -1,9 +1,10 @@
-//! Accepts connections and serves them, HTTP/1 and HTTP/2 alike.
+//! Accepts connections and serves HTTP/1 and HTTP/2 on them.
 //!
-//! This is `axum::serve` with bounds: a connection that sends its headers too slowly, or that does
-//! not answer pings, is closed; and there are no more than [`CONNECTIONS_MAX`] at a time, of which one address
-//! gets at most as many as are free. The first byte of a connection tells whether it is one of
-//! [another server](crate::peers); each connection waits for it on its own.
+//! This is `axum::serve` with limits. A connection that sends its headers too slowly, or does not answer pings, is
+//! closed. There are at most [`CONNECTIONS_MAX`] connections, and one address gets at most as many as are free.
+//!
+//! The first byte of a connection tells whether [another server](crate::peers) has connected; each connection waits for
+//! it in its own task. Connections of servers that fail authentication get only a refusal.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -30,39 +31,39 @@ use tower::ServiceExt as _;
 use crate::members::Members;
 use crate::peers::{self, FromServer};
 
-/// The most connections at a time; further ones wait in the kernel's backlog.
+/// Most concurrent connections; further ones wait in the kernel's backlog.
 const CONNECTIONS_MAX: usize = 20_000;
-/// How long a client may take to send its first byte, to shake hands, and to send the headers of a request.
+/// Longest wait for the first byte of a client, for its TLS handshake, and for the headers of a request.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(10);
-/// The most bytes of headers.
+/// Most bytes of headers in a request.
 const HEADER_BYTES_MAX: u32 = 32 * 1024;
-/// The most streams of one HTTP/2 connection.
+/// Most concurrent streams of one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1_000;
-/// How often a silent HTTP/2 connection is asked whether it lives, and how long it has to answer.
+/// Interval of pings on an HTTP/2 connection, and longest wait for the answer.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
-/// How much a stream and a connection may have on the way before they are acknowledged.
+/// Flow-control windows in bytes: most unacknowledged data of a stream, and of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// Where connections come from: a port of the machine, or a simulated network.
+/// Source of connections: a TCP port, or a simulated network.
 pub trait Listener: Send + 'static {
-    /// A connection.
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
-    /// The next connection.
+    /// Accepts the next connection.
     ///
     /// # Errors
-    /// Where none can be had now. It is asked again a moment later.
+    /// If no connection can be accepted now. The caller retries after a pause.
     fn accept(&mut self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
-    /// Waits for the first bytes of a connection, and leaves them there. Returns how many; none if it ended.
+    /// Waits for the first bytes of a connection, without consuming them. Returns their number; 0 if the connection
+    /// ended.
     ///
     /// # Errors
-    /// If the connection broke.
+    /// If the connection failed.
     fn peek(stream: &mut Self::Stream, first: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
 
-    /// The other end's address, if the network has addresses.
+    /// Returns the address of the peer, if the network has addresses.
     fn peer(_stream: &Self::Stream) -> Option<IpAddr> {
         None
     }
@@ -85,7 +86,7 @@ impl Peer {
     }
 }
 
-/// The part of an address that stands for one client: an IPv6 host has a whole /64 to choose from.
+/// Returns the part of an address that identifies one client: an IPv6 host can choose any address of its /64.
 pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) if !v6.is_loopback() => {
@@ -100,7 +101,7 @@ impl Listener for TcpListener {
 
     async fn accept(&mut self) -> io::Result<TcpStream> {
         let (stream, _peer) = Self::accept(self).await?;
-        // Latency over packets: replies are small, and each of them is waited for.
+        // Low latency rather than few packets: replies are small, and clients wait for each of them.
         let _nodelay = stream.set_nodelay(true);
         Ok(stream)
     }
@@ -114,11 +115,11 @@ impl Listener for TcpListener {
     }
 }
 
-/// What connections come to.
+/// HTTP services for the kinds of connections.
 pub(crate) struct Apps {
-    /// Clients, workers and servers of the store.
+    /// For clients, workers and servers of the store.
     pub(crate) for_all: Router,
-    /// Those that connect as a server does, and are none that is there.
+    /// For peers that connect like a server but are not in the cluster.
     pub(crate) for_strangers: Router,
 }
 
@@ -133,7 +134,7 @@ pub(crate) async fn serve<L: Listener>(
     let door = Arc::new(Door {
         acceptor: members.identity().acceptor(),
         for_servers: Entrance { builder: builder(), app: for_all.clone().layer(Extension(FromServer)) },
-        // One request at a time, whose answer ends the connection.
+        // One request at a time; its answer ends the connection.
         for_strangers: Entrance { builder: builder().http1_only(), app: for_strangers },
         for_all: Entrance { builder: builder(), app: for_all },
         members,
@@ -160,14 +161,14 @@ pub(crate) async fn serve<L: Listener>(
     }
     drop(listener);
     if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
-        tracing::info!("closing requests that did not end in time");
+        tracing::info!("closing requests that did not end within the grace period");
     }
     cut_off.cancel();
     open.close();
     open.wait().await;
 }
 
-/// The open connections of each address. A client needs no token to open one, so nothing else bounds them.
+/// Number of open connections of each address. A client needs no token to open one, so no other limit applies.
 #[derive(Clone, Default)]
 struct Shares(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
@@ -176,8 +177,8 @@ impl Shares {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a connection of this address; `None` if the address has as many as are `free`. One address alone gets half
-    /// of all connections, and a new address always finds one.
+    /// Counts a connection of this address; `None` if the address has as many as are `free`. So a single address gets
+    /// at most half of all connections, and a new address always gets one.
     fn take(&self, address: Option<IpAddr>, free: usize) -> Option<Share> {
         if let Some(address) = address {
             let mut all = self.lock();
@@ -191,7 +192,7 @@ impl Shares {
     }
 }
 
-/// A connection that counts for its address until this is dropped.
+/// A connection that is counted for its address until this is dropped.
 struct Share {
     of: Shares,
     address: Option<IpAddr>,
@@ -210,7 +211,7 @@ impl Drop for Share {
     }
 }
 
-/// Who comes in, and to what.
+/// Dispatches connections to the service for their kind.
 struct Door {
     acceptor: TlsAcceptor,
     for_servers: Entrance,
@@ -221,12 +222,12 @@ struct Door {
 }
 
 impl Door {
-    /// Serves a connection to its end.
+    /// Serves a connection until it ends.
     async fn let_in<L: Listener>(&self, mut stream: L::Stream, watcher: Watcher) {
         let peer = L::peer(&stream);
         let first = tokio::select! {
             first = first_byte::<L>(&mut stream) => first,
-            // It has asked for nothing.
+            // The client has not sent a request.
             () = self.stop.cancelled() => None,
         };
         match first {
@@ -251,17 +252,17 @@ impl Door {
                 self.for_servers.serve(stream, peer, watcher).await;
             }
             Ok(Ok((stream, Err(stranger)))) => {
-                tracing::warn!(error = %stranger, "refused a connection of another server");
+                tracing::warn!(error = %stranger, "refused a connection of an unauthenticated server");
                 self.for_strangers.serve(stream, peer, watcher).await;
             }
-            // Whoever speaks TLS by mistake is no reason to look up.
+            // A client that speaks TLS by mistake is no reason for a warning.
             Ok(Err(error)) => tracing::debug!(error = %error, "TLS handshake failed"),
             Err(_) => tracing::debug!("TLS handshake timed out"),
         }
     }
 }
 
-/// What a connection comes to, and how it is spoken over it.
+/// An HTTP service, and the protocols of its connections.
 struct Entrance {
     builder: Builder<TokioExecutor>,
     app: Router,
@@ -286,7 +287,7 @@ impl Entrance {
     }
 }
 
-/// What a connection begins with; `None` if it ends before, or nothing comes for too long.
+/// Returns the first byte of a connection; `None` if the connection ends or nothing arrives before the timeout.
 async fn first_byte<L: Listener>(stream: &mut L::Stream) -> Option<u8> {
     let mut first = [0];
     match tokio::time::timeout(HEADERS_TIMEOUT, L::peek(stream, &mut first)).await {
@@ -310,7 +311,7 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-/// The next connection, or `None` once it is time to stop.
+/// Returns the next connection; `None` when the server stops.
 async fn accept<L: Listener>(listener: &mut L, stop: &CancellationToken) -> Option<L::Stream> {
     loop {
         let accepted = tokio::select! {
@@ -320,7 +321,7 @@ async fn accept<L: Listener>(listener: &mut L, stop: &CancellationToken) -> Opti
         match accepted {
             Ok(stream) => return Some(stream),
             Err(error) => {
-                // Out of file descriptors, most likely: others will be given back soon.
+                // Probably out of file descriptors: other connections will free some soon.
                 tracing::warn!(error = %error, "cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -334,7 +335,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection, from both of its ends.
+    /// Returns both ends of a connection.
     async fn connection() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -360,7 +361,7 @@ mod tests {
         let (shares, mut open) = (Shares::default(), Vec::new());
         let mut connect = |last: u8| {
             let address = IpAddr::from([10, 0, 0, last]);
-            // As in `serve`: the connection itself is not free any more.
+            // As in `serve`: the connection itself is no longer free.
             let share = shares.take(Some(address), MAX - open.len() - 1);
             let is_taken = share.is_some();
             open.extend(share);
@@ -368,7 +369,7 @@ mod tests {
         };
         assert_eq!((0..MAX).filter(|_| connect(1)).count(), MAX / 2);
         assert_eq!((0..MAX).filter(|_| connect(2)).count(), MAX / 4);
-        assert!((3..=8).all(&mut connect), "new addresses find one");
+        assert!((3..=8).all(&mut connect), "new addresses get one");
         open.clear();
         assert!(shares.lock().is_empty());
     }

@@ -1,9 +1,16 @@
-//! This server among those that share its store.
+//! Membership of this server in the cluster of the servers that share its store.
 //!
-//! The shell of [`leader::membership`], which has the rules. Each server announces itself in the store and reads which
-//! other servers are there; what it saw last is a [`Seen`]. All shards have one owner at a time, the *leader*: it
-//! decides. The others serve reads, and forward all other requests to the leader, which knows them by their
-//! [key](crate::peers).
+//! This is the shell of [`leader::membership`], which has the rules. Each server announces itself in the store and
+//! reads which other servers are present; its last reading is a [`Seen`]. All shards have one owner at a time, the
+//! *leader*: only the leader decides. The other servers serve reads, and forward all other requests to the leader,
+//! which authenticates them by their [key](crate::peers).
+//!
+//! The node follows [`Members::standing`]. The API and the gRPC streams ask [`Members::leader`] for the leader. Peers
+//! are authenticated with [`Members::find`].
+//!
+//! # Cost
+//! Some two queries a second while several servers share the store, more during a handover. Searches for new servers
+//! are limited to ten a second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,19 +29,19 @@ use crate::clock::{Clock as _, SystemClock};
 use crate::config::{ServerConfig, StoreConfig};
 use crate::peers::Identity;
 
-/// How often tokens are read again that other servers may have created.
+/// Interval of reloading tokens that other servers may have created.
 const TOKEN_RELOAD_INTERVAL: Duration = Duration::from_secs(5);
-/// The least time between two searches in the store for a server that was not seen yet.
+/// Shortest interval between two searches in the store for an unknown server.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a server saw of the others.
+/// A reading of the cluster from the store.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// The servers and the owners of the shards.
+    /// Servers, and owners of the shards.
     pub cluster: Cluster,
-    /// The same, as far as the rules of membership need it.
+    /// The same, as the rules of membership need it.
     sighting: Sighting,
-    /// When that was read, on the steady clock.
+    /// Time of the reading, on the steady clock.
     at: Timestamp,
 }
 
@@ -48,23 +55,23 @@ impl Seen {
     }
 }
 
-/// Who leads.
+/// The leader, as this server knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leader {
     /// This server.
     Me,
     /// Another server.
     Other {
-        /// Which.
+        /// Row of the leader.
         server: ServerRecord,
-        /// It renewed its lease a short while ago, and is not about to hand over.
+        /// Whether the leader renewed its lease recently, and is not about to hand over.
         is_fresh: bool,
     },
-    /// No server that is known.
+    /// The leader is unknown, or there is none.
     Nobody,
 }
 
-/// The servers of a store, as one of them sees them; clones are cheap.
+/// Membership of this server in its cluster; clones are cheap.
 #[derive(Clone)]
 pub struct Members {
     inner: Arc<Inner>,
@@ -78,25 +85,26 @@ struct Inner {
     seen: watch::Sender<Arc<Seen>>,
     search: Mutex<Search>,
     standing: watch::Sender<Standing>,
-    /// Up to when, on the steady clock, this server knows what the leader did to the live rows, while it follows them.
+    /// Time up to which this standby knows the leader's changes of the live rows, on the steady clock; `None` if it
+    /// does not follow.
     followed_until: watch::Sender<Option<Timestamp>>,
     stops: AtomicBool,
     moved: Notify,
 }
 
-/// The last search for a server that was not seen yet.
+/// Last search for an unknown server.
 struct Search {
     begun: Instant,
     found: Arc<Seen>,
 }
 
 impl Members {
-    /// This server, reached by the others at `url`; a new one at each start.
+    /// Creates the membership of this server, with a new id and key at each start. Other servers reach it at `url`.
     pub fn new(store: Arc<dyn Store>, config: &ServerConfig, url: Option<String>) -> Self {
         Self::started_at(SystemClock.now(), store, config, url)
     }
 
-    /// The same of a server that started at `now`.
+    /// Creates the membership of a server that started at `now`.
     pub(crate) fn started_at(
         now: Timestamp,
         store: Arc<dyn Store>,
@@ -135,49 +143,49 @@ impl Members {
         }
     }
 
-    /// This server.
+    /// Returns the row of this server.
     pub fn me(&self) -> &ServerRecord {
         &self.inner.me
     }
 
-    /// What this server proves to the others that it is itself.
+    /// Returns the key by which this server authenticates itself to other servers.
     pub fn identity(&self) -> &Identity {
         &self.inner.identity
     }
 
-    /// What was seen last.
+    /// Returns the last reading of the cluster.
     pub fn seen(&self) -> Arc<Seen> {
         Arc::clone(&self.inner.seen.borrow())
     }
 
-    /// Tells when something else is seen.
+    /// Subscribes to the readings of the cluster.
     pub fn watch(&self) -> watch::Receiver<Arc<Seen>> {
         self.inner.seen.subscribe()
     }
 
-    /// What the node may do with the shards, as it changes.
+    /// Subscribes to the standing: whether this server may own the shards.
     pub fn standing(&self) -> watch::Receiver<Standing> {
         self.inner.standing.subscribe()
     }
 
-    /// Who decides, as far as this server knows.
+    /// Returns the leader, according to the last reading.
     pub fn leader(&self) -> Leader {
         self.inner.leader_in(&self.seen())
     }
 
-    /// Where the other servers, and the workers, reach each server.
+    /// Returns the URLs of all servers, for other servers and workers.
     pub fn urls(&self) -> Vec<String> {
         let seen = self.seen();
         seen.cluster.members.iter().filter_map(|member| member.server.url.clone()).collect()
     }
 
-    /// The server that is there and has this key.
+    /// Returns the present server that has this key.
     ///
-    /// Where it was not seen yet, as it has just started, the store is asked once more: by one for all
-    /// who wait for that, ten times a second at most.
+    /// If the server is unknown, because it has just started, the store is read again. All concurrent callers share one
+    /// reading, and there are at most ten readings a second.
     ///
     /// # Errors
-    /// What the store has to say.
+    /// If the store cannot be read.
     pub async fn find(&self, fingerprint: Fingerprint) -> Result<Option<ServerRecord>, StoreError> {
         let known = |seen: &Seen| {
             let mut servers = seen.cluster.members.iter().map(|member| &member.server);
@@ -196,7 +204,7 @@ impl Members {
         Ok(known(&search.found))
     }
 
-    /// Announces this server and looks at the others, until it is dropped.
+    /// Announces this server and reads the cluster periodically, until the future is dropped.
     pub async fn run(&self, tokens: Arc<Tokens>) {
         let mut membership = Membership::new(self.inner.participant);
         let mut failing = false;
@@ -210,7 +218,7 @@ impl Members {
                     self.inner.standing.send_if_modified(replace);
                     if seen.cluster.members.len() > 1 && tokens_read.elapsed() >= TOKEN_RELOAD_INTERVAL {
                         tokens_read = Instant::now();
-                        // The next time will do as well.
+                        // A failed reload is repeated at the next interval.
                         let _unread = tokens.reload().await;
                     }
                 }
@@ -228,17 +236,18 @@ impl Members {
         }
     }
 
-    /// This server has become the leader, or ceased to be: it looks at the others now.
+    /// Notes that this server has started or stopped leading: the cluster is read again at once.
     pub fn moved(&self) {
         self.inner.moved.notify_one();
     }
 
-    /// Says how old the newest change is that this standby knows of the live rows; `None` if it does not follow them.
+    /// Publishes the age of the newest change of the live rows that this standby knows; `None` if it does not follow
+    /// them.
     pub(crate) fn follows(&self, age: Option<model::Duration>) {
         self.inner.followed_until.send_replace(age.map(|age| SystemClock.steady() - age));
     }
 
-    /// The age of the newest change that this standby knows of the live rows.
+    /// Returns the age of the newest change of the live rows that this standby knows.
     fn lag(&self) -> Option<model::Duration> {
         let until = *self.inner.followed_until.borrow();
         until.map(|until| SystemClock.steady().since(until))
@@ -249,25 +258,25 @@ impl Members {
         Own { stops: self.inner.stops.load(Ordering::Relaxed), follows }
     }
 
-    /// Whether this server has not reached the store for so long that the others take it for gone. It cannot tell who
-    /// leads.
+    /// Returns whether this server has not reached the store for so long that the other servers consider it gone. It
+    /// then cannot know the leader.
     pub(crate) fn is_isolated(&self) -> bool {
         self.seen().age() > self.inner.participant.ttl()
     }
 
-    /// The result of a call, or an error after the time for which this server counts as there: a call that hangs is
-    /// given up, so that the next one uses a connection that works.
+    /// Returns the result of a call, or an error if it takes longer than this server counts as present. The next call
+    /// then uses another connection.
     async fn in_time<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         let limit = self.inner.participant.ttl().to_std();
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_elapsed| {
-            Err(StoreError::Unavailable { source: format!("it did not answer within {limit:?}").into() })
+            Err(StoreError::Unavailable { source: format!("no answer within {limit:?}").into() })
         })
     }
 
-    /// Announces this server, and looks at the others once.
+    /// Announces this server, and reads the cluster once.
     ///
     /// # Errors
-    /// Those of the store.
+    /// If the store fails.
     pub async fn look(&self) -> Result<Arc<Seen>, StoreError> {
         let inner = &self.inner;
         inner.store.announce(&inner.me, self.lag(), inner.participant.ttl()).await?;
@@ -280,7 +289,7 @@ impl Members {
         Ok(seen)
     }
 
-    /// Prepares the other servers, if there are any, to take the shards over; to be called before this server stops.
+    /// Prepares the other servers, if there are any, for a takeover of the shards. Called before this server stops.
     pub async fn prepare_to_leave(&self) {
         self.inner.stops.store(true, Ordering::Relaxed);
         let has_successor = self.inner.participant.has_successor(&self.seen().sighting);
@@ -289,14 +298,14 @@ impl Members {
         }
         match self.in_time(self.inner.store.set_draining(self.inner.me.id, true)).await {
             Ok(_) => tokio::time::sleep(SEEN_BY_ALL.to_std()).await,
-            Err(error) => tracing::warn!(error = %error, "cannot tell the other servers that this one stops"),
+            Err(error) => tracing::warn!(error = %error, "cannot announce the shutdown to the other servers"),
         }
     }
 
     /// Removes this server from the list.
     pub async fn depart(&self) {
         if let Err(error) = self.in_time(self.inner.store.depart(self.inner.me.id)).await {
-            tracing::debug!(error = %error, "cannot remove the server's row; it expires by itself");
+            tracing::debug!(error = %error, "cannot remove the row of this server; it will expire");
         }
     }
 }
@@ -314,7 +323,7 @@ impl Inner {
     }
 }
 
-/// What the rules of membership need of the rows in the store. All shards have the same owner.
+/// Converts rows of the store for the rules of membership. All shards have the same owner.
 fn sighting(cluster: &Cluster) -> Sighting {
     let sighted =
         |member: &Member| Sighted { id: member.server.id, draining: member.draining, lag: member.lag };
@@ -333,7 +342,7 @@ mod tests {
 
     use super::*;
 
-    /// The members of a store in a folder, and what they see if `others` are there.
+    /// Returns the membership of one server, whose store is in a folder.
     fn members() -> (tempfile::TempDir, Members) {
         let dir = tempfile::tempdir().unwrap();
         let store = store::sqlite::SqliteStore::open(dir.path().join("db"), Default::default()).unwrap();
@@ -352,7 +361,7 @@ mod tests {
         }
     }
 
-    /// D6. The rules are told of the rows as the store has them.
+    /// D6. The rules get the rows as the store has them.
     #[tokio::test]
     async fn the_owner_of_the_shards_is_the_leader_while_it_is_there() {
         let (_dir, members) = members();
@@ -376,14 +385,14 @@ mod tests {
         assert_eq!(leader(&gone, false), Leader::Nobody);
     }
 
-    /// D5. It hands a request on before the others have looked.
+    /// D5. A new server may forward a request before the others have read its row.
     #[tokio::test]
     async fn a_server_that_has_just_started_is_found_by_its_key() {
         let (_dir, members) = members();
         members.look().await.unwrap();
         let mut fresh = other();
         fresh.fingerprint = Some(Fingerprint([7; 32]));
-        assert_eq!(members.find(Fingerprint([7; 32])).await.unwrap(), None, "it is not there");
+        assert_eq!(members.find(Fingerprint([7; 32])).await.unwrap(), None, "the server is not present");
         members.inner.store.announce(&fresh, None, Length::from_secs(3)).await.unwrap();
         assert_eq!(members.find(Fingerprint([7; 32])).await.unwrap(), Some(fresh));
         assert_eq!(members.find(Fingerprint([8; 32])).await.unwrap(), None);

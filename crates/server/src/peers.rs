@@ -1,33 +1,31 @@
-//! How two servers know each other, and the connections between them.
+//! Identities of servers, and authenticated connections between them.
 //!
-//! A request that one server hands on to another carries the token of a client. So it goes only to
-//! who really is that server, and is taken as handed on only from who really is one. The store is the
-//! root of trust: whoever can write the row of a server is one.
+//! A forwarded request carries the token of a client. So a server sends it only to an authenticated server, and accepts
+//! it only from one. The store is the root of trust: a process that can write the row of a server is a server.
 //!
-//! - Each server draws a key when it starts, keeps it in memory, and says the [`Fingerprint`] of its public
-//!   half in its row among the [members](crate::members).
-//! - Both sides of a connection prove their keys by TLS 1.3 with raw public keys (RFC 7250). The names,
-//!   authorities and dates of certificates would say nothing that the row does not say already.
-//! - Whoever connects demands the key of the row of the server that it wants. Whoever accepts demands one of
-//!   a server that is there now; it may have started a moment ago, so the store is asked before it is refused.
-//! - They meet at the port that everybody uses: a handshake of TLS begins with a byte that no request of HTTP
-//!   begins with. There is nothing to configure.
+//! - Each server generates a key at its start, keeps it in memory, and publishes the [`Fingerprint`] of its public key
+//!   in its row among the [members](crate::members).
+//! - Both sides of a connection prove their keys by TLS 1.3 with raw public keys (RFC 7250). Names, authorities and
+//!   dates of certificates would add nothing to the row.
+//! - The connecting side requires the key in the row of the wanted server. The accepting side requires the key of a
+//!   server that is present; it may be new, so the store is read before the connection is refused.
+//! - Servers connect to the same port as clients: a TLS handshake begins with a byte that no HTTP request begins with.
+//!   There is nothing to configure.
 //!
-//! A server behind a proxy that ends TLS, at an address with `https`, is known by the proxy's certificate;
-//! what then marks a request as handed on is a MAC by a key in the store (see `api::forward`).
+//! A server behind a proxy that terminates TLS, at an address with `https`, is authenticated by the proxy's
+//! certificate. A forwarded request is then marked by a MAC with a key from the store (see `api::forward`).
 //!
-//! # Always true
+//! # Invariants
 //! - No byte of a request is sent before the other side has proven its key.
-//! - Requests marked [`FromServer`] come from a server of the store. That adds no right: the token of each
-//!   is judged again.
-//! - Who has a key that is no server's is told so over its connection, and nothing of its request is looked at. It may be a
-//!   server whose row ran out a moment ago: then it knows that what it wanted to hand on came to nothing.
-//! - A server that starts again has another key, and the others learn of it as they learn of the server.
+//! - Requests marked [`FromServer`] come from a server of the store. The mark grants no right: the client's token is
+//!   checked again.
+//! - A peer with an unknown key gets a refusal over its connection, and its request is not processed. It may be a
+//!   server whose row has just expired: it then knows that its forwarded request failed.
+//! - A restarted server has another key, which the others read together with its row.
 //!
 //! # Cost
-//! A handshake is two signatures and a key exchange, well below a millisecond; connections are kept and used
-//! again. A stranger costs one handshake and one request that is thrown away, and all strangers together ten
-//! queries a second.
+//! A handshake takes two signatures and a key exchange, well below a millisecond; connections are reused. An unknown
+//! peer costs one handshake and one discarded request; all unknown peers together cost ten queries a second.
 
 use std::io;
 use std::sync::Arc;
@@ -55,14 +53,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// The first byte of a TLS handshake.
+/// First byte of a TLS handshake.
 pub(crate) const HANDSHAKE: u8 = 0x16;
 
-/// Marks the requests of a connection of a server that [`accept`] knew.
+/// Marks the requests of a connection that [`accept`] has authenticated as one of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FromServer;
 
-/// The key of a server.
+/// Key of a server.
 #[derive(Debug)]
 pub struct Identity {
     key: Arc<CertifiedKey>,
@@ -70,32 +68,32 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A new one.
+    /// Generates a new key.
     ///
     /// # Panics
-    /// If the operating system gives no random bytes.
+    /// If the operating system provides no random bytes.
     pub fn draw() -> Self {
-        let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("the system has random bytes");
+        let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("the operating system provides random bytes");
         let key = provider::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(key.as_ref()))
-            .expect("the key was made for this");
-        let public = key.public_key().expect("a pair of keys has a public one").to_vec();
+            .expect("the key was generated in this format");
+        let public = key.public_key().expect("a key pair has a public key").to_vec();
         let fingerprint = fingerprint_of(&public);
         let key = Arc::new(CertifiedKey::new(vec![CertificateDer::from(public)], key));
         Self { key, fingerprint }
     }
 
-    /// By what the others know it.
+    /// Returns the fingerprint of the public key.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
-    /// For connections to the one server that has this key.
+    /// Returns the TLS settings for connections to the server with this key.
     pub fn toward(&self, server: Fingerprint) -> ClientConfig {
         let provider = Arc::new(provider::default_provider());
         let verifier = Arc::new(KeyVerifier::new(&provider, Some(server)));
         let mut config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
-            .expect("the provider knows TLS 1.3")
+            .expect("the provider supports TLS 1.3")
             .dangerous()
             .with_custom_certificate_verifier(verifier)
             .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::clone(
@@ -105,13 +103,13 @@ impl Identity {
         config
     }
 
-    /// For connections of anybody who has a key: whose it is, is to be seen afterwards.
+    /// Returns the TLS settings for incoming connections. They accept any key, which the caller checks afterwards.
     pub fn acceptor(&self) -> TlsAcceptor {
         let provider = Arc::new(provider::default_provider());
         let verifier = Arc::new(KeyVerifier::new(&provider, None));
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&TLS13])
-            .expect("the provider knows TLS 1.3")
+            .expect("the provider supports TLS 1.3")
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::clone(&self.key))));
         config.send_tls13_tickets = 0;
@@ -119,22 +117,22 @@ impl Identity {
     }
 }
 
-/// Why a connection is not taken as one of a server.
+/// Why a connection is not accepted as one of a server.
 #[derive(Debug, thiserror::Error)]
 pub enum Stranger {
-    /// It has a key that is no server's.
-    #[error("no server that is there has the key {0}")]
+    /// Its key is the key of no present server.
+    #[error("no server of the cluster has the key {0}")]
     Unknown(Fingerprint),
-    /// It could not be seen who it is.
-    #[error("it could not be seen who it is: {0}")]
+    /// The servers could not be read from the store.
+    #[error("cannot read the servers of the cluster: {0}")]
     Store(#[from] StoreError),
 }
 
-/// Accepts a TLS connection whose client proves a key, and returns the server with this key. `find` looks the key up
+/// Accepts a TLS connection whose client proves a key, and returns the server with this key. `find` searches the key
 /// among the servers that are present.
 ///
 /// # Errors
-/// If it speaks no TLS, another kind of it, or proves no key.
+/// If the TLS handshake fails: not TLS 1.3, or no proof of a key.
 pub async fn accept<S, F>(
     acceptor: &TlsAcceptor,
     stream: S,
@@ -154,11 +152,12 @@ where
     Ok((stream, server))
 }
 
-/// Whether a connection could not be made because whoever answered is not who was wanted.
+/// Returns whether a connection failed because the TLS handshake did, for example because the peer has another key than
+/// the wanted one.
 pub(crate) fn is_impostor(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut at = Some(error);
     while let Some(error) = at {
-        // An error of input or output hides what it was made of.
+        // An I/O error hides its source.
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         if error.is::<Error>() || inner.is_some_and(|inner| inner.is::<Error>()) {
             return true;
@@ -172,12 +171,12 @@ fn fingerprint_of(public_key: &[u8]) -> Fingerprint {
     Fingerprint(Sha256::digest(public_key).into())
 }
 
-/// What nobody comes to, as both sides offer nothing older.
+/// Never used: both sides offer TLS 1.3 only.
 fn only_tls13() -> Error {
-    Error::General("servers speak TLS 1.3 with one another".into())
+    Error::General("connections between servers require TLS 1.3".into())
 }
 
-/// Sees that the other side has the key that it shows, and that it is the wanted one if one is.
+/// Verifies that the peer has the key that it presents, and that it is the wanted key, if any.
 #[derive(Debug)]
 struct KeyVerifier {
     wanted: Option<Fingerprint>,
@@ -293,7 +292,7 @@ impl ClientCertVerifier for KeyVerifier {
 mod tests {
     use super::*;
 
-    /// A cause of a cause, as an HTTP client tells it.
+    /// An error with a nested source, as an HTTP client returns it.
     #[derive(Debug, thiserror::Error)]
     #[error("cannot connect")]
     struct Connect(#[source] io::Error);

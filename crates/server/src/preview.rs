@@ -1,7 +1,10 @@
-//! What a timing will do: its next firings, in words, and what somebody should know before using it.
+//! Preview of a timing: its next firings, its description in words, and warnings.
 //!
-//! A pure function of the timing and of what it is read with, so the API answers with it for schedules
-//! and drafts, and the command line for drafts without a server.
+//! A pure function of the timing and its context. The API previews schedules and drafts; the command line previews
+//! drafts without a server.
+//!
+//! # Cost
+//! A preview compiles the timing and steps through its firings. Warnings compile it once more for each rule.
 
 use jiff::civil::Date;
 use model::Timestamp;
@@ -10,26 +13,26 @@ use model::timing::{Filter, Rule, Timing};
 use model::validate::Problem;
 use timetable::{CalendarMap, Calendars as _, Language, Next, Timetable, Zones, describe};
 
-/// What a timing is read with.
+/// Context in which a timing is evaluated.
 #[derive(Debug, Clone)]
 pub struct Reading<'a> {
-    /// The time zones.
+    /// Time zone database.
     pub zones: &'a Zones,
-    /// The calendars of its namespace; built-in ones are found through it as well.
+    /// Calendars of the namespace; includes the built-in ones.
     pub calendars: &'a CalendarMap,
-    /// What `H` and `~` mean: [`seed`] of its schedule.
+    /// Seed of `H` and `~` in rules: the [`seed`] of the schedule.
     pub seed: u64,
 }
 
-/// What `H` and `~` mean in the rules of a schedule of this name; an empty name is that of a draft.
+/// Returns the seed of `H` and `~` in the rules of a schedule; drafts use an empty name.
 pub fn seed(namespace: &str, name: &str) -> u64 {
     engine::timetable_seed(namespace, name)
 }
 
-/// The next `n` firings strictly after `after`.
+/// Returns the next `n` firings strictly after `after`.
 ///
 /// # Errors
-/// Everything that is wrong with the timing, with paths relative to it.
+/// All problems of the timing, with paths relative to it.
 pub fn preview(
     timing: &Timing,
     reading: &Reading<'_>,
@@ -53,15 +56,15 @@ pub fn preview(
     })
 }
 
-/// What whoever creates this timing should know: that it, or one of its rules, never fires after `now`.
+/// Returns warnings for the author of a timing: the timing, or one of its rules, never fires after `now`.
 ///
-/// None for a timing that cannot be compiled: what is wrong with it is told by [`preview`].
+/// Empty for a timing that cannot be compiled; [`preview`] reports its problems.
 pub fn warnings(timing: &Timing, reading: &Reading<'_>, now: Timestamp) -> Vec<Warning> {
     let timetable = Timetable::compile(timing, reading.seed, reading.zones, reading.calendars);
     timetable.map(|timetable| idle(timing, &timetable, reading, now)).unwrap_or_default()
 }
 
-/// That a timing, or one of its rules, never fires.
+/// Warns that a timing, or one of its rules, never fires.
 fn idle(timing: &Timing, timetable: &Timetable, reading: &Reading<'_>, after: Timestamp) -> Vec<Warning> {
     match timetable.next(after) {
         Next::At(_) => idle_rules(timing, reading, after),
@@ -69,8 +72,8 @@ fn idle(timing: &Timing, timetable: &Timetable, reading: &Reading<'_>, after: Ti
     }
 }
 
-/// Rules that add nothing to a timing that fires. Times that have passed are left out: they stand in
-/// files long after they were of use.
+/// Warns of rules that add nothing to a timing that fires. Single times in the past are ignored: they often remain in
+/// files after their use.
 fn idle_rules(timing: &Timing, reading: &Reading<'_>, after: Timestamp) -> Vec<Warning> {
     if timing.rules.len() < 2 {
         return Vec::new();
@@ -95,7 +98,7 @@ fn shown(firing: timetable::Firing) -> PreviewFiring {
     PreviewFiring { at: firing.at, local: firing.local, rules: firing.rules, marks }
 }
 
-/// Why a timing with rules has no firing.
+/// Returns why a timing with rules has no firing.
 fn why_none(
     timing: &Timing,
     timetable: &Timetable,
@@ -126,7 +129,7 @@ fn only_past(timing: &Timing) -> bool {
     timing.rules.iter().all(|rule| matches!(rule, Rule::At(_)))
 }
 
-/// Calendars of published years that some of these firings lie beyond.
+/// Warns of calendars whose published years end before the last of these firings.
 fn unknown_years(timing: &Timing, reading: &Reading<'_>, last: Option<&PreviewFiring>) -> Vec<Warning> {
     let Some(day) = last.and_then(|firing| firing.local.get(..10)?.parse::<Date>().ok()) else {
         return Vec::new();
@@ -139,7 +142,7 @@ fn unknown_years(timing: &Timing, reading: &Reading<'_>, last: Option<&PreviewFi
     names.into_iter().filter_map(warning).collect()
 }
 
-/// The calendars that a timing names.
+/// Returns the names of the calendars that a timing uses.
 fn calendars(timing: &Timing) -> impl Iterator<Item = &str> {
     let filters = timing.only.iter().chain(&timing.exclude).filter_map(|filter| match filter {
         Filter::Calendar(name) => Some(name.as_str()),
@@ -163,11 +166,11 @@ mod tests {
         warnings.into_iter().map(|warning| warning.message).collect()
     }
 
-    /// B1, B5. A rule that can never fire is told by name.
+    /// B1, B5. The warning names the rule that can never fire.
     #[test]
     fn what_keeps_a_timing_from_firing_is_told() {
         assert_eq!(warnings(json!({"rules": [{"cron": "0 2 * * *"}]})), Vec::<String>::new());
-        assert_eq!(warnings(json!({})), Vec::<String>::new(), "on demand is meant so");
+        assert_eq!(warnings(json!({})), Vec::<String>::new(), "on demand is intentional");
         let all: Vec<_> = [
             json!({"rules": [{"cron": "0 0 30 2 *"}]}),
             json!({"rules": [{"at": "2020-01-01T00:00:00Z"}]}),

@@ -1,4 +1,7 @@
-//! Repairs of a store while no server runs on it.
+//! Repairs of a store while no server uses it.
+//!
+//! Called by `belfry store reset-clock`. The repair owns all shards while it runs, so that no server can start in the
+//! middle.
 
 use engine::Rewind;
 use model::record::{Batch, Change, Lease, LiveRow};
@@ -6,23 +9,23 @@ use model::{Duration, ShardId, Timestamp};
 use store::{Store, StoreError};
 use tokio::sync::mpsc;
 
-/// Whose the shards are meanwhile.
+/// Owner of the shards during the repair.
 const OWNER: &str = "belfry store reset-clock";
-/// How long they are, should the repair break off.
+/// Duration of its leases, in case the repair is interrupted.
 const TTL: Duration = Duration::from_secs(60);
-/// Rows that one commit changes.
+/// Most rows that one commit changes.
 const ROWS: usize = 2_000;
-/// Chunks of rows on their way from the store.
+/// Chunks of rows buffered between the store and the repair.
 const CHUNKS: usize = 8;
 
-/// What a reset came to.
+/// Result of a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockReset {
-    /// The engine time that the store had.
+    /// Engine time before the reset.
     pub from: Timestamp,
-    /// The one that it has now.
+    /// Engine time after the reset.
     pub to: Timestamp,
-    /// How many live rows were changed.
+    /// Number of live rows that were changed.
     pub rows: usize,
 }
 
@@ -30,7 +33,7 @@ pub struct ClockReset {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum ResetError {
-    #[error("a server runs on the store: {held} of its shards are owned")]
+    #[error("a server uses the store: {held} of its shards are owned")]
     Running { held: usize },
     #[error("this machine's clock differs from the database's by {by}")]
     ClocksDiffer { by: Duration },
@@ -39,22 +42,23 @@ pub enum ResetError {
 }
 
 impl ResetError {
-    /// What the operator can do next.
+    /// Returns the next step for the operator.
     pub fn help(&self) -> &'static str {
         match self {
             Self::Running { .. } => {
-                "stop all servers of the store; after a crash, wait until the leases are over"
+                "stop all servers of the store; after a crash, wait until their leases have expired"
             }
-            Self::ClocksDiffer { .. } => "set both clocks right first",
+            Self::ClocksDiffer { .. } => "correct both clocks first",
             Self::Store(error) => error.help(),
         }
     }
 }
 
-/// Sets the engine time of a store back to `now`; where it is not ahead of that, nothing is changed. May be repeated after a failure.
+/// Sets the engine time of a store back to `now`; changes nothing if engine time is not ahead of `now`. Can be repeated
+/// after a failure.
 ///
 /// # Errors
-/// [`ResetError`]; what was changed by then is consistent.
+/// [`ResetError`]; the changes that were committed before it are consistent.
 pub async fn reset_clock(store: &dyn Store, now: Timestamp) -> Result<ClockReset, ResetError> {
     if let Some(theirs) = store.clock().await? {
         let by = theirs.since(now).max(now.since(theirs));
@@ -78,7 +82,8 @@ async fn rewind(store: &dyn Store, leases: &[Lease], now: Timestamp) -> Result<C
     let (rows_tx, mut rows) = mpsc::channel::<Vec<LiveRow>>(CHUNKS);
     let keep = async {
         let mut kept = Vec::new();
-        // How far each is to be moved is known when all were read; one that changes is told by where it goes.
+        // The difference is known only after reading all rows; with the greatest one, the rows that a reset changes are
+        // found.
         let probe = Rewind { from: Timestamp::from_micros(i64::MAX), to: now };
         while let Some(chunk) = rows.recv().await {
             kept.extend(chunk.into_iter().filter(|row| !probe.row(row.clone()).is_empty()));
@@ -100,7 +105,7 @@ async fn rewind(store: &dyn Store, leases: &[Lease], now: Timestamp) -> Result<C
         store.commit(leases, batch.into()).await?;
         changes = rest;
     }
-    // Last: whoever runs this again after a failure finds engine time where it was.
+    // Last: after a failure, a repeated reset finds the old engine time, and changes the remaining rows.
     store.reset_clock(now).await?;
     Ok(ClockReset { from, to: now, rows })
 }

@@ -1,9 +1,12 @@
-//! Starting a server, and stopping it.
+//! Start and shutdown of a server.
 //!
-//! A start opens the store and the objects, makes the first tokens, spawns the driver and listens;
-//! it does not wait for the shards to be loaded, so that health can be asked meanwhile. A shutdown
-//! goes the other way: the other servers are told, no new requests, what is in the inbox is committed
-//! and answered, streams end, leases are given back.
+//! A start opens the store and the objects, creates the first tokens, spawns the driver and listens. It does not wait
+//! until the shards are loaded, so that health checks are answered meanwhile.
+//!
+//! A shutdown has the opposite order: it announces itself to the other servers, refuses new requests, commits and
+//! answers the requests in the inbox, ends streams, and releases the leases.
+//!
+//! Called by `belfry server`, by tests and by simulations, which pass their own [`Site`].
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -31,69 +34,69 @@ use crate::services::Services;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// Its settings were refused.
+    /// A setting is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Its folder could not be made.
-    #[error("cannot make the data folder `{}`", path.display())]
+    /// The data folder could not be created.
+    #[error("cannot create the data folder `{}`", path.display())]
     DataDir {
-        /// Which.
+        /// Path of the data folder.
         path: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// Its store did not open.
+    /// The store could not be opened.
     #[error("cannot open the store")]
     Store(#[from] StoreError),
-    /// Its object store did not open.
+    /// The object store could not be opened.
     #[error("cannot open the object store")]
     Objects(#[from] ObjectError),
-    /// The first tokens could not be made.
+    /// The first tokens could not be created.
     #[error(transparent)]
     Tokens(#[from] FirstStartError),
-    /// It cannot listen there.
+    /// The listening address is not available.
     #[error("cannot listen on {listen}")]
     Listen {
-        /// Where.
+        /// Listening address.
         listen: SocketAddr,
-        /// Why not.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// The operating system gave no thread.
+    /// The operating system could not create a thread.
     #[error("cannot start the engine's thread")]
     Thread(#[source] std::io::Error),
 }
 
 impl StartError {
-    /// What the operator can do next.
+    /// Returns the next step for the operator.
     pub fn help(&self) -> &'static str {
         match self {
             Self::Config(error) => error.help(),
-            Self::DataDir { .. } => "name a folder that the server's user may write to",
+            Self::DataDir { .. } => "choose a folder that the server's user can write to",
             Self::Store(error) => error.help(),
             Self::Objects(error) => error.help(),
-            Self::Tokens(_) => "see that the data folder has space and belongs to the server's user",
-            Self::Listen { .. } => "stop what listens there, or choose another port",
-            Self::Thread(_) => "raise the limit on threads",
+            Self::Tokens(_) => "check that the data folder has free space and belongs to the server's user",
+            Self::Listen { .. } => "stop the process that listens there, or choose another port",
+            Self::Thread(_) => "raise the limit of threads",
         }
     }
 }
 
-/// A server that runs. Dropping it stops nothing: call [`Running::shutdown`].
+/// A running server. Dropping it stops nothing: call [`Running::shutdown`].
 pub struct Running {
-    /// Where it listens; the port is a real one even if 0 was asked for.
+    /// Listening address, with the actual port even if port 0 was configured.
     pub addr: SocketAddr,
-    /// The first admin's token, if this start made it. To be shown once.
+    /// Token of the first admin, if this start created it. Shown once.
     pub first_admin_token: Option<String>,
-    /// The file with the first admin's token.
+    /// File with the token of the first admin.
     pub admin_token_path: PathBuf,
-    /// The file with the token of this server's workers.
+    /// File with the token of this server's workers.
     pub worker_token_path: PathBuf,
-    /// The engine.
+    /// Handle to the engine.
     pub node: Node,
-    /// What the parts share.
+    /// Handles shared by all parts of the server.
     pub services: Services,
     driver: DriverHandle,
     tasks: TaskTracker,
@@ -101,10 +104,10 @@ pub struct Running {
     stop_tasks: CancellationToken,
 }
 
-/// Starts a server over the store that its settings name.
+/// Starts a server over the store of its settings.
 ///
 /// # Errors
-/// [`StartError`]; nothing runs then.
+/// [`StartError`]; nothing keeps running.
 pub async fn start(config: ServerConfig) -> Result<Running, StartError> {
     config.check()?;
     let source = |source| StartError::DataDir { path: config.data_dir.clone(), source };
@@ -128,7 +131,7 @@ async fn open_embedded(config: &ServerConfig) -> Result<Arc<dyn Store>, StartErr
     Ok(Arc::new(opened.map_err(|error| StartError::Thread(std::io::Error::other(error)))??))
 }
 
-/// What only a server can have left that had a store: tokens, or complete logs and artifacts.
+/// Returns a file that proves an earlier store in this data folder: a token, or a complete log or artifact.
 fn trace_of_a_store(config: &ServerConfig) -> Option<PathBuf> {
     let tokens = [ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE].map(|name| config.data_dir.join(name));
     let objects = Some(config.data_dir.join("objects")).filter(|objects| holds_a_file(objects));
@@ -158,7 +161,7 @@ async fn open_postgres(
 /// Starts a server over any store.
 ///
 /// # Errors
-/// [`StartError`]; nothing runs then.
+/// [`StartError`]; nothing keeps running.
 pub async fn start_with(config: ServerConfig, store: Arc<dyn Store>) -> Result<Running, StartError> {
     config.check()?;
     let listen = config.listen;
@@ -168,33 +171,33 @@ pub async fn start_with(config: ServerConfig, store: Arc<dyn Store>) -> Result<R
     start_at(config, Site { store, listener, addr, clock, engine: EngineRuns::OnItsThread }).await
 }
 
-/// What a server stands on: the machine, or a simulated one.
+/// Environment of a server: of the machine, or simulated.
 pub struct Site<L> {
-    /// Its rows.
+    /// Store of the rows.
     pub store: Arc<dyn Store>,
-    /// Where connections come from, instead of [`ServerConfig::listen`].
+    /// Source of connections, instead of [`ServerConfig::listen`].
     pub listener: L,
-    /// Where that listens.
+    /// Address of the listener.
     pub addr: SocketAddr,
-    /// What time it is for the engine.
+    /// Clocks of the engine.
     pub clock: Arc<dyn Clock>,
-    /// Where the engine runs.
+    /// Thread of the engine.
     pub engine: EngineRuns,
 }
 
-/// Where an engine runs.
+/// Thread on which an engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineRuns {
-    /// On a thread of its own, so that nothing else delays it.
+    /// Its own thread, so that no other task delays it.
     OnItsThread,
-    /// On the runtime that the server is started on; see [`Driver::spawn_here`](crate::node::Driver::spawn_here).
+    /// The runtime of the caller; see [`Driver::spawn_here`](crate::node::Driver::spawn_here).
     OnTheRuntime,
 }
 
-/// Starts a server on any ground.
+/// Starts a server in the given environment.
 ///
 /// # Errors
-/// [`StartError`]; nothing runs then.
+/// [`StartError`]; nothing keeps running.
 pub async fn start_at<L: Listener>(config: ServerConfig, site: Site<L>) -> Result<Running, StartError> {
     config.check()?;
     let Site { store, listener, addr, clock, engine } = site;
@@ -269,21 +272,21 @@ impl Running {
         });
     }
 
-    /// Completes when the server can go on no more: the store cannot be trusted. The process must
-    /// exit then, with an error, and be started again by whoever watches it.
+    /// Completes when the server cannot continue, because the store cannot be trusted. The process must then exit with
+    /// an error, and its supervisor restarts it.
     pub async fn failed(&self) -> Fatal {
         self.driver.failed().await
     }
 
-    /// Stops: no new requests, what was taken is committed and answered, leases are given back.
+    /// Shuts down: refuses new requests, commits and answers accepted ones, and releases the leases.
     ///
     /// # Errors
-    /// [`Fatal`] if the store could not be trusted any more before all was committed.
+    /// [`Fatal`] if the store failed before everything was committed.
     pub async fn shutdown(self) -> Result<(), Fatal> {
         self.services.members.prepare_to_leave().await;
         self.node.stop();
         let ended = self.driver.join().await;
-        // Streams have ended with their sessions; what is left has the grace to finish.
+        // Streams have ended with their sessions; open requests have the grace period to finish.
         self.stop_listening.cancel();
         self.stop_tasks.cancel();
         self.tasks.close();
@@ -293,7 +296,7 @@ impl Running {
     }
 }
 
-/// What is to be done whenever this server begins or ceases to decide.
+/// Reacts to each gain and loss of leadership.
 async fn on_moves(services: Services) {
     loop {
         services.node.wait_ready(|readiness| matches!(readiness, Readiness::Ready | Readiness::Full)).await;

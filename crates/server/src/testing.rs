@@ -1,8 +1,8 @@
 //! A worker without processes, for tests and benchmarks.
 //!
-//! A [`FakeWorker`] speaks gRPC as a real one does: it opens a session, beats, keeps a journal of what
-//! it was given, repeats reports until they are acknowledged, and comes back when its session ends.
-//! Only the work is missing: a [`Plan`] says what comes of an execution.
+//! A [`FakeWorker`] speaks gRPC as a real worker does: it opens a session, sends heartbeats, keeps a journal of its
+//! assignments, repeats reports until they are acknowledged, and reconnects when its session ends. Only the work is
+//! missing: a [`Plan`] determines the result of an execution.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,81 +22,81 @@ use tonic::{Request, Status};
 
 use crate::clock::{Clock as _, SystemClock};
 
-/// How long a worker waits before it opens another session.
+/// Delay before a worker opens another session.
 const RECONNECT: Duration = Duration::from_millis(20);
 
-/// An execution that a fake worker was given.
+/// An execution that was assigned to a fake worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
-    /// Its execution.
+    /// Id of the execution.
     pub execution: String,
-    /// Its job.
+    /// Id of the job.
     pub job: String,
-    /// Its fence.
+    /// Fence of the execution.
     pub fence: u64,
-    /// Which try, from 1.
+    /// Number of the attempt, from 1.
     pub number: u32,
-    /// The job's spec as JSON.
+    /// Spec of the job, as JSON.
     pub spec: Bytes,
-    /// The schedule that the job belongs to.
+    /// Schedule that created the job.
     pub origin: Option<v1::Origin>,
-    /// The step of a run that the job belongs to.
+    /// Step of a run that created the job.
     pub step: Option<Box<v1::StepOrigin>>,
 }
 
 impl Task {
-    /// The execution's id.
+    /// Returns the id of the execution.
     ///
     /// # Panics
-    /// If the server sent something else.
+    /// If the server sent an invalid id.
     pub fn execution_id(&self) -> ExecutionId {
         self.execution.parse().expect("the server sends ids")
     }
 
-    /// The job's id.
+    /// Returns the id of the job.
     ///
     /// # Panics
-    /// If the server sent something else.
+    /// If the server sent an invalid id.
     pub fn job_id(&self) -> JobId {
         self.job.parse().expect("the server sends ids")
     }
 }
 
-/// What comes of an execution.
+/// Result of an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan {
-    /// It starts and ends well at once.
+    /// Starts, and succeeds at once.
     Succeed,
-    /// It starts and exits with this code at once.
+    /// Starts, and exits with this code at once.
     Exit(i32),
-    /// It starts, and runs until the test ends it or the server stops it.
+    /// Starts, and runs until the test ends it or the server stops it.
     Run,
-    /// It is not started.
+    /// Refused with this reason, without a start.
     Refuse(String),
-    /// It cannot be started.
+    /// Fails to start, with this code.
     StartFail(String),
 }
 
-/// The settings of a fake worker.
+/// Settings of a fake worker.
 #[derive(Clone)]
 pub struct FakeOptions {
-    /// The server, as `http://127.0.0.1:7070`.
+    /// URL of the server, such as `http://127.0.0.1:7070`.
     pub url: String,
-    /// A worker's token.
+    /// Token of a worker.
     pub token: String,
-    /// The most executions at a time.
+    /// Most concurrent executions.
     pub slots: u32,
-    /// What comes of each execution.
+    /// Determines the result of each execution.
     pub plan: Arc<dyn Fn(&Task) -> Plan + Send + Sync>,
 }
 
 impl FakeOptions {
-    /// A worker with many slots on which everything ends well at once.
+    /// Returns settings with 10,000 slots, on which every execution succeeds at once.
     pub fn new(url: impl Into<String>, token: impl Into<String>) -> Self {
         Self { url: url.into(), token: token.into(), slots: 10_000, plan: Arc::new(|_| Plan::Succeed) }
     }
 
-    /// The same with another plan.
+    /// Replaces the plan.
     #[must_use]
     pub fn plan(mut self, plan: impl Fn(&Task) -> Plan + Send + Sync + 'static) -> Self {
         self.plan = Arc::new(plan);
@@ -104,7 +104,7 @@ impl FakeOptions {
     }
 }
 
-/// A worker without processes. It ends when it is dropped.
+/// A worker without processes. It stops when it is dropped.
 pub struct FakeWorker {
     id: WorkerId,
     shared: Arc<Shared>,
@@ -119,7 +119,7 @@ struct Shared {
     starts: AtomicU64,
     sessions: watch::Sender<u64>,
     grants: watch::Sender<u64>,
-    /// Cut to end the current session.
+    /// Incremented to end the current session.
     cut: watch::Sender<u64>,
     beating: watch::Sender<bool>,
     /// Tasks whose plan is [`Plan::Run`].
@@ -130,13 +130,13 @@ struct Shared {
 #[derive(Default)]
 struct Journal {
     entries: HashMap<String, Entry>,
-    /// Executions that came again.
+    /// Executions that were assigned again after their start.
     given_twice: Vec<String>,
 }
 
 struct Entry {
     fence: u64,
-    /// The last report, once it has ended.
+    /// Final report, after the execution ended.
     ended: Option<v1::Report>,
 }
 
@@ -147,7 +147,7 @@ impl Shared {
 }
 
 impl FakeWorker {
-    /// Starts a worker with a new id. It connects by itself, again and again.
+    /// Starts a worker with a new id. It connects by itself, and reconnects after each session.
     pub fn start(options: FakeOptions) -> Self {
         let bits = IdSource::default().next(SystemClock.now(), ShardId(0), rand::random());
         let id = WorkerId::from_bits(bits);
@@ -177,30 +177,30 @@ impl FakeWorker {
         Self { id, shared, running: tokio::sync::Mutex::new(running), stop }
     }
 
-    /// Its id.
+    /// Returns the worker's id.
     pub fn id(&self) -> WorkerId {
         self.id
     }
 
-    /// How many executions it has started.
+    /// Returns the number of executions that it has started.
     pub fn starts(&self) -> u64 {
         self.shared.starts.load(Ordering::Relaxed)
     }
 
-    /// Executions that were given to it again after it had started them; a correct worker does not
-    /// start those, and a correct server rarely asks.
+    /// Returns executions that were assigned to it again after their start. A correct worker does not start them again,
+    /// and a correct server rarely assigns them again.
     pub fn given_twice(&self) -> Vec<String> {
         self.shared.journal().given_twice.clone()
     }
 
-    /// Waits until it has opened `count` sessions in all.
+    /// Waits until it has opened `count` sessions in total.
     pub async fn sessions(&self, count: u64) {
         let mut sessions = self.shared.sessions.subscribe();
         // The sender lives in `self`.
         let _opened = sessions.wait_for(|opened| *opened >= count).await;
     }
 
-    /// Waits until its lease was granted `count` times more.
+    /// Waits until its lease was granted `count` more times.
     pub async fn grants(&self, count: u64) {
         let mut grants = self.shared.grants.subscribe();
         let wanted = *grants.borrow() + count;
@@ -208,7 +208,7 @@ impl FakeWorker {
         let _granted = grants.wait_for(|granted| *granted >= wanted).await;
     }
 
-    /// The next execution that runs until it is told to end.
+    /// Returns the next execution with [`Plan::Run`].
     ///
     /// # Panics
     /// If the worker was stopped.
@@ -221,7 +221,7 @@ impl FakeWorker {
         self.end(finished(&task.execution, task.fence, v1::finished::How::Exited, Some(code)));
     }
 
-    /// Ends a running execution with any report.
+    /// Ends a running execution with the given report.
     pub fn end(&self, report: v1::Report) {
         if let Some(entry) = self.shared.journal().entries.get_mut(&report.execution_id) {
             entry.ended = Some(report.clone());
@@ -230,17 +230,17 @@ impl FakeWorker {
         let _stopped = self.shared.reports.send(report);
     }
 
-    /// Ends the current session; another is opened at once.
+    /// Ends the current session; the worker opens another one after a short delay.
     pub fn reconnect(&self) {
         self.shared.cut.send_modify(|count| *count += 1);
     }
 
-    /// Goes on without beating, or beats again.
+    /// Stops or resumes sending heartbeats; the rest continues.
     pub fn set_beating(&self, beating: bool) {
         self.shared.beating.send_replace(beating);
     }
 
-    /// Ends it as a power cut does: nothing more is said.
+    /// Stops the worker like a power failure: it sends no further message.
     pub fn kill(&self) {
         self.stop.cancel();
     }
@@ -252,10 +252,10 @@ impl Drop for FakeWorker {
     }
 }
 
-/// A client of the workers' service, for tests that speak for themselves.
+/// Connects to the gRPC service of workers, for tests that send their own messages.
 ///
 /// # Errors
-/// If nobody listens there.
+/// If the connection fails.
 pub async fn client(url: &str) -> Result<WorkerClient<Channel>, tonic::transport::Error> {
     let channel = Endpoint::from_shared(url.to_owned())?
         .initial_connection_window_size(4 << 20)
@@ -266,10 +266,10 @@ pub async fn client(url: &str) -> Result<WorkerClient<Channel>, tonic::transport
     Ok(WorkerClient::new(channel).max_decoding_message_size(8 << 20).max_encoding_message_size(64 << 20))
 }
 
-/// A request that carries a token.
+/// Returns a request that carries a token.
 ///
 /// # Panics
-/// If the token has bytes that no header takes.
+/// If the token is not valid in a header.
 pub fn with_token<T>(message: T, token: &str) -> Request<T> {
     let mut request = Request::new(message);
     let value = format!("Bearer {token}").parse().expect("tokens are plain text");
@@ -277,7 +277,7 @@ pub fn with_token<T>(message: T, token: &str) -> Request<T> {
     request
 }
 
-/// A report that an execution ended.
+/// Returns the report of an ended execution.
 pub fn finished(execution: &str, fence: u64, how: v1::finished::How, exit_code: Option<i32>) -> v1::Report {
     let body = v1::Finished { how: how.into(), exit_code, run_ms: 1, ..v1::Finished::default() };
     v1::Report { execution_id: execution.to_owned(), fence, body: Some(report::Body::Finished(body)) }
@@ -298,7 +298,7 @@ async fn live(shared: Arc<Shared>, mut reports: mpsc::UnboundedReceiver<v1::Repo
     }
 }
 
-/// One session, from its hello to its end.
+/// Runs one session, from its hello to its end.
 async fn session(
     shared: &Arc<Shared>,
     reports: &mut mpsc::UnboundedReceiver<v1::Report>,
@@ -312,7 +312,7 @@ async fn session(
     let mut incoming = client.session(request).await?.into_inner();
     let welcome = match incoming.message().await?.and_then(|message| message.body) {
         Some(server_message::Body::Welcome(welcome)) => welcome,
-        other => return Err(Status::internal(format!("expected a welcome, got {other:?}"))),
+        other => return Err(Status::internal(format!("expected a welcome but got {other:?}"))),
     };
     welcome.stops.iter().for_each(|stop| forget_or_stop(shared, stop, &mut Vec::new()));
     shared.sessions.send_modify(|count| *count += 1);
@@ -363,7 +363,7 @@ fn hello(shared: &Shared) -> v1::Hello {
     }
 }
 
-/// What the worker reports upon a message.
+/// Returns the worker's reports in response to a message.
 fn answer(shared: &Shared, body: server_message::Body) -> Vec<v1::Report> {
     let mut reports = Vec::new();
     match body {
@@ -420,12 +420,12 @@ fn assign(shared: &Shared, assignment: v1::Assignment, reports: &mut Vec<v1::Rep
     reports.extend(ended.clone());
     journal.entries.insert(task.execution.clone(), Entry { fence, ended });
     if plan == Plan::Run {
-        // The test may not care.
+        // The test may not read it.
         let _ignored = shared.running.send(task);
     }
 }
 
-/// Stops a running execution; a discarded one is not reported either.
+/// Stops a running execution; a discarded one is removed without a report.
 fn forget_or_stop(shared: &Shared, stop: &v1::Stop, reports: &mut Vec<v1::Report>) {
     let mut journal = shared.journal();
     if stop.discard {
@@ -462,7 +462,7 @@ async fn send(to_server: &mpsc::Sender<WorkerMessage>, body: worker_message::Bod
     to_server.send(message).await.map_err(|_| Status::unavailable("the session ended"))
 }
 
-/// Beats for as long as the session lasts; ends with the reason why it is over.
+/// Sends heartbeats during the session; returns the reason for its end.
 async fn beat(shared: &Shared, mut client: WorkerClient<Channel>, welcome: &v1::Welcome) -> Status {
     let (beats, outgoing) = mpsc::channel(4);
     let granted = client.beat(with_token(ReceiverStream::new(outgoing), &shared.options.token)).await;
@@ -477,14 +477,14 @@ async fn beat(shared: &Shared, mut client: WorkerClient<Channel>, welcome: &v1::
             _ = interval.tick() => {
                 if *shared.beating.borrow() {
                     seq += 1;
-                    // A server that does not read gets fewer beats.
+                    // A server that does not read gets fewer heartbeats.
                     let _full = beats.try_send(heartbeat(shared, welcome.session, seq));
                 }
             }
             grant = grants.message() => match grant {
                 Ok(Some(grant)) if grant.lease_ms > 0 => shared.grants.send_modify(|count| *count += 1),
                 Ok(Some(_)) => return Status::unavailable("the server does not know the session"),
-                Ok(None) => return Status::unavailable("the beats ended"),
+                Ok(None) => return Status::unavailable("the heartbeat stream ended"),
                 Err(status) => return status,
             },
         }

@@ -1,14 +1,14 @@
-//! The dashboard: what `web/` is built into, served out of the binary.
+//! The dashboard: the built files of `web/`, served from the binary.
 //!
-//! `make web` writes `web/dist`, which a release build takes in; a debug build reads it from there at
-//! each request, so that a change shows without compiling. Where it was never built, [`page`] and
-//! [`asset`] have nothing, and the server shows a plain page instead.
+//! `make web` writes `web/dist`, which a release build embeds. A debug build reads it from there at each request, so
+//! that a change is visible without compiling. If the dashboard was not built, [`page`] and [`asset`] return `None`,
+//! and the server shows a plain page instead.
 //!
-//! # Always true
-//! - The page may load and ask this server alone, and runs no script but its own files. Its style
-//!   elements carry a word (nonce) that is drawn for each answer.
-//! - Names of assets have a hash of their bytes, so browsers may keep them for good; the page itself is
-//!   never kept.
+//! # Invariants
+//! - The page can load from this server and connect to it alone, and runs no script except its own files. Its style
+//!   elements carry a nonce that is generated for each response.
+//! - The name of an asset contains a hash of its bytes, so browsers may cache it forever; the page itself is never
+//!   cached.
 
 use axum::http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, VARY,
@@ -16,10 +16,10 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::{IntoResponse, Response};
 
-/// Where in the page the nonce stands.
+/// Placeholder of the nonce in the page.
 const NONCE_MARK: &str = "__NONCE__";
-/// What a script may do that runs as a worker: a worker has the policy of its own file, not that of the page.
-/// The shared worker of the dashboard reads the event streams for all tabs.
+/// Policy for scripts that run as web workers, which have the policy of their own file, not that of the page. The
+/// shared worker of the dashboard reads the event streams for all tabs.
 const WORKER_POLICY: HeaderValue =
     HeaderValue::from_static("default-src 'none'; connect-src 'self'; frame-ancestors 'none'");
 const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
@@ -29,7 +29,7 @@ const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000,
 #[allow_missing = true]
 struct Dist;
 
-/// The page that all views of the dashboard begin with; `None` if the dashboard was not built.
+/// Returns the page of all views of the dashboard; `None` if the dashboard was not built.
 pub(crate) fn page() -> Option<Response> {
     let file = Dist::get("index.html")?;
     let nonce = format!("{:032x}", rand::random::<u128>());
@@ -42,7 +42,7 @@ pub(crate) fn page() -> Option<Response> {
     Some((headers, html).into_response())
 }
 
-/// Whether a request for something that is no route is a browser's for a view of the dashboard.
+/// Returns whether a request without a route comes from a browser that opens a view of the dashboard.
 pub(crate) fn is_view(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let reads = method == Method::GET || method == Method::HEAD;
@@ -51,9 +51,9 @@ pub(crate) fn is_view(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     reads && !api && accept.contains("text/html")
 }
 
-/// A file that the page loads, compressed if the client takes it so and the build has it so.
+/// Returns a file that the page loads, compressed if the client accepts it and the build contains it.
 pub(crate) fn asset(name: &str, headers: &HeaderMap) -> Option<Response> {
-    // One folder, without folders within: nothing else is meant to be had.
+    // The folder is flat: a name with a separator is invalid.
     if name.contains(['/', '\\']) {
         return None;
     }
@@ -87,11 +87,11 @@ fn policy(nonce: &str) -> HeaderValue {
          font-src 'self'; connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; \
          frame-ancestors 'none'"
     );
-    // Hex digits and our own words are always a header.
+    // Hex digits and fixed text are always a valid header.
     HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
 }
 
-/// The codings that a client takes, with the endings of their files, the best first.
+/// Returns the accepted encodings with the suffixes of their files, the best first.
 fn encodings(accepted: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let taken = |coding: &str| {
         accepted.split(',').any(|each| {
