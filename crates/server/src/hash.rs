@@ -1,4 +1,4 @@
-//! Hashes of requests and their idempotency keys.
+//! Short hashes: of idempotency keys, request bodies, checkpoints and entity tags.
 
 use sha2::{Digest as _, Sha256};
 

@@ -6,8 +6,8 @@
 //! # Invariants
 //! - Logs are deleted before their rows, so that a crash in between leaves no orphaned log.
 //! - Idempotency keys are not touched: they outlive their jobs, and the engine deletes them.
-//! - Expiry is measured by the earlier of the wall clock and engine time, so that a jump of either deletes nothing
-//!   early.
+//! - Expiry is measured by the earlier of the wall clock and `View::purge_before`: a jump of either deletes
+//!   nothing early.
 
 use std::time::Duration;
 

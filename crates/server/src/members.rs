@@ -9,8 +9,8 @@
 //! are authenticated with [`Members::find`].
 //!
 //! # Cost
-//! Some two queries a second while several servers share the store, more during a handover. Searches for new servers
-//! are limited to ten a second.
+//! Two queries every 500 ms while several servers can share the store, every 50 ms during a handover. Searches for new
+//! servers are limited to ten a second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

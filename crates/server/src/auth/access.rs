@@ -1,8 +1,7 @@
-//! Who may do what: the one choke point, [`authorize`].
+//! Authorization: the rules, in the single function [`authorize`].
 //!
-//! Every route of the REST API and every call of the workers' gRPC service names a [`Verb`] and a
-//! [`Resource`] and passes here. Two kinds of bearers exist so far: an admin may do everything, and
-//! a worker may be a worker.
+//! Every route of the REST API and every call of the gRPC service names a [`Verb`] and a [`Resource`] and calls it.
+//! There are two kinds of tokens: an admin may do everything, and a worker may act as a worker.
 
 use std::fmt;
 
@@ -10,26 +9,26 @@ use store::query::TokenKind;
 
 use super::Actor;
 
-/// What somebody wants to do.
+/// Action on a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
-    /// See it.
+    /// Read the resource.
     Read,
-    /// Make a new one.
+    /// Create a resource.
     Create,
-    /// Change it, or stop it.
+    /// Change or stop the resource.
     Change,
-    /// Remove it.
+    /// Delete the resource.
     Delete,
-    /// Do a worker's part: take executions, report, send logs, fetch and store their files.
+    /// Act as a worker: run executions, report, send logs, read and store artifacts.
     Work,
 }
 
 impl Verb {
-    /// Every one.
+    /// All verbs.
     pub const ALL: &'static [Self] = &[Self::Read, Self::Create, Self::Change, Self::Delete, Self::Work];
 
-    /// The word in messages.
+    /// Returns the verb of error messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -41,22 +40,22 @@ impl Verb {
     }
 }
 
-/// What somebody wants to do it to.
+/// Object of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// Jobs.
     Jobs,
     /// Executions.
     Executions,
-    /// What executions wrote.
+    /// Log output of executions.
     Logs,
-    /// The feed of what happens.
+    /// Feed of events.
     Events,
     /// Workers.
     Workers,
     /// Queues.
     Queues,
-    /// Schedules, what became of their instants, and backfills of them.
+    /// Schedules, their ledgers and backfills.
     Schedules,
     /// Workflows.
     Workflows,
@@ -64,14 +63,14 @@ pub enum Resource {
     Runs,
     /// Calendars.
     Calendars,
-    /// Stored files.
+    /// Stored artifacts.
     Artifacts,
-    /// The server itself: its version, its metrics, and who one is to it.
+    /// The server itself: its version, its metrics, and the identity of the caller.
     Server,
 }
 
 impl Resource {
-    /// Every one.
+    /// All resources.
     pub const ALL: &'static [Self] = &[
         Self::Jobs,
         Self::Executions,
@@ -87,7 +86,7 @@ impl Resource {
         Self::Server,
     ];
 
-    /// The word in messages.
+    /// Returns the name of the resource in error messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Jobs => "jobs",
@@ -112,17 +111,17 @@ impl fmt::Display for Resource {
     }
 }
 
-/// A right that somebody does not have.
+/// A denied action.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` may not {} {resource}: its token is for {}", verb.as_str(), bearer(*kind))]
 pub struct Denied {
-    /// Who.
+    /// Name of the caller.
     pub name: String,
-    /// What they are.
+    /// Kind of the caller's token.
     pub kind: TokenKind,
-    /// What they wanted to do.
+    /// Denied action.
     pub verb: Verb,
-    /// To what.
+    /// Object of the denied action.
     pub resource: Resource,
 }
 
@@ -133,10 +132,10 @@ fn bearer(kind: TokenKind) -> &'static str {
     }
 }
 
-/// Whether `actor` may do `verb` to `resource`.
+/// Checks whether `actor` may do `verb` to `resource`.
 ///
 /// # Errors
-/// [`Denied`] if they may not.
+/// [`Denied`] otherwise.
 pub fn authorize(actor: &Actor, verb: Verb, resource: &Resource) -> Result<(), Denied> {
     let allowed = match actor.kind {
         TokenKind::Admin => true,

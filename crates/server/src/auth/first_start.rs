@@ -1,8 +1,8 @@
-//! The first tokens of a server: no default password, and nothing to set up by hand.
+//! First tokens of a server: no default password, and no manual setup.
 //!
-//! Where the store has no admin token, one is made and written to `admin-token` in the data folder,
-//! readable by its owner alone; the binary prints it once. Likewise `worker-token` for the workers. Of
-//! several servers that meet an empty store together one makes them.
+//! If the store has no admin token, one is created and written to `admin-token` in the data folder, readable by its
+//! owner only; the binary prints it once. The same applies to `worker-token`, for workers. If several servers start
+//! with an empty store, one of them creates the tokens.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,53 +14,53 @@ use store::{Store, StoreError};
 
 use super::{Tokens, token};
 
-/// The file of the first admin token, within the data folder.
+/// Name of the file of the first admin token, in the data folder.
 pub const ADMIN_TOKEN_FILE: &str = "admin-token";
-/// The file of the first worker token, within the data folder.
+/// Name of the file of the first worker token, in the data folder.
 pub const WORKER_TOKEN_FILE: &str = "worker-token";
 
-/// How often, and how many times, a server looks for the token that another one makes.
+/// Interval and number of checks for a token that another server creates.
 const OTHERS_LOOK: Duration = Duration::from_millis(100);
 const OTHERS_LOOKS: u32 = 30;
 
-/// What a start found or made.
+/// Tokens that a start created, and their files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirstStart {
-    /// The admin token, if this start made it; to be shown to the operator once.
+    /// Admin token, if this start created it; shown to the operator once.
     pub admin_token: Option<String>,
-    /// Where the first admin token was written.
+    /// Path of the first admin token's file.
     pub admin_token_file: PathBuf,
-    /// Where the first worker token was written.
+    /// Path of the first worker token's file.
     pub worker_token_file: PathBuf,
 }
 
-/// Why the first tokens could not be made.
+/// Why the first tokens could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FirstStartError {
     /// The file could not be written.
     #[error("cannot write the first {kind} token to `{}`", path.display())]
     Write {
-        /// Which token.
+        /// Kind of the token.
         kind: &'static str,
-        /// Where.
+        /// Path of the file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The store did not keep it.
-    #[error("cannot keep the first {kind} token")]
+    /// The token could not be stored.
+    #[error("cannot store the first {kind} token")]
     Store {
-        /// Which token.
+        /// Kind of the token.
         kind: &'static str,
-        /// Why not.
+        /// Error of the store.
         #[source]
         source: StoreError,
     },
 }
 
-/// Makes the first admin token and the first worker token, where there is none of their kind.
+/// Creates the first admin token and the first worker token, unless a token of the kind exists.
 ///
 /// # Errors
 /// [`FirstStartError`]; calling again is safe.
@@ -92,8 +92,8 @@ async fn ensure(
         return Ok(None);
     }
     let text = token::generate(kind);
-    // The file comes first: a crash in between leaves a file that the next start replaces, and not
-    // a token that nobody has ever seen.
+    // The file comes first: a crash in between leaves a file that the next start replaces, not a token that no user has
+    // seen.
     write_secret(path, format!("{text}\n").as_bytes()).map_err(|source| FirstStartError::Write {
         kind: word,
         path: path.to_owned(),
@@ -103,7 +103,7 @@ async fn ensure(
     Ok(Some(text))
 }
 
-/// Whether another server makes this token at this very time, and then waits until it has.
+/// Returns whether another server is creating this token; waits until it exists.
 async fn made_elsewhere(tokens: &Tokens, store: &dyn Store, kind: TokenKind) -> Result<bool, StoreError> {
     let mine: [u8; 32] = rand::random();
     let claim = format!("first-{}-token", token::kind_word(kind));
@@ -117,11 +117,11 @@ async fn made_elsewhere(tokens: &Tokens, store: &dyn Store, kind: TokenKind) -> 
         }
         tokio::time::sleep(OTHERS_LOOK).await;
     }
-    // Whoever wanted to make it did not live to do so.
+    // The other server stopped before it created the token.
     Ok(false)
 }
 
-/// Writes a file that only its owner may read, whole or not at all.
+/// Writes a file atomically that only its owner may read.
 pub(crate) fn write_secret(path: &Path, secret: &[u8]) -> io::Result<()> {
     let temporary = path.with_extension("new");
     match std::fs::remove_file(&temporary) {

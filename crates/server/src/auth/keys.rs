@@ -1,24 +1,24 @@
-//! The keys that a server signs with: the same for all servers of a store, so that what one signed is
-//! good at any other, and outlives them.
+//! Signing keys. All servers of a store share them, so a signature of one server is valid at any other, also after its
+//! end.
 
 use store::{Store, StoreError};
 
-/// What cursors and sessions are signed with.
+/// Keys that sign cursors, sessions and forwarded requests.
 #[derive(Clone)]
 pub struct Keys {
-    /// For the cursors of lists.
+    /// Key for the cursors of lists.
     pub cursors: [u8; 32],
-    /// For the sessions of browsers.
+    /// Key for browser sessions.
     pub sessions: [u8; 32],
-    /// For the marks of requests that one server hands on to another.
+    /// Key for marks of forwarded requests, between servers behind proxies.
     pub forwards: [u8; 32],
 }
 
 impl Keys {
-    /// Those that the store keeps; drawn at the first start.
+    /// Loads the keys from the store; generates them at the first start.
     ///
     /// # Errors
-    /// As [`Members::secret`](store::Members::secret).
+    /// Same as [`Members::secret`](store::Members::secret).
     pub async fn load(store: &dyn Store) -> Result<Self, StoreError> {
         Ok(Self {
             cursors: store.secret("cursor-key", &rand::random()).await?,

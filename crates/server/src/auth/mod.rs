@@ -1,15 +1,15 @@
-//! Who asks, and what they may do.
+//! Authentication and authorization.
 //!
-//! - [`token`]: the text form of bearer tokens, which secret scanners can recognise and check.
-//! - [`Tokens`]: the tokens of a server, verified in memory; the store keeps hashes alone.
-//! - [`Keys`]: what is signed with; all servers of a store have the same.
-//! - [`Sessions`]: what stands for a token in a browser.
-//! - [`access`]: [`authorize`], the one place where it is decided who may do what.
-//! - [`first_start()`]: makes the first admin token and the first worker token.
+//! - [`token`]: text format of bearer tokens, which secret scanners can recognize and check.
+//! - [`Tokens`]: tokens of a server, verified in memory; the store has only their hashes.
+//! - [`Keys`]: signing keys, shared by all servers of a store.
+//! - [`Sessions`]: browser sessions, which represent a token.
+//! - [`access`]: [`authorize`], the only place with authorization rules.
+//! - [`first_start()`]: creates the first admin token and the first worker token.
 //!
-//! # Always true
-//! - A token's secret is in nobody's hands but its bearer's: here and in the store is its SHA-256.
-//! - What has no rule is refused.
+//! # Invariants
+//! - Only the bearer has the secret of a token: memory and store have its SHA-256.
+//! - An action without a rule is denied.
 
 pub mod access;
 pub mod first_start;

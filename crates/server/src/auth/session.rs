@@ -1,12 +1,12 @@
-//! Sessions: the rights of a token for a browser, in a cookie that no script can read.
+//! Browser sessions: the rights of a token, in a cookie that no script can read.
 //!
-//! A session is a text that names its token and its end, with a MAC by a key of the server. Nothing is
-//! kept of it: [`Sessions::read`] checks the MAC and the time, and whoever asks for the token's bearer
-//! ([`Tokens::bearer_of`](super::Tokens::bearer_of)) finds nobody once the token is gone.
+//! A session is a text with the id of its token and its end time, and a MAC with a key of the server. The server stores
+//! nothing: [`Sessions::read`] checks the MAC and the time. [`Tokens::bearer_of`](super::Tokens::bearer_of) returns
+//! `None` after the token was deleted.
 //!
-//! # Always true
-//! - A token cannot be had from its sessions.
-//! - A session ends with its token, at its time, and with the server's key.
+//! # Invariants
+//! - A session does not reveal its token.
+//! - A session ends with its token, at its end time, or when the server's key changes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,29 +14,30 @@ use hmac::{Hmac, KeyInit, Mac};
 use model::Timestamp;
 use sha2::Sha256;
 
-/// Keeps a session's MAC from being that of anything else under the same key.
+/// Domain separator: a session's MAC is valid for no other purpose under the same key.
 const PURPOSE: &str = "belfry session v1";
 
-/// Makes and reads the sessions of a server.
+/// Creates and verifies browser sessions.
 #[derive(Clone)]
 pub struct Sessions {
     key: [u8; 32],
 }
 
 impl Sessions {
-    /// With the server's key.
+    /// Creates it with the session key of the server.
     pub const fn new(key: [u8; 32]) -> Self {
         Self { key }
     }
 
-    /// A session of the token with this id, until then: letters, digits, `-`, `_` and `.`.
+    /// Returns a session of the token with this id, valid before `until`. It consists of letters, digits, `-`, `_` and
+    /// `.`.
     pub fn open(&self, token_id: &str, until: Timestamp) -> String {
         let body = format!("{token_id}.{}", until.as_millis());
         let mac = URL_SAFE_NO_PAD.encode(self.mac(&body).finalize().into_bytes());
         format!("{body}.{mac}")
     }
 
-    /// The id of the token that a session is of; `None` if it is over, or was not made here.
+    /// Returns the token id of a session; `None` if the session has expired or its MAC is invalid.
     pub fn read<'a>(&self, session: &'a str, now: Timestamp) -> Option<&'a str> {
         let (body, mac) = session.rsplit_once('.')?;
         self.mac(body).verify_slice(&URL_SAFE_NO_PAD.decode(mac).ok()?).ok()?;

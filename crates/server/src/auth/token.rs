@@ -1,9 +1,8 @@
-//! The text form of bearer tokens: `bf_<kind>_<id>_<secret><checksum>`.
+//! Text format of bearer tokens: `bf_<kind>_<id>_<secret><checksum>`.
 //!
-//! The id may be shown and finds the token; the secret has 256 random bits; the checksum is the
-//! CRC-32 of all before it, so that a scanner can tell a leaked token from a look-alike without
-//! asking a server, and a token that was cut short is refused with a reason. Id, secret and checksum
-//! are Crockford's base 32 in lower case, which survives being read aloud and being double-clicked.
+//! The id is not secret and identifies the token; the secret has 256 random bits. The checksum is the CRC-32 of the
+//! text before it. With it, a scanner can verify a leaked token without a server, and a truncated token is refused. Id,
+//! secret and checksum are lower-case Crockford base 32, which is easy to read aloud and to select by a double-click.
 
 use std::fmt;
 
@@ -12,14 +11,14 @@ use sha2::{Digest, Sha256};
 use store::query::TokenKind;
 
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
-/// 60 bits: enough that ids of one server never meet.
+/// 60 bits: collisions of ids in one server are practically impossible.
 const ID_LEN: usize = 12;
-/// 256 bits and four of padding.
+/// 256 bits, and four bits of padding.
 const SECRET_LEN: usize = 52;
-/// 32 bits and three of padding.
+/// 32 bits, and three bits of padding.
 const CHECKSUM_LEN: usize = 7;
 
-/// The word for a kind within a token.
+/// Returns the name of a kind, as it stands in a token.
 pub const fn kind_word(kind: TokenKind) -> &'static str {
     match kind {
         TokenKind::Admin => "admin",
@@ -27,18 +26,18 @@ pub const fn kind_word(kind: TokenKind) -> &'static str {
     }
 }
 
-/// A token's text, taken apart. Not yet known to be anybody's.
+/// Parts of a token's text. The token is not verified yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Parsed<'a> {
-    /// What it says its bearer is.
+    /// Claimed kind of the token.
     pub kind: TokenKind,
-    /// The part that may be shown.
+    /// Id of the token; not secret.
     pub id: &'a str,
     secret: &'a str,
 }
 
 impl Parsed<'_> {
-    /// SHA-256 of the secret part. The secret has 256 random bits, so a slow hash would add nothing.
+    /// Returns the SHA-256 of the secret. The secret has 256 random bits, so a slow hash would add nothing.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.secret).into()
     }
@@ -50,7 +49,7 @@ impl fmt::Debug for Parsed<'_> {
     }
 }
 
-/// Takes a token's text apart; `None` if it was never a token, or was cut or mistyped.
+/// Parses a token; `None` if it is malformed, truncated or mistyped.
 pub fn parse(text: &str) -> Option<Parsed<'_>> {
     if !text.is_ascii() {
         return None;
@@ -67,7 +66,7 @@ pub fn parse(text: &str) -> Option<Parsed<'_>> {
     (well_formed && checksum == checksum_of(body)).then_some(Parsed { kind, id, secret })
 }
 
-/// A new token of `kind`: its text, from the system's randomness.
+/// Generates a token of `kind` with the system's random number generator.
 pub fn generate(kind: TokenKind) -> String {
     let mut random = [0u8; 40];
     rand::rng().fill_bytes(&mut random);
@@ -82,7 +81,7 @@ fn checksum_of(body: &str) -> String {
     encode(&crc32(body.as_bytes()).to_be_bytes())
 }
 
-/// Base 32, most significant bit first, the last digit padded with zero bits.
+/// Encodes in base 32, most significant bit first; the last digit is padded with zero bits.
 fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(5) * 8);
     let (mut bits, mut count) = (0u32, 0u32);
@@ -104,7 +103,7 @@ fn digit(bits: u32) -> char {
     char::from(ALPHABET[(bits & 31) as usize])
 }
 
-/// CRC-32 as in zip and Ethernet, bit by bit: it sees a hundred bytes a request at most.
+/// CRC-32 as in zip and Ethernet, bit by bit: it processes at most a hundred bytes a request.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, &byte| {
         (0..8).fold(

@@ -1,7 +1,7 @@
-//! The tokens of a server, held in memory for verifying.
+//! Tokens of a server, in memory for verification.
 //!
-//! The store has their hashes; they are read once at the start and added to when one is made, so
-//! that a request is verified without a query.
+//! The store has their hashes. They are loaded at the start and updated when a token is created, so that a request is
+//! verified without a query.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,14 +13,14 @@ use subtle::ConstantTimeEq;
 use super::token;
 use crate::clock::{Clock, SystemClock};
 
-/// Who asks: the bearer of a token.
+/// Caller of a request: the bearer of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
-    /// What they are called: the owner of the jobs that they submit, and what histories say.
+    /// Name of the caller: the owner of submitted jobs, and the actor in histories.
     pub name: Arc<str>,
-    /// What they are.
+    /// Kind of the token.
     pub kind: TokenKind,
-    /// The id of their token.
+    /// Id of the token.
     pub token_id: Arc<str>,
 }
 
@@ -43,21 +43,20 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// Reads the tokens that the store has.
+    /// Loads the tokens of the store.
     ///
     /// # Errors
-    /// As [`Housekeeping::tokens`](store::Housekeeping::tokens).
+    /// Same as [`Housekeeping::tokens`](store::Housekeeping::tokens).
     pub async fn load(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let tokens = Self { store, known: RwLock::default() };
         tokens.reload().await?;
         Ok(tokens)
     }
 
-    /// Reads them again: tokens that were made elsewhere are known from now on, and those that are
-    /// gone from the store are not.
+    /// Reloads the tokens: adds tokens that were created elsewhere, and removes deleted ones.
     ///
     /// # Errors
-    /// As [`Housekeeping::tokens`](store::Housekeeping::tokens); the known tokens stay as they were.
+    /// Same as [`Housekeeping::tokens`](store::Housekeeping::tokens); the loaded tokens are kept.
     pub async fn reload(&self) -> Result<(), StoreError> {
         let known = self.store.tokens().await?.into_iter().map(Known::from);
         let known = known.map(|known| (Arc::clone(&known.actor.token_id), known)).collect();
@@ -65,7 +64,7 @@ impl Tokens {
         Ok(())
     }
 
-    /// Whose token this is; `None` if nobody's. Takes no hint from how much of it is right.
+    /// Returns the bearer of a token; `None` if it is invalid. Compares hashes in constant time.
     pub fn verify(&self, text: &str) -> Option<Actor> {
         let parsed = token::parse(text)?;
         let hash = parsed.hash();
@@ -75,29 +74,29 @@ impl Tokens {
         same.then(|| known.actor.clone())
     }
 
-    /// The bearer of the token with this id, as long as there is such a token.
+    /// Returns the bearer of the token with this id; `None` if there is no such token.
     pub fn bearer_of(&self, token_id: &str) -> Option<Actor> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.get(token_id).map(|known| known.actor.clone())
     }
 
-    /// Whether there is a token of this kind at all.
+    /// Returns whether a token of this kind exists.
     pub fn any(&self, kind: TokenKind) -> bool {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.values().any(|known| known.actor.kind == kind)
     }
 
-    /// Makes a token and keeps its hash. The text is returned this once.
+    /// Creates a token and stores its hash. The text is returned only here.
     ///
     /// # Errors
-    /// As [`Housekeeping::put_token`](store::Housekeeping::put_token); the token is not valid then.
+    /// Same as [`Housekeeping::put_token`](store::Housekeeping::put_token); the token is then not valid.
     pub async fn create(&self, kind: TokenKind, name: &str) -> Result<(Token, String), StoreError> {
         let text = token::generate(kind);
         let token = self.register(&text, name).await?;
         Ok((token, text))
     }
 
-    /// Keeps the hash of a token that [`token::generate`] made.
+    /// Stores the hash of a token that [`token::generate`] created.
     pub(super) async fn register(&self, text: &str, name: &str) -> Result<Token, StoreError> {
         let parsed = token::parse(text).expect("the text was generated, so it is well formed");
         let token = Token {

@@ -1,4 +1,4 @@
-//! Artifacts to and from workers: the files that executions need and leave.
+//! Transfer of artifacts between workers and the object store: inputs and outputs of executions.
 
 use bytes::Bytes;
 use futures::StreamExt as _;
@@ -10,10 +10,10 @@ use super::{FIRST_MESSAGE_TIMEOUT, Replies, convert, malformed};
 use crate::objects::ObjectError;
 use crate::services::Services;
 
-/// The most bytes of one message.
+/// Most bytes of one message.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// The bytes of the version that is asked for.
+/// Sends the requested version of an artifact.
 pub(super) async fn get(
     services: &Services,
     request: GetArtifactRequest,
@@ -27,7 +27,7 @@ pub(super) async fn get(
     Ok(futures::stream::once(std::future::ready(Ok(first))).chain(rest).boxed())
 }
 
-/// One part of an object as messages of a size that is read.
+/// Splits one part of an object into messages.
 fn messages(part: Result<Bytes, ObjectError>) -> Vec<Result<ArtifactChunk, Status>> {
     match part {
         Ok(mut bytes) => {
@@ -49,9 +49,9 @@ pub(super) async fn put(
 ) -> Result<PutArtifactResponse, Status> {
     let first = match tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, inbound.message()).await {
         Ok(Ok(Some(first))) => first,
-        Ok(Ok(None)) => return Err(Status::invalid_argument("nothing came")),
+        Ok(Ok(None)) => return Err(Status::invalid_argument("the stream ended before its first message")),
         Ok(Err(status)) => return Err(status),
-        Err(_elapsed) => return Err(Status::deadline_exceeded("nothing came")),
+        Err(_elapsed) => return Err(Status::deadline_exceeded("no message received in time")),
     };
     check(services, &first).await?;
     let PutArtifactRequest { namespace, name, execution_id, data, .. } = first;
@@ -62,7 +62,7 @@ pub(super) async fn put(
     Ok(PutArtifactResponse { name: stored.name, sha256: stored.sha256, size_bytes: stored.size_bytes })
 }
 
-/// An execution stores into its own namespace, and only while it is live.
+/// Checks that a live execution with this fence stores into its own namespace.
 async fn check(services: &Services, first: &PutArtifactRequest) -> Result<(), Status> {
     let execution = convert::execution_id(&first.execution_id, "artifact upload")
         .map_err(|error| malformed(services, None, &error))?;
@@ -70,12 +70,12 @@ async fn check(services: &Services, first: &PutArtifactRequest) -> Result<(), St
         return Err(malformed(
             services,
             None,
-            &convert::Malformed::new("artifact upload", "its name is no name"),
+            &convert::Malformed::new("artifact upload", "its name is not a valid artifact name"),
         ));
     }
     let row = services.node.store().execution(execution).await.map_err(|error| {
-        tracing::warn!(execution_id = %execution, error = %error, "cannot look up the execution that stores an artifact");
-        Status::unavailable("the store does not answer: try again later")
+        tracing::warn!(execution_id = %execution, error = %error, "cannot read the execution that stores an artifact");
+        Status::unavailable("the store is unavailable: try again later")
     })?;
     let known = row.filter(|row| {
         row.record.fence == Fence(first.fence)
@@ -88,7 +88,7 @@ async fn check(services: &Services, first: &PutArtifactRequest) -> Result<(), St
     }
 }
 
-/// As [`model::validate`] has it for artifacts of a spec.
+/// Implements the rule of [`model::validate`] for artifacts of a spec.
 fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     (1..=model::limits::NAME_LEN_MAX).contains(&bytes.len())
@@ -102,8 +102,8 @@ fn status(error: &ObjectError) -> Status {
         ObjectError::TooLarge { .. } => Status::resource_exhausted(error.to_string()),
         ObjectError::BrokenOff { .. } => Status::cancelled(error.to_string()),
         _ => {
-            tracing::warn!(error = %error, "cannot pass an artifact on");
-            Status::unavailable("the object store does not answer: try again later")
+            tracing::warn!(error = %error, "cannot transfer an artifact");
+            Status::unavailable("the object store is unavailable: try again later")
         }
     }
 }

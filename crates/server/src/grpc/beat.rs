@@ -1,6 +1,6 @@
-//! The beat lane: heartbeats from a worker, leases to it.
+//! The heartbeat stream: heartbeats from a worker, lease grants to it.
 //!
-//! It is a connection of its own, and its inputs overtake all others on their way to the engine.
+//! It has its own connection, and the engine's thread takes its inputs before all others.
 
 use engine::Input;
 use futures::StreamExt as _;
@@ -14,10 +14,10 @@ use super::{Replies, malformed};
 use crate::node::{Beat, Grant};
 use crate::services::Services;
 
-/// Grants that wait for a worker to read them.
+/// Most grants that wait for a worker to read them.
 const GRANTS_MAX: usize = 16;
 
-/// Begins a stream of beats.
+/// Opens a stream of heartbeats.
 pub(super) fn open(services: Services, inbound: Streaming<Heartbeat>) -> Replies<LeaseGrant> {
     let (grants, granted) = mpsc::channel(GRANTS_MAX);
     let (verdict_tx, verdict) = mpsc::channel(1);
@@ -26,12 +26,12 @@ pub(super) fn open(services: Services, inbound: Streaming<Heartbeat>) -> Replies
         let status = tokio::select! {
             status = read(&services, inbound, grants) => status,
             () = closed.closed() => return,
-            () = services.node.resigned() => Status::unavailable("the server does not decide any more"),
+            () = services.node.resigned() => Status::unavailable("this server is no longer the leader"),
         };
-        // The worker may be gone by now.
+        // The worker may have disconnected.
         let _gone = verdict_tx.send(Err(status)).await;
     });
-    // The driver keeps a sender of grants, so the verdict must end the stream by itself.
+    // The driver keeps a sender of grants, so the final status must end the stream.
     let grants = ReceiverStream::new(granted).map(|grant| Ok(convert::grant(&grant)));
     let both = futures::stream::select(grants, ReceiverStream::new(verdict));
     let mut over = false;
@@ -47,7 +47,7 @@ async fn read(services: &Services, mut inbound: Streaming<Heartbeat>, grants: mp
     loop {
         let message = match inbound.message().await {
             Ok(Some(message)) => message,
-            Ok(None) => return Status::ok("the worker closed it"),
+            Ok(None) => return Status::ok("the worker closed the stream"),
             Err(status) => return status,
         };
         let input = match convert::beat(message) {
@@ -57,7 +57,7 @@ async fn read(services: &Services, mut inbound: Streaming<Heartbeat>, grants: mp
         let Input::Beat { session, .. } = &input else { continue };
         let beat = Beat { session: *session, input, grants: grants.clone() };
         if services.node.beat(beat).await.is_err() {
-            return Status::unavailable("the server does not decide any more");
+            return Status::unavailable("this server is no longer the leader");
         }
     }
 }

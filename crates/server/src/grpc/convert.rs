@@ -1,7 +1,7 @@
-//! Messages of workers into inputs, and what the node sends to workers into messages.
+//! Conversion of worker messages into inputs of the engine, and of the node's messages into gRPC.
 //!
-//! Whatever a worker sends is checked here against the bounds that everything else is held to. Texts
-//! that are only shown are cut; whatever is decided by is refused.
+//! All input of workers is validated here against the same limits as other input. Texts for display are truncated; all
+//! other values beyond a limit are refused.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,16 @@ use proto::v1;
 use crate::hash::short_hash;
 use crate::node::{Ack, Grant, Stop, ToWorker, Welcome};
 
-/// The most executions of one journal.
+/// Most executions in a worker's journal.
 const HELD_MAX: usize = 1_000_000;
-/// The most runtimes of a worker.
+/// Most runtimes of a worker.
 const RUNTIMES_MAX: usize = 32;
-/// The longest name or version of a worker.
+/// Longest name or version of a worker, in bytes.
 const NAME_LEN_MAX: usize = 253;
-/// The longest text that is only shown.
+/// Longest text for display, in bytes.
 const TEXT_LEN_MAX: usize = 4_096;
 
-/// A message that no worker of ours would send.
+/// A message that violates the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("malformed {message}: {problem}")]
 pub(crate) struct Malformed {
@@ -48,7 +48,7 @@ pub(crate) fn execution_id(text: &str, message: &'static str) -> Result<Executio
     text.parse().map_err(|error: model::id::ParseIdError| Malformed::new(message, error.to_string()))
 }
 
-/// What a worker says of itself.
+/// Converts the first message of a session.
 pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed> {
     const WHAT: &str = "hello";
     let worker = worker_id(&hello.worker_id, WHAT)?;
@@ -94,12 +94,12 @@ fn capacity(capacity: v1::Capacity) -> Result<Capacity, Malformed> {
 
 fn held(held: &v1::Held) -> Result<Held, Malformed> {
     let execution = execution_id(&held.execution_id, "hello")?;
-    // For people only: workers of older releases do not say it.
+    // For display only: older workers do not send it.
     let job = held.job_id.parse().ok();
     Ok(Held { execution, fence: Fence(held.fence), running: held.running, job })
 }
 
-/// The checkpoint that the report of an end brings along; it comes before the end.
+/// Returns the checkpoint in the report of an end; it is saved before the end.
 pub(crate) fn last_checkpoint(report: &v1::Report) -> Result<Option<Input>, Malformed> {
     let Some(v1::report::Body::Finished(finished)) = &report.body else { return Ok(None) };
     let Some(data) = &finished.checkpoint else { return Ok(None) };
@@ -108,7 +108,7 @@ pub(crate) fn last_checkpoint(report: &v1::Report) -> Result<Option<Input>, Malf
     Ok(Some(Input::Task { ticket: None, execution, fence: Fence(report.fence), request: Box::new(request) }))
 }
 
-/// A checkpoint to save, for the engine.
+/// Converts a checkpoint.
 pub(crate) fn checkpoint(
     message: &'static str,
     data: &[u8],
@@ -121,7 +121,7 @@ pub(crate) fn checkpoint(
         "" => model::checkpoint::BYTES.to_owned(),
         told if told.bytes().all(|b| (0x20..0x7f).contains(&b)) => content_type,
         told => {
-            let what = format!("its content type is {told:?}: expected visible ASCII");
+            let what = format!("its content type is {told:?}: expected printable ASCII");
             return Err(Malformed::new(message, what));
         }
     };
@@ -134,7 +134,7 @@ pub(crate) fn checkpoint(
     })
 }
 
-/// What a task adds to a step, for the engine.
+/// Converts the elements that a task adds to a step.
 pub(crate) fn elements(
     message: &'static str,
     request: v1::AddElementsRequest,
@@ -142,13 +142,13 @@ pub(crate) fn elements(
     let v1::AddElementsRequest { step, batch, elements, .. } = request;
     let wrong = |what: String| Malformed::new(message, what);
     if batch.is_empty() || batch.chars().any(char::is_control) {
-        return Err(wrong(format!("the name of their batch is {batch:?}: expected a word or more")));
+        return Err(wrong(format!("the name of the batch is {batch:?}: expected printable text")));
     }
-    bounded(message, "the name of their batch", batch.len(), limits::BATCH_NAME_BYTES_MAX)?;
-    bounded(message, "the name of their step", step.len(), limits::NAME_LEN_MAX)?;
+    bounded(message, "the name of the batch", batch.len(), limits::BATCH_NAME_BYTES_MAX)?;
+    bounded(message, "the name of the step", step.len(), limits::NAME_LEN_MAX)?;
     if !(1..=limits::ADDED_MAX).contains(&elements.len()) {
         let (found, most) = (elements.len(), limits::ADDED_MAX);
-        return Err(wrong(format!("there are {found} of them: expected 1 to {most}")));
+        return Err(wrong(format!("expected 1 to {most} elements but got {found}")));
     }
     let mut values = Vec::with_capacity(elements.len());
     for (i, element) in elements.iter().enumerate() {
@@ -158,18 +158,18 @@ pub(crate) fn elements(
             return Err(wrong(format!("element {i} has {len} bytes: expected at most {most}")));
         }
         let value = serde_json::from_slice(element);
-        values.push(value.map_err(|error| wrong(format!("element {i} is no JSON: {error}")))?);
+        values.push(value.map_err(|error| wrong(format!("element {i} is not JSON: {error}")))?);
     }
     let step = (!step.is_empty()).then(|| step.into());
     Ok(TaskRequest::AddElements { step, batch: batch.into(), elements: values })
 }
 
-/// A report, for the engine.
+/// Converts a report.
 pub(crate) fn report(worker: WorkerId, session: Session, report: v1::Report) -> Result<Input, Malformed> {
     const WHAT: &str = "report";
     use v1::report::Body;
     let execution = execution_id(&report.execution_id, WHAT)?;
-    let body = report.body.ok_or_else(|| Malformed::new(WHAT, "it says nothing"))?;
+    let body = report.body.ok_or_else(|| Malformed::new(WHAT, "it has no body"))?;
     let report_ = match body {
         Body::Started(_) => Report::Started,
         Body::Refused(refused) if refused.reason == OVER_BEFORE => over_before(&refused.detail),
@@ -186,10 +186,11 @@ pub(crate) fn report(worker: WorkerId, session: Session, report: v1::Report) -> 
     Ok(Input::Report { worker, session, execution, fence: Fence(report.fence), report: report_ })
 }
 
-/// The word of a worker for an execution that was there before, and whose end was acknowledged.
+/// Reason of a worker for refusing an execution that is in its journal, and whose end was acknowledged.
 const OVER_BEFORE: &str = "known";
 
-/// It is assigned anew only by a store that has forgotten its end. It may have run, and nobody knows how it ended.
+/// Only a store that has lost the end of the execution assigns it again. The execution may have run; its outcome is
+/// unknown.
 fn over_before(detail: &str) -> Report {
     let outcome = Outcome {
         error: Some("outcome_unknown".into()),
@@ -212,7 +213,7 @@ fn finished(finished: v1::Finished) -> Result<Report, Malformed> {
         Told::OutOfMemory => (How::Failed, Some("out_of_memory")),
         Told::Interrupted => (How::Interrupted, Some("interrupted")),
         Told::Unspecified => {
-            return Err(Malformed::new("report", format!("`{}` is no way to end", finished.how)));
+            return Err(Malformed::new("report", format!("unknown kind of end `{}`", finished.how)));
         }
     };
     let outcome = Outcome {
@@ -232,16 +233,16 @@ fn finished(finished: v1::Finished) -> Result<Report, Malformed> {
     Ok(Report::Finished { how, outcome, usage })
 }
 
-/// The versions of artifacts that an execution read and stored.
+/// Converts the artifact versions that an execution read and stored.
 fn files(told: v1::Files) -> Result<Files, Malformed> {
     let versions = |told: Vec<v1::FileVersion>| {
-        bounded("report", "the list of its files", told.len(), limits::FILES_MAX)?;
+        bounded("report", "the list of files", told.len(), limits::FILES_MAX)?;
         let version = |told: v1::FileVersion| {
             let v1::FileVersion { artifact, sha256, path } = told;
             let is_hash =
                 sha256.len() == 64 && sha256.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
             if !is_hash || artifact.len() > limits::NAME_LEN_MAX || path.len() > limits::PATH_LEN_MAX {
-                return Err(Malformed::new("report", "a file of it is no version of an artifact"));
+                return Err(Malformed::new("report", "expected artifact versions in the list of files"));
             }
             Ok(FileVersion { artifact, sha256, path })
         };
@@ -250,7 +251,7 @@ fn files(told: v1::Files) -> Result<Files, Malformed> {
     Ok(Files { inputs: versions(told.inputs)?, outputs: versions(told.outputs)? })
 }
 
-/// The output value: a JSON object, as the worker has checked before.
+/// Returns the output value, which must be a JSON object.
 fn output(bytes: &[u8]) -> Result<Option<std::sync::Arc<str>>, Malformed> {
     if bytes.is_empty() {
         return Ok(None);
@@ -259,12 +260,12 @@ fn output(bytes: &[u8]) -> Result<Option<std::sync::Arc<str>>, Malformed> {
     let object: &serde_json::value::RawValue = serde_json::from_slice(bytes)
         .map_err(|error| Malformed::new("report", format!("the output value is not JSON: {error}")))?;
     if !object.get().starts_with('{') {
-        return Err(Malformed::new("report", "the output value is no JSON object"));
+        return Err(Malformed::new("report", "the output value is not a JSON object"));
     }
     Ok(Some(object.get().into()))
 }
 
-/// A beat, for the engine.
+/// Converts a heartbeat.
 pub(crate) fn beat(beat: v1::Heartbeat) -> Result<Input, Malformed> {
     let health = beat.health.unwrap_or_default();
     Ok(Input::Beat {
@@ -281,7 +282,7 @@ pub(crate) fn beat(beat: v1::Heartbeat) -> Result<Input, Malformed> {
     })
 }
 
-/// A message to a worker. `urls` says where the servers are reached, for a welcome.
+/// Converts a message to a worker. `urls` returns the URLs of the servers, for a welcome.
 pub(crate) fn message(message: ToWorker, urls: impl FnOnce() -> Vec<String>) -> v1::ServerMessage {
     use v1::server_message::Body;
     let body = match message {
@@ -305,7 +306,7 @@ fn welcome(welcome: &Welcome, servers: Vec<String>) -> v1::Welcome {
     }
 }
 
-/// The answer to a heartbeat.
+/// Converts the answer to a heartbeat.
 pub(crate) fn grant(grant: &Grant) -> v1::LeaseGrant {
     v1::LeaseGrant { seq: grant.seq, lease_ms: grant.lease.as_millis() }
 }
@@ -360,7 +361,7 @@ fn bounded(message: &'static str, what: &str, found: usize, max: usize) -> Resul
     if found <= max {
         return Ok(());
     }
-    Err(Malformed::new(message, format!("{what} has {found}: expected at most {max}")))
+    Err(Malformed::new(message, format!("{what} has size {found}: expected at most {max}")))
 }
 
 fn said(word: &str, detail: &str) -> String {
@@ -371,7 +372,7 @@ fn said(word: &str, detail: &str) -> String {
     }
 }
 
-/// A stable word as the worker chose it, or the usual one.
+/// Returns the worker's error code if it is valid, otherwise the default one.
 fn word(told: String, usual: &str) -> Box<str> {
     let fits = !told.is_empty()
         && told.len() <= limits::NAME_LEN_MAX
@@ -440,7 +441,7 @@ mod tests {
         }
     }
 
-    /// I7. A store that forgot the end of an execution assigns it anew; that it never started nobody can say.
+    /// I7. A store that lost the end of an execution assigns it again. Its worker cannot prove that it never started.
     #[test]
     fn a_refusal_of_what_was_there_before_is_no_word_that_it_never_ran() {
         let refused = |reason: &str| {
@@ -463,10 +464,10 @@ mod tests {
 
     #[test]
     fn an_end_that_is_no_end_is_malformed() {
-        insta::assert_snapshot!(told(|f| f.how = 99).unwrap_err(), @"malformed report: `99` is no way to end");
-        insta::assert_snapshot!(told(|f| f.output = b"[1]".as_slice().into()).unwrap_err(), @"malformed report: the output value is no JSON object");
+        insta::assert_snapshot!(told(|f| f.how = 99).unwrap_err(), @"malformed report: unknown kind of end `99`");
+        insta::assert_snapshot!(told(|f| f.output = b"[1]".as_slice().into()).unwrap_err(), @"malformed report: the output value is not a JSON object");
         let large = format!("{{\"a\":\"{}\"}}", "x".repeat(limits::OUTPUT_BYTES_MAX));
-        insta::assert_snapshot!(told(|f| f.output = large.into()).unwrap_err(), @"malformed report: the output value has 65544: expected at most 65536");
+        insta::assert_snapshot!(told(|f| f.output = large.into()).unwrap_err(), @"malformed report: the output value has size 65544: expected at most 65536");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The log lane: what executions wrote, kept as it comes and acknowledged by offset.
+//! The log stream: log output of executions, stored as it arrives and acknowledged by offset.
 //!
-//! Chunks of one execution are kept in order; those of several at the same time, since the end of
-//! a log is synced to disk. The execution's row says whose log it is: it was committed before the
-//! worker heard of the execution.
+//! Chunks of one execution are stored in order. Those of several executions are stored concurrently, because the end of
+//! a log is synced to disk. The row of the execution determines which worker may write its log; it was committed before
+//! the worker got the execution.
 
 use std::collections::HashMap;
 
@@ -18,14 +18,14 @@ use super::{Replies, malformed};
 use crate::objects::ObjectError;
 use crate::services::Services;
 
-/// Acknowledgements that wait for a worker to read them; no more chunks are read meanwhile.
+/// Most acknowledgements that wait for a worker to read them; no further chunks are read meanwhile.
 const ACKS_MAX: usize = 256;
-/// Chunks that are looked at together.
+/// Most chunks processed together.
 const CHUNKS: usize = 64;
-/// Executions whose row a stream remembers.
+/// Most executions whose owner a stream caches.
 const REMEMBERED: usize = 4_096;
 
-/// Begins a stream of logs.
+/// Opens a stream of logs.
 pub(super) fn open(services: Services, inbound: Streaming<LogChunk>) -> Replies<LogAck> {
     let (acks, replies) = mpsc::channel(ACKS_MAX);
     tokio::spawn(async move {
@@ -34,10 +34,10 @@ pub(super) fn open(services: Services, inbound: Streaming<LogChunk>) -> Replies<
         let status = tokio::select! {
             status = lane.read(inbound) => status,
             () = acks.closed() => return,
-            () = node.resigned() => Some(Status::unavailable("the server does not decide any more")),
+            () = node.resigned() => Some(Status::unavailable("this server is no longer the leader")),
         };
         if let Some(status) = status {
-            // The worker may be gone by now.
+            // The worker may have disconnected.
             let _gone = acks.send(Err(status)).await;
         }
     });
@@ -47,11 +47,11 @@ pub(super) fn open(services: Services, inbound: Streaming<LogChunk>) -> Replies<
 struct Lane {
     services: Services,
     acks: mpsc::Sender<Result<LogAck, Status>>,
-    /// Who may write which log; `None` where nobody may.
+    /// Worker and fence that may write each log; `None` if there is no such execution.
     owners: HashMap<ExecutionId, Option<(WorkerId, Fence)>>,
 }
 
-/// A chunk whose ids are read.
+/// A chunk with parsed ids.
 struct Chunk {
     worker: WorkerId,
     execution: ExecutionId,
@@ -59,7 +59,7 @@ struct Chunk {
 }
 
 impl Lane {
-    /// Reads until the stream ends; returns why, unless the worker ended it.
+    /// Reads until the stream ends; returns a status unless the worker ended it.
     async fn read(&mut self, inbound: Streaming<LogChunk>) -> Option<Status> {
         let mut chunks = inbound.ready_chunks(CHUNKS);
         while let Some(messages) = chunks.next().await {
@@ -93,7 +93,7 @@ impl Lane {
     async fn keep_in_order(&self, chunks: Vec<Chunk>) -> Result<(), Status> {
         for chunk in chunks {
             let ack = self.keep_one(chunk).await?;
-            self.acks.send(Ok(ack)).await.map_err(|_| Status::cancelled("the worker is gone"))?;
+            self.acks.send(Ok(ack)).await.map_err(|_| Status::cancelled("the worker has disconnected"))?;
         }
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Lane {
                 }
                 Ok(ack(appended.offset, false, appended.kept))
             }
-            // It will not get smaller; what is kept stays readable.
+            // It will not become smaller; the stored part stays readable.
             Err(ObjectError::TooLarge { .. }) => Ok(ack(message.offset, true, 0)),
             Err(error @ ObjectError::Malformed { .. }) => {
                 let error = convert::Malformed::new("log chunk", error.to_string());
@@ -123,12 +123,12 @@ impl Lane {
             }
             Err(error) => {
                 tracing::warn!(execution_id = %execution, error = %error, "cannot store a log");
-                Err(Status::unavailable("the log cannot be kept now: send it again later"))
+                Err(Status::unavailable("the log cannot be stored now: send it again later"))
             }
         }
     }
 
-    /// Acknowledges a log once more when it is in the bucket: the worker has it until then.
+    /// Acknowledges a log again when it is in the bucket: the worker keeps its copy until then.
     fn tell_when_kept(&self, execution: ExecutionId, ack: LogAck) {
         let (logs, acks) = (self.services.objects.logs.clone(), self.acks.clone());
         tokio::spawn(async move {
@@ -136,7 +136,7 @@ impl Lane {
                 () = logs.uploaded(execution) => {}
                 () = acks.closed() => return,
             }
-            // The worker may be gone by now.
+            // The worker may have disconnected.
             let _gone = acks.send(Ok(ack)).await;
         });
     }
@@ -147,8 +147,8 @@ impl Lane {
         }
         let row = self.services.node.store().execution(execution).await;
         let row = row.map_err(|error| {
-            tracing::warn!(execution_id = %execution, error = %error, "cannot look up the execution of a log");
-            Status::unavailable("the store does not answer: send it again later")
+            tracing::warn!(execution_id = %execution, error = %error, "cannot read the execution of a log");
+            Status::unavailable("the store is unavailable: send the chunk again later")
         })?;
         if self.owners.len() >= REMEMBERED {
             self.owners.clear();
@@ -158,7 +158,7 @@ impl Lane {
     }
 }
 
-/// What came, up to where the stream broke.
+/// Returns the messages before a failure of the stream, and the failure.
 fn split(messages: Vec<Result<LogChunk, Status>>) -> (Vec<LogChunk>, Option<Status>) {
     let mut whole = Vec::with_capacity(messages.len());
     for message in messages {

@@ -1,12 +1,14 @@
-//! The lanes of the workers: gRPC on the listener that people use too.
+//! The gRPC service of workers, on the same listener as the REST API.
 //!
-//! A worker opens every stream. `convert` turns its messages into inputs of the engine and effects
-//! into messages; `session` carries assignments and reports, `beat` heartbeats and leases, `logs` what
-//! executions wrote, `artifacts` their files, `tasks` what running tasks ask for. Each call carries a worker's token.
+//! Workers open all streams. Each call carries a worker's token.
 //!
-//! # Always true
-//! - A malformed message closes its stream with a status that says what was wrong, and is counted.
-//! - A worker that does not read never holds up anybody but itself.
+//! - `session`: assignments to a worker, and its reports; `beat`: heartbeats and leases.
+//! - `logs`: log output of executions; `artifacts`: their files; `tasks`: requests of running tasks.
+//! - `convert`: translates messages into inputs of the engine, and effects into messages.
+//!
+//! # Invariants
+//! - A malformed message closes its stream with a status that names the problem, and is counted.
+//! - A worker that does not read its messages delays only itself.
 
 mod artifacts;
 mod beat;
@@ -29,14 +31,14 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::auth::{Actor, Resource, Verb, authorize};
 use crate::services::Services;
 
-/// The largest message that is read: a batch of reports with their output values.
+/// Largest accepted message: a batch of reports with their output values.
 const MESSAGE_BYTES_MAX: usize = 4 << 20;
-/// How long the first message of a stream may take.
+/// Longest wait for the first message of a stream.
 const FIRST_MESSAGE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 type Replies<T> = futures::stream::BoxStream<'static, Result<T, Status>>;
 
-/// The routes of the workers.
+/// Returns the routes of the gRPC service.
 pub fn router(services: Services) -> Router {
     let lanes = WorkerServer::new(Lanes { services })
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -44,13 +46,13 @@ pub fn router(services: Services) -> Router {
     Router::new().route_service("/belfry.worker.v1.Worker/{call}", lanes)
 }
 
-/// The service.
+/// Implementation of the gRPC service.
 struct Lanes {
     services: Services,
 }
 
 impl Lanes {
-    /// Lets in who may do a worker's part with `resource`.
+    /// Authenticates a worker, and authorizes it for `resource`.
     fn admit(&self, metadata: &MetadataMap, resource: Resource) -> Result<Actor, Status> {
         let token = metadata.get("authorization").and_then(|value| value.to_str().ok());
         let token =
@@ -58,7 +60,7 @@ impl Lanes {
         let actor = token.and_then(|token| self.services.tokens.verify(token.trim()));
         let actor = actor.ok_or_else(|| {
             self.services.metrics.worker_stream_closed("unauthenticated");
-            Status::unauthenticated("no valid token: send `authorization: Bearer bf_worker_…`")
+            Status::unauthenticated("authentication failed: no valid token in `authorization: Bearer bf_worker_…`")
         })?;
         authorize(&actor, Verb::Work, &resource).map_err(|denied| {
             self.services.metrics.worker_stream_closed("denied");
@@ -142,7 +144,7 @@ impl Worker for Lanes {
     }
 }
 
-/// Counts and tells a stream that is closed because of what came through it.
+/// Counts and logs a malformed message; returns the status that closes its stream.
 fn malformed(services: &Services, worker: Option<WorkerId>, error: &convert::Malformed) -> Status {
     services.metrics.worker_stream_closed("malformed");
     let worker_id = worker.map(|id| id.to_string()).unwrap_or_default();

@@ -1,8 +1,10 @@
-//! The session lane: assignments to a worker, reports from it.
+//! The session stream: assignments to a worker, reports from it.
 //!
-//! The driver holds the sending half of the worker's messages, so that it can end the session by
-//! dropping it: when the engine is loaded anew, when the worker opens another session, or when it
-//! does not read. The worker then opens another and hears again what it holds no proof of.
+//! The driver owns the sender of the worker's messages, and ends the session by dropping it: when the engine is
+//! reloaded, when the worker opens another session, or when the worker does not read. The worker then opens a new
+//! session, which repeats everything that it has not acknowledged.
+//!
+//! A server that does not lead refuses a session, and names the leader in the metadata [`LEADER`].
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -22,13 +24,13 @@ use crate::members::{Leader, Members};
 use crate::node::{MESSAGES_MAX, ToWorker};
 use crate::services::Services;
 
-/// Where the server is that decides, in a refusal of one that does not.
+/// Metadata key of the leader's URL, in the refusal of a server that does not lead.
 const LEADER: &str = "belfry-leader";
 
-/// How often a server that waits to learn who leads asks itself whether it still reaches the store.
+/// Interval at which a server that waits for a leader checks its connection to the store.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// Begins a session. The worker's messages are read from now on.
+/// Opens a session and reads the worker's messages.
 pub(super) fn open(services: Services, inbound: Streaming<WorkerMessage>) -> Replies<ServerMessage> {
     let (outbox, messages) = mpsc::channel(MESSAGES_MAX);
     let (verdict_tx, verdict) = oneshot::channel();
@@ -39,7 +41,7 @@ pub(super) fn open(services: Services, inbound: Streaming<WorkerMessage>) -> Rep
         let mut joined = None;
         tokio::select! {
             verdict = read(&services, inbound, outbox, &mut joined) => {
-                // The worker may be gone by now. It hears of the end also while the engine is busy.
+                // The worker may have disconnected. It gets the end of the session even while the engine is busy.
                 let _gone = verdict_tx.send(verdict);
             }
             () = gone.cancelled() => {}
@@ -51,13 +53,13 @@ pub(super) fn open(services: Services, inbound: Streaming<WorkerMessage>) -> Rep
     to_worker.boxed()
 }
 
-/// What goes to the worker, encoded as it is read; ends with the reason why.
+/// Messages to the worker, encoded when they are read; ends with a status.
 struct Outbound {
     messages: mpsc::Receiver<ToWorker>,
-    /// A welcome names all servers.
+    /// Source of the servers' URLs for a welcome.
     members: Members,
     verdict: Option<oneshot::Receiver<Status>>,
-    /// Tells the reading half when the stream is dropped.
+    /// Cancels the reading task when the stream is dropped.
     _gone: DropGuard,
 }
 
@@ -85,11 +87,11 @@ impl Stream for Outbound {
 }
 
 fn ended() -> Status {
-    Status::unavailable("the session ended: open another")
+    Status::unavailable("the session has ended: open a new one")
 }
 
-/// Reads what the worker sends until its session ends, and says why it did. `joined` is set once the engine knows of
-/// the session.
+/// Reads the worker's messages until its session ends; returns the reason. Sets `joined` when the engine knows the
+/// session.
 async fn read(
     services: &Services,
     mut inbound: Streaming<WorkerMessage>,
@@ -99,10 +101,10 @@ async fn read(
     let hello = match tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, inbound.message()).await {
         Ok(Ok(Some(WorkerMessage { body: Some(Body::Hello(hello)) }))) => hello,
         Ok(Ok(_)) => {
-            return malformed(services, None, &Malformed::new("session", "it did not begin with `hello`"));
+            return malformed(services, None, &Malformed::new("session", "expected `hello` as the first message"));
         }
         Ok(Err(status)) => return status,
-        Err(_elapsed) => return Status::deadline_exceeded("no `hello` came"),
+        Err(_elapsed) => return Status::deadline_exceeded("no `hello` received in time"),
     };
     let node = &services.node;
     let session = node.new_session();
@@ -127,13 +129,13 @@ async fn read(
     verdict
 }
 
-/// This server cannot lead and cannot know who does: the worker tries another one.
+/// This server cannot lead and does not know the leader: the worker must try another server.
 fn cut_off() -> Status {
-    Status::unavailable("this server does not reach the store: try another one")
+    Status::unavailable("this server cannot reach the store: try another server")
 }
 
-/// Waits while it is open who decides: better to wait here than to be refused, as this server may be the
-/// one. Returns where else to go if another one is.
+/// Waits while no leader is known, because this server may become the leader. Returns a status if the worker must
+/// connect to another server.
 async fn wait_for_leader(services: &Services) -> Option<Status> {
     let mut seen = services.members.watch();
     loop {
@@ -144,7 +146,7 @@ async fn wait_for_leader(services: &Services) -> Option<Status> {
             return Some(cut_off());
         }
         if let Leader::Other { server, is_fresh: true } = services.members.leader() {
-            let mut status = Status::unavailable(format!("`{}` is the server that decides", server.name));
+            let mut status = Status::unavailable(format!("the leader is `{}`", server.name));
             if let Some(url) = server.url.and_then(|url| url.parse().ok()) {
                 status.metadata_mut().insert(LEADER, url);
             }
@@ -153,7 +155,7 @@ async fn wait_for_leader(services: &Services) -> Option<Status> {
         tokio::select! {
             _ = services.node.wait_ready(|readiness| !readiness.is_to_come()) => {}
             _ = seen.changed() => {}
-            // A server that loses the store sees nothing change.
+            // A server that loses the store gets no further change of membership.
             () = tokio::time::sleep(LOOK_AGAIN) => {}
         }
     }
@@ -172,7 +174,7 @@ async fn reports(
                 let error = Malformed::new("session message", "expected `reports`");
                 return malformed(services, Some(worker), &error);
             }
-            Ok(None) => return Status::ok("the worker closed it"),
+            Ok(None) => return Status::ok("the worker closed the stream"),
             Err(status) => return refused(services, worker, status),
         };
         match inputs(worker, session, batch.reports) {
@@ -186,7 +188,7 @@ async fn reports(
     }
 }
 
-/// What the reports of a batch say, in order; what an execution saved comes before its end.
+/// Converts a batch of reports, in order; the checkpoint of an execution comes before its end.
 fn inputs(worker: WorkerId, session: Session, reports: Vec<Report>) -> Result<Vec<Input>, Malformed> {
     let mut inputs = Vec::with_capacity(reports.len());
     for report in reports {
@@ -196,7 +198,7 @@ fn inputs(worker: WorkerId, session: Session, reports: Vec<Report>) -> Result<Ve
     Ok(inputs)
 }
 
-/// A stream that broke: because the connection did, or because its bytes are no messages.
+/// Handles a broken stream: the connection failed, or its bytes are not messages.
 fn refused(services: &Services, worker: WorkerId, status: Status) -> Status {
     use tonic::Code;
     match status.code() {

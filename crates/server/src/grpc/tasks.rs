@@ -1,8 +1,8 @@
-//! What running tasks ask for, through their agents.
+//! Requests of running tasks, sent through their agents.
 //!
-//! A call changes something only for the current execution of a job: the engine decides by its fence, as
-//! with reports, and is the only one to. It is answered after the commit; whoever is told that the outcome is
-//! unknown may ask again, for nothing is done twice.
+//! Only the current execution of a job can change something: the engine checks its fence, as with reports. A reply is
+//! sent after the commit. A caller whose outcome is unknown can repeat the request, because all requests are
+//! idempotent.
 
 use engine::output::Added;
 use engine::{Input, Reply, TaskRequest};
@@ -19,7 +19,7 @@ use crate::services::Services;
 use store::StoreError;
 use store::query::ExecutionRow;
 
-/// Saves what the next execution is to go on from.
+/// Saves a checkpoint, from which the next execution resumes.
 pub(super) async fn save_checkpoint(
     services: &Services,
     request: SaveCheckpointRequest,
@@ -36,7 +36,7 @@ pub(super) async fn save_checkpoint(
     }
 }
 
-/// The last checkpoint of the job of an execution that goes on.
+/// Returns the last checkpoint of the job of a current execution.
 pub(super) async fn get_checkpoint(
     services: &Services,
     request: GetCheckpointRequest,
@@ -53,7 +53,7 @@ pub(super) async fn get_checkpoint(
     })
 }
 
-/// Adds elements to a step of the run of an execution.
+/// Adds elements to a step of the execution's run.
 pub(super) async fn add_elements(
     services: &Services,
     request: AddElementsRequest,
@@ -70,7 +70,7 @@ pub(super) async fn add_elements(
     }
 }
 
-/// What the engine says to a task, once that is committed.
+/// Sends a request to the engine; returns its reply after the commit.
 async fn ask(
     services: &Services,
     execution: ExecutionId,
@@ -83,7 +83,7 @@ async fn ask(
     asked.await.map_err(|error| status(&error))
 }
 
-/// The row of an execution that goes on under this fence.
+/// Returns the row of a live execution with this fence.
 async fn current(services: &Services, execution: ExecutionId, fence: Fence) -> Result<ExecutionRow, Status> {
     let row = services.node.store().execution(execution).await;
     let row = row.map_err(|error| unreadable(execution, &error))?;
@@ -93,14 +93,14 @@ async fn current(services: &Services, execution: ExecutionId, fence: Fence) -> R
 
 fn unreadable(execution: ExecutionId, error: &StoreError) -> Status {
     tracing::warn!(execution_id = %execution, error = %error, "cannot read the execution of a task");
-    Status::unavailable("the store does not answer: try again later")
+    Status::unavailable("the store is unavailable: try again later")
 }
 
 fn execution_id(services: &Services, text: &str, what: &'static str) -> Result<ExecutionId, Status> {
     convert::execution_id(text, what).map_err(|error| malformed(services, None, &error))
 }
 
-/// As a worker acts on it: what is `UNAVAILABLE` may be asked again, all else is for good.
+/// Returns the status for a worker, which retries after `UNAVAILABLE` only.
 fn status(error: &RequestError) -> Status {
     let text = error.to_string();
     match error {
@@ -116,5 +116,5 @@ fn status(error: &RequestError) -> Status {
 
 fn unexpected(reply: &Reply) -> Status {
     tracing::error!(?reply, "unexpected reply of the engine");
-    Status::internal("the server answered something else than was asked")
+    Status::internal("unexpected reply of the engine")
 }

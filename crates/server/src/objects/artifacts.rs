@@ -1,9 +1,8 @@
-//! Artifacts: named bytes, versioned by their hash.
+//! Artifacts: named files, versioned by their hash.
 //!
-//! The object's key is its namespace and hash, so a version never changes and the same bytes are
-//! kept once. Bytes go to a file of this server first, because their hash is their name; then to
-//! the backend; then the row is written. A crash in between leaves an object without a row, which
-//! the next upload of the same bytes takes up.
+//! The key of the object is its namespace and hash, so a version never changes, and equal bytes are stored once. An
+//! upload goes to a local file first, because the hash is its name; then to the backend; then the row is written. A
+//! crash in between leaves an object without a row, which the next upload of the same bytes reuses.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,10 +20,10 @@ use super::{Backend, ByteStream, ObjectError, io};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::make_private_dir;
 
-/// Locks on references, by hash.
+/// Number of locks; the hash of an artifact selects one.
 const LOCKS: usize = 64;
 
-/// The artifacts; clones are cheap.
+/// All artifacts; clones are cheap.
 #[derive(Clone)]
 pub struct Artifacts {
     inner: Arc<Inner>,
@@ -35,9 +34,9 @@ struct Inner {
     bytes_max: u64,
     backend: Backend,
     store: Arc<dyn Store>,
-    /// Held for reading between the look for an object and the row that refers to it, and for writing between the
-    /// removal of a row and that of its object: no row is left without its bytes. By the hash, so that a long upload
-    /// delays the deletion of few others.
+    /// Locked for reading from the check of an object until the row that refers to it, and for writing from the
+    /// deletion of a row until that of its object: no row is left without its bytes. Selected by the hash, so that a
+    /// long upload delays few deletions.
     references: [RwLock<()>; LOCKS],
 }
 
@@ -55,11 +54,11 @@ impl Artifacts {
         backend: Backend,
         store: Arc<dyn Store>,
     ) -> Result<Self, ObjectError> {
-        // What is left there belongs to uploads that nobody waits for any more.
+        // Files of interrupted uploads.
         if uploads.exists() {
             std::fs::remove_dir_all(&uploads).map_err(io("clear", &uploads))?;
         }
-        make_private_dir(&uploads).map_err(io("make", &uploads))?;
+        make_private_dir(&uploads).map_err(io("create", &uploads))?;
         Ok(Self {
             inner: Arc::new(Inner {
                 uploads,
@@ -71,13 +70,13 @@ impl Artifacts {
         })
     }
 
-    /// Stores bytes as the newest version of `name`. Names are validated by the caller.
+    /// Stores bytes as the newest version of `name`. The caller validates names.
     ///
-    /// Storing the same bytes again makes that version the newest and moves no bytes.
+    /// Storing the same bytes again makes their version the newest, without a transfer to the backend.
     ///
     /// # Errors
-    /// [`ObjectError::TooLarge`], [`ObjectError::BrokenOff`] if `bytes` yields an error, and what the
-    /// disk, the backend or the store has to say. Nothing is kept then.
+    /// [`ObjectError::TooLarge`]; [`ObjectError::BrokenOff`] if `bytes` yields an error; and errors of the disk, the
+    /// backend or the store. Then nothing is stored.
     pub async fn put<E>(
         &self,
         namespace: &str,
@@ -107,10 +106,10 @@ impl Artifacts {
         Ok(artifact)
     }
 
-    /// The version that `reference` names: `NAME` for the newest, or `NAME@sha256:DIGEST`.
+    /// Returns the version of a reference: `NAME` is the newest version, `NAME@sha256:DIGEST` the given one.
     ///
     /// # Errors
-    /// [`ObjectError::NoArtifact`] if there is none.
+    /// [`ObjectError::NoArtifact`] if it does not exist.
     pub async fn find(&self, namespace: &str, reference: &str) -> Result<Artifact, ObjectError> {
         let (name, digest) = match reference.split_once("@sha256:") {
             Some((name, digest)) => (name, Some(digest)),
@@ -130,11 +129,13 @@ impl Artifacts {
         })
     }
 
-    /// Deletes a version unless a run needs it ([`Housekeeping::delete_artifact`](store::Housekeeping::delete_artifact)), and its bytes unless another name has them.
+    /// Deletes a version unless a run needs it
+    /// ([`Housekeeping::delete_artifact`](store::Housekeeping::delete_artifact)). Also deletes its bytes unless another
+    /// name uses them.
     ///
     /// # Errors
-    /// What the store or the backend has to say. Bytes without a row may stay then; the next upload of the same bytes
-    /// takes them up.
+    /// If the store or the backend fails. Bytes without a row may then remain; the next upload of the same bytes reuses
+    /// them.
     pub async fn delete(
         &self,
         artifact: &Artifact,
@@ -154,10 +155,10 @@ impl Artifacts {
         Ok(deletion)
     }
 
-    /// All versions of a name, or the one with this hash.
+    /// Returns all versions of a name, or the one with this hash.
     ///
     /// # Errors
-    /// As [`Housekeeping::artifacts`](store::Housekeeping::artifacts).
+    /// Same as [`Housekeeping::artifacts`](store::Housekeeping::artifacts).
     pub async fn versions(
         &self,
         namespace: &str,
@@ -173,10 +174,10 @@ impl Artifacts {
         Ok(self.inner.store.artifacts(&filter, usize::MAX).await?)
     }
 
-    /// The bytes of a version.
+    /// Streams the bytes of a version.
     ///
     /// # Errors
-    /// [`ObjectError::Missing`] if they are gone.
+    /// [`ObjectError::Missing`] if the bytes are missing in the backend.
     pub async fn get(&self, artifact: &Artifact) -> Result<ByteStream, ObjectError> {
         self.inner.backend.stream(&key(&artifact.namespace, &artifact.sha256)).await
     }
@@ -186,7 +187,7 @@ fn key(namespace: &str, sha256: &str) -> Key {
     Key::from_iter(["artifacts", namespace, sha256])
 }
 
-/// A file of bytes whose hash is not known yet; removed when dropped.
+/// A local file of an upload, whose hash is not known yet; deleted on drop.
 struct Upload {
     path: PathBuf,
 }
@@ -196,7 +197,7 @@ impl Upload {
         Self { path: dir.join(format!("{:032x}", rand::random::<u128>())) }
     }
 
-    /// Writes what comes and returns its hash and size.
+    /// Writes a stream to the file; returns its hash and size.
     async fn fill<E>(
         &self,
         name: &str,
@@ -206,7 +207,7 @@ impl Upload {
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>> + Send,
     {
-        let file = tokio::fs::File::create_new(&self.path).await.map_err(io("make", &self.path))?;
+        let file = tokio::fs::File::create_new(&self.path).await.map_err(io("create", &self.path))?;
         let mut file = tokio::io::BufWriter::with_capacity(256 * 1024, file);
         let (mut hash, mut size) = (Sha256::new(), 0u64);
         let mut bytes = std::pin::pin!(bytes);
@@ -227,7 +228,7 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        // A file that stays is cleared at the next start.
+        // A remaining file is deleted at the next start.
         let _removed = std::fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! Where objects are: a local folder, or a bucket.
+//! Backends of objects: a local folder, or an S3 bucket.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::io::AsyncReadExt as _;
 use super::{ByteStream, ObjectError, io};
 use crate::config::{ObjectsConfig, S3Config, ServerConfig, make_private_dir};
 
-/// The size of a part of an upload; S3 takes none below 5 MiB but the last.
+/// Size of a part of an upload in bytes. S3 requires at least 5 MiB for every part except the last.
 const PART_BYTES: usize = 8 << 20;
 
 /// A store of whole objects; clones are cheap.
@@ -32,20 +32,20 @@ impl Backend {
     }
 
     fn folder(dir: PathBuf) -> Result<Self, ObjectError> {
-        make_private_dir(&dir).map_err(io("make", &dir))?;
+        make_private_dir(&dir).map_err(io("create", &dir))?;
         let dir = dir.canonicalize().map_err(io("open", &dir))?;
         let store = LocalFileSystem::new_with_prefix(&dir).map_err(failed(&Key::default()))?.with_fsync(true);
         Ok(Self { store: Arc::new(store), folder: Some(dir.into()) })
     }
 
     fn bucket(config: &S3Config) -> Result<Self, ObjectError> {
-        // The process may have chosen already, and that is fine.
+        // The process may have installed a provider already.
         let _chosen = rustls::crypto::ring::default_provider().install_default();
         let address = config.url.strip_prefix("s3://").unwrap_or(&config.url);
         let (bucket, prefix) = address.split_once('/').unwrap_or((address, ""));
         let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
         if let Some(endpoint) = &config.endpoint {
-            // Whoever names an endpoint without TLS means it: a gateway on this machine, a test.
+            // An endpoint without TLS is intentional: a gateway on this machine, or a test.
             builder = builder.with_endpoint(endpoint).with_allow_http(endpoint.starts_with("http://"));
         }
         if let Some(region) = &config.region {
@@ -59,13 +59,13 @@ impl Backend {
         Ok(Self { store, folder: None })
     }
 
-    /// The file of an object, where objects are files of this machine.
+    /// Returns the file of an object; `None` if objects are in a bucket.
     pub(super) fn file(&self, key: &Key) -> Option<PathBuf> {
         let folder = self.folder.as_deref()?;
         Some(key.parts().fold(folder.to_path_buf(), |path, part| path.join(part.as_ref())))
     }
 
-    /// The size of an object, or `None` if there is none.
+    /// Returns the size of an object; `None` if it does not exist.
     pub(super) async fn size(&self, key: &Key) -> Result<Option<u64>, ObjectError> {
         match self.store.head(key).await {
             Ok(meta) => Ok(Some(meta.size)),
@@ -74,7 +74,7 @@ impl Backend {
         }
     }
 
-    /// A piece of an object; both ends must lie within it.
+    /// Returns a range of an object; both ends must lie within it.
     pub(super) async fn range(
         &self,
         key: &Key,
@@ -83,7 +83,7 @@ impl Backend {
         self.store.get_range(key, range).await.map_err(failed(key))
     }
 
-    /// The bytes of an object, in order.
+    /// Streams the bytes of an object in order.
     pub(super) async fn stream(&self, key: &Key) -> Result<ByteStream, ObjectError> {
         use futures::StreamExt as _;
         let found = self.store.get(key).await.map_err(failed(key))?;
@@ -91,7 +91,7 @@ impl Backend {
         Ok(found.into_stream().map(move |part| part.map_err(failed(&key))).boxed())
     }
 
-    /// Stores a file as an object, in parts if it is large.
+    /// Stores a file as an object; large files are uploaded in parts.
     pub(super) async fn put_file(&self, key: &Key, file: &Path) -> Result<(), ObjectError> {
         let mut source = tokio::fs::File::open(file).await.map_err(io("open", file))?;
         let first = read_part(&mut source, file).await?;
@@ -103,14 +103,14 @@ impl Backend {
         match put_parts(upload.as_mut(), key, first, &mut source, file).await {
             Ok(()) => Ok(()),
             Err(error) => {
-                // What was uploaded costs money until it is dropped; there is nothing to do if not.
+                // Uploaded parts cost money until the upload is aborted; a failure of that cannot be handled here.
                 let _dropped = upload.abort().await;
                 Err(error)
             }
         }
     }
 
-    /// Deletes an object; one that is not there is fine.
+    /// Deletes an object; succeeds if it does not exist.
     pub(super) async fn delete(&self, key: &Key) -> Result<(), ObjectError> {
         match self.store.delete(key).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),

@@ -1,12 +1,12 @@
-//! What is no row: the logs of executions and the bytes of artifacts.
+//! Object storage: the logs of executions and the bytes of artifacts.
 //!
-//! Both end as objects in a [`Backend`]: a local folder, or a bucket of S3. Logs grow in files of
-//! this server first, since objects cannot be appended to; see [`Logs`]. Artifacts are addressed by
-//! their hash, so that storing the same bytes twice costs nothing; see [`Artifacts`].
+//! Both are stored as objects in a [`Backend`]: a local folder, or an S3 bucket. Objects cannot be appended to, so logs
+//! grow in files of this server first; see [`Logs`]. Artifacts are addressed by their hash, so that storing the same
+//! bytes twice costs no space; see [`Artifacts`].
 //!
-//! # Always true
-//! - An object is written whole or not at all, and never changed.
-//! - What was acknowledged as complete is on disk (or in the bucket), not in a cache.
+//! # Invariants
+//! - An object is written atomically and never changes.
+//! - Data that was acknowledged as complete is on disk or in the bucket, not only in a cache.
 
 mod artifacts;
 mod backend;
@@ -26,24 +26,24 @@ pub use artifacts::Artifacts;
 pub use backend::Backend;
 pub use logs::{Appended, LogPart, LogSize, LogWatch, Logs};
 
-/// Bytes as they come.
+/// A stream of the bytes of an object.
 pub type ByteStream = BoxStream<'static, Result<Bytes, ObjectError>>;
 
 /// Logs and artifacts; clones are cheap.
 #[derive(Clone)]
 pub struct Objects {
-    /// The logs of executions.
+    /// Logs of executions.
     pub logs: Logs,
-    /// The bytes that jobs bring and leave.
+    /// Inputs and outputs of jobs.
     pub artifacts: Artifacts,
 }
 
 impl Objects {
-    /// Opens the folders and the backend that `config` names; makes what is missing.
+    /// Opens the folders and the backend of `config`; creates missing folders.
     ///
     /// # Errors
-    /// [`ObjectError`] if a folder cannot be made or the bucket's settings make no sense. That a
-    /// bucket can be reached is not checked: logs are kept here until it can.
+    /// [`ObjectError`] if a folder cannot be created or the settings of the bucket are invalid. The bucket need not be
+    /// reachable: logs stay on this server until it is.
     pub fn open(config: &ServerConfig, store: Arc<dyn Store>) -> Result<Self, ObjectError> {
         let backend = Backend::open(config)?;
         let shared = config.store != StoreConfig::Embedded;
@@ -54,101 +54,101 @@ impl Objects {
     }
 }
 
-/// Why bytes could not be read or kept.
+/// Why an object could not be read or stored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// There is no such artifact.
+    /// The artifact does not exist.
     #[error("artifact `{reference}` does not exist in namespace `{namespace}`")]
     NoArtifact {
-        /// The tenant.
+        /// Namespace of the request.
         namespace: String,
-        /// What was asked for.
+        /// Requested name or version.
         reference: String,
     },
-    /// Its row is there, and its bytes are not.
+    /// The artifact has a row, but its bytes are missing.
     #[error("the bytes of `{key}` are missing in the object store")]
     Missing {
-        /// The object.
+        /// Key of the object.
         key: String,
     },
-    /// Reading began within a frame.
+    /// The offset lies within a frame.
     #[error("offset {offset} of the log of {execution} is not the start of a frame")]
     BadOffset {
-        /// Whose log.
+        /// Execution of the log.
         execution: ExecutionId,
-        /// What was asked for.
+        /// Requested offset.
         offset: u64,
     },
-    /// A chunk of a log has bytes that are no frames.
+    /// A chunk of a log does not consist of whole frames.
     #[error("a chunk of the log of {execution} at offset {offset} is malformed")]
     Malformed {
-        /// Whose log.
+        /// Execution of the log.
         execution: ExecutionId,
-        /// Where the chunk was to go.
+        /// Offset of the chunk.
         offset: u64,
     },
-    /// More bytes than may be stored.
+    /// The bytes exceed the size limit.
     #[error("`{name}` is larger than {limit} bytes")]
     TooLarge {
-        /// What was stored.
+        /// Name of the artifact, or description of the log.
         name: String,
-        /// How large it may be.
+        /// Size limit in bytes.
         limit: u64,
     },
-    /// Whoever sent the bytes stopped before their end.
-    #[error("the upload of `{name}` broke off")]
+    /// The client interrupted the upload.
+    #[error("the upload of `{name}` was interrupted")]
     BrokenOff {
-        /// What was stored.
+        /// Name of the artifact.
         name: String,
-        /// Why.
+        /// Cause of the interruption.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// A local file could not be read or written.
     #[error("cannot {action} `{path}`")]
     Io {
-        /// What was tried.
+        /// Failed action, for example `open`.
         action: &'static str,
-        /// With which file.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why not.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// The object store did not do what it was asked.
+    /// The backend failed.
     #[error("the object store failed on `{key}`")]
     Backend {
-        /// The object.
+        /// Key of the object.
         key: String,
-        /// Why.
+        /// Error of the backend.
         #[source]
         source: object_store::Error,
     },
-    /// The row of an artifact could not be read or kept.
+    /// The row of an artifact could not be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl ObjectError {
-    /// What the caller can do next.
+    /// Returns the next step for the caller.
     pub fn help(&self) -> &'static str {
         match self {
             Self::NoArtifact { .. } => {
-                "see `belfry artifact list`; a version is named by `NAME@sha256:DIGEST`"
+                "see `belfry artifact list`; a reference to a version is `NAME@sha256:DIGEST`"
             }
             Self::Missing { .. } => "store the artifact again",
-            Self::BadOffset { .. } => "use 0, or the `next_offset` of an earlier answer",
-            Self::Malformed { .. } => "upgrade the worker that sent it",
-            Self::TooLarge { .. } => "store less, or raise `artifact_bytes_max`",
-            Self::BrokenOff { .. } => "send it again",
-            Self::Io { .. } => "see that the data folder has space and belongs to the server's user",
-            Self::Backend { .. } => "see that the object store can be reached and takes the credentials",
+            Self::BadOffset { .. } => "use 0, or the `next_offset` of an earlier response",
+            Self::Malformed { .. } => "upgrade the worker that sent the chunk",
+            Self::TooLarge { .. } => "store fewer bytes, or raise `artifact_bytes_max`",
+            Self::BrokenOff { .. } => "send the upload again",
+            Self::Io { .. } => "check that the data folder has free space and belongs to the server's user",
+            Self::Backend { .. } => "check that the object store is reachable and accepts the credentials",
             Self::Store(error) => error.help(),
         }
     }
 
-    /// Whether the volume is full.
+    /// Returns whether the volume or the store is full.
     pub fn is_full(&self) -> bool {
         match self {
             Self::Io { source, .. } => {
@@ -160,27 +160,27 @@ impl ObjectError {
     }
 }
 
-/// Names the file and the action of an I/O error.
+/// Adds the path and the failed action to an I/O error.
 fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> ObjectError {
     let path = path.into();
     move |source| ObjectError::Io { action, path, source }
 }
 
-/// Runs file work where it may block.
+/// Runs blocking file operations on a thread for them.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ObjectError> + Send + 'static,
 ) -> Result<T, ObjectError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) => Err(ObjectError::Io {
-            action: "finish the work on",
+            action: "complete the file operation on",
             path: PathBuf::new(),
             source: std::io::Error::other(error),
         }),
     }
 }
 
-/// Makes the entries of a folder durable.
+/// Syncs a folder, which makes its entries durable.
 fn sync_dir(dir: &std::path::Path) -> Result<(), ObjectError> {
     std::fs::File::open(dir).and_then(|d| d.sync_all()).map_err(io("sync", dir))
 }

@@ -56,7 +56,7 @@ async fn what_is_too_large_or_breaks_off_leaves_nothing() {
     insta::assert_snapshot!(put(artifacts, "large", &[0; 1_001]).await.unwrap_err(), @"`large` is larger than 1000 bytes");
     let broken: Parts = vec![Ok("half".into()), Err(std::io::Error::other("gone"))];
     let broken = artifacts.put("default", "half", "test", futures::stream::iter(broken)).await;
-    insta::assert_snapshot!(broken.unwrap_err(), @"the upload of `half` broke off");
+    insta::assert_snapshot!(broken.unwrap_err(), @"the upload of `half` was interrupted");
     let uploads = std::fs::read_dir(server.running.services.config.uploads_dir()).unwrap();
     assert_eq!(uploads.count(), 0);
     assert!(artifacts.find("default", "half").await.is_err());

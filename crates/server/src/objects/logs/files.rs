@@ -1,6 +1,10 @@
-//! The files of logs: where they are, and how they are written, completed and read.
+//! Files of logs: their paths, and how they are written, completed and read.
 //!
-//! Everything here may block, and is called where it may.
+//! All functions block; callers run them on blocking threads.
+//!
+//! # Invariants
+//! - A log is in one file at a time: `.log` while it grows, then `.done` or an object.
+//! - Only [`Inner::examine`] shortens a file, and only by a torn end.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -14,8 +18,8 @@ use super::{Appended, Inner, Log, LogSize};
 use crate::config::make_private_dir;
 use crate::objects::{ObjectError, io, sync_dir};
 
-/// The most framed bytes of one log. Workers stop at [`limits::LOG_BYTES_MAX`] bytes of output; the
-/// rest is for headers.
+/// Largest size of a log in bytes, including frame headers. Workers stop at [`limits::LOG_BYTES_MAX`] bytes of output;
+/// the rest is for headers.
 const LOG_BYTES_MAX: u64 = 4 * limits::LOG_BYTES_MAX;
 
 impl Inner {
@@ -27,14 +31,14 @@ impl Inner {
         self.live.join(folder(execution)).join(format!("{execution}.done"))
     }
 
-    /// Whether every server would find what is written, and from now on: alone, this server does; else a
-    /// complete log in a folder that all of them have.
+    /// Returns whether every future leader can read the written bytes. A single server always can; otherwise the log
+    /// must be complete and in a shared folder.
     fn is_kept(&self, complete: bool) -> bool {
         let in_folder = self.backend.file(&key(ExecutionId::from_bits(0))).is_some();
         !self.shared || (complete && in_folder)
     }
 
-    /// What the disk says about a log. A torn end, as a power cut leaves it, is cut off.
+    /// Returns the size of a log on disk. Truncates a torn end, as a power failure leaves it.
     pub(super) fn examine(&self, execution: ExecutionId) -> Result<LogSize, ObjectError> {
         let live = self.live_file(execution);
         match std::fs::read(&live) {
@@ -42,14 +46,14 @@ impl Inner {
                 if let Some(object) = self.backend.file(&key(execution))
                     && let Ok(meta) = std::fs::metadata(&object)
                 {
-                    // Another server went on with it, and completed it.
+                    // Another server has continued and completed this log.
                     std::fs::remove_file(&live).map_err(io("remove", &live))?;
                     return Ok(LogSize { bytes: meta.len(), complete: true });
                 }
                 let whole = whole_frames(&bytes);
                 if whole < bytes.len() as u64 {
                     let cut = std::fs::File::options().write(true).open(&live).and_then(|f| f.set_len(whole));
-                    cut.map_err(io("cut", &live))?;
+                    cut.map_err(io("truncate", &live))?;
                 }
                 return Ok(LogSize { bytes: whole, complete: false });
             }
@@ -62,7 +66,7 @@ impl Inner {
             match std::fs::metadata(&file) {
                 Ok(meta) => return Ok(LogSize { bytes: meta.len(), complete: true }),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(io("look at", file)(error)),
+                Err(error) => return Err(io("examine", file)(error)),
             }
         }
         Ok(LogSize::default())
@@ -94,13 +98,13 @@ impl Inner {
                 limit: LOG_BYTES_MAX,
             });
         }
-        // An end that lies before what is known is that of a chunk sent long ago.
+        // An end below the current size belongs to a chunk that is resent.
         let complete = end && bytes == offset + frames.len() as u64;
         if fresh.is_empty() && !complete {
             return Ok(as_it_is);
         }
         if let Err(error) = self.write_file(execution, size.bytes, fresh, complete) {
-            // It may have failed at any step: what the disk says counts from here on.
+            // It may have failed at any step: the size on disk counts from here on.
             log.announce_if_new(self.examine(execution).unwrap_or(size));
             return Err(error);
         }
@@ -121,13 +125,13 @@ impl Inner {
         let file = match options.open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 make_private_dir(&self.live.join(folder(execution)))
-                    .map_err(io("make the folder of", &path))?;
+                    .map_err(io("create the folder of", &path))?;
                 options.open(&path)
             }
             opened => opened,
         };
         let file = file.map_err(io("open", &path))?;
-        // At its place, not at the end: what an earlier attempt left half written is overwritten.
+        // At its offset, not at the end: this overwrites the partial write of a failed attempt.
         file.write_all_at(fresh, at).map_err(io("write", &path))?;
         if complete {
             file.sync_data().map_err(io("sync", &path))?;
@@ -136,7 +140,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Puts a complete log where it belongs.
+    /// Moves a complete log to its object or to the upload queue.
     fn complete(&self, execution: ExecutionId, live: &Path) -> Result<(), ObjectError> {
         let Some(object) = self.backend.file(&key(execution)) else {
             let done = self.done_file(execution);
@@ -148,7 +152,7 @@ impl Inner {
         let folder = object.parent().unwrap_or(&self.live);
         match std::fs::rename(live, &object) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                make_private_dir(folder).map_err(io("make", folder))?;
+                make_private_dir(folder).map_err(io("create", folder))?;
                 std::fs::rename(live, &object).map_err(io("rename", live))?;
             }
             Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => move_across(live, &object)?,
@@ -158,18 +162,18 @@ impl Inner {
     }
 
     pub(super) fn finished(&self, execution: ExecutionId) {
-        // The queue is gone only if nobody uploads, as with a folder; the next start looks again.
+        // The queue is closed only if no task uploads, as with a folder; the next start lists the files again.
         let _gone = self.finished.send(execution);
     }
 
-    /// A piece of a log that is a file here, or `None` if it is none (any more).
+    /// Reads a range of a log from a local file; `None` if the log is in no local file (any more).
     pub(super) fn read_here(
         &self,
         execution: ExecutionId,
         range: std::ops::Range<u64>,
     ) -> Result<Option<Bytes>, ObjectError> {
         let object = self.backend.file(&key(execution));
-        // In the order of a log's life: one that is moved meanwhile is met at its next place.
+        // In the order of a log's life: a log that is moved meanwhile is found at its next path.
         for path in
             [Some(self.live_file(execution)), Some(self.done_file(execution)), object].into_iter().flatten()
         {
@@ -185,7 +189,7 @@ impl Inner {
         Ok(None)
     }
 
-    /// Complete logs that are still here.
+    /// Returns complete logs that wait for upload.
     pub(super) fn done_files(&self) -> Result<Vec<ExecutionId>, ObjectError> {
         let mut found = Vec::new();
         for folder in std::fs::read_dir(&self.live).map_err(io("list", &self.live))? {
@@ -203,10 +207,10 @@ impl Inner {
     }
 }
 
-/// The folder of a log, one of 256, so that none grows too large.
+/// Returns the folder of a log: one of 256, so that no folder becomes too large.
 fn folder(execution: ExecutionId) -> String {
     let bits = execution.to_bits();
-    // Drawn at random for each millisecond, counted up within it.
+    // These bits are random for each millisecond, and count up within it.
     format!("{:02x}", ((bits >> 16) ^ (bits >> 40)) & 0xff)
 }
 
@@ -214,7 +218,7 @@ pub(super) fn key(execution: ExecutionId) -> Key {
     Key::from_iter(["logs".to_owned(), folder(execution), format!("{execution}.log")])
 }
 
-/// How many of the bytes are whole frames; what follows a malformed one counts as torn.
+/// Returns the length of the whole frames at the start; bytes after a malformed frame count as torn.
 fn whole_frames(bytes: &[u8]) -> u64 {
     match logframe::whole_prefix(bytes) {
         Ok(whole) => whole as u64,

@@ -1,23 +1,22 @@
-//! The logs of executions: files that grow here, objects once they are complete.
+//! Logs of executions: files that grow on this server, and objects when they are complete.
 //!
 //! ```text
 //! append ──> logs/xx/exe_….log ──(end)──> objects/logs/xx/exe_….log            local folder
 //!                                └──────> logs/xx/exe_….done ──(upload)──> bucket
 //! ```
 //!
-//! A log is a sequence of [`proto::logframe`] frames; offsets count its bytes and always stand
-//! between two frames. A chunk that was written before changes nothing, so a worker may send again
-//! from any offset that was acknowledged.
+//! A log is a sequence of [`proto::logframe`] frames. Offsets count its bytes and lie between two frames. A chunk that
+//! was already written changes nothing, so a worker may resend from any acknowledged offset.
 //!
-//! Where several servers share a store, a log that still grows is a file of the server that decides, and
-//! what is complete is where all of them find it. Only that counts as *kept*: until then the worker has the
-//! log too, and sends it to the next server from its beginning if it must.
+//! If several servers share a store, a growing log is a file of the leader, and complete logs are in storage that all
+//! servers can read. Only a log there counts as *kept*: until then the worker also has it, and resends it from the
+//! start to the next leader if necessary.
 //!
-//! # Always true
-//! - A task that writes, moves or examines the files of a log holds the log's writer lock. So no reader takes a half
+//! # Invariants
+//! - A task that writes, moves or examines the files of a log holds the log's writer lock. So no reader takes a partly
 //!   written chunk for a torn one, or announces an outdated size. A size is announced after the bytes are in the file.
-//! - A log that is complete is synced before that is acknowledged, and never changes again.
-//! - What is known of a log in memory is derived from the disk and may be forgotten at any time.
+//! - A complete log is synced before it is acknowledged, and never changes again.
+//! - The state of a log in memory is derived from the disk and may be dropped at any time.
 //!
 //! # Cost
 //! A chunk costs one write, the last one two syncs. Memory is some 200 bytes for each log in use.
@@ -40,63 +39,63 @@ use self::files::key;
 use super::{Backend, ObjectError, blocking, io};
 use crate::config::make_private_dir;
 
-/// How many uploads run at a time.
+/// Most concurrent uploads.
 const UPLOADS: usize = 8;
-/// Logs in memory before the first look for those that nobody uses.
+/// Number of logs in memory above which unused logs are removed.
 const SWEEP_AT: usize = 1_024;
 
-/// How much of a log there is.
+/// Size of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogSize {
-    /// Framed bytes.
+    /// Size in bytes, including frame headers.
     pub bytes: u64,
-    /// Whether no more will come. Stays false for an execution that was lost with its worker, and
-    /// for one that wrote nothing: look at the execution's row too.
+    /// Whether the log has ended. Stays false for an execution that was lost with its worker, and for one without
+    /// output: check the execution's row too.
     pub complete: bool,
 }
 
-/// A piece of a log.
+/// A part of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPart {
     /// Whole frames.
     pub frames: Bytes,
-    /// Where they begin.
+    /// Offset of the first frame.
     pub from: u64,
-    /// Where reading goes on.
+    /// Offset of the next read.
     pub next: u64,
     /// Whether the log is complete and ends at `next`; see [`LogSize::complete`].
     pub complete: bool,
 }
 
-/// What came of a chunk.
+/// Result of appending a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
-    /// Everything below is kept. Less than the chunk's offset if something before it is missing.
+    /// End offset of the log on this server. Below the chunk's offset if earlier bytes are missing.
     pub offset: u64,
-    /// How many bytes were new.
+    /// Number of new bytes.
     pub fresh_bytes: u64,
-    /// Everything below is where every server finds it.
+    /// All bytes below this offset are where every server can read them.
     pub kept: u64,
 }
 
-/// Tells when a log has grown or was completed.
+/// Notifies when a log grows or is completed.
 pub struct LogWatch {
     size: watch::Receiver<LogSize>,
-    // Keeps the log in memory, so that its next writer announces to this very channel.
+    // Keeps the log in memory, so that its next writer uses this channel.
     _log: Arc<Log>,
 }
 
 impl LogWatch {
-    /// Waits until the log has changed since the last call (or since the watch was made).
+    /// Waits until the log has changed since the last call, or since the creation of the watch.
     ///
-    /// May return without a change now and then.
+    /// Spurious returns are possible.
     pub async fn changed(&mut self) {
         // The sender lives in `_log`, so this cannot fail.
         let _closed = self.size.changed().await;
     }
 }
 
-/// The logs; clones are cheap.
+/// All logs; clones are cheap.
 #[derive(Clone)]
 pub struct Logs {
     inner: Arc<Inner>,
@@ -105,7 +104,7 @@ pub struct Logs {
 struct Inner {
     live: PathBuf,
     backend: Backend,
-    /// Whether other servers may go on with the logs of this one.
+    /// Whether other servers may continue the logs of this one.
     shared: bool,
     logs: Mutex<InUse>,
     finished: mpsc::UnboundedSender<ExecutionId>,
@@ -118,19 +117,19 @@ struct InUse {
     sweep_at: usize,
 }
 
-/// What is known of one log.
+/// State of one log in memory.
 #[derive(Default)]
 struct Log {
     examined: OnceCell<()>,
     writer: Arc<tokio::sync::Mutex<()>>,
     size: watch::Sender<LogSize>,
-    /// Whether it is in the bucket.
+    /// Whether the log is in the bucket.
     uploaded: watch::Sender<bool>,
 }
 
 impl Logs {
     pub(super) fn open(live: PathBuf, backend: Backend, shared: bool) -> Result<Self, ObjectError> {
-        make_private_dir(&live).map_err(io("make", &live))?;
+        make_private_dir(&live).map_err(io("create", &live))?;
         let (finished, to_upload) = mpsc::unbounded_channel();
         Ok(Self {
             inner: Arc::new(Inner {
@@ -144,14 +143,14 @@ impl Logs {
         })
     }
 
-    /// Adds frames at `offset`, and completes the log if `end`.
+    /// Appends frames at `offset`, and completes the log if `end`.
     ///
-    /// What is there already is skipped. Where something before `offset` is missing nothing is
-    /// written; the answer's offset says from where to send again.
+    /// Bytes that are already stored are skipped. If bytes before `offset` are missing, nothing is written; the
+    /// returned offset says where to resend from.
     ///
     /// # Errors
-    /// [`ObjectError::Malformed`] if `frames` are not whole frames, [`ObjectError::TooLarge`], or what
-    /// the disk has to say; nothing of the chunk counts then.
+    /// [`ObjectError::Malformed`] if `frames` are not whole frames, [`ObjectError::TooLarge`], or an I/O error; then
+    /// nothing of the chunk counts as written.
     pub async fn append(
         &self,
         execution: ExecutionId,
@@ -160,7 +159,7 @@ impl Logs {
         end: bool,
     ) -> Result<Appended, ObjectError> {
         let log = self.log(execution).await?;
-        // Owned by the work itself, so that a caller who gives up lets no second writer in.
+        // Owned by the blocking task, so that a cancelled caller does not admit a second writer.
         let writing = Arc::clone(&log.writer).lock_owned().await;
         let inner = Arc::clone(&self.inner);
         blocking(move || {
@@ -170,7 +169,7 @@ impl Logs {
         .await
     }
 
-    /// Reads whole frames from `from` on: at least one if there is one, else about `max_bytes`.
+    /// Reads whole frames from offset `from`: about `max_bytes`, but at least one frame if there is one.
     ///
     /// # Errors
     /// [`ObjectError::BadOffset`] if no frame begins there.
@@ -201,15 +200,15 @@ impl Logs {
         Ok(LogPart { frames: bytes.slice(..whole), from, next, complete })
     }
 
-    /// How much of a log there is; nothing for one that nobody knows.
+    /// Returns the size of a log; zero if there is none.
     ///
     /// # Errors
-    /// What the disk or the backend has to say.
+    /// If the disk or the backend fails.
     pub async fn size(&self, execution: ExecutionId) -> Result<LogSize, ObjectError> {
         let log = self.log(execution).await?;
         if self.inner.shared && log.is_unknown() {
             let writing = Arc::clone(&log.writer).lock_owned().await;
-            // Another server may have completed it meanwhile, unless a writer of this one has begun it.
+            // Another server may have completed it, unless a writer of this server has started it meanwhile.
             if log.is_unknown() {
                 self.examine(execution, &log, writing).await?;
             }
@@ -218,21 +217,20 @@ impl Logs {
         if size != LogSize::default() || self.inner.backend.file(&key(execution)).is_some() {
             return Ok(size);
         }
-        // Nothing here: it may be in the bucket, or not have begun.
+        // No local file: the log may be in the bucket, or may not exist yet.
         if let Some(bytes) = self.inner.backend.size(&key(execution)).await? {
             log.announce_if_new(LogSize { bytes, complete: true });
         }
         Ok(*log.size.borrow())
     }
 
-    /// Tells when the log changes from now on. Make it before [`Logs::read`], so that no change
-    /// between the two is missed.
+    /// Watches a log from now on. Call it before [`Logs::read`], so that no change between the two is missed.
     pub fn changed(&self, execution: ExecutionId) -> LogWatch {
         let log = self.inner.in_use(execution);
         LogWatch { size: log.size.subscribe(), _log: log }
     }
 
-    /// Waits until a log that is complete is in the bucket.
+    /// Waits until a complete log is in the bucket.
     pub async fn uploaded(&self, execution: ExecutionId) {
         let log = self.inner.in_use(execution);
         let mut uploaded = log.uploaded.subscribe();
@@ -240,9 +238,9 @@ impl Logs {
         let _closed = uploaded.wait_for(|uploaded| *uploaded).await;
     }
 
-    /// Forgets what is known in memory: another server writes the logs from now on.
+    /// Drops the state in memory, because another server writes the logs from now on.
     ///
-    /// A write that is in progress continues; the next look at its log waits for it.
+    /// A write in progress continues; the next access to its log waits for it.
     pub fn forget(&self) {
         let mut in_use = self.inner.lock();
         in_use.logs.retain(|_, log| Log::is_in_use(log));
@@ -251,10 +249,10 @@ impl Logs {
         }
     }
 
-    /// Deletes a log, wherever it is.
+    /// Deletes a log from the disk and the backend.
     ///
     /// # Errors
-    /// What the disk or the backend has to say; the call may be repeated.
+    /// If the disk or the backend fails; the call may be repeated.
     pub async fn delete(&self, execution: ExecutionId) -> Result<(), ObjectError> {
         let log = self.log(execution).await?;
         let _writing = log.writer.lock().await;
@@ -271,9 +269,9 @@ impl Logs {
         Ok(())
     }
 
-    /// Uploads complete logs to the bucket until the process ends; returns at once for a folder.
+    /// Uploads complete logs to the bucket until the future is dropped; returns at once if the backend is a folder.
     ///
-    /// Those of an earlier process come first. What fails is tried again, for ever.
+    /// Logs of an earlier process come first. A failed upload is retried without end.
     pub async fn upload(&self) {
         let taken = self.inner.to_upload.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut queue) = taken else { return };
@@ -283,7 +281,7 @@ impl Logs {
         let inner = Arc::clone(&self.inner);
         match blocking(move || inner.done_files()).await {
             Ok(left) => left.into_iter().for_each(|execution| self.inner.finished(execution)),
-            Err(error) => tracing::error!(error = %Chain(&error), "cannot look for logs to upload"),
+            Err(error) => tracing::error!(error = %Chain(&error), "cannot list logs to upload"),
         }
         let queue = futures::stream::poll_fn(move |cx| queue.poll_recv(cx));
         queue.for_each_concurrent(UPLOADS, |execution| self.upload_one(execution)).await;
@@ -292,7 +290,7 @@ impl Logs {
     async fn upload_one(&self, execution: ExecutionId) {
         let mut pause = std::time::Duration::from_millis(500);
         while let Err(error) = self.try_upload(execution).await {
-            tracing::warn!(execution_id = %execution, error = %Chain(&error), "cannot upload a log; trying again");
+            tracing::warn!(execution_id = %execution, error = %Chain(&error), "cannot upload a log; retrying");
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(std::time::Duration::from_secs(60));
         }
@@ -302,7 +300,7 @@ impl Logs {
         let log = self.log(execution).await?;
         let _writing = log.writer.lock().await;
         let file = self.inner.done_file(execution);
-        if !tokio::fs::try_exists(&file).await.map_err(io("look for", &file))? {
+        if !tokio::fs::try_exists(&file).await.map_err(io("find", &file))? {
             return Ok(());
         }
         self.inner.backend.put_file(&key(execution), &file).await?;
@@ -328,10 +326,10 @@ impl Logs {
         writing: OwnedMutexGuard<()>,
     ) -> Result<(), ObjectError> {
         let inner = Arc::clone(&self.inner);
-        // Goes along, so that a caller who gives up lets no writer in before the look has ended.
+        // Moved into the task, so that a cancelled caller admits no writer before the examination has ended.
         let (here, _writing) = blocking(move || Ok((inner.examine(execution)?, writing))).await?;
         let elsewhere = match self.inner.shared && here.bytes > 0 && !here.complete {
-            // A part of a log that another server went on with, and completed.
+            // Part of a log that another server has continued and completed.
             true => self.inner.backend.size(&key(execution)).await?,
             false => None,
         };
@@ -358,12 +356,12 @@ impl Log {
         *self.size.borrow() == LogSize::default()
     }
 
-    /// Whether a task uses the log, or still holds its writer lock.
+    /// Returns whether a task uses the log, or still holds its writer lock.
     fn is_in_use(log: &Arc<Self>) -> bool {
         Arc::strong_count(log) > 1 || Arc::strong_count(&log.writer) > 1
     }
 
-    /// Announces a size, unless it is what everybody knows.
+    /// Announces a size if it differs from the current one.
     fn announce_if_new(&self, size: LogSize) {
         self.size.send_if_modified(|known| std::mem::replace(known, size) != size);
     }
@@ -371,18 +369,18 @@ impl Log {
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, InUse> {
-        // A panic elsewhere cannot leave the map half changed.
+        // A panic elsewhere cannot leave the map inconsistent.
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The one entry of a log, so that its writers exclude each other.
+    /// Returns the only entry of a log, so that its writers exclude each other.
     fn in_use(&self, execution: ExecutionId) -> Arc<Log> {
         let mut in_use = self.lock();
         if let Some(log) = in_use.logs.get(&execution) {
             return Arc::clone(log);
         }
         if in_use.logs.len() >= in_use.sweep_at.max(SWEEP_AT) {
-            // Nobody else can get at an entry while the lock is held, so one is really unused.
+            // No other task can get an entry while the lock is held, so the reference counts are exact.
             in_use.logs.retain(|_, log| Log::is_in_use(log));
             in_use.sweep_at = in_use.logs.len() * 2;
         }
@@ -390,7 +388,7 @@ impl Inner {
     }
 }
 
-/// Shows an error with its causes, for the log.
+/// Displays an error with its causes, for the server's log.
 struct Chain<'a>(&'a dyn std::error::Error);
 
 impl std::fmt::Display for Chain<'_> {

@@ -1,11 +1,11 @@
-//! What several tasks of one server do with a log at the same time.
+//! Concurrent tasks of one server that use the same log.
 
 use tokio::task::JoinSet;
 
 use super::*;
 use crate::config::ServerConfig;
 
-/// Logs as a server has them that shares its store with others.
+/// Returns logs of a server that shares its store.
 fn shared_logs(data: &std::path::Path) -> Logs {
     let config = ServerConfig::new(data);
     Logs::open(config.live_logs_dir(), Backend::open(&config).unwrap(), true).unwrap()
@@ -17,7 +17,7 @@ fn frame(text: &str) -> Bytes {
     frames.into()
 }
 
-/// A reader that finds nothing looks at the disk, while the writer begins the log and completes it.
+/// A reader without data examines the disk while the writer starts and completes the log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn who_reads_a_log_takes_nothing_from_who_writes_it() {
     let data = tempfile::tempdir().unwrap();
