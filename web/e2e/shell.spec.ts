@@ -167,7 +167,7 @@ test("while no server leads the page says so calmly, and goes on by itself", asy
   const body = {
     ...{ type: "/docs/problems#loading", title: "The server is starting.", status: 503 },
     ...{
-      detail: "`a`, the server that decides, does not answer",
+      detail: "`a`, the leader, does not answer",
       code: "loading",
       hint: "try again in a moment",
     },

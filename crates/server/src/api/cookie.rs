@@ -1,12 +1,12 @@
-//! The cookie that stands for a token in a browser, and whose session a request carries by it.
+//! Browser sessions in cookies, and protection against cross-site requests.
 //!
-//! The browser sends the cookie by itself, also for pages of other sites. So it counts only for
-//! requests that a page of this server makes ([`is_own_page`]), it is `SameSite=Strict`, and no script
-//! can read it. Programs keep sending their token.
+//! A browser sends the cookie automatically, also for pages of other sites. So a session is accepted only for requests
+//! of pages of this server ([`is_own_page`]), the cookie is `SameSite=Strict`, and no script can read it. Programs send
+//! their token instead.
 //!
-//! A request that changes something needs the header [`CSRF`] as well. A form or a link cannot send one, and a
-//! script of another page has to ask first, which no route here allows. Reads need none: streams and
-//! downloads that a browser opens by itself have no way to add one.
+//! A change also needs the header [`CSRF`]. A form or a link cannot send it, and a script of another origin needs a
+//! preflight, which no route here allows. Reads need no such header: streams and downloads that the browser opens
+//! cannot add one.
 
 use axum::http::header::{COOKIE, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, Method, Uri};
@@ -17,10 +17,11 @@ use crate::auth::Actor;
 use crate::clock::{Clock, SystemClock};
 use crate::config::Exposure;
 
-/// Sent by the dashboard with everything that changes something, with any value.
+/// Header of all changes by the dashboard, with any value.
 const CSRF: &str = "x-belfry-csrf";
 
-/// A cookie with this value, for the server that a request was sent to.
+/// Returns a cookie with this value for the host and port of the request. Without `max_age` it ends with the browser
+/// session.
 pub(super) fn new(
     api: &Api,
     uri: &Uri,
@@ -38,10 +39,10 @@ pub(super) fn new(
     HeaderValue::try_from(text).map_err(|error| ApiError::internal(&error))
 }
 
-/// Whose session a request carries.
+/// Returns the user of the request's session, if it has a valid one.
 ///
 /// # Errors
-/// `cross_site`, if a page of another site made the browser send the request, or may have.
+/// `cross_site` if a page of another site made, or may have made, the browser send the request.
 pub(super) fn actor(
     api: &Api,
     method: &Method,
@@ -53,18 +54,18 @@ pub(super) fn actor(
     let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let Some((_, value)) = pairs.find(|(found, _)| *found == name) else { return Ok(None) };
     if !is_own_page(method, uri, headers) {
-        let detail = "the request has a session, and does not come from a page of this server";
+        let detail = "the request has a session, but does not come from a page of this server";
         return Err(ApiError::new(Code::CrossSite, detail));
     }
     if !method.is_safe() && !headers.contains_key(CSRF) {
-        let detail = format!("the request has a session, would change something, and has no header `{CSRF}`");
+        let detail = format!("a change with a session requires the header `{CSRF}`");
         return Err(ApiError::new(Code::CrossSite, detail));
     }
     let token_id = api.shared.sessions.read(value, SystemClock.now());
     Ok(token_id.and_then(|id| api.tokens.bearer_of(id)))
 }
 
-/// Cookies do not know of ports: servers of one machine tell theirs apart by the name.
+/// Cookies do not depend on the port, so servers of one machine use different names.
 fn cookie_name(uri: &Uri, headers: &HeaderMap) -> String {
     let port = authority(uri, headers).and_then(|authority| authority.rsplit_once(':')).map(|(_, port)| port);
     match port.and_then(|port| port.parse::<u16>().ok()) {
@@ -77,15 +78,14 @@ fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     uri.authority().map(|authority| authority.as_str()).or_else(|| headers.get(HOST)?.to_str().ok())
 }
 
-/// Whether a browser sends this for a page of this server, or for its user.
+/// Returns whether the request comes from a page of this server, or directly from the user.
 ///
-/// Browsers say so in `Sec-Fetch-Site`, except to servers without TLS on other machines; what changes
-/// something says in `Origin` where it comes from.
+/// Browsers send `Sec-Fetch-Site`, except to servers without TLS on other machines. Changes also have `Origin`.
 fn is_own_page(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     let word = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     match (word("sec-fetch-site"), word(ORIGIN.as_str())) {
         (Some("same-origin"), _) => true,
-        // The address bar, a bookmark.
+        // The user typed the address or used a bookmark.
         (Some("none"), _) => method.is_safe(),
         (Some(_), _) => false,
         (None, Some(origin)) => {
@@ -117,7 +117,7 @@ mod tests {
         assert!(asked(Method::GET, &[]));
     }
 
-    /// Another port of this machine is another site's page, though browsers call it the same site.
+    /// A page on another port of this machine is another origin, although browsers call it the same site.
     #[test]
     fn a_page_of_another_site_may_not_even_read() {
         for site in ["cross-site", "same-site", "?"] {

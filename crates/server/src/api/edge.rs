@@ -1,8 +1,7 @@
-//! What every request passes on its way in, and every answer on its way out.
+//! The outermost layer of all requests and responses.
 //!
-//! In: an id, the length of the address, and the name in `Host`.
-//! Out: refusals as problem documents, security headers, the count. A handler that panics costs its
-//! own request and no other.
+//! Requests: assigns an id, limits the length of the URI, and checks the header `Host`. Responses: writes refusals as
+//! problem documents, adds security headers, and counts. A handler that panics fails only its own request.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Instant;
@@ -29,10 +28,10 @@ use super::problem::{self, ApiError, Code};
 use super::{Api, forward};
 use crate::web;
 
-/// The longest address.
+/// Longest URI, in bytes.
 const URI_LEN_MAX: usize = 8 * 1024;
 
-/// The layer around all routes.
+/// Runs a request through all inner layers.
 pub(super) async fn edge(State(api): State<Api>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     forward::recognize(&api, &mut request);
@@ -57,15 +56,15 @@ pub(super) async fn edge(State(api): State<Api>, mut request: Request, next: Nex
     response
 }
 
-/// Where no route is.
+/// Handles a request without a route.
 ///
-/// A browser that asks for a page gets the dashboard, which has views at addresses of its own.
+/// A browser that requests a page gets the dashboard, whose views have their own paths.
 pub(super) async fn nothing_here(method: Method, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
     if let Some(page) = web::is_view(&method, &uri, &headers).then(web::page).flatten() {
         return Ok(page);
     }
     let path: String = uri.path().chars().take(200).collect();
-    Err(ApiError::new(Code::NotFound, format!("there is nothing at `{path}`")))
+    Err(ApiError::new(Code::NotFound, format!("no resource at `{path}`")))
 }
 
 async fn guarded(api: &Api, request: Request, next: Next) -> Result<Response, ApiError> {
@@ -73,7 +72,7 @@ async fn guarded(api: &Api, request: Request, next: Next) -> Result<Response, Ap
     if length > URI_LEN_MAX {
         return Err(ApiError::new(
             Code::UriTooLong,
-            format!("the address has more than {URI_LEN_MAX} bytes"),
+            format!("the URI is longer than {URI_LEN_MAX} bytes"),
         ));
     }
     api.shared.hosts.check(request.uri(), request.headers())?;
@@ -81,11 +80,11 @@ async fn guarded(api: &Api, request: Request, next: Next) -> Result<Response, Ap
         let said =
             panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
         tracing::error!(error = said.unwrap_or("unknown"), "request handler panicked");
-        ApiError::new(Code::Internal, "the server failed to handle the request; its log says why")
+        ApiError::new(Code::Internal, "the server failed to handle the request; see its log for the cause")
     })
 }
 
-/// Writes a refusal's body, and turns bare refusals of other layers into problem documents.
+/// Writes the body of a refusal, and converts bare refusals of other layers into problem documents.
 fn finish(mut response: Response, id: &str) -> Response {
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         return error.into_document(Some(id.to_owned()));
@@ -96,15 +95,16 @@ fn finish(mut response: Response, id: &str) -> Response {
     }
 }
 
-/// Whether the `ETag` of a route changes with every byte of its answer, so that `If-None-Match` can be answered.
+/// Returns whether the `ETag` of a route changes with every byte of its response, so that `If-None-Match` can be
+/// answered.
 ///
-/// Elsewhere it is the version for `If-Match`, which grows with changes by a client: counts, next firings and other
-/// state in the same answer change without it.
+/// On other routes it is the version for `If-Match`, which changes of clients increment: counts, next firings and other
+/// state in the same response change without it.
 pub(super) fn tag_names_bytes(route: &str) -> bool {
     ["/openapi.json", "/api/v1/artifacts/{name}", "/api/v1/jobs/{id}/checkpoint"].contains(&route)
 }
 
-/// Leaves out what the client has already.
+/// Replaces a response that the client already has by 304.
 fn without_what_is_known(known: Option<&HeaderValue>, mut response: Response) -> Response {
     let tag = response.headers().get(ETAG);
     let (StatusCode::OK, Some(known), Some(tag)) = (response.status(), known, tag) else { return response };
@@ -123,7 +123,7 @@ fn add_headers(headers: &mut HeaderMap, id: &str) {
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        // Nothing that the API answers is a page; pages bring their own.
+        // No response of the API is a page; pages set their own policy.
         (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'")),
     ];
     for (name, value) in DEFAULTS {
@@ -134,11 +134,11 @@ fn add_headers(headers: &mut HeaderMap, id: &str) {
     }
 }
 
-/// The names that the server goes by.
+/// Accepted host names of the server.
 ///
-/// A page of an attacker can point a name of theirs at a loopback address and have a browser send
-/// requests here (DNS rebinding); such a request carries that name. An address as `Host` cannot come
-/// about that way, and a client that sends no `Host` is no browser.
+/// A page of an attacker can point its host name at a loopback address and make a browser send requests here (DNS
+/// rebinding); such a request carries that host name. An IP address as `Host` cannot result from this, and a client
+/// without `Host` is not a browser.
 pub(super) struct Hosts {
     names: Vec<String>,
 }
@@ -159,7 +159,7 @@ impl Hosts {
         let shown: String = host.chars().filter(char::is_ascii_graphic).take(100).collect();
         Err(ApiError::new(
             Code::HostNotAllowed,
-            format!("the request is for `{shown}`, and this server is not called so"),
+            format!("the host name `{shown}` is not accepted by this server"),
         ))
     }
 }
@@ -183,7 +183,7 @@ struct RouteLabels {
     route: String,
 }
 
-/// What is counted of requests. Labels are the table's own routes, never what a client sent.
+/// Metrics of HTTP requests. Labels are routes of the table, never text of a client.
 #[derive(Clone)]
 pub(super) struct HttpMetrics {
     requests: Family<RequestLabels, Counter>,
@@ -199,10 +199,10 @@ impl Default for HttpMetrics {
 
 impl HttpMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("http_requests", "Requests that were answered", self.requests.clone());
+        registry.register("http_requests", "HTTP requests by method, route and status", self.requests.clone());
         registry.register(
             "http_request_seconds",
-            "From a request to the head of its answer",
+            "Time from the receipt of a request to the head of its response, by route",
             self.seconds.clone(),
         );
     }
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// DNS rebinding: a browser was led here under a name of somebody else's.
+    /// DNS rebinding: the browser uses a host name of the attacker.
     #[test]
     fn a_foreign_name_is_refused_in_the_header_and_in_the_address() {
         for host in [

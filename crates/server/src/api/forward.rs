@@ -1,21 +1,21 @@
-//! Requests that another server answers: the one that decides.
+//! Forwarding of requests to the leader.
 //!
-//! A request goes on as it came, with its token or session and under the name that it was sent to, so
-//! the other server lets in nobody whom it would not let in itself; this server adds no right of its own.
+//! A request is forwarded unchanged, with its token or session and its `Host`. The leader authorizes it again; this
+//! server adds no right.
 //!
-//! # Always true
-//! - It goes to a server that has proven [its key](crate::peers), or nothing of it goes out. Two kinds of servers prove
-//!   none: one behind a proxy that ends TLS shows the proxy's certificate, and one of a release that had no
-//!   keys is reached as that release was; the log says so.
-//! - It is handed on once at most. The one that gets it knows this by the connection, or where a proxy is
-//!   between them by a MAC in `X-Belfry-Forwarded-By`. From anybody else that header says nothing.
+//! # Invariants
+//! - A request is sent only to a server that has proven [its key](crate::peers). There are two exceptions. A server
+//!   behind a proxy that terminates TLS is authenticated by the proxy's certificate. A server of an older release
+//!   without keys is reached over plain HTTP, which is logged.
+//! - A request is forwarded at most once. The receiver recognizes it by the authenticated connection, or behind a proxy
+//!   by a MAC in `X-Belfry-Forwarded-By`. Without a valid MAC, that header is ignored.
 //!
 //! # Cost
-//! One request over a connection that is kept; answers and uploads are passed on as they come.
+//! One request over a reused connection; responses and uploads are streamed.
 //!
 //! # Limits
-//! A forwarded request has a place in a lane of its own and none among those that this server handles. It is given up
-//! after [`ANSWER_TIMEOUT`] without an answer or further bytes.
+//! A forwarded request takes a place in its own lane, and none among the requests that this server handles. It fails
+//! after [`ANSWER_TIMEOUT`] without a response or further bytes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -50,9 +50,9 @@ use crate::members::Leader;
 use crate::node::Readiness;
 use crate::peers::{FromServer, Identity, is_impostor};
 
-/// Names the server that handed a request on, with a MAC of it and of the request's id.
+/// Header with the id of the forwarding server, and a MAC of it and of the request id.
 const FORWARDED_BY: HeaderName = HeaderName::from_static("x-belfry-forwarded-by");
-/// What belongs to a connection, and not to what is sent over it.
+/// Headers that apply to one connection and are not forwarded.
 const OF_CONNECTION: [HeaderName; 8] = [
     CONNECTION,
     PROXY_AUTHENTICATE,
@@ -63,23 +63,23 @@ const OF_CONNECTION: [HeaderName; 8] = [
     UPGRADE,
     HeaderName::from_static("keep-alive"),
 ];
-/// Keeps the mark of a request from being the MAC of anything else under the same key.
+/// Domain separator: the MAC of a mark is valid for no other purpose under the same key.
 const PURPOSE: &str = "belfry forwarded v1";
-/// Names the client's address to the leader, for its limits per client.
+/// Header with the client's address, for the leader's limits per client.
 const CLIENT_ADDRESS: HeaderName = HeaderName::from_static("x-belfry-client-address");
-/// How long the leader may take to answer after the last byte of the request, and how long its answer may pause. Longer
-/// than any change of the store, and than the heartbeat of a stream.
+/// Longest wait for the leader's response after the last byte of the request, and longest pause within the response.
+/// Longer than any change of the store, and than the heartbeat of a stream.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a stranger's body is taken, and thrown away.
+/// Longest time for reading and discarding the body of an unauthenticated peer.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Stands on a request that another server has handed on, by the word of a server of this store.
+/// Marks a request that an authenticated server has forwarded.
 #[derive(Debug, Clone, Copy)]
 struct HandedOn;
 
-/// Sees whether a request was handed on, before anybody else sees it; who says so and is no server is not
-/// heard.
+/// Detects forwarded requests, and removes the headers of forwarding. Must run before all other layers. Headers of
+/// unauthenticated peers are ignored.
 pub(super) fn recognize(api: &Api, request: &mut Request) {
     let said = request.headers_mut().remove(FORWARDED_BY);
     let client = request.headers_mut().remove(CLIENT_ADDRESS);
@@ -93,20 +93,20 @@ pub(super) fn recognize(api: &Api, request: &mut Request) {
     }
 }
 
-/// The app of whoever connects as a server does and is none that is there: nothing of a request is looked at, so whoever
-/// wanted to hand one on may say that it came to nothing.
+/// Returns the service for peers that connect like a server and fail authentication. It processes no request, so the
+/// forwarding server may report that nothing was changed.
 pub(crate) fn for_strangers() -> Router {
     Router::new().fallback(async |request: Request| {
         let _slow = tokio::time::timeout(BODY_TIMEOUT, throw_away(request.into_body())).await;
         let detail =
-            "the server that decides cannot tell who hands this on: that server's row in the store ran out";
-        // The next connection may be one of a server.
+            "the leader cannot authenticate the forwarding server: its row in the store has expired";
+        // The server may succeed with its next connection.
         let close = HeaderValue::from_static("close");
         ApiError::new(Code::Loading, detail).header(CONNECTION, close).into_document(None)
     })
 }
 
-/// Takes a body, for an answer is lost with a connection that is closed over bytes that nobody took.
+/// Discards a body: if the connection were closed with unread bytes, the response would be lost.
 async fn throw_away(body: Body) {
     let (mut pieces, mut bytes) = (body.into_data_stream(), 0);
     while let Some(Ok(piece)) = pieces.next().await
@@ -116,8 +116,7 @@ async fn throw_away(body: Body) {
     }
 }
 
-/// The server that a request is to be handed on to; `None` if this one answers it, also
-/// where nobody is known who could.
+/// Returns the server to forward a request to; `None` if this server handles it, also when the leader is unknown.
 pub(super) fn leader(api: &Api, request: &Request) -> Option<ServerRecord> {
     let was_handed_on = request.extensions().get::<HandedOn>().is_some();
     if matches!(api.node.ready(), Readiness::Ready | Readiness::Full) || was_handed_on || !api.hands_on {
@@ -129,25 +128,25 @@ pub(super) fn leader(api: &Api, request: &Request) -> Option<ServerRecord> {
     }
 }
 
-/// What requests are handed on with.
+/// Clients and keys for forwarding requests.
 pub(super) struct Forwards {
     key: [u8; 32],
-    /// For servers that do not prove a key: they are behind a proxy, or of an older release.
+    /// For servers that do not prove a key: behind a proxy, or of an older release.
     open: Client,
-    /// For the server that has this key.
+    /// For the leader with this key.
     keyed: Mutex<Option<(Fingerprint, Client)>>,
-    /// The last server of an older release.
+    /// Last server of an older release, which was logged.
     told: Mutex<Option<ServerId>>,
 }
 
 /// How a server is reached.
 #[derive(Debug, PartialEq, Eq)]
 enum Road {
-    /// Over TLS that ends at that server, which proves its key.
+    /// TLS to the server, which proves its key.
     Keyed(Fingerprint, String),
-    /// Over TLS that ends at a proxy before it.
+    /// TLS to a proxy in front of the server.
     Proxied,
-    /// Over nothing that protects it, as it says no key.
+    /// Plain HTTP, because the server has no key.
     Open,
 }
 
@@ -162,14 +161,14 @@ impl Road {
 }
 
 impl Forwards {
-    /// With the key in the store by which servers mark what they hand on.
+    /// Creates it with the key in the store that marks forwarded requests.
     pub(super) fn new(key: [u8; 32]) -> Self {
-        // Whoever chose one before meant the same.
+        // Another part of the process may have installed the same provider.
         let _chosen = rustls::crypto::ring::default_provider().install_default();
         Self { key, open: client(None), keyed: Mutex::default(), told: Mutex::default() }
     }
 
-    /// The client for a server, and the address that it is to be asked at.
+    /// Returns the client for a server, and the URL to use.
     fn way_to(&self, me: &Identity, server: &ServerRecord) -> (Client, String) {
         let url = server.url.as_deref().unwrap_or_default();
         match Road::to(server, url) {
@@ -190,7 +189,7 @@ impl Forwards {
         }
     }
 
-    /// The connections to the server that has this key; those to another one are given up.
+    /// Returns the client for the server with this key; drops connections to another one.
     fn keyed(&self, me: &Identity, fingerprint: Fingerprint) -> Client {
         let mut keyed = lock(&self.keyed);
         match &*keyed {
@@ -203,7 +202,7 @@ impl Forwards {
         }
     }
 
-    /// What says that the server with this id has handed this request on.
+    /// Returns the mark that this server has forwarded this request.
     fn mark(&self, server: ServerId, request_id: &str) -> String {
         let mac = self.mac(&server.to_string(), request_id).finalize().into_bytes();
         format!("{server}.{}", URL_SAFE_NO_PAD.encode(mac))
@@ -221,29 +220,29 @@ impl Forwards {
     }
 }
 
-/// Speaks TLS as `tls` says; else by the certificates that the system knows.
+/// Creates a client with these TLS settings, or with the certificates of the system.
 fn client(tls: Option<ClientConfig>) -> Client {
     let builder = Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
         .http1_only()
-        // Servers are reached as they say, whatever stands in the environment.
+        // Servers connect directly, whatever proxy the environment names.
         .no_proxy();
     let builder = match tls {
         Some(tls) => builder.tls_backend_preconfigured(tls).https_only(true),
         None => builder,
     };
-    builder.build().expect("a client of these settings can be made: its provider of TLS was chosen before")
+    builder.build().expect("these settings are valid, and a TLS provider is installed")
 }
 
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The other server's answer.
+/// Forwards a request, and returns the response of the leader.
 ///
 /// # Errors
-/// `loading` if it cannot be reached, and `outcome_unknown` if it broke off over a change.
+/// `loading` if the leader cannot be reached; `outcome_unknown` if the connection fails during a change.
 pub(super) async fn to(api: &Api, leader: &ServerRecord, request: Request) -> Result<Response, ApiError> {
     to_within(api, leader, request, ANSWER_TIMEOUT).await
 }
@@ -258,7 +257,7 @@ pub(super) async fn to_within(
     let (mut parts, body) = request.into_parts();
     let id = request_id(&parts.headers);
     without_connection(&mut parts.headers);
-    // The body is framed anew where it is one that comes in pieces.
+    // A chunked body is framed again.
     let length = parts.headers.remove(CONTENT_LENGTH);
     let forwards = &api.shared.forwards;
     let mark = forwards.mark(api.members.me().id, &id);
@@ -296,7 +295,7 @@ pub(super) async fn to_within(
     Ok(response)
 }
 
-/// Completes when nothing has moved for `patience`.
+/// Completes after a pause of `patience` in the request's body.
 async fn silence(mut moves: watch::Receiver<()>, patience: Duration) {
     loop {
         let moved = async {
@@ -332,10 +331,10 @@ fn broken_off(leader: &ServerRecord, method: &Method, error: &reqwest::Error) ->
         tracing::debug!(server, url, error = %Chain(error), "request not forwarded");
     }
     if error.is_connect() || method.is_safe() {
-        let detail = format!("`{}`, the server that decides, does not answer", leader.name);
+        let detail = format!("`{}`, the leader, does not answer", leader.name);
         return ApiError::new(Code::Loading, detail);
     }
-    let detail = format!("`{}`, the server that decides, broke off before it had answered", leader.name);
+    let detail = format!("the connection to `{}`, the leader, failed before its response", leader.name);
     ApiError::new(Code::OutcomeUnknown, detail)
 }
 
@@ -354,7 +353,7 @@ mod tests {
         }
     }
 
-    /// D8. While servers are upgraded one after the other, some say no key.
+    /// D8. During a rolling upgrade, some servers have no key.
     #[test]
     fn a_server_is_reached_over_tls_of_its_own_unless_it_cannot() {
         let key = Fingerprint([3; 32]);

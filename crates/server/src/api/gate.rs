@@ -1,7 +1,7 @@
-//! The gate in front of a handler: who may pass, which server answers, and among which requests it counts.
+//! The layer in front of each handler: authorization, limits, and the choice of the server that handles the request.
 //!
-//! One server of a store is the leader. What changes something is handed on to it, and so are the
-//! reads of what only it knows ([`Place::Leader`]); everything else any server answers by itself.
+//! One server of the store is the leader. Changes are forwarded to it, and so are reads that only the leader can answer
+//! ([`Place::Leader`]). Every server answers all other requests itself.
 
 use std::time::Duration;
 
@@ -18,49 +18,49 @@ use super::problem::{ApiError, Code};
 use super::{Api, cookie, forward};
 use crate::auth::{Actor, Resource, Verb, authorize};
 
-/// How long a body may take before it needs a place among slow bodies. So slow bodies of a client do not hold up its
-/// fast ones.
+/// Time after which an incomplete body needs a place in the lane of slow bodies. So slow bodies of a client do not
+/// delay its fast ones.
 const BODY_GRACE: Duration = Duration::from_millis(500);
 
-/// Who may take a route.
+/// Right that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Anyone: health for probes, pages for people who have no token yet.
+    /// None: health checks, and pages for users without a token.
     Open,
-    /// Callers that have this right.
+    /// The caller must have this right.
     Needs(Verb, Resource),
 }
 
-/// Which server answers.
+/// Server that handles a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// The server that received the request.
     Here,
-    /// The server that received the request, unless the request changes something.
+    /// The server that received the request for reads; the leader for changes.
     ByMethod,
     /// The leader.
     Leader,
 }
 
-/// How a route takes the body of a request.
+/// Handling of a request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BodyIs {
-    /// Received as a whole before the request counts among those that are handled.
+    /// Received completely before the request takes a place in its lane.
     Whole,
-    /// Read by the handler as it comes.
+    /// Read by the handler as it arrives.
     Streamed,
 }
 
-/// Among which requests those of a route count.
+/// Lane of a route's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LaneOf {
-    /// Reads or changes.
+    /// The lane of reads or of changes, depending on the method.
     Method,
-    /// Requests of metrics.
+    /// The lane of metrics.
     Metrics,
 }
 
-/// What stands in front of a handler.
+/// Settings of the layer in front of one handler.
 #[derive(Clone)]
 pub(super) struct Gate {
     pub(super) api: Api,
@@ -71,7 +71,7 @@ pub(super) struct Gate {
     pub(super) resource: Resource,
 }
 
-/// Lets a request in whose bearer has the right; handlers find the [`Actor`] in its extensions.
+/// Authorizes a request and passes it to its handler, which finds the [`Actor`] in its extensions.
 pub(super) async fn pass(
     State(gate): State<Gate>,
     mut request: Request,
@@ -87,7 +87,7 @@ pub(super) async fn pass(
     let has_body = !is_read && !request.body().is_end_stream();
     let streams = has_body && gate.body == BodyIs::Streamed;
     let receiving = streams.then(|| limits.bodies.enter(&caller)).transpose()?;
-    // The body is in memory until the request is answered.
+    // The body stays in memory until the response is complete.
     let mut memory = limits.body_bytes.places_of(&caller);
     if has_body && !streams {
         request = received(limits, &caller, &mut memory, request).await?;
@@ -112,7 +112,7 @@ pub(super) async fn pass(
     Ok(next.run(request).await)
 }
 
-/// Waits for the body before the request counts among those that are handled: a slow body holds up nothing else.
+/// Receives the body before the request takes a place in its lane: a slow body delays no other request.
 async fn received(
     limits: &Limits,
     caller: &Caller,
@@ -146,7 +146,7 @@ fn bearer(api: &Api, request: &Request) -> Result<Actor, ApiError> {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
     });
-    // The answer does not say whether the token was malformed, unknown or wrong: that would help an attacker.
+    // The response does not say whether the token was malformed, unknown or wrong: that would help an attacker.
     token
         .and_then(|token| api.tokens.verify(token))
         .ok_or_else(|| ApiError::new(Code::Unauthenticated, "the token is not valid"))

@@ -1,19 +1,19 @@
-//! Limits on concurrent requests, so that one client cannot shut out the others.
+//! Limits on concurrent requests, so that one client cannot exclude the others.
 //!
-//! Requests of one kind share a [`Lane`] with a fixed number of places: reads, changes, slow bodies
-//! and uploads, requests forwarded to the leader, event streams, and metrics. The lanes do not borrow from each other. A
-//! request enters the lane of changes once its body is complete, so a slow body holds a place among slow bodies only.
-//! The bytes of bodies in memory have a lane as well, in which a byte is a place: a body takes places as it arrives and
-//! holds them until its request is answered.
+//! Requests of one kind share a [`Lane`] with a fixed number of places: reads, changes, slow bodies and uploads,
+//! requests forwarded to the leader, event streams, and metrics. Lanes do not borrow from each other. A request enters
+//! the lane of changes after its body is complete, so a slow body holds a place only among slow bodies. Bytes of bodies
+//! in memory also have a lane, in which each byte is a place: a body takes places as it arrives and holds them until
+//! its request is answered.
 //!
 //! Within a lane a client may hold as many places as are free (the "dynamic threshold" of A. Choudhury and E. Hahne,
-//! 1998): one client alone gets half of the lane, two get a third each, and a newcomer always finds a place. A setting
-//! can lower the share further. A client is a token at an address, because many clients may share a token.
+//! 1998). One client alone gets half of the lane, two clients get a third each, and a new client always gets a place. A
+//! setting can lower the share further. A client is a token at an address, because many clients may share a token.
 //!
-//! Workers come over gRPC, which does not pass here; health checks and pages need no token and take no place.
+//! Workers use gRPC, which these limits do not cover; health checks and pages need no token and take no place.
 //!
 //! # Cost
-//! Two short critical sections per request and lane.
+//! Two short critical sections for each request and lane.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -33,10 +33,10 @@ use crate::auth::Actor;
 use crate::config::{Exposure, LimitsConfig};
 use crate::listener::{Peer, network};
 
-/// Places for requests of metrics. They are apart from reads, so that an operator sees what fills the lanes.
+/// Places for requests of metrics. They are separate from reads, so that an operator can see what fills the lanes.
 const METRICS_PLACES: usize = 32;
 
-/// Clients whose job rate is remembered before those at rest are dropped.
+/// Number of clients with a job rate above which idle ones are dropped.
 const RATES_MAX: usize = 10_000;
 
 /// The origin of a request, for limits: a token at an address.
@@ -52,18 +52,19 @@ impl Caller {
     }
 }
 
-/// The address that a request came from: the connection's, or the one that the proxy in front has noted.
+/// Returns the address of the client: that of the connection, or the one in the proxy's header.
 pub(super) fn address(request: &Request, exposure: Exposure) -> Option<IpAddr> {
     let peer = request.extensions().get::<Peer>().copied();
     let by_proxy = || match (exposure, peer) {
-        // Behind a proxy every connection is the proxy's. A server that forwarded the request named the client.
+        // Behind a proxy, every connection comes from the proxy. A server that forwards a request sends the client's
+        // address.
         (Exposure::BehindProxy, Some(Peer::Connection(_)) | None) => forwarded_for(request.headers()),
         _ => None,
     };
     by_proxy().or(peer.map(Peer::address))
 }
 
-/// The last address in `X-Forwarded-For`: the proxy wrote it, while the client may have sent those before it.
+/// Returns the last address in `X-Forwarded-For`: the proxy wrote it, and the client may have sent the others.
 fn forwarded_for(headers: &HeaderMap) -> Option<IpAddr> {
     let last =
         headers.get_all("x-forwarded-for").iter().next_back()?.to_str().ok()?.rsplit(',').next()?.trim();
@@ -73,13 +74,13 @@ fn forwarded_for(headers: &HeaderMap) -> Option<IpAddr> {
 
 /// All lanes and the job rate.
 pub(super) struct Limits {
-    /// Requests that change nothing.
+    /// Reads.
     pub(super) reads: Lane,
-    /// Requests that change something.
+    /// Changes.
     pub(super) changes: Lane,
-    /// Request bodies that take long, and uploads.
+    /// Slow request bodies, and uploads.
     pub(super) bodies: Lane,
-    /// Requests that the leader handles.
+    /// Requests forwarded to the leader.
     pub(super) forwards: Lane,
     /// Event streams and followed logs.
     pub(super) streams: Lane,
@@ -111,25 +112,25 @@ impl Limits {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "http_places",
-            "Places in use, by lane; bytes of `body_bytes`",
+            "Places in use by lane; bytes for `body_bytes`",
             self.counted.places.clone(),
         );
         registry.register(
             "http_limited",
-            "Requests refused because of a limit on concurrent requests or on the job rate",
+            "Requests refused by a limit on concurrent requests or by the job rate",
             self.counted.refused.clone(),
         );
     }
 
-    /// Whether there is a job rate.
+    /// Returns whether a job rate is configured.
     pub(super) fn has_job_rate(&self) -> bool {
         self.rate.is_some()
     }
 
-    /// Counts `jobs` against the client's job rate, if there is one.
+    /// Counts `jobs` against the client's job rate, if one is configured.
     ///
     /// # Errors
-    /// `client_limit` with the time after which the client may submit again.
+    /// `client_limit`, with the delay after which the client may submit again.
     pub(super) fn charge(&self, caller: &Caller, jobs: usize) -> Result<(), ApiError> {
         let Some(rate) = &self.rate else { return Ok(()) };
         rate.charge(caller, jobs, Instant::now()).map_err(|wait| {
@@ -139,13 +140,13 @@ impl Limits {
                 Code::ClientLimit,
                 format!("the client has used up its rate of {per_second} jobs per second"),
             )
-            .hint("try again after `Retry-After` seconds; `server.client_job_rate` is the limit")
+            .hint("retry after `Retry-After` seconds; `server.client_job_rate` sets the limit")
             .retry_after(wait)
         })
     }
 }
 
-/// Places for one kind of requests.
+/// Places for requests of one kind.
 #[derive(Clone)]
 pub(super) struct Lane(Arc<LaneState>);
 
@@ -176,17 +177,17 @@ impl Lane {
         }))
     }
 
-    /// Takes a place for as long as the returned value lives.
+    /// Takes a place, which is held until the returned value is dropped.
     ///
     /// # Errors
-    /// `client_limit` if the client has its share already, `busy` if there is no place at all.
+    /// `client_limit` if the client has used up its share, `busy` if no place is free.
     pub(super) fn enter(&self, caller: &Caller) -> Result<Places, ApiError> {
         let mut places = self.places_of(caller);
         places.take(1)?;
         Ok(places)
     }
 
-    /// Holds what a client [takes](Places::take) of the lane; nothing at first.
+    /// Returns an empty holder, with which a client [takes](Places::take) places of the lane.
     pub(super) fn places_of(&self, caller: &Caller) -> Places {
         Places { lane: Arc::clone(&self.0), caller: caller.clone(), count: 0 }
     }
@@ -209,7 +210,7 @@ fn what(lane: &str) -> &'static str {
     }
 }
 
-/// Places in a lane; dropping them gives them back.
+/// Places in a lane, released on drop.
 pub(super) struct Places {
     lane: Arc<LaneState>,
     caller: Caller,
@@ -220,7 +221,7 @@ impl Places {
     /// Takes further places.
     ///
     /// # Errors
-    /// As [`Lane::enter`]; those that are held already stay.
+    /// Same as [`Lane::enter`]; places that are already held are kept.
     pub(super) fn take(&mut self, count: usize) -> Result<(), ApiError> {
         let mut held = self.lane.lock();
         let own = held.by_client.get(&self.caller).copied().unwrap_or(0);
@@ -265,19 +266,19 @@ impl Drop for Places {
     }
 }
 
-/// Jobs per second and client, with bursts of one second's worth.
+/// Rate limit of jobs per second for each client, with bursts of one second.
 ///
-/// A submission of any size is accepted while the client is not in debt, so that a large batch never becomes
-/// impossible; it is paid for by a longer wait, of [`JobRate::DEBT_MAX`] at most.
+/// A submission of any size is accepted while the client is not in debt, so that a large batch is always possible. It
+/// causes a longer wait, at most [`JobRate::DEBT_MAX`].
 struct JobRate {
     per_second: u64,
-    /// Until when each client has to wait, a second's worth of burst not counted.
+    /// End of each client's wait, without the burst of one second.
     paid_until: Mutex<HashMap<Caller, Instant>>,
 }
 
 impl JobRate {
     const BURST: Duration = Duration::from_secs(1);
-    /// One request must not lock its client out for hours.
+    /// One request must not block its client for hours.
     const DEBT_MAX: Duration = Duration::from_secs(60);
 
     fn new(per_second: u64) -> Self {
@@ -338,7 +339,7 @@ mod tests {
         Lane::new("reads", places, client_max, &Counted::default())
     }
 
-    /// As many places as the client gets.
+    /// Takes as many places as the client gets.
     fn fill(lane: &Lane, caller: &Caller) -> Vec<Places> {
         std::iter::from_fn(|| lane.enter(caller).ok()).collect()
     }

@@ -1,4 +1,4 @@
-//! The server itself: health, version, metrics, and who one is to it.
+//! The server itself: health, version, metrics, and the identity of the caller.
 
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ use crate::auth::{Actor, Resource, Verb, token};
 use crate::metrics::Exposition;
 use crate::node::Readiness;
 
-/// How long the store may take to answer a check.
+/// Longest wait for a check of the store.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the result of a check answers further requests.
+/// Time for which the result of a check is reused.
 const CHECK_LASTS: Duration = Duration::from_secs(1);
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -90,13 +90,13 @@ struct Check {
 
 /// The last check of the store.
 ///
-/// Anyone may ask for one, and each writes to the store: so there is one at a time, and its result answers everyone
-/// who asks within [`CHECK_LASTS`].
+/// Health checks need no token, and each check writes to the store. So there is one check at a time, and its result is
+/// reused for [`CHECK_LASTS`].
 #[derive(Default)]
 pub(super) struct StoreCheck(tokio::sync::Mutex<Option<(Instant, Option<String>)>>);
 
 impl StoreCheck {
-    /// What is wrong with the store.
+    /// Returns the problem of the store, or `None` if it works.
     async fn of(&self, store: &dyn Store) -> Option<String> {
         let mut last = self.0.lock().await;
         if let Some((at, wrong)) = &*last
@@ -106,7 +106,7 @@ impl StoreCheck {
         }
         let wrong = match tokio::time::timeout(CHECK_TIMEOUT, store.check()).await {
             Ok(Ok(())) => None,
-            // Anyone may ask, so the cause stays in the log.
+            // The caller may be unauthenticated, so the cause stays in the log.
             Ok(Err(error)) => {
                 tracing::warn!(error = %Chain(&error), "store check failed");
                 Some(error.to_string())

@@ -1,29 +1,29 @@
-//! The REST API: jobs, executions, logs, events, workers, queues, artifacts, and a few pages.
+//! The REST API: jobs, executions, logs, events, workers, queues, artifacts, schedules, workflows, and a few pages.
 //!
 //! ```text
-//! request ─> edge ─> route ─> gate ─> handler ─┬─> node (what changes)    ─┬─> JSON
-//!                                              └─> store, objects (reads) ─┘
+//! request ─> edge ─> route ─> gate ─> handler ─┬─> node (changes)          ─┬─> JSON
+//!                                              └─> store, objects (reads)  ─┘
 //! ```
 //!
-//! - `edge`: what every request passes: its id, the bounds, the `Host`, the form of refusals.
-//! - `limits`: how many requests and streams are handled at a time, of all clients and of each.
-//! - `routes`: the table of routes. Each stands there with who may take it and with every code
-//!   that it may refuse with; the router, the OpenAPI document and the tests are made from it. `gate` lets a request
-//!   through to its handler; `cookie`: the session of a browser.
+//! - `edge`: the outermost layer of all requests: request id, limits, `Host`, problem documents.
+//! - `limits`: limits on concurrent requests and streams, in total and for each client.
+//! - `routes`: the table of routes. Each entry has the required right and all refusal codes of the route; the router,
+//!   the OpenAPI document and the tests are made from it. `gate` authorizes a request and limits it; `cookie`: browser
+//!   sessions.
 //! - `jobs`, `executions`, `logs`, `events`, `workers`, `queues`, `artifacts`, `schedules`, `workflows`, `calendars`,
-//!   `servers`, `session` and `meta` have the handlers: parse, validate, ask, answer. They decide nothing.
-//! - `rows`: rows by the id or name in an address, or the 404; `requests`: requests to the engine, and the retry of a
-//!   change that met a concurrent update; `definitions`: what bodies that define schedules and workflows share.
-//! - `forward`: what another server answers, the one that decides.
-//! - `problem`: refusals as RFC 9457 documents; `extract`, `headers`, `page`: how requests
-//!   are read; `convert`: rows as what the API shows; `sse`: what streams share.
-//! - `openapi`, `operations` and `docs`: the document, and pages for people made from it; `schemas`: JSON Schemas of
-//!   definition files, for editors.
+//!   `servers`, `session` and `meta` have the handlers: parse, validate, request, respond. They decide nothing.
+//! - `rows`: rows by the id or name in a path, or the 404; `requests`: requests to the engine, and retries after a
+//!   version conflict; `submit`: from a body to jobs; `definitions`: shared parts of schedule and workflow definitions.
+//! - `forward`: forwards requests to the leader.
+//! - `problem`: refusals as RFC 9457 documents; `extract`, `headers`, `page`, `patch`: parsing of requests; `convert`:
+//!   rows as API types; `sse`: shared parts of event streams.
+//! - `openapi`, `operations` and `docs`: the OpenAPI document, and pages for users made from it; `schemas`: JSON
+//!   Schemas of definition files, for editors.
 //!
-//! # Always true
-//! - No handler runs before its gate has let the bearer in: a route cannot be added without one.
-//! - Whatever is refused, by whatever layer, is a problem document with a code of the table.
-//! - Reads come from the store, so what was acknowledged is there at once.
+//! # Invariants
+//! - No handler runs before its gate has authorized the caller: a route cannot be added without one.
+//! - Every refusal, of any layer, is a problem document with a code of the table.
+//! - Reads come from the store, so they include everything that was acknowledged.
 
 mod artifacts;
 mod calendars;
@@ -82,10 +82,10 @@ use crate::services::Services;
 
 pub(crate) use forward::for_strangers;
 
-/// The smallest answer that is worth compressing, in bytes.
+/// Smallest response that is compressed, in bytes.
 const COMPRESSED_FROM: u64 = 1_024;
 
-/// What handlers share; clones are cheap.
+/// State of all handlers; clones are cheap.
 #[derive(Clone)]
 struct Api {
     services: Services,
@@ -100,7 +100,7 @@ struct Shared {
     check: meta::StoreCheck,
     counted: HttpMetrics,
     forwards: forward::Forwards,
-    /// The OpenAPI document and its tag.
+    /// The OpenAPI document and its `ETag`.
     openapi_json: (bytes::Bytes, HeaderValue),
     pages: docs::Pages,
     schemas: Vec<(&'static str, bytes::Bytes)>,
@@ -142,12 +142,12 @@ impl Api {
     }
 }
 
-/// The OpenAPI 3.1 document of the REST API.
+/// Returns the OpenAPI 3.1 document of the REST API.
 pub fn document() -> OpenApi {
     openapi::document(table())
 }
 
-/// Every route of the REST API and the pages, over these services.
+/// Returns the router of the REST API and the pages.
 pub fn router(services: Services) -> Router {
     let api = Api::new(services);
     let router = docs::assets(table().into_router(&api));
@@ -155,8 +155,8 @@ pub fn router(services: Services) -> Router {
     router.layer(compression()).with_state(api)
 }
 
-/// Compresses answers for clients that ask for it: neither streams, which must not be held back, nor files of users,
-/// nor what the build has compressed already.
+/// Compresses responses for clients that accept it. Excludes streams, which must not be buffered, files of users, and
+/// files that the build has compressed.
 fn compression() -> CompressionLayer<impl Predicate> {
     let what = DefaultPredicate::new()
         .and(SizeAbove::new(COMPRESSED_FROM))
@@ -164,7 +164,7 @@ fn compression() -> CompressionLayer<impl Predicate> {
     CompressionLayer::new().gzip(true).quality(CompressionLevel::Fastest).compress_when(what)
 }
 
-/// The table of all routes.
+/// Returns the table of all routes.
 fn table() -> Routes {
     let mut routes = Routes::default();
     jobs::routes(&mut routes);

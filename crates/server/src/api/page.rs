@@ -1,8 +1,8 @@
-//! Pages of lists: limits, and cursors that cannot be forged or carried over to another list.
+//! Pages of lists: limits, and cursors that cannot be forged or used with another list.
 //!
-//! A cursor is opaque: base64url of a MAC and of where the page before ended. The MAC covers the
-//! filter of the list, so that a cursor with another filter is refused instead of skipping rows.
-//! Its key lives in the store, so a cursor is good at every server and outlives a restart.
+//! A cursor is opaque: base64url of a MAC and of the last position of a page. The MAC covers the filter of the list, so
+//! a cursor with another filter is refused instead of skipping rows. Its key is in the store, so a cursor is valid on
+//! every server and after a restart.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,39 +12,39 @@ use sha2::Sha256;
 
 use super::problem::{ApiError, Code};
 
-/// 128 bits are plenty: a cursor gives no right that its bearer lacks.
+/// 128 bits suffice: a cursor grants no right.
 const MAC_LEN: usize = 16;
-/// No place in a list is longer.
+/// Longest cursor, in bytes; no valid cursor is longer.
 const CURSOR_LEN_MAX: usize = 1_024;
 
-/// A namespace to filter a list by; `*` is any.
+/// Returns the namespace to filter a list by; `*` is any.
 pub(super) fn namespace(asked: Option<String>) -> Option<String> {
     asked.filter(|namespace| namespace != "*")
 }
 
-/// Makes and reads the cursors of a server.
+/// Creates and verifies cursors.
 #[derive(Clone)]
 pub(super) struct Cursors {
     key: [u8; 32],
 }
 
 impl Cursors {
-    /// With the server's key.
+    /// Creates it with the key in the store.
     pub(super) fn new(key: [u8; 32]) -> Self {
         Self { key }
     }
 
-    /// The cursor behind `place`, for the list that `list` and its filter name.
+    /// Returns the cursor after `place`, for this list and filter.
     pub(super) fn make(&self, list: &str, filter: &impl std::fmt::Debug, place: &str) -> String {
         let mut bytes = self.mac(list, filter, place).to_vec();
         bytes.extend_from_slice(place.as_bytes());
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Where the page before ended, from its cursor.
+    /// Returns the last position of the previous page.
     ///
     /// # Errors
-    /// `invalid_cursor`, if it was not made by this server for this list and filter.
+    /// `invalid_cursor` if the cursor was not made for this list and filter with this key.
     pub(super) fn read<T: std::str::FromStr>(
         &self,
         list: &str,
@@ -73,8 +73,8 @@ impl Cursors {
 
     fn mac(&self, list: &str, filter: &impl std::fmt::Debug, place: &str) -> [u8; MAC_LEN] {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a MAC takes a key of any length");
-        // Debug text quotes strings, so no two filters share one; it need not be stable for longer
-        // than a program version, for a cursor is not kept.
+        // Debug output quotes strings, so different filters have different texts. It may change with a program version,
+        // because cursors are short-lived.
         mac.update(format!("{list}\0{filter:?}\0{place}").as_bytes());
         let whole = mac.finalize().into_bytes();
         let mut short = [0; MAC_LEN];
@@ -89,10 +89,10 @@ impl std::fmt::Debug for Cursors {
     }
 }
 
-/// How many items a page has, from what was asked.
+/// Returns the number of items in a page.
 ///
 /// # Errors
-/// `invalid_parameter`, if it is zero or more than [`PAGE_MAX`].
+/// `invalid_parameter` if it is zero or more than [`PAGE_MAX`].
 pub(super) fn limit(asked: Option<u32>) -> Result<usize, ApiError> {
     match asked {
         None => Ok(PAGE_DEFAULT),

@@ -1,7 +1,7 @@
-//! Rows of the store by the id or the name in an address, or the refusal that says which one is missing.
+//! Lookup of rows by the id or the name in a path, or a refusal that names the missing object.
 //!
-//! Handlers read through these functions wherever a missing row is a 404, so that it has the same code and text on every
-//! route. A name is looked up in one namespace; an id needs none.
+//! Handlers use these functions wherever a missing row is a 404, so that every route has the same code and text. A name
+//! is looked up in one namespace; an id needs none.
 
 use model::calendar::{CalendarRecord, CalendarSpec};
 use model::spec::DEFAULT;
@@ -38,7 +38,7 @@ pub(super) async fn execution(api: &Api, id: ExecutionId) -> Result<ExecutionRow
     found.ok_or_else(|| ApiError::new(Code::ExecutionNotFound, format!("execution `{id}` does not exist")))
 }
 
-/// A run with its history.
+/// Returns a run with its history.
 pub(super) async fn run(api: &Api, id: RunId) -> Result<RunRow, ApiError> {
     let found = api.node.store().run(id).await?;
     found.ok_or_else(|| ApiError::new(Code::RunNotFound, format!("run `{id}` does not exist")))
@@ -49,7 +49,7 @@ pub(super) async fn backfill(api: &Api, id: BackfillId) -> Result<BackfillRow, A
     found.ok_or_else(|| ApiError::new(Code::BackfillNotFound, format!("backfill `{id}` does not exist")))
 }
 
-/// The schedule with this id or name.
+/// Returns the schedule with this id or name.
 pub(super) async fn schedule(
     api: &Api,
     name: &str,
@@ -64,7 +64,7 @@ pub(super) async fn schedule(
     found.ok_or_else(|| ApiError::new(Code::ScheduleNotFound, detail))
 }
 
-/// The workflow with this id or name.
+/// Returns the workflow with this id or name.
 pub(super) async fn workflow(
     api: &Api,
     name: &str,
@@ -79,7 +79,7 @@ pub(super) async fn workflow(
     found.ok_or_else(|| ApiError::new(Code::WorkflowNotFound, detail))
 }
 
-/// The calendar with this name; the built-in ones have no row.
+/// Returns the calendar with this name; the built-in calendars have no row.
 pub(super) async fn calendar(api: &Api, name: &str, namespace: &str) -> Result<CalendarRecord, ApiError> {
     let found = api.node.store().calendar(namespace, name).await?;
     found.ok_or_else(|| no_calendar(name, namespace))
@@ -89,7 +89,7 @@ pub(super) fn no_calendar(name: &str, namespace: &str) -> ApiError {
     ApiError::new(Code::CalendarNotFound, none_of("calendar", name, namespace))
 }
 
-/// All calendars of a namespace, compiled.
+/// Returns all calendars of a namespace, compiled.
 pub(super) async fn calendars(api: &Api, namespace: &str) -> Result<CalendarMap, ApiError> {
     let records = api.node.store().calendars(Some(namespace)).await?;
     let specs: Vec<CalendarSpec> = records.into_iter().map(|record| record.spec).collect();

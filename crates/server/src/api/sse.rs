@@ -1,9 +1,8 @@
-//! What the server-sent streams share: their form, their heartbeat, their bound, and their end.
+//! Shared parts of server-sent event streams: format, heartbeat, limit and end.
 //!
-//! A stream is a [`Source`] that is asked for one event after the other, so a reader that is slow
-//! holds back its own source and nothing else. While a source has nothing, a heartbeat goes out with
-//! the place that was reached: a reader whose filter lets nothing through still resumes from there.
-//! Streams end when the server stops.
+//! A stream pulls its events one by one from a [`Source`], so a slow reader delays only its own source. While the
+//! source has no event, the stream sends heartbeats with its position. A reader whose filter excludes all events can
+//! therefore still resume from there. Streams end when the server stops leading.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -17,17 +16,17 @@ use super::Api;
 use super::limits::{Caller, Places};
 use super::problem::ApiError;
 
-/// How long a stream may be silent.
+/// Longest time without an event or a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// After how long a client that lost its stream should ask again.
+/// Delay before a client reconnects after it lost its stream.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Where the events of a stream come from.
+/// Source of the events of a stream.
 pub(super) trait Source: Send + 'static {
-    /// The next event, or `None` at the end. May be dropped and called again at any await.
+    /// Returns the next event, or `None` at the end. Cancel-safe at any await.
     fn next(&mut self) -> impl Future<Output = Option<Event>> + Send;
 
-    /// The place that was reached, for a reader to resume from.
+    /// Returns the current position, from which a reader can resume.
     fn place(&self) -> u64;
 }
 
@@ -38,10 +37,10 @@ struct Streaming<S> {
     _place: Places,
 }
 
-/// Answers with a stream.
+/// Returns a streaming response.
 ///
 /// # Errors
-/// `busy` or `client_limit` if there are too many streams already; `loading` or `stopping` where a stream would end at once.
+/// `busy` or `client_limit` if there are too many streams; `loading` or `stopping` if this server does not lead.
 pub(super) fn stream(api: &Api, caller: &Caller, source: impl Source) -> Result<Response, ApiError> {
     api.node.decides()?;
     let place = api.shared.limits.streams.enter(caller)?;
@@ -69,10 +68,10 @@ async fn next<S: Source>(state: &mut Streaming<S>) -> Option<Event> {
     }
 }
 
-/// An event with JSON data.
+/// Builds an event with JSON data.
 pub(super) fn event(name: Option<&str>, id: u64, data: &impl Serialize) -> Event {
     let event = Event::default().id(id.to_string());
     let event = name.map_or_else(|| event.clone(), |name| event.clone().event(name));
-    // Our own types always become JSON, on one line.
+    // Our types always serialize to JSON on one line.
     event.data(serde_json::to_string(data).unwrap_or_default())
 }

@@ -536,11 +536,11 @@ fn elements_that_make_no_sense_are_refused() {
     };
     let long = vec![b'1'; model::limits::ITEM_BYTES_MAX + 1];
     for (request, told) in [
-        (request("", &[b"1"]), "the name of their batch"),
-        (request("a\nb", &[b"1"]), "the name of their batch"),
-        (request("a", &[]), "there are 0 of them"),
-        (request("a", &[b"1".as_slice(); model::limits::ADDED_MAX + 1]), "there are 1001 of them"),
-        (request("a", &[b"1", b"{"]), "element 1 is no JSON"),
+        (request("", &[b"1"]), "the name of the batch"),
+        (request("a\nb", &[b"1"]), "the name of the batch"),
+        (request("a", &[]), "expected 1 to 1000 elements but got 0"),
+        (request("a", &[b"1".as_slice(); model::limits::ADDED_MAX + 1]), "expected 1 to 1000 elements but got 1001"),
+        (request("a", &[b"1", b"{"]), "element 1 is not JSON"),
         (request("a", &[&long]), "element 0 has 1025 bytes"),
     ] {
         let refused = crate::grpc::convert::elements("elements", request).unwrap_err().to_string();
