@@ -232,7 +232,7 @@ impl ServerConfig {
             return invalid("heartbeat_interval", "expected a positive duration but got 0");
         }
         if self.engine.lease <= self.engine.heartbeat_interval {
-            return invalid("lease", "must be longer than `heartbeat_interval`, otherwise every worker would be lost");
+            return invalid("lease", "must exceed `heartbeat_interval`, otherwise every worker is lost");
         }
         if self.artifact_bytes_max == 0 {
             return invalid("artifact_bytes_max", "expected at least 1 but got 0");

@@ -258,8 +258,8 @@ impl Members {
         Own { stops: self.inner.stops.load(Ordering::Relaxed), follows }
     }
 
-    /// Returns whether this server has not reached the store for so long that the other servers consider it gone. It
-    /// then cannot know the leader.
+    /// Returns whether this server has failed to reach the store until the other servers consider it gone. It then
+    /// cannot know the leader.
     pub(crate) fn is_isolated(&self) -> bool {
         self.seen().age() > self.inner.participant.ttl()
     }

@@ -185,11 +185,7 @@ impl Metrics {
         r.register("queue_running", "Running jobs by queue", self.queue_running.clone());
         r.register("workers", "Known workers by status", self.workers.clone());
         r.register("schedules", "Schedules by status", self.schedules.clone());
-        r.register(
-            "firings",
-            "Scheduled times decided by this server, by outcome",
-            self.firings.clone(),
-        );
+        r.register("firings", "Scheduled times decided by this server, by outcome", self.firings.clone());
         r.register(
             "firing_delay_seconds",
             "Delay from the scheduled time of a firing to the creation of its job",
@@ -210,11 +206,7 @@ impl Metrics {
             "Streams of workers closed by this server, by reason",
             self.worker_streams_closed.clone(),
         );
-        r.register(
-            "engine_reloads",
-            "Reloads of the engine after a failure",
-            self.engine_reloads.clone(),
-        );
+        r.register("engine_reloads", "Reloads of the engine after a failure", self.engine_reloads.clone());
         r.register("leader", "Whether this server is the leader (1) or not (0)", self.leader.clone());
         r.register(
             "standby_ready",

@@ -73,7 +73,7 @@ impl Identity {
     /// # Panics
     /// If the operating system provides no random bytes.
     pub fn draw() -> Self {
-        let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("the operating system provides random bytes");
+        let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("the system has random bytes");
         let key = provider::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(key.as_ref()))
             .expect("the key was generated in this format");
         let public = key.public_key().expect("a key pair has a public key").to_vec();

@@ -1,4 +1,4 @@
-//! Artifacts: store, list, fetch.
+//! Artifacts: store, list, download, delete.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -36,8 +36,8 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Delete, artifacts, &delete_refusals, routes!(delete_artifact));
 }
 
-/// A name as jobs, queues and artifacts have them. The rule is the model's own: a queue's settings
-/// are checked by default together with its name.
+/// Checks a name of jobs, queues or artifacts. The rule is in `model`: a queue's default settings are valid, so only
+/// its name can be refused.
 fn check_name(parameter: &str, name: &str) -> Result<(), ApiError> {
     validate::queue(name, &QueueSettings::default()).map_err(|invalid| {
         let wrong = invalid.problems.into_iter().next().map(|problem| problem.message);
@@ -93,16 +93,16 @@ async fn put_artifact(
         .into_response())
 }
 
-/// Why the bytes of an upload stopped.
+/// Why an upload ended early.
 #[derive(Debug, thiserror::Error)]
 enum UploadError {
-    #[error("nothing came for {}s", BODY_TIMEOUT.as_secs())]
+    #[error("no data received for {}s", BODY_TIMEOUT.as_secs())]
     Stalled,
     #[error(transparent)]
     Body(#[from] axum::Error),
 }
 
-/// The bytes of a body, which may be slow but not silent.
+/// Streams a body, which may be slow but must not pause longer than [`BODY_TIMEOUT`].
 fn steady(body: Body) -> impl Stream<Item = Result<Bytes, UploadError>> + Send {
     steady_within(body, BODY_TIMEOUT)
 }
@@ -141,7 +141,7 @@ struct ListArtifactsParams {
     cursor: Option<String>,
 }
 
-/// Where a page of artifacts ended.
+/// Last position of a page of artifacts.
 struct Place(String, String, Timestamp);
 
 impl FromStr for Place {
@@ -197,7 +197,7 @@ struct GetArtifactParams {
     version: Option<String>,
 }
 
-/// The hash that a version names, with or without `sha256:` before it.
+/// Returns the hash of a version, given with or without the prefix `sha256:`.
 fn digest(version: &str) -> Result<&str, ApiError> {
     let hex = version.strip_prefix("sha256:").unwrap_or(version);
     let well_formed = hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));

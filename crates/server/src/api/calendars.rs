@@ -1,4 +1,4 @@
-//! Calendars: set up, list, show, ask for days, import, delete.
+//! Calendars: configure, list, show, list days, import, delete.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ use super::{Api, requests, rows};
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 
-/// The longest range of days that is listed: ten years.
+/// Longest range of days in a list: ten years.
 const DAYS_MAX: i32 = 3_660;
-/// So many years before and after this one are taken from an iCalendar text.
+/// Number of years before and after the current year that are imported from an iCalendar text.
 const IMPORTED_YEARS: i16 = 10;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -95,7 +95,7 @@ fn shown_built_in(name: &str, days: &DaySet) -> Calendar {
     }
 }
 
-/// What a built-in calendar is.
+/// Returns the description of a built-in calendar.
 fn described(name: &str) -> Option<&'static str> {
     match name {
         "belfry.cn-holidays" => Some("The days off of China's public holidays."),
@@ -213,7 +213,7 @@ async fn check(api: &Api, spec: &CalendarSpec) -> Result<(), ApiError> {
     validate::calendar(spec).map_err(|invalid| ApiError::invalid(&invalid))?;
     let records = api.node.store().calendars(Some(&spec.namespace)).await?;
     let others = records.iter().map(|record| &record.spec).filter(|other| other.name != spec.name);
-    // All together, because the new one may close a circle.
+    // Compiled together, because the new calendar may close a cycle.
     let (_, mut wrong) = CalendarMap::compile(others.chain([spec]));
     match wrong.remove(&spec.name) {
         Some(problems) => Err(ApiError::invalid_fields(fields_at("", &problems))),
@@ -316,7 +316,7 @@ fn day(name: &str, text: Option<&str>) -> Result<Option<Date>, ApiError> {
     let parse = |text: &str| {
         let shown = excerpt(text);
         text.parse()
-            .map_err(|_| ApiError::parameter(name, format!("`{shown}` is no day: expected `2026-10-01`")))
+            .map_err(|_| ApiError::parameter(name, format!("`{shown}` is not a date such as `2026-10-01`")))
     };
     text.map(parse).transpose()
 }
@@ -353,7 +353,7 @@ impl<S: Send + Sync> FromRequest<S> for CalendarText {
         }
         let bytes = read_body(&parts.headers, body, ICALENDAR_BYTES_MAX).await?;
         let text = String::from_utf8(bytes.into())
-            .map_err(|_| ApiError::new(Code::MalformedBody, "the body cannot be read: it is not UTF-8"))?;
+            .map_err(|_| ApiError::new(Code::MalformedBody, "the body cannot be read: not valid UTF-8"))?;
         Ok(Self(text))
     }
 }

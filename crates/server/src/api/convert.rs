@@ -1,4 +1,4 @@
-//! Rows as what the API shows.
+//! Conversion of rows to API types.
 
 use engine::output::{QueueView, WorkerView};
 use model::api::{
@@ -16,7 +16,7 @@ use store::query::{self, ExecutionRow, JobRow};
 
 use super::problem::ApiError;
 
-/// A job of a list: all but its spec.
+/// Returns a job of a list, without its spec.
 pub(super) fn job(row: &JobRow) -> Result<Job, ApiError> {
     let summary: Summary = serde_json::from_str(&row.body).map_err(|error| ApiError::internal(&error))?;
     let state = &row.state;
@@ -54,7 +54,7 @@ pub(super) fn job(row: &JobRow) -> Result<Job, ApiError> {
     })
 }
 
-/// When the newest execution started, if it has.
+/// Returns the start of the newest execution, if it has started.
 fn execution_started_at(state: &JobState) -> Option<Timestamp> {
     let newest = state.executions;
     let mut backwards = state.history.iter().rev();
@@ -62,12 +62,12 @@ fn execution_started_at(state: &JobState) -> Option<Timestamp> {
     started.map(|entry| entry.at)
 }
 
-/// A job with its spec.
+/// Returns a job with its spec.
 pub(super) fn job_with_spec(row: &JobRow) -> Result<Job, ApiError> {
     Ok(Job { spec: Some(Box::new(spec(row)?)), ..job(row)? })
 }
 
-/// The spec of a job.
+/// Returns the spec of a job.
 pub(super) fn spec(row: &JobRow) -> Result<JobSpec, ApiError> {
     serde_json::from_str(&row.body).map_err(|error| ApiError::internal(&error))
 }
@@ -104,7 +104,7 @@ pub(super) fn execution(row: &ExecutionRow) -> Execution {
     }
 }
 
-/// A worker, with what the engine last showed of it.
+/// Returns a worker, with the engine's last view of it.
 pub(super) fn worker(record: WorkerRecord, view: Option<&WorkerView>) -> Worker {
     let reserved = view.map(|view| Reserved {
         executions: view.running,
@@ -130,7 +130,7 @@ pub(super) fn worker(record: WorkerRecord, view: Option<&WorkerView>) -> Worker 
     }
 }
 
-/// A queue from its row, from what the engine last showed of it, or from both.
+/// Returns a queue from its row, from the engine's last view of it, or from both.
 pub(super) fn queue(name: &str, record: Option<&QueueRecord>, view: Option<&QueueView>) -> Queue {
     let settings = record.map(|record| &record.settings).or(view.map(|view| &view.settings));
     Queue {
@@ -154,7 +154,7 @@ pub(super) fn artifact(row: query::Artifact) -> Artifact {
     }
 }
 
-/// Words for events, besides those of jobs, runs and steps, which name the new status.
+/// Names of event types, except those of jobs, runs and steps, which contain the new status.
 macro_rules! event_words {
     ($($variant:ident = $text:literal;)*) => {
         #[derive(Clone, Copy)]
@@ -194,7 +194,7 @@ event_words! {
     StepLateWorker = "step.late_worker";
 }
 
-/// The word for what happened, `type` in the feed: one of [`event_types`], or `other` for a kind without a word.
+/// Returns the `type` of an event in the feed: one of [`event_types`], or `other` for a kind without a name.
 pub(super) fn event_type(event: &Event) -> String {
     match &event.kind {
         EventKind::Job { to, .. } => job_type(*to),
@@ -244,7 +244,7 @@ fn step_type(to: model::run::StepStatus) -> String {
     format!("step.{to}")
 }
 
-/// Every word of [`event_type`] that can be asked for.
+/// Returns all event types that a client can request.
 pub(super) fn event_types() -> impl Iterator<Item = String> {
     let jobs = JobStatus::ALL.iter().copied().map(job_type);
     let runs = model::RunStatus::ALL.iter().copied().map(run_type);
@@ -329,7 +329,7 @@ pub(super) fn feed_event(seq: EventSeq, event: &Event) -> FeedEvent {
     shown
 }
 
-/// The job that an event concerns.
+/// Returns the job of an event, if it has one.
 pub(super) fn event_job(event: &Event) -> Option<model::JobId> {
     match &event.kind {
         EventKind::Job { job, .. } | EventKind::Started { job, .. } => Some(*job),

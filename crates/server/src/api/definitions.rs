@@ -1,4 +1,4 @@
-//! What the bodies that define named things have in common, of schedules and of workflows.
+//! Shared parts of the requests that define schedules and workflows.
 
 use model::api::FieldError;
 use serde::Deserialize;
@@ -17,10 +17,10 @@ pub(super) struct PutParams {
 }
 
 impl PutParams {
-    /// Puts what the address says into a spec.
+    /// Applies name and namespace of the address to a spec.
     ///
     /// # Errors
-    /// `invalid_spec` where the spec says something else.
+    /// `invalid_spec` if the spec contradicts them.
     pub(super) fn settle(&self, address: &str, name: &str, namespace: &mut String) -> Result<(), ApiError> {
         let wrong = |path, detail| Err(ApiError::invalid_fields(vec![field_error(path, detail)]));
         if name != address {
@@ -44,17 +44,17 @@ pub(super) struct DryRun {
     pub(super) dry_run: bool,
 }
 
-/// Whether paths begin with the place in a batch.
+/// Whether paths of errors include the position in a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Batch {
-    /// They begin within the one spec.
+    /// A single spec: paths are relative to it.
     One,
-    /// They begin with this field of the body and the place in it.
+    /// A batch: paths start with this field of the body and the index.
     Several(&'static str),
 }
 
 impl Batch {
-    /// What stands before the paths of a spec.
+    /// Returns the prefix of a spec's paths.
     pub(super) fn path(self, index: usize) -> String {
         match self {
             Self::One => String::new(),
@@ -62,7 +62,7 @@ impl Batch {
         }
     }
 
-    /// What is wrong with a spec, as it is told.
+    /// Returns the errors of a spec with their paths in the body.
     pub(super) fn located(self, index: usize, errors: &[FieldError]) -> impl Iterator<Item = FieldError> {
         let at = self.path(index);
         errors

@@ -1,7 +1,7 @@
-//! Pages for people: what this server is, the API, and every refusal.
+//! HTML pages for users: the landing page, the API reference, and all refusals.
 //!
-//! Plain HTML made once at the start from the OpenAPI document and the table of codes, with one
-//! stylesheet and nothing from elsewhere: they are readable on a machine without a network.
+//! Plain HTML, generated at the start from the OpenAPI document and the table of codes, with one local stylesheet: the
+//! pages are readable without access to a network.
 
 use std::fmt::Write;
 
@@ -25,14 +25,14 @@ use crate::web;
 const STYLE: &str = include_str!("docs/style.css");
 const PAGE_POLICY: &str =
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-/// The methods in the order of a page.
+/// Methods in the order of a page.
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
 pub(super) fn routes(routes: &mut Routes) {
     routes.open(&[], routes!(get_openapi));
 }
 
-/// Adds the pages. They are no part of the API, need no token and tell nothing about this server's work.
+/// Adds the pages. They are not part of the API, need no token, and show no data of this server.
 pub(super) fn assets(router: Router<Api>) -> Router<Api> {
     router
         .route("/", get(dashboard))
@@ -55,19 +55,19 @@ async fn get_openapi(State(api): State<Api>) -> Response {
     let (json, tag) = &api.shared.openapi_json;
     let headers: [(HeaderName, HeaderValue); 3] = [
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        // It changes with the server only, and tells nothing about its work.
+        // It changes only with the server's version, and contains no data of this server.
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         (ETAG, tag.clone()),
     ];
     (headers, json.clone()).into_response()
 }
 
-/// The dashboard; where it was not built, a page that says so.
+/// Returns the dashboard; if it was not built, a page that says so.
 async fn dashboard(State(api): State<Api>) -> Response {
     web::page().unwrap_or_else(|| html(&api.shared.pages.landing))
 }
 
-/// A file of the dashboard.
+/// Returns a file of the dashboard.
 async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, ApiError> {
     let missing = || ApiError::new(Code::NotFound, "the dashboard has no such file; load the page again");
     web::asset(&name, &headers).ok_or_else(missing)
@@ -86,7 +86,7 @@ fn served(content_type: &'static str, body: Bytes) -> Response {
     (headers, body).into_response()
 }
 
-/// The pages, ready to be sent.
+/// The generated pages.
 pub(super) struct Pages {
     landing: Bytes,
     reference: Bytes,
@@ -297,7 +297,7 @@ fn write_schema(body: &mut String, name: &str, schema: &Value) {
     body.push_str("</table>\n");
 }
 
-/// A schema in a few words, with links to those that have a name.
+/// Returns a short description of a schema, with links to named schemas.
 fn type_of(schema: &Value) -> String {
     if let Some(name) = schema["$ref"].as_str().and_then(|link| link.rsplit('/').next()) {
         return format!("<a href=\"#schema-{0}\">{0}</a>", escape(name));
@@ -352,7 +352,7 @@ fn paragraphs(body: &mut String, text: &str) {
     }
 }
 
-/// Escaped text, with what stands in backticks as code.
+/// Escapes text, and converts backticks to code elements.
 fn marked(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     for (i, part) in text.split('`').enumerate() {

@@ -70,10 +70,7 @@ pub(super) async fn nothing_here(method: Method, uri: Uri, headers: HeaderMap) -
 async fn guarded(api: &Api, request: Request, next: Next) -> Result<Response, ApiError> {
     let length = request.uri().path_and_query().map_or(0, |text| text.as_str().len());
     if length > URI_LEN_MAX {
-        return Err(ApiError::new(
-            Code::UriTooLong,
-            format!("the URI is longer than {URI_LEN_MAX} bytes"),
-        ));
+        return Err(ApiError::new(Code::UriTooLong, format!("the URI is longer than {URI_LEN_MAX} bytes")));
     }
     api.shared.hosts.check(request.uri(), request.headers())?;
     AssertUnwindSafe(next.run(request)).catch_unwind().await.map_err(|panic| {
@@ -199,7 +196,7 @@ impl Default for HttpMetrics {
 
 impl HttpMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("http_requests", "HTTP requests by method, route and status", self.requests.clone());
+        registry.register("http_requests", "Requests by method, route and status", self.requests.clone());
         registry.register(
             "http_request_seconds",
             "Time from the receipt of a request to the head of its response, by route",

@@ -1,9 +1,8 @@
-//! The feed of what happens, as server-sent events, without a gap and without a double.
+//! The event feed as server-sent events, without gaps or duplicates.
 //!
-//! A reader follows the broadcast of committed batches. Whatever it has missed (before it came, or
-//! because it is slow) is read from the store by place: the receiver is made first, the store is read
-//! next, and of the broadcast only what comes behind that counts. Where the store no longer has the
-//! place that a reader wants to resume from, it is told so by `event: reset`.
+//! A reader follows the broadcast of committed batches. Events that it has missed, because it started later or is slow,
+//! are read from the store by position. It subscribes first, then reads the store, and ignores broadcast events that
+//! the store has already returned. If the store no longer has the requested position, the reader gets `event: reset`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ use super::{Api, convert, page, sse};
 use crate::auth::{Resource, Verb};
 use crate::node::EventBatch;
 
-/// How many events are read from the store at a time.
+/// Number of events read from the store at a time.
 const CHUNK: usize = 500;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -83,7 +82,7 @@ async fn follow_events(
     sse::stream(&api, &caller, feed)
 }
 
-/// Refuses types that no event has: a typing error would look like silence.
+/// Refuses unknown event types: a typing error would otherwise look like a silent feed.
 fn known_types(wanted: &[String]) -> Result<(), ApiError> {
     let all: Vec<String> = convert::event_types().collect();
     let group_of = |kind: &str| kind.split('.').next().unwrap_or_default().to_owned();
@@ -139,20 +138,20 @@ struct Reset {
     seq: u64,
 }
 
-/// One reader's feed.
+/// The feed of one reader.
 struct Feed {
     store: Arc<dyn Store>,
     live: broadcast::Receiver<Arc<EventBatch>>,
     filter: Filter,
-    /// Everything up to here was sent or filtered out.
+    /// Last position that was sent or filtered out.
     reached: EventSeq,
-    /// Whether the store may have more behind `reached` than the broadcast will bring.
+    /// Whether the store may have events after `reached` that the broadcast does not deliver.
     behind: bool,
     ready: VecDeque<Event>,
 }
 
 impl Feed {
-    /// `live` must have been subscribed before this is called.
+    /// Opens a feed. `live` must have been subscribed before this call.
     async fn open(
         store: Arc<dyn Store>,
         live: broadcast::Receiver<Arc<EventBatch>>,
@@ -167,14 +166,14 @@ impl Feed {
         Ok(Self { store, live, filter, reached, behind, ready: VecDeque::new() })
     }
 
-    /// Reads one chunk from the store.
+    /// Reads one chunk of events from the store.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         let page = self.store.events(self.reached, CHUNK).await?;
         let trimmed = self.reached.0 > 0 && self.reached.0 + 1 < page.oldest.0;
         let foreign = self.reached > page.newest;
         if trimmed || foreign {
             let reason =
-                if trimmed { "the place is no longer kept" } else { "the place is not of this feed" };
+                if trimmed { "the position is no longer stored" } else { "the position is not in this feed" };
             self.reached = page.newest;
             let reset = Reset { reason, seq: page.newest.0 };
             self.ready.push_back(sse::event(Some("reset"), page.newest.0, &reset));
@@ -194,10 +193,10 @@ impl Feed {
         }
     }
 
-    /// Takes what a batch has behind `reached`.
+    /// Takes the events of a batch after `reached`.
     fn follow(&mut self, batch: &EventBatch) {
         if batch.first.0 > self.reached.0 + 1 {
-            // Something in between was missed; the store has it, and this batch too.
+            // Events in between were missed; the store has them, and this batch.
             self.behind = true;
             return;
         }
@@ -217,8 +216,8 @@ impl sse::Source for Feed {
             }
             if self.behind {
                 if let Err(error) = self.catch_up().await {
-                    // The client comes back with its place and misses nothing.
-                    tracing::warn!(%error, "event stream closed: the store did not answer");
+                    // The client reconnects with its position and misses nothing.
+                    tracing::warn!(%error, "event stream closed: the store is unavailable");
                     return None;
                 }
                 continue;

@@ -1,4 +1,4 @@
-//! Executions: the tries of jobs.
+//! Executions: the attempts of jobs.
 
 use axum::Json;
 use axum::extract::State;

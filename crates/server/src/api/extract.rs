@@ -1,9 +1,10 @@
-//! Reading requests: bodies, queries and paths, with refusals that name the field.
+//! Extractors for bodies, queries and paths, with refusals that name the invalid field.
 //!
-//! axum's own extractors answer in plain text and stop at the first word that does not fit; these
-//! answer with problem documents that have the path of the field. Bodies are bounded in bytes, in
-//! depth and in time. The fast path parses straight into the type; only a body that is refused is
-//! parsed a second time, to find out where.
+//! axum's extractors respond with plain text and stop at the first invalid field; these respond with problem documents
+//! that list the paths of all invalid fields. Bodies are limited in size, depth and time.
+//!
+//! # Cost
+//! A valid body is parsed once, directly into its type. Only an invalid body is parsed again, to locate its errors.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -24,12 +25,12 @@ use serde_json::Value;
 use super::problem::{ApiError, Code, excerpt, field_error};
 use crate::misfits::{self, Scalars};
 
-/// How long a client may take to send a body, and how long an upload may pause.
+/// Longest time for receiving a body, and longest pause in an upload.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How deep arrays and objects may be nested.
+/// Deepest nesting of arrays and objects.
 pub(super) const DEPTH_MAX: usize = 64;
 
-/// What a body is written in.
+/// Format of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// JSON.
@@ -39,10 +40,10 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// What the `Content-Type` says.
+    /// Returns the format in `Content-Type`.
     ///
     /// # Errors
-    /// `unsupported_media_type`, if it says neither or nothing.
+    /// `unsupported_media_type` if it is missing or another one.
     pub(super) fn of(headers: &HeaderMap) -> Result<Self, ApiError> {
         let header = headers.get(CONTENT_TYPE).map_or(Ok(""), |value| value.to_str()).unwrap_or("?");
         let media_type = header.split(';').next().unwrap_or_default().trim();
@@ -50,11 +51,11 @@ impl Format {
             "application/json" | "application/merge-patch+json" => Ok(Self::Json),
             "application/yaml" | "application/x-yaml" | "text/yaml" => Ok(Self::Yaml),
             "" => {
-                Err(ApiError::new(Code::UnsupportedMediaType, "the request has a body and no `Content-Type`"))
+                Err(ApiError::new(Code::UnsupportedMediaType, "the request has a body but no `Content-Type`"))
             }
             other => {
                 let shown: String = other.chars().filter(char::is_ascii_graphic).take(64).collect();
-                Err(ApiError::new(Code::UnsupportedMediaType, format!("`{shown}` is not taken here")))
+                Err(ApiError::new(Code::UnsupportedMediaType, format!("unsupported media type `{shown}`")))
             }
         }
     }
@@ -62,12 +63,12 @@ impl Format {
     /// Parses a body.
     ///
     /// # Errors
-    /// `malformed_body` if it is not of this format, `invalid_spec` if it does not fit `T`.
+    /// `malformed_body` if it does not have this format, `invalid_spec` if it does not deserialize to `T`.
     pub(super) fn parse<T: DeserializeOwned>(self, body: &[u8]) -> Result<T, ApiError> {
         self.parse_checked(body, |_| Vec::new())
     }
 
-    /// As [`parse`](Self::parse); a refusal also names what `check` finds in the fields that do fit.
+    /// Parses a body like [`parse`](Self::parse). A refusal also lists what `check` finds in the valid fields.
     pub(super) fn parse_checked<T: DeserializeOwned>(
         self,
         body: &[u8],
@@ -79,7 +80,7 @@ impl Format {
         }
     }
 
-    /// Parses a body, if it fits `T` as it is. Costs little where it does not.
+    /// Parses a body; `None` if it does not deserialize to `T` directly. A failure costs little.
     pub(super) fn read<T: DeserializeOwned>(self, body: &[u8]) -> Option<T> {
         match self {
             Self::Json => read_json(body),
@@ -95,7 +96,7 @@ fn is_object(body: &[u8]) -> bool {
 }
 
 fn read_json<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
-    // Everything that is sent here is an object; serde would take a list of values for one as well.
+    // All bodies are objects; serde would also accept a list of values for an object.
     (is_object(body) && depth(body) <= DEPTH_MAX).then(|| serde_json::from_slice(body).ok())?
 }
 
@@ -112,7 +113,7 @@ fn json<T: DeserializeOwned>(body: &[u8], check: impl Fn(&T) -> Vec<FieldError>)
     }
     let located = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_slice(body));
     let Err(first) = located else {
-        return Err(malformed(&"it was read differently a second time"));
+        return Err(malformed(&"parsing it again gave another result"));
     };
     let first = (first.path().to_string(), first.inner().to_string());
     explain(value, body.len(), Scalars::Typed, &first, check)
@@ -152,8 +153,8 @@ fn yaml<T: DeserializeOwned>(body: &[u8], check: impl Fn(&T) -> Vec<FieldError>)
     })
 }
 
-/// The value, if whole numbers written as `50.0` were all that did not fit; otherwise a refusal that names every
-/// field, with what `check` finds in the rest. `first` is the path and the message of the first error.
+/// Returns the value if numbers such as `50.0` were the only mismatch. Otherwise returns a refusal that lists every
+/// invalid field, and what `check` finds in the others. `first` is the path and the message of the first error.
 fn explain<T: DeserializeOwned>(
     value: Value,
     bytes: usize,
@@ -164,7 +165,7 @@ fn explain<T: DeserializeOwned>(
     let (parsed, found) = misfits::find::<T>(value, bytes, scalars);
     let mut errors: Vec<_> = found.iter().map(|misfit| field_error(&misfit.path, &misfit.detail)).collect();
     if errors.is_empty() {
-        // As the readers of JSON and of YAML say that a number has a fraction.
+        // Messages of the JSON and YAML parsers for a number with a fraction.
         let is_fraction =
             ["floating point", "invalid u", "invalid i"].iter().any(|text| first.1.contains(text));
         match parsed {
@@ -179,7 +180,7 @@ fn explain<T: DeserializeOwned>(
     Err(ApiError::invalid_fields(errors))
 }
 
-/// How deep the brackets of a JSON text are nested at most. Need not be exact for what is no JSON.
+/// Returns the deepest nesting of brackets in a JSON text. May be inexact for invalid JSON.
 fn depth(body: &[u8]) -> usize {
     let (mut depth, mut deepest, mut quoted, mut escaped) = (0usize, 0usize, false, false);
     for &byte in body {
@@ -202,15 +203,16 @@ fn depth(body: &[u8]) -> usize {
 /// Reads a whole body of at most `limit` bytes.
 ///
 /// # Errors
-/// `body_too_large`, `request_timeout`, or `malformed_body` if the client stopped before its end.
+/// `body_too_large`, `request_timeout`, or `malformed_body` if the client stopped before the end.
 pub(super) async fn read_body(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, ApiError> {
     read_body_counted(headers, body, limit, |_| Ok(())).await
 }
 
-/// As [`read_body`]; `take` is called with the size of each piece before it is kept, and can refuse it.
+/// Reads a body like [`read_body`]. `take` is called with the size of each chunk before it is stored, and can refuse
+/// it.
 ///
 /// # Errors
-/// As [`read_body`], and those of `take`.
+/// Same as [`read_body`], and those of `take`.
 pub(super) async fn read_body_counted(
     headers: &HeaderMap,
     body: Body,
@@ -219,7 +221,7 @@ pub(super) async fn read_body_counted(
 ) -> Result<Bytes, ApiError> {
     let too_large = || ApiError::new(Code::BodyTooLarge, format!("the body is larger than {limit} bytes"));
     let by_header = || headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse::<usize>().ok();
-    // A body that was received already says its size, whatever the header says.
+    // A body that was already received knows its size, whatever the header says.
     let announced = body.size_hint().exact().and_then(|n| usize::try_from(n).ok()).or_else(by_header);
     if announced.is_some_and(|length| length > limit) {
         return Err(too_large());
@@ -229,7 +231,7 @@ pub(super) async fn read_body_counted(
         let Some(first) = parts.next().await else { return Ok(Bytes::new()) };
         let first = first.map_err(|error| malformed(&error))?;
         take(first.len())?;
-        // Nearly every body comes in one piece: it is not copied.
+        // Almost every body arrives in one chunk, which is not copied.
         if announced == Some(first.len()) {
             return if first.len() > limit { Err(too_large()) } else { Ok(first) };
         }
@@ -252,7 +254,7 @@ pub(super) async fn read_body_counted(
     tokio::time::timeout(BODY_TIMEOUT, read).await.map_err(late)?
 }
 
-/// A body in JSON or YAML, as `T`. One that is missing altogether, or `null`, is `T`'s default.
+/// A JSON or YAML body, as `T`. An absent body or `null` is `T`'s default.
 #[derive(Debug)]
 pub(super) struct MaybeBody<T>(pub(super) T);
 
@@ -273,12 +275,12 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeBody
     }
 }
 
-/// A body in JSON or YAML, not parsed yet.
+/// A JSON or YAML body that is not parsed yet.
 #[derive(Debug)]
 pub(super) struct RawBody<const LIMIT: usize> {
-    /// What it is written in.
+    /// Format of the body.
     pub(super) format: Format,
-    /// All of it.
+    /// The whole body.
     pub(super) bytes: Bytes,
 }
 
@@ -293,7 +295,7 @@ impl<S: Send + Sync, const LIMIT: usize> FromRequest<S> for RawBody<LIMIT> {
     }
 }
 
-/// The one parameter of a path, as `T`.
+/// The only parameter of a path, as `T`.
 #[derive(Debug)]
 pub(super) struct Path<T>(pub(super) T);
 
@@ -306,7 +308,7 @@ impl<S: Send + Sync, T: FromStr<Err: Display>> FromRequestParts<S> for Path<T> {
     }
 }
 
-/// The two parameters of a path, in its order.
+/// The two parameters of a path, in order.
 #[derive(Debug)]
 pub(super) struct Paths<A, B>(pub(super) A, pub(super) B);
 
@@ -338,8 +340,7 @@ fn parsed<T: FromStr<Err: Display>>((name, text): (&str, &str)) -> Result<T, Api
     })
 }
 
-/// The parameters of the query, as `T`. Names that `T` does not have are refused; a name that comes several times is
-/// for a [`Many`] or a [`Labels`].
+/// The parameters of the query, as `T`. Unknown names are refused. A repeated name needs a [`Many`] or a [`Labels`].
 #[derive(Debug)]
 pub(super) struct Params<T>(pub(super) T);
 
@@ -351,7 +352,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// Between the values of a name that comes several times: a character that no value may have.
+/// Separator of the values of a repeated name: a control character that is in no valid value.
 const AND: char = '\u{1f}';
 
 fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiError> {
@@ -377,12 +378,12 @@ fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, ApiError> {
     })
 }
 
-/// The name in serde's message about a field that it does not know.
+/// Returns the name in serde's message about an unknown field.
 fn unknown_name(message: &str) -> Option<&str> {
     message.strip_prefix("unknown field `")?.split('`').next()
 }
 
-/// The value of a parameter, read as whatever the field wants.
+/// The value of a parameter, deserialized as its field requires.
 struct Text(String);
 
 impl IntoDeserializer<'_, serde::de::value::Error> for Text {
@@ -396,7 +397,7 @@ impl IntoDeserializer<'_, serde::de::value::Error> for Text {
 impl Text {
     fn once(&self) -> Result<(), serde::de::value::Error> {
         if self.0.contains(AND) {
-            Err(serde::de::Error::custom("comes several times: expected once"))
+            Err(serde::de::Error::custom("is given several times: expected once"))
         } else {
             Ok(())
         }
@@ -464,7 +465,7 @@ impl<'de> serde::Deserializer<'de> for Text {
     }
 }
 
-/// All values of a parameter, with [`AND`] between.
+/// All values of a parameter, separated by [`AND`].
 struct Raw(String);
 
 impl<'de> serde::Deserialize<'de> for Raw {
@@ -487,7 +488,7 @@ impl<'de> serde::Deserialize<'de> for Raw {
     }
 }
 
-/// Values of a parameter that may come several times, or once with commas between.
+/// Values of a parameter that may be repeated or separated by commas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Many<T>(pub(super) Vec<T>);
 
@@ -508,7 +509,7 @@ impl<'de, T: FromStr<Err: Display>> serde::Deserialize<'de> for Many<T> {
     }
 }
 
-/// `label=KEY=VALUE`, any number of times.
+/// A repeatable parameter `label=KEY=VALUE`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Labels(pub std::collections::BTreeMap<String, String>);
 
@@ -518,7 +519,7 @@ impl<'de> serde::Deserialize<'de> for Labels {
         let pairs = text.split(AND).map(|pair| {
             let (key, value) = pair.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| {
                 let shown = excerpt(pair);
-                serde::de::Error::custom(format!("`{shown}` is no label: expected KEY=VALUE"))
+                serde::de::Error::custom(format!("`{shown}` is not a label: expected KEY=VALUE"))
             })?;
             Ok((key.to_owned(), value.to_owned()))
         });
@@ -553,7 +554,7 @@ mod tests {
         insta::assert_snapshot!(yaml("run: {process: {command: ['true']}}\nnmae: x\n"));
     }
 
-    /// A user corrects all fields at once, not one at a time.
+    /// A user can correct all fields at once.
     #[test]
     fn every_field_that_does_not_fit_is_named_without_words_of_the_library() {
         let wrong = r#"{"run": {"process": {"command": [1, "a", 2], "env": 5}}, "name": "x", "priority": 900,
@@ -580,7 +581,7 @@ mod tests {
         problem.errors.iter().map(|e| format!("{}: {}\n", e.path, e.detail)).collect()
     }
 
-    /// JSON has one kind of numbers: 50.0 is a whole one.
+    /// JSON has one type of numbers: 50.0 is a whole number.
     #[test]
     fn a_whole_number_may_be_written_with_a_fraction_of_zero() {
         let body =
@@ -729,10 +730,10 @@ mod tests {
     fn a_query_that_does_not_fit_names_the_parameter() {
         insta::assert_snapshot!(sample("limit=many").unwrap_err(), @"limit: `many` is not a whole number");
         insta::assert_snapshot!(sample("status=done").unwrap_err(), @"status: `done` is not a status of a job: expected one of ready, waiting, running, retrying, succeeded, failed, cancelled, expired");
-        insta::assert_snapshot!(sample("label=x").unwrap_err(), @"label: `x` is no label: expected KEY=VALUE");
+        insta::assert_snapshot!(sample("label=x").unwrap_err(), @"label: `x` is not a label: expected KEY=VALUE");
         insta::assert_snapshot!(sample("limt=5").unwrap_err(), @"limt: unknown field `limt`, expected one of `status`, `label`, `limit`, `count`, `after`, `name`");
-        insta::assert_snapshot!(sample("limit=5&limit=6").unwrap_err(), @"limit: comes several times: expected once");
+        insta::assert_snapshot!(sample("limit=5&limit=6").unwrap_err(), @"limit: is given several times: expected once");
         insta::assert_snapshot!(sample("after=noon").unwrap_err());
-        insta::assert_snapshot!(sample("name=a&name=b").unwrap_err(), @"name: comes several times: expected once");
+        insta::assert_snapshot!(sample("name=a&name=b").unwrap_err(), @"name: is given several times: expected once");
     }
 }

@@ -98,8 +98,7 @@ pub(super) fn recognize(api: &Api, request: &mut Request) {
 pub(crate) fn for_strangers() -> Router {
     Router::new().fallback(async |request: Request| {
         let _slow = tokio::time::timeout(BODY_TIMEOUT, throw_away(request.into_body())).await;
-        let detail =
-            "the leader cannot authenticate the forwarding server: its row in the store has expired";
+        let detail = "the leader cannot authenticate the forwarding server: its row in the store has expired";
         // The server may succeed with its next connection.
         let close = HeaderValue::from_static("close");
         ApiError::new(Code::Loading, detail).header(CONNECTION, close).into_document(None)

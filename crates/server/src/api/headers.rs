@@ -1,4 +1,4 @@
-//! Headers that requests and answers carry: versions, idempotency keys, request ids.
+//! Headers of requests and responses: versions, idempotency keys, request ids.
 
 use axum::extract::FromRequestParts;
 use axum::http::header::{IF_MATCH, IF_NONE_MATCH};
@@ -7,42 +7,42 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::problem::{ApiError, Code};
 
-/// The request's id, in and out.
+/// Id of the request, in requests and responses.
 pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The key that makes a repeated request safe.
+/// Key that makes it safe to repeat a request.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The strong validator of a version.
+/// Returns the strong `ETag` of a version.
 pub(super) fn etag(version: u64) -> HeaderValue {
     HeaderValue::try_from(format!("\"{version}\"")).expect("digits in quotes are a header value")
 }
 
-/// Whether the client already has what is about to be answered: `If-None-Match` names its tag, weakly compared.
+/// Returns whether `If-None-Match` names this tag, weakly compared: the client already has the response.
 pub(super) fn is_known(asked: &HeaderValue, tag: &HeaderValue) -> bool {
     let (Ok(asked), Ok(tag)) = (asked.to_str(), tag.to_str()) else { return false };
     let opaque = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
     asked.trim() == "*" || asked.split(',').any(|known| opaque(known) == opaque(tag))
 }
 
-/// What the client wants the object to be before it is changed.
+/// Condition of the client for a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Precondition {
-    /// Nothing.
+    /// No condition.
     None,
-    /// `If-Match: *`: it must exist.
+    /// `If-Match: *`: the object must exist.
     Exists,
-    /// `If-Match`: one of these versions.
+    /// `If-Match`: the object must have one of these versions.
     Versions(Vec<u64>),
-    /// `If-None-Match: *`: it must not exist.
+    /// `If-None-Match: *`: the object must not exist.
     Absent,
 }
 
 impl Precondition {
-    /// The version to expect of an object that has `current` (0 if it does not exist), where one is
-    /// to be expected.
+    /// Returns the expected version of an object that has version `current` (0 if it does not exist); `None` without a
+    /// condition.
     ///
     /// # Errors
-    /// `version_mismatch`, if `current` is not what the client wants.
+    /// `version_mismatch` if `current` does not meet the condition.
     pub(super) fn expected(&self, current: u64) -> Result<Option<u64>, ApiError> {
         let wanted = match self {
             Self::None => return Ok(None),
@@ -61,10 +61,10 @@ impl Precondition {
         Err(ApiError::new(Code::VersionMismatch, format!("expected {wanted}, but {found}")))
     }
 
-    /// As [`expected`](Self::expected); the version is read only if the client wants something of it.
+    /// Checks the condition like [`expected`](Self::expected), but reads the version only if there is a condition.
     ///
     /// # Errors
-    /// Those of the read, and `version_mismatch`.
+    /// Errors of the read, and `version_mismatch`.
     pub(super) async fn expected_of(
         &self,
         version: impl Future<Output = Result<Option<u64>, ApiError>>,
@@ -97,7 +97,7 @@ fn precondition(headers: &HeaderMap) -> Result<Precondition, ApiError> {
         (Some(value), None) if value.as_bytes() == b"*" => Ok(Precondition::Exists),
         (Some(value), None) => {
             let tags = value.to_str().map_err(|_| invalid("If-Match"))?.split(',').map(str::trim);
-            // A well-formed tag that is none of ours, or weak, matches nothing.
+            // A well-formed tag that is weak or not a version matches nothing.
             let versions = tags.map(|tag| {
                 let opaque = tag.strip_prefix("W/").unwrap_or(tag);
                 let inner = opaque.strip_prefix('"')?.strip_suffix('"')?;
@@ -113,7 +113,7 @@ fn precondition(headers: &HeaderMap) -> Result<Precondition, ApiError> {
     }
 }
 
-/// `Idempotency-Key`, if there is one.
+/// `Idempotency-Key`, if it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IdempotencyKey(pub(super) Option<String>);
 
@@ -133,7 +133,7 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     }
 }
 
-/// A string of RFC 9651 (in quotes, `\` escapes), or the same bare as most clients send it.
+/// Parses a string of RFC 9651 (in quotes, with `\` escapes), or an unquoted string, which most clients send.
 fn structured_string(value: &str) -> Option<String> {
     let value = value.trim();
     let text = match value.strip_prefix('"') {
@@ -154,7 +154,7 @@ fn structured_string(value: &str) -> Option<String> {
     (1..=model::limits::KEY_LEN_MAX).contains(&text.len()).then_some(text)
 }
 
-/// The id of a request: the client's, if it is one that may stand in a log; else a new one.
+/// Returns the id of a request: the client's id if it is safe in a log, otherwise a new one.
 pub(super) fn request_id(headers: &HeaderMap) -> String {
     let given = headers.get(X_REQUEST_ID).and_then(|value| value.to_str().ok());
     let fits = |id: &&str| {
@@ -164,7 +164,7 @@ pub(super) fn request_id(headers: &HeaderMap) -> String {
     given.filter(fits).map_or_else(|| format!("req_{:016x}", rand::random::<u64>()), str::to_owned)
 }
 
-/// Where a stream goes on: `Last-Event-ID`.
+/// Position at which a stream resumes: `Last-Event-ID`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LastEventId(pub(super) Option<u64>);
 
@@ -175,7 +175,7 @@ impl<S: Send + Sync> FromRequestParts<S> for LastEventId {
         let Some(value) = parts.headers.get("last-event-id").filter(|value| !value.is_empty()) else {
             return Ok(Self(None));
         };
-        // Every id of ours is a number, whatever stream it came from.
+        // Ids of all streams are numbers.
         let id = value.to_str().ok().and_then(|id| id.trim().parse().ok());
         let detail = "`Last-Event-ID` is malformed: expected the `id` of an event, a number";
         id.map(|id| Self(Some(id))).ok_or_else(|| ApiError::new(Code::InvalidHeader, detail))

@@ -33,7 +33,7 @@ use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 use crate::node::RequestError;
 
-/// A submission of this size is parsed where it may take its time.
+/// Size in bytes from which a submission is parsed on a blocking thread.
 const LARGE_BODY: usize = 64 * 1024;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -172,7 +172,7 @@ async fn submitted(
 
 fn one_submitted(jobs: Vec<SubmittedJob>) -> Result<Response, ApiError> {
     let [job] = <[SubmittedJob; 1]>::try_from(jobs)
-        .map_err(|_| ApiError::new(Code::Internal, "one job was submitted, and not one was made"))?;
+        .map_err(|_| ApiError::new(Code::Internal, "the engine did not create exactly one job"))?;
     let location = [(LOCATION, format!("/api/v1/jobs/{}", job.id))];
     Ok(if job.created {
         (StatusCode::CREATED, location, [(ETAG, etag(1))], Json(SubmitAnswer::One(job))).into_response()
@@ -268,7 +268,7 @@ async fn list_jobs(
     Ok(([("x-total-count", total(&api, &filter).await?)], list).into_response())
 }
 
-/// How many jobs a filter lets through, for those that the store counts without reading them all.
+/// Counts the jobs of a filter, if the store can count them without reading all of them.
 async fn total(api: &Api, filter: &JobFilter) -> Result<String, ApiError> {
     let counted = JobFilter {
         statuses: filter.statuses.clone(),
@@ -276,7 +276,7 @@ async fn total(api: &Api, filter: &JobFilter) -> Result<String, ApiError> {
         ..JobFilter::default()
     };
     if *filter != counted {
-        return Err(ApiError::parameter("count", "can only be had with `status` and `namespace`"));
+        return Err(ApiError::parameter("count", "can be used only with `status` and `namespace`"));
     }
     let counts = api.node.store().counts(filter.namespace.as_deref()).await?;
     let wanted = |status: &JobStatus| filter.statuses.is_empty() || filter.statuses.contains(status);
@@ -442,7 +442,7 @@ async fn retry_job(
     let mut job =
         submit::new_job(spec, Some(id), &actor, SystemClock.now()).map_err(ApiError::invalid_fields)?;
     if let Some(origin) = &row.origin {
-        // Still a run of its schedule, and counted among those that its overlap policy looks at.
+        // Still a run of its schedule, and counted for its overlap policy.
         let origin =
             Origin { cause: FiringCause::Retry, backfill: None, start_by: None, ..Origin::clone(origin) };
         job.head = Arc::new(JobHead { origin: Some(Arc::new(origin)), ..JobHead::clone(&job.head) });
@@ -480,7 +480,7 @@ async fn get_checkpoint(State(api): State<Api>, Path(id): Path<JobId>) -> Result
         return Err(ApiError::new(Code::CheckpointNotFound, format!("{id} has saved no checkpoint")));
     };
     let headers = [
-        // Never a type that a browser would show: a task wrote it, and the page would be ours.
+        // Never a type that a browser displays: a task wrote it, and it would run with the origin of this server.
         (CONTENT_TYPE, HeaderValue::from_static(model::checkpoint::BYTES)),
         (CONTENT_DISPOSITION, HeaderValue::from_static("attachment; filename=\"checkpoint\"")),
         (ETAG, etag(record.version)),

@@ -32,13 +32,13 @@ mod decode;
 mod follow;
 mod tail;
 
-/// How much of a log is read at a time.
+/// Bytes of a log that are read at a time.
 const CHUNK: usize = 256 * 1024;
-/// The most entries of one answer, and as many as without asking.
+/// Most entries of one response, and the default.
 const ENTRIES_MAX: u32 = 10_000;
-/// The most bytes of log that one answer has, however many entries were asked for.
+/// Most bytes of a log in one response, regardless of the number of entries.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// After how long an ended execution's log is taken for complete though its worker never said so.
+/// Time after which the log of an ended execution counts as complete without the worker's confirmation.
 const END_PATIENCE: model::Duration = model::Duration::from_secs(10);
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -225,7 +225,7 @@ async fn read_execution_logs(
     read(&api, &caller, id, params, answer, last).await
 }
 
-/// The execution of a job with this number.
+/// Returns the execution of a job with this number.
 async fn numbered(api: &Api, job: JobId, number: u32) -> Result<ExecutionRow, ApiError> {
     let filter = ExecutionFilter { job: Some(job), ..ExecutionFilter::default() };
     let mut after = None;
@@ -325,8 +325,8 @@ async fn read(
     }
 }
 
-/// Where a stream begins. The id of an event may be of another execution's log, which was the newest
-/// then; one that does not fit begins anew.
+/// Returns the start offset of a stream. The id of an event may belong to the log of an earlier execution; an invalid
+/// one starts from the beginning.
 async fn begin(api: &Api, execution: ExecutionId, last: Option<u64>, asked: u64) -> Result<u64, ApiError> {
     let offset = last.unwrap_or(asked);
     match api.objects.logs.read(execution, offset, 1).await {
@@ -340,12 +340,12 @@ fn text(body: Body) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))], body).into_response()
 }
 
-/// Where an answer begins.
+/// Start position of a response.
 struct Start {
     offset: u64,
-    /// Lines to leave out of what stands there.
+    /// Lines to skip in the first entry.
     surplus: usize,
-    /// The number of the first line behind them, if it is known.
+    /// Number of the first line after the skipped ones, if it is known.
     line: Option<u64>,
 }
 
@@ -355,9 +355,9 @@ impl Start {
     }
 }
 
-/// Finds the entry in which line `line` begins, or the end of the log where there are fewer lines.
+/// Finds the entry in which line `line` begins, or the end of the log if it has fewer lines.
 ///
-/// Reads the log from its beginning, as [`tail`] does, and keeps nothing of it.
+/// Reads the log from its beginning, as [`tail`] does, without storing it.
 async fn skip_lines(api: &Api, execution: ExecutionId, line: u64, wanted: Wanted) -> Result<Start, ApiError> {
     let mut decoder = Decoder::new(wanted);
     let (mut offset, mut before) = (0, 0);
@@ -420,8 +420,8 @@ async fn part(
     Ok(Json(LogPage { items, next_offset, complete, first_line }).into_response())
 }
 
-/// Whether nothing can come behind `offset` any more: the log says so, its execution does, or that
-/// ended so long ago that its worker would have sent the rest.
+/// Returns whether the log ends at `offset`. Either the log is complete, or the execution has ended with this log size,
+/// or it ended long ago, and its worker would have sent the rest.
 async fn ended(api: &Api, execution: ExecutionId, offset: u64) -> Result<bool, ApiError> {
     let size = api.objects.logs.size(execution).await?;
     if offset < size.bytes || size.complete {
@@ -433,7 +433,7 @@ async fn ended(api: &Api, execution: ExecutionId, offset: u64) -> Result<bool, A
     Ok(record.status.is_final() && (long_ago || wrote_no_more(&record, offset)))
 }
 
-/// Whether an execution that has ended is known to have written nothing behind `offset`.
+/// Returns whether an ended execution is known to have written nothing after `offset`.
 fn wrote_no_more(record: &ExecutionRecord, offset: u64) -> bool {
     match record.usage {
         Some(usage) => offset >= usage.log_bytes,
@@ -441,7 +441,7 @@ fn wrote_no_more(record: &ExecutionRecord, offset: u64) -> bool {
     }
 }
 
-/// The last lines of a log, where they end, and the number of the first.
+/// Returns the last lines of a log, their end offset, and the number of the first line.
 async fn tail(
     api: &Api,
     execution: ExecutionId,
@@ -464,7 +464,7 @@ async fn tail(
     Ok((items, offset, first_line))
 }
 
-/// All that there is of a log from `offset` on, byte for byte.
+/// Streams a log from `offset`, byte for byte.
 async fn whole_text(
     api: &Api,
     execution: ExecutionId,
@@ -472,7 +472,7 @@ async fn whole_text(
     wanted: Wanted,
 ) -> Result<Body, ApiError> {
     let logs = api.objects.logs.clone();
-    // The first piece is read before the answer begins, so that its failure can still be told.
+    // The first part is read before the response starts, so that its failure can still be reported.
     let first = logs.read(execution, offset, CHUNK).await?;
     let state = Some((logs, first));
     let pieces = futures::stream::try_unfold(state, move |state| async move {
@@ -487,7 +487,7 @@ async fn whole_text(
 impl From<ObjectError> for ApiError {
     fn from(error: ObjectError) -> Self {
         if error.is_full() {
-            return Self::new(Code::StorageFull, "no space left on the server's volume");
+            return Self::new(Code::StorageFull, "the server's volume is full");
         }
         let code = match error {
             ObjectError::Store(error) => return error.into(),

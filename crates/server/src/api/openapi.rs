@@ -1,6 +1,6 @@
-//! The OpenAPI document: made from the table of routes, so that it cannot tell of another API.
+//! The OpenAPI document, generated from the table of routes, so that it cannot differ from the API.
 //!
-//! `operations` says what the entry of a route adds to what its handler describes.
+//! `operations` adds to each handler's description what follows from the entry of its route.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ const TAGS: &[(&str, &str)] = &[
     ("server", "The server itself."),
 ];
 
-/// The OpenAPI 3.1 document of these routes.
+/// Returns the OpenAPI 3.1 document of these routes.
 pub(super) fn document(routes: Routes) -> OpenApi {
     let mut document = routes.into_openapi();
     document.info = InfoBuilder::new()
@@ -75,7 +75,7 @@ fn add_problem(components: &mut Components) {
     components.schemas.extend(schemas);
 }
 
-/// A parameter is there or not; no text of one means `null`.
+/// A parameter is present or absent; it cannot be `null`.
 fn never_null(schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::Object(object)) => not_null(&mut object.schema_type),
@@ -111,7 +111,7 @@ const NAMES: &[(&str, &[&str])] = &[
     ("OutputFile", &["artifact"]),
 ];
 
-/// Says in schemas of bodies what validation demands of single fields.
+/// Adds constraints of single fields to the schemas of bodies, as validation enforces them.
 fn tighten(components: &mut Components) {
     for (schema, fields) in NAMES {
         let Some(RefOr::T(schema)) = components.schemas.get_mut(*schema) else { continue };
@@ -141,7 +141,7 @@ fn name_pattern(schema: &mut Schema, field: &str) {
     }
 }
 
-/// The items of a list are written out in its schema; they refer to the schema of an item instead.
+/// Replaces the inline schema of a list's items by a reference to the schema of the item.
 fn refer_to_items(components: &mut Components) {
     let known: BTreeSet<String> = components.schemas.keys().cloned().collect();
     for (name, schema) in &mut components.schemas {
@@ -165,7 +165,7 @@ impl PartialSchema for JobPatch {
         if let RefOr::T(Schema::Object(object)) = &mut schema {
             object.required.clear();
             object.description = Some("Fields of a job to change; `null` for the default".to_owned());
-            // What cannot be changed.
+            // Fields that cannot be changed.
             for fixed in ["namespace", "idempotency_key"] {
                 object.properties.remove(fixed);
             }

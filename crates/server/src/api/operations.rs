@@ -1,7 +1,7 @@
-//! What the OpenAPI document says of an operation beside what its handler describes.
+//! Parts of the OpenAPI document that follow from the table of routes.
 //!
-//! Handlers describe what they answer when all is well. Which refusals a route has follows from what
-//! it is (its rights, its parameters, its body), and from the codes that its entry in the table names.
+//! Handlers describe their successful responses. The refusals of a route follow from its access rule, its parameters
+//! and its body, and from the codes in its entry of the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ use super::edge;
 use super::gate::Access;
 use super::problem::{Code, PROBLEM_JSON};
 
-/// The name of the way to authenticate.
+/// Name of the security scheme.
 pub(super) const SCHEME: &str = "token";
 
-/// The operations of a path, with their methods.
+/// Returns the operations of a path, with their methods.
 pub(super) fn each_mut(item: &mut PathItem) -> impl Iterator<Item = (HttpMethod, &mut Operation)> {
     [
         (HttpMethod::Get, &mut item.get),
@@ -32,7 +32,7 @@ pub(super) fn each_mut(item: &mut PathItem) -> impl Iterator<Item = (HttpMethod,
     .filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// Adds to an operation what the entry of its route says.
+/// Adds to an operation what follows from the entry of its route.
 pub(super) fn document(
     access: Access,
     method: &HttpMethod,
@@ -42,13 +42,13 @@ pub(super) fn document(
 ) {
     let codes = codes(access, method, path, operation, refusals);
     add_refusals(operation, &codes);
-    // An empty list says that a route needs no token; without one a reader cannot tell.
+    // An empty list means that a route needs no token; a missing list would be ambiguous.
     let by_token = || SecurityRequirement::new::<_, _, String>(SCHEME, []);
     operation.security = Some(matches!(access, Access::Needs(..)).then(by_token).into_iter().collect());
     add_conditions(method, path, operation);
 }
 
-/// Adds what an operation answers to `If-None-Match`, if its tag names the bytes of its answer.
+/// Adds the 304 response to `If-None-Match`, if the `ETag` of the route changes with every byte.
 fn add_conditions(method: &HttpMethod, path: &str, operation: &mut Operation) {
     if *method != HttpMethod::Get || !edge::tag_names_bytes(path) {
         return;
@@ -65,7 +65,7 @@ fn add_conditions(method: &HttpMethod, path: &str, operation: &mut Operation) {
     operation.responses.responses.insert("304".to_owned(), RefOr::T(unchanged));
 }
 
-/// Every code that a route may refuse with.
+/// Returns every code that a route may refuse with.
 fn codes(
     access: Access,
     method: &HttpMethod,

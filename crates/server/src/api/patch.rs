@@ -5,19 +5,19 @@ use serde_json::Value;
 
 use super::problem::{ApiError, field_error};
 
-/// The spec with a merge patch applied: members are replaced, `null` brings the default back.
+/// Applies a merge patch to a spec: members are replaced, `null` restores the default.
 ///
 /// # Errors
-/// `invalid_spec`, if what comes of it is no spec, or if it changes what cannot be changed.
+/// `invalid_spec` if the result is not a valid spec, or if the patch changes a fixed field.
 pub(super) fn apply(spec: &JobSpec, patch: &Value) -> Result<JobSpec, ApiError> {
     if !patch.is_object() {
         return Err(ApiError::invalid_fields(vec![field_error(
             "",
-            "the patch is no object: expected the fields to change",
+            "expected an object with the fields to change",
         )]));
     }
     let mut merged = serde_json::to_value(spec).map_err(|error| ApiError::internal(&error))?;
-    // As deep as its arguments, which were parsed with a bound.
+    // The recursion is as deep as its arguments, whose depth is limited.
     json_patch::merge(&mut merged, patch);
     let patched: JobSpec = serde_path_to_error::deserialize(merged).map_err(|error| {
         let path = error.path().to_string();

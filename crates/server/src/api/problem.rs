@@ -1,8 +1,9 @@
 //! Refusals: RFC 9457 problem documents with stable codes.
 //!
-//! Every code stands in one table with its status, its title and what to do next; the docs page and
-//! the tests walk it. An [`ApiError`] is a refusal on its way out: handlers return it, and
-//! [`edge`](super::edge) writes it as JSON, where the request's id is known.
+//! One table has every code with its status, its title and its hint; the docs page and the tests iterate over it.
+//! Handlers return an [`ApiError`], and [`edge`](super::edge) writes it as JSON, because it knows the request id.
+//!
+//! Messages of unexpected errors go to the log only; the client gets `internal`.
 
 use std::borrow::Cow;
 
@@ -18,15 +19,15 @@ use store::StoreError;
 use crate::auth::Denied;
 use crate::node::RequestError;
 
-/// The media type of problem documents.
+/// Media type of problem documents.
 pub(super) const PROBLEM_JSON: &str = "application/problem+json";
 
-/// A document names this many wrong fields at most.
+/// Most invalid fields in one document.
 const FIELD_ERRORS_MAX: usize = 100;
 
-/// A refusal on its way to the client.
+/// A refusal of a request.
 ///
-/// Boxed, because nearly every function here may return one and nearly none does.
+/// Boxed, because almost every function here may return one and almost none does.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ApiError(Box<Parts>);
 
@@ -41,21 +42,21 @@ struct Parts {
 }
 
 impl ApiError {
-    /// A refusal; `detail` says what happened, to which object.
+    /// Creates a refusal; `detail` says what failed and on which object.
     pub(super) fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         let retry_after_secs = matches!(code.status(), 429 | 503).then_some(1);
         let (hint, errors, header) = (None, Vec::new(), None);
         Self(Box::new(Parts { code, detail: detail.into(), hint, errors, retry_after_secs, header }))
     }
 
-    /// What to do next, better than the code's own hint.
+    /// Sets the next step for the user, instead of the code's own hint.
     #[must_use]
     pub(super) fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// Which fields are wrong.
+    /// Adds invalid fields, up to [`FIELD_ERRORS_MAX`].
     #[must_use]
     pub(super) fn fields(mut self, errors: impl IntoIterator<Item = FieldError>) -> Self {
         let room = FIELD_ERRORS_MAX.saturating_sub(self.0.errors.len());
@@ -63,32 +64,32 @@ impl ApiError {
         self
     }
 
-    /// When to try again, rounded up to whole seconds.
+    /// Sets the delay before a retry, rounded up to whole seconds.
     #[must_use]
     pub(super) fn retry_after(mut self, wait: std::time::Duration) -> Self {
         self.0.retry_after_secs = Some(wait.as_millis().div_ceil(1_000).max(1) as u64);
         self
     }
 
-    /// A header that goes with it.
+    /// Sets a header of the response; only one is kept.
     #[must_use]
     pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.header = Some((name, value));
         self
     }
 
-    /// What kind it is.
+    /// Returns the code of the refusal.
     pub(super) fn code(&self) -> Code {
         self.0.code
     }
 
-    /// A body that parses but is not valid; every problem is named.
+    /// Creates a refusal of a body that parses but is invalid; names every problem.
     pub(super) fn invalid(invalid: &Invalid) -> Self {
         let errors = invalid.problems.iter().map(|p| field_error(&p.path, &p.message));
         Self::invalid_fields(errors.collect())
     }
 
-    /// As [`ApiError::invalid`], from problems that were gathered already.
+    /// Creates a refusal like [`ApiError::invalid`], from field errors.
     pub(super) fn invalid_fields(errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
             [] => "the request is not valid".to_owned(),
@@ -98,24 +99,24 @@ impl ApiError {
         Self::new(Code::InvalidSpec, detail).fields(errors)
     }
 
-    /// A parameter of the query or the path.
+    /// Creates a refusal of a query or path parameter.
     pub(super) fn parameter(name: &str, detail: impl Into<String>) -> Self {
         let error = FieldError { pointer: format!("?{name}"), path: name.to_owned(), detail: detail.into() };
         Self::new(Code::InvalidParameter, one_line(&error)).fields([error])
     }
 
-    /// Our own mistake; what went wrong is for the log and not for the caller.
+    /// Creates a refusal for an unexpected error; logs the cause and hides it from the client.
     pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!(error = %Chain(error), "request failed");
-        Self::new(Code::Internal, "the server failed to handle the request; its log says why")
+        Self::new(Code::Internal, "the server failed to handle the request; see its log for the cause")
     }
 
     fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.0.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// The document, for the request with this id. What a client sent may be quoted in it; control
-    /// characters are not, for the document may end up on a terminal.
+    /// Returns the document, for the request with this id. It may quote text of the client, but no control characters,
+    /// because the document may be printed on a terminal.
     pub(super) fn into_problem(mut self, instance: Option<String>) -> Problem {
         for error in &mut self.0.errors {
             clean(&mut error.pointer);
@@ -138,7 +139,7 @@ impl ApiError {
         }
     }
 
-    /// The whole response.
+    /// Returns the complete response.
     pub(super) fn into_document(self, instance: Option<String>) -> Response {
         let status = self.status();
         let mut headers = HeaderMap::new();
@@ -157,15 +158,15 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        // The body is written by `edge`, which knows the request's id.
+        // `edge` writes the body, because it knows the request id.
         let mut response = self.status().into_response();
         response.extensions_mut().insert(self);
         response
     }
 }
 
-/// The refusal that a bare response of axum's own stands for, such as its 405. Another server's refusal
-/// that is passed on is not bare.
+/// Returns the refusal for a bare response of axum, such as its 405. `None` for successful responses and for the
+/// forwarded refusals of another server.
 pub(super) fn of_bare_response(response: &Response) -> Option<ApiError> {
     if response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == PROBLEM_JSON) {
         return None;
@@ -196,19 +197,19 @@ fn one_line(error: &FieldError) -> String {
     if error.path.is_empty() { error.detail.clone() } else { format!("{}: {}", error.path, error.detail) }
 }
 
-/// The beginning of a text that a client sent, to be quoted in a refusal.
+/// Returns the beginning of a client's text, for quoting in a refusal.
 pub(super) fn excerpt(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// A wrong field, with its pointer made from its path.
+/// Returns an invalid field; derives its pointer from its path.
 pub(super) fn field_error(path: &str, detail: &str) -> FieldError {
     FieldError { pointer: pointer(path), path: path.to_owned(), detail: detail.to_owned() }
 }
 
-/// `a.b[2].c` as a JSON pointer, `/a/b/2/c`.
+/// Converts a path such as `a.b[2].c` to a JSON pointer, `/a/b/2/c`.
 ///
-/// A key of a map that has dots in it (a label) becomes several steps: paths do not quote.
+/// A map key with dots, such as a label, becomes several segments, because paths do not quote keys.
 fn pointer(path: &str) -> String {
     let mut pointer = String::with_capacity(path.len() + 1);
     if !path.is_empty() {
@@ -226,7 +227,7 @@ fn pointer(path: &str) -> String {
     pointer
 }
 
-/// An error with its causes, on one line.
+/// Displays an error with its causes, on one line.
 pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'static));
 
 impl std::fmt::Display for Chain<'_> {
@@ -269,7 +270,7 @@ fn refused(refusal: &Refusal) -> ApiError {
     }
 }
 
-/// Problems as wrong fields, with a prefix to their paths.
+/// Converts problems to invalid fields, with a prefix to their paths.
 pub(super) fn fields_at(at: &str, problems: &[model::validate::Problem]) -> Vec<FieldError> {
     problems.iter().map(|p| field_error(&format!("{at}{}", p.path), &p.message)).collect()
 }
@@ -283,7 +284,7 @@ impl From<StoreError> for ApiError {
             StoreError::TooSlow { .. } => Code::QueryTooSlow,
             _ => return Self::internal(&error),
         };
-        tracing::warn!(error = %Chain(&error), "the store did not answer");
+        tracing::warn!(error = %Chain(&error), "store request failed");
         Self::new(code, error.to_string())
     }
 }
@@ -313,12 +314,12 @@ mod tests {
         insta::assert_snapshot!(shown(ApiError::invalid(&invalid)));
     }
 
-    /// A10. Whoever asked a server that does not decide must still learn what is known.
+    /// A10. A client of a standby must get the leader's refusal unchanged.
     #[test]
     fn a_refusal_that_another_server_wrote_is_passed_on_as_it_is() {
         let bare = StatusCode::SERVICE_UNAVAILABLE.into_response();
         assert_eq!(of_bare_response(&bare).map(|error| error.0.code), Some(Code::Internal));
-        let written = ApiError::new(Code::OutcomeUnknown, "it broke off").into_document(None);
+        let written = ApiError::new(Code::OutcomeUnknown, "the connection failed").into_document(None);
         assert!(of_bare_response(&written).is_none());
     }
 

@@ -1,4 +1,4 @@
-//! Queues: list, show, set up, pause, resume.
+//! Queues: list, show, configure, pause, resume.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -106,7 +106,8 @@ async fn get_queue(State(api): State<Api>, Path(name): Path<String>) -> Result<R
     Ok(shown(convert::queue(&name, record.as_ref(), seen)))
 }
 
-/// Whether a queue has jobs only. The view of one that was set up, and has no record, is from before its deletion.
+/// Returns whether a queue was never configured. A view with a version but without a record dates from before the
+/// deletion.
 fn was_never_set_up(view: &QueueView) -> bool {
     view.version == 0
 }
@@ -242,7 +243,7 @@ async fn resume_queue(
     .await
 }
 
-/// Changes some settings and leaves the others as they are, whoever changes them meanwhile.
+/// Changes some settings and keeps the others, even with concurrent changes.
 async fn change(
     api: &Api,
     actor: &Actor,

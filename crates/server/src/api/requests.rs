@@ -39,13 +39,13 @@ pub(super) async fn workflow(
     api.node.request(|ticket| Input::Workflow { ticket, request, actor }).await
 }
 
-/// The refusal for a reply to another question: a defect of ours.
+/// Returns the refusal for an unexpected reply of the engine, which is a bug.
 pub(super) fn unexpected(reply: &Reply) -> ApiError {
     tracing::error!(?reply, "unexpected reply of the engine");
-    ApiError::new(Code::Internal, "the server failed to handle the request; its log says why")
+    ApiError::new(Code::Internal, "the server failed to handle the request; see its log for the cause")
 }
 
-/// What a route answers to the reply to a deletion.
+/// Returns the response to a deletion.
 pub(super) fn deleted(reply: &Reply) -> Result<StatusCode, ApiError> {
     match reply {
         Reply::Schedule { .. }

@@ -1,8 +1,7 @@
-//! The table of routes: each with who may take it, and with every code that it may refuse with.
+//! The table of routes, with the required right and all refusal codes of each route.
 //!
-//! A route is added by [`Routes::open`] or [`Routes::needs`] and in no other way, so one without an
-//! entry for its rights does not compile. The `gate` in front of a handler is made from the entry, and so is what
-//! `operations` adds to the handler's description.
+//! A route can only be added with [`Routes::open`] or [`Routes::needs`], so a route without an access rule does not
+//! compile. The entry determines the `gate` in front of the handler, and what `operations` adds to its description.
 
 use axum::middleware::from_fn_with_state;
 #[cfg(test)]
@@ -14,7 +13,7 @@ use super::problem::Code;
 use super::{Api, operations};
 use crate::auth::{Resource, Verb};
 
-/// One route.
+/// A route with its settings.
 pub(super) struct Route {
     place: Place,
     body: BodyIs,
@@ -30,12 +29,12 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    /// A route that anyone may take.
+    /// Adds a route without authentication.
     pub(super) fn open(&mut self, refusals: &[Code], handler: UtoipaMethodRouter<Api>) {
         self.add(Access::Open, refusals, handler);
     }
 
-    /// A route for those who may do `verb` to `resource`.
+    /// Adds a route that requires the right to do `verb` to `resource`.
     pub(super) fn needs(
         &mut self,
         verb: Verb,
@@ -46,24 +45,24 @@ impl Routes {
         self.add(Access::Needs(verb, resource), refusals, handler);
     }
 
-    /// The route that was added last tells what only the server that decides knows.
+    /// Lets the leader handle the last added route, because only it has the data.
     pub(super) fn of_leader(&mut self) {
         self.place_last(Place::Leader);
     }
 
-    /// The route that was added last is every server's own business.
+    /// Lets the receiving server handle the last added route, even for changes.
     pub(super) fn of_each_server(&mut self) {
         self.place_last(Place::Here);
     }
 
-    /// The handler of the route that was added last reads the body as it comes.
+    /// Lets the handler of the last added route read the body as it arrives.
     pub(super) fn streams_body(&mut self) {
         if let Some(route) = self.entries.last_mut() {
             route.body = BodyIs::Streamed;
         }
     }
 
-    /// Requests of the route that was added last count apart from reads and changes.
+    /// Counts requests of the last added route in the lane of metrics.
     pub(super) fn counts_as_metrics(&mut self) {
         if let Some(route) = self.entries.last_mut() {
             route.lane = LaneOf::Metrics;
@@ -86,7 +85,7 @@ impl Routes {
         self.entries.push(Route { place, body, lane, access, handler });
     }
 
-    /// The router, with a gate in front of every handler that needs one.
+    /// Returns the router, with a gate in front of every handler that requires a right.
     pub(super) fn into_router(self, api: &Api) -> axum::Router<Api> {
         let router = self.entries.into_iter().fold(OpenApiRouter::default(), |router, route| {
             let handler = match route.access {
@@ -94,7 +93,7 @@ impl Routes {
                 Access::Needs(verb, resource) => {
                     let Route { place, body, lane, .. } = route;
                     let gate = Gate { api: api.clone(), place, body, lane, verb, resource };
-                    // Only in front of the methods that there are: another one is a 405 for anyone.
+                    // Only in front of existing methods: any other method is a 405 for everyone.
                     route.handler.map(|methods| methods.route_layer(from_fn_with_state(gate, gate::pass)))
                 }
             };
@@ -103,13 +102,13 @@ impl Routes {
         router.into()
     }
 
-    /// The routes as an OpenAPI document, without its head.
+    /// Returns the routes as an OpenAPI document, without its metadata.
     pub(super) fn into_openapi(self) -> utoipa::openapi::OpenApi {
         let router = OpenApiRouter::<Api>::default();
         self.entries.into_iter().fold(router, |router, route| router.routes(route.handler)).into_openapi()
     }
 
-    /// Method, path and access of each route.
+    /// Returns method, path and access of each route.
     #[cfg(test)]
     pub(super) fn entries(&self) -> impl Iterator<Item = (HttpMethod, String, Access)> {
         self.entries.iter().flat_map(|route| {

@@ -1,7 +1,7 @@
-//! JSON Schemas of definition files, for editors that complete and check while one writes.
+//! JSON Schemas of definition files, for validation and completion in editors.
 //!
-//! Made from the OpenAPI document, so that there is one description of each type. A schema stands
-//! alone: everything that it refers to is inside.
+//! They are generated from the OpenAPI document, so that there is one description of each type. A schema is
+//! self-contained: it includes everything that it refers to.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use super::extract::Path;
 use super::problem::{ApiError, Code};
 use super::routes::Routes;
 
-/// What stands beside `spec` in a document, and is put into it when it is read.
+/// Fields next to `spec` in a definition file, which are moved into the spec when it is read.
 const METADATA: [&str; 4] = ["name", "namespace", "owner", "labels"];
 const SCHEMA_JSON: HeaderValue = HeaderValue::from_static("application/schema+json");
 
@@ -44,7 +44,7 @@ async fn get_schema(State(api): State<Api>, Path(name): Path<String>) -> Result<
     Ok((headers, text.clone()).into_response())
 }
 
-/// Every schema with the name of its file.
+/// Returns every schema with its file name.
 pub(super) fn all(document: &OpenApi) -> Vec<(&'static str, bytes::Bytes)> {
     let document = serde_json::to_value(document).unwrap_or_default();
     let schemas = &document["components"]["schemas"];
@@ -59,7 +59,7 @@ pub(super) fn all(document: &OpenApi) -> Vec<(&'static str, bytes::Bytes)> {
     made.into_iter().map(|(name, schema)| (name, text(&schema).into())).collect()
 }
 
-/// A document of a definition file: metadata beside a `spec` without it.
+/// Returns the schema of a definition file: metadata next to a `spec` without it.
 fn file(kind: &str, spec: &Value) -> Value {
     let mut spec = spec.clone();
     let mut properties = Map::from_iter([
@@ -86,7 +86,7 @@ fn file(kind: &str, spec: &Value) -> Value {
     })
 }
 
-/// A schema with everything that it refers to.
+/// Returns a schema that includes everything that it refers to.
 fn alone(schemas: &Value, title: &str, mut schema: Value) -> Value {
     let mut defs = Map::new();
     let mut open: Vec<String> = references(&schema).into_iter().collect();
@@ -133,10 +133,10 @@ fn relink(schema: &mut Value) {
 mod tests {
     use super::*;
 
-    /// Where they are checked in, for editors.
+    /// Folder of the checked-in schemas, for editors.
     const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schemas");
 
-    /// The checked-in copies are what the code says. `BELFRY_UPDATE=1` writes them anew.
+    /// The checked-in copies match the code. `BELFRY_UPDATE=1` writes them again.
     #[test]
     fn the_checked_in_schemas_are_those_of_the_code() {
         for (name, made) in all(&crate::api::document()) {

@@ -1,6 +1,6 @@
-//! Servers: list, show, empty.
+//! Servers: list, show, drain.
 //!
-//! Each server answers from the store, so that they can be looked at and emptied also while nobody decides.
+//! Each server answers from the store, so these requests work even without a leader.
 
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -44,7 +44,7 @@ fn shown(api: &Api, cluster: &Cluster, member: &Member) -> Server {
     }
 }
 
-/// The servers and shards as they are now.
+/// Returns the current servers and shards.
 async fn cluster(api: &Api) -> Result<Cluster, ApiError> {
     Ok(api.node.store().cluster().await?)
 }

@@ -1,5 +1,5 @@
-//! Signing a browser in and out: a token is given once, and a cookie stands for it from then on.
-//! `cookie` says what such a cookie is worth.
+//! Signing a browser in and out: a token is sent once, and a cookie represents it afterwards. `cookie` verifies such
+//! cookies.
 
 use axum::extract::State;
 use axum::http::header::{AUTHORIZATION, SET_COOKIE};
@@ -19,9 +19,9 @@ use super::{Api, cookie};
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 
-/// How long a session lasts that is to outlive the browser.
+/// Duration of a session that outlives the browser.
 const KEPT_FOR: Duration = Duration::from_hours(24 * 30);
-/// How long one lasts that is not: the browser forgets it at its end, and nobody forgets it there.
+/// Longest duration of a session that ends with the browser: browsers delete its cookie, but the session stays valid.
 const DAY: Duration = Duration::from_hours(24);
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -57,7 +57,7 @@ async fn open_session(
     headers: HeaderMap,
     MaybeBody(wanted): MaybeBody<OpenSession>,
 ) -> Result<Response, ApiError> {
-    // A session must not make itself longer.
+    // A session cannot extend itself.
     if !headers.contains_key(AUTHORIZATION) {
         return Err(ApiError::new(Code::Unauthenticated, "a session is opened with a token"));
     }

@@ -1,7 +1,7 @@
-//! From the body of a submission to jobs for the engine.
+//! Conversion of a submission's body to jobs for the engine.
 //!
-//! This is the hot path of the API: a body is parsed straight into specs, each is validated, and each
-//! is written as JSON once. What is stored says in full what will happen: every default is filled in.
+//! This is the hot path of the API: a body is parsed directly into specs, and each spec is validated and serialized
+//! once. The stored spec is complete: every default is filled in.
 
 use std::sync::Arc;
 
@@ -20,16 +20,16 @@ use crate::auth::Actor;
 use crate::clock::{Clock as _, SystemClock};
 use crate::hash::short_hash;
 
-/// What was submitted.
+/// A parsed submission.
 #[derive(Debug)]
 pub(super) enum Submission {
-    /// One job.
+    /// A single job.
     One(Box<JobSpec>),
-    /// Several, accepted all or none.
+    /// A batch; all its jobs are accepted, or none.
     Many(Vec<JobSpec>),
 }
 
-/// Tells a batch from a job; everything else of the body is skipped.
+/// Distinguishes a batch from a single job; skips all other fields.
 #[derive(Deserialize)]
 struct Shape {
     #[serde(default)]
@@ -39,10 +39,10 @@ struct Shape {
 /// Parses a submission.
 ///
 /// # Errors
-/// As [`Format::parse`]; besides, for a batch of none or too many, and for a single job whose body is
-/// as large as only a batch may be.
+/// Same as [`Format::parse`]. Also for a batch with no jobs or too many, and for a single job that exceeds the body
+/// limit of single jobs.
 pub(super) fn parse(format: Format, body: &[u8]) -> Result<Submission, ApiError> {
-    // A batch fails here at its first word, so trying a job first costs it nothing.
+    // A batch fails at its first key, so trying a single job first costs little.
     if let Some(spec) = format.read::<JobSpec>(body) {
         return one(spec, body.len());
     }
@@ -69,16 +69,16 @@ fn one(spec: JobSpec, bytes: usize) -> Result<Submission, ApiError> {
     Ok(Submission::One(Box::new(spec)))
 }
 
-/// What is wrong with a job that was read.
+/// Returns the problems of a parsed job.
 fn wrong_fields(at: &str, spec: &JobSpec) -> Vec<FieldError> {
     let Err(invalid) = validate::job(spec, SystemClock.now()) else { return Vec::new() };
     invalid.problems.iter().map(|p| field_error(&join(at, &p.path), &p.message)).collect()
 }
 
-/// Fills in what the request says about its jobs: their owner, and their keys from the header.
+/// Fills in the owner of the jobs, and their idempotency keys from the header.
 ///
 /// # Errors
-/// `invalid_spec`, if header and body name different keys.
+/// `invalid_spec` if header and body have different keys.
 pub(super) fn fill_in(submission: &mut Submission, key: Option<&str>, actor: &Actor) -> Result<(), ApiError> {
     let own = |spec: &mut JobSpec| {
         spec.owner.get_or_insert_with(|| actor.name.to_string());
@@ -88,7 +88,7 @@ pub(super) fn fill_in(submission: &mut Submission, key: Option<&str>, actor: &Ac
             own(spec);
             match (key, &spec.idempotency_key) {
                 (Some(header), Some(body)) if header != body => {
-                    let wrong = "is not the key of the header `Idempotency-Key`: expected one of them, or both the same";
+                    let wrong = "differs from the header `Idempotency-Key`: send one of them, or the same value in both";
                     return Err(ApiError::invalid_fields(vec![field_error("idempotency_key", wrong)]));
                 }
                 (Some(header), None) => spec.idempotency_key = Some(header.to_owned()),
@@ -107,10 +107,10 @@ pub(super) fn fill_in(submission: &mut Submission, key: Option<&str>, actor: &Ac
     Ok(())
 }
 
-/// Validates, and makes what the engine takes.
+/// Validates the jobs, and converts them for the engine.
 ///
 /// # Errors
-/// `invalid_spec` with every wrong field of every job.
+/// `invalid_spec` with every invalid field of every job.
 pub(super) fn prepare(
     submission: Submission,
     actor: &Actor,
@@ -141,10 +141,10 @@ fn join(at: &str, path: &str) -> String {
     }
 }
 
-/// A job for the engine, from a spec that is complete.
+/// Converts a complete spec to a job for the engine.
 ///
 /// # Errors
-/// Every wrong field.
+/// Every invalid field.
 pub(super) fn new_job(
     spec: JobSpec,
     retry_of: Option<JobId>,
@@ -159,10 +159,10 @@ pub(super) fn new_job(
     Ok(NewJob { head: Arc::new(head), key, actor: Arc::clone(&actor.name) })
 }
 
-/// Validates a spec and writes it down.
+/// Validates a spec and serializes it.
 ///
 /// # Errors
-/// Every wrong field.
+/// Every invalid field.
 pub(super) fn head(
     spec: JobSpec,
     retry_of: Option<JobId>,
@@ -182,22 +182,22 @@ pub(super) fn head(
     Ok(JobHead { spec: Arc::new(spec), body: body.into(), retry_of, origin: None, step: None })
 }
 
-/// The key of a trigger: what it must be the same in is all that was asked.
+/// Returns the idempotency key of a trigger; a repeated request must have the same content.
 pub(super) fn trigger_key(schedule: ScheduleId, key: &str, asked: &TriggerSchedule) -> Key {
     key_of("trigger", &schedule.to_string(), key, asked)
 }
 
-/// The key of a start: what it must be the same in is all that was asked.
+/// Returns the idempotency key of starting a run; a repeated request must have the same content.
 pub(super) fn start_key(workflow: WorkflowId, key: &str, asked: &StartRun) -> Key {
     key_of("start", &workflow.to_string(), key, asked)
 }
 
-/// The key of a start of a definition that comes with it.
+/// Returns the idempotency key of starting an inline definition.
 pub(super) fn definition_key(key: &str, asked: &StartDefinition) -> Key {
     key_of("start", &asked.definition.namespace, key, asked)
 }
 
-/// The key of another try of a run.
+/// Returns the idempotency key of retrying a run.
 pub(super) fn retry_key(run: RunId, key: &str, asked: &RetryRun) -> Key {
     key_of("retry", &run.to_string(), key, asked)
 }
@@ -210,12 +210,12 @@ fn key_of(what: &str, whose: &str, key: &str, asked: &impl serde::Serialize) -> 
     }
 }
 
-/// What a repeated submission must be the same in: the whole spec but its key, however it was
-/// written, and the job that it repeats.
+/// Hashes the part of a submission that must be equal in a repeated request: the spec without its key, in normal form,
+/// and the job that it retries.
 fn body_hash(head: &JobHead) -> u128 {
     let mut spec = JobSpec::clone(&head.spec);
     spec.idempotency_key = None;
-    // It was just written as JSON with its key, so it can be written without.
+    // It was serialized with its key before, so this cannot fail.
     let body = serde_json::to_vec(&spec).unwrap_or_default();
     let repeated = head.retry_of.map(JobId::to_bits).unwrap_or_default().to_be_bytes();
     short_hash(&[&body, &repeated])
@@ -294,7 +294,7 @@ mod tests {
     fn a_key_of_the_header_must_not_contradict_the_body() {
         let body = format!(r#"{{{RUN}, "idempotency_key": "a"}}"#);
         assert!(jobs(&body, Some("a")).is_ok());
-        insta::assert_snapshot!(jobs(&body, Some("b")).unwrap_err(), @"idempotency_key: is not the key of the header `Idempotency-Key`: expected one of them, or both the same");
+        insta::assert_snapshot!(jobs(&body, Some("b")).unwrap_err(), @"idempotency_key: differs from the header `Idempotency-Key`: send one of them, or the same value in both");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Workers: list, show, let work in or not, forget.
+//! Workers: list, show, cordon, drain, delete.
 
 use axum::extract::State;
 use axum::http::StatusCode;

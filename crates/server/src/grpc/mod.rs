@@ -60,7 +60,7 @@ impl Lanes {
         let actor = token.and_then(|token| self.services.tokens.verify(token.trim()));
         let actor = actor.ok_or_else(|| {
             self.services.metrics.worker_stream_closed("unauthenticated");
-            Status::unauthenticated("authentication failed: no valid token in `authorization: Bearer bf_worker_…`")
+            Status::unauthenticated("no valid token: expected `authorization: Bearer bf_worker_…`")
         })?;
         authorize(&actor, Verb::Work, &resource).map_err(|denied| {
             self.services.metrics.worker_stream_closed("denied");

@@ -101,7 +101,7 @@ async fn read(
     let hello = match tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, inbound.message()).await {
         Ok(Ok(Some(WorkerMessage { body: Some(Body::Hello(hello)) }))) => hello,
         Ok(Ok(_)) => {
-            return malformed(services, None, &Malformed::new("session", "expected `hello` as the first message"));
+            return malformed(services, None, &Malformed::new("session", "expected `hello` first"));
         }
         Ok(Err(status)) => return status,
         Err(_elapsed) => return Status::deadline_exceeded("no `hello` received in time"),

@@ -1,5 +1,5 @@
-//! Tests of what is invisible from outside: the time from which heartbeats are counted, and decisions made while a
-//! commit is in flight.
+//! Tests of behaviour that is invisible from outside: the time from which heartbeats are counted, and decisions made
+//! during a commit.
 
 mod full;
 mod leadership;
@@ -217,7 +217,7 @@ async fn try_submit(node: &Node, count: usize, key: Option<Key>) -> Result<Vec<m
 /// D7, I6. A reply that changes no row may still report a job whose row is not committed yet.
 #[tokio::test]
 async fn an_answer_that_needs_no_commit_waits_for_those_that_are_on_their_way() {
-    // This number of jobs is decided while a commit is in flight.
+    // This number of jobs is decided during a commit.
     const MANY: usize = 3_000;
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(FaultyStore::new(sqlite(dir.path())));

@@ -1,4 +1,4 @@
-//! Frames of a log as entries and as plain bytes.
+//! Conversion of log frames to entries and to plain bytes.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -6,12 +6,12 @@ use model::Timestamp;
 use model::api::LogEntry;
 use proto::logframe::{self, Stream};
 
-/// Which streams are wanted.
+/// Streams that the client requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Every one.
+    /// All streams.
     All,
-    /// This one, without notices.
+    /// One stream, without notices.
     Only(Stream),
 }
 
@@ -24,13 +24,13 @@ impl Wanted {
     }
 }
 
-/// Turns frames into entries.
+/// Converts frames to entries.
 ///
-/// A character whose bytes are spread over two frames is shown with the second; a reader that begins
-/// between the two sees U+FFFD, as for any byte that is no UTF-8.
+/// A character whose bytes are in two frames is in the second entry. A reader that starts between the two gets U+FFFD,
+/// as for any byte that is not UTF-8.
 pub(super) struct Decoder {
     wanted: Wanted,
-    /// The first bytes of a character, at most three, of each stream.
+    /// The first bytes, at most three, of an incomplete character of each stream.
     open: [(Stream, Vec<u8>, i64); 3],
 }
 
@@ -39,7 +39,7 @@ impl Decoder {
         Self { wanted, open: [Stream::Stdout, Stream::Stderr, Stream::Notice].map(|s| (s, Vec::new(), 0)) }
     }
 
-    /// The entries of whole frames that begin at `offset`.
+    /// Returns the entries of whole frames that begin at `offset`.
     pub(super) fn entries<'a>(
         &'a mut self,
         frames: &'a [u8],
@@ -48,7 +48,7 @@ impl Decoder {
         let mut at = 0;
         std::iter::from_fn(move || {
             loop {
-                // The objects' side checked the frames; bytes that are none end the reading here.
+                // `objects` has validated the frames; invalid bytes end the reading here.
                 let (frame, next) = logframe::read(frames, at).ok()??;
                 at = next;
                 if !self.wanted.has(frame.stream) {
@@ -62,7 +62,7 @@ impl Decoder {
         })
     }
 
-    /// What is left of characters whose other bytes never came.
+    /// Returns the bytes of incomplete characters at the end.
     pub(super) fn rest(&mut self, offset: u64) -> Vec<LogEntry> {
         let open = self.open.iter_mut().filter(|(_, bytes, _)| !bytes.is_empty());
         open.map(|(stream, bytes, at)| entry(*stream, *at, std::mem::take(bytes), offset)).collect()
@@ -92,13 +92,13 @@ fn entry(stream: Stream, unix_micros: i64, bytes: Vec<u8>, next_offset: u64) -> 
     LogEntry { next_offset, at, stream: stream.as_str().to_owned(), text, bytes }
 }
 
-/// What the task wrote.
+/// Returns the bytes that the task wrote.
 pub(super) fn written(entry: LogEntry) -> Vec<u8> {
     let exact = entry.bytes.and_then(|bytes| BASE64.decode(bytes).ok());
     exact.unwrap_or_else(|| entry.text.into_bytes())
 }
 
-/// How many bytes at the end are the beginning of a character that goes on behind them.
+/// Returns the number of bytes at the end that belong to an incomplete character.
 fn cut_off(bytes: &[u8]) -> usize {
     for back in 1..=bytes.len().min(3) {
         let byte = bytes[bytes.len() - back];
@@ -114,7 +114,7 @@ fn cut_off(bytes: &[u8]) -> usize {
     0
 }
 
-/// The bytes of the wanted streams, just as they were written.
+/// Returns the bytes of the requested streams as they were written.
 pub(super) fn raw(frames: &[u8], wanted: Wanted) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(frames.len());
     let mut at = 0;
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(texts(Wanted::All, &[(Stream::Stdout, b"a\xe9")]), ["stdout:a", "stdout:\u{fffd}"]);
     }
 
-    /// Output in another encoding, such as GBK, is not lost.
+    /// Output in another encoding, such as GBK, is preserved.
     #[test]
     fn bytes_that_are_no_text_are_kept_beside_it() {
         let bytes = frames(&[(Stream::Stdout, b"\xc4\xe3\xba\xc3\n"), (Stream::Stdout, b"ok\n")]);

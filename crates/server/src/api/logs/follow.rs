@@ -1,7 +1,7 @@
-//! Following a log as it is written.
+//! Following a log while it is written.
 //!
-//! A follower is woken by the log itself and by the events of its job. The events are subscribed
-//! before anything is read, so a change between reading and waiting is not missed.
+//! A follower is woken by changes of the log and by events of its job. It subscribes to events before it reads
+//! anything, so that no change between reading and waiting is missed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use crate::api::{Api, convert, rows, sse};
 use crate::node::{EventBatch, Node};
 use crate::objects::LogWatch;
 
-/// How long a follower waits for the rest of the log of an execution that has ended.
+/// Longest wait for the rest of the log after the execution has ended.
 const REST_PATIENCE: Duration = Duration::from_secs(5);
-/// How often the rows are looked at even though nothing was heard of them.
+/// Longest pause between two reads of the rows, in case an event was missed.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// What a stream of log entries ends with.
@@ -41,7 +41,7 @@ struct LogEnd {
     exit_code: Option<i32>,
 }
 
-/// Follows an execution, from `offset` on, after these entries.
+/// Follows an execution from `offset`, after these entries.
 pub(super) fn execution(
     api: &Api,
     caller: &Caller,
@@ -57,7 +57,7 @@ pub(super) fn execution(
     sse::stream(api, caller, follower)
 }
 
-/// Follows the first execution of a job, once there is one.
+/// Follows the first execution of a job, as soon as there is one.
 pub(super) fn job(api: &Api, caller: &Caller, job: JobId, wanted: Wanted) -> Result<Response, ApiError> {
     let mut follower = Follower::new(api, wanted);
     follower.target = Target::Job(job);
@@ -69,11 +69,11 @@ fn log(entry: &LogEntry) -> Event {
 }
 
 enum Target {
-    /// The first execution of this job is waited for.
+    /// Waits for the first execution of this job.
     Job(JobId),
-    /// This one is read.
+    /// Reads this execution.
     Execution(ExecutionId, LogWatch),
-    /// All is said.
+    /// The stream has ended.
     Nothing,
 }
 
@@ -82,14 +82,14 @@ struct Follower {
     node: Node,
     events: broadcast::Receiver<Arc<EventBatch>>,
     target: Target,
-    /// The job of the execution, once its row was read.
+    /// Job of the execution, after its row was read.
     job: Option<JobId>,
     offset: u64,
     decoder: Decoder,
     ready: VecDeque<Event>,
-    /// Whether the row may tell more than it did when it was read last.
+    /// Whether the row may have changed since it was last read.
     look: bool,
-    /// When the execution was first seen to have ended, and its row then.
+    /// When the end of the execution was first seen, and its row at that time.
     ended: Option<(Instant, ExecutionRecord)>,
 }
 
@@ -122,7 +122,7 @@ impl Follower {
         self.target = Target::Nothing;
     }
 
-    /// One step: something is ready after it, or something was waited for.
+    /// Runs one step, after which an event is ready or a wait has ended.
     async fn step(&mut self) -> Result<(), ApiError> {
         match self.target {
             Target::Job(job) => self.await_execution(job).await,
@@ -182,7 +182,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Waits until the log or the job has changed, or it is time to look again.
+    /// Waits until the log or the job has changed, or until the rows must be read again.
     async fn wait(&mut self) {
         let since = self.ended.as_ref().map(|(since, _)| *since + REST_PATIENCE);
         let until = since.unwrap_or_else(|| Instant::now() + LOOK_AGAIN);
@@ -194,14 +194,14 @@ impl Follower {
         };
         tokio::select! {
             () = grown => {}
-            // Until its row was read, any event may be the job's.
+            // Until its row is read, any event may concern the job.
             () = touched(&mut self.events, self.job) => self.look = true,
             () = tokio::time::sleep_until(until) => self.look = true,
         }
     }
 }
 
-/// Waits for an event of the job, or for events that were missed.
+/// Waits for an event of the job, or for a gap in the events.
 async fn touched(events: &mut broadcast::Receiver<Arc<EventBatch>>, job: Option<JobId>) {
     loop {
         match events.recv().await {
@@ -211,7 +211,7 @@ async fn touched(events: &mut broadcast::Receiver<Arc<EventBatch>>, job: Option<
                 }
             }
             Err(RecvError::Lagged(_)) => return,
-            // The stream is about to be ended; what is left is found by looking again.
+            // The stream is about to end; the next read finds the rest.
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }
@@ -227,7 +227,7 @@ impl sse::Source for Follower {
                 return None;
             }
             if let Err(error) = self.step().await {
-                // The client comes back with its offset and misses nothing.
+                // The client reconnects with its offset and misses nothing.
                 tracing::warn!(code = error.code().as_str(), ready = ?self.node.ready(), "followed log interrupted");
                 return None;
             }

@@ -1,7 +1,7 @@
 //! The last lines of a log.
 //!
-//! Frames are read forward and hold any number of lines, or a piece of one; what cannot be among the
-//! last lines any more is dropped on the way, so memory is what the answer needs and one entry more.
+//! A frame has any number of lines, or a part of a line. Frames are read forward, and entries that can no longer be
+//! among the last lines are dropped at once. So memory is bounded by the response and one more entry.
 
 use std::collections::VecDeque;
 
@@ -9,11 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use model::api::LogEntry;
 
-/// The last lines of what is pushed, and not much more.
+/// Collects the last lines.
 pub(super) struct LastLines {
     wanted: usize,
     lines: usize,
-    /// Lines before the entries.
+    /// Number of lines before the kept entries.
     dropped: u64,
     entries: VecDeque<LogEntry>,
 }
@@ -26,7 +26,7 @@ impl LastLines {
     pub(super) fn push(&mut self, entry: LogEntry) {
         self.lines += line_ends(&entry.text);
         self.entries.push_back(entry);
-        // One more than wanted: what is behind the last line end is a line too.
+        // One more than requested: the text after the last line end is also a line.
         while let Some(first) = self.entries.front() {
             let without = self.lines - line_ends(&first.text);
             if without <= self.wanted {
@@ -38,7 +38,7 @@ impl LastLines {
         }
     }
 
-    /// The entries, and the number of their first line, counted from 1.
+    /// Returns the entries, and the number of their first line, from 1.
     pub(super) fn finish(mut self) -> (Vec<LogEntry>, u64) {
         let open_line = self.entries.back().is_some_and(|entry| !entry.text.ends_with('\n'));
         let mut surplus = (self.lines + usize::from(open_line)).saturating_sub(self.wanted);
@@ -59,7 +59,7 @@ impl LastLines {
     }
 }
 
-/// Removes the first `count` lines of an entry that has at least so many line ends, from its text and its bytes.
+/// Removes the first `count` lines of an entry with at least that many line ends, from its text and its bytes.
 pub(super) fn cut(entry: &mut LogEntry, count: usize) {
     if count > 0 {
         cut_lines(&mut entry.text, count);
@@ -67,21 +67,21 @@ pub(super) fn cut(entry: &mut LogEntry, count: usize) {
     }
 }
 
-/// Bytes in base64 without their first lines.
+/// Removes the first lines of base64-encoded bytes.
 fn without_lines(encoded: &str, lines: usize) -> String {
     let bytes = BASE64.decode(encoded).unwrap_or_default();
     let mut ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
     BASE64.encode(&bytes[ends.nth(lines - 1).unwrap_or(0)..])
 }
 
-/// Removes the first `count` lines of a text that has at least so many line ends.
+/// Removes the first `count` lines of a text with at least that many line ends.
 fn cut_lines(text: &mut String, count: usize) {
     let Some(last) = count.checked_sub(1) else { return };
     let cut = text.match_indices('\n').nth(last).map_or(0, |(at, _)| at + 1);
     text.drain(..cut);
 }
 
-/// How many lines end in a text.
+/// Returns the number of line ends in a text.
 pub(super) fn line_ends(text: &str) -> usize {
     text.bytes().filter(|byte| *byte == b'\n').count()
 }
@@ -96,7 +96,7 @@ mod tests {
         numbered(texts, wanted).0
     }
 
-    /// The last lines, and the number of the first of them.
+    /// Returns the last lines, and the number of the first of them.
     fn numbered(texts: &[&str], wanted: usize) -> (String, u64) {
         let mut last = LastLines::new(wanted);
         for text in texts {

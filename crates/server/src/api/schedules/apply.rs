@@ -1,8 +1,8 @@
-//! From the bodies of requests to schedules for the engine.
+//! Conversion of request bodies to schedules for the engine.
 //!
-//! A spec is filled, validated, and written as JSON once; what is stored says in full what will happen.
-//! Timings are compiled here only where few schedules come at once, or where something is wrong
-//! already: the engine compiles each anyway, and of a large batch a second time would be felt.
+//! A spec is completed with defaults, validated, and serialized once; the stored spec is complete. Timings are compiled
+//! here only for small batches, or if there are already errors: the engine compiles each timing anyway, and compiling a
+//! large batch twice takes noticeable time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,8 +34,7 @@ use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 use crate::node::RequestError;
 
-/// Up to so many schedules of one request have their timings compiled here, so that everything that
-/// is wrong is named at once.
+/// Most schedules of one request whose timings are compiled here, so that all errors are reported at once.
 const COMPILED_MAX: usize = 100;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -189,7 +188,7 @@ async fn apply_schedules(
     let applied = match send(&api, &actor, new.collect()).await {
         Ok(applied) => applied,
         Err(error @ RequestError::Refused(Refusal::InvalidTiming { .. })) => {
-            // The engine names the first one that is wrong; whoever sent a thousand wants all of them.
+            // The engine reports only the first invalid timing; the response to a large batch must list all.
             let wrong = timing_errors(&api, &heads, Batch::Several("schedules")).await?;
             return Err(if wrong.is_empty() { error.into() } else { ApiError::invalid_fields(wrong) });
         }
@@ -210,7 +209,7 @@ async fn apply_schedules(
     Ok(Json(AppliedSchedules { schedules }))
 }
 
-/// Adds to each schedule that is new or changed what somebody should know about it, if it is `asked`.
+/// Adds warnings to each new or changed schedule that `asked` selects.
 async fn warn(
     api: &Api,
     heads: &[Arc<ScheduleHead>],
@@ -265,7 +264,7 @@ async fn send(api: &Api, actor: &Actor, schedules: Vec<NewSchedule>) -> Result<V
     }
 }
 
-/// A refusal of a request that is about one schedule: paths begin within it.
+/// Converts a refusal of a request with one schedule; its paths are relative to the spec.
 fn refused<E: From<RequestError> + From<ApiError>>(error: RequestError) -> E {
     match error {
         RequestError::Refused(Refusal::InvalidTiming { problems, .. }) => {
@@ -299,11 +298,10 @@ async fn one(api: &Api, spec: ScheduleSpec) -> Result<ScheduleHead, ApiError> {
     heads
         .first()
         .map(|head| ScheduleHead::clone(head))
-        .ok_or_else(|| ApiError::new(Code::Internal, "one schedule was sent, and not one was understood"))
+        .ok_or_else(|| ApiError::new(Code::Internal, "the request did not result in exactly one schedule"))
 }
 
-/// Specs as they would be stored, and what is wrong with them so far: by their places, as problems
-/// with paths within each.
+/// Specs as they would be stored, and their errors so far, by index and with paths relative to the spec.
 struct Checked {
     heads: Vec<Arc<ScheduleHead>>,
     wrong: BTreeMap<usize, Vec<FieldError>>,
@@ -319,7 +317,7 @@ fn heads(specs: Vec<ScheduleSpec>, now: Timestamp) -> Checked {
             Err(invalid) => fields_at("", &invalid.problems),
         };
         if !names.insert((spec.namespace.clone(), spec.name.clone())) {
-            wrong.push(field_error("name", &format!("`{}` stands here twice", spec.name)));
+            wrong.push(field_error("name", &format!("`{}` is given twice", spec.name)));
         }
         let body = serde_json::to_string(&spec).unwrap_or_default();
         if body.len() > SPEC_BYTES_MAX {
@@ -338,10 +336,10 @@ fn heads(specs: Vec<ScheduleSpec>, now: Timestamp) -> Checked {
 }
 
 impl Checked {
-    /// The heads, if nothing is wrong with any.
+    /// Returns the heads, if all specs are valid.
     ///
     /// # Errors
-    /// `invalid_spec` with every wrong field, those of timings included.
+    /// `invalid_spec` with every invalid field, including those of timings.
     async fn complete(self, api: &Api, batch: Batch) -> Result<Vec<Arc<ScheduleHead>>, ApiError> {
         let mut all: Vec<_> = self.wrong.iter().flat_map(|(&i, errors)| batch.located(i, errors)).collect();
         if all.is_empty() && self.heads.len() > COMPILED_MAX {
@@ -354,7 +352,7 @@ impl Checked {
     }
 }
 
-/// Everything that is wrong with the timings of these schedules.
+/// Returns all errors of the timings of these schedules.
 async fn timing_errors(
     api: &Api,
     heads: &[Arc<ScheduleHead>],

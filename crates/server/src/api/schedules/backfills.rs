@@ -1,8 +1,8 @@
-//! Backfills: past ranges of schedules that are made up for.
+//! Backfills of past ranges of schedules.
 //!
-//! Which instants a range has is computed here, from the schedule's timetable and its ledger; the
-//! engine runs them. What the filters hold is left out, and so is what ran already, unless the user
-//! wants it again. A dry run answers with both lists.
+//! The scheduled times of a range are computed here, from the timetable and the ledger of the schedule; the engine runs
+//! them. Times that the timing's filters exclude are left out, and so are times that already have a run, unless the
+//! user requests them again. A dry run returns both lists.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -37,13 +37,13 @@ use crate::api::{Api, page, rows};
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 
-/// So many instants of a range are looked at, held ones included.
+/// Most scheduled times of a range that are examined, including excluded ones.
 const STEPS_MAX: usize = 200_000;
-/// As many instants that are left out are named.
+/// Most left-out times in a response.
 const LEFT_OUT_SHOWN: usize = 1_000;
-/// How far back the instant before the first one is looked for.
+/// Longest search for the scheduled time before the first one.
 const BEFORE: Duration = Duration::from_hours(24 * 366);
-/// How many jobs are looked up at a time.
+/// Number of jobs and runs looked up concurrently.
 const LOOKUPS: usize = 16;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -111,11 +111,11 @@ async fn start_backfill(
     }
     if plan.instants.is_empty() {
         let detail = match plan.left_out.len() {
-            0 => "the schedule has no instant in this range".to_owned(),
-            count => format!("nothing of this range is left to run: {count} instants are left out"),
+            0 => "the schedule has no scheduled time in this range".to_owned(),
+            count => format!("no scheduled time of this range remains to run: {count} are left out"),
         };
         let fields = vec![field_error("from", &detail)];
-        return Err(ApiError::invalid_fields(fields).hint("a dry run lists what is left out, and why"));
+        return Err(ApiError::invalid_fields(fields).hint("a dry run lists them, with the reasons"));
     }
     let request = NewBackfill {
         schedule: row.id,
@@ -145,20 +145,20 @@ fn check(asked: &StartBackfill, now: Timestamp) -> Result<(), ApiError> {
     };
     let order = format!("`{}` is after `until` (`{}`)", asked.from, asked.until);
     ensure(asked.from <= asked.until, "from", &order);
-    ensure(asked.until <= now, "until", "is in the future: a backfill is for what has passed");
+    ensure(asked.until <= now, "until", "is in the future: a backfill can only cover the past");
     let concurrency = format!("is out of range: expected 1 to {BACKFILL_CONCURRENCY_MAX}");
     ensure((1..=BACKFILL_CONCURRENCY_MAX).contains(&asked.concurrency), "concurrency", &concurrency);
     let priority = format!("is out of range: expected 0 to {PRIORITY_MAX}");
     ensure(asked.priority <= PRIORITY_MAX, "priority", &priority);
     let known = matches!(asked.overlap, OverlapPolicy::BufferAll | OverlapPolicy::AllowAll);
-    ensure(known, "overlap", "is not for backfills: expected `buffer_all` or `allow_all`");
+    ensure(known, "overlap", "not allowed for backfills: expected `buffer_all` or `allow_all`");
     if let Err(invalid) = validate::note("note", asked.note.as_deref()) {
         wrong.extend(fields_at("", &invalid.problems));
     }
     if wrong.is_empty() { Ok(()) } else { Err(ApiError::invalid_fields(wrong)) }
 }
 
-/// What a backfill would run, oldest first: each instant with the one before it.
+/// Scheduled times that a backfill would run, oldest first, each with the previous scheduled time.
 struct Plan {
     instants: Vec<(Timestamp, Option<Timestamp>)>,
     left_out: Vec<LeftOut>,
@@ -208,11 +208,11 @@ fn walk(timetable: &Timetable, from: Timestamp, until: Timestamp) -> Result<Plan
             break;
         }
     }
-    let detail = format!("the range has more than {BACKFILL_INSTANTS_MAX} instants: expected a shorter one");
+    let detail = format!("the range has more than {BACKFILL_INSTANTS_MAX} scheduled times: shorten it");
     Err(ApiError::invalid_fields(vec![field_error("until", &detail)]))
 }
 
-/// Takes out of the plan what the ledger has a run of.
+/// Removes the scheduled times from the plan that have a run in the ledger.
 async fn leave_out_what_ran(
     api: &Api,
     schedule: ScheduleId,
@@ -237,10 +237,10 @@ async fn leave_out_what_ran(
     Ok(())
 }
 
-/// What became of instants, with the job or the run that says so.
+/// Result of each scheduled time, with its job or run.
 type Ran = BTreeMap<Timestamp, (LeftOutReason, Option<Work>)>;
 
-/// Puts what somebody retried by hand where its first run failed: a retry has no line in the ledger.
+/// Replaces failed results by those of later retries by hand, because a retry has no ledger entry.
 async fn count_retries(
     api: &Api,
     schedule: ScheduleId,
@@ -299,7 +299,7 @@ const fn reason_of(status: JobStatus) -> LeftOutReason {
     }
 }
 
-/// What became of the instants of a range that have a run; the best of several runs counts.
+/// Returns the results of the scheduled times of a range that have a run; of several runs, the best one.
 async fn runs(api: &Api, schedule: ScheduleId, asked: &StartBackfill) -> Result<Ran, ApiError> {
     use FiringCause::{Backfill, CatchUp, Timer};
     let filter = LedgerFilter {
@@ -338,7 +338,7 @@ async fn runs(api: &Api, schedule: ScheduleId, asked: &StartBackfill) -> Result<
     }
 }
 
-/// How much a run says about its instant: one that went well outweighs one that did not.
+/// Returns the precedence of a result: a success outweighs a failure.
 const fn rank(reason: LeftOutReason) -> u8 {
     match reason {
         LeftOutReason::Held => 0,
@@ -420,7 +420,7 @@ async fn one(api: &Api, id: BackfillId) -> Result<Backfill, ApiError> {
     Ok(shown(&row, name))
 }
 
-/// Backfills with the names of their schedules; each is looked up once.
+/// Returns backfills with the names of their schedules; each name is looked up once.
 async fn named(api: &Api, rows: &[BackfillRow]) -> Result<Vec<Backfill>, ApiError> {
     let mut names: BTreeMap<ScheduleId, Option<String>> = BTreeMap::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! What is asked of a schedule that exists: pause, resume, trigger, delete.
+//! Changes of existing schedules: pause, resume, trigger, delete.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -46,7 +46,7 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Change, schedules, &trigger_refusals, routes!(trigger_schedule));
 }
 
-/// Sends a request for a schedule, and answers with the schedule as it is then.
+/// Sends a change of a schedule, and responds with the changed schedule.
 async fn changed(
     api: &Api,
     actor: &Actor,
@@ -181,7 +181,7 @@ async fn trigger_schedule(
     }
 }
 
-/// How many jobs a firing counts as for the job rate.
+/// Returns the number of jobs that a firing counts as for the job rate.
 async fn jobs_of(api: &Api, row: &ScheduleRow) -> Result<usize, ApiError> {
     let spec = read::spec(row)?;
     match &spec.action {

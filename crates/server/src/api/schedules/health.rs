@@ -1,4 +1,4 @@
-//! What of a schedule is late or stuck at this moment, by its runs that are not over.
+//! Health of a schedule: late and stuck runs among its open runs.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::api::Api;
 use crate::api::problem::ApiError;
 use crate::clock::{Clock, SystemClock};
 
-/// As many runs of either kind are looked at; a schedule rarely has more than one.
+/// Most open jobs, and most open runs, that are examined; a schedule rarely has more than one.
 const RUNS_MAX: usize = 200;
-/// A run is never stuck earlier, where nothing says how long it may take.
+/// A run without an expected duration is not stuck before this time.
 const STUCK_MIN: Duration = Duration::from_secs(60);
-/// Where nothing else says how long a run may take: so many times as long as 95 of 100 runs took.
+/// A run without an expected duration is stuck after this multiple of the 95th percentile.
 const STUCK_FACTOR: u64 = 3;
 
 pub(super) async fn of(
@@ -29,7 +29,7 @@ pub(super) async fn of(
     let live = RunStatus::ALL.iter().copied().filter(|status| !status.is_final()).collect();
     let runs = RunFilter { schedule: Some(row.id), statuses: live, ..RunFilter::default() };
     let store = api.node.store();
-    // Of both kinds: what a schedule started before its spec was changed may go on.
+    // Both kinds: work that started before a change of the spec may still run.
     let (jobs, runs) = futures::try_join!(
         store.jobs(&jobs, Page { after: None, limit: RUNS_MAX }),
         store.runs(&runs, Page { after: None, limit: RUNS_MAX }),
@@ -40,13 +40,13 @@ pub(super) async fn of(
     Ok(judge(&open, spec, p95, SystemClock.now()))
 }
 
-/// A run that is not over, whatever it is.
+/// A job or a run of a schedule that has not ended.
 struct OpenRun {
     work: Work,
     origin: Arc<Origin>,
     due_at: Timestamp,
     started_at: Option<Timestamp>,
-    /// Whether it takes its time now, and nobody holds it.
+    /// Whether it is executing now, not waiting or paused.
     goes_on: bool,
 }
 
@@ -91,20 +91,20 @@ fn judge(runs: &[OpenRun], spec: &ScheduleSpec, p95: Option<Duration>, now: Time
     health
 }
 
-/// When a run should have started: soon after its time, or after it was asked for, if that was later.
+/// Returns the expected start: soon after the scheduled time, or after the creation of the run if that was later.
 fn start_by(run: &OpenRun, spec: &ScheduleSpec) -> Option<Timestamp> {
     let asked_for = run.work.created_at();
     let jitter = spec.jitter.map_or(Duration::ZERO, |jitter| jitter.max);
     let from = match run.origin.cause {
         FiringCause::Timer => asked_for.max(run.origin.scheduled_for + jitter),
-        // A backfill's runs wait for their turn by design.
+        // Runs of a backfill wait for their turn by design.
         FiringCause::Backfill => return None,
         FiringCause::CatchUp | FiringCause::Manual | FiringCause::Retry => asked_for.max(run.due_at),
     };
     Some(from + spec.expect.start_within)
 }
 
-/// When a run that goes on should have ended.
+/// Returns the expected end of a run that is executing.
 fn end_by(run: &OpenRun, spec: &ScheduleSpec, p95: Option<Duration>) -> Option<Timestamp> {
     if !run.goes_on {
         return None;
@@ -124,7 +124,7 @@ mod tests {
         Timestamp::default() + Duration::from_secs(secs)
     }
 
-    /// A run for second 1,000 that was created then, and started at `started`.
+    /// Returns a run for second 1,000, created at that time and started at `started`.
     fn run(cause: FiringCause, started: Option<u64>) -> OpenRun {
         let origin = Origin {
             schedule: ScheduleId::from_bits(1),
@@ -174,7 +174,7 @@ mod tests {
         );
     }
 
-    /// B6, C1. As a job, it may not have had its turn; who paused it holds it.
+    /// B6, C1. Like a job, it is late while it waits. A paused run is not stuck.
     #[test]
     fn a_run_of_a_workflow_is_late_and_stuck_likewise() {
         let of_workflow = |started| {

@@ -1,4 +1,4 @@
-//! The fire ledger of a schedule: what became of each of its instants.
+//! The fire ledger of a schedule: the outcome of each scheduled time.
 
 use std::str::FromStr;
 
@@ -18,7 +18,7 @@ use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
 use crate::auth::{Resource, Verb};
 
-/// How many jobs and runs are looked up at a time.
+/// Number of jobs and runs looked up concurrently.
 const LOOKUPS: usize = 16;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -53,7 +53,7 @@ struct LedgerParams {
     counts: bool,
 }
 
-/// A cause as a word of the query.
+/// A cause as a query parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cause(FiringCause);
 
@@ -65,7 +65,7 @@ impl FromStr for Cause {
         let found = [Timer, CatchUp, Manual, Backfill, Retry].into_iter().find(|c| c.to_string() == text);
         found.map(Self).ok_or_else(|| {
             let shown = excerpt(text);
-            format!("`{shown}` is no cause: expected `timer`, `catch_up`, `manual`, `backfill` or `retry`")
+            format!("`{shown}` is not a cause: expected `timer`, `catch_up`, `manual`, `backfill` or `retry`")
         })
     }
 }
@@ -146,7 +146,7 @@ fn shown(record: LedgerRecord) -> LedgerEntry {
     }
 }
 
-/// A place in the ledger as the text of a cursor.
+/// Position in the ledger, as the text of a cursor.
 struct Place(LedgerPlace);
 
 impl std::fmt::Display for Place {

@@ -1,11 +1,11 @@
 //! Schedules: apply, list, show, pause, resume, trigger, delete.
 //!
-//! - `apply`: from bodies to what the engine takes; all that is wrong is named at once.
-//! - `change`: what is asked of a schedule that exists.
-//! - `read`: lists and details; `health` finds what is late or stuck.
-//! - `preview`: what will fire; `ledger`: what became of what was to fire.
-//! - `warnings`: what somebody should know about a schedule that is taken all the same.
-//! - `backfills`: past ranges that are made up for.
+//! - `apply`: from request bodies to schedules for the engine; all errors are reported at once.
+//! - `change`: changes of existing schedules.
+//! - `read`: lists and details; `health`: late and stuck runs.
+//! - `preview`: future firings; `ledger`: outcomes of past scheduled times.
+//! - `warnings`: warnings about valid schedules.
+//! - `backfills`: backfills of past ranges.
 
 mod apply;
 mod backfills;

@@ -1,4 +1,4 @@
-//! What will fire: of a schedule, of a draft, and of all schedules together.
+//! Future firings: of a schedule, of a draft, and of all schedules.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,13 +24,13 @@ use crate::auth::{Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 use crate::preview::{Reading, preview};
 
-/// Firings of a preview without asking.
+/// Default number of firings in a preview.
 const PREVIEW_DEFAULT: usize = 20;
-/// How far ahead the firings of all schedules are shown without asking.
+/// Default range of the firings of all schedules.
 const UPCOMING_DEFAULT: Duration = Duration::from_hours(24);
-/// From so many schedules at most they are gathered.
+/// Most schedules whose firings are merged.
 const UPCOMING_SCHEDULES_MAX: usize = 1_000;
-/// So many of them at most.
+/// Most firings in one response.
 const UPCOMING_MAX: usize = 1_000;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -129,15 +129,15 @@ async fn preview_schedule(
     let draft: PreviewSchedule = body.format.parse(&body.bytes)?;
     let invalid = |path: &str, wrong: &str| ApiError::invalid_fields(vec![field_error(path, wrong)]);
     let n = count(draft.n).map_err(|wrong| invalid("n", &wrong))?;
-    // Paths lead to where the user wrote it.
+    // Error paths must match what the user wrote.
     let (timing, by_cron) = match (draft.timing, draft.cron) {
         (Some(timing), None) if draft.zone.is_none() => (timing, false),
-        (Some(_), None) => return Err(invalid("zone", "goes with `cron`: a timing has a zone of its own")),
+        (Some(_), None) => return Err(invalid("zone", "is set only with `cron`: a timing has its own zone")),
         (None, Some(cron)) => {
             let zone = draft.zone.unwrap_or_else(|| model::timing::UTC.to_owned());
             (Timing { rules: vec![Rule::Cron(cron)], zone, ..Timing::default() }, true)
         }
-        _ => return Err(invalid("", "expected `timing` or `cron`, and one of them alone")),
+        _ => return Err(invalid("", "expected either `timing` or `cron`")),
     };
     let namespace = draft.namespace.as_deref().unwrap_or(model::spec::DEFAULT);
     let seed = engine::timetable_seed(namespace, draft.name.as_deref().unwrap_or_default());
@@ -196,7 +196,7 @@ async fn list_upcoming_firings(
     };
     let mut rows = api.node.store().upcoming(&filter, None, UPCOMING_SCHEDULES_MAX + 1).await?;
     if rows.len() > UPCOMING_SCHEDULES_MAX {
-        // Those that do not fit fire at this time or later.
+        // Schedules beyond the limit fire at this time or later.
         until = rows.last().and_then(|row| row.state.next_at).unwrap_or(until).min(until);
         rows.truncate(UPCOMING_SCHEDULES_MAX);
     }
@@ -216,15 +216,15 @@ async fn list_upcoming_firings(
     Ok(Json(answer))
 }
 
-/// Which firings are wanted.
+/// Requested range of firings.
 struct Span {
-    /// What comes next where absent, be it overdue.
+    /// Start of the range; `None` includes overdue firings.
     from: Option<Timestamp>,
     until: Timestamp,
     each: usize,
 }
 
-/// Merges the firings of schedules; each timetable is compiled only if more is wanted than what comes next.
+/// Merges the firings of schedules. A timetable is compiled only if more than the next firing is needed.
 fn gather(
     all: &[(ScheduleRow, model::ScheduleSpec)],
     zones: &timetable::Zones,

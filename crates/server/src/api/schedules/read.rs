@@ -24,11 +24,11 @@ use crate::api::rows::{self, Scope};
 use crate::api::{Api, page};
 use crate::auth::{Resource, Verb};
 
-/// How many schedules of a page are looked at a time.
+/// Number of schedules of a page that are read concurrently.
 const LOOKUPS: usize = 16;
-/// The most schedules that are asked for by id.
+/// Most schedules requested by id.
 const IDS_MAX: usize = 100;
-/// The most runs that are told of each.
+/// Most runs returned with each schedule.
 const RUNS_MAX: usize = 50;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -88,7 +88,7 @@ enum Order {
     Next,
 }
 
-/// A place in the order of next firings as the text of a cursor.
+/// Position in the order of next firings, as the text of a cursor.
 struct NextPlace(Timestamp, ScheduleId);
 
 impl std::fmt::Display for NextPlace {
@@ -150,7 +150,7 @@ async fn list_schedules(
     Ok(([("x-total-count", total(&api, &filter).await?)], list).into_response())
 }
 
-/// A page of rows, and the cursor of the next.
+/// A page of rows, and the cursor of the next page.
 type RowsAndCursor = (Vec<ScheduleRow>, Option<String>);
 
 async fn newest(
@@ -185,14 +185,14 @@ async fn next(
 
 async fn named(api: &Api, ids: &[ScheduleId], alone: bool) -> Result<Vec<ScheduleRow>, ApiError> {
     if !alone || ids.len() > IDS_MAX {
-        return Err(ApiError::parameter("id", format!("takes at most {IDS_MAX} ids, and no other filter")));
+        return Err(ApiError::parameter("id", format!("expected at most {IDS_MAX} ids, and no other filter")));
     }
     let found = futures::stream::iter(ids.iter().copied().map(|id| api.node.store().schedule(id)));
     let found: Vec<_> = found.buffered(LOOKUPS).try_collect().await?;
     Ok(found.into_iter().flatten().collect())
 }
 
-/// What is told of each schedule of a list besides its row.
+/// Optional parts of each schedule in a list.
 #[derive(Debug, Clone, Copy)]
 struct Look {
     health: bool,
@@ -200,7 +200,7 @@ struct Look {
     specs: bool,
 }
 
-/// A schedule of a list. Costs a short list of jobs and one of runs for its health, and two more for its runs.
+/// Returns a schedule for a list. Health costs a query for jobs and one for runs; the newest runs cost two more.
 async fn looked_at(api: &Api, row: ScheduleRow, look: Look) -> Result<Schedule, ApiError> {
     let spec = spec(&row)?;
     let health = match look.health {
@@ -215,7 +215,7 @@ async fn looked_at(api: &Api, row: ScheduleRow, look: Look) -> Result<Schedule, 
     Ok(Schedule { health, runs, spec: look.specs.then(|| Box::new(spec)), ..schedule })
 }
 
-/// The newest runs, be they jobs or runs of a workflow: a changed schedule may have had both.
+/// Returns the newest jobs and runs: a schedule whose action was changed may have both.
 async fn runs(api: &Api, schedule: ScheduleId, limit: usize) -> Result<Vec<ScheduleRun>, ApiError> {
     let jobs = JobFilter { schedule: Some(schedule), ..JobFilter::default() };
     let runs = RunFilter { schedule: Some(schedule), ..RunFilter::default() };
@@ -227,7 +227,7 @@ async fn runs(api: &Api, schedule: ScheduleId, limit: usize) -> Result<Vec<Sched
     let jobs = jobs.items.into_iter().map(|row| (row.id.created_at(), run_of_job(row)));
     let runs = runs.items.into_iter().map(|row| (row.id.created_at(), run_of_workflow(row)));
     let mut newest: Vec<_> = jobs.chain(runs).collect();
-    // Stable: each list comes with its newest first.
+    // Stable sort: each list is already ordered, newest first.
     newest.sort_by_key(|(created_at, _)| Reverse(*created_at));
     Ok(newest.into_iter().take(limit).map(|(_, run)| run).collect())
 }
@@ -262,7 +262,7 @@ async fn total(api: &Api, filter: &ScheduleFilter) -> Result<String, ApiError> {
         ..ScheduleFilter::default()
     };
     if *filter != counted {
-        return Err(ApiError::parameter("count", "can only be had with `status` and `namespace`"));
+        return Err(ApiError::parameter("count", "can be used only with `status` and `namespace`"));
     }
     let counts = api.node.store().schedule_counts(filter.namespace.as_deref()).await?;
     let wanted = |status: &ScheduleStatus| filter.status.is_none_or(|one| one == *status);
@@ -284,12 +284,12 @@ async fn get_schedule(
     Ok(([(ETAG, etag(schedule.version))], Json(schedule)).into_response())
 }
 
-/// The spec of a schedule.
+/// Returns the spec of a schedule.
 pub(super) fn spec(row: &ScheduleRow) -> Result<ScheduleSpec, ApiError> {
     serde_json::from_str(&row.body).map_err(|error| ApiError::internal(&error))
 }
 
-/// A schedule with its spec and what is late or stuck of it.
+/// Returns a schedule with its spec and its health.
 pub(super) async fn schedule_with_spec(api: &Api, row: &ScheduleRow) -> Result<Schedule, ApiError> {
     let spec = spec(row)?;
     let health = health::of(api, row, &spec).await?;
@@ -335,7 +335,7 @@ fn shown(id: ScheduleId, spec: &ScheduleSpec, state: &ScheduleState) -> Schedule
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a rate of so many runs is not told apart")]
+#[expect(clippy::cast_precision_loss, reason = "the precision suffices for a rate")]
 fn track(track: &Track) -> ScheduleTrack {
     let runs = track.succeeded + track.failed;
     ScheduleTrack {
@@ -351,7 +351,7 @@ fn track(track: &Track) -> ScheduleTrack {
     }
 }
 
-/// The rules of a timing, each in a few words.
+/// Returns a short description of a timing's rules.
 pub(super) fn in_short(timing: &Timing) -> String {
     let rules: Vec<_> = timing.rules.iter().map(rule_in_short).collect();
     if rules.is_empty() { "on demand".to_owned() } else { rules.join("; ") }

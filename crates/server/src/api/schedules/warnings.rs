@@ -1,12 +1,12 @@
-//! What somebody should know about a schedule that is taken all the same.
+//! Warnings about valid schedules.
 //!
-//! A schedule that can never fire is not refused. Files keep one-time schedules long after their time,
-//! and must go on being applied; and `0 0 31 2 *` is how people who come from elsewhere write "by hand
-//! only". But it is said at once, in the answer to the request that made it so.
+//! A schedule that never fires is accepted. Files contain one-time schedules long after their time and must still be
+//! applicable, and `0 0 31 2 *` is a common way to write "only by hand". The response to the request contains a warning
+//! instead.
 //!
 //! # Cost
-//! A timing is compiled only if its schedule is new or changed, and of a large batch only if the engine
-//! found no next firing for it.
+//! A timing is compiled only for new and changed schedules, and in a large batch only if the engine found no next
+//! firing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::api::{Api, rows};
 use crate::clock::{Clock, SystemClock};
 use crate::preview::{Reading, seed, warnings};
 
-/// The calendars of each namespace that these schedules live in.
+/// Returns the calendars of the namespaces of these schedules.
 pub(super) async fn calendars(
     api: &Api,
     heads: &[Arc<ScheduleHead>],
@@ -32,7 +32,7 @@ pub(super) async fn calendars(
     Ok(calendars)
 }
 
-/// What is to be said about each of these schedules, in their order.
+/// Returns the warnings for each of these schedules, in order.
 pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<Vec<Warning>>, ApiError> {
     if heads.is_empty() {
         return Ok(Vec::new());
@@ -57,8 +57,8 @@ pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<V
     Ok(found)
 }
 
-/// For each schedule of a workflow that there is none of that name. Not a reason to refuse it: files are
-/// applied in any order, and what a workflow takes may change any time until a firing.
+/// Returns a warning for each schedule whose workflow does not exist. That is no reason for a refusal: files are
+/// applied in any order, and the workflow may be created before the next firing.
 async fn missing_workflows(api: &Api, heads: &[Arc<ScheduleHead>]) -> Result<Vec<Option<Warning>>, ApiError> {
     let mut found = Vec::with_capacity(heads.len());
     for head in heads {

@@ -538,8 +538,8 @@ fn elements_that_make_no_sense_are_refused() {
     for (request, told) in [
         (request("", &[b"1"]), "the name of the batch"),
         (request("a\nb", &[b"1"]), "the name of the batch"),
-        (request("a", &[]), "expected 1 to 1000 elements but got 0"),
-        (request("a", &[b"1".as_slice(); model::limits::ADDED_MAX + 1]), "expected 1 to 1000 elements but got 1001"),
+        (request("a", &[]), "elements but got 0"),
+        (request("a", &[b"1".as_slice(); model::limits::ADDED_MAX + 1]), "elements but got 1001"),
         (request("a", &[b"1", b"{"]), "element 1 is not JSON"),
         (request("a", &[&long]), "element 0 has 1025 bytes"),
     ] {

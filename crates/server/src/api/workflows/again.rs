@@ -1,8 +1,9 @@
-//! What a retry of an ended run takes over from it.
+//! Results that a retry takes over from an ended run.
 //!
-//! The rule is [`model::run::carried`]; this module reads the rows that it asks for. A failed step that called a
-//! workflow continues the called run, so the rows of that run are read as well, and those of the runs that it called.
-//! The retry is refused if it would start a job again that runs at most once, at whatever depth.
+//! The rule is [`model::run::carried`]; this module reads the rows that it needs. A failed step that called a workflow
+//! continues the called run, so the rows of that run are read too, and recursively those of the runs that it called.
+//!
+//! The retry is refused if it would start an `at_most_once` job again, at any depth.
 
 use std::collections::BTreeSet;
 
@@ -17,15 +18,15 @@ use store::query::RunRow;
 use crate::api::Api;
 use crate::api::problem::{ApiError, Code};
 
-/// How many called runs are read at a time.
+/// Number of called runs read concurrently.
 const READS: usize = 16;
-/// How many steps a refusal names.
+/// Most steps named in a refusal.
 const NAMED: usize = 10;
 
-/// What a retry of a run takes over.
+/// Returns the results that a retry of a run takes over.
 ///
 /// # Errors
-/// `repeat_forbidden` if the retry would start a job again that runs at most once, unless `repeat` names its step.
+/// `repeat_forbidden` if the retry would start an `at_most_once` job again, unless `repeat` names its step.
 pub(super) async fn takeover(
     api: &Api,
     row: &RunRow,
@@ -48,8 +49,8 @@ pub(super) async fn takeover(
     Err(ApiError::new(Code::RepeatForbidden, detail))
 }
 
-/// What a retry takes over, and the steps that it would repeat against their delivery level: `call/pay` is step `pay`
-/// of the run that step `call` called.
+/// Results that a retry takes over, and the steps that it would repeat although their jobs are `at_most_once`.
+/// `call/pay` is step `pay` of the run that step `call` called.
 #[derive(Default)]
 struct Found {
     takeover: Takeover,
@@ -79,8 +80,8 @@ async fn find(api: &Api, row: &RunRow, from: RetryFrom<'_>) -> Result<Found, Api
     Ok(found)
 }
 
-/// What it means to begin a step, or an element of one, again: the steps that would be repeated against their level,
-/// and the run that its call continues.
+/// Examines a step, or an element of one, that the retry starts again. Returns the steps that would be repeated
+/// although their jobs are `at_most_once`, and the run that its call continues.
 async fn look(
     api: &Api,
     definition: &Definition,
@@ -102,7 +103,7 @@ async fn look(
         None => return Ok((again, if is_at_most_once { this() } else { BTreeSet::new() }, None)),
     };
     let Some(row) = api.node.store().run(called).await? else {
-        // Its retention is over: nobody knows any more what it did.
+        // Its retention has ended, so its steps are unknown.
         return Ok((again, if is_at_most_once { this() } else { BTreeSet::new() }, None));
     };
     let continues = again.may_continue && row.state.status != RunStatus::Succeeded;
@@ -118,7 +119,7 @@ async fn look(
     Ok((again, repeated, call))
 }
 
-/// All rows of a run that a retry looks at: its steps, and the elements of those that did not end well or may not be
+/// Returns all rows of a run that a retry needs: its steps, and the elements of steps that failed or that may not be
 /// repeated.
 async fn records(api: &Api, row: &RunRow) -> Result<Vec<StepRecord>, ApiError> {
     let store = api.node.store();

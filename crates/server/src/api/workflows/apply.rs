@@ -1,7 +1,7 @@
-//! From the bodies of requests to workflows for the engine.
+//! Conversion of request bodies to workflows for the engine.
 //!
-//! A spec is filled, validated, and written as JSON once. Workflows of one request may call each other, so
-//! calls are looked up among them first.
+//! A spec is completed with defaults, validated, and serialized once. Workflows of one request may call each other, so
+//! called workflows are looked up in the request first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 use crate::node::RequestError;
 
-/// The most workflows of one request.
+/// Most workflows in one request.
 const BATCH_WORKFLOWS_MAX: usize = BATCH_SCHEDULES_MAX;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -228,7 +228,7 @@ async fn send(api: &Api, actor: &Actor, workflows: Vec<NewWorkflow>) -> Result<V
     }
 }
 
-/// Specs as they would be stored, and what is wrong with them so far: by their places, with paths within each.
+/// Specs as they would be stored, and their errors so far, by index and with paths relative to the spec.
 struct Checked {
     heads: Vec<Arc<WorkflowHead>>,
     wrong: BTreeMap<usize, Vec<FieldError>>,
@@ -244,7 +244,7 @@ fn heads(specs: Vec<WorkflowSpec>, now: Timestamp) -> Checked {
             Err(invalid) => fields_at("", &invalid.problems),
         };
         if !names.insert((spec.namespace.clone(), spec.name.clone())) {
-            wrong.push(field_error("name", &format!("`{}` stands here twice", spec.name)));
+            wrong.push(field_error("name", &format!("`{}` is given twice", spec.name)));
         }
         let body = serde_json::to_string(&spec).unwrap_or_default();
         if body.len() > WORKFLOW_BYTES_MAX {
@@ -263,10 +263,10 @@ fn heads(specs: Vec<WorkflowSpec>, now: Timestamp) -> Checked {
 }
 
 impl Checked {
-    /// The heads, if nothing is wrong with any, nor with what they call.
+    /// Returns the heads, if all specs and all their calls are valid.
     ///
     /// # Errors
-    /// `invalid_spec` with every wrong field.
+    /// `invalid_spec` with every invalid field.
     async fn complete(mut self, api: &Api, batch: Batch) -> Result<Vec<Arc<WorkflowHead>>, ApiError> {
         for (i, head) in self.heads.iter().enumerate() {
             if self.wrong.contains_key(&i) {

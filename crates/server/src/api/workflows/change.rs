@@ -1,4 +1,4 @@
-//! What is asked of a run that goes on, or of a step of it.
+//! Changes of live runs and their steps.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::api::{Api, rows};
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::RequestError;
 
-/// The largest mark.
+/// Largest body of a mark, in bytes.
 const MARK_BODY_BYTES_MAX: usize = 64 * 1024;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -49,7 +49,7 @@ pub(super) fn routes(routes: &mut Routes) {
     routes.needs(Verb::Change, runs, &event_refusals, routes!(send_event));
 }
 
-/// Asks something of a live run, and answers with the run as it is then.
+/// Sends a change of a live run, and responds with the changed run.
 async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -> Result<Response, ApiError> {
     match requests::workflow(api, actor, request).await {
         Ok(Reply::Run { .. } | Reply::Step { .. }) => {
@@ -60,7 +60,7 @@ async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -
     }
 }
 
-/// The engine knows live runs only: whether another one ended or never was is in the store.
+/// The engine knows only live runs; the store shows whether another run has ended or does not exist.
 async fn refused(api: &Api, id: RunId, error: RequestError) -> ApiError {
     match error {
         RequestError::Refused(Refusal::RunNotLive { .. }) => match rows::run(api, id).await {

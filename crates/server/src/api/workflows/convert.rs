@@ -1,4 +1,4 @@
-//! Rows of workflows and runs as what the API shows.
+//! Conversion of rows of workflows and runs to API types.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use model::workflow::{Action, StepSpec};
 use serde_json::Value;
 use store::query::{RunRow, WorkflowRow};
 
-/// A workflow without its spec.
+/// Returns a workflow without its spec.
 pub(super) fn workflow(row: &WorkflowRow) -> Workflow {
     let (spec, state) = (&row.head.spec, &row.state);
     Workflow {
@@ -39,7 +39,7 @@ pub(super) fn workflow(row: &WorkflowRow) -> Workflow {
     }
 }
 
-/// What the triggers of a workflow have done.
+/// Returns the states of the triggers of a workflow.
 pub(super) fn triggers(state: &WorkflowState) -> Vec<TriggerStatus> {
     let shown = |state: &TriggerState| TriggerStatus {
         runs: state.runs,
@@ -51,7 +51,7 @@ pub(super) fn triggers(state: &WorkflowState) -> Vec<TriggerStatus> {
     state.triggers.iter().map(shown).collect()
 }
 
-/// A run in a list of workflows.
+/// Returns a run for a list of workflows.
 pub(super) fn recent(row: &RunRow) -> RecentRun {
     let state = &row.state;
     RecentRun {
@@ -64,7 +64,7 @@ pub(super) fn recent(row: &RunRow) -> RecentRun {
     }
 }
 
-/// A run without what it is pinned to.
+/// Returns a run without its spec.
 pub(super) fn run(row: RunRow) -> WorkflowRun {
     let RunRow { id, head, state } = row;
     let spec = &head.definition.workflow;
@@ -104,7 +104,7 @@ pub(super) fn run(row: RunRow) -> WorkflowRun {
     }
 }
 
-/// A run of a list, whose row has no more of its history than the newest transition.
+/// Returns a run for a list; its row has only the newest transition of its history.
 pub(super) fn listed(row: RunRow) -> WorkflowRun {
     let mut run = run(row);
     run.last_transition = std::mem::take(&mut run.history).pop();
@@ -131,12 +131,12 @@ fn counts(counts: &[u32; 8]) -> StepCounts {
     }
 }
 
-/// What was written as JSON, read again; a text where it cannot be.
+/// Parses stored JSON; returns a string if it is invalid.
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// The steps of a run that wait for approval. `records` are its rows.
+/// Returns the steps of a run that wait for approval. `records` are the rows of its steps.
 pub(super) fn approvals(row: &RunRow, records: &[StepRecord]) -> Vec<WaitingApproval> {
     let all: Vec<_> = row.head.definition.workflow.all_steps().collect();
     let waiting = |record: &StepRecord| {
@@ -155,7 +155,7 @@ pub(super) fn approvals(row: &RunRow, records: &[StepRecord]) -> Vec<WaitingAppr
     records.iter().filter_map(waiting).collect()
 }
 
-/// Whether a run has approvals that ask other texts than stand in its spec.
+/// Returns whether the message or the approvers of an approval contain references, so that they differ in each run.
 pub(super) fn asks_by_reference(spec: &WorkflowSpec) -> bool {
     spec.all_steps().any(|(_, step)| match &step.action {
         Action::Approval(approval) => {
@@ -166,7 +166,8 @@ pub(super) fn asks_by_reference(spec: &WorkflowSpec) -> bool {
     })
 }
 
-/// A spec with what its approvals ask in a run, as far as they have begun. `records` are the rows of its steps.
+/// Returns a spec in which the approvals that have started have their resolved texts. `records` are the rows of the
+/// run's steps.
 pub(super) fn with_questions(mut spec: WorkflowSpec, records: &[StepRecord]) -> WorkflowSpec {
     let asked: BTreeMap<u32, &Asks> =
         records.iter().filter_map(|record| Some((record.key.step, record.state.asks.as_deref()?))).collect();
@@ -179,7 +180,7 @@ pub(super) fn with_questions(mut spec: WorkflowSpec, records: &[StepRecord]) -> 
     spec
 }
 
-/// All steps of a run, those that are pending included. `records` are its rows, by their numbers.
+/// Returns all steps of a run, including pending ones. `records` are its rows, ordered by step number.
 pub(super) fn steps(row: &RunRow, records: Vec<StepRecord>) -> Vec<RunStep> {
     let mut records = records.into_iter().filter(|record| record.key.item.is_none()).peekable();
     let all = row.head.definition.workflow.all_steps();
@@ -199,7 +200,7 @@ pub(super) fn steps(row: &RunRow, records: Vec<StepRecord>) -> Vec<RunStep> {
     (0..).zip(all).map(step).collect()
 }
 
-/// What a step does.
+/// Returns the kind of a step.
 pub(super) const fn kind(action: &Action) -> StepKind {
     match action {
         Action::Job(_) => StepKind::Job,
@@ -229,7 +230,7 @@ const fn pending() -> RunStepState {
     }
 }
 
-/// A step, or an element of one, that has a row.
+/// Returns the state of a step, or of an element, that has a row.
 pub(super) fn step_state(state: StepState) -> RunStepState {
     RunStepState {
         status: state.status,

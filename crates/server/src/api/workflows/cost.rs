@@ -1,8 +1,8 @@
-//! How many jobs a run counts as for the job rate of its client.
+//! Number of jobs that a run counts as for the job rate of its client.
 //!
-//! Counted are the jobs that are known before the run begins: one for each step, and one for each element of a step
-//! whose list is in the definition or in the parameters, also in the workflows that the run calls. A list that a step or
-//! a task makes is unknown, so its step counts as one job. Steps that run only after a failure, or at the end, do not
+//! It counts the jobs that are known before the run starts: one for each step, and one for each element of a step whose
+//! list is in the definition or in the parameters. The workflows that the run calls are included. If a step or a task
+//! produces the list, its length is unknown, and the step counts as one job. `on_failure` and `finally` steps do not
 //! count.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,8 @@ use super::plan::{Known, total};
 use crate::api::Api;
 use crate::api::problem::ApiError;
 
-/// Returns the jobs of a run, at least one; a retry does not start those again that it has `carried` over.
+/// Returns the jobs of a run, at least one. `carried` are the rows of steps that a retry takes over and does not start
+/// again.
 pub(super) fn jobs(
     definition: &Definition,
     parameters: &Map<String, Value>,
@@ -32,8 +33,8 @@ pub(super) fn jobs(
     sum(&jobs)
 }
 
-/// Returns the jobs of a run that a schedule starts; one if its workflow is missing or invalid, because then the schedule
-/// starts nothing.
+/// Returns the jobs of a run that a schedule starts; 1 if its workflow is missing or invalid, because then the schedule
+/// starts no run.
 pub(in crate::api) async fn jobs_of_call(api: &Api, namespace: &str, call: &Call) -> Result<usize, ApiError> {
     let Some(row) = api.node.store().workflow_named(namespace, &call.name).await? else { return Ok(1) };
     let Ok(definition) = pin::pinned(api, &row).await else { return Ok(1) };
@@ -42,7 +43,7 @@ pub(in crate::api) async fn jobs_of_call(api: &Api, namespace: &str, call: &Call
     Ok(jobs(&definition, &parameters, &[]))
 }
 
-/// The jobs of each step of a workflow. `called` has those of the workflows that were counted already.
+/// Returns the jobs of each step of a workflow. `called` caches the jobs of called workflows.
 fn of_steps<'a>(
     definition: &'a Definition,
     workflow: &'a WorkflowSpec,
@@ -61,7 +62,7 @@ fn of_steps<'a>(
     jobs.collect()
 }
 
-/// The jobs of a called workflow. Its parameters are templates, which have no values yet.
+/// Returns the jobs of a called workflow. Its parameters are templates, which have no values yet.
 fn of_call<'a>(definition: &'a Definition, name: &'a str, called: &mut BTreeMap<&'a str, usize>) -> usize {
     if let Some(&jobs) = called.get(name) {
         return jobs;

@@ -1,7 +1,7 @@
-//! Runs of definitions that come with the request: sharded jobs, broadcasts, workflows that run once.
+//! Runs of definitions in the request: sharded jobs, broadcasts, workflows that run once.
 //!
-//! No workflow is made of them. The run is listed under the name of its definition, has no number, waits
-//! for no other run, and is forgotten with all that it was pinned to when its retention is over.
+//! No workflow is created. The run is listed under the name of its definition, has no number, and waits for no other
+//! run. It is deleted with its definition after its retention.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::api::{Api, submit};
 use crate::auth::{Actor, Resource, Verb};
 use crate::clock::{Clock, SystemClock};
 
-/// Where the definition stands in the request.
+/// Path of the definition in the request.
 const AT: &str = "definition.";
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -118,14 +118,14 @@ enum StartDefinitionAnswer {
     Definition(Box<WorkflowSpec>),
 }
 
-/// What can be said of a filled definition without the workflows that it calls.
+/// Validates a completed definition without the workflows that it calls.
 fn check(definition: &WorkflowSpec) -> Result<(), ApiError> {
     let mut wrong = match validate::workflow(definition, SystemClock.now()) {
         Ok(()) => Vec::new(),
         Err(invalid) => fields_at(AT, &invalid.problems),
     };
     if definition.max_parallel_runs.is_some() {
-        let detail = "is for workflows that are kept: a run of its own waits for no other";
+        let detail = "applies to stored workflows only: an inline definition has only one run";
         wrong.push(field_error("definition.max_parallel_runs", detail));
     }
     let bytes = serde_json::to_vec(definition).map_or(0, |json| json.len());

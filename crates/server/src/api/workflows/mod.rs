@@ -1,11 +1,13 @@
 //! Workflows and their runs.
 //!
-//! - `apply`: from bodies to what the engine takes; all that is wrong is named at once. `read`: lists and details.
-//! - `pin`: a workflow with all that it calls, as a run is pinned to it. `start`: runs begin, or begin again (`again`:
-//!   what a retry takes over); `inline`: of a definition that comes with the request; `plan` says what one would do; `cost`: how many
-//!   jobs a run counts as for the job rate.
-//! - `runs`: lists of runs, their steps and elements. `change`: what is asked of a run that goes on.
-//! - `convert`: rows as what the API shows.
+//! - `apply`: from request bodies to workflows for the engine; all errors are reported at once. `warn`: warnings about
+//!   valid workflows. `read`: lists and details.
+//! - `pin`: the definition to which a run is pinned: a workflow with all workflows that it calls.
+//! - `start`: starts and retries of runs; `again`: results that a retry takes over; `inline`: runs of definitions in
+//!   the request; `plan`: steps of a run without starting it; `cost`: number of jobs that a run counts as for the job
+//!   rate.
+//! - `runs`: lists of runs, their steps and elements. `change`: changes of live runs and their steps.
+//! - `convert`: conversion of rows to API types.
 
 mod again;
 mod apply;

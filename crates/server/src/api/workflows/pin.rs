@@ -1,4 +1,4 @@
-//! What a run is pinned to: a workflow with all that it calls, and the parameters that it is started with.
+//! Pinning of a run: the workflow with all workflows that it calls, and the parameters of the run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use store::query::WorkflowRow;
 use crate::api::Api;
 use crate::api::problem::{ApiError, field_error, fields_at};
 
-/// Specs of one namespace that are known before the store is asked, by name: those of a request.
+/// Specs of one namespace by name that take precedence over the store: those of the same request.
 pub(super) type Known<'a> = BTreeMap<&'a str, &'a Arc<WorkflowSpec>>;
 
-/// The definition of a filled spec. Called workflows that are nowhere are left out:
-/// [`model::validate::definition`] names them.
+/// Returns the definition of a completed spec. Missing called workflows are left out; [`model::validate::definition`]
+/// reports them.
 ///
 /// # Errors
-/// The store cannot be read.
+/// If the store cannot be read.
 pub(super) async fn definition(
     api: &Api,
     spec: &Arc<WorkflowSpec>,
@@ -32,7 +32,7 @@ pub(super) async fn definition(
     while let Some(next) = open.pop() {
         for (_, step) in next.all_steps() {
             let Action::Workflow(call) = &step.action else { continue };
-            // One more than may be, so that it is said.
+            // One more than the limit, so that validation reports it.
             if calls.contains_key(&call.name) || calls.len() > CALLS_MAX {
                 continue;
             }
@@ -52,20 +52,20 @@ pub(super) async fn definition(
     Ok(Definition { workflow: Arc::clone(spec), calls })
 }
 
-/// A workflow with those that it calls, as they are now.
+/// Returns a workflow with the current versions of all workflows that it calls.
 ///
 /// # Errors
-/// `invalid_spec` where a workflow that it calls was deleted, or changed so that it cannot be called like this.
+/// `invalid_spec` if a called workflow was deleted, or changed so that this call is invalid.
 pub(super) async fn pinned(api: &Api, row: &WorkflowRow) -> Result<Definition, ApiError> {
     let definition = definition(api, &row.head.spec, &Known::new()).await?;
     validate::definition(&definition).map_err(|invalid| ApiError::invalid(&invalid))?;
     Ok(definition)
 }
 
-/// What a run is started with, complete.
+/// Returns the complete parameters of a run.
 ///
 /// # Errors
-/// `invalid_spec` with everything that is wrong with a request.
+/// `invalid_spec` with all problems of the request.
 pub(super) fn parameters(spec: &WorkflowSpec, asked: &StartRun) -> Result<Map<String, Value>, ApiError> {
     let mut wrong = Vec::new();
     if let Err(invalid) = validate::note("note", asked.note.as_deref()) {

@@ -1,4 +1,4 @@
-//! What a run would do, without starting it.
+//! Plan of a run: its steps and their order, without starting it.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ async fn plan_run(
     Ok(Json(RunPlan { parameters, steps }))
 }
 
-/// The steps of a workflow, each behind those that it needs.
+/// Returns the steps of a workflow, each after its dependencies.
 fn planned(spec: &WorkflowSpec, parameters: &Map<String, Value>) -> Vec<PlannedStep> {
     let levels = levels(spec);
     let known = Known { parameters };
@@ -72,7 +72,8 @@ fn planned(spec: &WorkflowSpec, parameters: &Map<String, Value>) -> Vec<PlannedS
     steps
 }
 
-/// For each step one more than the highest level of its needs. The spec was validated: there is no cycle.
+/// Returns the level of each step: 0 without dependencies, otherwise one more than the highest level of its
+/// dependencies. The spec was validated, so it has no cycle.
 fn levels(spec: &WorkflowSpec) -> BTreeMap<&str, u32> {
     let mut left: BTreeMap<&str, usize> = BTreeMap::new();
     let mut after: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -101,7 +102,7 @@ fn levels(spec: &WorkflowSpec) -> BTreeMap<&str, u32> {
     levels
 }
 
-/// How many elements a step has, as far as its parameters say.
+/// Returns the number of elements of a step, if it follows from the parameters.
 pub(super) fn total(step: &StepSpec, known: &Known<'_>) -> Option<u32> {
     match &step.for_each.as_ref()?.over {
         Over::Items(items) => u32::try_from(items.len()).ok(),
@@ -114,7 +115,7 @@ pub(super) fn total(step: &StepSpec, known: &Known<'_>) -> Option<u32> {
     }
 }
 
-/// The command of a job; an argument that speaks of more than parameters stays as it is.
+/// Returns the command of a job; an argument with references other than parameters is left unchanged.
 fn command(job: &JobSpec, known: &Known<'_>) -> Option<Vec<String>> {
     let Run::Process(process) = &job.run else { return None };
     if process.script.is_some() {
@@ -127,7 +128,7 @@ fn command(job: &JobSpec, known: &Known<'_>) -> Option<Vec<String>> {
     Some(process.command.iter().map(rendered).collect())
 }
 
-/// What is known before anything ran: parameters.
+/// Values that are known before the run: the parameters.
 pub(super) struct Known<'a> {
     pub(super) parameters: &'a Map<String, Value>,
 }

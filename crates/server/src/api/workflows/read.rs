@@ -19,9 +19,9 @@ use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
 use crate::auth::{Resource, Verb};
 
-/// How many workflows of a page are looked at a time.
+/// Number of workflows of a page that are read concurrently.
 const LOOKUPS: usize = 16;
-/// The most runs that are told of each.
+/// Most runs returned with each workflow.
 const RUNS_MAX: usize = 50;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -85,7 +85,7 @@ async fn list_workflows(
     Ok(Json(List { items, next_cursor }))
 }
 
-/// A workflow of a list, with its newest runs.
+/// Returns a workflow for a list, with its newest runs.
 async fn looked_at(api: &Api, row: WorkflowRow, runs: usize) -> Result<Workflow, ApiError> {
     let mut shown = convert::workflow(&row);
     if runs > 0 {
@@ -128,7 +128,7 @@ async fn get_workflow(
     Ok(with_spec(&row).into_response())
 }
 
-/// A workflow with its spec, as an answer.
+/// Returns the response with a workflow and its spec.
 pub(super) fn with_spec(row: &WorkflowRow) -> impl IntoResponse + use<> {
     let spec = Some(Box::new(model::WorkflowSpec::clone(&row.head.spec)));
     let triggers = convert::triggers(&row.state);
@@ -136,7 +136,7 @@ pub(super) fn with_spec(row: &WorkflowRow) -> impl IntoResponse + use<> {
     ([(ETAG, etag(workflow.version))], Json(workflow))
 }
 
-/// A run with its version as its ETag.
+/// Returns the response with a run and its version as `ETag`.
 pub(super) fn with_tag(run: WorkflowRun) -> Response {
     ([(ETAG, etag(run.version))], Json(run)).into_response()
 }

@@ -1,4 +1,4 @@
-//! Lists of runs, of their steps and of the elements of these.
+//! Lists of runs, of their steps, and of the elements of steps.
 
 use std::collections::HashMap;
 
@@ -24,9 +24,9 @@ use crate::api::{Api, page, rows};
 use crate::auth::{Actor, Resource, Verb};
 use crate::node::RequestError;
 
-/// How many runs of a page are looked at a time.
+/// Number of runs of a page that are read concurrently.
 const LOOKUPS: usize = 16;
-/// How many rows of elements are read at a time where only some of them are wanted.
+/// Number of element rows read at a time if a filter selects some of them.
 const ITEM_ROWS: usize = 5_000;
 
 pub(super) fn routes(routes: &mut Routes) {
@@ -100,7 +100,7 @@ async fn list_runs(
     Ok(Json(List { items, next_cursor }))
 }
 
-/// A run of a list, with its steps that wait for approval if they are asked for.
+/// Returns a run for a list, with its steps that wait for approval if requested.
 async fn looked_at(api: &Api, row: RunRow, approvals: bool) -> Result<WorkflowRun, ApiError> {
     if !approvals {
         return Ok(convert::listed(row));
@@ -131,7 +131,7 @@ async fn get_run(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Respon
     Ok(read::with_tag(run))
 }
 
-/// A run with the spec that it is pinned to.
+/// Returns a run with its spec.
 pub(super) fn whole(row: RunRow) -> WorkflowRun {
     let spec = Some(Box::new(model::WorkflowSpec::clone(&row.head.definition.workflow)));
     WorkflowRun { spec, ..convert::run(row) }
@@ -197,7 +197,8 @@ async fn list_items(
     Ok(Json(List { items, next_cursor }))
 }
 
-/// The run whose rows have the elements of a step: a retry that took over the whole step has only the step.
+/// Returns the run whose rows have the elements of a step. A retry that took over the whole step has only the row of
+/// the step.
 async fn owner_of_elements(api: &Api, mut row: RunRow, number: u32) -> Result<RunId, ApiError> {
     let store = api.node.store();
     loop {
@@ -212,7 +213,7 @@ async fn owner_of_elements(api: &Api, mut row: RunRow, number: u32) -> Result<Ru
     }
 }
 
-/// Elements of a step that have ended with one of these statuses, or with any where there are none.
+/// Returns ended elements of a step with one of these statuses; with any status if `statuses` is empty.
 async fn ended_elements(
     api: &Api,
     run: RunId,
@@ -223,7 +224,7 @@ async fn ended_elements(
 ) -> Result<Vec<StepRecord>, ApiError> {
     let wanted = |record: &StepRecord| {
         let status = record.state.status;
-        // Those that the next try does again have a row of the last one.
+        // Elements that the next attempt repeats have a row of the previous attempt.
         status.is_final() && (statuses.is_empty() || statuses.contains(&status))
     };
     let rows = if statuses.is_empty() { limit } else { ITEM_ROWS };
@@ -240,7 +241,7 @@ async fn ended_elements(
     }
 }
 
-/// The jobs of elements, in one read.
+/// Returns the jobs of elements, in one read.
 async fn jobs_of(api: &Api, records: &[StepRecord]) -> Result<HashMap<JobId, JobRow>, ApiError> {
     let ids: Vec<_> = records.iter().filter_map(|record| record.state.job).collect();
     if ids.is_empty() {
@@ -251,7 +252,7 @@ async fn jobs_of(api: &Api, records: &[StepRecord]) -> Result<HashMap<JobId, Job
     Ok(found.items.into_iter().map(|row| (row.id, row)).collect())
 }
 
-/// An element with what its job tells.
+/// Returns an element with the data of its job.
 fn item(index: u32, state: StepState, job: Option<&JobRow>) -> RunItem {
     let item = job.and_then(|row| row.step.as_ref()?.item.as_ref().map(|item| item.value.to_string()));
     let (worker_id, executions) =
@@ -259,7 +260,7 @@ fn item(index: u32, state: StepState, job: Option<&JobRow>) -> RunItem {
     RunItem { index, item, worker_id, executions, state: convert::step_state(state) }
 }
 
-/// The number of a step.
+/// Returns the number of a step, by its name.
 fn number_of(row: &RunRow, step: &str) -> Result<u32, ApiError> {
     let place = row.head.definition.workflow.all_steps().position(|(_, spec)| spec.name == step);
     let number = place.and_then(|place| u32::try_from(place).ok());

@@ -1,4 +1,4 @@
-//! Runs begin: of a workflow, or once more.
+//! Starts and retries of runs.
 
 use std::sync::Arc;
 
@@ -146,7 +146,7 @@ async fn retry_run(
     validate::note("note", body.note.as_deref()).map_err(|invalid| ApiError::invalid(&invalid))?;
     let row = rows::run(&api, id).await?;
     if row.head.caller.is_some() {
-        let detail = format!("{id} was called by another run: try that one again");
+        let detail = format!("{id} was called by another run: retry that run");
         return Err(ApiError::new(Code::WorkflowNotFound, detail));
     }
     if !row.state.status.is_final() {
@@ -184,7 +184,7 @@ async fn retry_run(
     started(&api, &actor, new).await
 }
 
-/// Still a run of its schedule, and counted among those that its overlap policy looks at.
+/// Still a run of its schedule, and counted for its overlap policy.
 fn retried(origin: &Origin) -> Arc<Origin> {
     Arc::new(Origin { cause: FiringCause::Retry, backfill: None, start_by: None, ..origin.clone() })
 }

@@ -1,4 +1,4 @@
-//! What somebody should know about a workflow that they applied, as far as others decide it.
+//! Warnings about valid workflows that depend on other workflows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::pin::Known;
 use crate::api::Api;
 use crate::api::problem::ApiError;
 
-/// How many workflows are looked at to find a circle of triggers.
+/// Most workflows read for detecting a cycle of triggers.
 const LOOKUPS_MAX: usize = 100;
 
-/// What is likely not what the author of each workflow meant. They are taken as they will be.
+/// Returns warnings about probable mistakes, for each workflow. The workflows are accepted nevertheless.
 pub(super) async fn warnings(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<Vec<Vec<Warning>>, ApiError> {
     let mut all = Vec::with_capacity(heads.len());
     for head in heads {
@@ -31,7 +31,7 @@ pub(super) async fn warnings(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<V
     Ok(all)
 }
 
-/// The workflows that a trigger listens to.
+/// Returns the workflows that a trigger listens to.
 fn sources(listens: &Listens) -> impl Iterator<Item = &str> {
     let runs = listens.sources().iter().filter(|source| source.kind == SourceKind::Workflow);
     runs.map(|source| source.name.as_str())
@@ -42,7 +42,7 @@ async fn of_triggers(api: &Api, spec: &WorkflowSpec, known: &Known<'_>) -> Resul
     let mut looked_at = BTreeSet::from([spec.name.clone()]);
     for (i, trigger) in spec.triggers.iter().enumerate() {
         let path = format!("triggers[{i}]");
-        // What starts what, the one that was applied last.
+        // Chains of workflows in which each starts the next one; the last one is `spec`.
         let first = sources(&trigger.listens).map(|name| vec![name.to_owned(), spec.name.clone()]);
         let mut open: Vec<Vec<String>> = first.filter(|chain| chain[0] != spec.name).collect();
         while let Some(chain) = open.pop() {
