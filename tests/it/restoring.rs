@@ -73,7 +73,7 @@ async fn what_a_restored_backup_does_not_know_is_stopped_and_named_and_nothing_r
     site.until_status(known, JobStatus::Running).await;
     assert_eq!(site.client().job(forgotten).await.unwrap_err().status(), Some(404));
     for job in [known, forgotten] {
-        let named = |line: &str| line.contains("the store has forgotten") && line.contains(&job.to_string());
+        let named = |line: &str| line.contains("the store has lost") && line.contains(&job.to_string());
         let is_named = || log_of(&site).lines().any(named);
         until(&format!("{job} is named"), SOON, async || is_named().then_some(())).await;
     }

@@ -487,7 +487,7 @@ async fn whole_text(
 impl From<ObjectError> for ApiError {
     fn from(error: ObjectError) -> Self {
         if error.is_full() {
-            return Self::new(Code::StorageFull, "the server's volume is full");
+            return Self::new(Code::StorageFull, "no space left on the server's volume");
         }
         let code = match error {
             ObjectError::Store(error) => return error.into(),

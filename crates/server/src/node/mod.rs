@@ -88,7 +88,7 @@ pub enum RequestError {
         retry_after: Duration,
     },
     /// The store's volume is full, and the request is new work. Nothing was changed.
-    #[error("the volume of the store is full: new work is refused until space is freed")]
+    #[error("no space left on the volume of the store: new work is refused until space is freed")]
     Full,
     /// This server does not lead (yet). Nothing was changed.
     #[error("the server is loading its shards")]

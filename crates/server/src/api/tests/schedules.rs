@@ -382,7 +382,7 @@ async fn a_backfill_runs_what_has_no_run_yet() {
     assert_eq!(world.post_nothing(&format!("{one}/cancel")).await.code(), "409 backfill_ended");
 
     let again = world.post(&backfills, range.clone()).await;
-    assert!(again.text().contains("nothing of this range is left"), "{}", again.text());
+    assert!(again.text().contains("no scheduled time of this range remains"), "{}", again.text());
     let mut failed = range;
     failed["reprocess"] = json!("failed");
     let plan = world.post(&format!("{backfills}?dry_run=true"), failed.clone()).await.json();
