@@ -1,4 +1,4 @@
-//! Artifacts: named bytes that come back as they were.
+//! Artifacts: stored bytes are returned unchanged.
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -39,7 +39,7 @@ async fn every_version_of_an_artifact_comes_back_as_it_was() {
     let pinned = artifacts.find("default", &format!("tool@sha256:{}", first.sha256)).await.unwrap();
     assert_eq!(get(artifacts, &pinned).await, b"one");
     assert_eq!(get(artifacts, &second).await, large);
-    // The same bytes again: no third version, and the newest.
+    // The same bytes again create no third version, but become the newest.
     put(artifacts, "tool", b"one").await.unwrap();
     assert_eq!(artifacts.find("default", "tool").await.unwrap().sha256, first.sha256);
     let filter = ArtifactFilter { name: Some("tool".into()), ..ArtifactFilter::default() };
@@ -99,7 +99,7 @@ async fn download(server: &Server, reference: &str) -> Result<(String, Vec<u8>),
     Ok((sha256, bytes))
 }
 
-/// A11. Outputs of an execution go through its worker, inputs likewise.
+/// A11. A worker transfers the outputs and the inputs of its executions.
 #[tokio::test]
 async fn a_worker_stores_and_fetches_the_files_of_its_executions() {
     let server = Server::start().await;

@@ -1,4 +1,4 @@
-//! Nothing is said before its commit, and whatever a commit comes to, nothing is lost or doubled.
+//! Nothing is reported before its commit, and no failure of a commit loses or duplicates a job.
 
 use engine::output::Submitted;
 use model::{JobStatus, ShardId};
@@ -38,7 +38,7 @@ async fn a_reply_comes_after_the_commit_and_not_before() {
     assert!(server.store.job(made.job).await.unwrap().is_some());
 }
 
-/// What a future has, if it has it now.
+/// Returns the value of a future that is ready.
 fn futures_now<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::Pin::new(future).poll(&mut context) {
@@ -47,7 +47,7 @@ fn futures_now<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     }
 }
 
-/// D7. While one batch is committed the next is filled; all of it is answered.
+/// D7. While one batch is committed, the next one is filled; all requests are answered.
 #[tokio::test]
 async fn submissions_during_a_slow_commit_share_the_next_one() {
     let server = Server::start().await;
@@ -69,7 +69,7 @@ async fn submissions_during_a_slow_commit_share_the_next_one() {
     for other in others {
         soon("a reply", other).await.unwrap();
     }
-    // Nothing else has changed rows: there is no worker.
+    // No other rows changed: there is no worker.
     assert_eq!(server.store.calls(Operation::Commit), commits + 2);
 }
 
@@ -81,13 +81,13 @@ async fn a_commit_of_unknown_outcome_is_told_and_repeating_it_makes_one_job() {
     assert_eq!(submit(server.node(), job(), Some(7)).await, Err(RequestError::OutcomeUnknown));
     server.ready().await;
     let again = submit(server.node(), job(), Some(7)).await.unwrap();
-    assert!(!again.new, "the first commit had been done");
+    assert!(!again.new, "the first commit had succeeded");
     let worker = server.worker(server.fake()).await;
     server.until_status(again.job, JobStatus::Succeeded).await;
     assert_eq!((server.count(JobStatus::Succeeded).await, worker.starts()), (1, 1));
 }
 
-/// D7. A commit that was not done is told so, and may be repeated even without a key.
+/// D7. A failed commit is reported, and the request may be repeated even without a key.
 #[tokio::test]
 async fn a_commit_that_was_not_done_changed_nothing() {
     let server = Server::start().await;
@@ -98,10 +98,10 @@ async fn a_commit_that_was_not_done_changed_nothing() {
     submit(server.node(), job(), None).await.unwrap();
 }
 
-/// D7. What was sent behind a commit that was not done is not done either.
+/// D7. Commits sent after a failed commit fail too.
 #[tokio::test]
 async fn commits_behind_one_that_was_not_done_change_nothing() {
-    // So many are sent ahead.
+    // This number of jobs fills the commits that are sent ahead.
     const MANY: usize = 3_000;
     let server = Server::start().await;
     let next = server.store.calls(Operation::Commit) + 1;
@@ -116,7 +116,7 @@ async fn commits_behind_one_that_was_not_done_change_nothing() {
             tokio::spawn(async move { try_submit_many(&node, &job(), MANY).await })
         })
         .collect();
-    soon("all but the last to be on their way", async {
+    soon("all but the last to be sent", async {
         while server.store.waiting_commits() < server.store.commits_ahead() - 1 {
             tokio::task::yield_now().await;
         }
@@ -130,10 +130,10 @@ async fn commits_behind_one_that_was_not_done_change_nothing() {
     }
     server.ready().await;
     assert_eq!(server.count(JobStatus::Waiting).await, 1);
-    assert_eq!(server.store.calls(Operation::Commit), next + 1, "none behind it got to the store");
+    assert_eq!(server.store.calls(Operation::Commit), next + 1, "no later commit reached the store");
 }
 
-/// D5, D6. Who lost its shards drops what it believes, takes them again and goes on.
+/// D5, D6. A server that lost its shards drops its engine, acquires the shards again and continues.
 #[tokio::test]
 async fn a_fenced_commit_ends_the_ownership_and_work_goes_on_after_a_reload() {
     let server = Server::start().await;
@@ -148,7 +148,8 @@ async fn a_fenced_commit_ends_the_ownership_and_work_goes_on_after_a_reload() {
     assert_eq!((row.state.executions, worker.starts()), (1, 1));
 }
 
-/// D7: rule 6 of the design. New work is refused by name, the rest goes on, and it heals by itself.
+/// D7: rule 6 of the design. New work is refused with its own code, other work continues, and the server recovers by
+/// itself.
 #[tokio::test]
 async fn a_full_store_refuses_new_work_finishes_the_old_and_heals() {
     let server = Server::start().await;
@@ -174,8 +175,8 @@ async fn a_full_store_refuses_new_work_finishes_the_old_and_heals() {
     submit(server.node(), job(), None).await.unwrap();
 }
 
-/// Repeats while the shards are loaded, as a client is told to: the commit that met the fault may
-/// have been one of the worker's.
+/// Repeats the request while the shards are loaded, as clients do: the failed commit may have been one with the
+/// worker's reports.
 async fn submit_once_loaded(server: &Server) -> Result<Submitted, RequestError> {
     soon("the shards to be loaded", async {
         loop {
@@ -201,7 +202,7 @@ async fn a_fatal_store_ends_the_server() {
     assert!(soon("the shutdown", server.running.shutdown()).await.is_err());
 }
 
-/// Leases are renewed while nothing else happens.
+/// Leases are renewed while the server is idle.
 #[tokio::test]
 async fn an_idle_server_keeps_its_shards() {
     let server = Server::start_with(|config| config.shard_lease = Some(model::Duration::from_secs(1))).await;

@@ -1,4 +1,4 @@
-//! A server in a temporary folder, and words for what tests wait for.
+//! A server in a temporary folder, and waiting for conditions.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use store::query::JobRow;
 use store::sqlite::{Options, SqliteStore};
 use tempfile::TempDir;
 
-/// How long a test waits for anything.
+/// Longest wait of a test for a condition.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) type Faulty = FaultyStore<SqliteStore>;
@@ -31,7 +31,7 @@ pub(crate) struct Server {
     pub(crate) dir: Arc<TempDir>,
 }
 
-/// Fails the test unless `future` ends in time.
+/// Fails the test unless `future` completes before the deadline.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(DEADLINE, future).await {
         Ok(value) => value,
@@ -48,7 +48,7 @@ impl Server {
         Self::start_in(Arc::new(tempfile::tempdir().unwrap()), change).await
     }
 
-    /// Starts a server over what is in the folder.
+    /// Starts a server over the data in the folder.
     pub(crate) async fn start_in(dir: Arc<TempDir>, change: impl FnOnce(&mut ServerConfig)) -> Self {
         let mut config = ServerConfig::new(dir.path().join("data"));
         config.listen.set_port(0);
@@ -78,7 +78,7 @@ impl Server {
         FakeOptions::new(self.url(), self.worker_token())
     }
 
-    /// A worker that has opened its session.
+    /// Starts a worker and waits for its first session.
     pub(crate) async fn worker(&self, options: FakeOptions) -> FakeWorker {
         let worker = FakeWorker::start(options);
         soon("the worker's first session", worker.sessions(1)).await;
@@ -93,7 +93,7 @@ impl Server {
         soon(&format!("readiness {wanted:?}"), self.node().wait_ready(|now| *now == wanted)).await;
     }
 
-    /// Waits until `met` says so; it is asked again whenever something was committed.
+    /// Waits until `met` returns a value; calls it again after every commit.
     pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
         &self,
         what: &str,
@@ -119,7 +119,7 @@ impl Server {
         .await
     }
 
-    /// Stops it in order and gives back the folder, free to be opened again.
+    /// Shuts the server down, and returns its folder for another start.
     pub(crate) async fn shutdown(self) -> Arc<TempDir> {
         soon("the shutdown", self.running.shutdown()).await.unwrap();
         self.dir
@@ -130,7 +130,7 @@ impl Server {
     }
 }
 
-/// Opens the store once nobody else has it.
+/// Opens the store after the previous server has released it.
 async fn open(config: &ServerConfig) -> SqliteStore {
     std::fs::create_dir_all(&config.data_dir).unwrap();
     let options = Options { shards: config.shards, ..Options::default() };
@@ -146,7 +146,6 @@ async fn open(config: &ServerConfig) -> SqliteStore {
     .await
 }
 
-/// A job that runs one command.
 pub(crate) fn job() -> JobSpec {
     JobSpec::command(["true"])
 }
@@ -169,7 +168,7 @@ pub(crate) async fn submit(node: &Node, spec: JobSpec, key: Option<u128>) -> Res
     }
 }
 
-/// Submits as many jobs at once.
+/// Submits `count` jobs in one request.
 pub(crate) async fn submit_many(node: &Node, spec: &JobSpec, count: usize) -> Vec<JobId> {
     try_submit_many(node, spec, count).await.unwrap()
 }

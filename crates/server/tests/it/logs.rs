@@ -1,4 +1,4 @@
-//! Logs: kept as they come, read while they grow, resumed where they broke off.
+//! Logs: stored as they arrive, read while they grow, resumed after an interruption.
 
 use bytes::Bytes;
 use model::JobStatus;
@@ -46,7 +46,7 @@ async fn a_log_is_read_while_it_grows_and_after_it_is_complete() {
     assert_eq!((end.frames, end.complete), (Bytes::new(), true));
 }
 
-/// A worker may send again from any acknowledged offset.
+/// A worker may resend from any acknowledged offset.
 #[tokio::test]
 async fn a_chunk_that_came_before_changes_nothing_and_a_gap_is_told() {
     let server = Server::start().await;
@@ -56,10 +56,10 @@ async fn a_chunk_that_came_before_changes_nothing_and_a_gap_is_told() {
     logs.append(id, 0, one.clone(), false).await.unwrap();
     assert_eq!(logs.append(id, 0, one.clone(), false).await.unwrap().fresh_bytes, 0);
     let gap = logs.append(id, 10_000, one.clone(), false).await.unwrap();
-    assert_eq!(gap.offset, one.len() as u64, "send again from here");
+    assert_eq!(gap.offset, one.len() as u64, "resend from here");
     let overlap = logs.append(id, 0, both.clone(), true).await.unwrap();
     assert_eq!((overlap.offset, overlap.fresh_bytes), (both.len() as u64, (both.len() - one.len()) as u64));
-    // Complete: nothing is added any more.
+    // The log is complete: nothing is appended any more.
     let late = logs.append(id, both.len() as u64, one, false).await.unwrap();
     assert_eq!((late.offset, late.fresh_bytes), (both.len() as u64, 0));
     assert_eq!(logs.read(id, 0, 1000).await.unwrap().frames, both);
@@ -88,7 +88,7 @@ async fn what_is_no_frame_is_not_kept() {
     assert_eq!(logs.size(id).await.unwrap(), LogSize::default());
 }
 
-/// A power cut tears the end of a file; the worker is told to send it again.
+/// A power failure tears the end of a file; the worker must resend it.
 #[tokio::test]
 async fn a_torn_end_is_cut_off_at_the_next_start() {
     let server = Server::start().await;
@@ -115,7 +115,7 @@ fn find(folder: &std::path::Path, name: &str) -> std::path::PathBuf {
     files.find(|f| f.as_ref().unwrap().file_name() == name).unwrap().unwrap().path()
 }
 
-/// Many logs at the same time, each with its own order.
+/// A long log is read in several parts, each of whole frames.
 #[tokio::test]
 async fn long_logs_are_read_in_pieces_of_whole_frames() {
     let server = Server::start().await;
@@ -137,7 +137,7 @@ async fn long_logs_are_read_in_pieces_of_whole_frames() {
     assert_eq!((read, parts), (log.to_vec(), 5));
 }
 
-/// The log lane of a worker.
+/// A worker's log stream.
 struct Lane {
     chunks: mpsc::Sender<LogChunk>,
     acks: tonic::Streaming<LogAck>,
@@ -167,7 +167,7 @@ impl Lane {
     }
 }
 
-/// A3, D9. A worker sends a log, loses its connection, and goes on where it was acknowledged.
+/// A3, D9. A worker sends a log, loses its connection, and resumes at the acknowledged offset.
 #[tokio::test]
 async fn a_worker_resumes_a_log_from_the_acknowledged_offset() {
     let server = Server::start().await;

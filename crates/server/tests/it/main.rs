@@ -1,5 +1,5 @@
-//! A whole server over a real store and a fake worker: commits that stall, fail or are lost, workers
-//! that go and come, logs, artifacts, and messages that no worker of ours would send; and two servers.
+//! Tests of a whole server over a real store, with a fake worker: commits that stall, fail or are lost; workers that
+//! disconnect and reconnect; logs; artifacts; malformed messages; and clusters of two servers.
 
 #![expect(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests are tests")]
 

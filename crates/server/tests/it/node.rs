@@ -17,7 +17,7 @@ use tempfile::TempDir;
 
 use crate::harness::{job, soon, submit};
 
-/// Clocks that a test sets: the wall clock, and how long the machine has slept.
+/// Manual clocks: the wall clock, and the duration of suspends.
 #[derive(Default)]
 struct Dial {
     wall: AtomicI64,
@@ -39,7 +39,7 @@ impl Dial {
         self.wall.store(now.as_micros(), Ordering::SeqCst);
     }
 
-    /// The machine sleeps until then.
+    /// Suspends the machine until `now`.
     fn sleep_until(&self, now: Timestamp) {
         let slept = now.as_micros() - self.now().as_micros();
         self.slept.fetch_add(slept, Ordering::SeqCst);
@@ -51,7 +51,7 @@ async fn node(dir: &TempDir) -> (Node, DriverHandle, Arc<Dial>) {
     node_at(dir, SystemClock.now()).await
 }
 
-/// A node whose clock shows `now` when it starts.
+/// Starts a node whose wall clock shows `now`.
 async fn node_at(dir: &TempDir, now: Timestamp) -> (Node, DriverHandle, Arc<Dial>) {
     let dial = Arc::new(Dial::default());
     dial.set(now);
@@ -68,7 +68,7 @@ async fn node_at(dir: &TempDir, now: Timestamp) -> (Node, DriverHandle, Arc<Dial
     (node, handle, dial)
 }
 
-/// Nobody is left to stop it, so it stops by itself.
+/// No handle can stop it, so it stops by itself.
 #[tokio::test]
 async fn a_node_without_handles_ends() {
     let dir = tempfile::tempdir().unwrap();
@@ -77,7 +77,7 @@ async fn a_node_without_handles_ends() {
     soon("the thread to end", handle.join()).await.unwrap();
 }
 
-/// Rule 8 of the design. A server that started with a clock ten days ahead, and what repairs its store.
+/// Rule 8 of the design. A server started with a clock ten days ahead, and its store is repaired.
 #[tokio::test]
 async fn a_store_whose_engine_time_is_ahead_is_told_and_reset() {
     let dir = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ async fn a_store_whose_engine_time_is_ahead_is_told_and_reset() {
     assert_eq!(right.view().clock.trouble(), None);
 }
 
-/// D9, rule 8 of the design. Ten days ahead, and right again.
+/// D9, rule 8 of the design. The clock jumps ten days ahead, and is corrected.
 #[tokio::test]
 async fn a_leap_that_no_other_clock_confirms_is_told_and_not_followed() {
     let dir = tempfile::tempdir().unwrap();
@@ -127,7 +127,7 @@ async fn a_leap_that_no_other_clock_confirms_is_told_and_not_followed() {
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     };
-    let view = soon("the leap to be told", told(true)).await;
+    let view = soon("the jump to be reported", told(true)).await;
     assert!(view.purge_before < soon_after, "nothing is deleted by it: {}", view.purge_before);
     let job = submit(&node, job(), None).await.unwrap().job;
     let row = node.store().job(job).await.unwrap().unwrap();
@@ -136,7 +136,7 @@ async fn a_leap_that_no_other_clock_confirms_is_told_and_not_followed() {
     soon("the clock to be right", told(false)).await;
 }
 
-/// A9: rule 8 of the design. A machine may sleep, and the wall clock may be set back.
+/// A9: rule 8 of the design. The machine may be suspended, and the wall clock may be set back.
 #[tokio::test]
 async fn a_delayed_job_is_due_when_the_clock_says_so_and_time_never_runs_back() {
     let dir = tempfile::tempdir().unwrap();

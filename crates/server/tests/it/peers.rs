@@ -1,4 +1,4 @@
-//! Two servers of one store, and others who say to be one of them.
+//! Two servers of one store, and peers that pretend to be one of them.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::harness::{job, soon};
 
-/// The first byte of a TLS handshake.
+/// First byte of a TLS handshake.
 const HANDSHAKE: u8 = 0x16;
 
 /// Servers of one store in this process.
@@ -36,13 +36,13 @@ impl Site {
         Self { store, folder }
     }
 
-    /// A server that says it is reached at `url`, or where it listens.
+    /// Starts a server that announces `url`, or its listening address.
     async fn start(&self, name: &str, url: Option<SocketAddr>) -> Running {
         let mut config = ServerConfig::new(self.folder.path().join(name));
         config.listen.set_port(0);
         config.name = name.into();
         config.shards = 4;
-        // With a database that others use too, servers look at each other often.
+        // With a shared database, servers read the cluster often.
         config.store = StoreConfig::Postgres(PostgresConfig {
             url: "postgres://user@127.0.0.1/unused".into(),
             password: None,
@@ -56,7 +56,7 @@ impl Site {
         server::start_with(config, Arc::clone(&self.store)).await.unwrap()
     }
 
-    /// A server that leads, and one that stands by and knows it.
+    /// Starts a leader, and a standby that knows it.
     async fn two(&self, url_of_first: Option<SocketAddr>) -> (Running, Running) {
         let first = self.start("first", url_of_first).await;
         soon("the first leads", first.node.wait_ready(|now| *now == Readiness::Ready)).await;
@@ -70,7 +70,7 @@ impl Site {
         std::fs::read_to_string(path).unwrap().trim().to_owned()
     }
 
-    /// Asks a server for what only the one that leads knows.
+    /// Sends a request that only the leader can answer.
     async fn ask(&self, server: &Running) -> StatusCode {
         self.ask_with(server, &[]).await
     }
@@ -103,7 +103,7 @@ async fn stop(servers: impl IntoIterator<Item = Running>) {
     }
 }
 
-/// What came over the connections to somebody, byte for byte.
+/// Bytes received on each connection.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<Vec<u8>>>>);
 
@@ -128,7 +128,7 @@ impl Heard {
     }
 }
 
-/// Passes what comes on to a server, and remembers it.
+/// Starts a proxy that forwards and records the bytes to a server.
 async fn eavesdropper(heard: Heard) -> (SocketAddr, tokio::sync::watch::Sender<Option<SocketAddr>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (target, known) = tokio::sync::watch::channel(None);
@@ -160,7 +160,7 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
     }
 }
 
-/// D5. Any server takes any request; between two of them nobody reads along.
+/// D5. Any server accepts any request; the connection between two servers is encrypted.
 #[tokio::test]
 async fn what_is_handed_on_goes_over_tls_from_server_to_server() {
     let (site, heard) = (Site::new(), Heard::default());
@@ -180,12 +180,11 @@ async fn what_is_handed_on_goes_over_tls_from_server_to_server() {
     let connections = heard.all();
     assert_eq!(connections.len(), 1, "one connection is kept for all of them");
     assert_eq!(connections[0][0], HANDSHAKE);
-    assert!(!heard.tells(&site.token()) && !heard.tells("HTTP/1.1"), "what went over is encrypted");
+    assert!(!heard.tells(&site.token()) && !heard.tells("HTTP/1.1"), "the forwarded requests are encrypted");
     stop([second, first]).await;
 }
 
-/// D5. Whoever took the address of the one that leads gets nothing: not over TLS with a key of their own,
-/// and not if they speak none.
+/// D5. An attacker at the address of the leader gets no request: neither over TLS with its own key, nor without TLS.
 #[tokio::test]
 async fn an_impostor_at_the_address_of_the_leader_gets_no_byte_of_a_request() {
     let site = Site::new();
@@ -219,7 +218,7 @@ async fn an_impostor_at_the_address_of_the_leader_gets_no_byte_of_a_request() {
     stop([second, first]).await;
 }
 
-/// D5. A key alone makes nobody a server: its fingerprint must stand in the store.
+/// D5. A key alone does not identify a server: its fingerprint must be in the store.
 #[tokio::test]
 async fn a_stranger_with_a_key_of_its_own_is_refused_until_the_store_knows_it() {
     let site = Site::new();
@@ -237,19 +236,20 @@ async fn a_stranger_with_a_key_of_its_own_is_refused_until_the_store_knows_it() 
         stream.read_to_end(&mut answer).await.unwrap();
         String::from_utf8(answer).unwrap()
     };
-    // It hears that nothing was done, and no connection is kept with whoever may be known a moment later.
-    let refused = soon("it is refused", answer("")).await;
+    // The peer gets the information that nothing was done. The connection is closed, because the peer may be known a
+    // moment later.
+    let refused = soon("the refusal", answer("")).await;
     assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("\"loading\""), "{refused}");
     let mut known = second.services.members.me().clone();
     known.id = model::ServerId::from_bits(1 << 80);
     known.fingerprint = Some(stranger.fingerprint());
     site.store.announce(&known, None, model::Duration::from_secs(60)).await.unwrap();
-    let welcome = soon("it is let in", answer("Connection: close\r\n")).await;
+    let welcome = soon("the acceptance", answer("Connection: close\r\n")).await;
     assert!(welcome.starts_with("HTTP/1.1 405"), "{welcome}");
     stop([second, first]).await;
 }
 
-/// D5. It is for servers to say who handed a request on.
+/// D5. Only servers may say which server forwarded a request.
 #[tokio::test]
 async fn a_client_that_says_its_request_was_handed_on_is_a_client_like_any_other() {
     let site = Site::new();
@@ -263,7 +263,7 @@ async fn a_client_that_says_its_request_was_handed_on_is_a_client_like_any_other
     stop([second, first]).await;
 }
 
-/// D5, D8. A server that starts again has another key. Nobody is told; the others find it in the store.
+/// D5, D8. A restarted server has another key, which the others read from the store.
 #[tokio::test]
 async fn servers_that_were_started_again_know_each_other_by_their_new_keys() {
     let site = Site::new();
@@ -282,7 +282,7 @@ async fn servers_that_were_started_again_know_each_other_by_their_new_keys() {
     stop([second, first]).await;
 }
 
-/// D5. The port is everybody's: who connects and says nothing, or begins a handshake and stops, is alone with it.
+/// D5. A client that sends nothing, or stops within a handshake, delays no other connection.
 #[tokio::test]
 async fn connections_that_stand_still_hold_up_nobody() {
     let site = Site::new();
@@ -296,7 +296,7 @@ async fn connections_that_stand_still_hold_up_nobody() {
         still.push(stream);
     }
     let asked = tokio::time::timeout(Duration::from_secs(5), site.ask(&second)).await;
-    assert_eq!(asked.expect("it is answered meanwhile"), StatusCode::OK);
+    assert_eq!(asked.expect("the request is answered meanwhile"), StatusCode::OK);
     drop(still);
     stop([second, first]).await;
 }

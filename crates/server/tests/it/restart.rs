@@ -1,4 +1,4 @@
-//! What a restart finds again.
+//! State after a restart of the server.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use store::faulty::{Fault, Operation};
 
 use crate::harness::{Server, job, soon, submit, submit_many};
 
-/// D5, D7. The server dies in the middle of a commit with a thousand jobs in every state.
+/// D5, D7. The server fails during a commit with a thousand jobs in every state.
 #[tokio::test]
 async fn a_thousand_jobs_in_flight_outlive_the_death_of_the_server() {
     const JOBS: usize = 1_000;
@@ -24,13 +24,13 @@ async fn a_thousand_jobs_in_flight_outlive_the_death_of_the_server() {
     let runs = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&runs);
     let options = server.fake().plan(move |_| {
-        // Every third job is still running when the server dies.
+        // Every third job is still running when the server fails.
         if counted.fetch_add(1, Ordering::Relaxed).is_multiple_of(3) { Plan::Run } else { Plan::Succeed }
     });
     let worker = server.worker(options).await;
     let (accepted, refused) = submit_keys(&server, 0..700).await;
     assert_eq!((accepted.len(), refused.len()), (700, 0));
-    // Reports of the first ones and all new ones are in the commits that die.
+    // Reports of the first jobs, and all new jobs, are in the failing commits.
     server.store.inject_next(Operation::Commit, Fault::Fatal);
     let (none, unanswered) = submit_keys(&server, 700..JOBS as u128).await;
     assert_eq!(none, []);
@@ -42,14 +42,14 @@ async fn a_thousand_jobs_in_flight_outlive_the_death_of_the_server() {
     let server = Server::start_in(server.dir, |_| {}).await;
     let _worker = server.worker(server.fake()).await;
     let known: HashSet<_> = accepted.iter().copied().collect();
-    assert_eq!(known.len(), accepted.len(), "no id twice");
+    assert_eq!(known.len(), accepted.len(), "every id is unique");
     for &job in &accepted {
         assert!(server.store.job(job).await.unwrap().is_some(), "{job} was accepted");
     }
     for key in unanswered {
         submit(server.node(), job(), Some(key)).await.unwrap();
     }
-    // What ran on the worker that is gone is retried once its lease is over.
+    // Executions of the lost worker are retried after its lease expires.
     server
         .until("all jobs to succeed", || async {
             (server.count(JobStatus::Succeeded).await == JOBS as u64).then_some(())
@@ -57,7 +57,7 @@ async fn a_thousand_jobs_in_flight_outlive_the_death_of_the_server() {
         .await;
 }
 
-/// Submits a job for each key at the same time. Returns what was accepted, and the keys of the rest.
+/// Submits a job for each key concurrently. Returns the accepted jobs, and the keys of the others.
 async fn submit_keys(server: &Server, keys: std::ops::Range<u128>) -> (Vec<JobId>, Vec<u128>) {
     let submissions = keys.map(|key| {
         let node = server.node().clone();
@@ -108,7 +108,7 @@ async fn a_shutdown_answers_what_was_taken_and_refuses_the_rest() {
     drop(node);
     let dir = server.shutdown().await;
 
-    // The shards were given back: nobody waits for a lease to run out.
+    // The shards were released: the next start need not wait for the lease to expire.
     let server =
         Server::start_in(dir, |config| config.shard_lease = Some(model::Duration::from_secs(60))).await;
     for job in [first, second] {
@@ -116,7 +116,7 @@ async fn a_shutdown_answers_what_was_taken_and_refuses_the_rest() {
     }
 }
 
-/// The first tokens are made once; the files stay.
+/// The first tokens are created once; their files remain.
 #[tokio::test]
 async fn tokens_outlive_a_restart() {
     let server = Server::start().await;
@@ -129,7 +129,7 @@ async fn tokens_outlive_a_restart() {
     let _worker = server.worker(server.fake()).await;
 }
 
-/// Retention: rows and logs go together, and keys stay.
+/// Retention: logs and rows are deleted together, and idempotency keys remain.
 #[tokio::test]
 async fn an_expired_job_is_deleted_and_its_key_still_holds() {
     let server = Server::start().await;
@@ -150,7 +150,7 @@ async fn an_expired_job_is_deleted_and_its_key_still_holds() {
     assert_eq!((again.job, again.new), (made.job, false));
 }
 
-/// C1, G3. Retention: a run goes with its steps, and its workflow stays.
+/// C1, G3. Retention: a run is deleted with its steps, and its workflow remains.
 #[tokio::test]
 async fn an_expired_run_is_deleted_with_its_steps() {
     let server = Server::start().await;
@@ -194,7 +194,7 @@ async fn an_expired_run_is_deleted_with_its_steps() {
     assert_eq!((workflow.state.generation, workflow.state.runs), (1, 1));
 }
 
-/// G3. A batch of ten thousand is one commit, and all of it runs.
+/// G3. A batch of ten thousand jobs is one commit, and all of them run.
 #[tokio::test]
 async fn a_large_batch_runs_to_its_end() {
     let server = Server::start().await;

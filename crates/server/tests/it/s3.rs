@@ -1,5 +1,5 @@
-//! The same objects in a bucket. `moto` (from PyPI) stands in for S3; it is installed once, into a
-//! virtual environment below the target folder. Without Python the tests say so and pass.
+//! Objects in an S3 bucket. `moto` (from PyPI) emulates S3; it is installed once, into a virtual environment below the
+//! target folder. Without Python the tests print a notice and pass.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::logs::frames;
 const MOTO: &str = "moto[server]==5.2.5";
 const BUCKET: &str = "belfry-test";
 
-/// A server that speaks S3, until it is dropped.
+/// An S3 emulator, stopped on drop.
 struct Moto {
     process: Child,
     url: String,
@@ -31,12 +31,12 @@ impl Drop for Moto {
 }
 
 impl Moto {
-    /// Starts it with an empty bucket; `None`, with a word about it, where it cannot be had.
+    /// Starts the emulator with an empty bucket; prints a notice and returns `None` if it is not available.
     async fn start() -> Option<Self> {
         let program = match install() {
             Ok(program) => program,
             Err(reason) => {
-                eprintln!("SKIPPED: no moto to stand in for S3: {reason}");
+                eprintln!("SKIPPED: cannot start moto, the S3 emulator: {reason}");
                 return None;
             }
         };
@@ -50,7 +50,7 @@ impl Moto {
         let (url_tx, url) = tokio::sync::oneshot::channel();
         std::thread::spawn(move || {
             let mut url_tx = Some(url_tx);
-            // Read to the end, for a full pipe would stop it.
+            // Read to the end, because a full pipe would block the process.
             for line in lines.lines().map_while(Result::ok) {
                 if let Some((_, url)) = line.split_once("Running on ")
                     && let Some(url_tx) = url_tx.take()
@@ -70,7 +70,7 @@ impl Moto {
         reqwest::Client::new()
     }
 
-    /// Whether the bucket has a key that ends so.
+    /// Returns whether the bucket has a key with this suffix.
     async fn has(&self, suffix: &str) -> bool {
         let list =
             self.http().get(format!("{}/{BUCKET}", self.url)).send().await.unwrap().text().await.unwrap();
@@ -86,10 +86,10 @@ impl Moto {
     }
 }
 
-/// The path of `moto_server`, installed if it is missing. One process installs, the others wait.
+/// Returns the path of `moto_server`, and installs it if it is missing. One process installs it, the others wait.
 fn install() -> Result<PathBuf, String> {
     let folder = std::env::current_exe().map_err(|e| e.to_string())?;
-    let target = folder.ancestors().find(|dir| dir.ends_with("target")).ok_or("there is no target folder")?;
+    let target = folder.ancestors().find(|dir| dir.ends_with("target")).ok_or("no target folder found")?;
     let folder = target.join("moto");
     std::fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
     let lock = std::fs::File::create(folder.join("lock")).map_err(|e| e.to_string())?;
@@ -118,8 +118,8 @@ fn run(command: &mut Command) -> Result<(), String> {
     Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Whether this process has the variables that an operator would set. If not, the test runs again in
-/// a process that has, for they cannot be set in one with several threads.
+/// Returns whether this process has the credentials as environment variables. Otherwise the test runs again in a
+/// process that has them, because a process with several threads cannot set them.
 fn has_credentials(test: &str) -> bool {
     if std::env::var_os("AWS_ACCESS_KEY_ID").is_some() {
         return true;
@@ -153,12 +153,12 @@ async fn artifacts_live_in_a_bucket() {
     let stored = put(artifacts, "small", &small).await.unwrap();
     assert_eq!(get(artifacts, &stored).await, small);
     assert!(moto.has(&format!("some/prefix/artifacts/default/{}", stored.sha256)).await);
-    // In several parts.
+    // Uploaded in several parts.
     let stored = put(artifacts, "large", &large).await.unwrap();
     assert!(get(artifacts, &stored).await == large);
 }
 
-/// A3. A complete log goes to the bucket and is read from there, in pieces.
+/// A3. A complete log is moved to the bucket and read from there, in parts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_complete_log_moves_to_the_bucket() {
     if !has_credentials("a_complete_log_moves_to_the_bucket") {
@@ -173,7 +173,7 @@ async fn a_complete_log_moves_to_the_bucket() {
     until_uploaded(&moto, &server, id).await;
     let dir = server.shutdown().await;
 
-    // Nothing of it is known here any more.
+    // The new server has no local copy.
     let server = Server::start_in(dir, |config| moto.configure(config)).await;
     let logs = &server.running.services.objects.logs;
     assert_eq!(logs.size(id).await.unwrap(), LogSize { bytes: log.len() as u64, complete: true });
@@ -185,7 +185,7 @@ async fn a_complete_log_moves_to_the_bucket() {
     assert_eq!(logs.size(id).await.unwrap(), LogSize::default());
 }
 
-/// What could not be uploaded is kept, and uploaded after a restart.
+/// A log that could not be uploaded is kept, and uploaded after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_log_waits_here_for_a_bucket_that_cannot_be_reached() {
     if !has_credentials("a_log_waits_here_for_a_bucket_that_cannot_be_reached") {
@@ -212,7 +212,7 @@ async fn a_log_waits_here_for_a_bucket_that_cannot_be_reached() {
     assert_eq!(server.running.services.objects.logs.read(id, 0, 1000).await.unwrap().frames, log);
 }
 
-/// Uploaded, and no longer kept here.
+/// Waits until the log is uploaded and no longer stored locally.
 async fn until_uploaded(moto: &Moto, server: &Server, id: model::ExecutionId) {
     let folder = server.running.services.config.live_logs_dir();
     soon("the upload", async {

@@ -1,4 +1,4 @@
-//! Messages that no worker of ours would send. Each closes its stream with words, and nothing else.
+//! Malformed messages and unauthenticated peers. Each closes its own stream with a status, and affects nothing else.
 
 use model::JobStatus;
 use proto::v1::{self, WorkerMessage, worker_message::Body};
@@ -22,11 +22,11 @@ fn reports(report: v1::Report) -> Body {
     Body::Reports(v1::ReportBatch { reports: vec![report] })
 }
 
-/// How a session ends in which these messages are sent.
+/// Returns the final status of a session with these messages.
 async fn verdict(server: &Server, bodies: Vec<Option<Body>>) -> Status {
     let mut client = testing::client(&server.url()).await.unwrap();
     let messages = bodies.into_iter().map(|body| WorkerMessage { body });
-    // It stays open behind them, as a worker's does.
+    // The stream stays open after the messages, like that of a worker.
     let messages = futures::stream::iter(messages.collect::<Vec<_>>()).chain(futures::stream::pending());
     let request = testing::with_token(messages, &server.worker_token());
     let mut replies = client.session(request).await.unwrap().into_inner();
@@ -34,7 +34,7 @@ async fn verdict(server: &Server, bodies: Vec<Option<Body>>) -> Status {
         loop {
             match replies.message().await {
                 Ok(Some(_)) => {}
-                Ok(None) => panic!("it ended without a word"),
+                Ok(None) => panic!("the session ended without a status"),
                 Err(status) => return status,
             }
         }
@@ -42,7 +42,7 @@ async fn verdict(server: &Server, bodies: Vec<Option<Body>>) -> Status {
     .await
 }
 
-/// Everything still works for the others.
+/// Checks that another worker and its jobs still work.
 async fn works(server: &Server) {
     let _worker = server.worker(server.fake()).await;
     let made = submit(server.node(), job(), None).await.unwrap();
@@ -91,7 +91,7 @@ async fn a_message_of_any_size_is_refused_before_it_is_read() {
     works(&server).await;
 }
 
-/// A report about an execution that nobody knows is answered, so that the worker can forget it.
+/// A report about an unknown execution is acknowledged, so that the worker can delete it.
 #[tokio::test]
 async fn a_report_about_nothing_is_acknowledged_and_changes_nothing() {
     let server = Server::start().await;
@@ -122,9 +122,9 @@ async fn beats_that_make_no_sense_close_their_stream() {
     let beats = futures::stream::iter([beat]).chain(futures::stream::pending());
     let mut grants =
         client.beat(testing::with_token(beats, &server.worker_token())).await.unwrap().into_inner();
-    let status = soon("the end of the beats", grants.message()).await.unwrap_err();
+    let status = soon("the end of the heartbeat stream", grants.message()).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
-    // A session that nobody knows is no offence: the worker is told to open another.
+    // An unknown session is not an error: the grant makes the worker open a new one.
     let beat = v1::Heartbeat { worker_id: WORKER.into(), session: 1, seq: 8, health: None };
     let beats = futures::stream::iter([beat]).chain(futures::stream::pending());
     let mut grants =
@@ -142,11 +142,11 @@ async fn log_chunks_that_make_no_sense_close_their_stream() {
     let chunks = futures::stream::iter([chunk]).chain(futures::stream::pending());
     let mut acks =
         client.logs(testing::with_token(chunks, &server.worker_token())).await.unwrap().into_inner();
-    let status = soon("the end of the logs", acks.message()).await.unwrap_err();
+    let status = soon("the end of the log stream", acks.message()).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
 }
 
-/// F4.4: a worker's lanes are for workers.
+/// F4.4: the gRPC service is for workers only.
 #[tokio::test]
 async fn nobody_comes_in_without_a_token() {
     let server = Server::start().await;

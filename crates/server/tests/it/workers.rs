@@ -1,4 +1,4 @@
-//! Workers that go, come back, refuse, and do not beat.
+//! Workers that disconnect, reconnect, refuse, and send no heartbeats.
 
 use engine::Input;
 use model::worker::WorkerStatus;
@@ -16,7 +16,7 @@ fn short_leases(config: &mut ServerConfig) {
     config.engine.lease_margin = Duration::from_millis(50);
 }
 
-/// D3, D4. A worker that is lost costs its job no retry.
+/// D3, D4. A lost worker costs its job no retry.
 #[tokio::test]
 async fn the_job_of_a_lost_worker_runs_on_another() {
     let server = Server::start_with(short_leases).await;
@@ -31,7 +31,7 @@ async fn the_job_of_a_lost_worker_runs_on_another() {
     assert_eq!(lost.record.status, model::ExecutionStatus::Lost);
 }
 
-/// D3. Three missed beats, with the connection still open.
+/// D3. Three missed heartbeats, with the connection still open.
 #[tokio::test]
 async fn a_worker_that_does_not_beat_is_lost_though_it_is_connected() {
     let server = Server::start_with(short_leases).await;
@@ -44,13 +44,13 @@ async fn a_worker_that_does_not_beat_is_lost_though_it_is_connected() {
         })
         .await;
     worker.set_beating(true);
-    // It learns from its next beat that it must open another session.
+    // Its next heartbeat is refused, so it opens another session.
     soon("another session", worker.sessions(2)).await;
     let made = submit(server.node(), job(), None).await.unwrap();
     server.until_status(made.job, JobStatus::Succeeded).await;
 }
 
-/// D3: a worker that beats is never lost, however slow commits are.
+/// D3. A worker that sends heartbeats is never lost, however slow commits are.
 #[tokio::test]
 async fn a_stalled_commit_loses_no_worker() {
     let server = Server::start_with(short_leases).await;
@@ -64,8 +64,8 @@ async fn a_stalled_commit_loses_no_worker() {
         async move { submit(&node, job(), None).await }
     });
     soon("the commit", stall.reached()).await;
-    // Five beats are longer than a lease; each is answered though nothing can be committed.
-    soon("beats to be answered during the commit", worker.grants(5)).await;
+    // Five heartbeats take longer than a lease; each is answered although nothing can be committed.
+    soon("heartbeats to be answered during the commit", worker.grants(5)).await;
     stall.release();
     submission.await.unwrap().unwrap();
     worker.exit(&task, 0);
@@ -73,7 +73,7 @@ async fn a_stalled_commit_loses_no_worker() {
     assert_eq!(row.state.executions, 1);
 }
 
-/// D9. A session is only a connection: what runs goes on, and is reported in the next one.
+/// D9. A session is only a connection: executions continue, and are reported in the next session.
 #[tokio::test]
 async fn a_worker_that_reconnects_keeps_its_executions() {
     let server = Server::start().await;
@@ -100,7 +100,7 @@ async fn a_cancel_stops_the_execution_on_its_worker() {
     server.until_status(made.job, JobStatus::Cancelled).await;
 }
 
-/// A7. What a worker refuses or cannot start is told apart from what failed.
+/// A7. Refusals and failed starts of a worker are counted separately from failures.
 #[tokio::test]
 async fn refusals_and_failed_starts_reach_the_job() {
     let server = Server::start().await;
@@ -121,7 +121,7 @@ async fn refusals_and_failed_starts_reach_the_job() {
     assert_eq!(worker.starts(), 1);
 }
 
-/// The feed and the counts tell of the same work.
+/// The metrics count the same jobs as the store.
 #[tokio::test]
 async fn what_was_committed_is_counted() {
     let server = Server::start().await;

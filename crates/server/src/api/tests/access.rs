@@ -1,4 +1,4 @@
-//! Who may take which route, for every route of the document.
+//! Access rules, for every route of the OpenAPI document.
 
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST};
@@ -10,7 +10,7 @@ use super::{Answer, World, job};
 use crate::api::gate::Access;
 use crate::api::{document, table};
 
-/// Open to anyone. A route that is to be added here needs a reason.
+/// Routes without authentication. A new entry needs a reason.
 const OPEN: [&str; 5] =
     ["GET /healthz", "GET /livez", "GET /openapi.json", "GET /readyz", "GET /schemas/{name}"];
 
@@ -25,7 +25,7 @@ fn method(method: &HttpMethod) -> Method {
     }
 }
 
-/// A path with real-looking parameters.
+/// Returns the path with valid parameters.
 fn filled(path: &str, job: &str) -> String {
     let id = match path {
         path if path.contains("/workers/") => "wkr_01k9zq3m6c0000000000000000",
@@ -44,8 +44,8 @@ async fn ask(world: &World, method: &Method, path: &str, token: Option<&str>) ->
     world.send(request.header(CONTENT_TYPE, "application/json").body(Body::from("{}")).unwrap()).await
 }
 
-/// Every route × {no token, garbage, another scheme, a forged token, a worker's token}: refused, and
-/// nothing is changed.
+/// Every route × {no token, garbage, another scheme, a forged token, a worker's token} is refused, and nothing is
+/// changed.
 #[tokio::test]
 async fn no_route_lets_anyone_in_who_has_no_right() {
     let world = World::new().await;
@@ -128,7 +128,7 @@ async fn a_token_that_was_made_later_is_valid_at_once() {
     assert_eq!(answer.json(), serde_json::json!({"name": "bob", "kind": "admin"}));
 }
 
-/// As a page of that site would have the browser send it, with the header that the dashboard adds.
+/// Returns the request that a page of another site makes the browser send, with the header that the dashboard adds.
 async fn with_cookie(world: &World, method: Method, path: &str, cookie: &str, site: &str) -> Answer {
     let headers = [("sec-fetch-site", site), ("x-belfry-csrf", "1")];
     with_headers(world, method, path, cookie, &headers).await
@@ -153,7 +153,7 @@ async fn sign_in(world: &World, body: serde_json::Value) -> (Answer, String) {
     (answer, cookie)
 }
 
-/// H1. A browser gives its token once; a cookie that no script can read stands for it then.
+/// H1. A browser sends its token once; a cookie that no script can read represents it afterwards.
 #[tokio::test]
 async fn a_session_stands_for_its_token_on_pages_of_this_server_alone() {
     let world = World::new().await;
@@ -180,8 +180,8 @@ async fn a_session_stands_for_its_token_on_pages_of_this_server_alone() {
     assert_eq!(answer.code(), "401 unauthenticated");
 }
 
-/// H1. What a form, a link or an image of any page can have a browser send changes nothing: none of them
-/// can add a header. Reads need none, so that streams and downloads work that a browser opens by itself.
+/// H1. Forms, links and images of any page cannot change anything, because they cannot add a header. Reads need no
+/// header, so that streams and downloads opened by the browser work.
 #[tokio::test]
 async fn a_session_changes_nothing_without_the_header_that_only_a_script_can_send() {
     let world = World::new().await;
@@ -203,14 +203,14 @@ async fn a_session_changes_nothing_without_the_header_that_only_a_script_can_sen
     for path in ["/api/v1/me", "/api/v1/artifacts", "/api/v1/events?since=0"] {
         let request = Request::get(path).header(HOST, "localhost:7070").header(COOKIE, &cookie);
         let request = request.header("sec-fetch-site", "same-origin").body(Body::empty()).unwrap();
-        // A stream has no end: its head is the answer.
+        // A stream has no end: only its headers are checked.
         let answer = world.router.clone().oneshot(request).await.unwrap();
         assert_eq!(answer.status(), StatusCode::OK, "{path}");
     }
     let alone = [("x-belfry-csrf", "1")];
     let pause = "/api/v1/queues/default/pause";
     let answer = with_headers(&world, Method::POST, pause, &cookie, &alone).await;
-    assert_eq!(answer.code(), "403 cross_site", "the header alone does not tell where it comes from");
+    assert_eq!(answer.code(), "403 cross_site", "the header alone does not prove the origin");
 }
 
 #[tokio::test]

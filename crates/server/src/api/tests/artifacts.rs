@@ -76,7 +76,7 @@ async fn what_cannot_be_stored_or_found_is_refused() {
     assert_eq!(world.get(&unknown).await.code(), "404 artifact_not_found");
 }
 
-/// A nightly job that stores a file must not fill the disk for ever.
+/// A nightly job that stores a file must not fill the disk in the long run.
 #[tokio::test]
 async fn an_artifact_is_deleted_with_its_bytes_unless_another_has_them() {
     let world = World::new().await;
@@ -110,7 +110,7 @@ async fn superseded_versions_are_deleted_after_their_retention() {
     assert_eq!(world.get(tool).await.text(), "two");
 }
 
-/// A step stored version one, another run stored version two, and the run still waits for somebody.
+/// One step stored version one, another run stored version two, and the first run still waits for approval.
 #[tokio::test]
 async fn a_version_that_a_live_run_stored_is_not_deleted() {
     let world = World::with(|config| config.artifact_retention = Some(model::Duration::from_hours(1))).await;

@@ -1,4 +1,4 @@
-//! The document and the server say the same.
+//! The OpenAPI document and the server agree.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use super::{Answer, Hands, World, job};
 use crate::api::document;
 use crate::api::problem::Code;
 
-/// The document as it is checked in.
+/// Path of the checked-in document.
 const CHECKED_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
 
-/// The checked-in copy is what the code says. `BELFRY_UPDATE=1` writes it anew.
+/// The checked-in copy matches the code. `BELFRY_UPDATE=1` writes it again.
 #[test]
 fn the_checked_in_document_is_that_of_the_code() {
     let made = serde_json::to_string_pretty(&document()).unwrap() + "\n";
@@ -54,12 +54,12 @@ fn the_document_is_complete() {
     let text = document.to_string();
     for link in text.split("\"#/components/schemas/").skip(1) {
         let name = link.split('"').next().unwrap();
-        assert!(document["components"]["schemas"].get(name).is_some(), "there is no schema {name}");
+        assert!(document["components"]["schemas"].get(name).is_some(), "schema {name} is missing");
     }
 }
 
-/// No code stands in the table that no route can give, and no refusal has a status that is not
-/// documented (checked by [`Checked::check`] for what happens in tests).
+/// Every code of the table belongs to a route. Every refusal has a documented status (checked by [`Checked::check`] in
+/// all tests).
 #[test]
 fn every_code_is_documented_at_some_route() {
     let text = serde_json::to_string(&document()).unwrap();
@@ -68,7 +68,7 @@ fn every_code_is_documented_at_some_route() {
     }
 }
 
-/// What generators of clients and linters look for.
+/// Properties that client generators and linters require.
 #[test]
 fn the_document_can_be_used_by_programs() {
     let document = serde_json::to_value(document()).unwrap();
@@ -98,7 +98,7 @@ fn the_document_can_be_used_by_programs() {
     assert_eq!(schemas["MarkedAs"]["enum"], serde_json::json!(["succeeded", "failed", "skipped"]));
 }
 
-/// Every parameter of the document is one that the server knows.
+/// The server knows every parameter of the document.
 #[tokio::test]
 async fn every_documented_parameter_is_taken() {
     let world = World::new().await;
@@ -111,7 +111,7 @@ async fn every_documented_parameter_is_taken() {
             for parameter in parameters.filter(|parameter| parameter["in"] == "query") {
                 let name = parameter["name"].as_str().unwrap();
                 let path = path.replace("{id}", &id).replace("{name}", "default");
-                // No value is valid for all, but each is asked for under its own name.
+                // No value is valid for all, but every error must name this parameter.
                 let request = world.request(Method::GET, &format!("{path}?{name}=%01"));
                 let response =
                     world.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
@@ -127,7 +127,7 @@ async fn every_documented_parameter_is_taken() {
     assert!(tried > 30, "{tried} parameters were tried");
 }
 
-/// Checks answers against the document.
+/// Validates responses against the document.
 struct Checked {
     world: World,
     document: Value,
@@ -172,7 +172,7 @@ impl Checked {
         self.seen.insert(route);
     }
 
-    /// A schema of the document as one that stands alone.
+    /// Returns a schema of the document as a self-contained one.
     fn schema(&self, schema: Value) -> Value {
         let text = schema.to_string().replace("#/components/schemas/", "#/$defs/");
         let mut schema: Value = serde_json::from_str(&text).unwrap();

@@ -1,4 +1,4 @@
-//! The feed of what happens.
+//! The event feed.
 
 use serde_json::json;
 
@@ -26,7 +26,7 @@ async fn a_reader_that_comes_back_misses_nothing_and_sees_nothing_twice() {
     }
     let mut seen = Vec::new();
     let mut last = None;
-    // Each event over a stream of its own, with more submitted in between.
+    // Read each event over its own stream, and submit more in between.
     for round in 0..6 {
         let mut events = world.stream("/api/v1/events?since=0", last.as_deref()).await;
         if round == 2 {
@@ -43,7 +43,7 @@ async fn a_reader_that_comes_back_misses_nothing_and_sees_nothing_twice() {
     assert_eq!(seen, submitted);
 }
 
-/// More batches than the broadcast holds pass while the reader does not read.
+/// The reader does not read while more batches pass than the broadcast holds.
 #[tokio::test]
 async fn a_slow_reader_gets_everything_from_the_store() {
     let world = World::new().await;
@@ -78,7 +78,7 @@ async fn a_place_that_is_no_longer_kept_is_reset() {
     let store = world.services.node.store();
     store.trim_events(model::Timestamp::MAX).await.unwrap();
     let mut events = world.stream("/api/v1/events?since=1", None).await;
-    // Whatever a store keeps at least, the reader is either told of the gap or given all of it.
+    // However much the store keeps, the reader gets either the reset or all events.
     let id = world.submit(json!({})).await;
     let first = events.next().await.unwrap();
     assert!(first.name == "reset" || first.data["job_id"] != json!(id), "{first:?}");

@@ -1,4 +1,4 @@
-//! Jobs: from a submission to their end.
+//! Jobs, from submission to end.
 
 use axum::body::Body;
 use axum::http::{Method, StatusCode};
@@ -73,7 +73,7 @@ async fn a_batch_is_accepted_all_or_none() {
     assert_eq!(again.json()["jobs"][1], json!({"id": ids[1], "created": false}));
 }
 
-/// A batch above the size that is parsed on the spot, and of the largest number of jobs.
+/// A batch above the size that is parsed inline, with the largest number of jobs.
 #[tokio::test]
 async fn a_batch_may_be_as_large_as_its_limit() {
     let world = World::new().await;
@@ -270,7 +270,7 @@ async fn the_executions_of_a_job_are_listed_newest_first() {
     assert_eq!(unknown.code(), "404 job_not_found");
 }
 
-/// C4, D4. What a task saved is there for whoever asks: as bytes, and never as a page of ours.
+/// C4, D4. Users can download the checkpoint of a task: as bytes, and never as a page of this server.
 #[tokio::test]
 async fn the_last_checkpoint_of_a_job_is_fetched_as_bytes() {
     use crate::grpc::convert;
@@ -302,18 +302,18 @@ async fn the_last_checkpoint_of_a_job_is_fetched_as_bytes() {
     assert_eq!(nobody.code(), "404 job_not_found");
 }
 
-/// The time of the try that runs, and not of the first one.
+/// The start time of the current attempt, not of the first one.
 #[tokio::test]
 async fn a_job_says_when_its_newest_execution_started() {
     let world = World::new().await;
     let mut hands = Hands::join(&world, 1).await;
     let id = world.submit(json!({"retry": {"max_retries": 1, "backoff": {"initial": "1ms"}}})).await;
-    // It is running once it is assigned, a moment before its task has started.
+    // The job is running when it is assigned, shortly before its task starts.
     let started = async |executions: u32| {
         super::soon("the start of the execution", async {
             loop {
                 let job = world.until(&id, "running").await;
-                // The job and its execution are read one after the other, so one may be older.
+                // Job and execution are read one after the other, so one may be older.
                 let has = |field| job.get(field).is_some();
                 if job["executions"] == executions && has("started_at") && has("execution_started_at") {
                     return job;

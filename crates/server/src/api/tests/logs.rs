@@ -1,4 +1,4 @@
-//! Logs: in pieces, as text, followed.
+//! Logs: in parts, as text, followed.
 
 use proto::logframe::Stream::{Notice, Stderr, Stdout};
 use serde_json::json;
@@ -126,7 +126,7 @@ async fn a_follower_that_comes_back_misses_nothing_and_sees_nothing_twice() {
     assert_eq!(tail.next().await.unwrap().name, "end");
 }
 
-/// A stream resumes by an id that may stem from an earlier execution of the job.
+/// A stream resumes with an id that may belong to an earlier execution of the job.
 #[tokio::test]
 async fn an_id_that_is_not_of_this_log_begins_it_anew() {
     let world = World::new().await;
@@ -141,7 +141,7 @@ async fn an_id_that_is_not_of_this_log_begins_it_anew() {
     assert_eq!(world.get(&format!("{path}&offset=3")).await.code(), "400 invalid_parameter");
 }
 
-/// The worker of a silent task has no log to send; nobody waits for one.
+/// A task without output sends no log, and the stream does not wait for one.
 #[tokio::test]
 async fn the_log_of_an_execution_that_wrote_nothing_is_complete_at_once() {
     let world = World::new().await;

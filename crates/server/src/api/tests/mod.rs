@@ -1,6 +1,6 @@
-//! The API as a whole: a router over a real node, engine and embedded store.
+//! Tests of the whole API: a router over a real node, engine and embedded store.
 //!
-//! [`World`] is a server without a socket; [`Hands`] a worker without processes, driven by the test.
+//! [`World`] is a server without a socket; [`Hands`] is a worker without processes, driven by the test.
 
 mod access;
 mod artifacts;
@@ -48,10 +48,10 @@ use crate::node::{DriverHandle, Node, NodeConfig, Readiness, ToWorker};
 use crate::objects::Objects;
 use crate::{ServerConfig, Services};
 
-/// How long anything that a test waits for may take.
+/// Longest wait of a test for a condition.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Waits for something, and says what was waited for if it does not come.
+/// Waits for a future; panics with `what` after the deadline.
 async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, wait).await {
         Ok(value) => value,
@@ -103,7 +103,7 @@ impl World {
         Self { router, services, admin, worker, driver, store: faulty, _folder: folder }
     }
 
-    /// Ends the node; whatever is asked after that is refused.
+    /// Stops the node; later requests are refused.
     async fn stop(&self) {
         self.services.node.stop();
         soon("the end of the node", self.driver.join()).await.unwrap();
@@ -153,7 +153,7 @@ impl World {
         answer.json()["id"].as_str().unwrap().to_owned()
     }
 
-    /// Opens a stream of events.
+    /// Opens an event stream.
     async fn stream(&self, path: &str, last_event_id: Option<&str>) -> Events {
         let mut request = self.request(Method::GET, path).header("accept", "text/event-stream");
         if let Some(id) = last_event_id {
@@ -173,14 +173,14 @@ impl Drop for World {
     }
 }
 
-/// A job that runs `true`, changed.
+/// Returns a job that runs `true`, with changes.
 fn job(change: Value) -> Value {
     let mut job = json!({"run": {"process": {"command": ["true"]}}});
     job.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
     job
 }
 
-/// What a request was answered with.
+/// A response of the server.
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,
@@ -200,20 +200,20 @@ impl Answer {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Status and code of a refusal.
+    /// Returns status and code of a refusal.
     fn code(&self) -> String {
         assert_eq!(self.header("content-type"), "application/problem+json", "{}", self.text());
         format!("{} {}", self.status.as_u16(), self.json()["code"].as_str().unwrap())
     }
 
-    /// The values of one field of a list's items.
+    /// Returns the values of one field of a list's items.
     fn column(&self, field: &str) -> Vec<String> {
         let items = self.json()["items"].as_array().unwrap().clone();
         items.iter().map(|item| item[field].as_str().unwrap_or_default().to_owned()).collect()
     }
 }
 
-/// Server-sent events as a client sees them.
+/// Server-sent events, as a client receives them.
 struct Events {
     body: BoxStream<'static, Result<Bytes, axum::Error>>,
     buffer: String,
@@ -228,7 +228,7 @@ struct SseEvent {
 }
 
 impl Events {
-    /// The next event with data; `None` at the end of the stream.
+    /// Returns the next event with data; `None` at the end of the stream.
     async fn next(&mut self) -> Option<SseEvent> {
         soon("an event", async {
             loop {
@@ -256,7 +256,7 @@ fn parse(block: &str) -> Option<SseEvent> {
     Some(SseEvent { name: field("event").unwrap_or_default(), id: field("id").unwrap_or_default(), data })
 }
 
-/// A worker without processes: it does what the test says.
+/// A worker without processes, controlled by the test.
 struct Hands {
     id: WorkerId,
     session: Session,
@@ -266,7 +266,7 @@ struct Hands {
     assigned: std::collections::VecDeque<Task>,
 }
 
-/// An execution that was given to it.
+/// An execution assigned to the worker.
 #[derive(Debug, Clone)]
 struct Task {
     execution: ExecutionId,
@@ -317,7 +317,7 @@ impl Hands {
         }
     }
 
-    /// The next execution, which has started.
+    /// Returns the next execution, which has started.
     async fn start(&mut self) -> Task {
         let task = soon("an assignment", async {
             loop {
@@ -345,7 +345,7 @@ impl Hands {
         self.report(task, Report::Finished { how, outcome, usage: Usage::default() }).await;
     }
 
-    /// Adds to the log of an execution; returns where it ends now.
+    /// Appends to the log of an execution; returns the new end offset.
     async fn log(
         &self,
         task: &Task,
@@ -373,7 +373,7 @@ impl World {
                 if row.is_some_and(|row| row.state.status.as_str() == status) {
                     return;
                 }
-                // A receiver that lags has missed something: looking again is right in any case.
+                // A receiver that lags has missed events: the row is read again.
                 let _event = events.recv().await;
             }
         })

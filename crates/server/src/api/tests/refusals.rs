@@ -1,4 +1,4 @@
-//! Whatever is refused, by whatever layer, is a problem document.
+//! Every refusal, of any layer, is a problem document.
 
 use axum::body::Body;
 use axum::http::{Method, Request, StatusCode};
@@ -86,7 +86,7 @@ async fn the_bodies_of_refusals_read_well() {
     insta::assert_snapshot!("invalid_spec", shown(&world.post("/api/v1/jobs", body).await.json()));
 }
 
-/// A body that announces more than may be, or that is larger than it announced.
+/// A body that announces more than the limit, or that is larger than announced.
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused() {
     let world = World::new().await;
@@ -97,7 +97,7 @@ async fn a_body_that_is_too_large_is_refused() {
     assert_eq!(world.post("/api/v1/jobs", single).await.code(), "413 body_too_large");
 }
 
-/// DNS rebinding: a page of somebody else's cannot use a browser on this machine.
+/// DNS rebinding: a page of another site cannot use a browser on this machine.
 #[tokio::test]
 async fn a_request_under_a_foreign_name_is_refused() {
     let world = World::new().await;
@@ -152,7 +152,7 @@ fn stuck(world: &World) -> Request<Body> {
     request.body(Body::from_stream(never)).unwrap()
 }
 
-/// One client that sends bodies slowly holds up neither the reads and changes of others nor its own.
+/// A client that sends bodies slowly delays neither other clients nor its own reads and changes.
 #[tokio::test]
 async fn slow_bodies_take_no_place_among_requests() {
     let world = World::new().await;
@@ -190,7 +190,7 @@ async fn slow_bodies_take_no_place_among_requests() {
     .await;
 }
 
-/// One client at another address, and one with another token, still get their streams.
+/// A client at another address, and one with another token, still get their streams.
 #[tokio::test]
 async fn one_client_cannot_take_all_streams() {
     let world = World::with(|config| config.limits.streams = 8).await;
@@ -217,7 +217,7 @@ async fn one_client_cannot_take_all_streams() {
     world.stream("/api/v1/events", None).await;
 }
 
-/// E7. A client over its rate learns when to come back; the others go on.
+/// E7. A client over its rate gets the delay before a retry; other clients continue.
 #[tokio::test]
 async fn a_client_over_its_job_rate_is_told_when_to_come_back() {
     let world = World::with(|config| config.limits.client_job_rate = Some(2)).await;
@@ -235,13 +235,13 @@ async fn a_client_over_its_job_rate_is_told_when_to_come_back() {
     assert_eq!(world.get("/api/v1/jobs").await.status, StatusCode::OK);
 }
 
-/// E7. A few small requests cannot start any number of jobs.
+/// E7. A few small requests cannot start an unlimited number of jobs.
 #[tokio::test]
 async fn a_run_counts_as_the_jobs_that_it_is_known_to_start() {
     let world = World::with(|config| config.limits.client_job_rate = Some(2)).await;
     let task = json!({"run": {"process": {"command": ["true"]}}});
     let each = |over: Value| json!([{"name": "each", "for_each": {"over": over}, "job": task}]);
-    // Each client has a rate of its own.
+    // Each client has its own rate.
     let send = async |client: u8, method: Method, path: &str, body: Value| {
         let request = world.request(method, path).header("content-type", "application/json");
         let mut request = request.body(Body::from(body.to_string())).unwrap();
@@ -275,7 +275,7 @@ async fn a_run_counts_as_the_jobs_that_it_is_known_to_start() {
     uses_up(4, "/api/v1/schedules/lists/trigger", Value::Null).await;
 }
 
-/// E7. Many large bodies at the same time do not fill the memory.
+/// E7. Many large concurrent bodies do not fill the memory.
 #[tokio::test]
 async fn bodies_beyond_the_memory_for_them_are_refused() {
     let world = World::with(|config| config.limits.body_bytes = 8 << 20).await;
@@ -302,7 +302,7 @@ async fn bodies_beyond_the_memory_for_them_are_refused() {
     world.submit(json!({})).await;
 }
 
-/// H1. Metrics tell what fills the lanes, also while they are full.
+/// H1. Metrics show the use of the lanes, even when these are full.
 #[tokio::test]
 async fn metrics_are_answered_while_all_places_of_reads_are_taken() {
     let world = World::with(|config| config.limits.requests = 1).await;
@@ -316,7 +316,7 @@ async fn metrics_are_answered_while_all_places_of_reads_are_taken() {
     assert_eq!(held.await.unwrap().unwrap().status(), StatusCode::OK);
 }
 
-/// D5. Anyone may ask for a check, which writes to the store.
+/// D5. Health checks need no token, and each check writes to the store.
 #[tokio::test]
 async fn checks_of_the_store_are_shared_by_those_who_ask() {
     let world = World::new().await;
@@ -327,7 +327,7 @@ async fn checks_of_the_store_are_shared_by_those_who_ask() {
     assert_eq!(world.store.calls(Operation::Check) - before, 1);
 }
 
-/// D13. A leader that is reached and says nothing.
+/// D13. A leader that accepts connections but never responds.
 #[tokio::test]
 async fn a_forwarded_request_is_not_waited_for_without_end() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -388,7 +388,7 @@ async fn requests_are_counted_by_route_and_never_by_what_a_client_sent() {
     assert!(!text.contains(&id) && !text.contains("made/up"));
 }
 
-/// Lists of hundreds of kilobytes are read again and again by dashboards.
+/// Dashboards repeatedly read lists of hundreds of kilobytes.
 #[tokio::test]
 async fn large_answers_are_compressed_for_those_who_ask_and_streams_are_not() {
     let world = World::new().await;
@@ -415,7 +415,7 @@ async fn an_answer_that_the_client_has_is_not_sent_again() {
     let asked = |path: &str, tag: &str| {
         world.request(Method::GET, path).header("if-none-match", tag).body(Body::empty()).unwrap()
     };
-    // The version of a queue or job says nothing of its counts and times.
+    // The version of a queue or job does not cover its counts and times.
     for path in [format!("/api/v1/jobs/{id}"), "/api/v1/queues/default".to_owned()] {
         let tag = world.get(&path).await.header("etag").to_owned();
         assert_eq!(world.send(asked(&path, &tag)).await.status, StatusCode::OK, "{path}");

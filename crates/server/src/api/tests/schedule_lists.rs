@@ -1,11 +1,11 @@
-//! Lists of schedules and of their firings, as pages that show many of them ask for them.
+//! Lists of schedules and of their firings, as the dashboard requests them.
 
 use serde_json::json;
 
 use super::schedules::{ONE, put, schedule};
 use super::{Hands, World};
 
-/// H1. A calendar's page shows any week, and what fires every second does not hide the others in it.
+/// H1. The calendar page shows any week, and a schedule that fires every second does not hide the others.
 #[tokio::test]
 async fn firings_to_come_are_had_of_any_span_and_so_many_of_each_schedule() {
     let world = World::new().await;
@@ -21,17 +21,17 @@ async fn firings_to_come_are_had_of_any_span_and_so_many_of_each_schedule() {
     assert_eq!(items[0]["at"], "2090-01-01T00:00:00Z");
     assert_eq!(upcoming["until"], "2090-01-02T00:00:00Z");
     let often = items.iter().find(|item| item["name"] == "often").unwrap();
-    assert_eq!(upcoming["cut"], json!([often["schedule_id"]]), "`rarely` has no more than these");
+    assert_eq!(upcoming["cut"], json!([often["schedule_id"]]), "`rarely` has no further firings");
 
     let first = world.get(&format!("/api/v1/schedules/upcoming?{span}")).await.json();
     assert_eq!((first["items"].as_array().unwrap().len(), first.get("cut")), (1_000, None));
     let until = first["until"].as_str().unwrap();
     let next = world.get(&format!("/api/v1/schedules/upcoming?from={until}&each=1")).await.json();
-    assert_eq!(next["items"][0]["at"], first["until"], "it goes on where the page before ended");
+    assert_eq!(next["items"][0]["at"], first["until"], "it continues where the previous page ended");
     assert_eq!(world.get("/api/v1/schedules/upcoming?each=0").await.code(), "400 invalid_parameter");
 }
 
-/// H1. Whoever looks at all schedules gets their specs by the page, and how long their runs took.
+/// H1. A list of all schedules has their specs and run durations, page by page.
 #[tokio::test]
 async fn a_list_tells_specs_where_they_are_asked_for_and_how_long_runs_took() {
     let world = World::new().await;
@@ -53,7 +53,7 @@ async fn a_list_tells_specs_where_they_are_asked_for_and_how_long_runs_took() {
     }
 }
 
-/// H1. A page of schedules is one request: with what is late or stuck, and with the newest runs of each.
+/// H1. A page of schedules is one request: with late and stuck runs, and with the newest runs of each.
 #[tokio::test]
 async fn a_list_tells_health_and_runs_where_they_are_asked_for() {
     let world = World::new().await;
@@ -91,7 +91,7 @@ async fn a_list_tells_health_and_runs_where_they_are_asked_for() {
     }
 }
 
-/// H1. However many there are: what fires next comes first, page by page.
+/// H1. With any number of schedules, the next firings come first, page by page.
 #[tokio::test]
 async fn a_list_in_the_order_of_next_firings_goes_on_from_page_to_page() {
     let world = World::new().await;
@@ -113,10 +113,10 @@ async fn a_list_in_the_order_of_next_firings_goes_on_from_page_to_page() {
     let newest = world.get("/api/v1/schedules?limit=2").await.json();
     let foreign = newest["next_cursor"].as_str().unwrap();
     let mixed = world.get(&format!("/api/v1/schedules?order=next&cursor={foreign}")).await;
-    assert_eq!(mixed.code(), "400 invalid_cursor", "a cursor is of one order");
+    assert_eq!(mixed.code(), "400 invalid_cursor", "a cursor is valid for one order only");
 }
 
-/// H1. A view of one schedule need not be read again for the runs of others.
+/// H1. The page of one schedule need not reload when other schedules run.
 #[tokio::test]
 async fn the_events_of_a_run_name_its_schedule() {
     let world = World::new().await;

@@ -7,7 +7,7 @@ use super::{Answer, Hands, World, soon};
 
 pub(super) const ONE: &str = "/api/v1/schedules/nightly";
 
-/// A schedule that fires every night, changed.
+/// Returns a schedule that fires every night, with changes.
 pub(super) fn schedule(change: Value) -> Value {
     let mut schedule = json!({
         "name": "nightly",
@@ -41,7 +41,7 @@ async fn a_schedule_is_created_found_changed_and_deleted() {
     assert_eq!(created.header("location"), format!("/api/v1/schedules/{id}"));
     let shown = created.json();
     assert_eq!((&shown["when"], &shown["zone"]), (&json!("0 2 * * *"), &json!("Asia/Shanghai")));
-    assert_eq!(shown["spec"]["job"]["name"], "nightly", "the job takes over what it does not name");
+    assert_eq!(shown["spec"]["job"]["name"], "nightly", "the job inherits fields of the schedule");
     assert!(shown["next_at"].is_string());
 
     let same = put(&world, json!({})).await;
@@ -88,7 +88,7 @@ async fn a_change_may_name_the_version_that_it_is_based_on() {
     assert_eq!(stale.code(), "412 version_mismatch");
 }
 
-/// Everything that is wrong is named at once: the schedule, its timing and its job.
+/// All errors are reported at once: of the schedule, its timing and its job.
 #[tokio::test]
 async fn every_wrong_field_of_a_schedule_is_named() {
     let world = World::new().await;
@@ -111,7 +111,7 @@ async fn every_wrong_field_of_a_schedule_is_named() {
     assert_eq!(world.get(ONE).await.code(), "404 schedule_not_found");
 }
 
-/// B1, B5. What never fires is taken, and told at once: when it is new or changed, not ever after.
+/// B1, B5. A schedule that never fires is accepted with a warning, when it is new or changed, and not afterwards.
 #[tokio::test]
 async fn a_schedule_that_never_fires_is_taken_with_a_warning() {
     let world = World::new().await;
@@ -139,7 +139,7 @@ async fn a_schedule_that_never_fires_is_taken_with_a_warning() {
     assert_eq!(told(&held), json!([wanted]), "{}", held.text());
 }
 
-/// The same of each of a batch, small or large, and of a dry run; those that fire have none.
+/// The same for each schedule of a batch, small or large, and of a dry run; schedules that fire have no warning.
 #[tokio::test]
 async fn a_batch_names_each_schedule_that_never_fires() {
     let world = World::new().await;
@@ -158,7 +158,7 @@ async fn a_batch_names_each_schedule_that_never_fires() {
     };
     assert_eq!(apply(130, "?dry_run=true").await, ["s7", "s67", "s127"]);
     assert_eq!(apply(10, "").await, ["s7"]);
-    assert_eq!(apply(130, "").await, ["s67", "s127"], "of those that are new");
+    assert_eq!(apply(130, "").await, ["s67", "s127"], "only for new schedules");
     assert_eq!(apply(130, "").await, Vec::<String>::new());
 }
 
@@ -190,7 +190,7 @@ async fn a_batch_is_applied_as_a_whole_or_not_at_all() {
     assert_eq!(apply(json!([]), "").await.code(), "422 invalid_spec");
 }
 
-/// More than are compiled in the API: the engine refuses, and all that are wrong are named all the same.
+/// More schedules than the API compiles: the engine refuses the batch, and the response still lists all errors.
 #[tokio::test]
 async fn every_wrong_timing_of_a_large_batch_is_named() {
     let world = World::new().await;
@@ -209,7 +209,7 @@ async fn every_wrong_timing_of_a_large_batch_is_named() {
     assert_eq!(paths(&refused), expected);
 }
 
-/// B5, B6. Who triggered it, and why, is recorded; a repeated request fires once.
+/// B5, B6. The user and the reason of a trigger are recorded; a repeated request fires once.
 #[tokio::test]
 async fn a_trigger_makes_a_job_that_knows_its_schedule() {
     let world = World::new().await;
@@ -250,7 +250,7 @@ async fn a_trigger_makes_a_job_that_knows_its_schedule() {
     assert_eq!((&shown["track"]["succeeded"], &shown["health"]["open_runs"]), (&json!(1), &json!(1)));
 }
 
-/// B4. The overlap policy holds for every cause of a run.
+/// B4. The overlap policy applies to every cause of a run.
 #[tokio::test]
 async fn a_run_that_is_not_over_keeps_others_back() {
     let world = World::new().await;
@@ -283,7 +283,7 @@ async fn a_pause_is_remembered_with_its_note_until_it_is_resumed() {
     assert_eq!((&resumed["status"], resumed.get("pause")), (&json!("active"), None));
 }
 
-/// B1. Days on which the clocks change are marked.
+/// B1. Days with a clock change are marked.
 #[tokio::test]
 async fn a_draft_is_shown_with_its_marks_and_in_words() {
     let world = World::new().await;
@@ -332,7 +332,7 @@ async fn the_firings_of_all_schedules_come_in_order() {
     assert_eq!((of("often"), (4..=5).contains(&of("rarely"))), (24, true), "{upcoming:#}");
 }
 
-/// B5. A past range is made up for; what ran is not run again.
+/// B5. A past range is backfilled; times with a run are not repeated.
 #[tokio::test]
 async fn a_backfill_runs_what_has_no_run_yet() {
     let world = World::new().await;
@@ -370,7 +370,7 @@ async fn a_backfill_runs_what_has_no_run_yet() {
             if shown["status"] == "completed" {
                 return shown;
             }
-            // A receiver that lags has missed something: looking again is right in any case.
+            // A receiver that lags has missed events: the row is read again.
             let _event = events.recv().await;
         }
     })
@@ -387,7 +387,7 @@ async fn a_backfill_runs_what_has_no_run_yet() {
     failed["reprocess"] = json!("failed");
     let plan = world.post(&format!("{backfills}?dry_run=true"), failed.clone()).await.json();
     assert_eq!(plan["instants"], json!(["2020-01-02T02:00:00Z"]));
-    // A retry by hand that went well is as good as a run that did.
+    // A successful retry by hand counts like a successful run.
     let lost = world.get(&format!("/api/v1/jobs?backfill={id}&status=failed")).await.column("id").remove(0);
     let retried = world.post_nothing(&format!("/api/v1/jobs/{lost}/retry")).await;
     assert_eq!(retried.status, StatusCode::CREATED, "{}", retried.text());
@@ -416,7 +416,7 @@ async fn a_backfill_runs_what_has_no_run_yet() {
     }
 }
 
-/// B5. Calendars are resources of their own, and what refers to one keeps it.
+/// B5. A calendar cannot be deleted while a schedule or another calendar refers to it.
 #[tokio::test]
 async fn a_calendar_is_set_up_asked_for_its_days_and_kept_while_it_is_used() {
     let world = World::new().await;

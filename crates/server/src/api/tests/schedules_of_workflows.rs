@@ -6,8 +6,8 @@ use serde_json::json;
 use super::World;
 use super::schedules::ONE;
 
-/// C1. Files are applied in any order: a workflow that is not there yet is no reason to refuse its schedule.
-/// What it does not start until then is in its ledger.
+/// C1. Files are applied in any order: a schedule of a missing workflow is accepted. Its ledger has the firings that
+/// started nothing.
 #[tokio::test]
 async fn a_schedule_of_a_workflow_that_is_not_there_is_taken_with_a_warning() {
     let world = World::new().await;
@@ -46,8 +46,7 @@ async fn what_a_schedule_starts_is_one_thing() {
     }
 }
 
-/// B6, C1. Also beside the jobs that the schedule started before its spec was changed; what its runs called is
-/// none of them.
+/// B6, C1. Includes jobs that the schedule started before its spec was changed, but not runs that its runs called.
 #[tokio::test]
 async fn a_list_tells_health_and_runs_of_a_schedule_that_starts_runs() {
     let world = World::new().await;

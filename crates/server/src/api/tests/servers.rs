@@ -20,7 +20,7 @@ async fn a_server_shows_itself_and_whether_it_decides() {
     assert_eq!((&shown["draining"], &shown["answered"]), (&json!(false), &json!(true)));
 }
 
-/// D8. Somebody must go on.
+/// D8. One server must remain to lead.
 #[tokio::test]
 async fn a_server_is_emptied_only_where_another_could_go_on() {
     let world = World::new().await;

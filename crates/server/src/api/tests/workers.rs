@@ -88,7 +88,7 @@ async fn a_queue_is_paused_and_resumed_and_keeps_its_other_settings() {
     assert_eq!(world.post_nothing("/api/v1/queues/new/pause").await.status, StatusCode::OK);
 }
 
-/// E6. A queue whose name was mistyped does not stay in the list for ever.
+/// E6. A queue with a mistyped name does not stay in the list.
 #[tokio::test]
 async fn a_queue_without_jobs_is_deleted() {
     let world = World::new().await;

@@ -13,7 +13,7 @@ fn job() -> Value {
     json!({"run": {"process": {"command": ["true"]}}})
 }
 
-/// A workflow of two steps, changed.
+/// Returns a workflow of two steps, with changes.
 fn workflow(change: Value) -> Value {
     let mut workflow = json!({
         "name": "nightly",
@@ -37,7 +37,7 @@ async fn run(world: &World, id: &str) -> Value {
     world.get(&format!("/api/v1/runs/{id}")).await.json()
 }
 
-/// Name and status of each step.
+/// Returns name and status of each step.
 async fn steps(world: &World, id: &str) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let steps = world.get(&format!("/api/v1/runs/{id}/steps")).await.json();
@@ -105,7 +105,7 @@ async fn a_workflow_is_created_found_changed_and_deleted() {
     assert_eq!(world.get(ONE).await.code(), "404 workflow_not_found");
 }
 
-/// Everything that is wrong is named at once, cycles step by step.
+/// All errors are reported at once, with cycles step by step.
 #[tokio::test]
 async fn every_wrong_field_of_a_workflow_is_named() {
     let world = World::new().await;
@@ -153,7 +153,7 @@ async fn several_workflows_are_applied_together() {
     );
 }
 
-/// C1. One step after the other, and each job says which step it is.
+/// C1. Steps run one after the other, and each job has its step.
 #[tokio::test]
 async fn a_run_goes_from_step_to_step_and_ends() {
     let world = World::new().await;
@@ -194,7 +194,7 @@ async fn a_run_goes_from_step_to_step_and_ends() {
     assert_eq!(all, json!({"run": id, "steps": [], "left_out": 0}));
 }
 
-/// C1. Workflow `then` is told of each end of `nightly`; both say so, and why nothing was started.
+/// C1. Workflow `then` is triggered by each end of `nightly`; both show it, and why nothing was started.
 #[tokio::test]
 async fn the_end_of_a_run_starts_another_one() {
     let world = World::new().await;
@@ -236,7 +236,7 @@ async fn the_end_of_a_run_starts_another_one() {
     let second = start(&world, json!({})).await;
     world.post(&format!("/api/v1/runs/{second}/cancel"), json!({})).await;
     let then = world.get("/api/v1/workflows/then").await.json();
-    assert_eq!(then["triggers"][0]["refused"], 0, "a cancel is no success");
+    assert_eq!(then["triggers"][0]["refused"], 0, "a cancel is not a success");
 }
 
 #[tokio::test]
@@ -267,7 +267,7 @@ async fn parameters_are_checked_completed_and_planned_with() {
     assert_eq!(run(&world, &id).await["parameters"], json!({"day": "2026-11-21", "regions": ["eu", "cn"]}));
 }
 
-/// A start that is repeated under its key is done once.
+/// A start that is repeated with its key is executed once.
 #[tokio::test]
 async fn a_start_may_be_repeated_under_its_key() {
     let world = World::new().await;
@@ -281,7 +281,7 @@ async fn a_start_may_be_repeated_under_its_key() {
     assert_eq!(send(json!({"note": "b"})).await.code(), "422 idempotency_key_reused");
 }
 
-/// C1. A failure is named, and another try does again what failed and nothing else.
+/// C1. A failure is reported, and a retry repeats only what failed.
 #[tokio::test]
 async fn a_failed_run_is_tried_again_from_what_failed() {
     let world = World::new().await;
@@ -311,8 +311,8 @@ async fn a_failed_run_is_tried_again_from_what_failed() {
     assert_eq!(steps(&world, third).await, stand(&[("extract", "running"), ("load", "pending")]));
 }
 
-/// C2, D2. A retry continues the run that a failed step called; a job that runs at most once and has started is started
-/// again only if somebody says so by its name, however deep it is.
+/// C2, D2. A retry continues the run that a failed step called. An `at_most_once` job that has started is started again
+/// only if the request names its step, at any depth.
 #[tokio::test]
 async fn a_retry_continues_a_called_run_and_repeats_no_job_that_runs_at_most_once() {
     let world = World::new().await;
@@ -371,7 +371,7 @@ async fn a_run_is_paused_resumed_marked_and_cancelled() {
         }
     })
     .await;
-    assert_eq!(steps(&world, &id).await[1].1, "pending", "a paused run begins nothing");
+    assert_eq!(steps(&world, &id).await[1].1, "pending", "a paused run starts no step");
     let unknown = world.post(&format!("{path}/steps/nothing/mark"), json!({"status": "skipped"})).await;
     assert_eq!(unknown.code(), "404 step_not_found");
     let ended = world.post(&format!("{path}/steps/extract/mark"), json!({"status": "failed"})).await;
@@ -401,7 +401,7 @@ async fn a_run_is_paused_resumed_marked_and_cancelled() {
     assert_eq!(world.post_nothing(&format!("{never}/cancel")).await.code(), "404 run_not_found");
 }
 
-/// C3. Somebody approves, and something happens elsewhere.
+/// C3. A user approves a step, and an external event arrives.
 #[tokio::test]
 async fn approvals_and_events_let_a_run_go_on() {
     let world = World::new().await;
@@ -439,7 +439,7 @@ async fn approvals_and_events_let_a_run_go_on() {
     assert_eq!((&ended["status"], &ended["output"]), (&json!("succeeded"), &json!({"sum": 12})));
 }
 
-/// C3. Of a list each element that ended is shown, in pages.
+/// C3. The ended elements of a list are returned in pages.
 #[tokio::test]
 async fn the_elements_of_a_step_are_listed_in_pages() {
     let world = World::new().await;
@@ -483,7 +483,7 @@ async fn the_elements_of_a_step_are_listed_in_pages() {
     );
 }
 
-/// C4. What a running task adds is listed with the step as it goes on, and another try goes over it again.
+/// C4. Elements that a running task adds are listed with the step while it runs, and a retry processes them again.
 #[tokio::test]
 async fn elements_that_a_task_adds_are_listed_and_taken_over_by_a_retry() {
     use crate::grpc::convert;
@@ -507,7 +507,7 @@ async fn elements_that_a_task_adds_are_listed_and_taken_over_by_a_retry() {
             fence,
             request,
         });
-        let Ok(engine::Reply::ElementsAdded(added)) = asked.await else { panic!("nothing was added") };
+        let Ok(engine::Reply::ElementsAdded(added)) = asked.await else { panic!("expected added elements") };
         assert_eq!((added.first, added.count, added.total, added.new), (0, 2, 2, new));
     }
     let (first, second) = (hands.start().await, hands.start().await);
@@ -526,7 +526,7 @@ async fn elements_that_a_task_adds_are_listed_and_taken_over_by_a_retry() {
     assert_eq!(tally, json!({"succeeded": 2, "failed": 0}));
 }
 
-/// C4. Whatever is no list of elements is refused before it gets to the engine, and said what is wrong with.
+/// C4. An invalid list of elements is refused before it reaches the engine, with the problem.
 #[test]
 fn elements_that_make_no_sense_are_refused() {
     let request = |batch: &str, elements: &[&[u8]]| proto::v1::AddElementsRequest {
@@ -548,7 +548,7 @@ fn elements_that_make_no_sense_are_refused() {
     }
 }
 
-/// C3. What runs once needs no workflow: it is listed under its name, and tried again like any other.
+/// C3. A definition that runs once needs no workflow: the run is listed under its name, and can be retried.
 #[tokio::test]
 async fn a_definition_can_come_with_the_start() {
     let world = World::new().await;
@@ -588,7 +588,7 @@ async fn a_definition_can_come_with_the_start() {
     assert!(paths(&refused).contains(&"definition.steps".to_owned()), "{}", refused.text());
 }
 
-/// H1. What waits for somebody is one request, whatever the number of runs.
+/// H1. All waiting approvals are one request, for any number of runs.
 #[tokio::test]
 async fn a_list_of_runs_tells_which_steps_wait_for_approval() {
     let world = World::new().await;
@@ -604,7 +604,7 @@ async fn a_list_of_runs_tells_which_steps_wait_for_approval() {
     assert_eq!(approvals[0]["approvers"], json!(["ann"]));
 }
 
-/// G2. A list says of a failed run which step failed, and leaves out the rest of its history.
+/// G2. A list shows which step of a run failed, and omits the rest of its history.
 #[tokio::test]
 async fn a_list_of_runs_says_which_step_failed() {
     let world = World::new().await;
@@ -621,8 +621,8 @@ async fn a_list_of_runs_says_which_step_failed() {
     assert_eq!((run.get("last_transition"), run["history"].as_array().unwrap().last()), (None, Some(last)));
 }
 
-/// C3. Who approves sees the question with its references replaced: among the steps, in the explanation, in lists, and in the
-/// spec of the run, where the dashboard reads it.
+/// C3. The question of an approval has its references replaced: in the steps, in the explanation, in lists, and in the
+/// spec of the run, which the dashboard reads.
 #[tokio::test]
 async fn an_approval_is_shown_as_it_asks() {
     let world = World::new().await;
