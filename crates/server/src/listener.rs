@@ -48,6 +48,7 @@ const CONNECTION_WINDOW: u32 = 4 << 20;
 
 /// Source of connections: a TCP port, or a simulated network.
 pub trait Listener: Send + 'static {
+    /// A connection, as a stream of bytes.
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
     /// Accepts the next connection.

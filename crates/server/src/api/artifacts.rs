@@ -1,4 +1,10 @@
 //! Artifacts: store, list, download, delete.
+//!
+//! Uploads and downloads are streamed between the client and `objects`; no file is held in memory. An upload may be
+//! slow, but it fails after a pause of [`BODY_TIMEOUT`]. Downloads are always attachments, so that no browser displays
+//! a file of a user as a page of this server.
+//!
+//! A version that a live run stored is not deleted.
 
 use std::fmt::Write as _;
 use std::str::FromStr;

@@ -1,4 +1,11 @@
 //! Calendars: configure, list, show, list days, import, delete.
+//!
+//! Built-in calendars have no row and no namespace; they are listed after the stored ones and cannot be changed. A
+//! stored calendar is compiled with all others of its namespace before it is accepted, because calendars may refer to
+//! each other.
+//!
+//! # Limits
+//! A list of days covers ten years; an import reads ten years before and after the current one.
 
 use std::sync::Arc;
 

@@ -1,4 +1,10 @@
-//! Conversion of rows to API types.
+//! Conversion of rows and of the engine's view to API types.
+//!
+//! Handlers call these functions for every row of a response. Status and history come from the row, live values
+//! (reservations, queue lengths, health) from the engine's view, which only the leader has.
+//!
+//! Also defines the `type` of every event in the feed: `event_types` lists them all, so that a filter with an unknown
+//! type can be refused.
 
 use engine::output::{QueueView, WorkerView};
 use model::api::{

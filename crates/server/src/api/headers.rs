@@ -1,4 +1,9 @@
 //! Headers of requests and responses: versions, idempotency keys, request ids.
+//!
+//! - [`Precondition`]: `If-Match` and `If-None-Match`, for changes of a known version.
+//! - [`IdempotencyKey`]: the key that makes it safe to repeat a request.
+//! - [`LastEventId`]: the position at which a stream resumes.
+//! - [`request_id`]: the client's id if it is safe in a log, otherwise a new one.
 
 use axum::extract::FromRequestParts;
 use axum::http::header::{IF_MATCH, IF_NONE_MATCH};

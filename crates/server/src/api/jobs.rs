@@ -1,4 +1,11 @@
 //! Jobs: submit, list, show, change, cancel, retry, explain.
+//!
+//! - Submissions go through `submit`. Large bodies are parsed on a blocking thread, so that they do not delay other
+//!   requests.
+//! - Changes are merge patches (`patch`) with an optional precondition; conflicts with concurrent updates are retried
+//!   (`requests`).
+//! - Lists and details read the store. Only the explanation of a waiting job needs the leader, whose engine computes
+//!   it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,13 @@
-//! Logs: what executions wrote, in pieces, as plain text, or followed as it is written.
+//! Logs of executions: in pages, as plain text, or followed while they are written.
+//!
+//! - `decode`: frames to entries, and to plain bytes.
+//! - `tail`: the last lines of a log.
+//! - `follow`: a stream that ends with the execution.
+//!
+//! The leader handles all these requests, because growing logs are files of the leader.
+//!
+//! # Cost
+//! A page reads at most 4 MiB. `tail` and `line` read the log from its beginning, with bounded memory.
 
 use axum::body::Body;
 use axum::extract::State;

@@ -1,4 +1,9 @@
-//! Queues: list, show, configure, pause, resume.
+//! Queues: configure, list, show, pause, resume, delete.
+//!
+//! A queue exists if it has settings, or if it has jobs. So lists merge the rows of the store with the leader's view,
+//! which also has the lengths. A queue without settings has version 0 and the defaults.
+//!
+//! Changes are retried after a conflict with a concurrent update.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,12 @@
 //! Health of a schedule: late and stuck runs among its open runs.
+//!
+//! - A run is late if it has not started in time: `expect.start_within` after its scheduled time and jitter.
+//! - A run is stuck if it executes for too long: longer than `expect.run_within`, or without it three times the 95th
+//!   percentile of past runs, but at least a minute.
+//! - Runs of backfills are never late, because they wait for their turn.
+//!
+//! # Cost
+//! Two queries for each schedule.
 
 use std::sync::Arc;
 

@@ -1,4 +1,11 @@
 //! Future firings: of a schedule, of a draft, and of all schedules.
+//!
+//! Previews ignore jitter and pauses; warnings report a paused or exhausted schedule. Timings are compiled on blocking
+//! threads.
+//!
+//! # Limits
+//! The firings of all schedules come from at most [`UPCOMING_SCHEDULES_MAX`] schedules and have at most
+//! [`UPCOMING_MAX`] entries. The response has the end of the covered range, which is the start of the next request.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

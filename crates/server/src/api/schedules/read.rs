@@ -1,4 +1,11 @@
 //! Lists and details of schedules.
+//!
+//! A list is ordered by creation or by next firing, or has the schedules of given ids. Specs, health and newest runs
+//! are optional parts, because they cost more than the row.
+//!
+//! # Cost
+//! A page costs one query. Health costs two queries for each schedule, newest runs two more; [`LOOKUPS`] schedules are
+//! read concurrently.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,9 @@
 //! Changes of live runs and their steps.
+//!
+//! Cancel, pause and resume a run; mark, approve or reject a step; send an event. Each request goes to the engine,
+//! which knows only live runs. For other runs, the store distinguishes an ended run from a missing one.
+//!
+//! All changes respond with the changed run, except events, which respond with the number of steps that received it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,10 @@
 //! Lists of runs, of their steps, and of the elements of steps.
+//!
+//! A list omits specs and all but the newest transition of each run. Waiting approvals are optional, because they cost
+//! a query for each run with waiting steps.
+//!
+//! A retry that took over a whole step has no rows for the elements of the step; they are read from the run that it
+//! retried. Explanations of waiting steps need the leader, whose engine computes them.
 
 use std::collections::HashMap;
 
