@@ -2,6 +2,10 @@
 //!
 //! Plain HTML, generated at the start from the OpenAPI document and the table of codes, with one local stylesheet: the
 //! pages are readable without access to a network.
+//!
+//! # Invariants
+//! - Pages run no script and load nothing from other servers; the policy [`PAGE_POLICY`] enforces it.
+//! - All texts are escaped; only backticks become markup.
 
 use std::fmt::Write;
 

@@ -7,7 +7,7 @@
 //! The leader handles all these requests, because growing logs are files of the leader.
 //!
 //! # Cost
-//! A page reads at most 4 MiB. `tail` and `line` read the log from its beginning, with bounded memory.
+//! A page reads about 4 MiB at most. `tail` and `line` read the log from its beginning, with bounded memory.
 
 use axum::body::Body;
 use axum::extract::State;

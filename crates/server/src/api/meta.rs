@@ -1,4 +1,10 @@
 //! The server itself: health, version, metrics, and the identity of the caller.
+//!
+//! - `/livez` and `/healthz` do not use the store: a failure means that the process must be restarted.
+//! - `/readyz` fails while this server does not accept requests; with `verbose` it also checks store and clock.
+//! - `/metrics` has its own lane of requests, so that it responds under load.
+//!
+//! Health checks need no token, so they show no details of errors, and concurrent checks of the store are merged.
 
 use std::time::Duration;
 

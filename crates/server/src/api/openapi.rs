@@ -1,6 +1,8 @@
 //! The OpenAPI document, generated from the table of routes, so that it cannot differ from the API.
 //!
-//! `operations` adds to each handler's description what follows from the entry of its route.
+//! `operations` adds to each handler's description what follows from the entry of its route. This module adds metadata,
+//! and corrects the generated schemas: names get their pattern, parameters are never `null`, and lists refer to the
+//! schema of their items.
 
 use std::collections::BTreeSet;
 

@@ -2,6 +2,10 @@
 //!
 //! This is the hot path of the API: a body is parsed directly into specs, and each spec is validated and serialized
 //! once. The stored spec is complete: every default is filled in.
+//!
+//! Steps: [`parse`] the body, [`fill_in`] owner and idempotency keys, [`prepare`] the jobs. The idempotency keys of
+//! triggers, starts and retries are computed here too. A key is hashed with its namespace, and the content of its
+//! request separately, so that a reused key with another content is refused.
 
 use std::sync::Arc;
 

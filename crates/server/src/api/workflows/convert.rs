@@ -1,7 +1,7 @@
 //! Conversion of rows of workflows and runs to API types.
 //!
-//! A step without a row is pending: rows are written when a step starts. Approvals have templates in the spec of a run
-//! and resolved texts in its rows; responses show the resolved texts.
+//! A step without a row is pending: it gets its row when it leaves that status. Approvals have templates in the spec of
+//! a run and resolved texts in its rows; responses show the resolved texts.
 //!
 //! Stored parameters and outputs are JSON texts, which are parsed here; an invalid text is returned as a string.
 
