@@ -3,8 +3,7 @@
 //! All input of workers is validated here against the same limits as other input. Texts for display are truncated; all
 //! other values beyond a limit are refused.
 //!
-//! The error of every function is [`Malformed`]: its caller closes the stream with that text, and counts it. Called by
-//! all streams of the service; no other module knows the protobuf types of workers.
+//! The error of every function is [`Malformed`]: its caller closes the stream with that text, and counts it.
 
 use std::collections::BTreeMap;
 
