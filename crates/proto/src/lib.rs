@@ -1,9 +1,9 @@
-//! What servers and workers say to each other.
+//! Protocol between workers and servers, and the log format.
 //!
-//! The messages are generated from `proto/belfry/worker/v1/worker.proto`, whose comments are the
-//! contract: three lanes (session, beat, logs), all opened by the worker. [`logframe`] is the
-//! format of an execution's log, the same on the wire, in the worker's spool and in the server's
-//! object store, so that nobody converts it.
+//! The gRPC messages are generated from `proto/belfry/worker/v1/worker.proto`. The comments of that file are the
+//! contract. A worker opens three streams: session, heartbeats and logs. [`logframe`] is the format of the log of an
+//! execution. It is the same on the wire, in the spool of the worker and in the object store of the server, so no
+//! component converts it.
 
 pub mod logframe;
 
@@ -12,7 +12,7 @@ pub mod logframe;
     missing_docs,
     unused_qualifications,
     clippy::large_enum_variant,
-    reason = "generated; the .proto file documents it"
+    reason = "generated; documented in the .proto file"
 )]
 pub mod v1 {
     tonic::include_proto!("belfry.worker.v1");

@@ -1,28 +1,28 @@
-//! The format of an execution's log: a sequence of frames.
+//! Log format: the log of an execution is a sequence of frames.
 //!
 //! ```text
 //! stream: u8   1 = stdout, 2 = stderr, 3 = notice (from Belfry itself)
-//! time:   i64  Unix microseconds on the worker's clock, little endian
+//! time:   i64  Unix microseconds on the clock of the worker, little endian
 //! len:    u32  little endian, at most MAX_FRAME
-//! data:   len bytes, just as the task wrote them
+//! data:   len bytes, exactly as the task wrote them
 //! ```
 //!
-//! An offset in a log always counts bytes of this framed form. A frame is written whole or not at
-//! all; a reader that meets a torn last frame stops before it.
+//! Workers write frames, and servers store and decode them. Offsets in a log count bytes of this format, headers
+//! included. The last frame of a log may be incomplete while the log grows; readers stop before an incomplete frame.
 
-/// Bytes before the data of a frame.
+/// Size of a frame header, in bytes.
 pub const HEADER: usize = 13;
-/// The most data bytes one frame carries.
+/// Maximum size of the data of a frame, in bytes.
 pub const MAX_FRAME: usize = 64 * 1024;
 
-/// Where a frame came from.
+/// Source of the data of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// The task's standard output.
+    /// Standard output of the task.
     Stdout,
-    /// The task's standard error.
+    /// Standard error of the task.
     Stderr,
-    /// A line by Belfry itself, such as "12 MiB omitted here".
+    /// Notice from Belfry, for example "12 MiB omitted here".
     Notice,
 }
 
@@ -44,7 +44,7 @@ impl Stream {
         }
     }
 
-    /// The name in the API and the CLI.
+    /// Returns the stable name in the API and the CLI.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -54,50 +54,50 @@ impl Stream {
     }
 }
 
-/// One frame, borrowed from a buffer.
+/// Decoded frame, borrowed from a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Where it came from.
+    /// Source of the data.
     pub stream: Stream,
-    /// When it was read from the task, in Unix microseconds.
+    /// Time at which the worker read the data from the task, in Unix microseconds.
     pub unix_micros: i64,
-    /// At most [`MAX_FRAME`] bytes.
+    /// Data of the frame; at most [`MAX_FRAME`] bytes.
     pub data: &'a [u8],
 }
 
-/// Appends `data` as one or more frames.
+/// Appends `data` to `out` as frames of at most [`MAX_FRAME`] bytes. Empty data adds no frame.
 pub fn write(out: &mut Vec<u8>, stream: Stream, unix_micros: i64, data: &[u8]) {
     for part in data.chunks(MAX_FRAME) {
         out.reserve(HEADER + part.len());
         out.push(stream.code());
         out.extend_from_slice(&unix_micros.to_le_bytes());
-        // `part` is at most MAX_FRAME long, which fits a u32.
+        // `part` has at most MAX_FRAME bytes, so its length fits into a u32.
         out.extend_from_slice(&(part.len() as u32).to_le_bytes());
         out.extend_from_slice(part);
     }
 }
 
-/// What is wrong with a log's bytes.
+/// Error: a log contains bytes that are not a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt {
-    /// Offset of the bad frame within the buffer.
+    /// Offset of the invalid frame in the buffer.
     pub at: usize,
 }
 
 impl std::fmt::Display for Corrupt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the log's frame at byte {} is malformed", self.at)
+        write!(f, "the log frame at byte {} is malformed", self.at)
     }
 }
 
 impl std::error::Error for Corrupt {}
 
-/// Reads the next whole frame of `buffer` from `at`.
+/// Reads the frame of `buffer` that starts at `at`.
 ///
-/// Returns the frame and the offset behind it, or `None` where the rest is no whole frame yet.
+/// Returns the frame and the offset of the next frame, or `None` if the frame is not complete yet.
 ///
 /// # Errors
-/// [`Corrupt`] if the bytes cannot be the start of a frame.
+/// [`Corrupt`] if the bytes at `at` are not a valid header.
 pub fn read(buffer: &[u8], at: usize) -> Result<Option<(Frame<'_>, usize)>, Corrupt> {
     let Some(header) = buffer.get(at..).and_then(|rest| rest.first_chunk::<HEADER>()) else {
         return Ok(None);
@@ -113,10 +113,10 @@ pub fn read(buffer: &[u8], at: usize) -> Result<Option<(Frame<'_>, usize)>, Corr
     Ok(buffer.get(start..start + len).map(|data| (Frame { stream, unix_micros, data }, start + len)))
 }
 
-/// The length of the longest prefix of `buffer` that is whole frames.
+/// Returns the length of the longest prefix of `buffer` that consists of complete frames, in bytes.
 ///
 /// # Errors
-/// [`Corrupt`] as [`read`] has it.
+/// [`Corrupt`] if a header is invalid, as in [`read`].
 pub fn whole_prefix(buffer: &[u8]) -> Result<usize, Corrupt> {
     let mut at = 0;
     while let Some((_, next)) = read(buffer, at)? {
