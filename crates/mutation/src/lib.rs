@@ -1,17 +1,18 @@
-//! Deliberate bugs in the product's own code.
+//! Mutation tests: deliberate bugs in the code of the product.
 //!
-//! A simulator, a checker or a test suite that finds nothing proves something only if it would find a
-//! bug. So at some of the places on which a promise rests stands [`is_on`], one line each: with its
-//! [`Mutation`] on, the code does there what a mistake would have made of it, and whoever proves that
-//! promise has to find out.
+//! A simulator, a checker or a test suite that finds no bug proves something only if it would find one. So the code
+//! that a guarantee depends on contains calls of [`is_on`], one line each. If the [`Mutation`] of the call is on, the
+//! code has a bug there, and the tests of the guarantee must report a violation.
 //!
-//! Those of the cores (engine, leader, supervisor) are looked for by `belfry-sim mutations`, which plays these; those of
-//! agent and store by `belfry-node-sim mutations`, which plays server, agent and store.
+//! `belfry-sim mutations` tests the mutations of the cores (engine, leader, supervisor), which it simulates.
+//! `belfry-node-sim mutations` tests those of agent and store; it simulates server, agent and store.
+//!
+//! # Invariants
+//! - No environment variable, option or request switches a mutation on: only a call of [`here`] or [`everywhere`] does.
+//! - A release build has no mutations: [`is_on`] is always `false`.
 //!
 //! # Cost
-//! Nothing in release builds: [`is_on`] is `false` there, and nothing can switch one on. In a debug build it
-//! reads a number of its thread and one of its process. No variable, option or request reaches them: only a program
-//! that calls [`here`] or [`everywhere`] has a bug.
+//! None in a release build. In a debug build, [`is_on`] reads one thread-local and one global value.
 
 #[cfg(debug_assertions)]
 mod switch;
@@ -24,25 +25,25 @@ use std::str::FromStr;
 
 pub use switch::{Here, everywhere, here, is_on};
 
-/// Whether this build has deliberate bugs that can be switched on; a release build has none.
+/// Whether this build contains mutations that can be switched on: `true` in a debug build only.
 pub const ARE_BUILT_IN: bool = cfg!(debug_assertions);
 
 macro_rules! mutations {
     ($($(#[doc = $doc:literal])* $mutation:ident = $name:literal,)*) => {
-        /// What can be done wrong.
+        /// Deliberate bug. Each variant describes the wrong behavior.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Mutation { $($(#[doc = $doc])* $mutation,)* }
 
         impl Mutation {
-            /// All of them.
+            /// All mutations.
             pub const ALL: &[Self] = &[$(Self::$mutation,)*];
 
-            /// Its name: whose it is, then what is done wrong.
+            /// Returns the name on the command line: the component, then the wrong behavior, for example `engine-forgets-keys`.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$mutation => $name,)* }
             }
 
-            /// Whose it is: `engine`, ….
+            /// Returns the component that contains the mutation, for example `engine`.
             pub fn part(self) -> &'static str {
                 self.name().split('-').next().unwrap_or_default()
             }
@@ -51,105 +52,105 @@ macro_rules! mutations {
 }
 
 mutations! {
-    /// A key that was used for a submission is not kept.
+    /// Does not store the idempotency key of a submission.
     EngineForgetsKeys = "engine-forgets-keys",
-    /// A job that is retried is due at once.
+    /// Retries a job without its retry delay.
     EngineSkipsBackoffs = "engine-skips-backoffs",
-    /// A failure is retried once more than the policy lets it.
+    /// Allows one retry more than the retry policy.
     EngineRetriesOnceMore = "engine-retries-once-more",
-    /// What may run once is given to another worker when its own is lost.
+    /// Starts an `at_most_once` job again after its worker is lost.
     EngineRepeatsAtMostOnce = "engine-repeats-at-most-once",
-    /// A job that was cancelled while its worker was away is never told to stop.
+    /// Does not stop a job that was cancelled while its worker was disconnected.
     EngineForgetsToStop = "engine-forgets-to-stop",
-    /// A worker is judged half way through its lease.
+    /// Declares a worker lost after half of its lease.
     EngineJudgesWorkersEarly = "engine-judges-workers-early",
-    /// A new owner judges workers at once that had no time to come to it.
+    /// Declares workers lost at a takeover, without time to reconnect to the new leader.
     EngineJudgesWorkersAtTakeover = "engine-judges-workers-at-takeover",
-    /// A worker whose lease is over keeps its jobs.
+    /// Does not retry the jobs of a worker whose lease has expired.
     EngineWaitsForLostWorkers = "engine-waits-for-lost-workers",
-    /// A frozen task goes on when its lost worker comes back, whatever runs by then.
+    /// Resumes a frozen execution when its lost worker reconnects, even if a limit is then exceeded.
     EngineTakesBackBeyondLimits = "engine-takes-back-beyond-limits",
-    /// What a worker holds and nobody wants is left alone.
+    /// Does not stop executions that a worker holds but that are no longer current.
     EngineLeavesStraysAlone = "engine-leaves-strays-alone",
-    /// Nothing is held back after the store forgot commits.
+    /// Starts jobs without reconciliation after the store lost commits.
     EngineTrustsAStoreThatForgot = "engine-trusts-a-store-that-forgot",
-    /// An assignment that was not heard is not said again.
+    /// Does not send an assignment again that the worker did not receive.
     EngineSaysAssignmentsOnce = "engine-says-assignments-once",
-    /// The fence of a job stays as it was.
+    /// Does not increase the fence of a job.
     EngineKeepsTheFence = "engine-keeps-the-fence",
-    /// A queue lets one job more through than its limit.
+    /// Allows one running job more than the limit of a queue.
     EngineOverfillsQueues = "engine-overfills-queues",
-    /// A concurrency key lets one job more through than its limit.
+    /// Allows one running job more than the limit of a concurrency key.
     EngineOverfillsKeys = "engine-overfills-keys",
-    /// A start takes nothing from its queue's rate.
+    /// Does not count starts towards the rate limit of a queue.
     EngineForgetsRates = "engine-forgets-rates",
-    /// A machine gets one execution more than it has slots.
+    /// Places one execution more on a worker than it has slots.
     EngineOverfillsMachines = "engine-overfills-machines",
-    /// A starting deadline that passes is not noticed.
+    /// Ignores starting deadlines.
     EngineMissesDeadlines = "engine-misses-deadlines",
-    /// A schedule fires whatever runs of it are not over.
+    /// Fires a schedule that has reached its limit of concurrent runs.
     EngineIgnoresOverlap = "engine-ignores-overlap",
-    /// The first instant that is owed after an outage is passed over.
+    /// Drops the first missed firing that must be caught up after an outage.
     EngineDropsTheFirstOwed = "engine-drops-the-first-owed",
-    /// An outage is not noticed: the cursor goes to the present.
+    /// Ignores an outage: advances the cursor of a schedule to the current time.
     EngineMovesTheCursorFirst = "engine-moves-the-cursor-first",
-    /// Whatever the wall clock shows is believed.
+    /// Accepts every jump of the wall clock.
     EngineBelievesEveryLeap = "engine-believes-every-leap",
-    /// A firing that is owed is decided at once, whatever is in its way.
+    /// Catches up a missed firing at once, even if runs or other firings come first.
     EngineDecidesOwedAtOnce = "engine-decides-owed-at-once",
-    /// A firing of the present that meets a run of the past is skipped.
+    /// Skips a firing because of a run of a backfill or of a catch-up.
     EngineSkipsForThePast = "engine-skips-for-the-past",
-    /// An instant that a filter holds is run.
+    /// Fires at a scheduled time that a filter excludes.
     EngineIgnoresFilters = "engine-ignores-filters",
-    /// A step begins when the first of those before it has succeeded.
+    /// Starts a step before its join rule has decided.
     EngineBeginsStepsEarly = "engine-begins-steps-early",
-    /// The end of a step is told to one step less than need it.
+    /// Does not notify one of the downstream steps when a step ends.
     EngineTellsOneStepLess = "engine-tells-one-step-less",
-    /// A server that stands by reads again what others changed, but for jobs.
+    /// A standby does not read changed jobs again.
     EngineMissesWhatOthersChange = "engine-misses-what-others-change",
-    /// A leader renews worker leases and answers from memory after its own lease has ended.
+    /// A leader renews worker leases and answers from memory after its own lease has expired.
     LeaderIgnoresItsOwnLease = "leader-ignores-its-own-lease",
-    /// Answers and assignments go out before the commit that they tell of.
+    /// Sends replies and assignments before their commit.
     LeaderReleasesBeforeCommits = "leader-releases-before-commits",
-    /// Only answers do.
+    /// Sends replies before their commit, but no other effects.
     LeaderRepliesBeforeCommits = "leader-replies-before-commits",
-    /// Answers that need no commit do not wait for those that are in flight.
+    /// Sends replies that need no commit before the in-flight commits have ended.
     LeaderRepliesWithoutACommitAtOnce = "leader-replies-without-a-commit-at-once",
-    /// With the first commit, the effects of all that are in flight go out.
+    /// Releases the effects of all in-flight commits with the first of them.
     LeaderReleasesAllThatIsInFlight = "leader-releases-all-that-is-in-flight",
-    /// A commit that failed changes nothing for the engine.
+    /// Keeps the engine running after a failed commit.
     LeaderGoesOnAfterFailedCommits = "leader-goes-on-after-failed-commits",
-    /// Clients are told that nothing happened, although the outcome of their commit is unknown.
+    /// Tells clients that a request was not processed, although the outcome of its commit is unknown.
     LeaderTakesUnknownForRefused = "leader-takes-unknown-for-refused",
-    /// A standby takes over with what it knew when it looked last.
+    /// A standby takes over without reading the last changes.
     LeaderTakesOverWithoutALook = "leader-takes-over-without-a-look",
-    /// A task is launched before its start is in the journal.
+    /// Launches a task before its start is in the journal.
     SupervisorStartsBeforeItsJournal = "supervisor-starts-before-its-journal",
-    /// A task whose launch outlasted the lease is not frozen.
+    /// Does not freeze a task if the lease expired during its launch.
     SupervisorTrustsLaunches = "supervisor-trusts-launches",
-    /// The end of the lease freezes nothing.
+    /// Freezes no task when the lease expires.
     SupervisorIgnoresTheEndOfItsLease = "supervisor-ignores-the-end-of-its-lease",
-    /// A task that the fuse froze while it was launched is not thawed.
+    /// Does not thaw a task that the fuse froze during its launch.
     SupervisorLeavesLaunchesFrozen = "supervisor-leaves-launches-frozen",
-    /// No task is ended at its timeout.
+    /// Ends no task at its timeout.
     SupervisorIgnoresTimeouts = "supervisor-ignores-timeouts",
-    /// Frozen time counts towards timeouts.
+    /// Counts frozen time towards timeouts.
     SupervisorCountsFrozenTime = "supervisor-counts-frozen-time",
-    /// An end is forgotten once it was reported, acknowledged or not.
+    /// Forgets the end of an execution after the first report, without an acknowledgement.
     SupervisorReportsOnce = "supervisor-reports-once",
-    /// What the journal says to have started is nothing to the next supervisor.
+    /// A restarted supervisor ignores the executions that its journal contains as started.
     SupervisorForgetsWhatItStarted = "supervisor-forgets-what-it-started",
-    /// An execution whose end was acknowledged is started when it is assigned again.
+    /// Starts an execution again whose end was acknowledged.
     SupervisorForgetsWhatItForgot = "supervisor-forgets-what-it-forgot",
-    /// A lease of a worker counts from the answer to its beat.
+    /// Counts a worker lease from the receipt of the grant instead of the sending of the heartbeat.
     AgentCountsLeasesFromAnswers = "agent-counts-leases-from-answers",
-    /// A new session does not hear what is held.
+    /// Sends no executions in the `Hello` of a new session.
     AgentHidesWhatItHolds = "agent-hides-what-it-holds",
-    /// What was not acknowledged is not reported again.
+    /// Does not repeat unacknowledged reports.
     AgentReportsOnce = "agent-reports-once",
-    /// The supervisor never hears of a stop.
+    /// Does not pass stops to the supervisor.
     AgentForgetsStops = "agent-forgets-stops",
-    /// Keys of submissions are not written.
+    /// Does not write the idempotency keys of submissions.
     StoreForgetsKeys = "store-forgets-keys-of-submissions",
 }
 
@@ -159,7 +160,7 @@ impl fmt::Display for Mutation {
     }
 }
 
-/// A name that no mutation has.
+/// Error: a name that no mutation has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownMutation(String);
 
@@ -167,7 +168,7 @@ impl fmt::Display for UnknownMutation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "there is no deliberate bug `{}`: `belfry-sim mutations` and `belfry-node-sim mutations` name them",
+            "mutation `{}` does not exist: `belfry-sim mutations` and `belfry-node-sim mutations` list all mutations",
             self.0
         )
     }

@@ -1,4 +1,4 @@
-//! Which mutation is on, in a debug build.
+//! Debug builds: the mutation that is on in a thread, and the one that is on in the process.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -12,15 +12,15 @@ thread_local! {
 
 static EVERYWHERE: OnceLock<Mutation> = OnceLock::new();
 
-/// Whether the code that asks is to do this wrong.
+/// Returns whether a mutation is on, in this thread or in the process.
 #[inline]
 pub fn is_on(mutation: Mutation) -> bool {
     HERE.get() == Some(mutation) || EVERYWHERE.get() == Some(&mutation)
 }
 
-/// While it lives, its thread has a mutation.
+/// Guard of [`here`]: while it exists, a mutation is on in the thread that created it.
 #[derive(Debug)]
-#[must_use = "the mutation is off again once this is dropped"]
+#[must_use = "the mutation is switched off when the guard is dropped"]
 pub struct Here {
     before: Option<Mutation>,
     _of_its_thread: PhantomData<*const ()>,
@@ -32,14 +32,14 @@ impl Drop for Here {
     }
 }
 
-/// Switches a mutation on in this thread, in place of one that may be on there. In a release build there is
-/// none to be switched on.
+/// Switches a mutation on in this thread until the guard is dropped. Replaces the mutation that is on in the thread, if
+/// any; dropping the guard restores it. Returns `None` in a release build.
 pub fn here(mutation: Mutation) -> Option<Here> {
     Some(Here { before: HERE.replace(Some(mutation)), _of_its_thread: PhantomData })
 }
 
-/// Switches a mutation on in every thread of this process, for good. Says whether it is on: not in a release
-/// build, and not if another one was before.
+/// Switches a mutation on in all threads of the process; it stays on. Returns whether the mutation is on: `false` in a
+/// release build, and if another mutation was switched on before.
 pub fn everywhere(mutation: Mutation) -> bool {
     *EVERYWHERE.get_or_init(|| mutation) == mutation
 }
