@@ -1,4 +1,10 @@
-//! The days of a calendar rule: of every so many days, weeks, months or years.
+//! Days of a calendar rule: days in every n-th day, week, month or year.
+//!
+//! [`CalendarDays::compile`] checks a rule; [`CalendarDays::next`] searches for its next day. `crate::rule` adds the
+//! times of day.
+//!
+//! # Cost
+//! Days and weeks: some nanoseconds. Months and years: see [`search_months`].
 
 use model::timing::{CalendarRule, CalendarUnit, Weekday};
 use model::validate::Problem;
@@ -6,35 +12,36 @@ use model::validate::Problem;
 use crate::civil::{Day, day_number, day_of, weekday, year_month_day};
 use crate::days::{Month, search_months};
 
-/// Those days, ready to be searched.
+/// Compiled days of a calendar rule.
 #[derive(Debug, Clone)]
 pub(crate) struct CalendarDays {
     cycle: Cycle,
-    /// Nothing before it.
+    /// First day of the rule; earlier days do not match.
     first: Option<Day>,
 }
 
+/// Interval of a rule: every `every` units, counted from `anchor`.
 #[derive(Debug, Clone)]
 enum Cycle {
-    /// Every so many days from an anchor, if on these weekdays.
+    /// Days, if on one of the weekdays.
     Days { every: i32, anchor: Day, weekdays: u8 },
-    /// These weekdays, of every so many weeks from the one that begins at an anchor, a Monday.
+    /// Weekdays of weeks; `anchor` is a Monday.
     Weeks { every: i32, anchor: Day, weekdays: u8 },
-    /// Every so many months from an anchor, counted from January of the year 0; of these only `months`.
+    /// Days of months; `anchor` is the number of months since January of the year 0.
     Months { every: i32, anchor: i32, months: u16, choice: Choice },
-    /// Every so many years from an anchor.
+    /// Days of months of years; `anchor` is a year.
     Years { every: i32, anchor: i32, months: u16, choice: Choice },
 }
 
-/// Which days of a month: all that its parts agree on.
+/// Days of a month that match all conditions.
 #[derive(Debug, Clone, Copy)]
 struct Choice {
     /// Bit `n` is the day `n`.
     days: u32,
-    /// Bit `n` is the `n`th from the end; bit 1 is the last.
+    /// Bit `n` is the `n`-th day from the end; bit 1 is the last day.
     days_from_end: u32,
     weekdays: u8,
-    /// Bit `n` is the `n`th; 0 stands for all.
+    /// Bit `n` is the `n`-th occurrence of a weekday. All occurrences if both this and `nth_from_end` are 0.
     nth: u8,
     nth_from_end: u8,
 }
@@ -42,7 +49,7 @@ struct Choice {
 const ALL_MONTHS: u16 = 0b1_1111_1111_1110;
 const ALL_WEEKDAYS: u8 = 0x7f;
 
-/// Bits of weekdays, from Sunday.
+/// Returns the bits of weekdays; Sunday is bit 0.
 pub(crate) fn weekday_bits(weekdays: &[Weekday]) -> u8 {
     weekdays.iter().fold(0, |bits, day| {
         bits | 1
@@ -59,7 +66,7 @@ pub(crate) fn weekday_bits(weekdays: &[Weekday]) -> u8 {
 }
 
 impl CalendarDays {
-    /// Makes a rule ready; what is wrong with it is added to `problems`.
+    /// Compiles a rule. Adds to `problems` if the rule is invalid; the result is then not usable.
     pub(crate) fn compile(rule: &CalendarRule, path: &str, problems: &mut Vec<Problem>) -> Self {
         check(rule, path, problems);
         let first = rule.from.map(day_of);
@@ -94,13 +101,13 @@ impl CalendarDays {
         Self { cycle, first }
     }
 
-    /// The first at or after `from`.
+    /// Returns the first day at or after `from`.
     pub(crate) fn next(&self, from: Day) -> Option<Day> {
         let from = self.first.map_or(from, |first| first.max(from));
         match &self.cycle {
             Cycle::Days { every, anchor, weekdays } => {
                 let first = from + (anchor - from).rem_euclid(*every);
-                // The weekdays of a cycle come again after at most seven.
+                // The weekdays of a cycle repeat after at most seven intervals.
                 (0..7)
                     .map_while(|n| first.checked_add(n * every))
                     .find(|day| weekdays & 1 << weekday(*day) != 0)
@@ -180,15 +187,15 @@ fn check(rule: &CalendarRule, path: &str, problems: &mut Vec<Problem>) {
         );
     }
     if !rule.months.is_empty() && rule.unit != CalendarUnit::Years {
-        fail("months", "stands with `unit: years` only".into());
+        fail("months", "is allowed only with `unit: years`".into());
     }
     if !rule.days.is_empty() && !by_month {
-        fail("days", "stands with `unit: months` or `unit: years` only".into());
+        fail("days", "is allowed only with `unit: months` or `unit: years`".into());
     }
     if !rule.nth.is_empty() && !by_month {
-        fail("nth", "stands with `unit: months` or `unit: years` only".into());
+        fail("nth", "is allowed only with `unit: months` or `unit: years`".into());
     } else if !rule.nth.is_empty() && rule.weekdays.is_empty() {
-        fail("nth", "has no weekday to count: expected `weekdays` beside it".into());
+        fail("nth", "cannot be set without `weekdays`".into());
     }
     for (i, month) in rule.months.iter().enumerate().filter(|(_, month)| !(1..=12).contains(*month)) {
         fail(&format!("months[{i}]"), format!("`{month}` is not a month: expected 1 to 12"));

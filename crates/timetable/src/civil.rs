@@ -1,21 +1,21 @@
-//! Days and wall-clock times as plain numbers.
+//! Days and local times as plain numbers.
 //!
-//! A *local second* counts the seconds that a clock on the wall shows since it showed 1970-01-01
-//! 00:00:00; a [`Day`] counts days since then. Neither knows a zone. The calendar is the proleptic
-//! Gregorian one. Every function is a few nanoseconds of arithmetic.
+//! A *local second* is the number of seconds between 1970-01-01 00:00:00 and a local date and time. A [`Day`] is the
+//! number of days since 1970-01-01. Neither has a time zone. The calendar is the proleptic Gregorian calendar. Each
+//! function costs a few nanoseconds.
 
 use jiff::civil::Date;
 
-/// A day, counted from 1970-01-01.
+/// Day, as the number of days since 1970-01-01.
 pub(crate) type Day = i32;
 
-/// The seconds of a day.
+/// Seconds of a day without a clock change.
 pub(crate) const DAY_SECONDS: i64 = 86_400;
 
-/// The last year that a rule may speak of.
+/// Last year in which rules have scheduled times.
 pub(crate) const YEAR_MAX: i32 = 9_999;
 
-/// The year, month and day of the month.
+/// Returns the year, the month and the day of the month, both from 1.
 ///
 /// The algorithm is `civil_from_days` of H. Hinnant, "chrono-Compatible Low-Level Date Algorithms".
 pub(crate) fn year_month_day(day: Day) -> (i32, u32, u32) {
@@ -31,7 +31,7 @@ pub(crate) fn year_month_day(day: Day) -> (i32, u32, u32) {
     (year as i32, month as u32, day_of_month as u32)
 }
 
-/// The day of a date; the inverse of [`year_month_day`].
+/// Returns the day of a year, month and day of the month; the inverse of [`year_month_day`].
 pub(crate) fn day_number(year: i32, month: u32, day_of_month: u32) -> Day {
     let (year, month) = (i64::from(year) - i64::from(month <= 2), i64::from(month));
     let era = year.div_euclid(400);
@@ -42,7 +42,7 @@ pub(crate) fn day_number(year: i32, month: u32, day_of_month: u32) -> Day {
     (era * 146_097 + day_of_era - 719_468) as Day
 }
 
-/// How many days a month has.
+/// Returns the number of days of a month.
 pub(crate) fn month_len(year: i32, month: u32) -> u32 {
     match month {
         4 | 6 | 9 | 11 => 30,
@@ -52,27 +52,27 @@ pub(crate) fn month_len(year: i32, month: u32) -> u32 {
     }
 }
 
-/// The day of the week, from Sunday, 0, to Saturday, 6.
+/// Returns the day of the week, from 0 (Sunday) to 6 (Saturday).
 pub(crate) fn weekday(day: Day) -> u32 {
     (day + 4).rem_euclid(7).unsigned_abs()
 }
 
-/// The day of a local second, and how far into it that is.
+/// Splits a local second into its day and the seconds since midnight.
 pub(crate) fn split(local: i64) -> (Day, u32) {
     (local.div_euclid(DAY_SECONDS) as Day, local.rem_euclid(DAY_SECONDS) as u32)
 }
 
-/// The local second at a time of a day.
+/// Returns the local second of a day and seconds since midnight; the inverse of [`split`].
 pub(crate) fn join(day: Day, time: u32) -> i64 {
     i64::from(day) * DAY_SECONDS + i64::from(time)
 }
 
-/// The day of a date.
+/// Converts a date of `jiff`; the inverse of [`date_of`].
 pub(crate) fn day_of(date: Date) -> Day {
     day_number(i32::from(date.year()), date.month().unsigned_abs().into(), date.day().unsigned_abs().into())
 }
 
-/// The date of a day; the nearest that there is, for days outside of jiff's years.
+/// Converts to a date of `jiff`. A day outside the range of `jiff` becomes the nearest date in the range.
 pub(crate) fn date_of(day: Day) -> Date {
     let (year, month, day_of_month) = year_month_day(day);
     let nearest = if day < 0 { Date::MIN } else { Date::MAX };
@@ -82,7 +82,7 @@ pub(crate) fn date_of(day: Day) -> Date {
         .unwrap_or(nearest)
 }
 
-/// `HH:MM` or `HH:MM:SS` as seconds into the day.
+/// Parses `HH:MM` or `HH:MM:SS`. Returns seconds since midnight, or `None` for any other text.
 pub(crate) fn time_of_day(text: &str) -> Option<u32> {
     let mut seconds = 0;
     let parts: Vec<&str> = text.split(':').collect();
@@ -97,7 +97,7 @@ pub(crate) fn time_of_day(text: &str) -> Option<u32> {
     Some(seconds)
 }
 
-/// A time of day as [`time_of_day`] reads it.
+/// Formats seconds since midnight in the form that [`time_of_day`] parses.
 pub(crate) fn show_time(time: u32) -> String {
     let (hour, minute, second) = (time / 3_600, time / 60 % 60, time % 60);
     if second == 0 { format!("{hour:02}:{minute:02}") } else { format!("{hour:02}:{minute:02}:{second:02}") }

@@ -1,9 +1,11 @@
-//! Which days a rule names.
+//! Sets of days of a rule.
 //!
-//! Every rule of the calendar is a set of days and, apart from it, a set of times of day: this is
-//! the first half. Months are worked through as bits, bit `n` for the `n`th, so that a month costs
-//! some ten nanoseconds, and a search that covers the 400 years after which the Gregorian calendar
-//! repeats costs tens of microseconds.
+//! A cron expression or a calendar rule consists of a set of days and a set of times of day ([`crate::times`]). A month
+//! is examined as bits: bit `n` is the `n`-th day.
+//!
+//! # Cost
+//! A month costs some ten nanoseconds. A search through 400 years, after which the Gregorian calendar repeats, costs
+//! tens of microseconds.
 
 use model::timing::RollTo;
 
@@ -12,29 +14,29 @@ use crate::civil::{Day, YEAR_MAX, day_number, month_len, weekday, year_month_day
 use crate::cron::CronDays;
 use crate::roll::Roll;
 
-/// A set of days.
+/// Set of days.
 #[derive(Debug, Clone)]
 pub(crate) enum Days {
-    /// None at all, such as 30 February.
+    /// Empty set, for example 30 February.
     Never,
-    /// This one.
+    /// A single day.
     One(Day),
-    /// Those of a cron expression.
+    /// Days of a cron expression.
     Cron(CronDays),
-    /// Those of a calendar rule.
+    /// Days of a calendar rule.
     Calendar(Box<CalendarDays>),
-    /// Those of another set, with those that are no working days moved to one that is.
+    /// Days of another set, with non-working days moved to working days.
     Rolled(Box<(Days, Roll)>),
 }
 
 impl Days {
-    /// The same set, or [`Days::Never`] if it is empty.
+    /// Returns the set, or [`Days::Never`] if it has no day from 1970 on.
     pub(crate) fn settled(self) -> Self {
         let first = day_number(1970, 1, 1);
         if self.next(first).is_none() { Self::Never } else { self }
     }
 
-    /// The first day of it that is not before `from`.
+    /// Returns the first day of the set at or after `from`.
     pub(crate) fn next(&self, from: Day) -> Option<Day> {
         match self {
             Self::Never => None,
@@ -45,17 +47,17 @@ impl Days {
         }
     }
 
-    /// Whether a day belongs to it.
+    /// Returns whether the set contains a day.
     pub(crate) fn contains(&self, day: Day) -> bool {
         self.next(day) == Some(day)
     }
 
-    /// Whether a day belongs to it only because another was moved there.
+    /// Returns whether the set contains a day only because another day was moved there.
     pub(crate) fn is_moved(&self, day: Day) -> bool {
         matches!(self, Self::Rolled(rolled) if !rolled.0.contains(day))
     }
 
-    /// The set with its days moved to working days.
+    /// Returns the set with non-working days moved to working days.
     pub(crate) fn rolled(self, roll: &Roll) -> Self {
         match self {
             Self::Never => self,
@@ -64,17 +66,17 @@ impl Days {
     }
 }
 
-/// A month, as those who choose days of it see it.
+/// A month, for the selection of its days.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Month {
     pub(crate) year: i32,
-    /// From 1.
+    /// 1 to 12.
     pub(crate) month: u32,
-    /// How many days it has.
+    /// Number of days, 28 to 31.
     pub(crate) len: u32,
-    /// The weekday of its first day, from Sunday, 0.
+    /// Weekday of the first day; Sunday is 0.
     pub(crate) first_weekday: u32,
-    /// Its first day.
+    /// First day of the month.
     pub(crate) first: Day,
 }
 
@@ -84,12 +86,12 @@ impl Month {
         Self { year, month, len: month_len(year, month), first_weekday: weekday(first), first }
     }
 
-    /// Bits of all its days.
+    /// Returns the bits of all days.
     pub(crate) const fn all(&self) -> u32 {
         (((1_u64 << self.len) - 1) << 1) as u32
     }
 
-    /// Bits of the days on these weekdays; bit 0 is Sunday.
+    /// Returns the bits of the days on these weekdays; Sunday is bit 0.
     pub(crate) const fn on_weekdays(&self, weekdays: u8) -> u32 {
         let week = weekdays as u64 & 0x7f;
         let from_first = (week >> self.first_weekday | week << (7 - self.first_weekday)) & 0x7f;
@@ -97,12 +99,12 @@ impl Month {
         (weeks << 1) as u32 & self.all()
     }
 
-    /// Bits of the days that are among the first seven, the second seven, and so on, from 1.
+    /// Returns the bits of the `nth` group of seven days, counted from the start of the month, from 1.
     pub(crate) const fn nth_week(&self, nth: u32) -> u32 {
         ((0x7f_u64 << (7 * (nth - 1) + 1)) as u32) & self.all()
     }
 
-    /// Bits of the days that are among the last seven, the seven before them, and so on, from 1.
+    /// Returns the bits of the `nth` group of seven days, counted from the end of the month, from 1.
     pub(crate) const fn nth_last_week(&self, nth: u32) -> u32 {
         let end = self.len + 1;
         let first = end.saturating_sub(7 * nth);
@@ -110,7 +112,7 @@ impl Month {
         (((1_u64 << after) - (1_u64 << first)) as u32) & self.all()
     }
 
-    /// The workday, Monday to Friday, that is nearest to a day of this month, and in this month.
+    /// Returns the day from Monday to Friday of this month that is nearest to `day`.
     pub(crate) const fn nearest_workday(&self, day: u32) -> u32 {
         match (self.first_weekday + day - 1) % 7 {
             6 if day > 1 => day - 1,
@@ -122,12 +124,13 @@ impl Month {
     }
 }
 
-/// How many months are looked at: as many as it takes until all weekdays and leap years come again.
+/// Maximum number of months that a search examines: weekdays and leap years repeat after 400 years.
 const MONTHS_MAX: usize = 400 * 12;
 
-/// The first day at or after `from` in the months of `months` (bit 1 is January) that `chosen` gives.
+/// Returns the first selected day at or after `from`.
 ///
-/// `next_year` says which year is the first at or after one that counts at all.
+/// `months` selects months; January is bit 1. `next_year` returns the first matching year at or after a year. `chosen`
+/// returns the bits of the selected days of a month.
 pub(crate) fn search_months(
     from: Day,
     months: u16,
@@ -162,7 +165,7 @@ pub(crate) fn search_months(
     None
 }
 
-/// Where days go that are no working days.
+/// Returns the direction in which non-working days are moved, as a step of one day.
 pub(crate) const fn direction(to: RollTo) -> Day {
     match to {
         RollTo::Next => 1,

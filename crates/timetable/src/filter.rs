@@ -1,8 +1,14 @@
-//! What lets instants through, and what holds them.
+//! Compiled filters of a timing.
 //!
-//! A filter speaks of local times and says two things: whether it matches one, and up to where its
-//! answer stays the same. The second lets a search jump over a held weekend instead of counting its
-//! seconds.
+//! A filter in `only` excludes the local times that it does not match; a filter in `exclude` excludes those that it
+//! matches. A filter also returns the local time up to which its result stays the same. So a search skips an excluded
+//! weekend at once, instead of second by second.
+//!
+//! [`FilterContext::compile`] checks and compiles a filter; [`crate::Timetable`] applies it to scheduled times.
+//!
+//! # Cost
+//! A match costs nanoseconds. The search for the next different day of a calendar examines at most
+//! [`DAYS_AHEAD_MAX`] days.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,25 +24,26 @@ use crate::rule::{WallRule, not_a_time_of_day};
 use crate::wall::Changes;
 use crate::{Held, HeldBy};
 
-/// How many ranges of days a filter may have.
+/// Maximum number of ranges of days in a filter.
 const DATES_MAX: usize = 10_000;
 
-/// How many days are looked at in one go for a day with another answer.
+/// Maximum number of days that one search for a day with another result examines.
 const DAYS_AHEAD_MAX: Day = 1_000;
 
-/// A filter, ready to be asked.
+/// Compiled filter.
 #[derive(Debug, Clone)]
 pub(crate) struct Filter {
     kind: Kind,
-    /// Whether instants that it matches pass, or those that it does not match.
+    /// `true` for a filter in `only`, which excludes times that do not match; `false` for a filter in `exclude`.
     passes: bool,
     label: Arc<str>,
 }
 
 #[derive(Debug, Clone)]
 enum Kind {
+    /// Bits of weekdays; Sunday is bit 0.
     Weekdays(u8),
-    /// First and last days, in order, apart from each other.
+    /// First and last days of ranges, sorted; ranges neither overlap nor touch.
     Dates(Box<[(Day, Day)]>),
     Calendar(Arc<DaySet>),
     Window {
@@ -48,19 +55,19 @@ enum Kind {
 }
 
 impl Filter {
-    /// What this filter says of an instant that it holds, and the first local time at which it may
-    /// say something else; `None` if it lets the instant through.
+    /// Returns the first local second after `local` that the filter may not exclude; `None` if the filter does not
+    /// exclude `local`.
     pub(crate) fn holds(&self, local: i64) -> Option<i64> {
         let matches = self.matches(local);
         (matches != self.passes).then(|| self.same_until(local, matches))
     }
 
-    /// Whether it holds an instant.
+    /// Returns whether the filter excludes a local second.
     pub(crate) fn is_holding(&self, local: i64) -> bool {
         self.matches(local) != self.passes
     }
 
-    /// How it is named to people.
+    /// Returns the kind and the label of the filter, for a time that it excludes.
     pub(crate) fn held(&self) -> Held {
         let by = match self.kind {
             Kind::Weekdays(_) | Kind::Dates(_) | Kind::Calendar(_) => HeldBy::Calendar,
@@ -90,7 +97,7 @@ impl Filter {
         }
     }
 
-    /// The end of the window in which a local time lies.
+    /// Returns the end of the window that contains a local second, if any.
     fn window_end(&self, local: i64) -> Option<i64> {
         let Kind::Window { from, length, weekdays } = self.kind else { return None };
         let (day, _) = split(local);
@@ -102,7 +109,7 @@ impl Filter {
             .map(|(_, end)| end)
     }
 
-    /// The first local time after `local` that may be matched otherwise.
+    /// Returns the first local second after `local` for which the match may differ. `matches` is the match of `local`.
     fn same_until(&self, local: i64, matches: bool) -> i64 {
         let (day, time) = split(local);
         match &self.kind {
@@ -130,14 +137,14 @@ impl Filter {
     }
 }
 
-/// What filters are compiled with.
+/// Values that the compilation of filters depends on.
 pub(crate) struct FilterContext<'a> {
     pub(crate) calendars: &'a dyn Calendars,
     pub(crate) seed: u64,
 }
 
 impl FilterContext<'_> {
-    /// Makes a filter ready; what is wrong with it is added to `problems`.
+    /// Compiles a filter. Returns `None` and adds to `problems` if the filter is invalid.
     pub(crate) fn compile(
         &self,
         filter: &timing::Filter,
@@ -171,7 +178,7 @@ impl FilterContext<'_> {
             }
             timing::Filter::Cron(cron) => match cron::parse(cron, self.seed) {
                 Ok(Expression::Fields(parsed)) => {
-                    // Who names no seconds means the whole minute.
+                    // An expression without a field for seconds matches whole minutes.
                     let has_seconds = cron.expression.split_whitespace().count() > 5;
                     let times = if has_seconds { parsed.times } else { parsed.times.whole_minutes() };
                     let rule = WallRule { days: parsed.days, times, changes: Changes::REPEATING };
@@ -180,12 +187,12 @@ impl FilterContext<'_> {
                 Ok(Expression::Every(_)) => {
                     return fail(
                         "cron",
-                        "`@every` names no wall-clock times: expected fields, such as `* 9-17 * * *`".into(),
+                        "`@every` cannot be a filter: expected cron fields, such as `* 9-17 * * *`".into(),
                     );
                 }
                 Err(error) => return fail("cron", error.to_string()),
             },
-            _ => return fail("filter", "is of a kind that this version does not know".into()),
+            _ => return fail("filter", "is not supported by this version".into()),
         };
         Some(Filter { kind, passes, label: format!("{path}: {name}").into() })
     }

@@ -1,14 +1,14 @@
-//! When: rules of time, calendars and time zones, as instants.
+//! Scheduled times: computed from rules, calendars and time zones.
 //!
 //! ```text
-//! Timing + Zones + Calendars ──> Timetable::compile ──> step / next / last ──> instants
+//! Timing + Zones + Calendars ──> Timetable::compile ──> step / next / last ──> scheduled times
 //! ```
 //!
-//! A [`Timetable`] is a pure function from an instant to the next: it keeps no state, reads no clock
-//! and no file, and two servers compute the same. The engine walks it with [`Timetable::step`],
-//! which also tells of the instants that a filter holds, so that each gets its line in the ledger.
+//! A [`Timetable`] is a pure function from a time to the next scheduled time. It has no state and reads no clock and no
+//! file, so all servers compute the same times. The engine calls [`Timetable::step`], which also returns the times that
+//! a filter excludes: each of them gets an entry in the fire ledger.
 //!
-//! Every search is bounded: "never" is an answer, given at once.
+//! Every search is bounded, including the search in a timing that never fires.
 
 use std::sync::Arc;
 
@@ -38,40 +38,40 @@ pub use preview::{Firing, Mark};
 pub use walk::Timetable;
 pub use zone::Zones;
 
-/// The next nominal instant, let through or held.
+/// A scheduled time, which a filter may exclude.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Step {
-    /// When.
+    /// Scheduled time, without jitter and delays.
     pub at: Timestamp,
-    /// What holds it, if anything does.
+    /// Filter that excludes the time. `None` if the schedule fires.
     pub held: Option<Held>,
 }
 
-/// What holds an instant.
+/// Filter that excludes a scheduled time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
-    /// Which kind of filter.
+    /// Kind of the filter.
     pub by: HeldBy,
-    /// Which one, for people: `exclude[0]: calendar belfry.cn-holidays`.
+    /// Path and description of the filter, for users: `exclude[0]: calendar belfry.cn-holidays`.
     pub filter: Arc<str>,
 }
 
-/// Which kind of filter holds an instant.
+/// Kind of a filter that excludes a scheduled time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeldBy {
-    /// A calendar, dates, or weekdays.
+    /// Calendar, dates or weekdays.
     Calendar,
-    /// A part of the day, or a cron expression.
+    /// Time window of the day, or cron expression.
     Window,
 }
 
-/// The first instant that no filter holds.
+/// Result of a search for the next scheduled time that no filter excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Then.
+    /// The next scheduled time.
     At(Timestamp),
-    /// There is none, ever.
+    /// No further scheduled time exists.
     Never,
-    /// There is none up to this instant; further was not searched.
+    /// No scheduled time exists up to this time; the search stopped there.
     NotUntil(Timestamp),
 }

@@ -1,4 +1,4 @@
-//! What a timing comes to, for people: its next instants with the reasons for each.
+//! Preview of a timing: its next firings, with the rules and clock changes that caused them.
 
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use model::Timestamp;
@@ -7,36 +7,36 @@ use crate::civil::{join, split};
 use crate::wall::{Segment, offset_at};
 use crate::{Next, Timetable};
 
-/// An instant that a timing comes to, and why.
+/// Scheduled time in a preview.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Firing {
-    /// When.
+    /// Scheduled time, in UTC.
     pub at: Timestamp,
-    /// The same as the wall shows it, with its offset: `2026-03-29T03:00:00+02:00`.
+    /// Local time with its offset, for example `2026-03-29T03:00:00+02:00`.
     pub local: String,
-    /// Which of the timing's rules name it, by their places.
+    /// Indexes of the rules that have this scheduled time, from 0.
     pub rules: Vec<usize>,
-    /// What is special about it.
+    /// Clock changes and moves that affected the time.
     pub marks: Vec<Mark>,
-    /// Whether the clocks change on this local day.
+    /// Whether the clock changes on the local day.
     pub clock_change: bool,
 }
 
-/// What is special about an instant.
+/// Clock change or move that affected a scheduled time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mark {
-    /// The clocks leap over its local time, so it stands at the end of the gap.
+    /// A clock change skips the local time; the firing was moved to the end of the gap.
     GapShifted,
-    /// The clocks show its local time twice, and this is the first time.
+    /// A clock change repeats the local time; this is the first occurrence.
     OverlapFirst,
-    /// The clocks show its local time twice, and this is the second time.
+    /// A clock change repeats the local time; this is the second occurrence.
     OverlapSecond,
-    /// Its day was no working day, so it stands on another.
+    /// The firing was moved from a non-working day.
     Rolled,
 }
 
 impl Mark {
-    /// As it is written in JSON.
+    /// Returns the name in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::GapShifted => "gap_shifted",
@@ -48,9 +48,9 @@ impl Mark {
 }
 
 impl Timetable {
-    /// The first instants strictly after `after` that no filter holds, at most `count`.
+    /// Returns the next `count` scheduled times strictly after `after` that no filter excludes.
     ///
-    /// Fewer where the timing ends, or where a search reached its bound.
+    /// Returns fewer if the timing ends, or if the search reaches its bound.
     pub fn preview(&self, after: Timestamp, count: usize) -> Vec<Firing> {
         let mut firings = Vec::new();
         let mut after = after;
@@ -67,7 +67,7 @@ impl Timetable {
         let hits: Vec<_> =
             self.hits(at.as_micros() - 1).filter(|(_, hit)| hit.at == at.as_micros()).collect();
         let mut marks = Vec::new();
-        // One rule that stands there by itself makes the mark of another meaningless.
+        // If one rule has the time without a move, the mark of another rule is irrelevant.
         if hits.iter().all(|(_, hit)| hit.shifted) {
             marks.push(Mark::GapShifted);
         }
@@ -99,7 +99,7 @@ fn overlap(zone: &TimeZone, at: Timestamp) -> Option<Mark> {
     }
 }
 
-/// Whether the wall shows this day of an instant on both sides of a change.
+/// Returns whether the clock changes on the local day of a time.
 fn changes_that_day(zone: &TimeZone, at: Timestamp) -> bool {
     let second = at.as_micros().div_euclid(1_000_000);
     let segment = Segment::at(zone, second);

@@ -1,12 +1,16 @@
-//! Moving instants from days that are no working days to days that are.
+//! Roll: moves scheduled times from non-working days to working days.
 //!
-//! Days are moved as days, before anything is known of clocks: a rule's times of day then happen on
-//! the day to which it was moved, by the rules of that day. Working days stay, and moving keeps the
-//! order of days, so that days that meet become one and a search stays a search.
+//! The roll moves days, before local times are converted to UTC. The times of day of a rule then apply to the new day,
+//! with its clock changes.
+//!
+//! # Invariants
+//! - Working days are not moved.
+//! - The order of days stays the same, so a search stays a forward search. Days that are moved to the same day become
+//!   one.
+//! - No day is moved by more than [`MOVE_MAX`] days. A day without a working day within that distance is dropped.
 //!
 //! # Cost
-//! A search asks the calendar about the days around it, some ten at a time. No day is moved further
-//! than [`MOVE_MAX`] days; what would have to be falls away.
+//! A search looks up some ten days around each candidate in the calendar.
 
 use std::sync::Arc;
 
@@ -19,16 +23,16 @@ use crate::days::{Days, direction};
 use crate::rule::Rate;
 use crate::wall::{Changes, Hit, LAST_SECOND, Segment, next_instant, offset_at};
 
-/// How far a day is moved at most, in days.
+/// Maximum distance by which a day is moved, in days.
 const MOVE_MAX: Day = 400;
 
-/// How far ahead a working day is looked for, in days.
+/// Maximum distance of a search for a working day, in days: 100 years.
 const WORKDAY_AHEAD_MAX: Day = 36_525;
 
-/// How many runs of days off in which nothing happens are passed before a search gives up.
+/// Maximum number of candidates of a search in a rate that lead to no time.
 const EMPTY_RUNS_MAX: usize = 10_000;
 
-/// Where to, and which days are working days.
+/// Direction of the move, and calendar of the working days.
 #[derive(Debug, Clone)]
 pub(crate) struct Roll {
     pub(crate) to: RollTo,
@@ -40,21 +44,22 @@ impl Roll {
         self.workdays.contains(date_of(day))
     }
 
-    /// Where a day is moved to; itself if it is a working day.
+    /// Returns the day to which a day is moved: the day itself if it is a working day. `None` if the distance exceeds
+    /// [`MOVE_MAX`].
     pub(crate) fn target(&self, day: Day) -> Option<Day> {
         let step = direction(self.to);
         (0..=MOVE_MAX).map(|n| day + n * step).find(|day| self.works(*day))
     }
 
-    /// The first working day at or after `from`, within 100 years.
+    /// Returns the first working day at or after `from`, within 100 years.
     fn next_workday(&self, from: Day) -> Option<Day> {
         (from..from + WORKDAY_AHEAD_MAX).find(|day| self.works(*day))
     }
 
-    /// The first day at or after `from` to which a day of `days` is moved, or that is one and stays.
+    /// Returns the first day at or after `from` of the moved set `days`.
     pub(crate) fn next_day(&self, days: &Days, from: Day) -> Option<Day> {
         let mut search = match self.to {
-            // The days off just before `from` are moved to it or past it.
+            // The days off directly before `from` are moved to `from` or later.
             RollTo::Next => from - (1..=MOVE_MAX).take_while(|n| !self.works(from - n)).count() as Day,
             RollTo::Previous => self.next_workday(from)?,
         };
@@ -63,7 +68,7 @@ impl Roll {
             if let Some(target) = self.target(day) {
                 return Some(target);
             }
-            // Too far within a long run of days off.
+            // The distance to the next working day exceeds `MOVE_MAX`.
             search = match self.to {
                 RollTo::Next => (self.next_workday(day)? - MOVE_MAX).max(day + 1),
                 RollTo::Previous => self.next_workday(day)?,
@@ -71,15 +76,15 @@ impl Roll {
         }
     }
 
-    /// The days off that are moved to a working day, in order.
+    /// Returns the days off that are moved to a working day, nearest first.
     fn sources(&self, target: Day) -> impl Iterator<Item = Day> {
         let step = direction(self.to);
         (1..=MOVE_MAX).map(move |n| target - n * step).take_while(|day| !self.works(*day))
     }
 
-    /// The first instant of a rate at or after `from`, with those on days off moved.
+    /// Returns the first time of a rate at or after `from`, with the times on days off moved.
     ///
-    /// What is moved is resolved on its new day as a fixed time is.
+    /// A moved time keeps its local time of day. Clock changes of its new day apply as for a fixed time.
     pub(crate) fn next_of_rate(&self, rate: &Rate, zone: &TimeZone, from: i64) -> Option<Hit> {
         let own = self.next_unmoved(rate, zone, from);
         let moved = self.next_moved(rate, zone, from, own.map_or(LAST_SECOND, |hit| hit.at));
@@ -89,7 +94,7 @@ impl Roll {
         }
     }
 
-    /// Whether an instant of a rate is there because it was moved.
+    /// Returns whether a time of a rate is a moved one.
     pub(crate) fn is_moved(&self, rate: &Rate, zone: &TimeZone, at: i64) -> bool {
         let (day, _) = split(at + offset_at(zone, at));
         !(rate.next_second(at) == Some(at) && self.works(day))
@@ -110,10 +115,11 @@ impl Roll {
         None
     }
 
-    /// As [`Roll::next_of_rate`], of moved instants only, none after `until`.
+    /// Returns the first moved time at or after `from`. Searches until some days after `until`. See
+    /// [`Roll::next_of_rate`].
     fn next_moved(&self, rate: &Rate, zone: &TimeZone, from: i64, until: i64) -> Option<Hit> {
         let (first_day, _) = split(from + offset_at(zone, from));
-        // A clock that goes back may show the day before again.
+        // A clock that is set back may repeat the previous day.
         let mut target = first_day - 1;
         for _ in 0..EMPTY_RUNS_MAX {
             target = self.next_workday(target)?;
@@ -138,7 +144,7 @@ impl Roll {
     }
 }
 
-/// The first time of day, not before `time`, that the wall shows at an instant of a rate on a day.
+/// Returns the first local time of day at or after `time` of a rate on a day.
 fn first_on(rate: &Rate, zone: &TimeZone, day: Day, time: u32) -> Option<u32> {
     let (from, until) = (join(day, time), join(day + 1, 0));
     let mut segment = Segment::at(zone, from - DAY_SECONDS - DAY_SECONDS / 6);

@@ -1,11 +1,11 @@
-//! At which times of a day, as seconds since its midnight.
+//! Sets of times of day, in seconds since midnight.
 
-/// A set of times of day; never empty.
+/// Set of times of day; never empty.
 #[derive(Debug, Clone)]
 pub(crate) enum Times {
-    /// Every combination of an hour, a minute and a second, as bits.
+    /// All combinations of hours, minutes and seconds.
     Fields(Fields),
-    /// These, in order.
+    /// Single times, sorted.
     List(Box<[u32]>),
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Fields {
 
 const SIXTY: u64 = (1 << 60) - 1;
 
-/// The first bit that is set, at or after `from`.
+/// Returns the first set bit at or after `from`.
 const fn bit_from(bits: u64, from: u32) -> Option<u32> {
     if from > 63 {
         return None;
@@ -29,7 +29,7 @@ const fn bit_from(bits: u64, from: u32) -> Option<u32> {
 }
 
 impl Times {
-    /// The first that is not before `from`.
+    /// Returns the first time at or after `from`.
     pub(crate) fn next(&self, from: u32) -> Option<u32> {
         match self {
             Self::Fields(fields) => fields.next(from),
@@ -37,7 +37,7 @@ impl Times {
         }
     }
 
-    /// The whole minutes in which these times lie.
+    /// Returns the set with all seconds of its minutes. A list stays the same.
     pub(crate) fn whole_minutes(self) -> Self {
         match self {
             Self::Fields(fields) => Self::Fields(Fields { seconds: SIXTY, ..fields }),
@@ -45,9 +45,7 @@ impl Times {
         }
     }
 
-    /// The first that is not before `from` and does not belong to the set.
-    ///
-    /// `None` if the rest of the day does.
+    /// Returns the first time at or after `from` that is not in the set; `None` if the rest of the day is in the set.
     pub(crate) fn next_outside(&self, from: u32) -> Option<u32> {
         match self {
             Self::Fields(fields) => fields.next_outside(from),
@@ -84,7 +82,7 @@ impl Fields {
         bit_from(self.hours.into(), later).map(|hour| hour * 3_600 + first_of_hour)
     }
 
-    /// Goes from one second, minute or hour to the next that can be outside: at most some 150 steps.
+    /// Examines the next second, minute or hour that can be outside the set: at most some 150 steps.
     fn next_outside(&self, mut from: u32) -> Option<u32> {
         while from < 86_400 {
             let (hour, minute, second) = (from / 3_600, from / 60 % 60, from % 60);

@@ -1,17 +1,19 @@
-//! Walking a timing: the instants of all its rules, and what its filters say of them.
+//! Compiled timings, and searches for their scheduled times.
 //!
 //! ```text
-//! rules ──first of all──> roll ──> start..end ──> filters ──> instant, let through or held
+//! rules ──earliest time──> roll ──> start..end ──> filters ──> scheduled time, excluded or not
 //! ```
 //!
-//! # Always true
-//! - [`Timetable::next`] and [`Timetable::step`] are strictly after their argument.
-//! - Every instant that `next` gives, `step` gives too, as one that nothing holds.
-//! - [`Timetable::last`] is the greatest that `next` gives up to then.
+//! The engine, previews and forecasts call the search methods of [`Timetable`].
+//!
+//! # Invariants
+//! - The results of [`Timetable::next`] and [`Timetable::step`] are strictly after their argument.
+//! - `step` returns every time that `next` returns, without an excluding filter.
+//! - [`Timetable::last`] returns the latest time that repeated calls of `next` would return.
 //!
 //! # Cost
-//! Tens to hundreds of nanoseconds for a plain rule. A search that filters disappoint jumps over what
-//! they hold, and stops after [`STEPS_MAX`] instants that were held all the same: some milliseconds.
+//! A search in one rule without filters costs tens to hundreds of nanoseconds. A search with filters skips the periods
+//! that they exclude. It stops after [`STEPS_MAX`] excluded times, which takes some milliseconds.
 
 use jiff::tz::TimeZone;
 use model::timing::Timing;
@@ -27,24 +29,24 @@ use crate::rule::{MICROS, Rule, RuleContext, RuleHit};
 use crate::wall::{FIRST_SECOND, LAST_SECOND, Segment, offset_at};
 use crate::{Held, Next, Step, Zones};
 
-/// How many held instants a search looks at before it says how far it came.
+/// Maximum number of excluded times that a search examines; then it returns [`Next::NotUntil`].
 const STEPS_MAX: usize = 10_000;
 
-/// How many rules a timing may have, and how many filters of each kind.
+/// Maximum number of rules of a timing, and of filters in each list.
 const PARTS_MAX: usize = 64;
 
-/// A timing, ready to be walked.
+/// Compiled timing, for searches.
 ///
-/// Cheap to share and small: a million schedules may each have their own.
+/// At most 256 bytes for one cron rule: a million schedules have one each.
 #[derive(Debug, Clone)]
 pub struct Timetable {
     pub(crate) rules: Box<[Rule]>,
     pub(crate) zone: TimeZone,
-    /// What few timings have.
+    /// Boxed, because few timings have filters, a roll, a start or an end.
     pub(crate) limits: Option<Box<Limits>>,
 }
 
-/// What takes instants away, or moves them.
+/// Parts of a timing that exclude or move scheduled times.
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
     pub(crate) filters: Box<[Filter]>,
@@ -54,12 +56,12 @@ pub(crate) struct Limits {
 }
 
 impl Timetable {
-    /// Makes a timing ready.
+    /// Compiles a timing.
     ///
-    /// `seed` stands for the schedule's name and decides what `H` and `~` mean.
+    /// `seed` is derived from the name of the schedule; it determines the values of `H` and `~` in cron expressions.
     ///
     /// # Errors
-    /// Everything that is wrong with it, with paths relative to the timing (`rules[0].cron`).
+    /// Returns all problems of the timing, with paths relative to the timing (`rules[0].cron`).
     pub fn compile(
         timing: &Timing,
         seed: u64,
@@ -102,12 +104,12 @@ impl Timetable {
         Ok(Self { rules: rules.into(), zone, limits })
     }
 
-    /// A timetable without rules.
+    /// Returns a timetable without rules: it has no scheduled times.
     pub fn on_demand() -> Self {
         Self { rules: Box::default(), zone: TimeZone::UTC, limits: None }
     }
 
-    /// Whether [`Timetable::compile`] of this timing depends on the seed.
+    /// Returns whether the scheduled times depend on the seed: an expression has an `H` or a `~`.
     pub fn is_seeded(timing: &Timing) -> bool {
         let seeded = |cron: &model::timing::Cron| match cron::parse(cron, 0) {
             Ok(Expression::Fields(parsed)) => parsed.seeded,
@@ -118,30 +120,32 @@ impl Timetable {
         timing.rules.iter().any(rule) || timing.only.iter().chain(&timing.exclude).any(filter)
     }
 
-    /// The first nominal instant strictly after `after`, or `None` if there is none (within the bound).
+    /// Returns the first scheduled time strictly after `after`, excluded or not. `None` if there is none within the
+    /// bounds of the search.
     pub fn step(&self, after: Timestamp) -> Option<Step> {
         let at = Timestamp::from_micros(self.nominal(after.as_micros())?);
         Some(Step { at, held: self.held(at) })
     }
 
-    /// What holds an instant, also one that no rule names, such as the end of a fixed delay.
+    /// Returns the filter that excludes a time, if any. The time need not be a scheduled time of a rule; it can be the
+    /// end of a fixed delay.
     pub fn held(&self, at: Timestamp) -> Option<Held> {
         let limits = self.limits.as_ref()?;
         let local = self.local(at.as_micros());
         limits.filters.iter().find(|filter| filter.is_holding(local)).map(Filter::held)
     }
 
-    /// The first instant strictly after `after` that no filter holds.
+    /// Returns the first scheduled time strictly after `after` that no filter excludes.
     pub fn next(&self, after: Timestamp) -> Next {
         self.next_until(after.as_micros(), i64::MAX)
     }
 
-    /// The last instant in `(after, until]` that no filter holds, as far as one is found within the
-    /// bound.
+    /// Returns the last scheduled time in `(after, until]` that no filter excludes. `None` if there is none within the
+    /// bounds of the search.
     pub fn last(&self, after: Timestamp, until: Timestamp) -> Option<Timestamp> {
         let latest = LAST_SECOND * MICROS;
         let (after, until) = (after.as_micros(), until.as_micros().min(latest));
-        // Looks at the last second, then at four times as much, and so on, until there is something.
+        // Searches backwards in windows that grow by a factor of 4, from the last second, until one has a time.
         let mut reach = MICROS;
         let mut window_end = until;
         let mut found = loop {
@@ -155,7 +159,7 @@ impl Timetable {
             window_end = begin;
             reach = reach.saturating_mul(4);
         };
-        // Halves what is left after it. Nothing lies in `(nothing_after, window_end]`.
+        // Bisects the window after `found`. There is no time in `(nothing_after, window_end]`.
         let mut nothing_after = window_end;
         while found < nothing_after {
             let middle = found + (nothing_after - found) / 2;
@@ -167,7 +171,7 @@ impl Timetable {
         Some(Timestamp::from_micros(found))
     }
 
-    /// The fixed delay from the end of a run to the next, if the timing has one.
+    /// Returns the fixed delay from the end of a run to the next firing, if the timing has one.
     pub fn delay(&self) -> Option<Duration> {
         self.rules.iter().find_map(|rule| match rule {
             Rule::After(delay) => Some(*delay),
@@ -175,8 +179,11 @@ impl Timetable {
         })
     }
 
-    /// When a fixed delay that counts from `from` is over: the first instant after `after` that lies
-    /// between start and end and that no filter holds, as far as one is found within the bound.
+    /// Returns the end of a fixed delay that starts at `from`.
+    ///
+    /// This is the first time after `after` that lies between start and end of the timing and that no filter excludes.
+    /// If the search stops at its bound, the step is an excluded time. `None` if the timing has no fixed delay, or ends
+    /// before that time.
     pub fn after_delay(&self, from: Timestamp, after: Timestamp) -> Option<Step> {
         let (start, end) = self.limits.as_ref().map_or((None, None), |limits| (limits.start, limits.end));
         let mut at = (from + self.delay()?).max(after + Duration::from_millis(1)).as_micros();
@@ -192,14 +199,14 @@ impl Timetable {
         (at.as_micros() <= latest).then(|| Step { at, held: self.held(at) })
     }
 
-    /// The first instant strictly after `after` of every rule, with the place of the rule.
+    /// Returns the first time strictly after `after` of each rule, with the index of the rule.
     pub(crate) fn hits(&self, after: i64) -> impl Iterator<Item = (usize, RuleHit)> {
         let roll = self.limits.as_ref().and_then(|limits| limits.roll.as_ref());
         let rules = self.rules.iter().enumerate();
         rules.filter_map(move |(i, rule)| Some((i, rule.next(&self.zone, roll, after)?)))
     }
 
-    /// The first nominal instant strictly after `after`, in microseconds.
+    /// Returns the first scheduled time strictly after `after`, excluded or not, in microseconds.
     fn nominal(&self, after: i64) -> Option<i64> {
         let (start, end) = self.limits.as_ref().map_or((None, None), |limits| (limits.start, limits.end));
         let earliest = start.map_or(i64::MIN, |start| start.as_micros().saturating_sub(1));
@@ -211,13 +218,13 @@ impl Timetable {
         self.hits(after).map(|(_, hit)| hit.at).min().filter(|at| *at <= latest)
     }
 
-    /// What the wall shows at an instant.
+    /// Returns the local second of a time in microseconds.
     fn local(&self, at: i64) -> i64 {
         let second = at.div_euclid(MICROS);
         second + offset_at(&self.zone, second)
     }
 
-    /// As far as one is found within the bound.
+    /// Returns the first time in `(after, until]` that no filter excludes, within the bounds of the search.
     fn first_between(&self, after: i64, until: i64) -> Option<i64> {
         match self.next_until(after, until) {
             Next::At(at) => Some(at.as_micros()).filter(|at| *at <= until),
@@ -225,7 +232,7 @@ impl Timetable {
         }
     }
 
-    /// As [`Timetable::next`], with nothing looked at after `until`.
+    /// Searches as [`Timetable::next`] does, but not after `until`.
     fn next_until(&self, after: i64, until: i64) -> Next {
         let mut after = after;
         for _ in 0..STEPS_MAX {
@@ -239,14 +246,14 @@ impl Timetable {
         Next::NotUntil(Timestamp::from_micros(after))
     }
 
-    /// The first instant after a held one that may be let through; `None` if this one is.
+    /// Returns the first time after an excluded time that may not be excluded; `None` if no filter excludes `at`.
     fn released(&self, at: i64) -> Option<i64> {
         let filters = &self.limits.as_ref()?.filters;
         let local = self.local(at);
         let held_for = filters.iter().filter_map(|filter| filter.holds(local)).max()?.saturating_sub(local);
         let second = at.div_euclid(MICROS);
-        // Local times run evenly up to the next change of the clocks only, which may show what was
-        // before `at` again if it is near.
+        // Local times increase steadily only up to the next clock change. A near clock change may repeat local times
+        // from before `at`.
         let change = Segment::at(&self.zone, second).end;
         let far = held_for > 3 * DAY_SECONDS && change.saturating_sub(second) > DAY_SECONDS;
         let released = if far {
@@ -268,7 +275,7 @@ fn check_shape(timing: &Timing, problems: &mut Vec<Problem>) {
     let delays =
         timing.rules.iter().enumerate().filter(|(_, rule)| matches!(rule, model::timing::Rule::After(_)));
     for (i, _) in delays.skip(1) {
-        let message = "is a second fixed delay: expected one at most, since both would wait for the same run";
+        let message = "is a second fixed delay: expected at most one, because both would wait for the same run";
         problems.push(Problem { path: format!("rules[{i}].after"), message: message.into() });
     }
     if let (Some(start), Some(end)) = (timing.start, timing.end)
@@ -287,7 +294,7 @@ mod tests {
     use crate::NoCalendars;
     use crate::rule::WallRule;
 
-    /// G4. A million schedules have one each.
+    /// G4. A million schedules have one timetable each.
     #[test]
     fn a_timetable_is_small() {
         let every = Every { period: Duration::from_secs(90), phase: Duration::ZERO };

@@ -1,10 +1,10 @@
-//! From what the clock on the wall shows to instants.
+//! Conversion of local times to UTC, with clock changes.
 //!
-//! A zone is a row of [`Segment`]s, stretches of time with one offset from UTC. Local times are
-//! looked for in one segment after the other, so that what a change of the clocks skips or repeats
-//! is seen where it happens: a gap or an overlap lies between two segments and nowhere else.
+//! A time zone is a sequence of [`Segment`]s: periods with one offset from UTC. Gaps and overlaps of local times exist
+//! only between two segments. [`next_instant`] searches for a local time segment by segment, so it applies gaps and
+//! overlaps exactly where they occur.
 //!
-//! Instants are whole seconds of UTC here.
+//! All times in this module are whole seconds: UTC seconds since the Unix epoch, or local seconds.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -12,19 +12,19 @@ use model::timing::{Fold, Gap};
 
 use crate::civil::DAY_SECONDS;
 
-/// The first second that is looked at.
+/// First second of all searches, in the year -9999.
 pub(crate) const FIRST_SECOND: i64 = -377_705_000_000;
-/// The last second that is looked at: in the year 9999.
+/// Last second of all searches, in the year 9999.
 pub(crate) const LAST_SECOND: i64 = 253_402_100_000;
 
-/// A stretch of time with one offset from UTC.
+/// Period with one offset from UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Its first second.
+    /// First second of the segment.
     pub(crate) start: i64,
-    /// The first second after it.
+    /// First second after the segment.
     pub(crate) end: i64,
-    /// What the wall shows more than UTC.
+    /// Local time minus UTC, in seconds.
     pub(crate) offset: i64,
 }
 
@@ -32,16 +32,16 @@ fn timestamp(second: i64) -> Timestamp {
     Timestamp::from_second(second.clamp(FIRST_SECOND, LAST_SECOND)).unwrap_or_default()
 }
 
-/// What the wall shows more than UTC at an instant.
+/// Returns local time minus UTC at a second, in seconds.
 pub(crate) fn offset_at(zone: &TimeZone, second: i64) -> i64 {
     zone.to_offset(timestamp(second)).seconds().into()
 }
 
 impl Segment {
-    /// The segment in which an instant lies.
+    /// Returns the segment that contains a second.
     pub(crate) fn at(zone: &TimeZone, second: i64) -> Self {
         let second = second.clamp(FIRST_SECOND, LAST_SECOND);
-        // `preceding` is strict, and this second may be the first of its segment.
+        // `preceding` excludes its argument, and `second` may be the first second of its segment.
         let start = zone.preceding(timestamp(second + 1)).next();
         let end = zone.following(timestamp(second)).next();
         Self {
@@ -51,18 +51,18 @@ impl Segment {
         }
     }
 
-    /// The segment after it.
+    /// Returns the next segment, or `None` after [`LAST_SECOND`].
     pub(crate) fn following(&self, zone: &TimeZone) -> Option<Self> {
         (self.end < LAST_SECOND).then(|| Self::at(zone, self.end))
     }
 
-    /// The offset of the segment before it.
+    /// Returns the offset of the previous segment; the own offset if there is none.
     pub(crate) fn offset_before(&self, zone: &TimeZone) -> i64 {
         if self.start <= FIRST_SECOND { self.offset } else { offset_at(zone, self.start - 1) }
     }
 }
 
-/// What becomes of local times that a change of the clocks skips or repeats.
+/// Treatment of local times that a clock change skips or repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) gap: Gap,
@@ -70,25 +70,26 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// As crontab treats a fixed time.
+    /// Treatment of a fixed time in crontab.
     pub(crate) const FIXED: Self = Self { gap: Gap::Shift, overlap: Fold::First };
-    /// As crontab treats what repeats through the day.
+    /// Treatment of a repeating time in crontab.
     pub(crate) const REPEATING: Self = Self { gap: Gap::Skip, overlap: Fold::Both };
 }
 
-/// An instant, and the local time that it stands for.
+/// Scheduled time in UTC, with its local time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hit {
+    /// UTC second.
     pub(crate) at: i64,
-    /// What the rule says; the wall shows something later if it is `shifted`.
+    /// Local second of the rule. If `shifted`, the actual local time is later.
     pub(crate) local: i64,
-    /// Whether it stands at the end of the gap in which its local time lies.
+    /// Whether the time was moved to the end of the gap that skips its local time.
     pub(crate) shifted: bool,
 }
 
-/// The first instant at or after `from` whose local time `next_local` names.
+/// Returns the first second at or after `from` whose local time is one of a rule.
 ///
-/// `next_local` gives the first local second at or after its argument.
+/// `next_local` returns the first local second of the rule at or after its argument.
 pub(crate) fn next_instant(
     zone: &TimeZone,
     changes: Changes,
@@ -97,7 +98,7 @@ pub(crate) fn next_instant(
 ) -> Option<Hit> {
     let mut segment = Segment::at(zone, from);
     loop {
-        // A change of the clocks is at most a day, so further from it its other side has no say.
+        // A clock change is at most one day, so farther away the offset before it is irrelevant.
         let near_start = from - segment.start <= DAY_SECONDS;
         let before = if near_start { segment.offset_before(zone) } else { segment.offset };
         let (local_before, local_start) = (segment.start + before, segment.start + segment.offset);
@@ -122,7 +123,7 @@ pub(crate) fn next_instant(
         let shows_again = next.start + next.offset < local_from;
         match local {
             None if !shows_again => return None,
-            // Nothing for days: the segments before that need not be looked at.
+            // The next local time is more than two days away: skips the segments before it.
             Some(local) if !shows_again && local - 2 * DAY_SECONDS > next.start => {
                 from = local - 2 * DAY_SECONDS;
                 if from > LAST_SECOND {

@@ -1,24 +1,24 @@
-//! Time zones as a value.
+//! Time zone database.
 //!
-//! The database is the one that is compiled into the binary, never the file system's: two servers of
-//! one release agree about every clock change, and a container without tzdata knows every zone.
+//! The database is compiled into the binary; the database of the file system is never read. So all servers of one
+//! release have the same clock changes, and a container without tzdata has all time zones.
 
 use std::sync::Arc;
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
-/// A time zone database, handed in so that nothing below reads a file.
+/// Time zone database. Callers pass it as a value, so that this crate reads no file.
 #[derive(Debug, Clone)]
 pub struct Zones {
     database: TimeZoneDatabase,
     version: Arc<str>,
 }
 
-/// How alike a name must be to be suggested, from 0 to 1.
+/// Minimum similarity of a suggested name, from 0 to 1.
 const SUGGESTION_LIKENESS: f64 = 0.75;
 
 impl Zones {
-    /// The one that is part of the binary.
+    /// Returns the database of the binary.
     pub fn bundled() -> Self {
         Self {
             database: TimeZoneDatabase::bundled(),
@@ -26,15 +26,15 @@ impl Zones {
         }
     }
 
-    /// Its version, such as `2026a`.
+    /// Returns the version of the database, for example `2026a`.
     pub fn version(&self) -> &Arc<str> {
         &self.version
     }
 
-    /// A zone by its IANA name, in any case.
+    /// Returns the time zone with an IANA name, in any case.
     ///
     /// # Errors
-    /// If there is none; the message suggests the nearest name.
+    /// Returns a message if the time zone does not exist; the message suggests the most similar name.
     pub fn get(&self, name: &str) -> Result<TimeZone, String> {
         match self.database.get(name) {
             Ok(zone) if !zone.is_unknown() => Ok(zone),
@@ -42,7 +42,7 @@ impl Zones {
         }
     }
 
-    /// The names of all zones, in the order of the alphabet.
+    /// Returns the names of all time zones, sorted.
     pub fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.database.available().map(|name| name.as_str().to_owned()).collect();
         names.sort_unstable();
@@ -52,7 +52,7 @@ impl Zones {
     fn unknown(&self, name: &str) -> String {
         let shown: String = name.chars().take(64).filter(|c| !c.is_control()).collect();
         let wanted = shown.to_lowercase();
-        // People often write the city alone, so that is compared too.
+        // Users often write only the city, so the city is compared too.
         let likeness = |candidate: &str| {
             let candidate = candidate.to_lowercase();
             let city = candidate.rsplit('/').next().unwrap_or_default();

@@ -1,13 +1,13 @@
-//! The days off and the working days of mainland China, as built-in calendars.
+//! Built-in calendars: public holidays, make-up days and working days of mainland China.
 //!
-//! Each autumn the General Office of the State Council publishes the days off of the next year, with
-//! the weekend days that are worked in exchange, in its 《国务院办公厅关于…年部分节假日安排的通知》. Later
-//! notices that changed a year are part of its line: 2015 (3 September, 70 years after the war), 2019
-//! (Labour Day) and 2020 (Spring Festival, made longer in the epidemic).
+//! Each autumn, the General Office of the State Council publishes the public holidays of the next year, together with
+//! the weekend days that are worked in exchange (make-up days): 《国务院办公厅关于…年部分节假日安排的通知》. The table
+//! includes later notices that changed a year: 2015 (3 September, 70 years after the war), 2019 (Labour Day) and 2020
+//! (Spring Festival, extended during the epidemic).
 //!
-//! Outside of the years in the table nothing is known but weekends: no holidays, no make-up days, and
-//! working days from Monday to Friday. [`DaySet::known_until`] says where that begins. To add a year,
-//! add its line here and its days to `china.golden`.
+//! Years outside the table have no holidays and no make-up days; their working days are Monday to Friday.
+//! [`DaySet::known_until`] returns the last day of the table. To add a year, add a line to the table and its days to
+//! `china.golden`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -18,23 +18,23 @@ use model::timing::{DateRange, Weekday};
 
 use super::{DaySet, NoCalendars};
 
-/// What names of built-in calendars begin with, and no others.
+/// Prefix of the names of built-in calendars; reserved for them.
 pub(super) const PREFIX: &str = "belfry.";
 
 const HOLIDAYS: &str = "belfry.cn-holidays";
 const MAKEUP_DAYS: &str = "belfry.cn-makeup-days";
 const WORKDAYS: &str = "belfry.cn-workdays";
 
-/// A calendar that is there without being created, or `None` if there is none of this name:
+/// Returns a built-in calendar, or `None` if the name is unknown:
 ///
-/// - `belfry.cn-holidays`: the days off of China's holidays, weekend days among them included.
-/// - `belfry.cn-makeup-days`: the weekend days that are worked in exchange.
-/// - `belfry.cn-workdays`: Monday to Friday without the former, and the latter.
+/// - `belfry.cn-holidays`: public holidays of China, including the weekend days among them.
+/// - `belfry.cn-makeup-days`: weekend days that are worked in exchange.
+/// - `belfry.cn-workdays`: Monday to Friday without the holidays, and the make-up days.
 pub fn builtin(name: &str) -> Option<Arc<DaySet>> {
     BUILTIN.get(name).cloned()
 }
 
-/// The names that [`builtin`] knows, in order.
+/// Returns the names of all built-in calendars, sorted.
 pub fn builtin_names() -> impl Iterator<Item = &'static str> {
     [HOLIDAYS, MAKEUP_DAYS, WORKDAYS].into_iter()
 }
@@ -67,12 +67,12 @@ fn built(name: &str, steps: &[CalendarStep]) -> Arc<DaySet> {
     Arc::new(days)
 }
 
-/// One year's days as `month * 100 + day`.
+/// Days of a year, as `month * 100 + day`.
 struct Year {
     year: i16,
-    /// Days off, from one to another, both included.
+    /// Ranges of public holidays, both ends included.
     off: &'static [(i16, i16)],
-    /// Weekend days that are worked.
+    /// Make-up days: weekend days that are worked.
     work: &'static [i16],
 }
 
@@ -91,7 +91,7 @@ impl Year {
     }
 }
 
-/// In order.
+/// Table of all known years, in ascending order.
 #[rustfmt::skip]
 const YEARS: &[Year] = &[
     Year { year: 2004, off: &[(101, 101), (122, 128), (501, 507), (1001, 1007)], work: &[117, 118, 508, 509, 1009, 1010] },

@@ -1,4 +1,13 @@
-//! From the words of a calendar to its layers, and everything that is wrong with the words.
+//! Compilation and validation of a calendar spec.
+//!
+//! [`DaySet::compile`] converts the steps to layers, starting with the last step, because a later step overrides the
+//! earlier ones. Days that a later step has decided are left out of the layers below. Consecutive steps of dates become
+//! one sorted list.
+//!
+//! The engine compiles a calendar when it is created, changed or loaded. All problems are reported at once.
+//!
+//! # Cost
+//! O(n log n) in the dates of the spec.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +21,11 @@ use super::days::{DaySet, Layer, Span, Yearly, yearly_bit};
 use super::{Calendars, unknown_calendar};
 
 impl DaySet {
-    /// Makes a calendar ready; `others` are those that it may name.
+    /// Compiles a calendar. `others` contains the calendars that it can refer to.
     ///
     /// # Errors
-    /// Everything that is wrong with it: bounds, days that do not exist, calendars that do not or that
-    /// lead back to this one, and a calendar that could never have a day.
+    /// Returns all problems: exceeded limits, invalid days, unknown calendars, reference cycles, and a calendar without
+    /// an `include`.
     pub fn compile(spec: &CalendarSpec, others: &dyn Calendars) -> Result<Self, Vec<Problem>> {
         let mut problems = check_size(spec);
         if spec.name.starts_with(super::china::PREFIX) {
@@ -53,7 +62,7 @@ impl DaySet {
             problems.push(problem(
                 "steps",
                 format!(
-                    "with the calendars that it names it has {} layers to search: expected at most {}",
+                    "has {} layers, including those of the calendars that it refers to: expected at most {}",
                     days.cost,
                     limits::CALENDAR_COST_MAX
                 ),
@@ -63,7 +72,7 @@ impl DaySet {
             problems.push(problem(
                 "steps",
                 format!(
-                    "calendars that name each other stand {} deep: expected at most {}",
+                    "the references between calendars are {} levels deep: expected at most {}",
                     days.depth,
                     limits::CALENDAR_DEPTH_MAX
                 ),
@@ -73,7 +82,7 @@ impl DaySet {
     }
 }
 
-/// The calendars that a spec names, with the index and the kind of their steps.
+/// Returns the calendars that a spec refers to, each with the index and the kind of its step.
 pub(super) fn references(spec: &CalendarSpec) -> impl Iterator<Item = (usize, &'static str, &str)> {
     spec.steps.iter().enumerate().filter_map(|(index, step)| match parts(step) {
         (word, _, Days::Calendar(name)) => Some((index, word, name.as_str())),
@@ -106,7 +115,7 @@ fn check_size(spec: &CalendarSpec) -> Vec<Problem> {
         problems.push(problem(
             "steps",
             format!(
-                "has {dates} dates: expected at most {}; a run of days can be one range",
+                "has {dates} dates: expected at most {}; write consecutive days as one range",
                 limits::CALENDAR_DATES_MAX
             ),
         ));
@@ -128,16 +137,20 @@ fn dates_of(days: &Days) -> usize {
     }
 }
 
-/// Layers while they are laid, from the top down.
+/// Builder of the layers, from the topmost layer to the lowest.
 #[derive(Default)]
 struct Layers {
+    /// Finished layers, topmost first.
     done: Vec<Layer>,
-    /// Neighbouring steps of dates, the topmost first, until they are painted into one layer.
+    /// Dates of consecutive steps, topmost first; merged into one layer when another kind of step follows.
     dates: Vec<(DateRange, bool)>,
+    /// Weekdays that an upper layer decides.
     weekdays_spoken: u8,
+    /// Days of the year that an upper layer decides.
     yearly_spoken: [u64; 6],
+    /// Calendars that an upper layer refers to.
     calendars: BTreeSet<String>,
-    /// A step that speaks of every day was laid: what comes below is checked and dropped.
+    /// Whether a layer decides all days. The steps below are checked, but have no layer.
     closed: bool,
 }
 
@@ -159,7 +172,7 @@ impl Layers {
             Days::Dates(dates) => self.add_dates(dates, included, path)?,
             Days::Yearly(texts) => self.yearly(texts, included, path)?,
             Days::Calendar(name) => self.calendar(own_name, name, included, path, others)?,
-            _ => return Err(vec![problem(path, "is not known to this version".into())]),
+            _ => return Err(vec![problem(path, "is not supported by this version".into())]),
         }
         Ok(())
     }
@@ -242,13 +255,13 @@ impl Layers {
     ) -> Result<(), Vec<Problem>> {
         let fail = |message| Err(vec![problem(format!("{path}.calendar"), message)]);
         if name == own_name {
-            return fail(format!("`{name}` is this calendar itself: expected another one"));
+            return fail(format!("`{name}` is the calendar itself: expected another calendar"));
         }
         let Some(days) = others.days(name) else { return fail(unknown_calendar(name, others)) };
         if let Some(way) = days.path_to(own_name) {
-            return fail(format!("leads back to this calendar: {own_name} → {}", way.join(" → ")));
+            return fail(format!("creates a reference cycle: {own_name} → {}", way.join(" → ")));
         }
-        // Its topmost mention decides wherever it speaks, so those below say nothing new.
+        // The topmost reference decides all days of the calendar, so a lower one has no effect.
         if self.calendars.insert(name.to_owned()) {
             self.push(Layer::Calendar { days, included });
         }
@@ -278,7 +291,7 @@ impl Layers {
     }
 }
 
-/// `MM-DD`, of a day that at least leap years have.
+/// Parses `MM-DD`. Returns month and day, or `None` if not even a leap year has the day.
 fn month_and_day(text: &str) -> Option<(i8, i8)> {
     let (month, day) = text.split_once('-')?;
     let two_digits = |part: &str| part.len() == 2 && part.bytes().all(|b| b.is_ascii_digit());
@@ -289,9 +302,9 @@ fn month_and_day(text: &str) -> Option<(i8, i8)> {
     Date::new(2000, month, day).ok().map(|_| (month, day))
 }
 
-/// One sorted list out of ranges that may overlap; of two, the one that stands first decides.
+/// Merges ranges that may overlap into a sorted list. For each day, the first range that contains it decides.
 ///
-/// A sweep over the days on which a range begins or has ended: O(n log n).
+/// Sweeps over the days on which a range starts or has ended: O(n log n).
 fn painted(ranges: &[(DateRange, bool)]) -> Box<[Span]> {
     let mut begins: Vec<usize> = (0..ranges.len()).collect();
     begins.sort_by_key(|&i| ranges[i].0.first);

@@ -1,60 +1,59 @@
-//! One compiled calendar.
+//! Compiled calendar: a set of days.
 //!
-//! Steps become layers, the last one on top; the topmost layer that speaks of a day decides. What lies
-//! under a step that speaks of every day is dropped, and so is what an upper layer has already said
-//! about a weekday or a day of the year. Neighbouring steps of dates are painted into one sorted list.
+//! A calendar consists of layers; the layer of the last step is on top. For each day, the topmost layer that contains a
+//! decision for the day decides. See `compile` for the conversion of steps to layers.
 //!
 //! # Cost
-//! `contains` is O(layers · log dates): two or three layers for what people write, and tens of
-//! nanoseconds. A span of dates takes 10 bytes.
+//! `contains` is O(layers · log dates). A usual calendar has two or three layers, which takes tens of nanoseconds. A
+//! range of dates takes 10 bytes.
 
 use std::sync::Arc;
 
 use jiff::civil::{Date, date};
 
-/// A set of days.
+/// Set of days: a compiled calendar.
 #[derive(Debug)]
 pub struct DaySet {
     pub(super) name: Arc<str>,
-    /// The topmost first.
+    /// Layers, topmost first.
     pub(super) layers: Box<[Layer]>,
-    /// All days that belong lie between these, both included; `None` if none does.
+    /// First and last day that the set can contain; `None` if the set is empty.
     pub(super) hull: Option<(Date, Date)>,
     pub(super) known_until: Option<Date>,
-    /// The most layers that one question can pass, those of other calendars included.
+    /// Maximum number of layers that one lookup examines, including those of other calendars.
     pub(super) cost: usize,
-    /// How many calendars stand under each other, this one included.
+    /// Depth of references between calendars; 1 for a calendar without references.
     pub(super) depth: usize,
 }
 
-/// What one or several neighbouring steps say.
+/// Decisions of one step, or of consecutive steps of dates.
 #[derive(Debug)]
 pub(super) enum Layer {
-    /// The same of every day; nothing lies below.
+    /// Decision for all days; the lowest layer.
     All(bool),
-    /// Bits of weekdays, Monday first.
+    /// Bits of weekdays; Monday is bit 0. `spoken` has the decided days, `included` those that are in the set.
     Weekdays {
         spoken: u8,
         included: u8,
     },
     Yearly(Box<Yearly>),
-    /// Sorted, and no two overlap.
+    /// Sorted ranges that do not overlap.
     Dates(Box<[Span]>),
-    /// The days of another calendar.
+    /// Decision for all days of another calendar.
     Calendar {
         days: Arc<DaySet>,
         included: bool,
     },
 }
 
-/// Days of the year as bits, 31 for each month.
+/// Days of the year as bits, 31 for each month. `spoken` has the decided days, `included` those that are in the set.
 #[derive(Debug, Default)]
 pub(super) struct Yearly {
     pub(super) spoken: [u64; 6],
     pub(super) included: [u64; 6],
 }
 
-/// Consecutive dates of which the same is said.
+/// Range of consecutive days with the same decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) first: Date,
@@ -62,63 +61,64 @@ pub(super) struct Span {
     pub(super) included: bool,
 }
 
-/// The days in which a calendar must have one that belongs, or count as empty.
+/// First and last day of the check for an empty calendar.
 const USEFUL: (Date, Date) = (date(1970, 1, 1), date(2399, 12, 31));
 
 impl DaySet {
-    /// Its name.
+    /// Returns the name of the calendar.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether a day belongs to it.
+    /// Returns whether the set contains a day.
     pub fn contains(&self, day: Date) -> bool {
         self.layers.iter().find_map(|layer| layer.verdict(day)).unwrap_or(false)
     }
 
-    /// The first day that belongs, from `from` on and at most `within_days` after it.
+    /// Returns the first day of the set from `from` to `within_days` days later.
     ///
-    /// O(days searched), but days before the first and after the last that can belong are not.
+    /// O(searched days). Skips days before the first and after the last day that the set can contain.
     pub fn next_day_in(&self, from: Date, within_days: u32) -> Option<Date> {
         let (first, last) = self.hull?;
         let end = later(from, within_days).min(last);
         forward(from.max(first), end).find(|day| self.contains(*day))
     }
 
-    /// The last day that belongs, from `from` back and at most `within_days` before it.
+    /// Returns the last day of the set from `within_days` days before `from` to `from`.
     pub fn previous_day_in(&self, from: Date, within_days: u32) -> Option<Date> {
         let (first, last) = self.hull?;
         let end = earlier(from, within_days).max(first);
         backward(from.min(last), end).find(|day| self.contains(*day))
     }
 
-    /// The first day that does not belong, from `from` on and at most `within_days` after it.
+    /// Returns the first day that is not in the set, from `from` to `within_days` days later.
     pub fn next_day_outside(&self, from: Date, within_days: u32) -> Option<Date> {
         forward(from, later(from, within_days)).find(|day| !self.contains(*day))
     }
 
-    /// The last day that does not belong, from `from` back and at most `within_days` before it.
+    /// Returns the last day that is not in the set, from `within_days` days before `from` to `from`.
     pub fn previous_day_outside(&self, from: Date, within_days: u32) -> Option<Date> {
         backward(from, earlier(from, within_days)).find(|day| !self.contains(*day))
     }
 
-    /// Whether no day from 1970 to 2399 belongs to it: a schedule that is held to it never fires.
+    /// Returns whether the set has no day from 1970 to 2399. A schedule with the calendar in `only` then never fires.
     ///
-    /// Costs milliseconds for a set that is empty by the interplay of its steps; call it on changes.
+    /// Costs milliseconds if only the combination of the steps makes the set empty. Call it only when a calendar
+    /// changes.
     pub fn is_empty(&self) -> bool {
         let (first, last) = USEFUL;
         let days = last.duration_since(first).as_hours() / 24;
         self.next_day_in(first, u32::try_from(days).unwrap_or(u32::MAX)).is_none()
     }
 
-    /// The last day of which it is known whether it belongs; `None` if all are.
+    /// Returns the last day for which the calendar is complete; `None` if it is complete for all days.
     ///
-    /// China's holidays are published year by year; of later days nothing but weekends is known.
+    /// The holidays of China are published for one year at a time; later years have weekends only.
     pub fn known_until(&self) -> Option<Date> {
         self.known_until
     }
 
-    /// The names on the way from this calendar to the one of that name, both included.
+    /// Returns the names of the calendars on a path of references from this calendar to `name`, both included.
     pub(super) fn path_to(&self, name: &str) -> Option<Vec<Arc<str>>> {
         if &*self.name == name {
             return Some(vec![self.name.clone()]);
@@ -133,7 +133,7 @@ impl DaySet {
 }
 
 impl Layer {
-    /// Whether the day belongs, if the layer speaks of it.
+    /// Returns whether the set contains the day; `None` if the layer does not decide the day.
     fn verdict(&self, day: Date) -> Option<bool> {
         match self {
             Self::All(included) => Some(*included),
@@ -154,7 +154,7 @@ impl Layer {
         }
     }
 
-    /// The first and last day that the layer can make belong.
+    /// Returns the first and last day that the layer can include.
     pub(super) fn hull(&self) -> Option<(Date, Date)> {
         match self {
             Self::All(included) => included.then_some((Date::MIN, Date::MAX)),
@@ -183,7 +183,7 @@ fn weekday_bit(day: Date) -> u8 {
     1 << day.weekday().to_monday_zero_offset()
 }
 
-/// Where a day of the year stands in [`Yearly`].
+/// Returns the word and the bit of a day of the year in [`Yearly`].
 pub(super) fn yearly_bit(month: i8, day: i8) -> (usize, u64) {
     let index = usize::try_from(i32::from(month - 1) * 31 + i32::from(day - 1)).unwrap_or(0);
     (index / 64, 1 << (index % 64))
@@ -197,7 +197,7 @@ fn earlier(day: Date, days: u32) -> Date {
     day.saturating_sub(span(days))
 }
 
-/// More days than there are count as all of them.
+/// Converts to a span; a larger number than the range of dates becomes that range.
 fn span(days: u32) -> jiff::Span {
     jiff::Span::new().days(days.min(7_000_000))
 }

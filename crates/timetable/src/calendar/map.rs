@@ -1,4 +1,4 @@
-//! The calendars of one namespace together.
+//! Compiled calendars of one namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use model::validate::Problem;
 use super::compile::{problem, references};
 use super::{Calendars, DaySet};
 
-/// The compiled calendars of one namespace, by name; built-in ones are found through it as well.
+/// Compiled calendars of one namespace, by name. Lookups also find the built-in calendars.
 #[derive(Debug, Default, Clone)]
 pub struct CalendarMap {
     days: BTreeMap<String, Arc<DaySet>>,
@@ -26,10 +26,10 @@ impl Calendars for CalendarMap {
 }
 
 impl CalendarMap {
-    /// Compiles calendars in the order of their references, whatever order they come in.
+    /// Compiles calendars in the order of their references; the order of `specs` does not matter.
     ///
-    /// Those that are wrong are told by name and left out, and so are those that need them. A change of
-    /// one calendar reaches those that name it only by compiling them anew: compile all again.
+    /// Omits invalid calendars and those that refer to them, and returns their problems by name. A compiled calendar
+    /// keeps the earlier version of a calendar that it refers to. So compile all calendars again after a change.
     pub fn compile<'a>(
         specs: impl IntoIterator<Item = &'a CalendarSpec>,
     ) -> (Self, BTreeMap<String, Vec<Problem>>) {
@@ -51,23 +51,24 @@ impl CalendarMap {
         (map, wrong)
     }
 
-    /// Puts a calendar in place of the one of its name. Those that name it keep the earlier one.
+    /// Adds a calendar, or replaces the one with its name. Calendars that refer to it keep the earlier version.
     pub fn insert(&mut self, days: DaySet) {
         self.days.insert(days.name().to_owned(), Arc::new(days));
     }
 
-    /// Takes a calendar out. Those that name it keep it.
+    /// Removes a calendar. Calendars that refer to it keep it.
     pub fn remove(&mut self, name: &str) -> Option<Arc<DaySet>> {
         self.days.remove(name)
     }
 
-    /// The calendars and their names, in the order of names, without the built-in ones.
+    /// Returns the calendars with their names, sorted by name, without the built-in ones.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Arc<DaySet>)> {
         self.days.iter().map(|(name, days)| (name.as_str(), days))
     }
 }
 
-/// Names so that each comes after those that it refers to. Circles, and what leads into one, are missing.
+/// Returns the names in an order in which each follows those that it refers to. Omits cycles, and calendars that refer
+/// to a cycle.
 fn in_order<'a>(specs: &BTreeMap<&'a str, &'a CalendarSpec>) -> Vec<&'a str> {
     let mut needed_by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut needs: BTreeMap<&str, usize> = BTreeMap::new();
@@ -101,14 +102,14 @@ fn broken_reference(spec: &CalendarSpec, wrong: &BTreeMap<String, Vec<Problem>>)
         .map(|(index, word, name)| {
             problem(
                 format!("steps[{index}].{word}.calendar"),
-                format!("calendar `{name}` has problems of its own: mend it first"),
+                format!("calendar `{name}` is invalid: correct it first"),
             )
         })
         .collect();
     (!problems.is_empty()).then_some(problems)
 }
 
-/// Follows references among `circle` until a name comes again.
+/// Returns the problem of a calendar in `circle`: follows the references until a name repeats.
 fn circular(spec: &CalendarSpec, circle: &BTreeMap<&str, &CalendarSpec>) -> Vec<Problem> {
     let first = |spec: &CalendarSpec| {
         references(spec)
@@ -129,5 +130,5 @@ fn circular(spec: &CalendarSpec, circle: &BTreeMap<&str, &CalendarSpec>) -> Vec<
             _ => break,
         }
     }
-    vec![problem(at, format!("calendars lead back to each other: {}", way.join(" → ")))]
+    vec![problem(at, format!("the references between calendars have a cycle: {}", way.join(" → ")))]
 }

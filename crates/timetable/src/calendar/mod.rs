@@ -1,14 +1,15 @@
-//! Calendars, ready to be asked which days belong to them.
+//! Compiled calendars.
 //!
 //! - `days`: one compiled calendar, a [`DaySet`].
-//! - `compile`: from the words of a spec to a [`DaySet`], and everything that is wrong with them.
-//! - `map`: the calendars of one namespace together, compiled in the order of their references.
-//! - `china`: the built-in calendars, `belfry.cn-holidays` and its kin.
+//! - `compile`: compilation and validation of a spec.
+//! - `map`: the calendars of one namespace, compiled in the order of their references.
+//! - `china`: the built-in calendars, for example `belfry.cn-holidays`.
+//! - `nearest`: suggestions for mistyped names.
 //!
-//! # Always true
-//! - A [`DaySet`] holds all it needs: calendars that it refers to are shared, never looked up again.
-//! - No calendar leads back to itself, and the work of one question is bounded by
-//!   [`model::limits::CALENDAR_COST_MAX`], however calendars refer to each other.
+//! # Invariants
+//! - A [`DaySet`] is complete: it shares the calendars that it refers to, and never looks them up again.
+//! - References between calendars have no cycles. One lookup examines at most [`model::limits::CALENDAR_COST_MAX`]
+//!   layers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,37 +27,38 @@ pub use days::DaySet;
 pub use map::CalendarMap;
 pub(crate) use nearest::nearest;
 
-/// Where the calendars that a timing names are looked up: those of one namespace, and built-in ones.
+/// Source of the calendars that a timing refers to: those of one namespace, and the built-in ones.
 pub trait Calendars {
-    /// The days of a calendar, or `None` if there is none of this name.
+    /// Returns a calendar, or `None` if the name is unknown.
     fn days(&self, name: &str) -> Option<Arc<DaySet>>;
 
-    /// Every name that [`Calendars::days`] knows, for suggestions; the built-in ones unless more are told.
+    /// Returns all names for which [`Calendars::days`] returns a calendar, for suggestions. Default: the built-in
+    /// names.
     fn names(&self) -> Vec<String> {
         builtin_names().map(str::to_owned).collect()
     }
 }
 
-/// The calendars that a spec names, in order, each as often as it is named.
+/// Returns the names of the calendars that a spec refers to, in order; a name may occur twice.
 ///
-/// Whoever changes or removes a calendar compiles those anew that name it, or refuses.
+/// A caller that changes or deletes a calendar must compile the calendars that refer to it again, or reject the change.
 pub fn calendar_references(spec: &CalendarSpec) -> impl Iterator<Item = &str> {
     compile::references(spec).map(|(_, _, name)| name)
 }
 
-/// What to say to somebody who names a calendar that does not exist.
+/// Returns the error message for an unknown calendar, with the most similar name as a suggestion.
 pub(crate) fn unknown_calendar(name: &str, calendars: &dyn Calendars) -> String {
     let shown: String = name.chars().filter(|c| !c.is_control()).take(64).collect();
     let names = calendars.names();
     match nearest(name, names.iter().map(String::as_str)) {
         Some(near) => format!("unknown calendar `{shown}`: did you mean `{near}`?"),
         None => format!(
-            "unknown calendar `{shown}`: expected one of the namespace or a built-in one, such as `belfry.cn-workdays`"
+            "unknown calendar `{shown}`: expected a calendar of the namespace, or a built-in one such as `belfry.cn-workdays`"
         ),
     }
 }
 
-/// Only the built-in ones.
+/// Source that has only the built-in calendars.
 #[derive(Debug, Clone, Copy)]
 pub struct NoCalendars;
 
@@ -66,7 +68,7 @@ impl Calendars for NoCalendars {
     }
 }
 
-/// Compiled calendars by name; a name that is not among them may still be a built-in one.
+/// Compiled calendars by name, and the built-in calendars.
 impl Calendars for BTreeMap<String, Arc<DaySet>> {
     fn days(&self, name: &str) -> Option<Arc<DaySet>> {
         self.get(name).cloned().or_else(|| builtin(name))

@@ -1,10 +1,11 @@
-//! Which of some names a mistyped one was probably meant to be.
+//! Suggestions for mistyped names.
 
-/// Longer names are compared by their beginnings.
+/// Maximum number of compared characters; the rest of a longer name is ignored.
 const LENGTH_MAX: usize = 64;
 
-/// The candidate with the fewest differing letters, if they are few enough to be a slip of the hand:
-/// at most a third of the name. The first of equals. Case does not count.
+/// Returns the candidate with the smallest edit distance from `name`, ignoring case.
+///
+/// `None` if the distance of all candidates exceeds a third of the name, at least 1. The first one of equal candidates.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let beginning = |text: &str| text.chars().take(LENGTH_MAX).collect::<String>().to_lowercase();
     let name = beginning(name);

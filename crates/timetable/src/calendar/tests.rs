@@ -106,9 +106,9 @@ fn mistakes_are_told_with_their_paths() {
     steps[2].include.yearly[2]: `1-1` is not a day of the year: expected `MM-DD`, such as `12-24`
     steps[2].include.yearly[3]: `[31m` is not a day of the year: expected `MM-DD`, such as `12-24`
     steps[3].exclude.yearly: is empty: expected a day of the year, such as `12-24`
-    steps[4].include.calendar: `shop` is this calendar itself: expected another one
+    steps[4].include.calendar: `shop` is the calendar itself: expected another calendar
     steps[5].include.calendar: unknown calendar `belfry.cn-workday`: did you mean `belfry.cn-workdays`?
-    steps[6].exclude.calendar: unknown calendar `whatever`: expected one of the namespace or a built-in one, such as `belfry.cn-workdays`
+    steps[6].exclude.calendar: unknown calendar `whatever`: expected a calendar of the namespace, or a built-in one such as `belfry.cn-workdays`
     ");
     insta::assert_snapshot!(problems(&spec("belfry.mine", vec![exclude(Days::All {})]), &NoCalendars), @"
     steps: includes no day: expected at least one `include`, such as `include: {all: {}}`
@@ -142,7 +142,7 @@ fn calendars_that_name_each_other_cannot_make_a_question_dear() {
             Err(problems) => last = problems[0].message.clone(),
         }
     }
-    assert_eq!(last, "calendars that name each other stand 9 deep: expected at most 8");
+    assert_eq!(last, "the references between calendars are 9 levels deep: expected at most 8");
 }
 
 /// B5.
@@ -178,12 +178,12 @@ fn circles_of_calendars_are_refused_by_name() {
     let told: String =
         wrong.iter().map(|(name, p)| format!("{name}: {}: {}\n", p[0].path, p[0].message)).collect();
     insta::assert_snapshot!(told, @"
-    a: steps[1].exclude.calendar: calendars lead back to each other: a → b → c → a
-    b: steps[0].include.calendar: calendars lead back to each other: b → c → a → b
-    bad: steps[0].include.calendar: unknown calendar `nope`: expected one of the namespace or a built-in one, such as `belfry.cn-workdays`
-    c: steps[0].include.calendar: calendars lead back to each other: c → a → b → c
-    leads-in: steps[0].include.calendar: calendars lead back to each other: leads-in → b → c → a → b
-    needs-bad: steps[0].include.calendar: calendar `bad` has problems of its own: mend it first
+    a: steps[1].exclude.calendar: the references between calendars have a cycle: a → b → c → a
+    b: steps[0].include.calendar: the references between calendars have a cycle: b → c → a → b
+    bad: steps[0].include.calendar: unknown calendar `nope`: expected a calendar of the namespace, or a built-in one such as `belfry.cn-workdays`
+    c: steps[0].include.calendar: the references between calendars have a cycle: c → a → b → c
+    leads-in: steps[0].include.calendar: the references between calendars have a cycle: leads-in → b → c → a → b
+    needs-bad: steps[0].include.calendar: calendar `bad` is invalid: correct it first
     ");
     assert_eq!(map.iter().count(), 1);
 }
@@ -194,7 +194,7 @@ fn a_change_that_would_close_a_circle_is_refused() {
     let (mut map, _) =
         CalendarMap::compile(&[spec("a", vec![include(Days::All {})]), spec("b", vec![include(named("a"))])]);
     let change = spec("a", vec![include(named("b"))]);
-    insta::assert_snapshot!(problems(&change, &map), @"steps[0].include.calendar: leads back to this calendar: a → b → a");
+    insta::assert_snapshot!(problems(&change, &map), @"steps[0].include.calendar: creates a reference cycle: a → b → a");
     assert!(map.remove("b").is_some());
     assert!(problems(&change, &map).contains("unknown calendar `b`"));
 }

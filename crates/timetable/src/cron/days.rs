@@ -1,34 +1,34 @@
-//! The days that an expression names.
+//! Days of a cron expression.
 
 use crate::civil::Day;
 use crate::days::{Month, search_months};
 
-/// The day, month and year fields, ready to be searched.
+/// Compiled day, month and year fields.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CronDays {
-    /// Bit 1 is January.
+    /// Bits of months; January is bit 1.
     pub(super) months: u16,
     /// Bits of days of the month.
     pub(super) days: u32,
-    /// Bit `n` is `n` days before the last: `L`, `L-3`.
+    /// Bit `n` is the day `n` days before the last day: `L`, `L-3`.
     pub(super) days_from_end: u32,
-    /// Bits of days whose nearest workday is meant: `15W`.
+    /// Bit `n` is the workday nearest to day `n`: `15W`. Workdays are Monday to Friday.
     pub(super) workdays_near: u32,
-    /// Bit `n`: the workday nearest to `n` days before the last: `LW`.
+    /// Bit `n` is the workday nearest to the day `n` days before the last day: `LW`.
     pub(super) workdays_near_end: u32,
     /// Bits of weekdays; Sunday is bit 0.
     pub(super) weekdays: u8,
-    /// The same, for the first of the month, the second, …: `5#3`.
+    /// Bits of weekdays for the first to the fifth occurrence in the month: `5#3`.
     pub(super) nth_weekdays: [u8; 5],
-    /// The same, for the last of the month: `5L`.
+    /// Bits of weekdays for the last occurrence in the month: `5L`.
     pub(super) last_weekdays: u8,
-    /// Whether both day fields must hold, and not either of them.
+    /// Whether a day must match both day fields; otherwise one is enough.
     pub(super) both: bool,
-    /// All years if there is none.
+    /// Matching years. `None` for all years.
     pub(super) years: Option<Vec<Years>>,
 }
 
-/// Every so many years.
+/// Years from `first` to `last`, in steps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Years {
     pub(crate) first: u16,
@@ -45,7 +45,7 @@ impl Years {
 }
 
 impl CronDays {
-    /// The first at or after `from`.
+    /// Returns the first day at or after `from`.
     pub(crate) fn next(&self, from: Day) -> Option<Day> {
         let next_year = |year: i32| match &self.years {
             None => Some(year),
@@ -74,7 +74,7 @@ impl CronDays {
     }
 }
 
-/// The places of the bits that are set.
+/// Returns the positions of the set bits, lowest first.
 fn ones(mut bits: u32) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let place = (bits != 0).then(|| bits.trailing_zeros());

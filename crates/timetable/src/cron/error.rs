@@ -1,10 +1,10 @@
-//! Why a text is no cron expression, with the place.
+//! Errors of cron expressions, with their position.
 
 use std::borrow::Cow;
 
 use super::BYTES_MAX;
 
-/// The first thing that is wrong with an expression.
+/// First error of a cron expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("at column {column}: found {found}, expected {expected}, for example `{example}`")]
 pub(crate) struct CronError {
@@ -15,7 +15,7 @@ pub(crate) struct CronError {
 }
 
 impl CronError {
-    /// At a byte of the text, with what stands there; nothing stands at its end.
+    /// Returns an error at a byte position of the text. `found` is the text at that position; empty at the end.
     pub(super) fn new(
         text: &str,
         byte: usize,
@@ -38,7 +38,7 @@ impl CronError {
     }
 }
 
-/// User text as it may stand in a message: short, and without control characters.
+/// Returns text of a user for a message: at most 32 characters, without control characters.
 fn shown(text: &str) -> String {
     text.chars().take(32).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

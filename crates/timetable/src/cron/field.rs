@@ -1,8 +1,8 @@
-//! The fields of an expression: what values they take, and what these are called.
+//! Fields of a cron expression: their values, and the names of values in expressions and messages.
 
 use model::timing::Dialect;
 
-/// A field.
+/// Field of a cron expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Field {
     Second,
@@ -18,15 +18,15 @@ const MONTHS: [&str; 12] =
     ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// The first year of `*`.
+/// First year that `*` matches.
 const FIRST_YEAR: u16 = 1970;
 
 impl Field {
-    /// In the order of an expression of seven.
+    /// All fields, in the order of an expression with seven fields.
     pub(crate) const ALL: [Self; 7] =
         [Self::Second, Self::Minute, Self::Hour, Self::DayOfMonth, Self::Month, Self::DayOfWeek, Self::Year];
 
-    /// The smallest and the largest number that may be written.
+    /// Returns the minimum and the maximum number that an expression may contain.
     pub(super) const fn range(self, dialect: Dialect) -> (u16, u16) {
         match self {
             Self::Second | Self::Minute => (0, 59),
@@ -41,7 +41,7 @@ impl Field {
         }
     }
 
-    /// The first and the last value that `*` stands for, as they are kept: Sunday is 0.
+    /// Returns the first and the last value that `*` matches, in the numbering of crontab: Sunday is 0.
     pub(crate) const fn values(self) -> (u16, u16) {
         match self {
             Self::DayOfWeek => (0, 6),
@@ -49,13 +49,13 @@ impl Field {
         }
     }
 
-    /// How many values there are before they begin again; none do for years.
+    /// Returns the number of values of the field: the length of its cycle.
     pub(super) const fn cycle(self) -> u16 {
         let (first, last) = self.values();
         last - first + 1
     }
 
-    /// A number as it is kept.
+    /// Converts a number of an expression to the numbering of crontab.
     pub(super) const fn kept(self, written: u16, dialect: Dialect) -> u16 {
         match (self, dialect) {
             (Self::DayOfWeek, Dialect::Quartz) => written - 1,
@@ -63,7 +63,7 @@ impl Field {
         }
     }
 
-    /// The value of a name of three letters, in any case, as it is kept.
+    /// Returns the value of a three-letter name in any case, in the numbering of crontab.
     pub(super) fn named(self, name: &str) -> Option<u16> {
         let (names, first): (&[&str], u16) = match self {
             Self::Month => (&MONTHS, 1),
@@ -74,7 +74,7 @@ impl Field {
         Some(first + index as u16)
     }
 
-    /// What a value of it is called in a message.
+    /// Returns the description of a valid value, for messages.
     pub(super) const fn value(self, dialect: Dialect) -> &'static str {
         match (self, dialect) {
             (Self::Second, _) => "a second from 0 to 59",
@@ -90,7 +90,7 @@ impl Field {
         }
     }
 
-    /// What may be written there.
+    /// Returns an example of a valid field, for messages.
     pub(super) const fn example(self, dialect: Dialect) -> &'static str {
         match (self, dialect) {
             (Self::Second, _) => "*/10",

@@ -1,57 +1,68 @@
-//! One item of a field: what stands between two commas.
+//! Parser of one item of a cron field: the text between two commas.
+//!
+//! [`Context::item`] parses an item to values, years or a special day. `super::parse` combines the items of an
+//! expression; `super::reading` uses the same parser for descriptions.
+//!
+//! # Invariants
+//! - Values are in the numbering of crontab, also for Quartz: Sunday is 0, or 7 as the end of a range.
+//! - `H` and `~` depend only on the seed, the field and the index of the item, so all servers choose the same values.
 
 use model::timing::Dialect;
 
 use super::error::CronError;
 use super::field::Field;
 
-/// What an item names.
+/// Meaning of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Item {
-    /// Values, as bits; 7 as a day of the week is Sunday too.
+    /// Values, as bits. For days of the week, 0 and 7 are Sunday.
     Values(u64),
-    /// Years, which are too many for bits.
+    /// Years, which do not fit into 64 bits.
     Years { first: u16, last: u16, step: u16 },
-    /// So many days before the last of the month: `L`, `L-3`.
+    /// Day this many days before the last day of the month: `L`, `L-3`.
     FromEnd(u16),
-    /// The workday nearest to a day: `15W`.
+    /// Workday (Monday to Friday) nearest to a day: `15W`.
     WorkdayNear(u16),
-    /// The workday nearest to so many days before the last: `LW`.
+    /// Workday nearest to the day this many days before the last day of the month: `LW`.
     WorkdayNearEnd(u16),
-    /// `5#3`.
+    /// The `nth` occurrence of a weekday in the month: `5#3`.
     NthWeekday { weekday: u16, nth: u16 },
-    /// `5L`.
+    /// The last occurrence of a weekday in the month: `5L`.
     LastWeekday(u16),
 }
 
-/// An item, and all that its reading depends on.
+/// Item, with all values that its parsing depends on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Context<'a> {
-    /// The whole expression.
+    /// Complete expression.
     pub(super) text: &'a str,
-    /// Where the item begins in it.
+    /// Byte position of the item in the expression.
     pub(super) begin: usize,
+    /// Text of the item.
     pub(super) piece: &'a str,
-    /// Whether it is the only one of its field.
+    /// Whether the field has only this item.
     pub(super) alone: bool,
     pub(super) field: Field,
     pub(super) dialect: Dialect,
+    /// Determines the values of `H` and `~`.
     pub(super) seed: u64,
-    /// Which item of its field it is.
+    /// Index of the item in its field, from 0.
     pub(super) index: usize,
 }
 
-/// A value as it is kept, and whether it was written as a name.
+/// Parsed number or name.
 #[derive(Clone, Copy)]
 struct Value {
+    /// Value in the numbering of crontab.
     kept: u16,
+    /// Whether the expression contains a name instead of a number.
     is_name: bool,
-    /// Where it stands in the item.
+    /// Byte position in the item.
     at: usize,
 }
 
 impl<'a> Context<'a> {
-    /// Reads it; also whether it is a hashed one.
+    /// Parses the item. Also returns whether the seed determines its values.
     pub(super) fn item(&self) -> Result<(Item, bool), CronError> {
         let (first, last) = self.field.values();
         let piece = self.piece;
@@ -74,7 +85,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// `?`: whatever the other day field says.
+    /// Parses `?`: all days, so that only the other day field decides.
     fn any(&self) -> Result<Item, CronError> {
         if !matches!(self.field, Field::DayOfMonth | Field::DayOfWeek) {
             return Err(self.wrong(0, self.field.value(self.dialect)));
@@ -86,7 +97,7 @@ impl<'a> Context<'a> {
         self.end(1, Item::span(self.field, first, last, 1))
     }
 
-    /// `L`, `L-3`, `LW`, `L-3W` as days of the month; `L` as a day of the week is Saturday in Quartz.
+    /// Parses `L`, `L-3`, `LW` and `L-3W` as days of the month. In Quartz, `L` as a day of the week is Saturday.
     fn last(&self) -> Result<Item, CronError> {
         match (self.field, self.dialect) {
             (Field::DayOfMonth, _) => {}
@@ -110,11 +121,11 @@ impl<'a> Context<'a> {
         self.end(end, Item::FromEnd(days_before))
     }
 
-    /// `H`, `H/15`, `H(0-29)`, `H(0-29)/10`: a value, or a first value, that the seed decides.
+    /// Parses `H`, `H/15`, `H(0-29)` and `H(0-29)/10`: the seed determines the value, or the first value of the steps.
     fn hash(&self) -> Result<Item, CronError> {
         let (mut first, mut last) = self.field.values();
         if self.field == Field::DayOfMonth {
-            // A day that every month has, as Jenkins does.
+            // Day 28 exists in every month; Jenkins has the same limit.
             last = 28;
         }
         let mut end = 1;
@@ -133,7 +144,7 @@ impl<'a> Context<'a> {
         self.hashed_span(first, last, end)
     }
 
-    /// `~`, `5~20`, `5~`, `~20`: as `H` between two values.
+    /// Parses `~`, `5~20`, `5~` and `~20`, which work like `H` between two values.
     fn random(&self, from: Option<Value>, tilde: usize) -> Result<Item, CronError> {
         let (first, last) = self.field.values();
         let mut end = tilde + 1;
@@ -162,7 +173,7 @@ impl<'a> Context<'a> {
         self.end(end, item)
     }
 
-    /// What begins with a value: itself, a range, steps, `15W`, `5#3`, `5L`.
+    /// Parses the rest of an item that starts with a value: a single value, a range, steps, `15W`, `5#3` or `5L`.
     fn beginning_with(&self, value: Value, mut end: usize) -> Result<Item, CronError> {
         let (_, last) = self.field.range(self.dialect);
         let last = self.field.kept(last, self.dialect);
@@ -173,7 +184,7 @@ impl<'a> Context<'a> {
             (Field::DayOfWeek, Some(b'#')) => {
                 let (nth, after) = self.number(end + 1).unwrap_or((0, end + 1));
                 if !(1..=5).contains(&nth) {
-                    return Err(self.error(end + 1, "which one of the month, from 1 to 5", "5#3"));
+                    return Err(self.error(end + 1, "the occurrence in the month, from 1 to 5", "5#3"));
                 }
                 return self.end(after, Item::NthWeekday { weekday: value.kept % 7, nth });
             }
@@ -196,12 +207,12 @@ impl<'a> Context<'a> {
         self.end(end, item)
     }
 
-    /// The end of a range, which lies in the next round where a range runs past the end of its field.
+    /// Returns the end of a range. If the range wraps around the end of the field, the end is in the next cycle.
     fn range_end(&self, first: Value, last: Value) -> Result<u16, CronError> {
         if first.kept <= last.kept {
             return Ok(last.kept);
         }
-        // `FRI-SUN` can mean one thing only; Sunday is 7 as well as 0.
+        // `FRI-SUN` is unambiguous, because Sunday is 7 as well as 0.
         if self.field == Field::DayOfWeek && last.is_name && last.kept == 0 {
             return Ok(7);
         }
@@ -223,10 +234,10 @@ impl<'a> Context<'a> {
             Field::Second | Field::Minute => "50-59,0-10",
             Field::Year => "2026-2030",
         };
-        Err(self.error(last.at, "a value that is not before the first of its range", example))
+        Err(self.error(last.at, "an end that is not less than the start of the range", example))
     }
 
-    /// `/15`, if it stands there.
+    /// Parses a step such as `/15`, if the item has one at `at`. Also returns the position after it.
     fn step(&self, at: usize) -> Result<(Option<u16>, usize), CronError> {
         if self.byte(at) != Some(b'/') {
             return Ok((None, at));
@@ -245,7 +256,7 @@ impl<'a> Context<'a> {
         Ok((Some(step), end))
     }
 
-    /// A number or a name, as it is kept.
+    /// Parses a number or a name. Also returns the position after it.
     fn value(&self, at: usize) -> Result<(Value, usize), CronError> {
         let (min, max) = self.field.range(self.dialect);
         if let Some((number, end)) = self.number(at) {
@@ -261,7 +272,7 @@ impl<'a> Context<'a> {
         Err(self.wrong(at, self.field.value(self.dialect)))
     }
 
-    /// A number, too large ones as the largest.
+    /// Parses a number; a number that is too large becomes the maximum. Also returns the position after it.
     fn number(&self, at: usize) -> Option<(u16, usize)> {
         let rest = self.piece.get(at..)?;
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -272,12 +283,12 @@ impl<'a> Context<'a> {
         self.piece.as_bytes().get(at).copied()
     }
 
-    /// The item, if nothing is left after it.
+    /// Returns the item if the text ends at `at`.
     fn end(&self, at: usize, item: Item) -> Result<Item, CronError> {
         if at >= self.piece.len() {
             return Ok(item);
         }
-        Err(self.error(at, "the end of the item, or `,` and another one", self.field.example(self.dialect)))
+        Err(self.error(at, "the end of the item, or `,` and another item", self.field.example(self.dialect)))
     }
 
     fn wrong(&self, at: usize, expected: &'static str) -> CronError {
@@ -291,7 +302,7 @@ impl<'a> Context<'a> {
         example: impl Into<String>,
     ) -> CronError {
         let rest = self.piece.get(at..).unwrap_or_default();
-        // A number or a word is shown whole, anything else by its first character.
+        // The message shows a complete number or word, or the first character of other text.
         let word = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
         let first = rest.chars().next().map_or(0, char::len_utf8);
         let mut found = &rest[..word.max(first)];
@@ -303,7 +314,7 @@ impl<'a> Context<'a> {
 }
 
 impl Item {
-    /// Values from the first to the last, which may lie in the next round.
+    /// Returns the values from the first to the last, which may be in the next cycle.
     fn span(field: Field, first: u16, last: u16, step: u16) -> Self {
         if field == Field::Year {
             return Self::Years { first, last, step };
@@ -327,7 +338,7 @@ fn hashed(item: Item) -> (Item, bool) {
     (item, true)
 }
 
-/// Spreads the bits of a number evenly: the finalizer of SplitMix64 (G. Steele et al., 2014).
+/// Hashes a number with the finalizer of SplitMix64 (G. Steele et al., 2014).
 const fn mix(number: u64) -> u64 {
     let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,16 +1,16 @@
-//! Cron expressions: from their text to days and times of day.
+//! Parser of cron expressions, from text to days and times of day.
 //!
 //! ```text
 //! text ──split──> fields ──item──> items ──> CronDays + Times
 //! ```
 //!
-//! The parser is our own, as is the matcher beside it ([`CronDays`], [`Times`]): two dialects, hashed
-//! values, a column in every message and half a kilobyte a schedule are more than a cron library
-//! gives. `croner` reads the same expressions in the tests, as a second opinion.
+//! Belfry has its own parser and matcher ([`CronDays`], [`Times`]). No cron library has all that is required: two
+//! dialects, hashed values, the column of each error, and less than half a kilobyte for a schedule. The tests compare
+//! the results with the crate `croner`.
 //!
-//! # Always true
-//! No text panics or takes more than some microseconds: at most 256 bytes, 7 fields and 64 items a
-//! field are read.
+//! # Invariants
+//! No text causes a panic or takes more than some microseconds: the parser accepts at most 256 bytes, 7 fields, and 64
+//! items in a field.
 
 mod days;
 mod error;
@@ -31,31 +31,32 @@ use crate::times::{Fields, Times};
 use days::Years;
 use item::Context;
 
-/// How long an expression may be.
+/// Maximum length of an expression, in bytes.
 pub(crate) const BYTES_MAX: usize = 256;
-/// How many items, parted by commas, a field may have.
+/// Maximum number of comma-separated items in a field.
 const ITEMS_MAX: usize = 64;
 
-/// What an expression says.
+/// Parsed expression.
 #[derive(Debug)]
 pub(crate) enum Expression {
-    /// `@every 15m`.
+    /// Fixed rate: `@every 15m`.
     Every(model::Duration),
-    /// Fields, or a word that stands for them.
+    /// Fields, or a name that stands for fields, such as `@daily`.
     Fields(Parsed),
 }
 
-/// Fields, read.
+/// Parsed fields.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) days: Days,
     pub(crate) times: Times,
-    /// Whether it repeats through the day: its minute or hour begins with `*`.
+    /// Whether the minute or hour field starts with `*`. Clock changes then apply as for a repeating time.
     pub(crate) repeats: bool,
-    /// Whether it has an `H` or a `~`, so that the seed matters.
+    /// Whether the expression has an `H` or a `~`, so that it depends on the seed.
     pub(crate) seeded: bool,
 }
 
+/// Names that stand for fields.
 const WORDS: [(&str, &str); 7] = [
     ("@yearly", "0 0 1 1 *"),
     ("@annually", "0 0 1 1 *"),
@@ -66,10 +67,10 @@ const WORDS: [(&str, &str); 7] = [
     ("@hourly", "0 * * * *"),
 ];
 
-/// Reads an expression; `seed` decides what `H` and `~` mean.
+/// Parses an expression. `seed` determines the values of `H` and `~`.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// Returns the first error of the expression.
 pub(crate) fn parse(cron: &Cron, seed: u64) -> Result<Expression, CronError> {
     let text = cron.expression.as_str();
     if text.len() > BYTES_MAX {
@@ -111,7 +112,7 @@ fn parse_word(
         .map(Expression::Fields)
 }
 
-/// The pieces between separators, with the byte at which each begins; empty ones are left out.
+/// Returns the pieces between separators, each with its byte position. Omits empty pieces.
 fn split(text: &str, separates: impl Fn(&u8) -> bool) -> Vec<(usize, &str)> {
     let mut pieces = Vec::new();
     let mut begin = 0;
@@ -124,13 +125,13 @@ fn split(text: &str, separates: impl Fn(&u8) -> bool) -> Vec<(usize, &str)> {
     pieces
 }
 
-/// Which fields there are, by their number.
+/// Returns the fields of an expression, by the number of its words.
 fn layout(text: &str, words: &[(usize, &str)], dialect: Dialect) -> Result<&'static [Field], CronError> {
     if let Some((at, word)) = words.first()
         && let Some((name, zone)) = word.split_once('=')
         && (name.eq_ignore_ascii_case("CRON_TZ") || name.eq_ignore_ascii_case("TZ"))
     {
-        let expected = "no time zone in the expression: the timing has one for all of its rules";
+        let expected = "no time zone: the field `zone` sets the time zone of all rules";
         return Err(CronError::new(text, *at, word, expected, format!("zone: {zone}")));
     }
     let few = match dialect {
@@ -168,7 +169,7 @@ fn parse_fields(
     if layout[0] != Field::Second {
         times.seconds = 1;
     }
-    // Both day fields must hold if one of them leaves the day open, as `*`, `?` and also `*/2` do.
+    // A day must match both day fields if one of them starts with `*` or `?`, also as in `*/2`.
     let mut open_days = [false; 2];
     let mut asked = [false; 2];
     for (field, (at, word)) in layout.iter().zip(words) {

@@ -1,7 +1,7 @@
-//! What each field of an expression names, before the seed decides anything: for descriptions.
+//! Fields of a cron expression for descriptions, independent of the seed.
 //!
-//! Items are read by the parser that firings come from, so that a description cannot disagree with it;
-//! only of `H` and `~` it is told between which values they choose.
+//! The items are parsed by the parser that also computes the scheduled times, so a description cannot contradict them.
+//! For `H` and `~`, the result contains the range of their values.
 
 use model::timing::{Cron, Dialect};
 
@@ -10,29 +10,29 @@ use super::field::Field;
 use super::item::{Context, Item};
 use super::{CronError, Expression, WORDS, layout, parse, split};
 
-/// An expression, field by field.
+/// Expression, by field.
 #[derive(Debug)]
 pub(crate) enum Text {
-    /// `@every 15m`.
+    /// Fixed rate: `@every 15m`.
     Every(model::Duration),
-    /// In the order of [`Field::ALL`]; the second is 0 and the year is open where they are absent.
+    /// Fields in the order of [`Field::ALL`]. A missing field for seconds is 0; a missing field for years is empty.
     Fields(Box<[FieldText; 7]>),
 }
 
-/// The items of a field, by their kinds.
+/// Items of a field, by kind.
 #[derive(Debug, Default)]
 pub(crate) struct FieldText {
-    /// As bits; Sunday is 0.
+    /// Values, as bits; Sunday is 0.
     pub(crate) values: u64,
     pub(crate) years: Vec<Years>,
     pub(crate) hashed: Vec<Hashed>,
-    /// Neither values nor years nor hashed ones: `L`, `15W`, `5#3` and their like.
+    /// Special days, such as `L`, `15W` and `5#3`.
     pub(crate) special: Vec<Item>,
-    /// Begins with `*` or `?`.
+    /// Whether the field starts with `*` or `?`.
     pub(crate) open: bool,
 }
 
-/// A value between two others, or a first value and steps, that the seed decides.
+/// Item whose value the seed determines: a value from `first` to `last`, or the start of the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hashed {
     pub(crate) first: u16,
@@ -40,10 +40,10 @@ pub(crate) struct Hashed {
     pub(crate) step: Option<u16>,
 }
 
-/// Reads an expression.
+/// Parses an expression.
 ///
 /// # Errors
-/// The first thing that is wrong with it, as [`parse`] says it.
+/// Returns the first error of the expression, as [`parse`] does.
 pub(crate) fn read(cron: &Cron) -> Result<Text, CronError> {
     if let Expression::Every(period) = parse(cron, 0)? {
         return Ok(Text::Every(period));
@@ -81,7 +81,7 @@ pub(crate) fn read(cron: &Cron) -> Result<Text, CronError> {
     Ok(Text::Fields(Box::new(fields)))
 }
 
-/// Between which values an item chooses that the parser has accepted: `H`, `H(0-29)/10`, `5~20`, `~`.
+/// Returns the range of a valid item whose value the seed determines: `H`, `H(0-29)/10`, `5~20`, `~`.
 fn hashed(piece: &str, field: Field, dialect: Dialect) -> Hashed {
     let (first, mut last) = field.values();
     let value = |text: &str| match text.parse() {

@@ -1,4 +1,10 @@
-//! One event and the days that it covers.
+//! One event of an iCalendar file, and the days that it covers.
+//!
+//! `super::import` collects the properties of each entry with [`Event::add`] and calls [`Event::days`]. An event that
+//! cannot be interpreted exactly has no days and a reason.
+//!
+//! # Cost
+//! Bounded by the `work` of the import, which all events share.
 
 use std::collections::BTreeSet;
 
@@ -11,21 +17,22 @@ use super::lines::Property;
 use super::recur::{Recurrence, Spent};
 use super::value::{Length, Moment, last_day_before};
 
-/// The properties of an entry that bear on its days.
+/// Entry with the properties that affect its days.
 #[derive(Debug)]
 pub(super) struct Event {
+    /// Line of its `BEGIN`, from 1.
     pub(super) line: usize,
-    /// `VEVENT`, or what else it is.
+    /// Component name: `VEVENT`, `VTODO`, `VJOURNAL` or `VFREEBUSY`.
     pub(super) kind: String,
     properties: Vec<Property>,
 }
 
-/// Why an event gives no days.
+/// Reason why an event has no days.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// It alone is left out.
+    /// Only this event is ignored.
     Reason(String),
-    /// The whole import costs too much.
+    /// The import exceeds its limit of work.
     TooMuch,
 }
 
@@ -71,18 +78,18 @@ impl Event {
         Ignored { line: self.line, summary, reason }
     }
 
-    /// Its identity, if it is not one instance of a series but the series, or stands alone.
+    /// Returns the UID of a series or of a single event; `None` for a replaced instance of a series.
     pub(super) fn series(&self) -> Option<&str> {
         self.replaces().is_none().then(|| self.all("UID").next()).flatten().map(|uid| uid.value.as_str())
     }
 
-    /// The series and the instance of it that this event stands in for.
+    /// Returns the UID of the series and the RECURRENCE-ID of the instance that this event replaces, if any.
     pub(super) fn replaces(&self) -> Option<(&str, &Property)> {
         let instance = self.all("RECURRENCE-ID").next()?;
         Some((&self.all("UID").next()?.value, instance))
     }
 
-    /// The days that it covers in `range`. `moved` are instances that have events of their own.
+    /// Returns the days in `range` that the event covers. `moved` contains the instances that other events replace.
     pub(super) fn days(
         &self,
         range: DateRange,
@@ -107,7 +114,7 @@ impl Event {
             let recurrence =
                 Recurrence::parse(&rule.value, |until| until.day(zone)).map_err(|reason| at(rule, reason))?;
             if !recurrence.names(first_day) {
-                return Err(at(rule, "does not name the day on which the event begins".into()).into());
+                return Err(at(rule, "does not include the first day of the event (DTSTART)".into()).into());
             }
             begins.extend(recurrence.days(first_day, window, work)?);
         }
@@ -117,7 +124,7 @@ impl Event {
         }
         for instance in moved {
             if instance.parameter("RANGE").is_some() {
-                return Err(at(instance, "a change from one instance on is not supported".into()).into());
+                return Err(at(instance, "has the parameter RANGE, which is not supported".into()).into());
             }
             let day = moment(instance)?.day(zone).map_err(|reason| at(instance, reason))?;
             begins.remove(&day);
@@ -125,7 +132,7 @@ impl Event {
         Ok(begins.into_iter().filter_map(|begin| covered(begin, extra_days, range)).collect())
     }
 
-    /// Whether one of its rules names days after `day`.
+    /// Returns whether the event recurs after `day`.
     pub(super) fn recurs_after(&self, day: Date) -> bool {
         let zone = self.one("DTSTART").ok().flatten().and_then(|start| start.parameter("TZID"));
         self.all("RRULE").any(|rule| {
@@ -133,15 +140,15 @@ impl Event {
         })
     }
 
-    /// The last day of the first instance.
+    /// Returns the last day of the first instance.
     fn last_day(&self, first: Moment, zone: Option<&str>) -> Result<Date, String> {
         let (end, duration) = (self.one("DTEND")?, self.one("DURATION")?);
         match (end, duration) {
-            (Some(end), Some(_)) => Err(at(end, "stands beside DURATION: expected one of them".into())),
+            (Some(end), Some(_)) => Err(at(end, "cannot be combined with DURATION".into())),
             (None, None) => first.day(zone),
             (None, Some(duration)) => {
                 Length::parse(&duration.value).and_then(|length| length.last_day(first)).ok_or_else(|| {
-                    at(duration, "is no duration that fits DTSTART: expected such as `P1D`".into())
+                    at(duration, "does not fit DTSTART: expected a duration such as `P1D`".into())
                 })
             }
             (Some(end), None) => match (first, moment(end)?) {
@@ -149,7 +156,7 @@ impl Event {
                     last.yesterday().map_err(|error| at(end, error.to_string()))
                 }
                 (Moment::Local(_), Moment::Local(_)) if end.parameter("TZID") != zone => {
-                    Err(at(end, "is in another zone than DTSTART".into()))
+                    Err(at(end, "has another time zone than DTSTART".into()))
                 }
                 (Moment::Local(first), Moment::Local(last)) if last >= first => {
                     Ok(last_day_before(first, last))
@@ -158,13 +165,13 @@ impl Event {
                     Err(at(end, "is not after DTSTART".into()))
                 }
                 _ => {
-                    Err(at(end, "is of another kind than DTSTART: expected both dates, or both times".into()))
+                    Err(at(end, "has another type than DTSTART: expected two dates, or two times".into()))
                 }
             },
         }
     }
 
-    /// The days of a property that lists them.
+    /// Returns the days of a property that lists days: RDATE or EXDATE.
     fn listed(&self, name: &str, zone: Option<&str>) -> Result<Vec<Date>, String> {
         let mut days = Vec::new();
         for property in self.all(name) {
@@ -184,7 +191,7 @@ impl Event {
         let mut all = self.all(name);
         let one = all.next();
         match all.next() {
-            Some(second) => Err(at(second, "stands there a second time".into())),
+            Some(second) => Err(at(second, "is repeated: expected it once".into())),
             None => Ok(one),
         }
     }

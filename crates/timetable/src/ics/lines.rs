@@ -1,13 +1,13 @@
-//! iCalendar text as properties: unfolded lines with a name, parameters and a value (RFC 5545, 3.1).
+//! Content lines of iCalendar text: unfolded lines with a name, parameters and a value (RFC 5545, 3.1).
 
-/// One unfolded line.
+/// Unfolded content line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Property {
-    /// Where it begins, from 1.
+    /// Number of its first line, from 1.
     pub(super) line: usize,
-    /// In capitals.
+    /// Name, in upper case.
     pub(super) name: String,
-    /// Names in capitals, values without quotes.
+    /// Names in upper case, and values without quotes.
     parameters: Vec<(String, String)>,
     pub(super) value: String,
 }
@@ -17,7 +17,7 @@ impl Property {
         self.parameters.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// What a text value says (RFC 5545, 3.3.11), without control characters and cut to a line.
+    /// Returns an unescaped text value (RFC 5545, 3.3.11), without control characters, cut to 80 characters.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let mut chars = self.value.chars().take(200);
@@ -36,9 +36,9 @@ impl Property {
     }
 }
 
-/// The properties of a text, in order; a line that is none (it has no colon) is left out.
+/// Returns the content lines of a text, in order. Omits lines without a colon.
 ///
-/// Lines end with CRLF or LF. A line that begins with a space or a tab continues the one before.
+/// Lines end with CRLF or LF. A line that starts with a space or a tab continues the previous line.
 pub(super) fn properties(text: &str) -> impl Iterator<Item = Property> {
     let mut lines = text.lines().enumerate().peekable();
     std::iter::from_fn(move || {

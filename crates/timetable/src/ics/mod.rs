@@ -1,20 +1,20 @@
-//! Days out of iCalendar files (`.ics`, RFC 5545), such as a country's public holidays.
+//! Import of iCalendar files (`.ics`, RFC 5545), for example the public holidays of a country.
 //!
-//! Every event gives the days that it covers; the result is a set of dates, ready to be a step of a
-//! calendar. Recurrences are expanded within the years that the caller asks for.
+//! The result is the set of days that the events cover; it becomes a step of a calendar. Recurrences are expanded
+//! within the years that the caller requests.
 //!
-//! - `lines`: the text as properties.
+//! - `lines`: content lines of the text.
 //! - `value`: dates, local times and durations.
 //! - `event`: one event and the days that it covers.
 //! - `recur`: recurrence rules.
 //!
-//! # Always true
-//! - Nothing is guessed: an event that cannot be read exactly is left out as a whole and told with its
-//!   line and the reason. So is one whose day depends on a zone that it does not name.
-//! - Any text ends in a result or an error, in bounded time and memory.
+//! # Invariants
+//! - Nothing is guessed. An event that cannot be interpreted exactly is ignored as a whole, and reported with its line
+//!   and the reason. This includes an event whose day depends on a time zone that it does not contain.
+//! - Each text leads to a result or an error, in bounded time and memory.
 //!
-//! Existing crates were weighed in November 2026: those that expand recurrences bring a second time
-//! library with a time zone database of its own, and none tells the line of what it leaves out.
+//! Existing crates were evaluated in November 2026. Those that expand recurrences depend on a second time library with
+//! its own time zone database, and none reports the line of an ignored event.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -32,41 +32,41 @@ mod value;
 use event::Event;
 use lines::{Property, properties};
 
-/// The days of an iCalendar text.
+/// Result of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// Sorted, neighbouring ones joined.
+    /// Covered days, sorted; ranges that overlap or touch are merged.
     pub days: Vec<DateRange>,
-    /// How many events gave days.
+    /// Number of events with days in the requested years.
     pub events: usize,
-    /// What gave none, in the order of lines.
+    /// Entries without days, by line.
     pub ignored: Vec<Ignored>,
-    /// The last day of interest, if events recur after it: nothing is said about later days.
+    /// Last requested day, if events recur after it. The result is then incomplete for later days.
     pub cut_after: Option<Date>,
 }
 
 impl Imported {
-    /// A step of a calendar that includes the days, or `None` if there are none.
+    /// Returns a step of a calendar that includes the days, or `None` if there are none.
     pub fn into_step(self) -> Option<CalendarStep> {
         (!self.days.is_empty()).then_some(CalendarStep::Include(Days::Dates(self.days)))
     }
 }
 
-/// An entry that gave no days.
+/// Ignored entry of an iCalendar text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ignored {
-    /// Where it begins, from 1.
+    /// Line of its `BEGIN`, from 1.
     pub line: usize,
-    /// What it calls itself.
+    /// Its SUMMARY, if any.
     pub summary: Option<String>,
-    /// Why.
+    /// Reason why the entry was ignored.
     pub reason: String,
 }
 
-/// Why a text was not imported at all.
+/// Error of an import as a whole.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "each message says it")]
+#[expect(missing_docs, reason = "the messages explain the variants")]
 pub enum IcsError {
     #[error("the iCalendar text has {bytes} bytes: expected at most {}", limits::ICALENDAR_BYTES_MAX)]
     TooLarge { bytes: usize },
@@ -74,25 +74,26 @@ pub enum IcsError {
     TooManyEvents { line: usize },
     #[error("not an iCalendar text: expected a line `BEGIN:VCALENDAR`")]
     NotICalendar,
-    #[error("cannot read the years {first} to {last}: expected 1 to 9999, at most {YEARS_MAX} of them")]
+    #[error("invalid years {first} to {last}: expected years from 1 to 9999, at most {YEARS_MAX} of them")]
     Years { first: i16, last: i16 },
-    #[error("line {line}: the events recur too often to be expanded: expected fewer events or years")]
+    #[error("line {line}: the events recur too often: expected fewer recurrences, or fewer years")]
     TooMuch { line: usize },
 }
 
-/// The most years that recurrences are expanded in.
+/// Maximum number of years of an import.
 pub const YEARS_MAX: usize = 200;
 
-/// How many periods and occurrences one import looks at.
+/// Maximum number of periods and occurrences that one import examines.
 const WORK_MAX: usize = 1_000_000;
 
-/// The days that the events of an iCalendar text cover, within years of interest.
+/// Imports the days that the events of an iCalendar text cover, within the requested years.
 ///
-/// An event counts by its dates, whatever its time of day: one from 22:00 to 02:00 covers two days.
-/// Cancelled events, and what is no event, give no days and are told in [`Imported::ignored`].
+/// An event covers all its dates, independent of the time of day: an event from 22:00 to 02:00 covers two days.
+/// Cancelled events and other entries have no days; [`Imported::ignored`] contains them.
 ///
 /// # Errors
-/// If the text is too large, is no iCalendar text, or recurs without measure.
+/// Returns an error if the text or the number of its events is too large, if it is not an iCalendar text, if the years
+/// are invalid, or if its events recur too often.
 pub fn import(text: &str, years: RangeInclusive<i16>) -> Result<Imported, IcsError> {
     let (first, last) = (*years.start(), *years.end());
     if first < 1 || last > 9999 || first > last || years.clone().count() > YEARS_MAX {
@@ -133,7 +134,7 @@ struct Entries {
     ignored: Vec<Ignored>,
 }
 
-/// Components at the level of events; what they contain themselves (alarms) is passed over.
+/// Returns the events of a text, and its other entries as ignored. Skips components within an entry, such as alarms.
 fn entries(text: &str) -> Result<Entries, IcsError> {
     let mut open: Vec<String> = Vec::new();
     let mut current: Option<Event> = None;
@@ -186,7 +187,7 @@ fn is_entry(component: &str) -> bool {
     matches!(component, "VEVENT" | "VTODO" | "VJOURNAL" | "VFREEBUSY")
 }
 
-/// The instances of series that events of their own replace, by the identity of the series.
+/// Returns the instances of series that other events replace, by the UID of the series.
 fn moved_instances(events: &[Event]) -> BTreeMap<&str, Vec<&Property>> {
     let mut moved: BTreeMap<&str, Vec<&Property>> = BTreeMap::new();
     for event in events {
@@ -197,7 +198,7 @@ fn moved_instances(events: &[Event]) -> BTreeMap<&str, Vec<&Property>> {
     moved
 }
 
-/// Sorted, with ranges that touch or overlap made one.
+/// Returns the ranges sorted, with ranges that overlap or touch merged.
 fn joined(mut days: Vec<DateRange>) -> Vec<DateRange> {
     days.sort_unstable();
     let mut joined: Vec<DateRange> = Vec::new();

@@ -1,4 +1,11 @@
-//! Recurrence rules (RFC 5545, 3.3.10), by days: yearly, monthly, weekly and daily.
+//! Recurrence rules (RFC 5545, 3.3.10): yearly, monthly, weekly and daily.
+//!
+//! [`Recurrence::parse`] accepts only rules that [`Recurrence::days`] can expand exactly. Times of day do not matter:
+//! the result is a list of days.
+//!
+//! # Cost
+//! O(periods and occurrences in the window). A rule with COUNT is expanded from its first day; other rules start near
+//! the window. Each import has a limit of work.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +15,7 @@ use model::timing::DateRange;
 
 use super::value::Moment;
 
-/// The work that an import may do is used up.
+/// Error: the import has reached its limit of work.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Spent;
 
@@ -20,14 +27,14 @@ enum Frequency {
     Daily,
 }
 
-/// A weekday, or only one of them in its month or year, counted from its begin (1) or its end (-1).
+/// Weekday of BYDAY. With `nth`, only one occurrence in the month or year: from its start (1), or from its end (-1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ByDay {
     nth: Option<i16>,
     weekday: Weekday,
 }
 
-/// A rule that was read completely.
+/// Parsed rule.
 #[derive(Debug, Clone)]
 pub(super) struct Recurrence {
     frequency: Frequency,
@@ -42,7 +49,7 @@ pub(super) struct Recurrence {
 }
 
 impl Recurrence {
-    /// Reads a rule; `day_of` tells which day an UNTIL is.
+    /// Parses a rule. `day_of` converts the value of UNTIL to a day. Returns a reason if the rule is not supported.
     pub(super) fn parse(text: &str, day_of: impl Fn(Moment) -> Result<Date, String>) -> Result<Self, String> {
         let mut rule = Self {
             frequency: Frequency::Daily,
@@ -60,7 +67,7 @@ impl Recurrence {
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let (name, value) = (name.trim().to_ascii_uppercase(), value.trim().to_ascii_uppercase());
             let shown = || part.chars().filter(|c| !c.is_control()).take(40).collect::<String>();
-            let wrong = || format!("has `{}`, which is not understood", shown());
+            let wrong = || format!("has `{}`, which is invalid or not supported", shown());
             match name.as_str() {
                 "FREQ" => rule.frequency = frequency(&value).ok_or_else(wrong)?,
                 "INTERVAL" => rule.interval = number(&value, 1..=100_000).ok_or_else(wrong)?,
@@ -74,7 +81,7 @@ impl Recurrence {
                 _ => return Err(format!("has `{}`, which is not supported", shown())),
             }
             if !seen.insert(name) {
-                return Err(format!("has `{}` a second time", shown()));
+                return Err(format!("has the repeated part `{}`", shown()));
             }
         }
         rule.checked(&seen)
@@ -88,35 +95,36 @@ impl Recurrence {
         } else if self.count.is_some() && self.until.is_some() {
             Err("has both COUNT and UNTIL".into())
         } else if nth && !by_month_or_year {
-            Err("numbers its weekdays, which only months and years have".into())
+            Err("has numbered weekdays, which require FREQ=MONTHLY or FREQ=YEARLY".into())
         } else if self.frequency == Frequency::Weekly && !self.month_days.is_empty() {
-            Err("has BYMONTHDAY, which weeks have not".into())
+            Err("has BYMONTHDAY, which is not allowed with FREQ=WEEKLY".into())
         } else if !self.positions.is_empty()
             && self.weekdays.is_empty()
             && self.month_days.is_empty()
             && self.months.is_empty()
         {
-            Err("has BYSETPOS without another BY".into())
+            Err("has BYSETPOS without another BY part".into())
         } else {
             Ok(self)
         }
     }
 
-    /// Whether an event that begins on this day begins with an instance.
+    /// Returns whether the first day of the event is an occurrence of the rule.
     pub(super) fn names(&self, first: Date) -> bool {
         self.period(first, 0).contains(&first)
     }
 
-    /// Whether it has instances after `day`, as far as its own bounds tell. One that counts them has its end.
+    /// Returns whether the rule has no COUNT, and no UNTIL up to `day`: it can recur after `day`.
     pub(super) fn goes_on_after(&self, day: Date) -> bool {
         self.count.is_none() && self.until.is_none_or(|until| until > day)
     }
 
-    /// The days of instances from `first` on that lie in `window`, at the price of `work`.
+    /// Returns the occurrences in `window`, from `first` on. Subtracts the number of examined periods and occurrences
+    /// from `work`.
     pub(super) fn days(&self, first: Date, window: DateRange, work: &mut usize) -> Result<Vec<Date>, Spent> {
         let mut days = Vec::new();
         let mut counted = 0;
-        // Whoever counts has to begin at the beginning; all others may leap to the window.
+        // A rule with COUNT must be expanded from its first day; other rules start near the window.
         let begin = if self.count.is_some() { 0 } else { self.periods_before(first, window.first) };
         let end = self.until.map_or(window.last, |until| until.min(window.last));
         for index in begin.. {
@@ -136,7 +144,7 @@ impl Recurrence {
         Ok(days)
     }
 
-    /// How many periods surely lie before `day`.
+    /// Returns a number of periods that are certainly before `day`.
     fn periods_before(&self, first: Date, day: Date) -> i64 {
         let days = day.duration_since(first).as_hours() / 24;
         let longest = match self.frequency {
@@ -148,7 +156,7 @@ impl Recurrence {
         (days / (longest * self.interval) - 1).max(0)
     }
 
-    /// The first day of the period with this index; the one of `first` has the index 0.
+    /// Returns the first day of a period. The period of `first` has the index 0.
     fn period_start(&self, first: Date, index: i64) -> Option<Date> {
         let n = index.checked_mul(self.interval)?;
         match self.frequency {
@@ -173,7 +181,7 @@ impl Recurrence {
         self.period_start(first, index).map(|start| self.period_from(start, first)).unwrap_or_default()
     }
 
-    /// The days of one period that the rule names, those before `first` included.
+    /// Returns the occurrences in one period, including those before `first`.
     fn period_from(&self, start: Date, first: Date) -> BTreeSet<Date> {
         let days: BTreeSet<Date> = match self.frequency {
             Frequency::Yearly => self.year(start.year(), first),
@@ -207,7 +215,7 @@ impl Recurrence {
         days.filter(|day| self.weekday_allowed(*day, day.day_of_year(), day.days_in_year())).collect()
     }
 
-    /// The days of one month, whether or not BYMONTH names it.
+    /// Returns the occurrences in one month, without a check of BYMONTH.
     fn month(&self, start: Date, first: Date) -> impl Iterator<Item = Date> {
         let plain = self.month_days.is_empty() && self.weekdays.is_empty();
         start
@@ -239,7 +247,7 @@ impl Recurrence {
         by_number && self.weekday_allowed(day, i16::from(day.day()), i16::from(day.days_in_month()))
     }
 
-    /// `number` is the day's in its month or year of `length` days.
+    /// Checks BYDAY. `number` is the number of the day in its month or year, from 1; `length` is the number of days.
     fn weekday_allowed(&self, day: Date, number: i16, length: i16) -> bool {
         let nth = (number - 1) / 7 + 1;
         let nth_from_end = -((length - number) / 7 + 1);
@@ -276,7 +284,7 @@ where
     T::try_from(number).ok()
 }
 
-/// 1 to `max`, or -1 to -`max`.
+/// Parses a number from 1 to `max`, or from -1 to -`max`.
 fn signed<T: TryFrom<i32>>(text: &str, max: u32) -> Option<T> {
     let number: i32 = text.parse().ok()?;
     ((1..=max).contains(&number.unsigned_abs())).then(|| T::try_from(number).ok()).flatten()

@@ -156,30 +156,30 @@ fn every_event_that_gives_no_days_is_told_with_its_reason() {
     told_all += &told(&calendar("BEGIN:VTODO\nSUMMARY:wash up\nEND:VTODO\nBEGIN:VEVENT\nDTSTART:20260101"));
     insta::assert_snapshot!(told_all, @"
     ignored line 3 (no start): has no DTSTART
-    ignored line 3: line 4: DTSTART `tomorrow` is no date or time: expected `20261001` or `20261001T090000`
-    ignored line 3: line 4: DTSTART `20260230` is no date or time: expected `20261001` or `20261001T090000`
-    ignored line 3: line 4: DTSTART `20260101T250000` is no date or time: expected `20261001` or `20261001T090000`
-    ignored line 3: line 4: DTSTART is given in UTC, and which day that is depends on the zone: expected a date, or a time with TZID
-    ignored line 3: line 5: EXDATE mixes UTC with the unknown zone `Mars/Olympus`: expected an IANA name
+    ignored line 3: line 4: DTSTART `tomorrow` is not a date or time: expected `20261001` or `20261001T090000`
+    ignored line 3: line 4: DTSTART `20260230` is not a date or time: expected `20261001` or `20261001T090000`
+    ignored line 3: line 4: DTSTART `20260101T250000` is not a date or time: expected `20261001` or `20261001T090000`
+    ignored line 3: line 4: DTSTART is in UTC, so its day depends on the time zone: expected a date, or a time with TZID
+    ignored line 3: line 5: EXDATE is in UTC, and the time zone `Mars/Olympus` is unknown: expected an IANA name
     ignored line 3: line 5: DTEND is not after DTSTART
-    ignored line 3: line 5: DTEND is of another kind than DTSTART: expected both dates, or both times
-    ignored line 3: line 5: DTEND is in another zone than DTSTART
-    ignored line 3: line 5: DURATION is no duration that fits DTSTART: expected such as `P1D`
-    ignored line 3: line 6: DTEND stands beside DURATION: expected one of them
-    ignored line 3: line 5: DTSTART stands there a second time
-    ignored line 3: line 5: RRULE has `FREQ=HOURLY`, which is not understood
+    ignored line 3: line 5: DTEND has another type than DTSTART: expected two dates, or two times
+    ignored line 3: line 5: DTEND has another time zone than DTSTART
+    ignored line 3: line 5: DURATION does not fit DTSTART: expected a duration such as `P1D`
+    ignored line 3: line 6: DTEND cannot be combined with DURATION
+    ignored line 3: line 5: DTSTART is repeated: expected it once
+    ignored line 3: line 5: RRULE has `FREQ=HOURLY`, which is invalid or not supported
     ignored line 3: line 5: RRULE has no FREQ
     ignored line 3: line 5: RRULE has both COUNT and UNTIL
-    ignored line 3: line 5: RRULE has `INTERVAL=0`, which is not understood
-    ignored line 3: line 5: RRULE has `COUNT=3` a second time
+    ignored line 3: line 5: RRULE has `INTERVAL=0`, which is invalid or not supported
+    ignored line 3: line 5: RRULE has the repeated part `COUNT=3`
     ignored line 3: line 5: RRULE has `BYWEEKNO=20`, which is not supported
-    ignored line 3: line 5: RRULE numbers its weekdays, which only months and years have
-    ignored line 3: line 5: RRULE has BYMONTHDAY, which weeks have not
-    ignored line 3: line 5: RRULE has BYSETPOS without another BY
-    ignored line 3: line 5: RRULE does not name the day on which the event begins
-    ignored line 3: line 5: RRULE has `BYDAY=日本`, which is not understood
+    ignored line 3: line 5: RRULE has numbered weekdays, which require FREQ=MONTHLY or FREQ=YEARLY
+    ignored line 3: line 5: RRULE has BYMONTHDAY, which is not allowed with FREQ=WEEKLY
+    ignored line 3: line 5: RRULE has BYSETPOS without another BY part
+    ignored line 3: line 5: RRULE does not include the first day of the event (DTSTART)
+    ignored line 3: line 5: RRULE has `BYDAY=日本`, which is invalid or not supported
     ignored line 3: line 5: EXRULE is not supported: expected EXDATE
-    ignored line 3: line 5: RDATE `20260102T000000/PT1H` is no date or time: expected `20261001` or `20261001T090000`
+    ignored line 3: line 5: RDATE `20260102T000000/PT1H` is not a date or time: expected `20261001` or `20261001T090000`
     ignored line 3: has no day from 2026 to 2028
     ignored line 3 (wash up): is a VTODO: expected a VEVENT
     ignored line 6: has no end: expected a line `END:VEVENT`

@@ -1,26 +1,26 @@
-//! Values of properties: dates, local times, durations.
+//! Values of properties: dates, times and durations.
 
 use jiff::civil::{Date, DateTime};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, ToSpan};
 
-/// A value of DTSTART and its like.
+/// Value of DTSTART, DTEND and similar properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// A whole day.
+    /// Date.
     Day(Date),
-    /// A time on some wall.
+    /// Local time.
     Local(DateTime),
-    /// A time in UTC.
+    /// Time in UTC.
     Utc(DateTime),
 }
 
 impl Moment {
-    /// `20261001`, `20261001T090000` or `20261001T090000Z`.
+    /// Parses `20261001`, `20261001T090000` or `20261001T090000Z`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
             let shown: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
-            format!("`{shown}` is no date or time: expected `20261001` or `20261001T090000`")
+            format!("`{shown}` is not a date or time: expected `20261001` or `20261001T090000`")
         };
         let (day, time) = match text.split_once(['T', 't']) {
             Some((day, time)) => (day, Some(time)),
@@ -34,21 +34,21 @@ impl Moment {
             None => (time, false),
         };
         let [hour, minute, second] = digits(time, [2, 2, 2]).ok_or_else(wrong)?;
-        // A leap second is the last second of its minute to everybody else.
+        // A leap second counts as second 59.
         let second = small(second).min(59);
         let time = jiff::civil::Time::new(small(hour), small(minute), second, 0).map_err(|_| wrong())?;
         let time = day.to_datetime(time);
         Ok(if utc { Self::Utc(time) } else { Self::Local(time) })
     }
 
-    /// The day on the wall of `zone`, which only a time in UTC needs.
+    /// Returns the local day. A time in UTC is converted to the time zone `zone`, and is an error without one.
     pub(super) fn day(self, zone: Option<&str>) -> Result<Date, String> {
         match self {
             Self::Day(day) => Ok(day),
             Self::Local(time) => Ok(time.date()),
             Self::Utc(time) => {
                 let zone = zone.ok_or(
-                    "is given in UTC, and which day that is depends on the zone: expected a date, or a time with TZID",
+                    "is in UTC, so its day depends on the time zone: expected a date, or a time with TZID",
                 )?;
                 Ok(local(time, &known_zone(zone)?).date())
             }
@@ -59,7 +59,7 @@ impl Moment {
 fn known_zone(name: &str) -> Result<TimeZone, String> {
     TimeZoneDatabase::bundled().get(name).map_err(|_| {
         let shown: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
-        format!("mixes UTC with the unknown zone `{shown}`: expected an IANA name")
+        format!("is in UTC, and the time zone `{shown}` is unknown: expected an IANA name")
     })
 }
 
@@ -67,7 +67,7 @@ fn local(utc: DateTime, zone: &TimeZone) -> DateTime {
     utc.to_zoned(TimeZone::UTC).map_or(utc, |zoned| zoned.with_time_zone(zone.clone()).datetime())
 }
 
-/// Fixed numbers of digits one after the other, and nothing else.
+/// Parses consecutive numbers with these numbers of digits.
 fn digits(text: &str, widths: [usize; 3]) -> Option<[i16; 3]> {
     if !text.bytes().all(|b| b.is_ascii_digit()) || text.len() != widths.iter().sum::<usize>() {
         return None;
@@ -82,12 +82,12 @@ fn digits(text: &str, widths: [usize; 3]) -> Option<[i16; 3]> {
     Some(numbers)
 }
 
-/// Two digits always fit; anything else is no valid part of a date.
+/// Converts a number of two digits; a larger number becomes -1, which is invalid in a date.
 fn small(number: i16) -> i8 {
     i8::try_from(number).unwrap_or(-1)
 }
 
-/// A DURATION: whole days, and what is more than them.
+/// Value of DURATION.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Length {
     pub(super) days: i64,
@@ -95,7 +95,7 @@ pub(super) struct Length {
 }
 
 impl Length {
-    /// `P1W`, `P3D`, `P1DT12H`, `PT90M`.
+    /// Parses durations such as `P1W`, `P3D`, `P1DT12H` and `PT90M`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let upper = text.to_ascii_uppercase();
         let rest = upper.strip_prefix('+').unwrap_or(&upper).strip_prefix('P')?;
@@ -119,7 +119,7 @@ impl Length {
         (rest.len() > 1).then_some(length)
     }
 
-    /// The last day of what begins on `first` and lasts this long.
+    /// Returns the last day of an event that starts at `first`; `None` if a date has a duration other than whole days.
     pub(super) fn last_day(self, first: Moment) -> Option<Date> {
         match first {
             Moment::Day(day) if self.time.is_zero() && self.days > 0 => {
@@ -134,7 +134,7 @@ impl Length {
     }
 }
 
-/// The last day that a time from `begin` to `end` (exclusive, unless it is an instant) touches.
+/// Returns the last day of a period from `begin` to `end` (exclusive, unless both are equal).
 pub(super) fn last_day_before(begin: DateTime, end: DateTime) -> Date {
     if end > begin && end.time() == jiff::civil::Time::midnight() {
         return end.date().yesterday().unwrap_or(end.date());
@@ -142,7 +142,7 @@ pub(super) fn last_day_before(begin: DateTime, end: DateTime) -> Date {
     end.date()
 }
 
-/// Numbers of at most six digits, each with a letter after it.
+/// Parses numbers of at most six digits, each followed by a letter.
 fn parts(text: &str) -> Option<Vec<(i64, char)>> {
     let mut parts = Vec::new();
     let mut rest = text;
