@@ -1,11 +1,11 @@
-//! How long a forecast of 10,000 schedules takes: `cargo run --release -p belfry-forecast --example many`.
+//! Benchmark: a forecast of 10,000 schedules. `cargo run --release -p belfry-forecast --example many`
 //!
-//! Half of them run once a day, most others once an hour, some every quarter of an hour and a hundred each minute:
-//! 331,400 firings in 24 hours, on twenty workers that have room for all of it, and on four that have not.
+//! Half of the schedules fire once a day, most others once an hour, some every 15 minutes, and a hundred every minute:
+//! 331,400 firings in 24 hours. The example runs with 20 workers, which have enough capacity, and with 4, which do not.
 #![expect(
     clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "it measures, and tells what it measured"
+    reason = "a benchmark measures time and prints the result"
 )]
 
 use std::error::Error;
@@ -18,7 +18,7 @@ use model::{Bytes, Duration, JobSpec, Millicores, ScheduleSpec, Timestamp};
 
 const SCHEDULES: u64 = 10_000;
 
-/// When a schedule fires, and how many seconds its runs take.
+/// Returns the cron expression of a schedule and the run time of its jobs, in seconds.
 fn rule(n: u64) -> (String, u64) {
     let (minute, hour) = (n % 60, n / 60 % 24);
     match n {

@@ -1,4 +1,9 @@
-//! Result of a forecast.
+//! Result of a forecast, as JSON.
+//!
+//! `belfry forecast` prints an [`Answer`] as text or JSON; `crate::picture` draws it. Its parts are totals, overloads,
+//! counts over time, workers, schedules and notes.
+//!
+//! A [`Note`] states each assumption that affects the result, for example an assumed run time.
 
 use std::collections::BTreeMap;
 

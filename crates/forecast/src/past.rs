@@ -76,7 +76,7 @@ impl RunTimes {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "beyond 2^53 ms nobody waits for a run")]
+#[expect(clippy::cast_precision_loss, reason = "no run takes longer than 2^53 ms")]
 fn millis(duration: Duration) -> f64 {
     duration.as_millis() as f64
 }

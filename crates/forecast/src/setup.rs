@@ -1,4 +1,8 @@
-//! Builds an engine from a plan: each object is restored from a row, as from a store.
+//! Creates an engine from a plan.
+//!
+//! The plan is converted to the rows that a store would contain, and the engine restores each object from its row. So
+//! the engine has the same state as on a server after a restart, and needs no interface for forecasts. Workers then
+//! connect with one session each and a lease that never expires.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,7 +1,16 @@
-//! Sums up the decisions of the engine.
+//! Sums up the decisions of the engine to the answer of a forecast.
 //!
-//! A batch is processed like a store and its watchers do: rows first, then events, in order. A job, a run and a line of the
-//! ledger are removed as soon as they cannot change any more.
+//! `crate::world` passes each batch of the engine to [`Watch`]. A batch is processed as a store and its watchers do:
+//! rows first, then events, in order. Waiting jobs and overloads are in `crate::waits`, the allocation of workers is in
+//! `crate::usage`.
+//!
+//! # Invariants
+//! - Each firing counts in exactly one outcome of its schedule: the last version of its ledger entry.
+//! - A run of a firing counts once, also if it calls other runs.
+//!
+//! # Cost
+//! O(log n) for each row and event. Jobs, runs and ledger entries are removed as soon as they cannot change any more.
+//! So memory grows only with the live objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +37,7 @@ pub(crate) struct Watch<'a> {
     workers: BTreeMap<WorkerId, usize>,
     jobs: BTreeMap<JobId, Live>,
     runs: BTreeMap<RunId, LiveRun>,
-    /// Lines of the ledger that may change again.
+    /// Ledger entries that may change again.
     lines: BTreeMap<LineKey, Line>,
     pub(crate) waits: Waits,
     summary: Summary,
@@ -43,10 +52,10 @@ pub(crate) struct Watch<'a> {
     assumed: BTreeSet<String>,
 }
 
-/// Unique key of a line of the ledger.
+/// Unique key of a ledger entry.
 type LineKey = (ScheduleId, u64, Timestamp, FiringCause);
 
-/// Last version of a line of the ledger.
+/// Last version of a ledger entry.
 struct Line {
     outcome: FiringOutcome,
     count: u64,
@@ -438,7 +447,7 @@ impl<'a> Watch<'a> {
         *of_all += 1;
     }
 
-    /// Counts the waiting jobs once all decisions of this instant are made.
+    /// Records the number of waiting jobs after all decisions at the current time.
     pub(crate) fn settled(&mut self, now: Timestamp) {
         let waiting = self.waits.count();
         let most = &mut self.buckets[self.grid.place(now)].waiting_most;

@@ -1,4 +1,11 @@
 //! Simulated environment of the engine: a virtual clock, and workers whose tasks have random run times.
+//!
+//! [`forecast`] creates the engine with `crate::setup`, then repeats three steps until the end of the range. It
+//! advances the clock to the next event, passes the input to the engine, and processes the effects and the batch.
+//! Events are ends of tasks, timers of the engine, and checks of overloaded groups.
+//!
+//! # Cost
+//! O(log n) in the running tasks for each start and end.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -149,7 +156,7 @@ impl World<'_> {
         self.engine.handle(self.now, Input::Report { worker, session, execution, fence, report });
     }
 
-    /// Runs the engine until no decision is left at this instant.
+    /// Runs the engine until no decision is left at the current time.
     fn settle(&mut self) {
         loop {
             let output = self.engine.flush(self.now);

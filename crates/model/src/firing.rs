@@ -237,8 +237,8 @@ impl std::str::FromStr for FiringOutcome {
     }
 }
 
-/// One line of the fire ledger: the outcome of a scheduled time, or of consecutive scheduled times with the same
-/// outcome and no job.
+/// Entry of the fire ledger: the outcome of a scheduled time, or of consecutive scheduled times with the same outcome
+/// and no job.
 ///
 /// Unique by schedule, generation, `first`, cause and backfill. The record is updated when a waiting firing starts,
 /// and when the next scheduled time has the same outcome.

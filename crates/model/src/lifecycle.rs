@@ -1,8 +1,8 @@
 //! Status transitions of a job: one table of all legal ones.
 //!
-//! The engine checks each transition against the table, and the docs draw the table. The texts of the API come from
-//! the causes. A row is (from, to, cause). The cause tells what happened, so the history of a job can be understood
-//! without its log.
+//! The engine checks each transition against the table, and the docs contain a diagram of it. A row is (from, to,
+//! cause). Each cause has a sentence, which the API returns, so a user understands the history of a job without its
+//! log.
 
 use crate::status::JobStatus::{
     self, Cancelled, Expired, Failed, Ready, Retrying, Running, Succeeded, Waiting,
@@ -130,7 +130,7 @@ pub const TRANSITIONS: &[Transition] = &[
     step(Retrying, Cancelled, Cause::CancelRequested),
 ];
 
-/// Whether a job may change from `from` to `to` with this cause.
+/// Returns whether a job may change from `from` to `to` with this cause.
 pub fn is_legal(from: Option<JobStatus>, to: JobStatus, cause: Cause) -> bool {
     TRANSITIONS.contains(&Transition { from, to, cause })
 }

@@ -428,7 +428,7 @@ pub enum EventKind {
     },
 }
 
-/// Change of a workflow, as told by an event.
+/// Type of the change of a workflow in an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -438,7 +438,7 @@ pub enum WorkflowEvent {
     Deleted,
 }
 
-/// Change of a schedule, as told by an event.
+/// Type of the change of a schedule in an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -477,9 +477,9 @@ pub enum Change {
     Checkpoint(Box<CheckpointRecord>),
     /// A used idempotency key of a job.
     Key(KeyRecord),
-    /// Deletes expired idempotency keys of jobs and runs, of some shards only.
+    /// Deletes the expired idempotency keys of the jobs and runs of a shard.
     ForgetKeys {
-        /// Shards of the keys.
+        /// Shard of the keys.
         shard: ShardId,
         /// Deletes keys that expired before this time.
         expired_before: Timestamp,

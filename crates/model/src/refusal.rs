@@ -1,8 +1,12 @@
-//! Why the engine refuses a request.
+//! Reasons why the engine refuses a request.
 //!
-//! A refused request has changed nothing. Each refusal has its message (which object, and why), its error
-//! [`Code`] and its hint here, and nowhere else: the server renders them, over HTTP and over gRPC. A new
-//! variant does not compile until it has all three.
+//! This module alone defines the message of each refusal (object and reason), its error [`Code`] and its hint. The
+//! server renders them for HTTP and gRPC.
+//!
+//! # Invariants
+//! - A refused request has changed nothing.
+//! - A new variant does not compile without a message and a code. Its hint is that of the code, unless
+//!   [`Refusal::hint`] has a more exact one.
 
 use std::sync::Arc;
 
@@ -14,10 +18,10 @@ use crate::{BackfillId, ExecutionId, JobId, RunId, RunStatus, ScheduleId, StepSt
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages explain the fields")]
 pub enum Refusal {
-    /// The engine holds live jobs only: the job has ended, or its id is wrong.
+    /// The engine has live jobs only: the job has ended, or its ID is wrong.
     #[error("job `{job}` has ended or does not exist")]
     JobNotLive { job: JobId },
-    /// The execution ended, another one replaced it, or its id is wrong.
+    /// The execution has ended, was replaced by another one, or its ID is wrong.
     #[error(
         "execution `{execution}` is not the current execution of its job: it has ended, was replaced or does not exist"
     )]
@@ -88,7 +92,7 @@ pub enum Refusal {
     RunIdempotencyKeyReused { run: RunId },
     #[error("the workflow definition cannot be run: {reason}")]
     InvalidDefinition { reason: String },
-    /// The engine holds live runs only: the run has ended, or its id is wrong.
+    /// The engine has live runs only: the run has ended, or its ID is wrong.
     #[error("run `{run}` has ended or does not exist")]
     RunNotLive { run: RunId },
     #[error("run `{run}` is {status}: expected a running run")]

@@ -93,7 +93,7 @@ statuses! {
 }
 
 impl JobStatus {
-    /// Whether the job has ended: a final status never changes.
+    /// Returns whether the job has ended; a final status never changes.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled | Self::Expired)
     }
@@ -116,14 +116,14 @@ statuses! {
         Lost = 5, "lost";
         /// The worker declined the execution before it started.
         Refused = 6, "refused";
-        /// The worker was lost before it reported a result. The result is accepted if the worker reconnects before another
-        /// execution of the job is started.
+        /// The worker was lost before it reported a result. The result is accepted if the worker reconnects before
+        /// another execution of the job is started.
         Unknown = 7, "unknown";
     }
 }
 
 impl ExecutionStatus {
-    /// Whether the execution has ended: a final status never changes.
+    /// Returns whether the execution has ended; a final status never changes.
     pub const fn is_final(self) -> bool {
         !matches!(self, Self::Assigned | Self::Running | Self::Unknown)
     }

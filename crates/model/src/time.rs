@@ -2,6 +2,9 @@
 //!
 //! The engine calculates in microseconds and never reads a clock. The text form of a point in time is RFC 3339 in
 //! UTC, that of a duration is `1h30m`. Time zones are handled by the callers, with `jiff`.
+//!
+//! # Invariants
+//! Arithmetic saturates: no sum or difference overflows or panics.
 
 use std::fmt;
 use std::num::NonZeroU64;

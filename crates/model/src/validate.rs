@@ -38,7 +38,7 @@ pub struct Invalid {
     pub problems: Vec<Problem>,
 }
 
-/// Words that take the place of a name in URLs of the API.
+/// Words that are reserved in URLs of the API, where an object may have its name.
 const ROUTE_WORDS: [&str; 4] = ["apply", "import", "preview", "upcoming"];
 
 #[derive(Default)]

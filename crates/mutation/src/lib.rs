@@ -38,7 +38,7 @@ macro_rules! mutations {
             /// All mutations.
             pub const ALL: &[Self] = &[$(Self::$mutation,)*];
 
-            /// Returns the name on the command line: the component, then the wrong behavior, for example `engine-forgets-keys`.
+            /// Returns the name on the command line: component and wrong behavior, for example `engine-forgets-keys`.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$mutation => $name,)* }
             }

@@ -275,7 +275,7 @@ fn check_shape(timing: &Timing, problems: &mut Vec<Problem>) {
     let delays =
         timing.rules.iter().enumerate().filter(|(_, rule)| matches!(rule, model::timing::Rule::After(_)));
     for (i, _) in delays.skip(1) {
-        let message = "is a second fixed delay: expected at most one, because both would wait for the same run";
+        let message = "is a second fixed delay: expected at most one, since both would wait for the same run";
         problems.push(Problem { path: format!("rules[{i}].after"), message: message.into() });
     }
     if let (Some(start), Some(end)) = (timing.start, timing.end)

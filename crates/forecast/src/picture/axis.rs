@@ -34,7 +34,7 @@ impl<'a> Axis<'a> {
         Self { from, until, zone, left, right }
     }
 
-    /// Returns the x position of an instant; an instant outside of the range is at the nearest end.
+    /// Returns the x position of a time; a time outside the range is at the nearest end.
     #[expect(clippy::cast_precision_loss, reason = "drawn to a tenth of a pixel")]
     pub(super) fn x(&self, at: Timestamp) -> f64 {
         let at = at.clamp(self.from, self.until);

@@ -1,11 +1,11 @@
-//! What is drawn, and that it repeats.
+//! Random run times and failures, and their reproducibility.
 
 use forecast::{Past, Plan, RunTimes};
 use model::schedule::OverlapPolicy;
 
 use crate::scenario::{Build as _, hours, schedule, secs};
 
-/// Runs of ten to a hundred seconds, of which some fail.
+/// Returns a plan with runs of 10 to 100 seconds, of which 10% fail.
 fn unsteady() -> Plan {
     let mut plan = hours(24).worker("w1", 2);
     for name in ["a", "b", "c"] {
@@ -28,23 +28,23 @@ fn the_same_plan_gives_the_same_answer_and_another_seed_another() {
     let mut other = plan;
     other.options.seed = 1;
     let other = other.answer();
-    assert_eq!(other.summary.firings, answer.summary.firings, "when it fires is not drawn");
+    assert_eq!(other.summary.firings, answer.summary.firings, "firings are not random");
     assert_ne!(other.schedules[0].busy, answer.schedules[0].busy);
 }
 
-/// Two plans differ in one thing: every run takes as long as it did.
+/// A what-if change does not change the random run times.
 #[test]
 fn a_what_if_meets_the_same_luck() {
     let (few, many) = (unsteady(), unsteady().worker("w2", 8));
     let (few, many) = (few.answer(), many.answer());
     assert!(few.summary.waiting_most > many.summary.waiting_most);
     for (before, after) in few.schedules.iter().zip(&many.schedules) {
-        // But for those that the end of the range cut off.
+        // A few runs are cut off by the end of the range.
         assert!(after.succeeded.abs_diff(before.succeeded) <= 5, "{before:?}, {after:?}");
     }
 }
 
-/// The past knows runs: with retries, a try fails oftener than a run.
+/// The failure rate counts runs. With retries, attempts fail more often than runs.
 #[test]
 fn as_many_runs_fail_as_the_past_says() {
     let share = |retries| {

@@ -1,6 +1,6 @@
-//! Scenarios: small plans, and what is to come of them.
+//! Scenarios: small plans with their expected forecasts.
 
-#![expect(clippy::unwrap_used, reason = "all of this crate is tests, their helpers too")]
+#![expect(clippy::unwrap_used, reason = "this crate has only tests and their helpers")]
 
 mod luck;
 mod overloads;

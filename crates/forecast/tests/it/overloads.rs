@@ -1,4 +1,4 @@
-//! When more is to be done than can be.
+//! Overloads: jobs that wait because of workers, limits or policies.
 
 use forecast::Cause;
 use model::firing::FiringOutcome;
@@ -30,7 +30,7 @@ fn one_worker_too_few_makes_a_window_that_says_why() {
     assert_eq!((summary.firings, summary.started, summary.succeeded, summary.late), (3, 3, 3, 2));
     assert_eq!(summary.latest.as_ref().unwrap().by, minutes(20));
     assert_eq!((summary.overloaded, summary.waiting_at_end), (minutes(20), 0));
-    // Half an hour of six, and nothing else.
+    // Half an hour of six hours.
     assert_eq!((answer.workers[0].average.cpu, answer.workers[0].most.cpu), (0.0833, 1.0));
     assert_eq!(answer.workers[0].executions, 3);
 }
@@ -44,7 +44,7 @@ fn with_enough_workers_nothing_is_late() {
     assert_eq!((answer.summary.late, answer.overloads.len(), answer.summary.waiting_at_end), (0, 0, 0));
 }
 
-/// A wait that ends exactly when patience does is none too long.
+/// A wait of exactly `patience` is no overload.
 #[test]
 fn a_short_wait_is_no_overload() {
     let plan = hours(1).worker("w1", 1).with(schedule("a", "0 0 * * *"), secs(60));
@@ -95,7 +95,7 @@ fn what_no_worker_can_ever_take_is_told_apart() {
     );
 }
 
-/// Slots, memory and CPU are each named where they are what lacks.
+/// The waiting reason names the insufficient resource: CPU, slots or memory.
 #[test]
 fn what_lacks_on_the_workers_is_named() {
     let cause = |change: fn(&mut forecast::Plan)| {
@@ -119,7 +119,7 @@ fn what_lacks_on_the_workers_is_named() {
     );
 }
 
-/// Overlap policies are the engine's: a run of 15 minutes each 10 leaves out, waits, or goes beside.
+/// The engine applies the overlap policies: a run of 15 minutes every 10 minutes is skipped, buffered or concurrent.
 #[test]
 fn overlap_policies_decide_what_is_skipped_and_what_waits() {
     let with = |policy| {
@@ -140,7 +140,7 @@ fn overlap_policies_decide_what_is_skipped_and_what_waits() {
     assert_eq!((cancel.firings, cancel.cancelled, cancel.running_at_end), (6, 5, 1));
 }
 
-/// What cannot start by its deadline expires, and was late.
+/// A run that cannot start by its deadline expires.
 #[test]
 fn a_run_that_misses_its_starting_deadline_expires() {
     let mut second = schedule("b", "1 0 * * *");

@@ -1,4 +1,4 @@
-//! The picture stands alone, and whatever names there are.
+//! Pictures: content, escaping of names, and the picture in the book.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ fn a_picture_of_nothing_is_a_picture() {
     assert!(drawn.contains("no overload") && !drawn.contains("NaN"), "{drawn}");
 }
 
-/// A day of a small company: backups and reports at night, beats by day.
+/// Returns a day of a small company: backups and reports at night, syncs and invoices by day.
 fn small_company() -> Plan {
     let from = time("2026-11-22T23:00:00Z");
     let mut plan = Plan::new(from, from + Duration::from_hours(24));
@@ -78,7 +78,7 @@ fn small_company() -> Plan {
     plan
 }
 
-/// The picture in the book is the one that is drawn now. `BELFRY_UPDATE=1` writes it again.
+/// Compares the picture in the book with the current one. `BELFRY_UPDATE=1` updates the book.
 #[test]
 fn the_picture_in_the_book_is_what_is_drawn() {
     let answer = small_company().answer();
@@ -89,5 +89,5 @@ fn the_picture_in_the_book_is_what_is_drawn() {
         std::fs::write(&path, &drawn).unwrap();
     }
     let known = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(known == drawn, "docs/src/images/forecast.svg is not what is drawn: run with BELFRY_UPDATE=1");
+    assert!(known == drawn, "docs/src/images/forecast.svg is outdated: run the test with BELFRY_UPDATE=1");
 }

@@ -1,4 +1,4 @@
-//! Which instants there are is the engine's answer, not ours.
+//! Scheduled times of a forecast: the same as those of the engine.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn instants_that_a_calendar_holds_are_no_firings() {
     let answer = plan.answer();
     assert_eq!((answer.summary.firings, answer.summary.held), (6, 1));
     assert_eq!(answer.schedules[0].skipped, BTreeMap::from([(FiringOutcome::SkippedCalendar, 1)]));
-    assert_eq!(answer.summary.skipped, BTreeMap::new(), "what the rules want is nothing to worry about");
+    assert_eq!(answer.summary.skipped, BTreeMap::new(), "`skipped` omits times that a filter excludes");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_schedule_whose_runs_fail_pauses_itself() {
     assert_eq!(line.paused_at, Some(time(FROM) + minutes(121)));
 }
 
-/// A fixed delay counts from the end of the last run.
+/// A fixed delay starts at the end of the last run.
 #[test]
 fn a_delay_hangs_on_how_long_runs_take() {
     let mut spec = schedule("a", "0 0 1 1 *");
@@ -119,7 +119,7 @@ fn a_forecast_of_too_many_runs_ends_early_and_says_so() {
     assert_eq!(answer.notes, [Note::Cut { at: answer.until, runs_max: 10 }]);
 }
 
-/// Instants that fired, as an engine that nobody wrapped decides them.
+/// Returns the number of firings of an engine without the forecast.
 fn fired_by_the_engine(specs: &[ScheduleSpec], from: Timestamp, until: Timestamp) -> u64 {
     let lease = Lease { shard: ShardId(0), epoch: Epoch(1) };
     let before = Timestamp::from_micros(from.as_micros() - 1);
@@ -144,7 +144,7 @@ fn fired_by_the_engine(specs: &[ScheduleSpec], from: Timestamp, until: Timestamp
     fired
 }
 
-/// Rules of every kind, over a week in which the clocks change.
+/// Compares different rules over a week with a clock change.
 #[test]
 fn as_many_fire_as_the_engine_fires() {
     let (from, until) = (time("2026-10-22T00:00:00Z"), time("2026-10-29T00:00:00Z"));

@@ -1,4 +1,4 @@
-//! Builders, so that a test shows only what it is about.
+//! Builders of plans with defaults for all fields that a test does not need.
 
 use forecast::{Answer, Name, Past, Plan, Schedule, Worker, forecast};
 use model::timing::{Cron, Dialect, Rule, Timing};
@@ -20,7 +20,7 @@ pub(crate) fn minutes(minutes: u64) -> Duration {
     Duration::from_secs(minutes * 60)
 }
 
-/// So many hours from the beginning of that Saturday, with nothing in them.
+/// Returns an empty plan for this number of hours from [`FROM`].
 pub(crate) fn hours(hours: u64) -> Plan {
     Plan::new(time(FROM), time(FROM) + Duration::from_hours(hours))
 }
@@ -30,7 +30,7 @@ pub(crate) fn cron(expression: &str) -> Timing {
     Timing { rules: vec![Rule::Cron(cron)], ..Timing::default() }
 }
 
-/// A schedule whose jobs need one CPU.
+/// Returns a schedule whose jobs request one CPU core.
 pub(crate) fn schedule(name: &str, expression: &str) -> ScheduleSpec {
     let mut job = JobSpec::command(["true"]);
     job.resources.cpu = Some(Millicores(1_000));
@@ -48,7 +48,7 @@ pub(crate) fn worker(name: &str, cpus: u32) -> Worker {
 }
 
 pub(crate) trait Build {
-    /// With a schedule whose runs always take so long.
+    /// Adds a schedule whose runs always take `run_time`.
     fn with(self, spec: ScheduleSpec, run_time: Duration) -> Self;
     fn worker(self, name: &str, cpus: u32) -> Self;
     fn answer(&self) -> Answer;

@@ -1,4 +1,4 @@
-//! Changes of a plan.
+//! What-if changes of a plan.
 
 use forecast::{WhatIf, WhatIfError};
 use model::{Bytes, Millicores};

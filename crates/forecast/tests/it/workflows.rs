@@ -28,7 +28,7 @@ fn plan(steps: Vec<StepSpec>) -> forecast::Plan {
     plan
 }
 
-/// Extract, then load and check side by side: three executions in twenty minutes, of which one runs alone.
+/// `extract` runs first, then `load` and `check` at the same time: three executions in twenty minutes.
 #[test]
 fn the_steps_of_a_run_hold_workers_one_after_the_other() {
     let answer = plan(vec![
@@ -43,7 +43,7 @@ fn the_steps_of_a_run_hold_workers_one_after_the_other() {
     assert_eq!((summary.used.cpu * 3.0 * 60.0 * 2.0).round(), 30.0, "CPU minutes");
 }
 
-/// Nobody is asked: approvals and events come at once, and the answer says so.
+/// The forecast assumes that approvals and events arrive immediately, and adds a note.
 #[test]
 fn approvals_and_events_come_at_once() {
     let event = EventWait { name: "stock".into(), on_timeout: Default::default() };
@@ -86,7 +86,7 @@ fn a_workflow_that_is_not_there_is_never_started() {
     assert_eq!((answer.summary.firings, answer.summary.skipped_in_all()), (0, 1));
 }
 
-/// A run that is called belongs to the firing of its caller.
+/// A called run belongs to the firing of its caller.
 #[test]
 fn a_called_workflow_starts_the_run_that_called_it() {
     let mut plan = plan(vec![StepSpec::new(

@@ -1,4 +1,9 @@
-//! Static check of names and types.
+//! Static check of the names and types of an expression.
+//!
+//! [`check`] computes the type of each node. [`Names`] returns the types of the names that an expression can refer to.
+//! A value of an unknown type ([`Type::Any`]) is allowed everywhere; its type is checked during the evaluation.
+//!
+//! The validation of workflows and triggers uses this check, so that users see errors at submission.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,7 +48,7 @@ impl fmt::Display for Type {
 }
 
 impl Type {
-    /// Whether a value of this type can be a value of the other type.
+    /// Returns whether a value of this type can be a value of the other type.
     pub fn may_be(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Any, _) | (_, Self::Any) => true,
@@ -73,7 +78,8 @@ impl Type {
 pub trait Names {
     /// Returns the type of a path: a name and the fields that are selected from it.
     ///
-    /// # Errors Returns one sentence if the name is unknown, or not allowed at this place.
+    /// # Errors
+    /// Returns one sentence if the name is unknown, or not allowed at the location of the expression.
     fn type_of(&self, path: &[String]) -> Result<Type, String>;
 }
 
@@ -308,7 +314,8 @@ fn field_of(node: &Node, inner: &Type, field: &str) -> Result<Type, ExpressionEr
 impl Type {
     /// Returns the type of the value that the path `fields` selects from a value of this type.
     ///
-    /// # Errors Returns one sentence about the first missing field.
+    /// # Errors
+    /// Returns one sentence about the first missing field.
     pub fn select(&self, fields: &[String]) -> Result<Self, String> {
         fields.iter().try_fold(self.clone(), |inner, field| field_type(&inner, field))
     }

@@ -1,4 +1,11 @@
-//! Evaluation of syntax trees, with a bounded cost.
+//! Evaluation of syntax trees over JSON values.
+//!
+//! [`evaluate`] visits each node of the tree. A [`Scope`] returns the values of names. Errors are one sentence without
+//! a position, because they depend on the values.
+//!
+//! # Invariants
+//! - An evaluation ends: visited nodes and copied values cost fuel, at most [`FUEL`] units.
+//! - The result depends only on the tree and the values.
 
 use serde_json::{Map, Number, Value};
 
@@ -14,7 +21,8 @@ pub trait Scope {
     /// Returns the value of the longest known prefix of `path`, and the number of its parts. The other parts are
     /// fields of the value.
     ///
-    /// # Errors Returns the reason why there is no value, or none yet.
+    /// # Errors
+    /// Returns the reason why there is no value, or no value yet.
     fn value(&self, path: &[String]) -> Result<(Value, usize), EvaluationError>;
 }
 

@@ -1,4 +1,10 @@
-//! Parser: precedence climbing, with a bounded depth.
+//! Parser of expressions: from tokens to a syntax tree, by precedence climbing.
+//!
+//! Functions, methods and macros are resolved by name and number of arguments, so the tree contains only known ones.
+//! Errors have a byte position in the text; [`super::Expression::parse`] converts it to a column.
+//!
+//! # Invariants
+//! Recursion is bounded by the maximum nesting depth, so no text overflows the stack.
 
 use serde_json::Value;
 

@@ -1,11 +1,12 @@
-//! Details of a line of the fire ledger, beyond its outcome.
+//! Details of an entry of the fire ledger, beyond its outcome.
 //!
-//! The ledger stores a sentence, because rows outlive programs and people read them. All sentences of the engine are
-//! defined here, each with a code. So [`Detail::of`] finds the code of a stored sentence, and a page can translate it.
+//! The ledger stores a sentence, because users read the rows and rows outlive releases. This module defines all
+//! sentences of the engine, each with a code. [`Detail::of`] returns the code of a stored sentence, so that the
+//! dashboard can translate it.
 //!
 //! # Invariants
 //! - A sentence has at most one value, at its `{}`.
-//! - A released sentence never changes, because stored rows contain it. A new wording is a new line.
+//! - A released sentence never changes, because stored rows contain it. A new wording needs a new code.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,7 +15,7 @@ use super::{FiringCause, FiringOutcome};
 
 macro_rules! sentences {
     ($($(#[$doc:meta])* $code:ident = $sentence:literal,)+) => {
-        /// Why a scheduled time has its outcome.
+        /// Code of the reason why a scheduled time has its outcome.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
         #[serde(rename_all = "snake_case")]
         #[non_exhaustive]
@@ -114,7 +115,7 @@ pub struct Detail<'a> {
 }
 
 impl<'a> Detail<'a> {
-    /// Parses the detail of a line with this outcome and cause; `None` if it is not a sentence of this version.
+    /// Parses the detail of an entry with this outcome and cause; `None` if it is not a sentence of this version.
     pub fn of(outcome: FiringOutcome, cause: FiringCause, text: &'a str) -> Option<Self> {
         let said = |code, value: &'a str| Self {
             code,

@@ -1,7 +1,15 @@
 //! Rows that a retry of an ended run takes over from that run.
 //!
-//! [`carried`] decides which steps and elements are repeated, and names the jobs and calls that would start a second
-//! time. The engine uses the result to accept or refuse a retry.
+//! A user can retry a run from its failed steps, from one step, or from the start. [`carried`] decides which steps and
+//! elements are repeated, and lists the jobs and calls that would start a second time. The engine uses the result to
+//! accept or refuse the retry, and to create the rows of the new run.
+//!
+//! # Invariants
+//! - A step that succeeded is not repeated, unless the user requested it or an upstream step is repeated.
+//! - An `at_most_once` job that the retry would start again is always in [`Carried::again`].
+//!
+//! # Cost
+//! O(n log n) in the steps, dependencies and rows of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

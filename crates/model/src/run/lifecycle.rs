@@ -12,7 +12,7 @@ causes! {
     RunCause {
         Started = 0, "started", "The run was started.";
         Queued = 1, "queued", "The run waits, because the workflow has reached its limit of concurrent runs.";
-        Turn = 2, "turn", "The workflow had a free place for the run.";
+        Turn = 2, "turn", "The workflow was below its limit of concurrent runs again.";
         Succeeded = 3, "succeeded", "No step failed.";
         StepFailed = 4, "step_failed", "A step failed.";
         FailFast = 5, "fail_fast", "A step failed, and the workflow stops at the first failure.";
@@ -22,7 +22,7 @@ causes! {
         ResumeRequested = 9, "resume_requested", "The run was resumed.";
         OutputFailed = 10, "output_failed", "An output of the run could not be computed.";
         ParentStopped = 11, "parent_stopped", "The step that called the run was stopped.";
-        Expired = 12, "expired", "The run could not start before its schedule's starting deadline.";
+        Expired = 12, "expired", "The run could not start before the starting deadline of its schedule.";
         BackoffOver = 13, "backoff_over", "The retry delay ended.";
     }
 }

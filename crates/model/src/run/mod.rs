@@ -391,7 +391,7 @@ pub struct StepState {
     /// List of elements as JSON, if it cannot be derived from the parameters of the run and earlier steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Arc<str>>,
-    /// Output of the run, as JSON.
+    /// Output of the step or element, as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Arc<str>>,
     /// Further detail of the cause, as text for users.
@@ -509,7 +509,7 @@ pub struct ItemOrigin {
     pub index: u32,
     /// Number of elements of the list when the job was created.
     pub total: u32,
-    /// Value of the element: a text unchanged, all else as JSON.
+    /// Value of the element: a string without quotes, any other value as JSON.
     #[schema(value_type = String)]
     pub value: Arc<str>,
 }

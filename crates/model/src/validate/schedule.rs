@@ -1,7 +1,8 @@
 //! Validation of schedules and calendars.
 //!
-//! Only the `timetable` crate knows which cron expressions and time zones are valid. This module checks limits,
-//! names, and the relations between the parts of a spec.
+//! This module checks limits, names, and the relations between the parts of a spec. It does not check cron expressions,
+//! time zones and references to calendars: the engine does, with the `timetable` crate. The API calls it for each
+//! request that creates or changes a schedule or a calendar.
 
 use super::workflow::{NOT_REPLACED, texts_with_references};
 use super::{Check, Invalid, too_many};

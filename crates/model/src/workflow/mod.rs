@@ -3,14 +3,14 @@
 //! ```text
 //! WorkflowSpec ─ triggers                         jobs and workflows whose end starts a run
 //!              ─ steps ──┬─ needs, join, when     upstream steps, join rule, condition
-//!                        ├─ for_each              one execution for each item, shard or worker
+//!                        ├─ for_each              one job or call for each item, shard or worker
 //!                        └─ action                a job, a workflow, an approval or a wait
 //! Definition = the spec and the specs of all workflows that it calls; a run is pinned to it
 //! ```
 //!
-//! A workflow decides which jobs exist and when; each of them is an ordinary job. Steps belong to three sections that run
-//! in order: `steps`, then `on_failure` if the run is about to fail, then always `finally`. [`crate::validate`] checks
-//! everything beyond the types.
+//! A workflow decides which jobs exist and when; each of them is an ordinary job. Steps belong to three sections that
+//! run in order: `steps`, then `on_failure` if the run is about to fail, then always `finally`. [`crate::validate`]
+//! checks everything beyond the types.
 
 mod definition;
 mod join;

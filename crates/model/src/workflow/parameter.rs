@@ -1,7 +1,9 @@
 //! Parameters of workflows: their declaration, and the check of given values.
 //!
-//! A declared parameter has a type and may have a JSON Schema of a small set of keywords. Unknown keywords are
-//! rejected, because they would promise a check that does not exist.
+//! A declared parameter has a type and may have a JSON Schema with a small set of keywords. Unknown keywords are
+//! rejected, because users would expect a check that does not exist.
+//!
+//! The engine calls [`complete`] when a run starts; the validation of workflows checks defaults and schemas.
 
 use std::collections::BTreeMap;
 
@@ -166,8 +168,7 @@ const KEYWORDS: [&str; 19] = [
 const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "array", "object", "null"];
 const DEPTH_MAX: usize = 16;
 
-/// Returns the errors of a schema itself, as pairs of path and message. An unsupported keyword is an error, because
-/// it would promise a check that does not exist.
+/// Returns the errors of a schema itself, as pairs of path and message. An unsupported keyword is an error.
 pub fn schema_problems(schema: &Value) -> Vec<(String, String)> {
     let mut problems = Vec::new();
     examine(schema, String::new(), 0, &mut problems);

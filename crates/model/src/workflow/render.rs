@@ -2,6 +2,9 @@
 //!
 //! [`JobTemplate::parse`] finds the texts of a job that may have references; [`JobTemplate::render`] replaces the
 //! references when the step starts. Texts that an interpreter runs as a program are never rendered.
+//!
+//! # Cost
+//! A job without references is shared, not copied. Otherwise each rendered job costs one copy of its spec.
 
 use std::sync::Arc;
 

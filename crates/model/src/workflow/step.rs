@@ -2,6 +2,9 @@
 //!
 //! Files and requests have the action as exactly one of the fields `job`, `workflow`, `approval` and `wait`; a
 //! private type converts between this form and [`StepSpec`].
+//!
+//! Parsing checks only the types. [`crate::validate`] checks dependencies, expressions and limits; the engine executes
+//! the steps.
 
 use std::collections::BTreeMap;
 

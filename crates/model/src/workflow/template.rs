@@ -1,8 +1,8 @@
 //! Templates: texts with references, for example `--date=${{ params.date }}`.
 //!
-//! The text between `${{` and `}}` is an [expression](crate::expression). Its value replaces the reference: a text
-//! unchanged, `null` as an empty text, all else as compact JSON. The result is not parsed again: it stays one
-//! argument, one variable or one text, so values need no escaping. `$${{` is a literal `${{`.
+//! The text between `${{` and `}}` is an [expression](crate::expression). Its value replaces the reference: a string
+//! without quotes, `null` as an empty text, any other value as compact JSON. The result is not parsed again: it stays
+//! one argument, one variable or one text, so values need no escaping. `$${{` is a literal `${{`.
 
 use serde_json::Value;
 

@@ -2,6 +2,9 @@
 //!
 //! A trigger has one source, or joins several sources that must all end within a window. It starts the run in the
 //! commit that ends the source, so each end starts exactly one run.
+//!
+//! Files and requests have the source as exactly one of the fields `job`, `workflow` and `all`; a private type converts
+//! between this form and [`TriggerSpec`].
 
 use std::collections::BTreeMap;
 

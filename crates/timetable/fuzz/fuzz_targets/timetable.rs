@@ -1,6 +1,6 @@
-//! Any text as a cron expression: it is refused or walked, and neither panics nor takes long.
+//! Fuzzes the parser and the search with arbitrary cron expressions: no panic, and bounded time.
 //!
-//! The first byte chooses the dialect and the zone, eight more an instant; the rest is the text.
+//! The first byte selects the dialect and the time zone, the next eight bytes are a time; the rest is the expression.
 
 #![no_main]
 
@@ -16,7 +16,7 @@ static ZONES: LazyLock<Zones> = LazyLock::new(Zones::bundled);
 
 const NAMES: [&str; 4] = ["UTC", "Europe/Berlin", "Pacific/Apia", "Australia/Lord_Howe"];
 
-/// For one text, in an instrumented build; usual are microseconds.
+/// Time limit for one text in an instrumented build; usual times are microseconds.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 fuzz_target!(|data: &[u8]| {

@@ -1,4 +1,4 @@
-//! Calendars against the plain reading of their steps, and China's days against those of another source.
+//! Comparison of compiled calendars with a direct evaluation of their steps, and of China's days with another source.
 
 use jiff::civil::date;
 use model::calendar::{CalendarStep, Days};
@@ -85,7 +85,7 @@ fn a_search_ends_at_its_bound_and_counts_the_day_it_begins_with() {
     assert_eq!(days.previous_day_in(jiff::civil::Date::MIN, u32::MAX), None);
 }
 
-/// B5. Every kind of mistake, all of them at once.
+/// B5. All kinds of problems are reported at once.
 #[test]
 fn mistakes_are_told_with_their_paths() {
     insta::assert_snapshot!(problems(
@@ -126,7 +126,7 @@ fn a_calendar_has_bounds() {
     assert!(problems(&spec("a", steps), &NoCalendars).starts_with("steps: has 20001 dates: "));
 }
 
-/// B5. Each names all before it: read plainly, a question would double with every calendar.
+/// B5. Each calendar refers to all earlier ones. Without the bound, each calendar would double the cost of a lookup.
 #[test]
 fn calendars_that_name_each_other_cannot_make_a_question_dear() {
     let mut map = CalendarMap::default();
@@ -211,7 +211,7 @@ fn a_calendar_that_never_has_a_day_is_known() {
     assert!(!builtin("belfry.cn-makeup-days").unwrap().is_empty());
 }
 
-/// B5. Day for day, against PyPI's chinesecalendar.
+/// B5. Compares every day with `chinesecalendar` (PyPI).
 #[test]
 fn china_s_days_are_those_of_another_source() {
     let [holidays, makeup, work] =
@@ -293,7 +293,7 @@ fn some_steps() -> impl Strategy<Value = Vec<CalendarStep>> {
     })
 }
 
-/// The documented meaning, word for word.
+/// Returns whether the calendar contains a day, by a direct implementation of its documentation.
 fn belongs(steps: &[CalendarStep], day: jiff::civil::Date) -> bool {
     let speaks = |days: &Days| match days {
         Days::All {} => true,
@@ -313,7 +313,7 @@ fn belongs(steps: &[CalendarStep], day: jiff::civil::Date) -> bool {
 }
 
 proptest! {
-    /// B5. Layers, painting and dropping change nothing.
+    /// B5. The compilation to layers does not change the set of days.
     #[test]
     fn a_compiled_calendar_means_what_its_steps_say(steps in some_steps()) {
         let days = compiled(steps.clone());

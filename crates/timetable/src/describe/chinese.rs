@@ -1,4 +1,10 @@
-//! Descriptions in Simplified Chinese: from the year down to the second, the Chinese order of dates.
+//! Descriptions in Simplified Chinese.
+//!
+//! The order of dates is the Chinese one: from the year down to the second. Then come time zone, filters, exclusions,
+//! roll, start, end and clock changes. The text is built from the shapes of [`super::shape`], which the English
+//! descriptions share.
+//!
+//! Chinese text and digits or Latin letters are separated by a space: see [`after_chinese`] and [`before_chinese`].
 
 use model::Duration;
 use model::timing::{

@@ -1,4 +1,9 @@
-//! Descriptions in English: time of day, days, time zone, then filters and exclusions.
+//! Descriptions in English.
+//!
+//! The order is: time of day, days, time zone, filters, exclusions, then roll, start, end and clock changes. The text
+//! is built from the shapes of [`super::shape`], which the Chinese descriptions share.
+//!
+//! A change here must keep the texts of different timings different; the tests in `super::tests` compare them.
 
 use model::Duration;
 use model::timing::{
@@ -471,7 +476,7 @@ fn ordinal(number: u16) -> String {
     format!("{number}{ending}")
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Formats `a`, `a and b`, `a, b and c`.
 fn joined<T: ToString>(items: &[T]) -> String {
     joined_with(items, "and")
 }

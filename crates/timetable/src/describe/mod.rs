@@ -43,7 +43,7 @@ impl fmt::Display for Language {
     }
 }
 
-/// The text is not the code of a supported language.
+/// Error: a text is not the code of a supported language.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown language `{text}`: expected `en` or `zh-CN`")]
 pub struct ParseLanguageError {

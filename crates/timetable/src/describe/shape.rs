@@ -14,8 +14,8 @@ pub(super) enum Shape {
     List(Vec<u16>),
     /// At least three consecutive values.
     Range(u16, u16),
-    /// At least two values at a fixed distance; `even` if the distance from the last value to the first value of the next
-    /// cycle is the same.
+    /// At least two values at a fixed distance; `even` if the distance from the last value to the first value of the
+    /// next cycle is the same.
     Steps {
         first: u16,
         last: u16,
@@ -121,7 +121,7 @@ pub(super) fn time_of_day(fields: &[FieldText; 7]) -> TimeOfDay {
     }
 }
 
-/// `HH:MM`, with seconds if there are any.
+/// Formats a time as `HH:MM`, or as `HH:MM:SS` if the seconds are not 0.
 pub(super) fn clock([hour, minute, second]: [u16; 3]) -> String {
     match second {
         0 => format!("{hour:02}:{minute:02}"),

@@ -1,4 +1,4 @@
-//! Descriptions of many timings in both languages, and that they tell apart what differs.
+//! Descriptions of many timings in both languages. Different timings must have different descriptions.
 
 use std::collections::BTreeMap;
 
@@ -121,7 +121,7 @@ fn the_dialect_decides_what_a_number_means() {
     insta::assert_snapshot!(told);
 }
 
-/// B1. A text that is refused is quoted, and nothing is made up.
+/// B1. The description quotes an invalid expression and adds nothing.
 #[test]
 fn what_cannot_be_read_is_named_as_it_is_written() {
     for text in ["", "60 * * * *", "0 9 * * MOON", "@never", "a\u{1b}b"] {
@@ -241,7 +241,7 @@ fn filters_and_limits_in_plain_words() {
     insta::assert_snapshot!(timings.iter().map(both).collect::<String>());
 }
 
-/// B1. All combinations of fields that mean different things.
+/// B1. Compares all combinations of fields with different meanings.
 #[test]
 fn expressions_that_differ_in_a_field_read_differently() {
     let fields: [&[&str]; 5] = [

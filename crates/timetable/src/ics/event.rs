@@ -165,7 +165,7 @@ impl Event {
                     Err(at(end, "is not after DTSTART".into()))
                 }
                 _ => {
-                    Err(at(end, "has another type than DTSTART: expected two dates, or two times".into()))
+                    Err(at(end, "has a different type than DTSTART: expected two dates, or two times".into()))
                 }
             },
         }

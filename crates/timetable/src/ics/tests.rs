@@ -1,4 +1,4 @@
-//! Imports of written events, recurrences against another library, and arbitrary texts.
+//! Imports of example events, comparison of recurrences with another library, and imports of arbitrary texts.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn event(lines: &str) -> String {
     calendar(&format!("BEGIN:VEVENT\n{lines}\nEND:VEVENT"))
 }
 
-/// Days and refusals of an import for 2026 to 2028, one a line.
+/// Returns the days and the ignored entries of an import for 2026 to 2028, one on each line.
 fn told(text: &str) -> String {
     match import(text, 2026..=2028) {
         Ok(imported) => {
@@ -121,7 +121,7 @@ fn folded_lines_quoted_parameters_and_any_case_are_read() {
     insta::assert_snapshot!(told(text), @"ignored line 2 (Neujahr, frei): is cancelled");
 }
 
-/// B5. Whatever is not read exactly is told, with its line.
+/// B5. Each event that cannot be interpreted exactly is reported with its line.
 #[test]
 fn every_event_that_gives_no_days_is_told_with_its_reason() {
     let broken = [
@@ -162,7 +162,7 @@ fn every_event_that_gives_no_days_is_told_with_its_reason() {
     ignored line 3: line 4: DTSTART is in UTC, so its day depends on the time zone: expected a date, or a time with TZID
     ignored line 3: line 5: EXDATE is in UTC, and the time zone `Mars/Olympus` is unknown: expected an IANA name
     ignored line 3: line 5: DTEND is not after DTSTART
-    ignored line 3: line 5: DTEND has another type than DTSTART: expected two dates, or two times
+    ignored line 3: line 5: DTEND has a different type than DTSTART: expected two dates, or two times
     ignored line 3: line 5: DTEND has another time zone than DTSTART
     ignored line 3: line 5: DURATION does not fit DTSTART: expected a duration such as `P1D`
     ignored line 3: line 6: DTEND cannot be combined with DURATION
@@ -204,7 +204,7 @@ fn what_is_no_calendar_or_too_much_is_refused_as_a_whole() {
     assert!(matches!(refused, IcsError::TooMuch { .. }), "{refused}");
 }
 
-/// B5. The rules of another library, day for day (by count, sum and first days).
+/// B5. Compares the occurrences with another library, by their number, their sum and the first ones.
 #[test]
 fn recurrences_are_those_of_another_library() {
     let mut compared = 0;
@@ -262,7 +262,7 @@ proptest! {
         let _ = import(&format!("BEGIN:VCALENDAR\nBEGIN:VEVENT\n{text}\nEND:VEVENT"), 2000..=2040);
     }
 
-    /// B5. What looks like events: every one is taken or told, and no day lies outside of the years.
+    /// B5. Random events: at least one entry is imported or reported, and no day is outside the requested years.
     #[test]
     fn every_event_is_taken_or_told(events in prop::collection::vec(prop::collection::vec(some_line(), 1..5), 1..4)) {
         let lines: Vec<String> = events.into_iter().flat_map(|lines| {
@@ -280,7 +280,7 @@ proptest! {
     }
 }
 
-/// A rule without an end says more than the years that it is read for.
+/// A rule without an end has occurrences after the requested years.
 #[test]
 fn a_rule_that_goes_on_after_the_years_of_interest_is_told() {
     let event = |rule: &str| {

@@ -1,4 +1,4 @@
-//! What expressions, rules and clock changes come to, in examples to read.
+//! Examples of expressions, rules, filters and clock changes, with their firings.
 
 use model::Duration;
 use model::timing::{Dst, Every, Filter, Fold, Gap, Rule, Timing, Weekday, Window};
@@ -74,7 +74,7 @@ fn clock_changes_do_as_the_timing_says() {
     insta::assert_snapshot!(preview(&at_a_gap(Gap::Skip), BEFORE_SPRING, 2), @"");
 }
 
-/// B1. Samoa went over the date line and had no 30 December 2011.
+/// B1. Samoa changed to the other side of the date line and had no 30 December 2011.
 #[test]
 fn a_missing_day_fires_at_its_end() {
     insta::assert_snapshot!(preview(&cron("0 9 * * *", "Pacific/Apia"), "2011-12-29T00:00:00Z", 4), @r"
@@ -225,7 +225,7 @@ fn start_and_end_belong_to_a_timing() {
     assert_eq!(found, [at("2026-11-20T09:00:00Z"), at("2026-11-21T09:00:00Z")]);
 }
 
-/// B1. One instant of several rules is one.
+/// B1. A time of several rules is one firing.
 #[test]
 fn rules_that_meet_make_one_firing() {
     let mut timing = cron("0 * * * *", "UTC");
@@ -235,7 +235,7 @@ fn rules_that_meet_make_one_firing() {
     assert_eq!(rules, [vec![0, 1], vec![1], vec![0]]);
 }
 
-/// B5. A cron filter without seconds speaks of whole minutes.
+/// B5. A cron filter without a field for seconds matches whole minutes.
 #[test]
 fn a_cron_filter_without_seconds_lets_whole_minutes_through() {
     let every = Rule::Every(Every { period: Duration::from_secs(30), phase: Duration::ZERO });

@@ -1,4 +1,4 @@
-//! Timings in a line, for tests.
+//! Helpers that create, compile and preview timings.
 
 use std::sync::LazyLock;
 
@@ -6,19 +6,19 @@ use model::Timestamp;
 use model::timing::{Cron, Dialect, Rule, Timing};
 use timetable::{Next, NoCalendars, Timetable, Zones};
 
-/// Loaded once.
+/// Bundled time zones, loaded once for all tests.
 pub(crate) static ZONES: LazyLock<Zones> = LazyLock::new(Zones::bundled);
 
 pub(crate) fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// A timing of one cron rule.
+/// Returns a timing with one crontab rule.
 pub(crate) fn cron(expression: &str, zone: &str) -> Timing {
     timing([Rule::Cron(Cron::new(expression))], zone)
 }
 
-/// A timing of one Quartz rule, in UTC.
+/// Returns a timing with one Quartz rule, in UTC.
 pub(crate) fn quartz(expression: &str) -> Timing {
     let cron = Cron { expression: expression.into(), dialect: Dialect::Quartz };
     timing([Rule::Cron(cron)], "UTC")
@@ -33,7 +33,7 @@ pub(crate) fn compile(timing: &Timing) -> Timetable {
         .unwrap_or_else(|problems| panic!("{timing:?}: {problems:?}"))
 }
 
-/// The instants in `(after, until]`.
+/// Returns the firings in `(after, until]`.
 pub(crate) fn between(timetable: &Timetable, after: Timestamp, until: Timestamp) -> Vec<Timestamp> {
     let mut found = Vec::new();
     let mut last = after;
@@ -47,7 +47,7 @@ pub(crate) fn between(timetable: &Timetable, after: Timestamp, until: Timestamp)
     found
 }
 
-/// The next local times, one a line.
+/// Returns the next local times, one on each line. `*` marks days with a clock change.
 pub(crate) fn preview(timing: &Timing, after: &str, count: usize) -> String {
     let firings = compile(timing).preview(at(after), count);
     let line = |firing: &timetable::Firing| {

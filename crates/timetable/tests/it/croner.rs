@@ -1,4 +1,4 @@
-//! A second opinion on the reading of expressions: croner's, on local times without a zone.
+//! Comparison with the crate `croner`, on local times without a time zone.
 
 use croner::parser::{CronParser, Seconds};
 use jiff::civil::DateTime;
@@ -8,7 +8,7 @@ use timetable::Next;
 use crate::common::{at, compile, cron};
 use crate::draw::{Draw, DrawnRule};
 
-/// B1. Over decades, where the scanning oracle looks at stretches only.
+/// B1. Compares 100 times of each expression; the scanning oracle examines only some periods.
 #[test]
 fn expressions_name_the_times_that_croner_reads() {
     let parser = CronParser::builder().seconds(Seconds::Optional).build();
@@ -17,13 +17,13 @@ fn expressions_name_the_times_that_croner_reads() {
         let Rule::Cron(ours) = DrawnRule::vixie(&mut Draw::new(seed)).timing.rules.remove(0) else {
             unreachable!()
         };
-        // croner's day fields are alternatives always, unless `+` says otherwise.
+        // In croner, a day must match only one of the day fields, unless the expression has a `+`.
         let fields: Vec<&str> = ours.expression.split_whitespace().collect();
         let both = [fields[2], fields[4]].iter().any(|field| field.starts_with('*') && *field != "*");
         if both || ours.expression.contains("L-") {
             continue;
         }
-        // It refuses some that crontabs have, such as `3/2`.
+        // croner rejects some valid crontab expressions, such as `3/2`.
         let Ok(theirs) = parser.parse(&fields.join(" ")) else { continue };
         let timetable = compile(&cron(&ours.expression, "UTC"));
         let mut last = at("2019-12-31T23:59:59Z");

@@ -1,4 +1,4 @@
-//! Rules drawn at random, each with a predicate that says the same in another way.
+//! Generator of random rules, each with an equivalent predicate.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use model::timing::{
     Window,
 };
 
-/// A small generator of numbers: SplitMix64.
+/// Pseudo-random number generator: SplitMix64.
 pub(crate) struct Draw(u64);
 
 impl Draw {
@@ -43,18 +43,18 @@ impl Draw {
 
 pub(crate) type DayTest = Box<dyn Fn(Date) -> bool>;
 
-/// A rule, and the same as predicates.
+/// Random rule, with equivalent predicates.
 pub(crate) struct DrawnRule {
     pub(crate) timing: Timing,
     pub(crate) day: DayTest,
     pub(crate) minutes: Vec<bool>,
     pub(crate) gap: Gap,
     pub(crate) overlap: Fold,
-    /// What the filters say of what the wall shows.
+    /// Whether all filters allow a local date and minute.
     pub(crate) passes: Box<dyn Fn(Date, usize) -> bool>,
 }
 
-/// A field of plain values: its text, and the values.
+/// Returns the text of a random field without special items, and its values.
 fn values(draw: &mut Draw, min: i64, max: i64, names: &[&str]) -> (String, BTreeSet<i64>) {
     let count = if draw.one_in(4) { draw.between(2, 3) } else { 1 };
     let (mut texts, mut all) = (Vec::new(), BTreeSet::new());
@@ -85,7 +85,7 @@ fn sunday_zero(date: Date) -> i64 {
     date.weekday().to_sunday_zero_offset().into()
 }
 
-/// The workday nearest to a day in its month, found by trying.
+/// Returns the nearest day from Monday to Friday in the same month, by trying the neighbors.
 fn nearest_workday(day: Date) -> Date {
     let works = |date: &Date| !matches!(date.weekday(), Weekday::Saturday | Weekday::Sunday);
     [0, -1, 1, -2, 2]
@@ -126,7 +126,7 @@ fn day_of_month(draw: &mut Draw) -> (String, DayTest) {
 
 const NAMES: [&str; 7] = ["SUN", "mon", "Tue", "wed", "THU", "fri", "SAT"];
 
-/// In numbers of crontab, which `shift` is added to.
+/// Returns a random day-of-week field. `shift` is added to the numbers of crontab: 1 for Quartz.
 fn day_of_week(draw: &mut Draw, shift: i64) -> (String, DayTest) {
     let day = draw.between(0, 6);
     match draw.below(10) {
@@ -143,7 +143,7 @@ fn day_of_week(draw: &mut Draw, shift: i64) -> (String, DayTest) {
         2..5 => ("*".into(), Box::new(|_| true)),
         5 if shift == 0 => ("7".into(), Box::new(|date| date.weekday() == Weekday::Sunday)),
         5 => {
-            // Quartz goes on after Saturday.
+            // In Quartz, a range can wrap around after Saturday.
             let test = |date: Date| {
                 matches!(
                     date.weekday(),
@@ -157,7 +157,7 @@ fn day_of_week(draw: &mut Draw, shift: i64) -> (String, DayTest) {
             Box::new(|date| !matches!(date.weekday(), Weekday::Saturday | Weekday::Sunday)),
         ),
         _ => {
-            // `a/n` and `*/n` count up to 7 in crontab, so they are drawn as lists here.
+            // `a/n` and `*/n` go up to 7 in crontab, so this case generates lists instead.
             let days: BTreeSet<i64> = (0..draw.between(1, 4)).map(|_| draw.between(0, 6)).collect();
             let show = |day: &i64| {
                 if shift == 0 && day % 2 == 0 {
@@ -193,7 +193,7 @@ impl DrawnRule {
         }
     }
 
-    /// A crontab expression.
+    /// Returns a random crontab expression.
     pub(crate) fn vixie(draw: &mut Draw) -> Self {
         let (minute, minutes) = minute_or_hour(draw, 59);
         let (hour, hours) = minute_or_hour(draw, 23);
@@ -211,7 +211,7 @@ impl DrawnRule {
         Self::new(draw, rule, repeats, Box::new(day), times(&hours, &minutes))
     }
 
-    /// A Quartz expression, with years now and then.
+    /// Returns a random Quartz expression, sometimes with years.
     pub(crate) fn quartz(draw: &mut Draw) -> Self {
         let (minute, minutes) = minute_or_hour(draw, 59);
         let (hour, hours) = minute_or_hour(draw, 23);
@@ -242,7 +242,7 @@ impl DrawnRule {
         Self::new(draw, Rule::Cron(cron), repeats, Box::new(day), times(&hours, &minutes))
     }
 
-    /// A calendar rule.
+    /// Returns a random calendar rule.
     pub(crate) fn calendar(draw: &mut Draw) -> Self {
         let unit =
             draw.pick(&[CalendarUnit::Days, CalendarUnit::Weeks, CalendarUnit::Months, CalendarUnit::Years]);
@@ -334,7 +334,7 @@ impl DrawnRule {
         Self::new(draw, Rule::Calendar(rule), false, Box::new(day), minutes)
     }
 
-    /// The same with filters.
+    /// Returns the rule with random filters.
     pub(crate) fn filtered(mut self, draw: &mut Draw) -> Self {
         let mut tests: Vec<Box<dyn Fn(Date, usize) -> bool>> = Vec::new();
         for _ in 0..draw.between(1, 3) {
@@ -351,7 +351,7 @@ impl DrawnRule {
         self
     }
 
-    /// The same with its days moved to working days.
+    /// Returns the rule with a roll to working days.
     pub(crate) fn rolled(mut self, draw: &mut Draw) -> Self {
         let to = draw.pick(&[RollTo::Next, RollTo::Previous]);
         self.timing.roll = Some(Roll { to, calendar: "workdays".into() });
@@ -365,13 +365,13 @@ impl DrawnRule {
     }
 }
 
-/// Monday to Friday, but for some holidays.
+/// Returns whether a day is from Monday to Friday, and not one of five holidays.
 pub(crate) fn is_workday(date: Date) -> bool {
     let holiday = matches!((date.month(), date.day()), (1, 1) | (5, 1) | (12, 25) | (12, 26) | (12, 31));
     !holiday && !matches!(date.weekday(), Weekday::Saturday | Weekday::Sunday)
 }
 
-/// A filter, and whether it matches what the wall shows.
+/// Returns a random filter, and a predicate for the local dates and minutes that it matches.
 fn filter(draw: &mut Draw) -> (Filter, Box<dyn Fn(Date, usize) -> bool>) {
     match draw.below(5) {
         0 => {

@@ -1,4 +1,4 @@
-//! What is said of what cannot be read.
+//! Error messages of invalid timings.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use timetable::{NoCalendars, Timetable};
 
 use crate::common::ZONES;
 
-/// As a snapshot without the expressions, which stand in it anyway.
+/// Compares with a snapshot whose header omits the Rust expression; the messages contain the cron expressions.
 macro_rules! assert_messages {
     ($messages:expr) => {
         insta::with_settings!({ omit_expression => true }, { insta::assert_snapshot!($messages) });

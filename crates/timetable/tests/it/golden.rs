@@ -1,5 +1,5 @@
-//! crontab's ways, as another implementation has them: the golden file holds what PyPI `cronsim` 2.8
-//! gives for expressions and zones around changes of their clocks.
+//! Comparison with another implementation of crontab: the golden file contains the times that `cronsim` 2.8 (PyPI)
+//! returns for expressions around clock changes.
 
 use model::Timestamp;
 use timetable::Next;

@@ -1,7 +1,7 @@
-//! The timetable from outside.
+//! Integration tests of the public API of the timetable.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests; a failure is a failed test")]
-#![expect(clippy::disallowed_methods, reason = "that a search is bounded is measured by a clock")]
+#![expect(clippy::disallowed_methods, reason = "tests measure that searches are bounded")]
 
 mod behaviour;
 mod common;

@@ -1,7 +1,9 @@
-//! An oracle that shares nothing with the product but jiff's offsets: it walks over every minute,
-//! asks whether a predicate holds there, and sees gaps and overlaps by looking at the wall.
+//! Comparison of random rules with an oracle.
 //!
-//! Rules are drawn as predicates together with their text, so that a misread text is found too.
+//! The oracle shares only the offsets of jiff with the product. It scans every minute, evaluates a predicate, and finds
+//! gaps and overlaps by comparing consecutive local times.
+//!
+//! Each rule is generated as a text and as a predicate, so the comparison also finds parser errors.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use timetable::{Calendars, DaySet, NoCalendars, Timetable};
 use crate::common::{ZONES, between};
 use crate::draw::{Draw, DrawnRule};
 
-/// Every kind of clock change that there is, and some places without any.
+/// Time zones with all kinds of clock changes, and some without clock changes.
 const NAMES: [&str; 44] = [
     "UTC",
     "Africa/Cairo",
@@ -64,22 +66,22 @@ const NAMES: [&str; 44] = [
     "Pacific/Kiritimati",
 ];
 
-/// How many rules are drawn for each zone, 1,056 in all, and how many with filters or a roll.
+/// Number of random rules for each time zone (1,056 in total), and of rules with filters or a roll.
 const RULES: u64 = 24;
 const FILTERED_RULES: u64 = 12;
 
-/// A minute, as the wall shows it.
+/// A minute, with its local date and minute of the day.
 struct Moment {
     at: Instant,
     date: Date,
     minute: usize,
-    /// Whether the wall shows this for the first time.
+    /// Whether this is the first occurrence of the local time.
     first: bool,
-    /// What the wall leaped over just before.
+    /// Local dates and minutes that a clock change skipped directly before.
     skipped: Vec<(Date, usize)>,
 }
 
-/// Stretches of time in which something may go wrong, of at least ten years, and some others.
+/// Returns critical periods of at least ten years (clock changes, new years, ends of February), and some random ones.
 fn stretches(zone: &TimeZone, draw: &mut Draw) -> Vec<(Instant, Instant)> {
     let mut stretches = Vec::new();
     let instant =
@@ -128,7 +130,7 @@ fn moments(zone: &TimeZone, (begin, end): (Instant, Instant)) -> Vec<Moment> {
     moments
 }
 
-/// What should fire, by the rule's predicate alone.
+/// Returns the expected firings, by the predicates of the rule.
 fn expected(rule: &DrawnRule, moments: &[Moment]) -> Vec<model::Timestamp> {
     let matches = |date: Date, minute: usize| rule.minutes[minute] && (rule.day)(date);
     let fires = |moment: &&Moment| {
@@ -146,7 +148,7 @@ fn check(rule: &DrawnRule, all: &[Vec<Moment>], zone: &str, calendars: &dyn Cale
     for moments in all {
         let second = |at: Instant| model::Timestamp::from(at - 1.second());
         let (begin, end) = (moments[0].at, moments[moments.len() - 1].at + 1.minute());
-        // Else filters that let nothing through would be searched to the bound, for every stretch.
+        // Without an end, filters that exclude everything would cause a search to its bound in each period.
         timing.end = Some(end.into());
         let timetable = Timetable::compile(&timing, 0, &ZONES, calendars)
             .unwrap_or_else(|problems| panic!("{timing:?}: {problems:?}"));
@@ -164,7 +166,7 @@ fn check(rule: &DrawnRule, all: &[Vec<Moment>], zone: &str, calendars: &dyn Cale
     fired
 }
 
-/// Draws rules for every zone of a share of them.
+/// Compares random rules in a quarter of the time zones; `share` is 0 to 3.
 fn agree(share: usize, rules: u64, draw_rule: impl Fn(&mut Draw) -> DrawnRule, calendars: &dyn Calendars) {
     let mut fired = 0;
     for (i, name) in NAMES.iter().enumerate().filter(|(i, _)| i % 4 == share) {
@@ -181,7 +183,7 @@ fn agree(share: usize, rules: u64, draw_rule: impl Fn(&mut Draw) -> DrawnRule, c
     assert!(fired > 10_000, "only {fired} firings were compared");
 }
 
-/// The working days of [`crate::draw::is_workday`], as a calendar.
+/// Calendar of the working days of [`crate::draw::is_workday`].
 pub(crate) struct Workdays(Arc<DaySet>);
 
 impl Workdays {

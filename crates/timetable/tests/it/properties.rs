@@ -1,4 +1,4 @@
-//! What holds for every timing and every text.
+//! Properties of all timings and of arbitrary texts.
 
 use std::time::{Duration as Elapsed, Instant};
 
@@ -10,7 +10,7 @@ use timetable::{Next, NoCalendars, Timetable};
 use crate::common::{ZONES, at, between, compile, cron, timing};
 use crate::draw::{Draw, DrawnRule};
 
-/// Generous, for a debug build on a busy machine; a search that is not bounded takes far longer.
+/// Generous for a debug build on a busy machine; an unbounded search takes far longer.
 const TIME_LIMIT: Elapsed = Elapsed::from_secs(5);
 
 fn zone() -> impl Strategy<Value = &'static str> {
@@ -24,7 +24,7 @@ fn zone() -> impl Strategy<Value = &'static str> {
     ]
 }
 
-/// Rules of every kind, some of them together.
+/// Timings with one to three rules of all kinds.
 fn any_timing() -> impl Strategy<Value = Timing> {
     let rule = (any::<u64>(), 0..6).prop_map(|(seed, kind)| {
         let mut draw = Draw::new(seed);
@@ -57,13 +57,13 @@ fn any_timing() -> impl Strategy<Value = Timing> {
     )
 }
 
-/// An instant of some decades.
+/// Times from 2023 to 2030, in microseconds.
 fn instant() -> impl Strategy<Value = Timestamp> {
     (1_700_000_000_i64..1_900_000_000, 0..1_000_000_i64)
         .prop_map(|(s, us)| Timestamp::from_micros(s * 1_000_000 + us))
 }
 
-/// All that `step` gives in `(after, until]`, held or not.
+/// Returns all scheduled times in `(after, until]`, excluded or not.
 fn steps(timetable: &Timetable, after: Timestamp, until: Timestamp) -> Vec<timetable::Step> {
     let mut found = Vec::new();
     let mut last = after;
@@ -146,7 +146,7 @@ proptest! {
     }
 }
 
-/// What stands in expressions, and some that does not.
+/// Pieces of expressions, and other texts.
 const PIECES: &str = "(\\*|[0-9]{1,4}|[HLW?~#/,()-]|MON|jan|sun-|@every|@daily| |  |\t|=|TZ=|\\PC)";
 
 fn nearly_an_expression() -> impl Strategy<Value = String> {
@@ -184,7 +184,7 @@ proptest! {
         prop_assert!(started.elapsed() < TIME_LIMIT, "{timing:?} took {:?}", started.elapsed());
     }
 
-    /// B1. What is nearly an expression is the more dangerous thing.
+    /// B1. Almost valid expressions reach more of the parser than arbitrary texts.
     #[test]
     fn no_expression_with_a_change_panics(seed in any::<u64>(), place in any::<prop::sample::Index>(), with in any::<char>()) {
         let Rule::Cron(mut cron) = DrawnRule::vixie(&mut Draw::new(seed)).timing.rules.remove(0) else { unreachable!() };
@@ -198,7 +198,7 @@ proptest! {
     }
 }
 
-/// B1. What can never be is known at once, and what filters make impossible within a bound.
+/// B1. An expression that never matches is detected immediately; a contradiction of filters, within a bound.
 #[test]
 fn never_is_an_answer() {
     let now = at("2026-11-21T00:00:00Z");

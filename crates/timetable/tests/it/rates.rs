@@ -1,4 +1,4 @@
-//! Rates that are moved to working days, and rules of seconds, against a scan.
+//! Comparison of rates with a roll, and of rules with seconds, with a scan.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn moved(date: Date, to: RollTo) -> Date {
     (0..60).map(|n| date + (n * step).days()).find(|date| is_workday(*date)).unwrap()
 }
 
-/// B1, B5. Clocks change on Sundays in these zones, so that nothing is moved into a gap.
+/// B1, B5. In these time zones, clocks change on Sundays, so the roll moves no time into a gap.
 #[test]
 fn a_rate_is_moved_as_a_scan_moves_it() {
     let calendars = Workdays::new();
@@ -65,7 +65,7 @@ fn a_rate_is_moved_as_a_scan_moves_it() {
     }
 }
 
-/// B1. Every second around changes of the clocks, by the wall.
+/// B1. Compares every second around clock changes.
 #[test]
 fn seconds_follow_the_wall() {
     for (zone, change) in [
@@ -106,7 +106,7 @@ fn seconds_follow_the_wall() {
     }
 }
 
-/// B5. A calendar whose last working day is long past leaves nothing, within a bound.
+/// B5. With a calendar whose last working day is long past, the search ends within a bound.
 #[test]
 fn nothing_is_moved_where_no_day_is_a_working_day() {
     struct NoDays(Arc<timetable::DaySet>);

@@ -1,4 +1,4 @@
-//! How long a search takes. Run it in release: `cargo test --release -p belfry-timetable -- --ignored`.
+//! Benchmark of searches. Run it in release: `cargo test --release -p belfry-timetable -- --ignored`.
 
 use std::time::Instant;
 

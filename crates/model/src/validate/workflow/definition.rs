@@ -9,8 +9,9 @@ use crate::workflow::{Action, Call, Definition, StepSpec, WorkflowSpec};
 /// Checks the calls between workflows: all called workflows exist, none calls itself directly or through others, and
 /// each call has valid parameters.
 ///
-/// # Errors Returns [`Invalid`] with all problems. Paths are those of the workflow, or start with the name of the
-/// called workflow that has the problem.
+/// # Errors
+/// Returns [`Invalid`] with all problems. Paths are those of the workflow, or start with the name of the called
+/// workflow that has the problem.
 pub fn definition(definition: &Definition) -> Result<(), Invalid> {
     let mut check = Check::default();
     check.ensure(definition.calls.len() <= limits::CALLS_MAX, "steps", || {

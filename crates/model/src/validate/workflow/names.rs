@@ -1,4 +1,10 @@
 //! Names that the expressions of a workflow can refer to, with their types.
+//!
+//! [`WorkflowNames`] has the parameters and steps of a workflow. [`StepNames`] has the names at one location: an
+//! expression in a step can refer only to steps that have ended when the step starts. The type of a step output is
+//! known only if the step declares its outputs; otherwise each field is allowed.
+//!
+//! The names also record which outputs are used, for a warning about unused ones.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

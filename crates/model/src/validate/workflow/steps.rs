@@ -1,4 +1,8 @@
-//! Validation of one step: its action, and the references in its texts.
+//! Validation of one step: its fan-out, its action, and the references in its texts.
+//!
+//! The parent module calls [`step`] for each step. A job is checked twice: its spec with placeholders instead of
+//! references, and its references against the names of the step. A reference is an error in program code, where its
+//! value would run, and in fields in which references are not replaced.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

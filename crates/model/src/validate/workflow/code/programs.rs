@@ -1,4 +1,10 @@
 //! Table of programs that read program code, or start another program, with their command-line syntax.
+//!
+//! The parent module uses the table to find program code in a command, where references are not allowed. An entry has
+//! the options with program code, the options with other values, and the meaning of the arguments. A program that is
+//! not in the table is unknown; the parent module then rejects only text that looks like code.
+//!
+//! To add a program, add an entry to [`PROGRAMS`] and a case to the tests of the parent module.
 
 /// Command-line syntax of a program.
 pub(super) struct Program {
