@@ -393,7 +393,7 @@ fn to_double(value: &Value) -> Found {
     found.map_or_else(|| fail(format!("cannot convert {} to a number", kind_of(value))), double)
 }
 
-/// Returns a value as text: a string as it is, `null` as the empty string, any other value as compact JSON.
+/// Returns a value as text: a string without quotes, `null` as the empty string, any other value as compact JSON.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

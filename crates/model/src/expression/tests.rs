@@ -134,7 +134,7 @@ fn a_text_that_nests_too_deep_is_refused_before_it_can_hurt() {
 }
 
 proptest! {
-    /// Whatever is typed is refused or has a value or a reason; nothing panics.
+    /// Each text is rejected, or has a value or an error; no text causes a panic.
     #[test]
     fn no_text_brings_it_down(text in r#"[-a-z0-9 .+*/%()\[\]{},:?!<>=&|'"\\\n_é]{0,60}"#) {
         if let Ok(expression) = Expression::parse(&text) {
@@ -143,7 +143,8 @@ proptest! {
         }
     }
 
-    /// What passed the check fails for values only, never for the kinds of what was declared.
+    /// The evaluation of a checked expression fails only because of values, never because of the types of declared
+    /// names.
     #[test]
     fn a_checked_expression_of_declared_names_has_a_value(
         a in prop::sample::select(vec!["n", "name", "list", "1", "'x'", "true", "[1]"]),
