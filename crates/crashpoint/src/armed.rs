@@ -1,4 +1,4 @@
-//! Looks for an order at each point, and carries it out.
+//! Reads the order file at each crash point and executes the order.
 
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::{Point, VARIABLE};
 
-/// The order that this process saw last, and how often it reached its point since.
+/// Last order that this process read, and the number of times its point was reached since.
 static COUNT: Mutex<(String, u32)> = Mutex::new((String::new(), 0));
 
-/// Where orders are, if a test gives any.
+/// Returns the path of the order file, if the test configured one.
 pub(crate) fn file() -> Option<&'static Path> {
     static FILE: LazyLock<Option<PathBuf>> = LazyLock::new(|| std::env::var_os(VARIABLE).map(PathBuf::from));
     FILE.as_deref()
@@ -24,7 +24,7 @@ pub(crate) fn reach(file: &Path, point: Point) {
     }
 }
 
-/// Whether the order is about this point, and this is the time.
+/// Returns whether the order names this point and its count is reached.
 fn is_due(order: &str, point: Point, (seen, count): &mut (String, u32)) -> bool {
     let Some((nth, name)) = order.split_once(':').and_then(|(_serial, rest)| rest.split_once(':')) else {
         return false;
@@ -41,7 +41,7 @@ fn is_due(order: &str, point: Point, (seen, count): &mut (String, u32)) -> bool 
 }
 
 fn die() -> ! {
-    // A process may always kill itself; aborting is the nearest to it should that fail.
+    // A process may always kill itself; abort is the closest alternative if the kill fails.
     kill_process(getpid(), Signal::KILL).ok();
     std::process::abort()
 }

@@ -1,34 +1,34 @@
-//! Named points at which a test kills the process.
+//! Named crash points at which a test kills the process.
 //!
-//! Each stands between two steps of a promise, where kills at random times hardly ever hit: a commit
-//! is durable and nobody was answered; a start is in the journal and nothing runs. Server and worker
-//! call [`reach`] there, one line each.
+//! A crash point lies between two steps of a guarantee, which a kill at a random time hardly ever hits. Examples: a
+//! commit is durable but no client has its answer; a start is in the journal but the task does not run. Server and
+//! worker call [`reach`] at each point.
 //!
-//! A test names a file in `BELFRY_TEST_CRASH`, and writes an [`order`] into it whenever it likes. The
-//! process that reaches the point as often as the order says removes the file and dies as by `kill -9`. Who is
-//! started next over the same file finds none, so one order kills one process once.
+//! A test names a file in `BELFRY_TEST_CRASH` and writes an [`order`] into it at any time. The process that reaches the
+//! point for the nth time removes the file and dies as by `kill -9`. The next process finds no file, so one order kills
+//! one process once.
 //!
 //! # Cost
-//! Nothing in release builds: [`is_armed`] is `false` there, and [`reach`] is empty. A debug build
-//! without the variable looks at a static; with it, it reads a file of a few bytes at each point.
+//! None in release builds: [`is_armed`] is `false`, and [`reach`] is empty. A debug build without the variable checks a
+//! static; with the variable, it reads a file of a few bytes at each point.
 
 #[cfg(debug_assertions)]
 mod armed;
 
-/// The environment variable that names the file.
+/// Environment variable with the path of the order file.
 pub const VARIABLE: &str = "BELFRY_TEST_CRASH";
 
 macro_rules! points {
     ($($(#[doc = $doc:literal])* $point:ident = $name:literal,)*) => {
-        /// Where a process can be killed.
+        /// Crash point: a place in the code at which a test can kill the process.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Point { $($(#[doc = $doc])* $point,)* }
 
         impl Point {
-            /// All of them.
+            /// All crash points.
             pub const ALL: &[Self] = &[$(Self::$point,)*];
 
-            /// Its name: step, then moment.
+            /// Returns the name: step, then moment. It is stable, because orders contain it.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$point => $name,)* }
             }
@@ -37,84 +37,83 @@ macro_rules! points {
 }
 
 points! {
-    /// The engine has made jobs; no store has them.
+    /// The engine has created jobs; they are not committed.
     AcceptBeforeCommit = "accept before commit",
-    /// Jobs are durable; their clients know nothing.
+    /// Jobs are committed; no client has an answer.
     AcceptAfterCommit = "accept after commit",
-    /// Their clients are being answered.
+    /// The answers to the clients are being sent.
     AcceptAfterEffects = "accept after effects",
-    /// A schedule has fired; its run, cursor and ledger are in no store.
+    /// A schedule has fired; its run, cursor and ledger entry are not committed.
     FireBeforeCommit = "fire before commit",
-    /// They are durable.
+    /// The firing is committed; none of its effects is released.
     FireAfterCommit = "fire after commit",
-    /// What follows from them is under way.
+    /// The effects of the firing are being released.
     FireAfterEffects = "fire after effects",
-    /// Executions were placed; no store has them.
+    /// Executions were placed; they are not committed.
     DispatchBeforeCommit = "dispatch before commit",
-    /// They are durable; no worker has heard of them.
+    /// Executions are committed; no worker has received them.
     DispatchAfterCommit = "dispatch after commit",
-    /// They are on their way to workers.
+    /// Executions are being sent to workers.
     DispatchAfterEffects = "dispatch after effects",
-    /// A worker has started them; no store knows it.
+    /// A worker has started executions; the start is not committed.
     StartBeforeCommit = "start before commit",
-    /// That is durable; the worker's report is not acknowledged.
+    /// The start is committed; the worker's report is not acknowledged.
     StartAfterCommit = "start after commit",
-    /// The acknowledgement is on its way.
+    /// The acknowledgement of the start is being sent.
     StartAfterEffects = "start after effects",
-    /// A result was accepted; no store has it.
+    /// A result was accepted; it is not committed.
     FinishBeforeCommit = "finish before commit",
-    /// It is durable; the worker still holds it.
+    /// The result is committed; the worker still holds it.
     FinishAfterCommit = "finish after commit",
-    /// The worker is being told that it may forget it.
+    /// The acknowledgement of the result, after which the worker deletes it, is being sent.
     FinishAfterEffects = "finish after effects",
-    /// A step of a run has ended, and what follows it has begun; no store has either.
+    /// A step of a run has ended and its downstream steps have started; neither is committed.
     StepBeforeCommit = "step before commit",
-    /// Both are durable.
+    /// The end of the step and its downstream steps are committed.
     StepAfterCommit = "step after commit",
-    /// What follows is on its way to workers.
+    /// The downstream steps are being sent to workers.
     StepAfterEffects = "step after effects",
-    /// The agent has an assignment; its supervisor has not heard of it.
+    /// The agent has an assignment; its supervisor has not received it.
     AgentHasAssignment = "agent has assignment",
-    /// The agent has reports; the server has not heard of them.
+    /// The agent has reports; the server has not received them.
     AgentHasReports = "agent has reports",
-    /// The supervisor has decided something; its journal has none of it.
+    /// The supervisor has decided; the decision is not in its journal.
     JournalBeforeWrite = "journal before write",
-    /// The supervisor is about to write down a start.
+    /// The supervisor is about to write a start to its journal.
     StartBeforeJournal = "start before journal",
-    /// The start is in the journal; nothing runs.
+    /// The start is in the journal; the task does not run.
     StartAfterJournal = "start after journal",
-    /// The task runs; nobody but its journal knows.
+    /// The task runs; only the journal knows of it.
     StartAfterExec = "start after exec",
-    /// The task and all its processes have ended; no journal has the outcome.
+    /// The task and all its processes have ended; the outcome is in no journal.
     FinishBeforeJournal = "finish before journal",
-    /// The outcome is in the journal; nobody was told.
+    /// The outcome is in the journal; it is not reported.
     FinishAfterJournal = "finish after journal",
-    /// The server has acknowledged it; the journal still holds it.
+    /// The server has acknowledged the outcome; the journal still holds it.
     FinishAfterAck = "finish after ack",
 }
 
-/// What a test writes into the file: dies when `point` is reached for the `nth` time (from 1).
+/// Returns the content of the order file: the process dies when it reaches `point` for the `nth` time, counted from 1.
 ///
-/// `serial` tells orders apart: a process begins to count anew with each.
+/// `serial` distinguishes orders: a process restarts its count with each new one.
 pub fn order(point: Point, nth: u32, serial: u32) -> String {
     format!("{serial}:{nth}:{}", point.name())
 }
 
-/// Whether this process could be killed at any point; for callers to whom knowing which they reach
-/// costs something.
+/// Returns whether an order file is configured. For callers that need extra work to find out which point they reach.
 #[cfg(debug_assertions)]
 pub fn is_armed() -> bool {
     armed::file().is_some()
 }
 
-/// Whether this process could be killed at any point: not in a release build.
+/// Returns `false`: a release build has no crash points.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub fn is_armed() -> bool {
     false
 }
 
-/// The process is at this point. Does not return if a test wants it dead here.
+/// Marks a crash point. Does not return if the current order names this point.
 #[inline(always)]
 pub fn reach(point: Point) {
     #[cfg(debug_assertions)]

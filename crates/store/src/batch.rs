@@ -1,4 +1,4 @@
-//! What every store does with a batch, whatever it writes it to.
+//! Helpers for the commit of a batch that all stores share.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,16 +6,16 @@ use model::record::{Batch, Change, JobHead, Lease};
 use model::{JobId, ShardId};
 use serde::Serialize;
 
-/// Events of a batch that share a row; a reader decodes at most this many more than it asked for.
+/// Number of events of a batch in one row; a reader decodes at most this many events more than it requested.
 pub(crate) const EVENTS_A_ROW: usize = 256;
 
-/// By how much the number of jobs changes: namespace, then status by its code.
+/// Changes of the job counts, by namespace and status code.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(BTreeMap<Box<str>, [i64; 8]>);
 
 impl Counters {
     pub(crate) fn add(&mut self, namespace: &str, status: u8, by: i64) {
-        // Most batches have one or two namespaces: look before making a key.
+        // Most batches have one or two namespaces: check before allocating a key.
         if !self.0.contains_key(namespace) {
             self.0.insert(namespace.into(), [0; 8]);
         }
@@ -25,7 +25,7 @@ impl Counters {
         }
     }
 
-    /// Each number that changes: namespace, status by its code, by how much.
+    /// Returns each changed count: namespace, status code, difference.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (&str, u8, i64)> {
         self.0.iter().flat_map(|(namespace, counts)| {
             let changed = (0u8..).zip(counts).filter(|(_, by)| **by != 0);
@@ -34,13 +34,13 @@ impl Counters {
     }
 }
 
-/// The first shard whose rows a batch changes without a lease.
+/// Returns the lowest shard that the batch changes without a lease.
 pub(crate) fn foreign_shard(leases: &[Lease], batch: &Batch) -> Option<ShardId> {
     let foreign = |shard: &ShardId| !leases.iter().any(|lease| lease.shard == *shard);
     batch.changes.iter().filter_map(Change::shard).filter(foreign).min()
 }
 
-/// The heads in the batch, where it has new executions that may need them.
+/// Returns the heads of the jobs in the batch; empty if the batch has no new executions, which alone need them.
 pub(crate) fn heads_for_executions(changes: &[Change]) -> HashMap<JobId, &JobHead> {
     if !changes.iter().any(|change| matches!(change, Change::Execution { new: true, .. })) {
         return HashMap::new();
@@ -52,7 +52,7 @@ pub(crate) fn heads_for_executions(changes: &[Change]) -> HashMap<JobId, &JobHea
     changes.iter().filter_map(head).collect()
 }
 
-/// A record as it is sealed.
+/// Encodes a record as JSON.
 pub(crate) fn to_json<T: Serialize>(record: &T) -> String {
     serde_json::to_string(record).expect("records are plain data")
 }

@@ -1,16 +1,16 @@
-//! How a server that owns no shards keeps up with the one that does.
+//! The changelog: how a standby keeps a copy of the leader's live rows.
 //!
-//! Taking over would else begin with reading every live row, which takes seconds for each million of
-//! them. So who stands by reads them beforehand, without a lease, while they change under its hands; the
-//! changelog says of each commit which rows it touched, and what is read later is read whole:
+//! Without it, a takeover would start by loading every live row, which takes seconds for each million rows. So a
+//! standby loads the rows in advance, without a lease, while the leader changes them. The changelog names the rows that
+//! each commit changed, and the standby reads those rows again:
 //!
 //! ```text
-//! end ─> preload ······ changelog ─> live_rows ······ │ acquire, changelog ─> live_rows ─> start
-//!                       (again and again)             │ (nobody else commits any more)
+//!  end ─> preload ······ changelog ─> live_rows ······ │ acquire, changelog ─> live_rows ─> start
+//!                        (repeatedly)                  │ (no other server commits any more)
 //! ```
 //!
-//! The rows in memory may be of different moments until the last step, and never afterwards: whatever
-//! changed behind the place where the reading began is named, and is read once more.
+//! Until the last step, the rows in memory may come from different commits. After it, they are consistent: the
+//! changelog names every row that changed after the initial load started, and each is read again.
 
 use std::fmt;
 
@@ -22,42 +22,43 @@ use tokio::sync::mpsc::Sender;
 
 use crate::StoreError;
 
-/// What a load found.
+/// Result of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Loaded {
-    /// The engine time of the newest commit of these shards; engine time continues from here.
+    /// Engine time of the newest commit of the loaded shards; engine time continues from here.
     pub now: Timestamp,
     /// Number of live rows.
     pub rows: u64,
-    /// Number of rows that could not be read and were set aside, with their bytes.
+    /// Number of rows that could not be decoded; [`Commits::load`](crate::Commits::load) quarantines them with their
+    /// bytes.
     pub quarantined: u64,
 }
 
 /// The changelog of a store that several servers share.
 #[async_trait]
 pub trait Changelog: fmt::Debug + Send + Sync {
-    /// Where the changelog ends now.
+    /// Returns the current end of the changelog.
     async fn end(&self) -> Result<Place, StoreError>;
 
-    /// What was touched behind `place`, a bounded number of commits at a time.
+    /// Returns the keys of the rows that commits changed after `place`, for a bounded number of commits.
     ///
-    /// `None` if that cannot be said: what stood there is gone because it is old, or the database has
-    /// forgotten commits, or somebody commits who writes no changelog. Who follows begins anew then.
+    /// `None` if the changelog is not complete: the position was trimmed, the database lost commits, or a server
+    /// commits without writing a changelog. The standby then starts again with [`preload`](Self::preload).
     async fn since(&self, place: Place) -> Result<Option<Since>, StoreError>;
 
-    /// Sends all live rows as [`Commits::load`](crate::Commits::load) does, in the same order and to the same
-    /// end, but without a lease.
+    /// Sends all live rows in the same order and format as [`Commits::load`](crate::Commits::load), but without a
+    /// lease.
     ///
-    /// Others go on changing them meanwhile, so rows may contradict each other, and those that were
-    /// changed since [`end`](Self::end) was asked beforehand have to be read again. Nothing is set aside: rows that
-    /// cannot be read are left out and counted.
+    /// The leader changes the rows during the load, so rows may contradict each other. The caller reads
+    /// [`end`](Self::end) before the load, and afterwards reads all rows again that changed since. Rows that cannot be
+    /// decoded are skipped and counted, not quarantined.
     async fn preload(&self, rows: Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError>;
 
-    /// The live rows of these, in the order of [`Commits::load`](crate::Commits::load), all as they are at one
-    /// moment. What is not live any more is left out. Nothing is set aside.
+    /// Returns the live rows with these keys from one snapshot, in the order of
+    /// [`Commits::load`](crate::Commits::load). Rows that are no longer live are left out. No row is quarantined.
     async fn live_rows(&self, keys: &[LiveKey]) -> Result<Reread, StoreError>;
 
-    /// Forgets what is so old that whoever follows has read it, or has to begin anew. To be called now and then, by one
-    /// server.
+    /// Deletes entries that are so old that every standby has read them or must start again. One server calls it
+    /// periodically.
     async fn trim(&self) -> Result<(), StoreError>;
 }

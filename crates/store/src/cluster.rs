@@ -1,15 +1,16 @@
-//! The contract of membership: which servers share a store, which of them owns which shard, and their common secrets.
+//! The contract of membership: the servers that share a store, the owners of the shards, and the common secrets of the
+//! servers.
 //!
-//! Servers know of one another by their rows alone. A server that stops [announcing](Members::announce) itself is gone
-//! for the others after its `ttl`; the shards that it owned are free only when their [leases](crate::Leases) run out.
-//! Nothing here decides who leads: it is read by people, by clients that look for a server, and by a server that
+//! Servers know each other only by their rows. If a server stops [announcing](Members::announce) itself, the others see
+//! it as gone after its `ttl`. Its shards become free only when their [leases](crate::Leases) expire.
+//! Membership does not decide leadership. Its readers are operators, clients that look for a server, and a server that
 //! drains.
 //!
 //! Callers: `server::members`, `server::auth` (the secrets), and the tests.
 //!
 //! # Cost
-//! One small write or read a call, a few times a minute for each server; it never waits behind a commit, a renewal or
-//! a long query.
+//! Each call is one small read or write, a few times a minute for each server. It never waits for a commit, a renewal
+//! or a long query.
 
 use std::fmt;
 
@@ -22,10 +23,9 @@ use crate::StoreError;
 /// The servers that share a store.
 #[async_trait]
 pub trait Members: Send + Sync + 'static {
-    /// Tells the others that this server is there, for `ttl` from now on the store's clock, and its
-    /// [`lag`](Member::lag).
+    /// Registers this server for `ttl` from now on the store's clock, with its [`lag`](Member::lag).
     ///
-    /// Whether it is [draining](Member::draining) stays as it was; a new one is not.
+    /// Does not change whether the server is [draining](Member::draining); a new server is not.
     async fn announce(
         &self,
         server: &ServerRecord,
@@ -33,22 +33,22 @@ pub trait Members: Send + Sync + 'static {
         ttl: Duration,
     ) -> Result<(), StoreError>;
 
-    /// The servers that are there, and who owns which shard.
+    /// Returns the registered servers and the owner of each shard.
     async fn cluster(&self) -> Result<Cluster, StoreError>;
 
-    /// Asks a server to give its shards away and to take none, or takes that back. Says whether there
-    /// is such a server.
+    /// Asks a server to hand over its shards and acquire none, or revokes that request. Returns whether the server is
+    /// registered.
     async fn set_draining(&self, server: ServerId, draining: bool) -> Result<bool, StoreError>;
 
-    /// Forgets a server that stops. Its shards are [released](crate::Leases::release) apart from this.
+    /// Removes the row of a server that stops. [`Leases::release`](crate::Leases::release) releases its shards
+    /// separately.
     async fn depart(&self, server: ServerId) -> Result<(), StoreError>;
 
-    /// The secret of this name, which all servers share: what is kept, or else `proposed`, which is
-    /// kept from now on.
+    /// Returns the secret of this name, which all servers share. If there is none, stores and returns `proposed`.
     async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError>;
 }
 
-/// The SHA-256 of a server's public key, by which the others know it.
+/// SHA-256 of a server's public key, which identifies the server to the others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 32]);
 
@@ -64,67 +64,67 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// What a server says of itself.
+/// Announcement of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerRecord {
-    /// Which; what its leases name as their owner.
+    /// ID of the server, which is also the owner in its leases.
     pub id: ServerId,
-    /// What people call it.
+    /// Name of the server, for display.
     pub name: String,
-    /// Where the other servers reach it; `None` where they cannot.
+    /// URL at which other servers reach this one; `None` if they cannot.
     pub url: Option<String>,
-    /// The version of its program.
+    /// Version of the program.
     pub version: String,
-    /// When it started, on its own clock.
+    /// Start time, on the server's own clock.
     pub started_at: Timestamp,
-    /// What it proves to the others that it is itself; `None` for one of a release that had no keys.
+    /// Fingerprint of the server's key; `None` for a release that had no keys.
     pub fingerprint: Option<Fingerprint>,
 }
 
-/// A server, as the others see it.
+/// Registered server, as the others see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// What it says of itself.
+    /// Announcement of the server.
     pub server: ServerRecord,
-    /// Somebody asked it to give its shards away and to take none.
+    /// Whether an operator asked the server to hand over its shards and acquire none.
     pub draining: bool,
-    /// How old the newest is that it knows of the live rows; `None` if it does not follow them, so that it would
-    /// have to load them.
+    /// Age of the server's copy of the live rows; `None` if the server does not follow them and would have to load
+    /// them.
     pub lag: Option<Duration>,
-    /// For how long it counts as there without another word.
+    /// Time until the registration expires without another announcement.
     pub expires_in: Duration,
 }
 
-/// A shard, and who has it.
+/// Ownership of a shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardOwner {
-    /// Which.
+    /// Number of the shard.
     pub shard: ShardId,
-    /// Which ownership this is, or was.
+    /// Epoch of the current or the last ownership.
     pub epoch: Epoch,
-    /// The id of the server that has it, while its lease lasts.
+    /// ID of the owning server, while its lease is valid.
     pub owner: Option<String>,
-    /// How long the lease lasts without renewal.
+    /// Remaining time of the lease without a renewal.
     pub expires_in: Duration,
 }
 
-/// All servers that are there, by id, and all shards.
+/// All registered servers and all shards.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cluster {
-    /// In the order of their ids, which is that of their starts.
+    /// Registered servers, ordered by ID, which is the order of their start times.
     pub members: Vec<Member>,
-    /// In order.
+    /// All shards, ordered by number.
     pub shards: Vec<ShardOwner>,
 }
 
 impl Cluster {
-    /// The server that owns a shard.
+    /// Returns the server that owns a shard.
     pub fn owner_of(&self, shard: ShardId) -> Option<&Member> {
         let owner = self.shards.iter().find(|row| row.shard == shard)?.owner.as_deref()?;
         self.members.iter().find(|member| member.server.id.to_string() == owner)
     }
 
-    /// One of its servers.
+    /// Returns a registered server by ID.
     pub fn member(&self, id: ServerId) -> Option<&Member> {
         self.members.iter().find(|member| member.server.id == id)
     }

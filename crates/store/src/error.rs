@@ -1,93 +1,92 @@
-//! Why a store did not do what it was asked.
+//! Errors of a store.
 
 use model::{Duration, ShardId};
 
-/// Why a store did not do what it was asked.
+/// Error of a store operation.
 ///
-/// The caller acts on the difference: see each variant.
+/// The caller reacts differently to each variant.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// Somebody else owns the shard by now. Nothing was changed; drop the engine's memory.
+    /// Another server owns the shard. Nothing was changed; the caller drops its engine.
     #[error("shard {shard} was taken over by another server")]
     Fenced {
-        /// Which shard.
+        /// Shard with the newer epoch.
         shard: ShardId,
     },
-    /// No space. Nothing was changed, and reading goes on; refuse new work by name until it heals.
+    /// The volume is full. Nothing was changed, and reads still work; the caller refuses new work until space is free.
     #[error("no space left on the store's volume")]
     Full,
-    /// It cannot be known whether the commit happened. Drop the engine's memory and load again.
+    /// The commit may or may not have happened. The caller drops its engine and loads the rows again.
     #[error("the outcome of the commit is unknown")]
     OutcomeUnknown {
-        /// What was seen of it.
+        /// Error that left the outcome open.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Nothing was changed; the same call may go through later.
+    /// Temporary failure. Nothing was changed; the same call may succeed later.
     #[error("the store is not available")]
     Unavailable {
-        /// Why.
+        /// Cause of the failure.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The disk or the data cannot be trusted any more. The process must exit; it never retries on
-    /// the same file.
+    /// The disk or the data can no longer be trusted. The process must exit, and must not retry on the same file.
     #[error("the store cannot be trusted: {reason}")]
     Fatal {
-        /// What happened, to which file.
+        /// What happened, and to which file.
         reason: String,
     },
-    /// The data was written by a newer version.
-    #[error("the store has schema version {found}, and this program knows none above {known}")]
+    /// A newer version of Belfry wrote the data.
+    #[error("the store has schema version {found}, but this program supports at most {known}")]
     TooNew {
-        /// In the store.
+        /// Schema version of the store.
         found: u32,
-        /// The newest that this program knows.
+        /// Newest schema version that this program supports.
         known: u32,
     },
-    /// Another store has the file open, in this process or another.
+    /// Another store has the file open, in this process or in another one.
     #[error("the store at `{}` is in use by another server", path.display())]
     InUse {
-        /// Which file.
+        /// Path of the file.
         path: std::path::PathBuf,
     },
-    /// It is not as it was: commits that were acknowledged are not there any more. Nothing was changed.
+    /// Acknowledged commits are missing from the store. Nothing was changed.
     #[error("the store at `{}` has lost commits: {reason}", path.display())]
     LostCommits {
-        /// Which file.
+        /// Path of the file.
         path: std::path::PathBuf,
-        /// What was seen of it.
+        /// Evidence of the loss.
         reason: String,
     },
-    /// There was a store, and its database is missing or empty. Nothing was changed.
+    /// The database is missing or empty, although a store existed. Nothing was changed.
     #[error("the store at `{}` is missing or empty, but it existed: `{}` is there", path.display(), trace.display())]
     Missing {
-        /// Which file.
+        /// Path of the database.
         path: std::path::PathBuf,
-        /// What tells of it.
+        /// Path of the file that proves that a store existed.
         trace: std::path::PathBuf,
     },
-    /// It is a copy of another store, and not whole yet.
+    /// The store is an incomplete copy of another store.
     #[error("the store is an unfinished copy of `{origin}`")]
     Unfinished {
-        /// Where that one was.
+        /// Location of the original store.
         origin: String,
     },
-    /// A query took longer than it may.
+    /// A query exceeded its time limit.
     #[error("the query took longer than {limit}")]
     TooSlow {
-        /// How long it may take.
+        /// Time limit.
         limit: Duration,
     },
 }
 
 impl StoreError {
-    /// What the operator or user can do next.
+    /// Returns the next step for the operator or user.
     pub fn help(&self) -> &'static str {
         match self {
-            Self::Fenced { .. } => "nothing to do: the new owner goes on with the work",
-            Self::Full => "free space on the volume of the store; work goes on by itself then",
+            Self::Fenced { .. } => "nothing to do: the new owner continues the work",
+            Self::Full => "free space on the volume of the store; the server then resumes work on its own",
             Self::OutcomeUnknown { .. } => {
                 "repeat the request with the same idempotency key: nothing is done twice"
             }
@@ -96,17 +95,17 @@ impl StoreError {
             Self::TooNew { .. } => {
                 "run the newer version of Belfry, or restore a backup from before its upgrade"
             }
-            Self::InUse { .. } => "stop the other server, or give this one a data folder of its own",
+            Self::InUse { .. } => "stop the other server, or start this one with another data directory",
             Self::LostCommits { .. } => {
-                "look at it with `belfry store check`; then bring a backup back, or keep what is there: either way, run \
+                "run `belfry store check`; then restore a backup or keep the current data; in both cases, run \
                  `belfry store restored` before you start the server"
             }
             Self::Missing { .. } => {
-                "bring a backup back and run `belfry store restored`; to begin with an empty store, name another data \
-                 directory, or move everything out of this one"
+                "restore a backup and run `belfry store restored`; to begin with an empty store, use another data \
+                 directory, or move all files out of this one"
             }
             Self::Unfinished { .. } => {
-                "run `belfry store copy` once more until it is through, or name another database"
+                "run `belfry store copy` again until it completes, or use another database"
             }
             Self::TooSlow { .. } => "narrow the filter: name a namespace, a status or a time range",
         }

@@ -1,18 +1,20 @@
-//! The contract of housekeeping: what no engine decides. Tokens, artifacts, retention, the quarantine and the check.
+//! The contract of housekeeping: tokens, artifacts, retention, quarantine and the health check. The engine decides none
+//! of these.
 //!
-//! Any server may make these calls, whoever owns the shards: they touch the history and the registry, never a live row.
-//! Retention comes in two steps, so that nothing is left behind whatever fails in between: the expired are listed, the
-//! caller deletes their files, and only then are the rows deleted.
+//! Any server may call these methods, no matter which server owns the shards: they change the history and the
+//! registered objects, never a live row.
+//! Retention has two steps, so that a failure leaves no files behind: the store lists the expired rows, the caller
+//! deletes their files, and then the store deletes the rows.
 //!
 //! Callers: `server::housekeeping`, `server::objects` (artifacts), `server::auth` (tokens) and the health check.
 //!
-//! # Always true
-//! - Retention deletes no row that prevents duplicates: idempotency keys go only when they have expired by themselves.
-//! - A version of an artifact that a live run needs is never deleted.
-//! - A row in the quarantine keeps its bytes.
+//! # Invariants
+//! - Retention deletes no row that prevents duplicates: an idempotency key is deleted only after its own expiry.
+//! - An artifact version that a live run needs is never deleted.
+//! - A quarantined row keeps its bytes.
 //!
 //! # Cost
-//! Every delete is bounded, by `limit` or by a number of rows in one transaction, so that no commit waits long behind
+//! Every delete is bounded, by `limit` or by a number of rows for each transaction, so that no commit waits long for
 //! it.
 
 use async_trait::async_trait;
@@ -24,24 +26,24 @@ use crate::query::{Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, Q
 /// Tokens, artifacts, retention, quarantine and health.
 #[async_trait]
 pub trait Housekeeping: Send + Sync + 'static {
-    /// Keeps a token's hash; one of the same id is replaced.
+    /// Stores the hash of a token; replaces a token with the same ID.
     async fn put_token(&self, token: &Token) -> Result<(), StoreError>;
 
-    /// Every token's hash.
+    /// Returns all tokens.
     async fn tokens(&self) -> Result<Vec<Token>, StoreError>;
 
-    /// Records a version of an artifact; a second time for the same bytes changes nothing but makes
-    /// it the newest.
+    /// Records an artifact version. If the same content is recorded again, the version only becomes the newest one.
     async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError>;
 
-    /// Artifact versions, newest first; those of one instant by namespace and name.
+    /// Returns artifact versions, newest first; versions with equal creation time are ordered by namespace and name.
     async fn artifacts(&self, filter: &ArtifactFilter, limit: usize) -> Result<Vec<Artifact>, StoreError>;
 
-    /// Deletes a version of an artifact, unless a run needs it.
+    /// Deletes an artifact version, unless a run needs it.
     ///
-    /// A run needs the versions that its steps stored ([`StepState::pinned_versions`]). A live run needs them whatever
-    /// the reason is, an ended one keeps them from retention for as long as it is kept itself. Retention deletes the
-    /// version only if it is the one of this `created_at`: one that was stored again meanwhile is the newest.
+    /// A run needs the versions that its steps stored ([`StepState::pinned_versions`]). A live run protects them from
+    /// every deletion. An ended run protects them from retention, as long as the run itself is stored.
+    /// Retention deletes the version only if its `created_at` is unchanged: a version that was stored again is the
+    /// newest one.
     ///
     /// [`StepState::pinned_versions`]: model::run::StepState::pinned_versions
     async fn delete_artifact(
@@ -50,49 +52,48 @@ pub trait Housekeeping: Send + Sync + 'static {
         reason: DeletionReason,
     ) -> Result<ArtifactDeletion, StoreError>;
 
-    /// Artifact versions that a newer version of the same name superseded before `before` and that no run which is kept
-    /// needs, oldest first; at most `limit`.
+    /// Returns at most `limit` artifact versions, oldest first, that a newer version of the same name superseded before
+    /// `before` and that no stored run needs.
     async fn superseded_artifacts(
         &self,
         before: Timestamp,
         limit: usize,
     ) -> Result<Vec<Artifact>, StoreError>;
 
-    /// Ended jobs whose retention is over, with their executions; at most `limit`.
+    /// Returns at most `limit` ended jobs whose retention is over, with their executions.
     ///
-    /// Their logs are deleted first, then [`delete_jobs`](Self::delete_jobs) is called, so that nothing is left
-    /// behind whatever fails in between.
+    /// The caller first deletes their logs and then calls [`delete_jobs`](Self::delete_jobs), so that a failure leaves
+    /// no logs behind.
     async fn expired_jobs(
         &self,
         now: Timestamp,
         limit: usize,
     ) -> Result<Vec<(JobId, Vec<ExecutionId>)>, StoreError>;
 
-    /// Deletes ended jobs and their executions. Idempotency keys stay until they expire by themselves.
+    /// Deletes ended jobs and their executions. Idempotency keys stay until their own expiry.
     async fn delete_jobs(&self, jobs: &[JobId]) -> Result<(), StoreError>;
 
-    /// Ended runs whose retention is over at `now`; at most `limit`.
+    /// Returns at most `limit` ended runs whose retention is over at `now`.
     async fn expired_runs(&self, now: Timestamp, limit: usize) -> Result<Vec<RunId>, StoreError>;
 
-    /// Deletes ended runs with their steps and what was added to these, and definitions that no run is pinned
-    /// to any more.
+    /// Deletes ended runs with their steps and added elements, and definitions that no run uses any more.
     ///
-    /// A run is gone at once and its other rows after it, a bounded number at a time. What an earlier call that
-    /// broke off has left behind is deleted too.
+    /// The row of a run is deleted first, then its other rows in bounded transactions. The call also deletes rows that
+    /// an interrupted earlier call left behind.
     async fn delete_runs(&self, runs: &[RunId]) -> Result<(), StoreError>;
 
     /// Deletes events older than `before`.
     async fn trim_events(&self, before: Timestamp) -> Result<(), StoreError>;
 
-    /// Deletes lines of the ledger that were decided before `before`, and backfills that ended before
-    /// it; at most `limit` of both together. Says how many: fewer than `limit` means that none is left.
+    /// Deletes at most `limit` ledger entries that were decided, and backfills that ended, before `before`. Returns the
+    /// number of deleted rows: fewer than `limit` means that none is left.
     ///
-    /// Lines of firings that still wait for their turn stay.
+    /// Entries of firings that wait for earlier runs to end are not deleted.
     async fn trim_ledger(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError>;
 
-    /// Rows that were set aside because they could not be read.
+    /// Returns at most `limit` quarantined rows.
     async fn quarantined(&self, limit: usize) -> Result<Vec<Quarantined>, StoreError>;
 
-    /// Whether it answers, and whether it takes writes (`Full` where only reading works).
+    /// Checks that the store answers and accepts writes; returns [`StoreError::Full`] if only reads work.
     async fn check(&self) -> Result<(), StoreError>;
 }

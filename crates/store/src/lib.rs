@@ -1,33 +1,33 @@
-//! What is kept: the [`Store`] trait, the seam between one machine and many.
+//! The storage of Belfry: the [`Store`] trait and its implementations for SQLite and PostgreSQL.
 //!
-//! A store is the sum of five contracts, each with its own callers:
+//! A store consists of five traits, each with its own callers:
 //!
-//! | trait | what it is for | who calls it |
+//! | trait | purpose | callers |
 //! |---|---|---|
-//! | [`Leases`] | who owns which shard, and under which epoch | the leader's shell |
-//! | [`Commits`] | load the live rows of leased shards, make the engine's batches durable | the leader's shell, standbys |
+//! | [`Leases`] | ownership of shards, with epochs | the leader's shell |
+//! | [`Commits`] | load the live rows of leased shards, commit the engine's batches | the leader's shell, standbys |
 //! | [`Reads`] | single rows, lists, counts, events | the API and the dashboard |
-//! | [`Members`] | which servers share the store, and their common secrets | servers, of one another |
-//! | [`Housekeeping`] | tokens, artifacts, retention, quarantine, check | any server, now and then |
+//! | [`Members`] | the servers that share the store, and their common secrets | every server |
+//! | [`Housekeeping`] | tokens, artifacts, retention, quarantine, health check | every server, periodically |
 //!
-//! None of them has a default method: a store, or a wrapper around one, that forgets a method does not compile.
-//! Membership is apart from leases because it has other callers and decides nothing: a lost membership row is a gap in
-//! a list, a lost lease ends a leadership.
+//! No trait has a default method: a store or a wrapper that lacks a method does not compile.
+//! Membership is separate from leases because it has other callers and decides nothing: without its membership row, a
+//! server is missing from a list; without its lease, it loses leadership.
 //!
-//! - [`sqlite`]: the embedded store, one file, one owner at a time.
-//! - `postgres`: a database that several servers share. In both, `leases`, `members`, `commit`, `reads` and
-//!   `housekeeping` implement the trait of that name.
-//! - `copy`: from the embedded store into a database and back.
+//! - [`sqlite`]: the embedded store: one file, one owner at a time.
+//! - `postgres`: a database that several servers share. In both stores, the modules `leases`, `members`, `commit`,
+//!   `reads` and `housekeeping` implement the trait of that name.
+//! - `copy`: copies an embedded store into a database, and back.
 //! - [`changelog`]: how a standby follows the leader.
-//! - [`suite`]: the contract as tests; every implementation passes all of them.
-//! - [`faulty`]: a wrapper that fails, stalls or loses its lease at the nth call.
+//! - [`suite`]: tests of the contract; every implementation passes all of them.
+//! - [`faulty`]: a wrapper for fault injection: it fails, stalls or loses its lease at the nth call.
 //!
-//! # Always true
-//! - A commit is durable before it is answered, and all or nothing.
+//! # Invariants
+//! - A commit is atomic, and durable before it is acknowledged.
 //! - A commit under a lease whose shard has a newer epoch is refused and changes nothing.
-//! - What was committed is read by every later query (read your writes).
-//! - Ended jobs and executions stand in history alone; live rows are only work that has not ended.
-//! - A line of the fire ledger that names a job is never given another.
+//! - Every query sees all commits that were acknowledged before it started (read your writes).
+//! - Ended jobs and executions are only in the history; live rows are only work that has not ended.
+//! - A ledger entry that names a job never gets another job.
 
 mod batch;
 pub mod changelog;
@@ -59,9 +59,9 @@ pub use leases::{LEASE_MAX, Leases};
 pub use query::EventSeq;
 pub use reads::Reads;
 
-/// Everything that a server needs of a store, as one object.
+/// A complete store, as one object.
 ///
-/// All calls may be made at the same time. [`crate::suite`] has the contract as tests.
+/// All methods may be called concurrently. [`crate::suite`] tests the contract.
 pub trait Store: Leases + Members + Commits + Reads + Housekeeping {}
 
 impl<S: Leases + Members + Commits + Reads + Housekeeping> Store for S {}

@@ -1,4 +1,4 @@
-//! What the API and the dashboard ask a store, and what it answers.
+//! Filters, pages and rows of the queries that the API and the dashboard send to a store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,331 +12,331 @@ use model::{
     BackfillId, ExecutionStatus, JobId, JobStatus, RunId, ScheduleId, Timestamp, WorkerId, WorkflowId,
 };
 
-/// Which page of a list: those with smaller ids than `after`, newest first.
+/// Page of a list: items with smaller IDs than `after`, newest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page<Id> {
-    /// The last id of the page before; the newest where absent.
+    /// Last ID of the previous page. `None` for the first page.
     pub after: Option<Id>,
-    /// The most items; at least 1.
+    /// Maximum number of items; at least 1.
     pub limit: usize,
 }
 
 /// One page of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Paged<T> {
-    /// In the list's order.
+    /// Items, in the order of the list.
     pub items: Vec<T>,
-    /// Whether there are more behind the last one.
+    /// Whether further items follow.
     pub more: bool,
 }
 
-/// Which jobs a list has. Every condition that is given must hold.
+/// Filter for jobs. All given conditions must match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JobFilter {
-    /// One of these; any where empty. At most some thousands: each is a parameter of the query.
+    /// Any of these IDs; empty matches all. At most some thousands: each is a parameter of the query.
     pub ids: Vec<JobId>,
-    /// One of these; any where empty.
+    /// Any of these statuses; empty matches all.
     pub statuses: Vec<JobStatus>,
-    /// In this namespace; in any where absent.
+    /// Namespace; `None` matches all.
     pub namespace: Option<String>,
-    /// With this owner.
+    /// Owner of the job.
     pub owner: Option<String>,
-    /// In this queue.
+    /// Queue of the job.
     pub queue: Option<String>,
-    /// With this name.
+    /// Name of the job.
     pub name: Option<String>,
-    /// With all these labels.
+    /// Labels; the job must have all of them.
     pub labels: BTreeMap<String, String>,
-    /// Whose newest execution is, or was, on this worker.
+    /// Worker of the newest execution.
     pub worker: Option<WorkerId>,
-    /// Created at or after.
+    /// Minimum creation time, inclusive.
     pub created_after: Option<Timestamp>,
-    /// Created before.
+    /// Maximum creation time, exclusive.
     pub created_before: Option<Timestamp>,
-    /// Of this schedule, whatever brought the firing about.
+    /// Schedule of the job, with any cause of the firing.
     pub schedule: Option<ScheduleId>,
-    /// Of this backfill.
+    /// Backfill that created the job.
     pub backfill: Option<BackfillId>,
-    /// Of this run of a workflow.
+    /// Workflow run that created the job.
     pub run: Option<RunId>,
 }
 
-/// A job as it is kept.
+/// Stored job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobRow {
-    /// Its id.
+    /// ID of the job.
     pub id: JobId,
-    /// Its spec as JSON.
+    /// Spec as JSON.
     pub body: Arc<str>,
-    /// The ended job that it repeats.
+    /// Ended job that this job retries.
     pub retry_of: Option<JobId>,
-    /// The schedule that it belongs to.
+    /// Schedule and scheduled time that created the job.
     pub origin: Option<Arc<Origin>>,
-    /// The run and step that it belongs to.
+    /// Workflow run and step that created the job.
     pub step: Option<Arc<StepOrigin>>,
-    /// Where it stands; the history is empty in lists.
+    /// State of the job; without history in lists.
     pub state: JobState,
 }
 
-/// How many jobs there are of each status; statuses without any may be missing.
+/// Number of jobs in each status; a status without jobs may be missing.
 pub type Counts = BTreeMap<JobStatus, u64>;
 
-/// Which executions a list has.
+/// Filter for executions. All given conditions must match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ExecutionFilter {
-    /// Of this job.
+    /// Job of the execution.
     pub job: Option<JobId>,
-    /// On this worker.
+    /// Worker of the execution.
     pub worker: Option<WorkerId>,
-    /// In this namespace.
+    /// Namespace of the job.
     pub namespace: Option<String>,
-    /// One of these; any where empty.
+    /// Any of these statuses; empty matches all.
     pub statuses: Vec<ExecutionStatus>,
 }
 
-/// An execution as it is kept.
+/// Stored execution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecutionRow {
-    /// The row.
+    /// The execution itself.
     pub record: ExecutionRecord,
-    /// The namespace of its job.
+    /// Namespace of the job.
     pub namespace: Arc<str>,
-    /// The name of its job.
+    /// Name of the job.
     pub job_name: Arc<str>,
 }
 
-/// Which schedules a list has. Every condition that is given must hold.
+/// Filter for schedules. All given conditions must match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScheduleFilter {
-    /// In this namespace; in any where absent.
+    /// Namespace; `None` matches all.
     pub namespace: Option<String>,
-    /// With this owner.
+    /// Owner of the schedule.
     pub owner: Option<String>,
-    /// With this status.
+    /// Status of the schedule.
     pub status: Option<ScheduleStatus>,
-    /// With all these labels.
+    /// Labels; the schedule must have all of them.
     pub labels: BTreeMap<String, String>,
-    /// With this in the name, in upper or lower case.
+    /// Substring of the name, case-insensitive.
     pub text: Option<String>,
-    /// Whose next instant is before.
+    /// Maximum next scheduled time, exclusive.
     pub due_before: Option<Timestamp>,
 }
 
-/// A schedule as it is kept.
+/// Stored schedule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScheduleRow {
-    /// Its id.
+    /// ID of the schedule.
     pub id: ScheduleId,
-    /// Its spec as JSON.
+    /// Spec as JSON.
     pub body: Arc<str>,
-    /// Where it stands.
+    /// State of the schedule.
     pub state: ScheduleState,
 }
 
-/// How many schedules there are of each status; statuses without any are missing.
+/// Number of schedules in each status; a status without schedules is missing.
 pub type ScheduleCounts = BTreeMap<ScheduleStatus, u64>;
 
-/// Which lines of the fire ledger a list has. Every condition that is given must hold.
+/// Filter for ledger entries. All given conditions must match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LedgerFilter {
-    /// Of this schedule, also of one that was deleted.
+    /// Schedule of the entry; it may have been deleted since.
     pub schedule: Option<ScheduleId>,
-    /// Of schedules of this namespace, also of deleted ones.
+    /// Namespace of the schedule; deleted schedules are included.
     pub namespace: Option<String>,
-    /// With one of these outcomes; with any where empty.
+    /// Any of these outcomes; empty matches all.
     pub outcomes: Vec<FiringOutcome>,
-    /// Brought about by one of these; by any where empty.
+    /// Any of these causes of the firing; empty matches all.
     pub causes: Vec<FiringCause>,
-    /// Of this backfill.
+    /// Backfill that the entry belongs to.
     pub backfill: Option<BackfillId>,
-    /// With a nominal instant at or after; a line of several instants counts by its last.
+    /// Minimum scheduled time, inclusive; compared with the last scheduled time of an entry.
     pub from: Option<Timestamp>,
-    /// With a nominal instant before; a line of several instants counts by its first.
+    /// Maximum scheduled time, exclusive; compared with the first scheduled time of an entry.
     pub until: Option<Timestamp>,
 }
 
-/// The place of a line in the fire ledger: by its first nominal instant, then by what else makes it
-/// unique. Never changes, so a list can go on behind it.
+/// Position of an entry in the ledger: its first scheduled time, then the rest of its unique key. A position never
+/// changes, so a list can continue after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LedgerPlace {
-    /// The first nominal instant, in Unix microseconds.
+    /// First scheduled time, in Unix microseconds.
     pub first_micros: i64,
-    /// The bits of the schedule's id.
+    /// Bits of the schedule's ID.
     pub schedule: u128,
-    /// The generation of the schedule.
+    /// Generation of the schedule.
     pub generation: u64,
-    /// A code of the cause. Codes never change their meaning.
+    /// Code of the cause. A code never changes its meaning.
     pub cause: u8,
-    /// The bits of the backfill's id; zero where there is none.
+    /// Bits of the backfill's ID; zero if the entry belongs to no backfill.
     pub backfill: u128,
 }
 
-/// How many nominal instants there are of each outcome; outcomes without any are missing.
+/// Number of scheduled times for each outcome; an outcome without any is missing.
 pub type LedgerCounts = BTreeMap<FiringOutcome, u64>;
 
-/// A backfill as it is kept.
+/// Stored backfill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackfillRow {
-    /// What it was asked to do.
+    /// Request of the backfill.
     pub head: BackfillHead,
-    /// How far it is.
+    /// Progress of the backfill.
     pub state: BackfillState,
 }
 
-/// A place in the event feed; grows.
+/// Position in the event feed; increases with every event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct EventSeq(pub u64);
 
-/// Events in order.
+/// Page of the event feed, in order.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct EventPage {
-    /// Each with its place.
+    /// Events, each with its position.
     pub events: Vec<(EventSeq, Event)>,
-    /// The oldest place that is still kept; a reader that wants an older one has lost some.
+    /// Oldest position that is still stored. A reader that requests an older one has missed events.
     pub oldest: EventSeq,
-    /// The place of the newest event that there is; zero before the first.
+    /// Position of the newest event; zero before the first event.
     pub newest: EventSeq,
 }
 
-/// What a token's bearer may do.
+/// Permission that a token grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
-    /// Everything.
+    /// All operations.
     Admin,
-    /// Be a worker.
+    /// Connecting as a worker.
     Worker,
 }
 
-/// A token as it is kept: never the token itself.
+/// Stored token: its hash and metadata, never the token itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// The part that may be shown.
+    /// Public part of the token; may be shown.
     pub id: String,
-    /// What its bearer may do.
+    /// Permission of the token.
     pub kind: TokenKind,
-    /// Who its bearer is, for the owner of jobs and for histories.
+    /// Name of the bearer, used as owner of jobs and as actor in histories.
     pub name: String,
     /// SHA-256 of the secret part.
     pub hash: [u8; 32],
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
 }
 
 /// One version of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
-    /// The tenant.
+    /// Namespace of the artifact.
     pub namespace: String,
-    /// The name that versions share.
+    /// Name that all versions share.
     pub name: String,
-    /// Hash of the bytes, in lower-case hex; names the version.
+    /// SHA-256 of the content, in lower-case hex; identifies the version.
     pub sha256: String,
-    /// How many bytes.
+    /// Size of the content.
     pub size_bytes: u64,
-    /// When it was stored.
+    /// Time of the upload.
     pub created_at: Timestamp,
-    /// Who stored it: a principal or an execution.
+    /// Uploader: a principal or an execution.
     pub created_by: String,
 }
 
-/// Why a version of an artifact is deleted.
+/// Reason for the deletion of an artifact version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeletionReason {
-    /// A user asked for it.
+    /// Request of a user.
     Request,
-    /// Its retention is over.
+    /// End of the retention.
     Retention,
 }
 
 /// Result of the deletion of a version of an artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArtifactDeletion {
-    /// The version is deleted.
+    /// The version was deleted.
     Deleted,
-    /// There was no such version.
+    /// The version does not exist.
     Absent,
-    /// The version stays: this run needs it.
+    /// The version was not deleted: this run needs it.
     Pinned(RunId),
 }
 
-/// Which artifact versions a list has.
+/// Filter for artifact versions. All given conditions must match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ArtifactFilter {
-    /// In this namespace.
+    /// Namespace of the artifact.
     pub namespace: Option<String>,
-    /// With this name.
+    /// Name of the artifact.
     pub name: Option<String>,
-    /// This version.
+    /// Hash of one version.
     pub sha256: Option<String>,
-    /// Only the newest version of each name.
+    /// Whether to return only the newest version of each name.
     pub newest_only: bool,
-    /// Behind this one in the order of the list.
+    /// Position in the list after which the page starts: namespace, name and creation time.
     pub after: Option<(String, String, Timestamp)>,
 }
 
-/// A row that could not be read.
+/// Quarantined row: a row that could not be decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantined {
-    /// The table that it stood in.
+    /// Table that contained the row.
     pub table: String,
-    /// Its key, as text.
+    /// Key of the row, as text.
     pub key: String,
-    /// Why it could not be read.
+    /// Reason why the row could not be decoded.
     pub reason: String,
-    /// When it was set aside.
+    /// Time of the quarantine.
     pub at: Timestamp,
 }
 
-/// Which workflows a list has. Every condition that is given must hold.
+/// Filter for workflows. All given conditions must match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkflowFilter {
-    /// In this namespace; in any where absent.
+    /// Namespace; `None` matches all.
     pub namespace: Option<String>,
-    /// With this owner.
+    /// Owner of the workflow.
     pub owner: Option<String>,
-    /// With all these labels.
+    /// Labels; the workflow must have all of them.
     pub labels: BTreeMap<String, String>,
-    /// With this in the name, in upper or lower case.
+    /// Substring of the name, case-insensitive.
     pub text: Option<String>,
 }
 
-/// A workflow as it is kept, with its newest spec.
+/// Stored workflow, with its newest spec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkflowRow {
-    /// Its id.
+    /// ID of the workflow.
     pub id: WorkflowId,
-    /// What it is asked to be.
+    /// Spec of the newest generation.
     pub head: WorkflowHead,
-    /// How it stands.
+    /// State of the workflow.
     pub state: WorkflowState,
 }
 
-/// Which runs a list has. Every condition that is given must hold.
+/// Filter for runs. All given conditions must match.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunFilter {
-    /// In this namespace; in any where absent.
+    /// Namespace; `None` matches all.
     pub namespace: Option<String>,
-    /// Of this workflow; those that other runs called have none.
+    /// Workflow of the run; a run that another run called has none.
     pub workflow: Option<WorkflowId>,
-    /// Of workflows of this name, called ones included.
+    /// Name of the workflow; called runs are included.
     pub name: Option<String>,
-    /// One of these; any where empty.
+    /// Any of these statuses; empty matches all.
     pub statuses: Vec<RunStatus>,
-    /// Called by this run.
+    /// Run that called the run.
     pub caller: Option<RunId>,
-    /// Of this schedule: those that its firings started, not what these called.
+    /// Schedule whose firing started the run; runs that it called are not included.
     pub schedule: Option<ScheduleId>,
-    /// Of this backfill, likewise.
+    /// Backfill that started the run; runs that it called are not included.
     pub backfill: Option<BackfillId>,
 }
 
-/// A run as it is kept.
+/// Stored run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunRow {
-    /// Its id.
+    /// ID of the run.
     pub id: RunId,
-    /// What it was asked to be.
+    /// Request and definition of the run.
     pub head: Arc<RunHead>,
-    /// Where it stands; the history is empty in lists.
+    /// State of the run; without history in lists.
     pub state: RunState,
 }

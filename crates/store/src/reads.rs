@@ -1,19 +1,19 @@
-//! The contract of reads: everything that the API and the dashboard show.
+//! The contract of reads: all queries of the API and the dashboard.
 //!
-//! Rows come with their history, live or ended; lists come in pages by id, newest first, with a filter whose every
-//! condition must hold. [`query`](crate::query) has the filters and the rows. No read needs a lease, and the engine is
-//! never asked.
+//! A single row is returned with its history, live or ended. Lists are paged by ID, newest first; all conditions of a
+//! filter must match. [`query`](crate::query) defines the filters and the rows. Reads need no lease and never touch the
+//! engine.
 //!
-//! Callers: `server::api` and `server::grpc`, alerts and the members' view of workers, and the tests.
+//! Callers: `server::api`, `server::grpc`, alerts, the view of workers in the other servers, and the tests.
 //!
-//! # Always true
-//! - A read sees every commit that was answered before it began.
-//! - A row that cannot be read is set aside in the quarantine, or, where an engine may have it in memory, passed over;
-//!   the rest of the page is answered. A damaged row is never an error of the caller.
+//! # Invariants
+//! - A read sees every commit that was acknowledged before the read started.
+//! - A row that cannot be decoded is quarantined; if an engine may hold the row in memory, it is skipped instead. The
+//!   rest of the page is returned. A damaged row never makes a request of a user fail.
 //!
 //! # Cost
-//! A single row is a lookup by id, a page is read from an index in its order, and counts are kept with every commit:
-//! none of them grows with the number of jobs. Reads share a few connections and wait for one another, with a limit.
+//! A single row is a lookup by ID. A page is read in index order. Counts are maintained by every commit. So no read
+//! grows with the number of jobs. Reads share a few connections; a read waits for a free one for a limited time.
 
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
@@ -30,41 +30,41 @@ use crate::query::{
     WorkflowFilter, WorkflowRow,
 };
 
-/// Queries, each answered from one state of the store.
+/// Queries. Each one reads a single snapshot of the store.
 #[async_trait]
 pub trait Reads: Send + Sync + 'static {
-    /// One job with its history, live or ended.
+    /// Returns a job with its history, live or ended.
     async fn job(&self, id: JobId) -> Result<Option<JobRow>, StoreError>;
 
-    /// The last checkpoint of a job, live or ended, if it saved one.
+    /// Returns the last checkpoint of a job, live or ended; `None` if the job saved none.
     async fn checkpoint(&self, job: JobId) -> Result<Option<CheckpointRecord>, StoreError>;
 
-    /// Jobs, newest first, without their histories.
+    /// Returns jobs, newest first, without their histories.
     async fn jobs(&self, filter: &JobFilter, page: Page<JobId>) -> Result<Paged<JobRow>, StoreError>;
 
-    /// How many jobs there are of each status.
+    /// Returns the number of jobs in each status.
     async fn counts(&self, namespace: Option<&str>) -> Result<Counts, StoreError>;
 
-    /// One schedule.
+    /// Returns a schedule by ID.
     async fn schedule(&self, id: ScheduleId) -> Result<Option<ScheduleRow>, StoreError>;
 
-    /// The schedule of this name.
+    /// Returns a schedule by name.
     async fn schedule_named(&self, namespace: &str, name: &str) -> Result<Option<ScheduleRow>, StoreError>;
 
-    /// Schedules, newest first.
+    /// Returns schedules, newest first.
     async fn schedules(
         &self,
         filter: &ScheduleFilter,
         page: Page<ScheduleId>,
     ) -> Result<Paged<ScheduleRow>, StoreError>;
 
-    /// How many schedules there are of each status.
+    /// Returns the number of schedules in each status.
     async fn schedule_counts(&self, namespace: Option<&str>) -> Result<ScheduleCounts, StoreError>;
 
-    /// Schedules that have a next instant, by it and then by id, at most `limit`.
+    /// Returns at most `limit` schedules that have a next scheduled time, ordered by that time and then by ID.
     ///
-    /// Begins behind the one that `after` names by its next instant and id. A schedule that fires
-    /// between two pages has moved on, so it may be met again.
+    /// The page starts after the schedule that `after` names by its next scheduled time and ID. A schedule that fires
+    /// between two pages gets a later time, so a later page may return it again.
     async fn upcoming(
         &self,
         filter: &ScheduleFilter,
@@ -72,25 +72,25 @@ pub trait Reads: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ScheduleRow>, StoreError>;
 
-    /// Lines of the fire ledger, the newest nominal instant first.
+    /// Returns ledger entries, newest scheduled time first.
     async fn ledger(
         &self,
         filter: &LedgerFilter,
         page: Page<LedgerPlace>,
     ) -> Result<Paged<(LedgerPlace, LedgerRecord)>, StoreError>;
 
-    /// How many nominal instants of a schedule came to each outcome: of the lines whose last instant is
-    /// not before `since`.
+    /// Returns the number of scheduled times of a schedule for each outcome. Counts only ledger entries whose last
+    /// scheduled time is `since` or later.
     async fn ledger_counts(
         &self,
         schedule: ScheduleId,
         since: Option<Timestamp>,
     ) -> Result<LedgerCounts, StoreError>;
 
-    /// One backfill.
+    /// Returns a backfill by ID.
     async fn backfill(&self, id: BackfillId) -> Result<Option<BackfillRow>, StoreError>;
 
-    /// Backfills, newest first.
+    /// Returns backfills, newest first.
     async fn backfills(
         &self,
         schedule: Option<ScheduleId>,
@@ -98,42 +98,43 @@ pub trait Reads: Send + Sync + 'static {
         page: Page<BackfillId>,
     ) -> Result<Paged<BackfillRow>, StoreError>;
 
-    /// All calendars, by namespace and name.
+    /// Returns all calendars, ordered by namespace and name.
     async fn calendars(&self, namespace: Option<&str>) -> Result<Vec<CalendarRecord>, StoreError>;
 
-    /// One calendar.
+    /// Returns a calendar by name.
     async fn calendar(&self, namespace: &str, name: &str) -> Result<Option<CalendarRecord>, StoreError>;
 
-    /// A workflow with its newest spec.
+    /// Returns a workflow with its newest spec.
     async fn workflow(&self, id: WorkflowId) -> Result<Option<WorkflowRow>, StoreError>;
 
-    /// The workflow of this name.
+    /// Returns a workflow by name, with its newest spec.
     async fn workflow_named(&self, namespace: &str, name: &str) -> Result<Option<WorkflowRow>, StoreError>;
 
-    /// What a generation of a workflow was asked to be. All are kept as long as the workflow is there.
+    /// Returns the spec of one generation of a workflow. All generations are kept until the workflow is deleted.
     async fn workflow_version(
         &self,
         id: WorkflowId,
         generation: u64,
     ) -> Result<Option<WorkflowHead>, StoreError>;
 
-    /// Workflows, newest first.
+    /// Returns workflows, newest first.
     async fn workflows(
         &self,
         filter: &WorkflowFilter,
         page: Page<WorkflowId>,
     ) -> Result<Paged<WorkflowRow>, StoreError>;
 
-    /// A run, live or ended, with its history.
+    /// Returns a run, live or ended, with its history.
     async fn run(&self, id: RunId) -> Result<Option<RunRow>, StoreError>;
 
-    /// Runs, newest first, each with the newest transition of its history alone. Equal definitions in a page are one.
+    /// Returns runs, newest first. The history of each has only the newest transition. Runs of a page with equal
+    /// definitions share one parsed definition.
     async fn runs(&self, filter: &RunFilter, page: Page<RunId>) -> Result<Paged<RunRow>, StoreError>;
 
-    /// The steps of a run that are no longer pending, by their numbers, without elements of lists.
+    /// Returns the steps of a run that are no longer pending, ordered by number, without the elements of the steps.
     async fn run_steps(&self, run: RunId) -> Result<Vec<StepRecord>, StoreError>;
 
-    /// The elements of a step that have a row, in their order: those behind `after`, at most `limit`.
+    /// Returns the elements of a step that have a row, ordered by index: at most `limit`, starting after `after`.
     async fn run_items(
         &self,
         run: RunId,
@@ -142,26 +143,26 @@ pub trait Reads: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<StepRecord>, StoreError>;
 
-    /// What tasks of a run, live or ended, added to its steps: by the number of the step, then of the first
-    /// element.
+    /// Returns the elements that tasks of a run, live or ended, added to its steps, ordered by step number and then by
+    /// the index of the first element.
     async fn element_batches(&self, run: RunId) -> Result<Vec<ElementBatch>, StoreError>;
 
-    /// Executions, newest first.
+    /// Returns executions, newest first.
     async fn executions(
         &self,
         filter: &ExecutionFilter,
         page: Page<ExecutionId>,
     ) -> Result<Paged<ExecutionRow>, StoreError>;
 
-    /// One execution, live or ended.
+    /// Returns an execution, live or ended.
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, StoreError>;
 
-    /// Events from `after` on (exclusive), at most `limit`.
+    /// Returns at most `limit` events after the position `after` (exclusive).
     async fn events(&self, after: EventSeq, limit: usize) -> Result<EventPage, StoreError>;
 
-    /// All workers that were not removed.
+    /// Returns all workers that were not removed.
     async fn workers(&self) -> Result<Vec<WorkerRecord>, StoreError>;
 
-    /// All queues that were set up.
+    /// Returns all configured queues.
     async fn queues(&self) -> Result<Vec<QueueRecord>, StoreError>;
 }
