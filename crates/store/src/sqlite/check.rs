@@ -1,10 +1,11 @@
-//! Looking for damage in the whole of a store, and copying it while it is served.
+//! Check and backup of a whole store, also while a server uses it.
 //!
-//! A start reads what is live and no more: history, and the pages of indexes, may have been damaged for long. Here
-//! everything is read: SQLite looks at each page, and each row is decoded, with its checksum.
+//! A start reads only the live rows, so damage in the history or in index pages can stay unnoticed for long. A check
+//! reads everything: SQLite verifies each page, and each row is decoded with its checksum.
 //!
-//! Both only read, in one transaction, so that a server may go on, and one that was stopped may start: the lock is held
-//! until that transaction has begun. As long as it lasts the log grows, for it cannot begin anew.
+//! Check and backup only read, in one transaction. So a running server continues, and a stopped one may start: the file
+//! lock is held only until the transaction has begun. The WAL grows as long as the transaction lasts, because it cannot
+//! restart.
 
 use std::error::Error as _;
 use std::fs;
@@ -30,21 +31,21 @@ use crate::rows::{
     WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
 };
 
-/// The most problems that are told; one that is damaged all over needs no list.
+/// Maximum number of reported problems.
 const PROBLEMS_MAX: usize = 100;
-/// How long a step of a copy that is locked out waits.
+/// Pause between two attempts of a backup step that is locked out.
 const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checked {
-    /// Rows that were decoded.
+    /// Number of decoded rows.
     pub rows: u64,
-    /// Rows that a server has set aside because it could not read them.
+    /// Number of rows in the quarantine.
     pub set_aside: u64,
     /// Whether a server has the store open.
     pub is_served: bool,
-    /// What is wrong, each with its place; a hundred at most.
+    /// Problems, each with its location; at most 100.
     pub problems: Vec<String>,
 }
 
@@ -56,7 +57,7 @@ impl Checked {
     }
 }
 
-/// Why a store could not be copied.
+/// Error of a backup.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each message says it")]
@@ -78,11 +79,11 @@ pub enum BackupError {
 }
 
 impl BackupError {
-    /// What the operator can do next.
+    /// Returns the next step for the operator.
     pub fn help(&self) -> &'static str {
         match self {
-            Self::NoStore { .. } => "name the data directory of the server, or its `belfry.db`",
-            Self::Exists { .. } => "name a file that does not exist: no backup is ever overwritten",
+            Self::NoStore { .. } => "pass the data directory of the server, or its `belfry.db`",
+            Self::Exists { .. } => "choose a path that does not exist: a backup never overwrites a file",
             Self::Store(error) => error.help(),
             Self::Write { .. } => "make sure that the directory exists, is writable and has space",
             Self::Damaged { .. } => {
@@ -92,24 +93,24 @@ impl BackupError {
     }
 }
 
-/// What a backup has.
+/// Result of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backup {
-    /// Its size.
+    /// Size of the backup file.
     pub bytes: u64,
-    /// Its rows.
+    /// Number of rows.
     pub rows: u64,
 }
 
-/// Reads all of the store at `path`, whether or not a server has it open. Changes nothing.
+/// Checks the whole store at `path`, whether or not a server has it open. Changes nothing.
 ///
 /// # Errors
-/// If there is nothing to look at: [`StoreError::Missing`], [`StoreError::TooNew`], [`StoreError::Unavailable`],
-/// or a file that is no database. Whatever else is wrong is a problem of the answer.
+/// If there is nothing to check: [`StoreError::Missing`], [`StoreError::TooNew`], [`StoreError::Unavailable`], or a
+/// file that is not a database. Any other error is reported as a problem in the result.
 pub fn check(path: &Path) -> Result<Checked, StoreError> {
     let mut checked = Checked::default();
     match check_all(path, &mut checked) {
-        // What was found by then says more than where it ended.
+        // The problems found so far are more useful than the error that ended the check.
         Err(error) if !checked.problems.is_empty() => {
             let cause = error.source().map_or(String::new(), |cause| format!(": {cause}"));
             checked.problems.push(format!("the check ended early: {error}{cause}"));
@@ -128,13 +129,13 @@ fn check_all(path: &Path, checked: &mut Checked) -> Result<(), StoreError> {
     look_at(&snapshot.connection, checked).map_err(|failure| failure.into_store_error(Phase::Change, path))
 }
 
-/// One state of a store, for as long as it takes to read. A server may go on, and start, meanwhile.
+/// A snapshot of a store for reading. A server may continue or start meanwhile.
 pub(super) struct Snapshot {
-    /// In a transaction.
+    /// Connection with an open read transaction.
     connection: Connection,
     is_served: bool,
     loss: Option<Loss>,
-    /// Where the database is read without its log, nothing may write to it.
+    /// Lock that prevents writes while the database is read without its WAL.
     _lock: Option<Lock>,
 }
 
@@ -146,7 +147,7 @@ impl Snapshot {
             file::open_without_log(path)
         } else {
             file::open_reader(path).and_then(|connection| {
-                // With its first row a transaction takes the state that it reads.
+                // A transaction takes its snapshot when it reads its first row.
                 connection.execute_batch("BEGIN; SELECT count(*) FROM sqlite_schema;")?;
                 lock = None;
                 Ok(connection)
@@ -157,8 +158,8 @@ impl Snapshot {
     }
 }
 
-/// Ownership of a store that no server has open, and whether one has. What nobody ever had open is a backup, perhaps
-/// where nothing can be written, and has no lock.
+/// Returns the lock of a store that no server has open, and whether a server has it open. A backup was never open, so
+/// it has no lock file; it may be on a read-only volume.
 fn lock_of(path: &Path) -> Result<(Option<Lock>, bool), StoreError> {
     if !Lock::path_of(path).exists() {
         return Ok((None, false));
@@ -172,16 +173,16 @@ fn lock_of(path: &Path) -> Result<(Option<Lock>, bool), StoreError> {
 
 fn verify(path: &Path) -> Result<Option<Loss>, StoreError> {
     let loss = position::verify(path)?;
-    // A log may break off where a power cut tore it. Nothing is wrong with that, and nothing was promised.
+    // A WAL may break off where a power cut tore it. That is no damage, because no commit there was acknowledged.
     let log = file::log_of(path);
     let log = Log::read(&log).map_err(|error| file::unavailable(&log, &error))?;
     if let Some(log) = log.filter(|log| log.behind > 0 && loss.is_none()) {
-        tracing::info!(what = log.describe(), "the end of the log was not durable; ignoring it");
+        tracing::info!(what = log.describe(), "ignoring the end of the WAL, which was not durable");
     }
     Ok(loss)
 }
 
-/// Reads all of what a connection sees. It should be in a transaction.
+/// Checks everything that a connection sees. The connection should be in a transaction.
 fn look_at(connection: &Connection, checked: &mut Checked) -> Result<(), Failure> {
     let version = schema::version(connection)?;
     let mut pages = connection.prepare(&format!("PRAGMA integrity_check({PROBLEMS_MAX})"))?;
@@ -193,7 +194,7 @@ fn look_at(connection: &Connection, checked: &mut Checked) -> Result<(), Failure
         }
     }
     if version != schema::VERSION {
-        // The rows of another version are read by the server that migrates them.
+        // The server that migrates the store checks the rows of another version.
         return Ok(());
     }
     checked.set_aside = connection.query_row("SELECT count(*) FROM quarantine", [], |row| row.get(0))?;
@@ -204,7 +205,8 @@ fn look_at(connection: &Connection, checked: &mut Checked) -> Result<(), Failure
     pins.check()
 }
 
-/// The tables whose rows have checksums or types of ours, the columns by which they are decoded, and where the rest is.
+/// Tables whose rows have Belfry's checksums or types, with the columns that the decoder needs and the source of the
+/// rest.
 const ROWS: &[(Table, &str, &str)] = &[
     (Table::Jobs, JOB_COLUMNS, "t.history"),
     (Table::JobsEnded, JOB_COLUMNS, "t.history"),
@@ -244,7 +246,7 @@ fn read(
         let row = match found.next() {
             Ok(Some(row)) => row,
             Ok(None) => return Ok(()),
-            // What stands behind a damaged page of the table cannot be reached.
+            // Rows after a damaged page of the table cannot be reached.
             Err(error) => {
                 checked.add(|| format!("table `{name}`: {error}"));
                 return Ok(());
@@ -286,8 +288,8 @@ fn decode(table: Table, row: &Row<'_>, pins: &mut Pins<'_>) -> Result<(), Damage
     }
 }
 
-/// Copies the store at `from` into the new file `to`, whether or not a server has it open: one state of it, whole,
-/// synced, and checked. There is no file at `to` if that fails.
+/// Copies the store at `from` into the new file `to`, whether or not a server has it open. The copy is one complete
+/// snapshot, synced and checked. If the backup fails, there is no file at `to`.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -331,7 +333,7 @@ fn copy(source: &Connection, to: &Path) -> Result<(), BackupError> {
         std::thread::sleep(BUSY_PAUSE);
     }
     drop(copying);
-    // One file, with nothing beside it.
+    // The backup is a single file, without a WAL.
     let mode = |row: &Row<'_>| row.get::<_, String>(0);
     copy.query_row("PRAGMA journal_mode = DELETE", [], mode).map_err(of_copy)?;
     Ok(())

@@ -1,11 +1,11 @@
-//! The file and what lies beside it: its lock, its ballast, and how connections are opened.
+//! The files of a store: database, lock, reserve ("ballast") and position, and the opening of connections.
 //!
 //! ```text
-//! belfry.db           the database            0600
-//! belfry.db-wal/-shm  its log, and the log's index (SQLite's own)
-//! belfry.db.lock      held while a store is open; says that leases of an earlier owner are void
-//! belfry.db.ballast   space that is given up when the volume is full, so that running work can end
-//! belfry.db.position  how far the store has come; see [`position`](super::position)
+//!  belfry.db           the database (mode 0600)
+//!  belfry.db-wal/-shm  the WAL and its index, both written by SQLite
+//!  belfry.db.lock      locked while a store is open; so a new owner knows that earlier leases are void
+//!  belfry.db.ballast   reserved space, released on a full volume so that running work can end
+//!  belfry.db.position  position of the newest durable batch; see [`position`](super::position)
 //! ```
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -22,11 +22,11 @@ use super::error::Failure;
 use super::mover::LOG_BYTES_MAX;
 use crate::StoreError;
 
-/// How long SQLite waits for a lock; only one that another program holds is ever waited for.
+/// Maximum time that SQLite waits for a lock. Only a lock of another program makes it wait.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Of the writer, in KiB.
+/// Page cache of the writer, in KiB.
 const WRITER_CACHE_KIB: i64 = 64 * 1024;
-/// Of each reader, in KiB.
+/// Page cache of each reader, in KiB.
 const READER_CACHE_KIB: i64 = 8 * 1024;
 
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -35,7 +35,7 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The log of a database; it is there as long as the database is open.
+/// Returns the path of the WAL of a database. The file exists while the database is open.
 pub(super) fn log_of(path: &Path) -> PathBuf {
     beside(path, "-wal")
 }
@@ -44,20 +44,20 @@ pub(super) fn unavailable(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Unavailable { source: format!("`{}`: {error}", path.display()).into() }
 }
 
-/// Sole ownership of a database file. Ends when it is dropped, or with the process.
+/// Sole ownership of a database file. Ends when the lock is dropped, or with the process.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// The file of the lock; it stays when the lock is gone.
+    /// Returns the path of the lock file; the file stays after the lock is released.
     pub(super) fn path_of(database: &Path) -> PathBuf {
         beside(database, ".lock")
     }
 
     /// # Errors
-    /// [`StoreError::InUse`] if another store has it, in this process or another.
+    /// [`StoreError::InUse`] if another store holds the lock, in this process or another.
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
         let path = Self::path_of(database);
         let file = open_beside(database, &path).map_err(|error| unavailable(&path, &error))?;
@@ -69,7 +69,7 @@ impl Lock {
     }
 }
 
-/// Creates the folder of a database where it is missing, readable by nobody else.
+/// Creates the folder of a database if it is missing, with access for the owner only.
 pub(super) fn create_folder(path: &Path) -> Result<(), StoreError> {
     let folder = folder(path);
     if !folder.exists() {
@@ -82,11 +82,12 @@ pub(super) fn create_folder(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Opens a file beside a database to write it. Where it is missing it is made, readable by nobody else, and for the
-/// owner of the database: else a command that root runs would keep out the server, which is another user.
+/// Opens a file next to a database for writing. A missing file is created with access for the owner only, and belongs
+/// to the owner of the database: otherwise a command that root runs would lock out the server, which runs as another
+/// user.
 pub(super) fn open_beside(database: &Path, path: &Path) -> io::Result<File> {
     match create_beside(database, path) {
-        // One that exists is never given away: it may be a link to somewhere else.
+        // The owner of an existing file is never changed: the file may be a link to another place.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             OpenOptions::new().write(true).open(path)
         }
@@ -94,13 +95,13 @@ pub(super) fn open_beside(database: &Path, path: &Path) -> io::Result<File> {
     }
 }
 
-/// The same for one that does not exist.
+/// Creates a file next to a database, for the owner of the database. Fails if it exists.
 pub(super) fn create_beside(database: &Path, path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
     let (ours, wanted) = (file.metadata()?, fs::metadata(database).ok());
     if let Some(wanted) = wanted.filter(|wanted| (wanted.uid(), wanted.gid()) != (ours.uid(), ours.gid()))
         && let Err(error) = fchown(&file, Some(wanted.uid()), Some(wanted.gid()))
-        // Only root gives files away.
+        // Only root can change the owner of a file.
         && error.kind() != io::ErrorKind::PermissionDenied
     {
         return Err(error);
@@ -108,17 +109,17 @@ pub(super) fn create_beside(database: &Path, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates a file where it is missing, readable by nobody else. SQLite gives its log the mode of the database.
+/// Creates a file if it is missing, with access for the owner only. SQLite gives its WAL the mode of the database.
 pub(super) fn create_file(path: &Path) -> io::Result<()> {
     OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path).map(drop)
 }
 
-/// The same for a database.
+/// Creates a database file if it is missing; see [`create_file`].
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     create_file(path).map_err(|error| unavailable(path, &error))
 }
 
-/// Makes the content of a file durable.
+/// Syncs the content of a file.
 #[cfg_attr(not(test), expect(unused_variables, reason = "tests let the sync of a path fail"))]
 pub(super) fn sync(file: &File, path: &Path) -> io::Result<()> {
     #[cfg(test)]
@@ -126,17 +127,17 @@ pub(super) fn sync(file: &File, path: &Path) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Makes durable what was committed so far, and the names of the files.
+/// Syncs the WAL and the folder of the database.
 pub(super) fn sync_log(path: &Path) -> Result<(), StoreError> {
     let log = log_of(path);
     let synced = OpenOptions::new().write(true).open(&log).and_then(|file| sync(&file, &log));
     synced.map_err(|error| StoreError::Fatal {
-        reason: format!("the log `{}` cannot be synced: {error}", log.display()),
+        reason: format!("cannot sync the WAL `{}`: {error}", log.display()),
     })?;
     sync_folder(path)
 }
 
-/// Makes the names in the folder durable, and the folder's own name.
+/// Syncs a folder and its parent, so that the file names and the folder's own name are durable.
 pub(super) fn sync_folder(path: &Path) -> Result<(), StoreError> {
     let folder = folder(path);
     let above = folder.parent().filter(|above| !above.as_os_str().is_empty());
@@ -152,18 +153,18 @@ pub(super) fn folder(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The one connection that writes.
+/// Opens the only connection that writes.
 ///
-/// Memory mapping is left off, here and for readers: an I/O error under a map is a SIGBUS that kills
-/// the process, where a read answers with an error.
+/// Memory mapping is off, here and for readers: an I/O error in a mapped page is a SIGBUS that kills the process; a
+/// read returns an error.
 pub(super) fn open_writer(path: &Path) -> Result<Connection, Failure> {
     let connection = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
     )?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // Nothing writes but this connection, so checkpoints are its own decision: SQLite's automatic
-    // ones swallow their errors.
+    // Only this connection writes, so it decides when to checkpoint. SQLite's automatic checkpoints ignore their
+    // errors.
     connection.execute_batch(&format!(
         "PRAGMA mmap_size = 0;
          PRAGMA foreign_keys = OFF;
@@ -180,19 +181,19 @@ pub(super) fn open_writer(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// Runs `work` with another wait for locks.
+/// Runs `work` with another lock timeout.
 pub(super) fn with_busy_timeout<T>(connection: &Connection, wait: Duration, work: impl FnOnce() -> T) -> T {
-    // It cannot fail: it only sets a number of the connection.
+    // This cannot fail: it only sets a number in the connection.
     let _ = connection.busy_timeout(wait);
     let result = work();
     let _ = connection.busy_timeout(BUSY_TIMEOUT);
     result
 }
 
-/// What was set is read back: a store that cannot keep its word must not give it.
+/// Checks that the durability settings are in effect: the store must not promise what it cannot keep.
 ///
-/// With `NORMAL` (1) SQLite syncs whatever it does to a log but what a commit adds to it; that is
-/// [`syncer`](super::syncer)'s.
+/// With `NORMAL` (1), SQLite does all fsyncs of the WAL except the one of a commit; [`syncer`](super::syncer) does that
+/// one.
 fn verify_durability(connection: &Connection) -> Result<(), Failure> {
     let journal: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
     let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0))?;
@@ -205,7 +206,7 @@ fn verify_durability(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A connection that only moves the log into the database, and syncs it.
+/// Opens a connection that only checkpoints and syncs the WAL.
 pub(super) fn open_mover(path: &Path) -> Result<Connection, Failure> {
     let connection = Connection::open_with_flags(
         path,
@@ -220,7 +221,7 @@ pub(super) fn open_mover(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// A connection that only reads.
+/// Opens a read-only connection.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, Failure> {
     let connection = Connection::open_with_flags(
         path,
@@ -238,7 +239,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// A connection that reads a database as if it had no log. Nothing may write to it meanwhile.
+/// Opens a connection that ignores the WAL of a database. Nothing may write to the database at the same time.
 pub(super) fn open_without_log(path: &Path) -> Result<Connection, Failure> {
     let path = std::path::absolute(path).map_err(|error| Failure::Store(unavailable(path, &error)))?;
     let mut uri = String::from("file://");
@@ -249,7 +250,7 @@ pub(super) fn open_without_log(path: &Path) -> Result<Connection, Failure> {
             uri.push_str(&format!("%{byte:02X}"));
         }
     }
-    // SQLite takes it as read-only for all, and looks for no log then.
+    // SQLite then treats the file as read-only and looks for no WAL.
     uri.push_str("?immutable=1");
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
@@ -258,7 +259,7 @@ pub(super) fn open_without_log(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// Removes the log of a database, and its index; durably, for it must not come back.
+/// Removes the WAL of a database and its index, durably: a removed WAL must not reappear after a power cut.
 pub(super) fn remove_log(path: &Path) -> Result<(), StoreError> {
     for file in [log_of(path), beside(path, "-shm")] {
         match fs::remove_file(&file) {
@@ -269,50 +270,50 @@ pub(super) fn remove_log(path: &Path) -> Result<(), StoreError> {
     sync_folder(path)
 }
 
-/// The bytes that the volume of a file has left for it, where that is told.
+/// Returns the free bytes on the volume of a file; `None` if the system does not report them.
 pub(super) fn space_of(path: &Path) -> Option<u64> {
     let volume = rustix::fs::statvfs(folder(path)).ok()?;
     Some(volume.f_bavail.saturating_mul(volume.f_frsize))
 }
 
-/// Notices a file that was cut short. Called while the log is empty.
+/// Detects a truncated database file. Called while the WAL is empty.
 pub(super) fn verify_length(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let pages: u64 = connection.query_row("PRAGMA page_count", [], |row| row.get(0))?;
     let page_size: u64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0))?;
     let found = fs::metadata(path).map_err(|error| Failure::Store(unavailable(path, &error)))?.len();
     let expected = pages * page_size;
     if found < expected {
-        return Err(Failure::Broken(format!("it was cut short: {found} bytes, expected {expected}")));
+        return Err(Failure::Broken(format!("it is truncated: {found} bytes, expected {expected}")));
     }
     Ok(())
 }
 
-/// Space held in reserve on the volume of the store.
+/// Reserved disk space on the volume of the store.
 ///
-/// When the volume is full, the reserve is given up, a quarter at a time, so that running work can still be
-/// recorded as ended. New work gets the first quarter at most: that is for what was accepted before the node
-/// heard that the reserve is touched. [`check`](crate::Housekeeping::check) says `Full` until the whole reserve could
-/// be taken again.
+/// On a full volume the reserve is released, a quarter at a time, so that the end of running work can still be
+/// recorded. New work gets at most the first quarter: it is for work that was accepted before the server noticed that
+/// the reserve is in use. [`check`](crate::Housekeeping::check) returns `Full` until the whole reserve is allocated
+/// again.
 #[derive(Debug)]
 pub(super) struct Ballast {
     database: PathBuf,
     path: PathBuf,
     bytes: u64,
-    /// Whether a part of it is missing for want of space.
+    /// Whether a part of the reserve is missing for lack of space.
     low: bool,
 }
 
-/// In how many steps the reserve is given up.
+/// Number of steps in which the reserve is released.
 const PARTS: u64 = 4;
-/// Free space that a start needs: for the log and its index, which a clean stop removes.
+/// Free space that a start needs, in bytes: for the WAL and its index, which a clean stop removes.
 const START_BYTES: u64 = 1 << 20;
 
-/// For whom space is wanted.
+/// Purpose of the requested space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// For what makes the store grow.
+    /// Work that makes the store grow.
     NewWork,
-    /// For what goes on, and for what ends.
+    /// Running work, and its end.
     OldWork,
 }
 
@@ -321,7 +322,8 @@ impl Ballast {
         Self { database: database.to_owned(), path: beside(database, ".ballast"), bytes, low: false }
     }
 
-    /// Whether a part of the reserve was given up and could not be taken again: no new work fits.
+    /// Returns whether a part of the reserve was released and could not be allocated again: there is no space for new
+    /// work.
     pub(super) fn is_low(&self) -> bool {
         self.low
     }
@@ -334,7 +336,7 @@ impl Ballast {
         fs::metadata(&self.path).map_or(0, |meta| meta.len())
     }
 
-    /// Gives up a part where the volume is too full even to open the store.
+    /// Releases a part of the reserve if the volume is too full to open the store.
     pub(super) fn make_room(&mut self) {
         let space = space_of(&self.path);
         if space.is_some_and(|space| space < START_BYTES) && self.release(Need::OldWork) {
@@ -342,11 +344,11 @@ impl Ballast {
         }
     }
 
-    /// Gives up the next part; `false` if there is none for this need.
+    /// Releases the next part; returns `false` if none is left for this need.
     pub(super) fn release(&mut self, need: Need) -> bool {
         let (held, part) = (self.held(), self.part());
         let floor = if need == Need::NewWork { self.bytes.saturating_sub(part) } else { 0 };
-        // One that is held for somebody else is not this store's to give up.
+        // A file that belongs to a store with another reserve is not released.
         if self.bytes == 0 || held <= floor {
             return false;
         }
@@ -360,8 +362,8 @@ impl Ballast {
         released.is_ok()
     }
 
-    /// Takes the whole reserve, unless it is held already. What is held of it stays where that fails. Once it was low,
-    /// there must be room for new work besides: else the next job would find the volume full again.
+    /// Allocates the whole reserve, unless it is allocated already. On failure, the allocated part stays. If the
+    /// reserve was low, there must also be space for new work: otherwise the next job would find the volume full again.
     pub(super) fn restore(&mut self) -> io::Result<()> {
         let held = self.held();
         if self.bytes == 0 || held == self.bytes {
@@ -370,7 +372,7 @@ impl Ballast {
         }
         let file = open_beside(&self.database, &self.path)?;
         match fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
-            // A file system that cannot reserve has no ballast to give.
+            // A file system without `fallocate` has no reserve.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {
                 let room = space_of(&self.path).unwrap_or(u64::MAX);
                 if self.low && room < self.part() {
@@ -382,7 +384,7 @@ impl Ballast {
             }
             Err(error) => {
                 self.low |= matches!(error, rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT);
-                // What it got beyond that would fill the volume for the next second.
+                // A partial allocation beyond `held` would only fill the volume.
                 if file.set_len(held).is_err() || held == 0 {
                     let _ = fs::remove_file(&self.path);
                 }

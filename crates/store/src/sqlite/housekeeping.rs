@@ -1,7 +1,7 @@
-//! [`Housekeeping`]: tokens, artifacts, retention, quarantine and check.
+//! [`Housekeeping`] for SQLite: tokens, artifacts, retention, quarantine and health check.
 //!
-//! First what reads, then what the writing thread does in its transactions. Deletes are bounded, so that a batch never
-//! waits long behind one.
+//! First the queries, then the changes that the writer thread executes in its transactions. Deletes are bounded, so
+//! that a batch never waits long for one.
 
 use async_trait::async_trait;
 use model::firing::FiringOutcome;
@@ -22,13 +22,13 @@ use crate::query::{
 use crate::rows::{self, TOKEN_COLUMNS, Table};
 use crate::{Housekeeping, StoreError};
 
-/// Events looked at in one transaction while old ones are trimmed.
+/// Maximum number of events that one transaction examines to delete old ones.
 pub(super) const TRIM_ROWS: usize = 10_000;
 
-/// Steps of runs that are gone which are deleted in one transaction, about.
+/// Approximate number of steps of deleted runs that one transaction deletes.
 pub(super) const STEPS: usize = 2_000;
 
-/// As how many steps a batch of elements counts there: it may be a megabyte.
+/// Number of steps that a batch of elements counts as there; the batch may take a megabyte.
 pub(super) const STEPS_A_BATCH: usize = 20;
 
 #[async_trait]
@@ -114,7 +114,7 @@ impl Housekeeping for SqliteStore {
     }
 }
 
-/// Every token, by id.
+/// Returns all tokens, ordered by ID.
 fn tokens(connection: &Connection) -> Result<Sorted<Token>, Failure> {
     let mut statement =
         connection.prepare_cached(&format!("SELECT {TOKEN_COLUMNS} FROM tokens t ORDER BY t.id"))?;
@@ -126,7 +126,7 @@ fn tokens(connection: &Connection) -> Result<Sorted<Token>, Failure> {
     Ok(sorted)
 }
 
-/// Artifact versions, newest first; those of one instant by namespace and name.
+/// Returns artifact versions, newest first; versions with equal creation time are ordered by namespace and name.
 fn artifacts(
     connection: &Connection,
     filter: &ArtifactFilter,
@@ -157,7 +157,7 @@ fn artifacts(
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Artifact versions that a newer version of the same name superseded before `before` and no run needs, oldest first.
+/// Returns artifact versions, oldest first, that a newer version superseded before `before` and that no run needs.
 fn superseded_artifacts(
     connection: &Connection,
     before: Timestamp,
@@ -187,7 +187,7 @@ fn artifact(row: &Row<'_>) -> rusqlite::Result<Artifact> {
     })
 }
 
-/// Ended jobs whose retention is over, longest over first, with their executions.
+/// Returns ended jobs whose retention is over, longest expired first, with their executions.
 fn expired_jobs(
     connection: &Connection,
     now: Timestamp,
@@ -209,7 +209,7 @@ fn expired_jobs(
         .collect()
 }
 
-/// Ended runs whose retention is over, longest over first.
+/// Returns ended runs whose retention is over, longest expired first.
 fn expired_runs(connection: &Connection, now: Timestamp, limit: usize) -> Result<Vec<RunId>, Failure> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let runs = ids(
@@ -227,10 +227,10 @@ fn ids(connection: &Connection, sql: &str, values: &[&dyn ToSql]) -> Result<Vec<
     Ok(ids.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Lines that were decided before `before`, oldest instant first, at most `limit`.
+/// Returns at most `limit` ledger entries that were decided before `before`, oldest scheduled time first.
 ///
-/// Instants are decided once they have passed, so the lines stand in the front of the table, and no
-/// index by the time of decision is needed. Those that must stay are passed over.
+/// A scheduled time is decided after it has passed, so these entries are at the start of the table, and no index by
+/// decision time is needed. Entries that must stay are skipped.
 fn trimmable_lines(
     connection: &Connection,
     before: Timestamp,
@@ -256,7 +256,7 @@ fn trimmable_lines(
     Ok(places.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Backfills that ended before `before`, at most `limit`. There are few: all are looked at.
+/// Returns at most `limit` backfills that ended before `before`. Reads all backfills, because there are few.
 fn trimmable_backfills(
     connection: &Connection,
     before: Timestamp,
@@ -288,8 +288,8 @@ pub(super) fn put_artifact(statements: &mut Statements<'_>, artifact: &Artifact)
         .artifact_newest
         .query_row(params![artifact.namespace, artifact.name], |row| row.get(0))
         .optional()?;
-    // Two versions of one name never share an instant: the order of the list, and with it which one
-    // is the newest, is always clear.
+    // Two versions of one name never have the same creation time, so that their order, and thus the newest version, is
+    // always defined.
     let at = artifact.created_at.as_micros().max(newest.map_or(i64::MIN, |at| at.saturating_add(1)));
     statements.artifact_put.execute(params![
         artifact.namespace,
@@ -302,8 +302,8 @@ pub(super) fn put_artifact(statements: &mut Statements<'_>, artifact: &Artifact)
     Ok(())
 }
 
-/// Deletes a version unless a run needs it. Retention deletes only the version that it found: one that was stored again
-/// meanwhile is the newest.
+/// Deletes a version unless a run needs it. Retention deletes only the version that it listed: if it was stored again
+/// since, it is the newest version.
 pub(super) fn delete_artifact(
     statements: &mut Statements<'_>,
     artifact: &Artifact,
@@ -343,11 +343,10 @@ pub(super) fn delete_jobs(statements: &mut Statements<'_>, jobs: &[JobId]) -> Re
     write_counters(statements, &counters)
 }
 
-/// Deletes ended runs but for their steps and what was added to these, and definitions that no run is pinned
-/// to any more.
+/// Deletes ended runs, without their steps and elements, and definitions that no run uses any more.
 ///
-/// A run that is started with such a definition at the same moment comes before or after: one thread
-/// writes, and a new run brings its definition along.
+/// A run that starts with such a definition at the same time is written before or after this: one thread writes, and a
+/// new run contains its definition.
 pub(super) fn delete_runs(statements: &mut Statements<'_>, runs: &[RunId]) -> Result<(), Failure> {
     for run in runs {
         let key = run.to_bits().to_be_bytes();
@@ -360,8 +359,8 @@ pub(super) fn delete_runs(statements: &mut Statements<'_>, runs: &[RunId]) -> Re
     Ok(())
 }
 
-/// Deletes steps of runs that are gone, and what was added to these. Says how many rows, about: none means
-/// that none are left.
+/// Deletes steps and elements of deleted runs. Returns the approximate number of deleted rows; 0 means that none are
+/// left.
 pub(super) fn delete_steps(statements: &mut Statements<'_>) -> Result<u64, Failure> {
     let mut room = STEPS;
     while room > 0 {
@@ -383,7 +382,7 @@ pub(super) fn delete_steps(statements: &mut Statements<'_>) -> Result<u64, Failu
         let steps = delete_first(steps_bound, steps_delete_to, run, room)?;
         room -= steps;
         if room > 0 {
-            // Its row counts, so that many runs with few steps have an end too.
+            // The run's own row counts too, so that many runs with few steps also reach the limit.
             statements.run_deleted_forget.execute([run])?;
             room -= 1;
         }
@@ -391,7 +390,7 @@ pub(super) fn delete_steps(statements: &mut Statements<'_>) -> Result<u64, Failu
     Ok((STEPS - room) as u64)
 }
 
-/// Deletes the first rows of a run in a table, at most `limit`: fewer mean that it has none any more.
+/// Deletes the first rows of a run in a table, at most `limit`. Fewer deleted rows mean that none are left.
 fn delete_first(
     bound: &mut Statement<'_>,
     delete_to: &mut Statement<'_>,
@@ -404,7 +403,7 @@ fn delete_first(
     Ok(delete_to.execute(params![run, first, second])?)
 }
 
-/// As [`delete_first`], of the versions that a run pinned.
+/// Deletes versions that a run pinned, as [`delete_first`] does.
 fn delete_first_pins(
     bound: &mut Statement<'_>,
     delete_to: &mut Statement<'_>,
@@ -413,12 +412,12 @@ fn delete_first_pins(
 ) -> Result<usize, Failure> {
     let last: Option<(String, String)> =
         bound.query_row(params![run, limit - 1], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-    // Names are ASCII, so this is behind all of them.
+    // Names are ASCII, so this sorts after all of them.
     let (name, sha256) = last.unwrap_or_else(|| ("\u{10ffff}".into(), String::new()));
     Ok(delete_to.execute(params![run, name, sha256])?)
 }
 
-/// Deletes rows of events from the oldest on; stops at the first that is new enough.
+/// Deletes event rows from the oldest on; stops at the first row that is new enough.
 pub(super) fn trim_events(statements: &mut Statements<'_>, before: Timestamp) -> Result<(), Failure> {
     let oldest: Vec<(i64, i64)> = statements
         .events_oldest
@@ -430,7 +429,7 @@ pub(super) fn trim_events(statements: &mut Statements<'_>, before: Timestamp) ->
     Ok(())
 }
 
-/// Deletes what was found to be old enough, and still is.
+/// Deletes the listed ledger entries and backfills if they are still old enough.
 pub(super) fn trim_ledger(
     statements: &mut Statements<'_>,
     before: Timestamp,

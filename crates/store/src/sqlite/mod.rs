@@ -1,36 +1,35 @@
-//! The embedded store: SQLite, one file, one owner at a time.
+//! The embedded store: one SQLite file with one owner at a time.
 //!
 //! ```text
-//! commit, acquire, …  ─>  writer: one thread, one connection, group commit  ─┬─ belfry.db
-//!                     <─  syncer: one thread, one sync for what was written  ─┤
-//! job, jobs, events … ─>  readers: a few connections, on blocking threads   ─┘
+//!  commit, acquire, …  ─>  writer: one thread, one connection, group commit       ─┬─ belfry.db
+//!                      <─  syncer: one thread, one fsync for all new transactions ─┤
+//!  job, jobs, events … ─>  readers: a few connections, on blocking threads        ─┘
 //! ```
 //!
-//! - `schema`: the tables and their versions; `codec`: records as bytes, with checksums.
-//! - `commit`, `leases`, `members`, `reads`, `housekeeping`: the trait of that name.
-//! - `writer`, `operation`, `statements`: how changes reach the one thread that writes; `syncer`: when they are durable;
-//!   `mover`: when the log goes into the database.
-//! - `readers`, `lists`, `views`, `load`, `rows`: how queries are answered.
-//! - `source`: a closed file that is copied elsewhere.
-//! - `file`: what lies on the disk, its lock and its reserve; `error`: what an error of
-//!   SQLite means; `quarantine`: rows that cannot be read.
-//! - `position`: how a loss of commits is noticed; `log_copy`: copies of damaged logs.
-//! - `check`: looking for damage everywhere, and backups.
+//! - `schema`: tables and migrations. `codec`: encoding of records, with checksums.
+//! - `commit`, `leases`, `members`, `reads`, `housekeeping`: implementations of the traits of the same names.
+//! - `writer`, `operation`, `statements`: changes on the writer thread. `syncer`: fsync of the WAL. `mover`: WAL
+//!   checkpoints.
+//! - `readers`, `lists`, `views`, `load`, `rows`: queries.
+//! - `source`, `target`: the store as source and as target of a copy.
+//! - `file`: files on disk, lock and reserve. `error`: meaning of SQLite errors. `quarantine`: rows that cannot be
+//!   decoded.
+//! - `position`: detection of lost commits. `log_copy`: copies of damaged WALs.
+//! - `check`: check of a whole store, and backups.
 //!
-//! # Always true
-//! - A commit is on the disk before it is answered, and before anything is that a query saw of it. Log and
-//!   syncs are SQLite's (`synchronous=NORMAL`, read back at every start) but for that of a commit, which is ours.
-//! - One process has the file open (a lock beside it), and one thread of it writes; others only sync what was
-//!   written, and move it from the log into the database.
+//! # Invariants
+//! - A commit is durable before it is acknowledged, and before a query returns data that it saw of the commit. SQLite
+//!   (`synchronous=NORMAL`, verified at every start) does all fsyncs except the one of a commit, which `syncer` does.
+//! - One process has the file open (a lock file guards it), and one thread of the process writes. Other threads only
+//!   sync the WAL and checkpoint it.
 //! - After an I/O error while writing, or damage found in the file itself, nothing is written any more.
-//! - Leases are void at a start: their owner held the file's lock, so it is gone.
+//! - A start voids all leases: their owner held the file lock, so it no longer runs.
 //!
 //! # Cost
-//! A commit of `n` rows is one sync and about 4 µs a row; commits that wait for one another share the
-//! sync. A lookup by id is one tree; a page of a list is read from an index in its order. A firing (a job,
-//! a line of the ledger, the state of a schedule) is about 25 µs where the schedules of a batch share
-//! pages, and 100 µs where each of a million lies on a page of its own. A million schedules take 900
-//! bytes each with their specs, and load in less than 5 s (two busy cores).
+//! A commit of `n` rows takes one fsync and about 4 µs for each row; concurrent commits share the fsync. A lookup by ID
+//! searches one B-tree; a page of a list is read in index order. A firing (job, ledger entry, schedule state) takes
+//! about 25 µs if the schedules of a batch share pages, and 100 µs if each of a million schedules lies on a different
+//! page. A million schedules take 900 bytes each with their specs, and load in less than 5 s (two busy cores).
 
 mod check;
 mod commit;
@@ -97,24 +96,25 @@ use writer::{Ownership, Writer};
 use crate::StoreError;
 use crate::query::Paged;
 
-/// Says what time it is, for leases and for when a row was set aside.
+/// Clock for leases and for the time of a quarantine.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// How a store is opened.
+/// Options for opening a store.
 #[derive(Clone)]
 pub struct Options {
-    /// How many shards a new store gets; one that exists keeps its own.
+    /// Number of shards of a new store; an existing store keeps its own number.
     pub shards: u16,
-    /// How many queries run at the same time.
+    /// Maximum number of concurrent queries.
     pub readers: usize,
-    /// How long a query may take, and how long it may wait for its turn.
+    /// Maximum duration of a query, and of its wait for a connection.
     pub query_limit: Duration,
-    /// Space that is kept in reserve for a full volume; none where 0.
+    /// Reserved disk space for a full volume, in bytes. 0 disables the reserve.
     pub ballast_bytes: u64,
-    /// Whether a store that has lost commits is opened all the same; for who goes on to
-    /// [note](crate::Leases::note_restored) that it is an earlier state.
+    /// Whether to open a store that has lost commits. Only for a caller that then
+    /// [records](crate::Leases::note_restored) that the store is an earlier state.
     pub accept_loss: bool,
-    /// The store's clock. The default starts with the wall clock and then never jumps.
+    /// Clock of the store. The default starts at the wall-clock time and then runs on the monotonic clock, without
+    /// jumps.
     pub clock: Clock,
 }
 
@@ -143,7 +143,7 @@ impl fmt::Debug for Options {
     }
 }
 
-/// A clock that has nothing to show.
+/// Wrapper of a clock, for the `Debug` of its owner.
 struct ClockOf(Clock);
 
 impl ClockOf {
@@ -167,13 +167,12 @@ fn steady_clock() -> Clock {
     })
 }
 
-/// The store in one SQLite file.
+/// Store in one SQLite file.
 ///
-/// Its methods need a tokio runtime with time enabled. Batches under the same leases are to be sent
-/// one after the other: each is decided on top of the one before, and if that one fails, those behind
-/// it must not go through.
+/// The methods need a tokio runtime with time enabled. Send batches under the same leases one after the other: each
+/// depends on the one before, so after a failure the later ones must not be committed.
 ///
-/// Dropping it waits until what was sent is written and closes the file.
+/// Dropping the store waits until all queued operations are written, and closes the file.
 #[derive(Debug)]
 pub struct SqliteStore {
     writer: Writer,
@@ -186,15 +185,15 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file at `path`, or makes it, and takes sole ownership of it.
+    /// Opens or creates the file at `path`, and takes sole ownership of it.
     ///
-    /// Blocks while the log of a crash is recovered, well under a second.
+    /// Blocks during the WAL recovery after a crash, for well under a second.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] if another store has it, [`StoreError::TooNew`] if a newer version wrote
-    /// it, [`StoreError::Missing`] or [`StoreError::LostCommits`] if it is not what it was,
-    /// [`StoreError::Unavailable`] if that cannot be told, or a damaged log cannot be copied, and
-    /// [`StoreError::Fatal`] if it is damaged, cut short, not ours, or cannot be made durable.
+    /// [`StoreError::InUse`] if another store has the file open; [`StoreError::TooNew`] if a newer version wrote it.
+    /// [`StoreError::Missing`] or [`StoreError::LostCommits`] if earlier commits are missing.
+    /// [`StoreError::Unavailable`] if that cannot be determined, or if a damaged WAL cannot be copied.
+    /// [`StoreError::Fatal`] if the file is damaged, truncated or not a Belfry store, or cannot be made durable.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         let path = path.as_ref();
         file::create_folder(path)?;
@@ -208,7 +207,7 @@ impl SqliteStore {
             if !options.accept_loss {
                 return Err(error);
             }
-            tracing::warn!(%error, "the loss is accepted");
+            tracing::warn!(%error, "opening a store that has lost commits");
             log_copy::keep(path)?;
             if log_is_foreign {
                 file::remove_log(path)?;
@@ -220,25 +219,25 @@ impl SqliteStore {
         let (connection, facts) = opened.map_err(|failure| trust.judge(failure, Phase::Change))?;
         let newest = kept.unwrap_or_default().newest;
         if facts.position < newest && !options.accept_loss {
-            // It could not be read without writing before.
+            // The position could not be read without writing before.
             let reason = position::describe_loss(facts.position, newest);
             return Err(StoreError::LostCommits { path: path.to_owned(), reason });
         }
         let base = match facts.base {
             Some(base) => base,
-            // The log that is there goes on, unless it was left out.
+            // The existing WAL stays in use, unless it was removed above.
             None if options.accept_loss => Position::default(),
             None => kept.unwrap_or_default().base,
         };
         if kept.is_none() || facts.base.is_none() {
-            // What is in the log alone is not synced yet: the tables of a new store, or what was written before a kill.
-            // A store that loses it in a power cut must not look as if it had lost commits.
+            // Data that is only in the WAL is not synced yet: the tables of a new store, or writes before a kill. A
+            // power cut that loses them must not look like a loss of commits.
             file::sync_log(path)?;
         }
         let mark = Mark::keep(path, Kept { newest: newest.max(facts.position), base });
         file::sync_folder(path)?;
         if let Err(error) = ballast.restore() {
-            tracing::warn!(%error, "the store's reserve of space cannot be taken");
+            tracing::warn!(%error, "cannot allocate the store's reserve");
         }
         let clock = options.clock;
         let durable = Durable::new();
@@ -248,7 +247,7 @@ impl SqliteStore {
             ballast,
             clock: Arc::clone(&clock),
             reached: Kept { newest: facts.position, base },
-            // Where a loss is accepted, what is told next is told under places that were never given out.
+            // After an accepted loss, new events get positions that were never used before.
             next_event: facts.position.next_event.max(newest.next_event),
             mark,
             durable: durable.clone(),
@@ -264,7 +263,7 @@ impl SqliteStore {
         })
     }
 
-    /// Asks, sets aside what could not be read, and asks again until nothing was in the way.
+    /// Runs a query. Quarantines rows that could not be decoded and repeats the query until there are none.
     async fn ask<T: Send + 'static>(
         &self,
         query: impl Fn(&rusqlite::Connection) -> Result<(T, Vec<Damaged>), Failure> + Clone + Send + 'static,
@@ -293,18 +292,18 @@ impl SqliteStore {
     }
 }
 
-/// What is known of a file once it is open.
+/// Facts about a file, read while it is opened.
 struct Facts {
     shards: u16,
     position: Position,
-    /// Where its log begins, if all of the one before could be moved.
+    /// Position at which the WAL starts, if the previous WAL was checkpointed completely.
     base: Option<Position>,
 }
 
 fn open_database(path: &Path, shards: u16) -> Result<(rusqlite::Connection, Facts), Failure> {
     let connection = file::open_writer(path)?;
-    // Empties the log, so that the length of the file says something. Where the volume is full the
-    // log stays, and reading goes on; and so it does where somebody reads for long, as a check does.
+    // Checkpoints and truncates the WAL, so that the file length is meaningful. On a full volume, or during a long read
+    // such as a check, the WAL stays, and reads still work.
     let empty = || connection.wal_checkpoint_v2(Some(rusqlite::MAIN_DB), CheckpointMode::TRUNCATE);
     let emptied = match file::with_busy_timeout(&connection, mover::READERS_WAIT, empty) {
         Ok(_) => true,
@@ -328,7 +327,7 @@ fn open_database(path: &Path, shards: u16) -> Result<(rusqlite::Connection, Fact
     })?;
     match connection.execute("UPDATE shards SET owner = NULL WHERE owner IS NOT NULL", []) {
         Ok(_) => Ok((connection, facts)),
-        // They run out by themselves then.
+        // The leases then expire on their own.
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => Ok((connection, facts)),
         Err(error) => Err(error.into()),
     }

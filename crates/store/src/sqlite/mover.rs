@@ -1,17 +1,19 @@
-//! When the log is moved into the database (a *checkpoint*), and by whom.
+//! WAL checkpoints: moving the pages of the WAL into the database.
 //!
-//! Commits that wait until a log of [`MOVE_PAGES`] is moved are the slowest of all. So a thread with a
-//! connection of its own moves most of it while they go on, and then what was added meanwhile, until that is
-//! little. The writing thread moves the rest, for only a log of which everything was moved is begun anew.
+//! If commits waited for the checkpoint of [`MOVE_PAGES`], they would be by far the slowest. So a helper thread with
+//! its own connection checkpoints most of the WAL while commits continue, and then repeats this for the pages added
+//! since, until few are left. The writer thread checkpoints the rest, because SQLite restarts a WAL only after all of
+//! it is checkpointed.
 //!
-//! SQLite's own automatic checkpoints swallow their errors; a failed sync must not be.
+//! SQLite's automatic checkpoints are off: they ignore errors, and a failed fsync must not be ignored.
 //!
-//! # How long the log gets
-//! A reader keeps the log from being moved beyond the place at which it began. A backup, a check and a load read for
-//! minutes, so no commit waits for them: the log grows by what is written meanwhile. Once the reader has ended, the
-//! thread moves the log, the log begins anew, and its file is cut to [`LOG_BYTES_MAX`]. On a volume with little
-//! space the store says `Full` for new work before the log has taken the reserve. Short readers that follow each
-//! other could hold up the log for ever. A commit waits [`READERS_WAIT`] for those, once in [`MOVE_PAGES`] pages.
+//! # Size of the WAL
+//! A reader prevents the checkpoint of pages that were written after the reader started. A backup, a check and a load
+//! read for minutes, so no commit waits for them: the WAL grows meanwhile. After the reader has ended, the helper
+//! thread checkpoints the WAL, the WAL restarts, and its file is truncated to [`LOG_BYTES_MAX`]. If the volume is
+//! nearly full, the store returns `Full` for new work before the WAL has used the reserve.
+//! Overlapping short readers could prevent the restart for ever. So once in [`MOVE_PAGES`] pages, a commit waits
+//! [`READERS_WAIT`] for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -25,85 +27,85 @@ use super::error::{Failure, Phase, Trust};
 use super::file;
 use crate::StoreError;
 
-/// Pages of the log after which it is moved. Measured: 16,000 instead of SQLite's 1,000 cut the 99th
-/// percentile of commits of 100 rows from 6 to 1.6 ms. Few in tests, so that it happens in many of them.
+/// Pages of the WAL after which it is checkpointed. Measured: 16,000 instead of SQLite's 1,000 reduced the 99th
+/// percentile of commits of 100 rows from 6 to 1.6 ms. Low in tests, so that many of them checkpoint.
 const MOVE_PAGES: i32 = if cfg!(test) { 100 } else { 16_000 };
-/// The same where the volume has little space: what is in the log and not yet in the database is room that the
-/// database still needs, and the store's reserve must be enough for it.
+/// The same limit for a nearly full volume: pages that are only in the WAL will also need space in the database, and
+/// the store's reserve must be sufficient for that.
 const SCARCE_PAGES: i32 = if cfg!(test) { 50 } else { 1_000 };
-/// Space on the volume that is little.
+/// Free space below which the volume counts as nearly full.
 const SCARCE_BYTES: u64 = 2 * 4_096 * MOVE_PAGES as u64;
-/// How often the space is looked at, in pages that were added to the log.
+/// Number of pages added to the WAL between two checks of the free space.
 const LOOK_PAGES: i32 = SCARCE_PAGES / 4;
-/// What is left to the writing thread, at most, as long as the other one keeps up.
+/// Maximum number of pages that the writer thread checkpoints, as long as the helper thread keeps up.
 const REST_PAGES: i32 = MOVE_PAGES / 32;
-/// A log that has grown this long is not left to the other thread once more: it would not catch up.
+/// Pages of the WAL above which the helper thread is not started again: it would not catch up.
 const BEHIND_PAGES: i32 = 3 * MOVE_PAGES;
-/// Readers are waited for when they keep a log that was moved from beginning anew for so long.
+/// Pages of a checkpointed WAL that readers keep from restarting, above which a commit waits for these readers.
 const RESTART_PAGES: i32 = 8 * MOVE_PAGES;
-/// How long a commit waits for readers then. Lookups are over by then; those that are not are left alone.
+/// Time that a commit then waits for readers. Lookups end within this time; longer readers are not waited for.
 pub(super) const READERS_WAIT: Duration = Duration::from_millis(50);
-/// To what the file of a log that begins anew is cut. Longer ones are rare, and shorter ones are written over, which
-/// is quicker to sync than a file that grows.
+/// Size to which the file of a restarted WAL is truncated. A longer WAL is rare. A shorter file is overwritten, which
+/// syncs faster than a growing file.
 pub(super) const LOG_BYTES_MAX: i64 = RESTART_PAGES as i64 * (4_096 + 24);
 
-/// Moves the log of a connection that writes.
+/// Checkpoints the WAL of the writing connection.
 #[derive(Debug)]
 pub(super) struct LogMover {
     trust: Trust,
-    /// As many the log has, the newest commit included.
+    /// Pages of the WAL, including the newest commit.
     pages: Arc<AtomicI32>,
-    /// As many it had when [`log_began_anew`](Self::log_began_anew) was asked last.
+    /// Pages of the WAL at the last call of [`log_began_anew`](Self::log_began_anew).
     seen: i32,
     helper: Option<Helper>,
     stage: Stage,
     progress: Progress,
-    /// How long the log must be for readers to be waited for.
+    /// Pages of the WAL from which a commit waits for readers.
     wait_at: i32,
-    /// The pages of the log when the space was looked at last, and whether that was little.
+    /// Pages of the WAL at the last check of the free space, and whether the volume was nearly full.
     space: (i32, bool),
 }
 
-/// How far the log that is there now has come.
+/// State of the current WAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It may grow.
+    /// The WAL is short and may grow.
     Grows,
-    /// The other thread moves what there was of it.
+    /// The helper thread checkpoints the pages that were there at its start.
     WithHelper,
-    /// What was added since is moved with each commit, until the log begins anew.
+    /// Each commit checkpoints the pages added since, until the WAL restarts.
     Rest,
 }
 
-/// What came of a move, in pages of the log.
+/// Result of a checkpoint, in pages of the WAL.
 #[derive(Debug, Clone, Copy)]
 struct Moved {
     of: i32,
     moved: i32,
 }
 
-/// How much of the log is in the database.
+/// Progress of the checkpoint of the current WAL.
 #[derive(Debug, Clone, Copy, Default)]
 struct Progress {
-    /// Pages that are there.
+    /// Number of checkpointed pages.
     moved: i32,
-    /// The length of the log when nothing could be moved, because a reader holds it up.
+    /// Pages of the WAL when a checkpoint made no progress because of a reader.
     held_at: i32,
 }
 
-/// Who moves the log now.
+/// Thread that runs the next checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Helper,
     Writer,
-    /// A reader held it up a moment ago.
+    /// A reader blocked a checkpoint recently.
     Nobody,
 }
 
 impl Progress {
     fn note(&mut self, moved: Option<Moved>) {
         let Some(Moved { of, moved }) = moved else { return };
-        // Short readers let it come a little further each time.
+        // With short readers, each checkpoint makes some progress.
         if moved < of && moved == self.moved {
             self.held_at = of;
         }
@@ -122,7 +124,7 @@ impl Progress {
     }
 }
 
-/// The thread that moves most of it.
+/// Thread that checkpoints most of the WAL.
 #[derive(Debug)]
 struct Helper {
     orders: SyncSender<()>,
@@ -131,7 +133,7 @@ struct Helper {
 }
 
 impl LogMover {
-    /// For what `connection` will write.
+    /// Creates the mover for the changes of `connection`.
     pub(super) fn new(connection: &mut Connection, trust: Trust) -> Result<Self, Failure> {
         let pages = Arc::new(AtomicI32::new(0));
         let counted = Arc::clone(&pages);
@@ -153,19 +155,19 @@ impl LogMover {
         })
     }
 
-    /// Whether the newest commit is the first of a log that began anew: all before it is in the database, and synced.
-    /// To be asked after each commit. A first commit that is longer than the whole log before is not told.
+    /// Returns whether the newest commit is the first in a restarted WAL: all earlier ones are in the database, and
+    /// synced. Called after each commit. Misses a restart if the first commit is longer than the whole previous WAL.
     pub(super) fn log_began_anew(&mut self) -> bool {
         let pages = self.pages.load(Ordering::Relaxed);
         std::mem::replace(&mut self.seen, pages) > pages
     }
 
-    /// Moves the log if it has grown enough. To be called between commits.
+    /// Checkpoints the WAL if it has grown enough. Called between commits.
     pub(super) fn after_commit(&mut self, connection: &Connection) {
         let pages = self.pages.load(Ordering::Relaxed);
         let scarce = pages >= SCARCE_PAGES && self.space_is_scarce(pages);
         if scarce {
-            // Not on the other thread: the log would grow meanwhile.
+            // Not on the helper thread: the WAL would grow meanwhile.
             self.stage = Stage::Rest;
             return self.move_here(connection);
         }
@@ -197,10 +199,10 @@ impl LogMover {
         self.space.1
     }
 
-    /// Moves all that can be moved, here and now, so that the log may begin anew.
+    /// Checkpoints as much as possible on this thread, so that the WAL can restart.
     pub(super) fn move_all(&mut self, connection: &Connection) {
         if self.stage == Stage::WithHelper {
-            // SQLite itself does not wait for another one that moves the log.
+            // SQLite does not wait for a checkpoint of another connection.
             self.helper.iter().for_each(Helper::wait);
         }
         self.stage = Stage::Rest;
@@ -211,7 +213,7 @@ impl LogMover {
         self.progress.note(move_log(connection, &self.trust, CheckpointMode::PASSIVE));
     }
 
-    /// The same, and the log is begun anew unless there are readers for longer than that.
+    /// Checkpoints on this thread and restarts the WAL, unless readers take longer than [`READERS_WAIT`].
     fn restart(&mut self, connection: &Connection) {
         let restart = || move_log(connection, &self.trust, CheckpointMode::RESTART);
         self.progress.note(file::with_busy_timeout(connection, READERS_WAIT, restart));
@@ -222,7 +224,7 @@ impl Drop for LogMover {
     fn drop(&mut self) {
         let Some(Helper { orders, thread, .. }) = self.helper.take() else { return };
         drop(orders);
-        // Its connection is closed before the one that writes, which then moves what is left.
+        // The helper's connection closes before the writing one, which then checkpoints the rest.
         let _ = thread.join();
     }
 }
@@ -246,14 +248,14 @@ impl Helper {
         Ok(Self { orders, done, thread })
     }
 
-    /// False if the thread is gone.
+    /// Starts a checkpoint on the helper thread; `false` if the thread has ended.
     fn begin(&self) -> bool {
-        // Of a log that began anew before anybody asked.
+        // Discard a result that belongs to an earlier WAL.
         while self.done.try_recv().is_ok() {}
         self.orders.try_send(()).is_ok()
     }
 
-    /// `None` as long as it is at work.
+    /// Returns the result of the checkpoint; `None` while it runs.
     fn outcome(&self) -> Option<Option<Moved>> {
         match self.done.try_recv() {
             Ok(moved) => Some(moved),
@@ -263,22 +265,22 @@ impl Helper {
     }
 
     fn wait(&self) {
-        // An error would mean that the thread is gone, and then nothing is to be waited for.
+        // An error means that the thread has ended; then there is nothing to wait for.
         let _ = self.done.recv();
     }
 }
 
-/// `None` where that is not known.
+/// Runs a checkpoint; returns `None` if its result is unknown.
 fn move_log(connection: &Connection, trust: &Trust, mode: CheckpointMode) -> Option<Moved> {
     trust.check().ok()?;
     match connection.wal_checkpoint_v2(Some(rusqlite::MAIN_DB), mode) {
         Ok((of, moved)) => Some(Moved { of, moved }),
-        // The other thread is at it, or there are readers.
+        // The other thread runs a checkpoint, or a reader blocks it.
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => None,
         Err(error) => {
             let error = trust.judge(error.into(), Phase::Change);
-            // The log stays as it is, and a later one goes on from there.
-            tracing::warn!(%error, "cannot move the store's log into its database");
+            // The WAL stays as it is; a later checkpoint continues from there.
+            tracing::warn!(%error, "WAL checkpoint failed");
             None
         }
     }

@@ -1,7 +1,7 @@
-//! What the writing thread is asked to do.
+//! The operations of the writer thread.
 //!
-//! An operation can be applied more than once: when a transaction of several fails, each is done
-//! again alone.
+//! An operation may be applied more than once: if a transaction of several operations fails, each is repeated on its
+//! own.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use super::{commit, housekeeping, leases, members};
 use crate::Committed;
 use crate::query::{Artifact, ArtifactDeletion, DeletionReason, LedgerPlace, Token};
 
-/// As how many rows all shards count.
+/// Number of rows that an operation on all shards counts as.
 const SHARDS: usize = 16;
 
-/// One thing to make durable.
+/// A change that must become durable.
 #[derive(Debug)]
 pub(super) enum Operation {
     Commit {
@@ -39,11 +39,11 @@ pub(super) enum Operation {
     Release {
         leases: Vec<Lease>,
     },
-    /// The lost tails of these were dealt with.
+    /// The lost commits of these shards were reconciled.
     Reconciled {
         leases: Vec<Lease>,
     },
-    /// The file is an earlier state than one that was there.
+    /// The file was restored from a backup.
     NoteRestored,
     PutToken(Token),
     PutArtifact(Artifact),
@@ -57,7 +57,7 @@ pub(super) enum Operation {
     },
     DeleteJobs(Vec<JobId>),
     DeleteRuns(Vec<RunId>),
-    /// Of runs that are gone, and what was added to them; some.
+    /// Deletes some of the steps and elements of deleted runs.
     DeleteSteps,
     TrimEvents(Timestamp),
     TrimLedger {
@@ -65,15 +65,15 @@ pub(super) enum Operation {
         lines: Vec<LedgerPlace>,
         backfills: Vec<BackfillId>,
     },
-    /// Engine time goes back to this.
+    /// Sets engine time back.
     ResetClock(Timestamp),
     SetAside(Vec<Damaged>),
-    /// The owner of the shards loads them anew; what it sent before is not done any more if a batch failed.
+    /// The owner of the shards loads them again. After a failed batch, its further batches were refused until now.
     Resume,
     Check,
 }
 
-/// What came of it.
+/// Result of an operation.
 #[derive(Debug)]
 pub(super) enum Answer {
     Done,
@@ -89,7 +89,7 @@ fn ends_an_execution(change: &Change) -> bool {
 }
 
 impl Operation {
-    /// About how many rows it writes.
+    /// Returns the approximate number of rows that the operation writes.
     pub(super) fn rows(&self) -> usize {
         match self {
             Self::Commit { batch, .. } => batch.changes.len() + 1,
@@ -114,10 +114,11 @@ impl Operation {
         }
     }
 
-    /// Whether it makes the store grow by more than what ends or goes on: such work gets little of the reserve.
+    /// Returns whether the operation adds work, beyond continuing or ending existing work. Such operations get little
+    /// of the reserve.
     pub(super) fn adds_work(&self) -> bool {
         match self {
-            // What an end brings with it (its checkpoint, a run that it triggers) is needed to record the end.
+            // Changes that belong to an end (a checkpoint, a triggered run) are needed to record the end.
             Self::Commit { batch, .. } if batch.changes.iter().any(ends_an_execution) => false,
             Self::Commit { batch, .. } => batch.changes.iter().any(|change| {
                 matches!(
@@ -136,10 +137,10 @@ impl Operation {
         }
     }
 
-    /// Writes it inside the transaction that the caller began.
+    /// Applies the operation inside the transaction that the caller began.
     ///
     /// # Errors
-    /// After [`Failure::Fenced`] nothing was written, and the transaction may go on.
+    /// After [`Failure::Fenced`] nothing was written, and the transaction may continue.
     pub(super) fn apply(
         &self,
         connection: &Connection,

@@ -1,35 +1,35 @@
-//! How far the store had come, kept beside the database, so that a loss of commits is noticed.
+//! The position file, which detects a loss of commits.
 //!
-//! SQLite ends its log at the first frame that is not as it should be. It cannot tell a power cut, which tears
-//! the end of the log, from damage in the middle, a log that was removed, or a database that an older copy took the
-//! place of. So a file of its own keeps the *position* of the newest durable batch: the place of the next event, and
-//! the engine time. Both stand in the table `meta` too, and never go back. A database that has not come as far as this
-//! file says has lost commits that were acknowledged, and is not opened.
+//! SQLite ends its WAL at the first invalid frame. It cannot distinguish a power cut, which tears the end of the WAL,
+//! from damage in the middle, a removed WAL, or a database that was replaced by an older copy. So a separate file
+//! stores the *position* of the newest durable batch: the position of the next event, and the engine time. Both are
+//! also in the table `meta`, and never decrease. A database below the position in this file has lost acknowledged
+//! commits, and is not opened.
 //!
-//! # Why a torn end of the log is never taken for damage
-//! The file is written after the sync of the log and is not synced itself. Whatever of it reaches the disk, it was
-//! true before it was written: what it names was durable. So it may lag behind and never runs ahead.
-//! - After the end of a process it is exact: what was written is in the system's memory.
-//! - After a power cut it may be as old as the system lets changed pages be (30 s on Linux as a rule), or as the
-//!   start of the store, where it is synced. Less damage is noticed then, and no sound store is refused.
-//! - It is one line within one sector. If that is torn all the same, its checksum tells, and it counts for nothing.
+//! # Why a torn end of the WAL never counts as damage
+//! The file is written after the fsync of the WAL and is not synced itself. Its content was durable before it was
+//! written. So the file may be older than the database, never newer.
+//! - After the end of a process it is exact: its content is in the page cache of the system.
+//! - After a power cut it may be as old as the system keeps dirty pages (usually 30 s on Linux), or as the start of the
+//!   store, where it is synced. Less damage is then detected, but no intact store is refused.
+//! - It is one line within one sector. If it is torn anyway, its checksum does not match and it is ignored.
 //!
-//! For damage that is older than a file that lags behind there is a second rule, in [`Log`]: only so many
-//! transactions are ever written and not synced. Where more than [`UNSYNCED_MAX`] whole ones lie behind the
-//! place at which the log breaks off, that place was synced long before.
+//! A second rule, in [`Log`], covers damage that is older than an outdated file: the number of transactions that are
+//! written but not synced is limited. If more than [`UNSYNCED_MAX`] complete transactions follow the frame at which the
+//! WAL breaks off, that frame was synced long before.
 //!
-//! # A log and a database that do not belong together
-//! A log has the pages that changed since it began, and SQLite lays them over any database below it. So the file keeps
-//! the *base* too: the position up to which all is in the database alone, without its log. It moves when a log begins
-//! anew, for that happens once all of it is in the database, and synced. A database that alone does not reach
-//! the base of its log is an older one. The two together are no state that ever was, and the log is not read then.
+//! # A WAL and a database that do not belong together
+//! A WAL contains the pages that changed since it started, and SQLite applies them to any database file. So the file
+//! also stores the *base*: the position up to which everything is in the database without its WAL. The base changes
+//! when a WAL restarts, which happens once all of it is checkpointed and synced. A database that, without its WAL, is
+//! below the base is an older copy. Together the two are a state that never existed, so the WAL is not read.
 //!
-//! # What is not noticed
-//! Only batches, a restore and a reset clock move the position. A loss of nothing but leases, tokens, names of
-//! artifacts and housekeeping is not noticed: a counter of those would be one more page in each of their commits.
+//! # Losses that are not detected
+//! Only batches, a restore and a clock reset change the position. A loss of only leases, tokens, artifact names and
+//! housekeeping is not detected: a counter of those would add a page to each of their commits.
 //!
 //! # Cost
-//! A write of 93 bytes into the system's memory for each sync, and no sync but at the start.
+//! A write of 93 bytes into the page cache for each fsync of the WAL; the file itself is synced only at the start.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -43,11 +43,11 @@ use super::error::Phase;
 use super::file::{self, beside};
 use crate::StoreError;
 
-/// More transactions than are ever written and not synced: those that wait for the syncer, those that it syncs, and
-/// those of a start.
+/// Upper bound of the transactions that are written but not synced: those that wait for the syncer, those in its
+/// current fsync, and those of a start.
 const UNSYNCED_MAX: u64 = 64;
 
-/// How far a store has come. Only batches move it.
+/// Progress of a store. Only batches change it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Position {
     pub(super) next_event: u64,
@@ -56,7 +56,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// `None` where the database has no tables of ours.
+    /// Returns the position in a database; `None` if it has no Belfry tables.
     pub(super) fn of(connection: &Connection) -> rusqlite::Result<Option<Self>> {
         let is_ours = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'meta'";
         if connection.query_row(is_ours, [], |_| Ok(())).optional()?.is_none() {
@@ -67,12 +67,12 @@ impl Position {
     }
 }
 
-/// What is kept of a store.
+/// Content of the position file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Kept {
-    /// Behind the newest durable batch.
+    /// Position after the newest durable batch.
     pub(super) newest: Position,
-    /// Up to which all is in the database without its log.
+    /// Position up to which everything is in the database without its WAL.
     pub(super) base: Position,
 }
 
@@ -91,17 +91,17 @@ impl Kept {
             Some(Position { next_event, now: numbers.next()?.parse().ok()? })
         };
         let newest = position()?;
-        // Earlier versions kept the newest alone.
+        // Earlier versions stored only the newest position.
         Some(Self { newest, base: position().unwrap_or_default() })
     }
 }
 
-/// A line with its checksum.
+/// Returns a line with its checksum.
 fn sealed(line: &str) -> String {
     format!("{line} {:08x}\n", crc32fast::hash(line.as_bytes()))
 }
 
-/// The file that keeps the position of a store.
+/// The position file of an open store.
 #[derive(Debug)]
 pub(super) struct Mark {
     database: PathBuf,
@@ -114,10 +114,10 @@ impl Mark {
         beside(database, ".position")
     }
 
-    /// What is kept beside a database; `None` where there is no file, or a damaged one.
+    /// Reads the position file of a database; `None` if it is missing or damaged.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] if it is there and cannot be read.
+    /// [`StoreError::Unavailable`] if it exists and cannot be read.
     pub(super) fn read(database: &Path) -> Result<Option<Kept>, StoreError> {
         let path = Self::path_of(database);
         let bytes = match std::fs::read(&path) {
@@ -132,7 +132,8 @@ impl Mark {
         Ok(kept)
     }
 
-    /// Keeps the position of an open store from now on; synced once. What it says must be durable already.
+    /// Starts to write the position file of an open store, and syncs it once. The position `from` must already be
+    /// durable.
     pub(super) fn keep(database: &Path, from: Kept) -> Self {
         let (path, database) = (Self::path_of(database), database.to_owned());
         let mark = Self { database, path, kept: Mutex::new((from, None)) };
@@ -145,7 +146,7 @@ impl Mark {
         mark
     }
 
-    /// What was synced last.
+    /// Writes the newest synced position.
     pub(super) fn advance(&self, to: Kept) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let next = Kept { newest: kept.0.newest.max(to.newest), base: kept.0.base.max(to.base) };
@@ -153,7 +154,7 @@ impl Mark {
             return;
         }
         kept.0 = next;
-        // Where it cannot be written, the one that is there stays true. On a full volume it is tried again.
+        // If the write fails, the old content stays true. On a full volume, the next call retries.
         let _ = self.write(&mut kept.1, next);
     }
 
@@ -170,11 +171,11 @@ impl Mark {
     }
 }
 
-/// Commits that are not there any more.
+/// A loss of commits.
 #[derive(Debug)]
 pub(super) struct Loss {
     pub(super) reason: String,
-    /// The log belongs to another state of the database. Read with this one, it would damage it.
+    /// Whether the WAL belongs to another state of the database. Applying it would damage the database.
     pub(super) log_is_foreign: bool,
 }
 
@@ -184,16 +185,17 @@ impl Loss {
     }
 }
 
-/// Looks whether a database is what it was. Changes nothing, and comes before SQLite may change anything.
+/// Checks that a database has all commits that its position file names. Changes nothing, and runs before SQLite may
+/// change anything.
 ///
 /// # Errors
-/// [`StoreError::Missing`]; and where something cannot be read, what that means: it is not known then whether commits
-/// are lost, and a migration would write over the traces.
+/// [`StoreError::Missing`]; or, if a file cannot be read, the error of that read: whether commits are lost is then
+/// unknown, and a migration would overwrite the evidence.
 pub(super) fn verify(database: &Path) -> Result<Option<Loss>, StoreError> {
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
     let (mark, log) = (Mark::path_of(database), file::log_of(database));
     if length(database) == 0 {
-        // SQLite would remove the log of a database that is not there.
+        // SQLite would remove the WAL of a missing database.
         let trace = [mark, log].into_iter().find(|trace| length(trace) > 0);
         let missing = |trace| StoreError::Missing { path: database.to_owned(), trace };
         return trace.map_or(Ok(None), |trace| Err(missing(trace)));
@@ -202,10 +204,10 @@ pub(super) fn verify(database: &Path) -> Result<Option<Loss>, StoreError> {
     let log = Log::read(&log).map_err(|error| file::unavailable(&log, &error))?;
     let kept = Mark::read(database)?;
     if let Some(kept) = kept.filter(|kept| has_log && is_below(database, kept.base))
-        // A log that ends before the newest one began is an older one, of the same age as the database.
+        // A WAL that ends before the newest one started is an older WAL, of the same age as the database.
         && read_position(database)?.is_some_and(|found| found > kept.base)
     {
-        let reason = format!("its log does not belong to it: that begins at event {}", kept.base.next_event);
+        let reason = format!("its WAL does not belong to it: the WAL starts at event {}", kept.base.next_event);
         return Ok(Some(Loss { reason, log_is_foreign: true }));
     }
     let lost = |reason| Ok(Some(Loss { reason, log_is_foreign: false }));
@@ -218,36 +220,36 @@ pub(super) fn verify(database: &Path) -> Result<Option<Loss>, StoreError> {
     lost(describe_loss(found, kept.newest) + &log)
 }
 
-/// Whether a database alone, without its log, has not come as far as `base`.
+/// Returns whether a database, without its WAL, is below `base`.
 fn is_below(database: &Path, base: Position) -> bool {
     let found = file::open_without_log(database).and_then(|connection| Ok(Position::of(&connection)?));
-    // While its log was being moved it may have been no database at all. That says nothing.
+    // A database may be invalid while a checkpoint is incomplete. That proves no loss.
     found.is_ok_and(|found| found.unwrap_or_default() < base)
 }
 
-/// The position of a database with its log; `None` where a full volume leaves no room to read it.
+/// Returns the position of a database with its WAL; `None` if a full volume leaves no space to read it.
 fn read_position(database: &Path) -> Result<Option<Position>, StoreError> {
-    // One that only reads neither moves the log nor removes it.
+    // A read-only connection neither checkpoints nor removes the WAL.
     let found = file::open_reader(database).and_then(|connection| Ok(Position::of(&connection)?));
     match found.map_err(|failure| failure.into_store_error(Phase::Change, database)) {
         Ok(found) => Ok(Some(found.unwrap_or_default())),
-        // The one that writes can wait for the reserve, and compares again.
+        // The writing connection can release the reserve, and compares again.
         Err(StoreError::Full) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Says what is missing.
+/// Describes which events are missing.
 pub(super) fn describe_loss(found: Position, kept: Position) -> String {
-    format!("it ends before event {}, and had come to event {}", found.next_event, kept.next_event)
+    format!("it ends before event {}, but event {} was reached before", found.next_event, kept.next_event)
 }
 
-/// What can be told of SQLite's log without SQLite (<https://www.sqlite.org/walformat.html>).
+/// Facts about SQLite's WAL, read without SQLite (<https://www.sqlite.org/walformat.html>).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Log {
-    /// The frame at which it breaks off, from 1: the first that is damaged, or was never written.
+    /// First frame, from 1, that is damaged or was never written.
     pub(super) broken_at: u64,
-    /// Transactions of the same log that are whole and lie behind that frame.
+    /// Number of complete transactions of the same WAL after that frame.
     pub(super) behind: u64,
 }
 
@@ -255,7 +257,7 @@ const LOG_HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
 
 impl Log {
-    /// `None` where there is no log, or its head is damaged: what is in it is unknown then.
+    /// Reads a WAL. `None` if there is none or its header is damaged: its content is then unknown.
     pub(super) fn read(path: &Path) -> io::Result<Option<Self>> {
         match File::open(path) {
             Ok(log) => Self::read_frames(&mut BufReader::with_capacity(1 << 20, log)),
@@ -285,8 +287,8 @@ impl Log {
             number += 1;
             let of_this_log = pair(&frame, 8) == salts && word(&frame, 0) != 0;
             let kept = pair(&frame, 16);
-            // Each checksum goes on from the one before, and that is kept in the frame before: so a frame behind a
-            // damaged one can still be told from what was there before it.
+            // Each checksum continues from the one before, which the previous frame contains. So a frame after a
+            // damaged one can still be verified.
             let whole =
                 of_this_log && sum.over(sum.over(before, &frame[..8]), &frame[FRAME_HEADER..]) == kept;
             let ends_a_transaction = word(&frame, 4) != 0;
@@ -301,13 +303,13 @@ impl Log {
 
     pub(super) fn describe(&self) -> String {
         format!(
-            "its log is damaged at frame {}, and {} transactions lie behind that",
+            "its WAL is damaged at frame {}, and {} complete transactions follow",
             self.broken_at, self.behind
         )
     }
 }
 
-/// Fills `bytes`; false if the file ends before.
+/// Fills `bytes`; returns `false` if the file ends before.
 fn read_whole(file: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     match file.read_exact(bytes) {
         Ok(()) => Ok(true),
@@ -316,7 +318,7 @@ fn read_whole(file: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// The four bytes at `at`.
+/// Returns the four bytes at `at` as a number.
 fn word(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0; 4];
     word.copy_from_slice(&bytes[at..at + 4]);
@@ -327,7 +329,7 @@ fn pair(bytes: &[u8], at: usize) -> (u32, u32) {
     (word(bytes, at), word(bytes, at + 4))
 }
 
-/// The checksum of a log, whose head says in which order the bytes of its words are taken.
+/// Checksum of a WAL. The header of the WAL defines the byte order.
 #[derive(Clone, Copy)]
 struct Sum {
     big_endian: bool,

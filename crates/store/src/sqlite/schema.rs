@@ -1,30 +1,30 @@
-//! The tables, and how a file of an older version becomes one of this.
+//! The tables, and the migrations of a file from an older version.
 //!
-//! Live rows and history stand apart: live tables are rewritten all the time and have hardly a
-//! secondary index but the seat belts; history is written once, with the indexes that lists need. Every
-//! index costs about as much as its row, so each has a reason here.
+//! Live rows and history are in separate tables. Live tables are rewritten all the time and have almost no secondary
+//! indexes except those that enforce uniqueness. History is written once, with the indexes that lists need. Every index
+//! costs about as much as its row, so each has a reason here.
 //!
-//! What is large and never changes stands apart from what is small and always does where a row is
-//! rewritten for its whole life: a firing rewrites a row of some 150 bytes, not the spec.
+//! Large, constant columns are separated from small, changing ones if a row is rewritten during its whole life: a
+//! firing rewrites a row of some 150 bytes, not the spec.
 //!
-//! Ids are 16 bytes, big-endian, so that their order is the order of time. Tables are clustered by
-//! their keys (`WITHOUT ROWID`): an id is looked up in one tree, and lists run backwards over it.
+//! IDs are 16 bytes, big-endian, so that their order is chronological. Tables are clustered by their keys (`WITHOUT
+//! ROWID`): an ID is found in one B-tree, and lists scan it backwards.
 
 use rusqlite::Connection;
 
 use super::error::Failure;
 use crate::StoreError;
 
-/// Marks a file as ours ("Blfy").
+/// SQLite application ID that marks a file as a Belfry store ("Blfy").
 pub(super) const APPLICATION_ID: i32 = 0x426c_6679;
 
-/// One step from a version to the next; the first makes an empty file version 1.
+/// Migrations, each from one version to the next; the first one makes an empty file version 1.
 ///
-/// A released step is never changed: files that went through it exist.
+/// A released migration is never changed, because files exist that went through it.
 const MIGRATIONS: &[&str] =
     &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8];
 
-/// The version that this program writes.
+/// Schema version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 const VERSION_1: &str = "
@@ -384,7 +384,7 @@ CREATE TABLE run_keys (
 CREATE UNIQUE INDEX run_keys_key ON run_keys (key);
 ";
 
-/// What tasks say while they run.
+/// Checkpoints of jobs.
 const VERSION_4: &str = "
 -- The last checkpoint of each job that saved one, live or ended. Its bytes are written for themselves, and
 -- go with their job.
@@ -397,7 +397,7 @@ CREATE TABLE checkpoints (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Lists that grow while they are gone over.
+/// Elements that tasks add to the lists of steps.
 const VERSION_5: &str = "
 -- Elements that running tasks added to a step, a row for each time; `first` is the number of the first of
 -- them in the list of that step. Of live and ended runs alike, and never rewritten.
@@ -410,8 +410,8 @@ CREATE TABLE element_batches (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Runs that are tried again, and steps that promise outputs. No table changes: a program that does not know the
-/// status -1 of the former, or the latter's field, must not take a file that has some.
+/// Retried runs, and steps with declared outputs. No table changes. An older program knows neither the status -1 of the
+/// former nor the field of the latter, so it must not open a file with them.
 const VERSION_6: &str = "
 -- Live runs: 0 to 3 as ever, and -1 for one that waits for its next try.
 ";
@@ -422,7 +422,7 @@ const VERSION_7: &str = "
 ALTER TABLE shards ADD COLUMN tail_lost INTEGER NOT NULL DEFAULT 0;
 ";
 
-/// Versions of artifacts that runs need.
+/// Artifact versions that runs need.
 const VERSION_8: &str = "
 -- A row for each version that a step of a run stored, for as long as the run is kept: retention deletes no version
 -- of a run that is there.
@@ -435,10 +435,10 @@ CREATE TABLE artifact_pins (
 CREATE INDEX artifact_pins_version ON artifact_pins (sha256, name);
 ";
 
-/// Which version the file has; zero for a new one.
+/// Returns the schema version of the file; 0 for a new one.
 ///
 /// # Errors
-/// [`StoreError::TooNew`], and [`Failure::Broken`] for a file that is not ours.
+/// [`StoreError::TooNew`], and [`Failure::Broken`] for a file that is not a Belfry store.
 pub(super) fn version(connection: &Connection) -> Result<u32, Failure> {
     let found: u32 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
@@ -450,12 +450,12 @@ pub(super) fn version(connection: &Connection) -> Result<u32, Failure> {
         return Err(Failure::Store(StoreError::TooNew { found, known: VERSION }));
     }
     if found > 0 && tables == 0 {
-        return Err(Failure::Broken(format!("it has schema version {found} and no tables")));
+        return Err(Failure::Broken(format!("it has schema version {found} but no tables")));
     }
     Ok(found)
 }
 
-/// Brings the file to [`VERSION`], each step in a transaction of its own.
+/// Migrates the file to [`VERSION`], each step in its own transaction.
 pub(super) fn migrate(connection: &Connection, from: u32, shards: u16) -> Result<(), Failure> {
     migrate_by(connection, from, shards, MIGRATIONS)
 }

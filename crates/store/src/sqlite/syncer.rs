@@ -1,15 +1,15 @@
-//! The thread that makes durable what was written, and then answers.
+//! The syncer thread: syncs written transactions, then answers their callers.
 //!
-//! SQLite itself would sync the log within each `COMMIT`, and the one thread that writes would stand still
-//! meanwhile. Here it goes on with the next transaction (`synchronous=NORMAL`: a commit is written to the log and
-//! not synced), and this one syncs the log for all that were written since. What a power cut leaves of the log is
-//! a prefix of its transactions, for each of its frames carries a checksum over all before it.
+//! SQLite would sync the WAL within each `COMMIT`, and the writer thread would wait. Here the writer continues with the
+//! next transaction (`synchronous=NORMAL`: a commit is written to the WAL but not synced), and this thread syncs all
+//! transactions written since its last fsync. After a power cut, the WAL contains a prefix of its transactions, because
+//! the checksum of each frame covers all frames before it.
 //!
-//! Nothing gets out before its sync: neither an answer, nor what a query has seen. A query that began while
-//! a transaction was being written may have seen it, and waits for the [`Durable`] place of that one.
+//! Nothing is visible outside before its fsync: neither an answer nor the result of a query. A query that started while
+//! a transaction was being written may have seen it, so it waits until [`Durable`] reaches that transaction.
 //!
-//! SQLite goes on to sync where it moves the log: the log before, the database after, and the head of a log
-//! that begins anew.
+//! SQLite still does the fsyncs of a checkpoint: the WAL before it, the database after it, and the header of a
+//! restarted WAL.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -27,10 +27,10 @@ use super::operation::Answer;
 use super::position::{Kept, Mark};
 use crate::StoreError;
 
-/// Transactions that may be written and not synced; the writer waits then.
+/// Maximum number of transactions that are written but not synced; the writer then waits.
 const AHEAD_MAX: usize = 8;
 
-/// How far the log is written and how far it is durable, in transactions since the store was opened.
+/// Number of transactions that were begun, and that are durable, since the store was opened.
 #[derive(Debug, Clone)]
 pub(super) struct Durable {
     begun: Arc<AtomicU64>,
@@ -42,21 +42,21 @@ impl Durable {
         Self { begun: Arc::default(), settled: Arc::new(watch::Sender::new(0)) }
     }
 
-    /// A transaction is about to be committed, and with that visible.
+    /// Marks the start of a commit, from which on queries can see the transaction.
     pub(super) fn begin(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// The newest transaction that a query which has begun can see.
+    /// Returns the newest transaction that a query which has already started can see.
     pub(super) fn visible(&self) -> u64 {
         self.begun.load(Ordering::SeqCst)
     }
 
-    /// Waits until all up to this one are durable, or are known never to be; only
-    /// [`Trust`] tells the two apart.
+    /// Waits until all transactions up to this one are durable or have failed for good; only [`Trust`] distinguishes
+    /// the two.
     pub(super) async fn reached(&self, place: u64) {
         if *self.settled.borrow() < place {
-            // An error would mean that the sender is gone, and that is here.
+            // The sender is in `self`, so it cannot be closed.
             let _ = self.settled.subscribe().wait_for(|settled| *settled >= place).await;
         }
     }
@@ -65,31 +65,31 @@ impl Durable {
         self.settled.send_replace(place);
     }
 
-    /// Whether nothing but this one is left to be settled up to its place. One that was not committed has no
-    /// place of its own: what is there may still wait for its sync.
+    /// Returns whether this transaction is the only one up to its position that is not settled. An uncommitted
+    /// transaction has no position of its own: the transaction at that position may still wait for its fsync.
     fn is_last(&self, written: &Written) -> bool {
         *self.settled.borrow() + u64::from(written.committed) >= written.place
     }
 }
 
-/// An answer to who asked for something.
+/// Answer to the caller of an operation.
 pub(super) struct Reply {
     pub(super) to: oneshot::Sender<Result<Answer, StoreError>>,
     pub(super) answer: Result<Answer, StoreError>,
 }
 
-/// A transaction that has ended.
+/// Transaction that has ended.
 pub(super) struct Written {
-    /// The newest transaction up to which all are settled with this one.
+    /// Newest transaction that is settled together with this one.
     pub(super) place: u64,
-    /// Whether it was committed; else there is nothing to sync.
+    /// Whether it was committed; otherwise there is nothing to sync.
     pub(super) committed: bool,
-    /// How far the store has come with it.
+    /// Position of the store after the transaction.
     pub(super) reached: Kept,
     pub(super) replies: Vec<Reply>,
 }
 
-/// Takes transactions to the thread that syncs them; the thread ends when it is dropped.
+/// Handle of the syncer thread. The thread ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct Syncer {
     written: Option<SyncSender<Written>>,
@@ -99,7 +99,7 @@ pub(super) struct Syncer {
 
 impl Syncer {
     /// # Errors
-    /// If the log is not there, or there is no thread.
+    /// If the WAL is missing, or the thread cannot be started.
     pub(super) fn start(trust: Trust, durable: Durable, mark: Mark) -> Result<Self, Failure> {
         let unavailable = |error: io::Error| Failure::Store(StoreError::Unavailable { source: error.into() });
         let path = file::log_of(&trust.path);
@@ -119,8 +119,8 @@ impl Syncer {
         Ok(Self { written: Some(written), thread: Some(thread), log })
     }
 
-    /// Syncs this transaction and answers, soon or at once: on this very thread if `here`, and no other one
-    /// is being synced.
+    /// Syncs and answers a transaction: on the calling thread if `here` is set and no other transaction is being
+    /// synced, otherwise on the syncer thread.
     pub(super) fn settle(&self, written: Written, here: bool) {
         if here && self.log.durable.is_last(&written) {
             return self.log.settle(vec![written]);
@@ -141,7 +141,7 @@ impl Drop for Syncer {
     }
 }
 
-/// The log as a file.
+/// The open file of the WAL.
 #[derive(Debug)]
 struct Log {
     file: File,
@@ -152,21 +152,21 @@ struct Log {
 }
 
 impl Log {
-    /// One sync for all of these, then their answers.
+    /// Syncs all these transactions with one fsync, then sends their answers.
     fn settle(&self, written: Vec<Written>) {
         let Some(&Written { place, reached, .. }) = written.last() else { return };
         if written.iter().any(|transaction| transaction.committed) {
             match self.sync() {
                 Ok(()) => self.mark.advance(reached),
                 Err(error) => {
-                    let what = format!("its log `{}` cannot be synced: {error}", self.path.display());
+                    let what = format!("cannot sync its WAL `{}`: {error}", self.path.display());
                     self.trust.judge(Failure::Broken(what), Phase::Commit);
                 }
             }
         }
         self.durable.settle(place);
         for Reply { to, answer } in written.into_iter().flat_map(|transaction| transaction.replies) {
-            // Whoever asked may have gone away; what was done stays done.
+            // The caller may have gone; the operation is done anyway.
             let _ = to.send(self.trust.check().and(answer));
         }
     }
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
     use crate::sqlite::tests::torture::Disk;
 
-    /// I6. It is answered at once or in its turn, and says nothing about what is still being synced.
+    /// I6. It is answered at once or in its turn, and says nothing about transactions that are still being synced.
     #[test]
     fn a_transaction_that_failed_settles_none_before_it() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,14 @@
-//! The one thread that writes.
+//! The writer thread: the only thread that changes the database.
 //!
-//! Operations come over a bounded channel. Those that wait together become one transaction (group
-//! commit: a sync costs as much as hundreds of rows), and each is answered for itself, once the
-//! [`syncer`](super::syncer) has made it durable. If such a transaction fails, its operations are done again one
-//! by one, so that none suffers for another. Only of batches none is done behind one that failed, until their
-//! owner has loaded anew and so knows of it.
+//! Operations arrive over a bounded channel. All waiting operations are written in one transaction (group commit: an
+//! fsync costs as much as hundreds of rows). Each is answered separately, after the [`syncer`](super::syncer) has made
+//! it durable.
 //!
-//! After a transaction, the log is moved into the database when it has grown enough; see
-//! [`mover`](super::mover).
+//! If a transaction fails, its operations are repeated one by one, so that a failed operation affects no other. Batches
+//! are the exception: after a failed batch, further batches are refused until their owner has loaded its rows again and
+//! thus knows of the failure.
+//!
+//! After a transaction, the WAL is checkpointed if it has grown enough; see [`mover`](super::mover).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
@@ -28,12 +29,12 @@ use super::syncer::{Durable, Reply, Syncer, Written};
 use crate::query::ArtifactDeletion;
 use crate::{Committed, StoreError};
 
-/// Operations that may wait; more wait with their callers.
+/// Maximum number of queued operations; further callers wait.
 const QUEUE_MAX: usize = 1024;
-/// The most rows that are written in one transaction, if more than one operation makes them.
+/// Maximum number of rows in a transaction of more than one operation.
 const GROUP_ROWS_MAX: usize = 8_192;
-/// Up to so many rows are synced on the writing thread itself, which wakes nobody: of work that is so little there
-/// is hardly any that could be written meanwhile.
+/// Transactions of at most this number of rows are synced on the writer thread itself, which saves waking another
+/// thread: during such a short transaction, hardly any other work could be written.
 const SYNCED_HERE_ROWS_MAX: usize = 64;
 
 struct Request {
@@ -47,7 +48,7 @@ impl Request {
     }
 }
 
-/// Takes operations to the writing thread; the thread ends when it is dropped.
+/// Handle of the writer thread. The thread ends when the handle is dropped.
 #[derive(Debug)]
 pub(super) struct Writer {
     requests: Option<mpsc::Sender<Request>>,
@@ -55,15 +56,15 @@ pub(super) struct Writer {
     trust: Trust,
 }
 
-/// What the writing thread owns.
+/// State that the writer thread owns.
 pub(super) struct Ownership {
     pub(super) connection: Connection,
     pub(super) lock: Lock,
     pub(super) ballast: Ballast,
     pub(super) clock: Clock,
-    /// How far the database has come, and where its log begins.
+    /// Position of the database, and start of its WAL.
     pub(super) reached: Kept,
-    /// The place of the next event: beyond what the database says where a loss was accepted.
+    /// Position of the next event; higher than in the database after an accepted loss.
     pub(super) next_event: u64,
     pub(super) mark: Mark,
     pub(super) durable: Durable,
@@ -82,13 +83,13 @@ impl Writer {
         Ok(Self { requests: Some(requests), thread: Some(thread), trust })
     }
 
-    /// Does one operation, durably.
+    /// Executes an operation and waits until it is durable.
     pub(super) async fn call(&self, operation: Operation) -> Result<Answer, StoreError> {
         self.trust.check()?;
         let (reply, answer) = oneshot::channel();
         let requests = self.requests.as_ref().ok_or_else(stopped)?;
         requests.send(Request { operation, reply }).await.map_err(|_| stopped())?;
-        // Taken by the thread and never answered: it died over it.
+        // The thread took the operation and died before answering it.
         answer.await.map_err(|error| StoreError::OutcomeUnknown { source: error.into() })?
     }
 
@@ -133,17 +134,17 @@ impl Writer {
 }
 
 fn stopped() -> StoreError {
-    StoreError::Fatal { reason: "the thread that writes has stopped".into() }
+    StoreError::Fatal { reason: "the writer thread has stopped".into() }
 }
 
 fn behind_failed() -> StoreError {
-    StoreError::Unavailable { source: "the batch before this one did not go through".into() }
+    StoreError::Unavailable { source: "the previous batch failed".into() }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         self.requests = None;
-        // What was sent is still written; after this the file can be opened by the next store.
+        // All queued operations are still written; afterwards the next store can open the file.
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -182,12 +183,12 @@ fn run(
             let _ = ready.send(Err(trust.judge(failure, Phase::Change)));
         }
     }
-    // Closing moves the log into the database; only then may the next owner come.
+    // Closing checkpoints the WAL; only then may the next owner start.
     drop(connection);
     drop(lock);
 }
 
-/// The first request and those that wait behind it, up to a bound.
+/// Returns the first request and those that are queued behind it, up to a limit.
 fn gather(first: Request, requests: &mut mpsc::Receiver<Request>) -> Vec<Request> {
     let mut rows = first.operation.rows();
     let mut group = vec![first];
@@ -206,10 +207,10 @@ struct Session<'c> {
     trust: Trust,
     ballast: Ballast,
     clock: Clock,
-    /// Behind the newest transaction that was written, and where its log begins.
+    /// Position after the newest written transaction, and start of the WAL.
     reached: Kept,
     next_event: u64,
-    /// A batch failed, and its owner has not loaded anew since: those that come were decided on top of it.
+    /// Whether a batch failed and its owner has not loaded its rows since. Further batches depend on the failed one.
     halted: bool,
     durable: Durable,
     syncer: Syncer,
@@ -221,7 +222,7 @@ impl Session<'_> {
         while let Some(first) = requests.blocking_recv() {
             let group = gather(first, requests);
             if catch_unwind(AssertUnwindSafe(|| self.serve(group))).is_err() {
-                self.trust.judge(Failure::Broken("writing to it panicked".into()), Phase::Change);
+                self.trust.judge(Failure::Broken("the writer thread panicked".into()), Phase::Change);
                 self.settle(Vec::new(), Vec::new());
             }
         }
@@ -240,7 +241,7 @@ impl Session<'_> {
         self.settle(group, vec![Err(error)]);
     }
 
-    /// Has the transaction that ended synced, and those who asked for it answered.
+    /// Passes an ended transaction to the syncer, which syncs it and answers its callers.
     fn settle(&mut self, group: Vec<Request>, answers: Vec<Result<Answer, StoreError>>) {
         let rows: usize = group.iter().map(|request| request.operation.rows()).sum();
         let committed = answers.iter().any(Result::is_ok);
@@ -251,7 +252,7 @@ impl Session<'_> {
         self.mover.after_commit(self.connection);
     }
 
-    /// Writes all of these in one transaction, if need be in the space that was held in reserve.
+    /// Writes all requests in one transaction; uses the reserve if the volume is full.
     fn transact(&mut self, group: &[Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         if let [Request { operation: Operation::Check, .. }] = group {
             self.restore_ballast()?;
@@ -260,8 +261,8 @@ impl Session<'_> {
         while matches!(result, Err(StoreError::Full)) && self.release_ballast(group) {
             result = self.attempt(group);
             if matches!(result, Err(StoreError::Full)) {
-                // Moving the log may take all that was given up. Once all of it is moved it begins anew, and its own
-                // file has room again.
+                // The checkpoint may use all released space. After a complete checkpoint the WAL restarts, and its file
+                // has space again.
                 self.mover.move_all(self.connection);
                 result = self.attempt(group);
             }
@@ -293,7 +294,7 @@ impl Session<'_> {
         })
     }
 
-    /// One transaction: refused operations are answered in it, any other failure undoes all of it.
+    /// Runs one transaction. A refused operation is answered within it; any other failure rolls it back.
     fn attempt(&mut self, group: &[Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         self.trust.check()?;
         let now = (self.clock)();
@@ -342,7 +343,7 @@ impl Session<'_> {
                         Operation::Commit { batch, .. } => {
                             position.now = position.now.max(batch.now.as_micros());
                         }
-                        // It is never set forward.
+                        // The clock is never set forward.
                         Operation::ResetClock(to) => position.now = position.now.min(to.as_micros()),
                         _ => {}
                     }
@@ -358,13 +359,13 @@ impl Session<'_> {
     }
 
     fn roll_back(&mut self) {
-        // Some errors have rolled back already.
+        // Some errors have already rolled the transaction back.
         if self.connection.is_autocommit() {
             return;
         }
         if let Err(error) = self.statements.rollback.execute([]) {
             self.trust
-                .judge(Failure::Broken(format!("a change could not be undone: {error}")), Phase::Change);
+                .judge(Failure::Broken(format!("cannot roll back a transaction: {error}")), Phase::Change);
         }
     }
 }

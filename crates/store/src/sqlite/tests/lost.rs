@@ -125,7 +125,7 @@ async fn a_log_that_is_damaged_in_its_middle_is_refused_by_name() {
     log[middle] ^= 1;
     let error = refusal(&damaged);
     let StoreError::LostCommits { reason, .. } = &error else { panic!("{error:?}") };
-    assert!(reason.contains("its log is damaged at frame"), "{reason}");
+    assert!(reason.contains("its WAL is damaged at frame"), "{reason}");
     assert!(error.help().contains("belfry store restored"), "{}", error.help());
     let place = put(&damaged);
     let checked = check(&place.path().join(DATABASE)).unwrap();
