@@ -1,7 +1,7 @@
-//! [`Housekeeping`]: tokens, artifacts, retention, quarantine and check.
+//! [`Housekeeping`] for PostgreSQL: tokens, artifacts, retention, quarantine and health check.
 //!
-//! Any server may make these changes, whoever owns the shards: they touch the history and the registry only. Deletes
-//! are bounded, so that a commit never waits long for a row that one of them has locked.
+//! Any server may make these changes, no matter which server owns the shards: they change only the history and the
+//! registered objects. Deletes are bounded, so that a commit never waits long for a row that one of them has locked.
 
 use std::sync::atomic::Ordering;
 
@@ -22,19 +22,19 @@ use crate::query::{Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, Q
 use crate::rows::{self, Fields as _, Table};
 use crate::{Housekeeping, StoreError};
 
-/// Rows of events that are looked at in one transaction.
+/// Maximum number of event rows that one transaction examines.
 const TRIM_ROWS: i64 = 10_000;
-/// Steps that one statement deletes.
+/// Maximum number of steps that one statement deletes.
 const STEPS: i64 = 10_000;
-/// Steps and elements of a run that is deleted together with others.
+/// Maximum number of steps and elements of a run that is deleted together with others.
 const SMALL_RUN: i64 = 100;
-/// Batches of elements that one statement deletes; each may be a megabyte.
+/// Maximum number of batches of elements that one statement deletes; each may take a megabyte.
 const BATCHES: i64 = 500;
-/// Batches of a run that are deleted together with those of others.
+/// Maximum number of batches of a run that are deleted together with those of others.
 const SMALL_RUN_BATCHES: i64 = 5;
 
-/// Extends a relation of the database by some 8 MB: no update of a row that is there tells whether a volume has
-/// space. It is gone with its transaction.
+/// Extends a relation of the database by some 8 MB: an update of an existing row does not prove that the volume has
+/// space. The relation is removed at the end of its transaction.
 const SPACE: [&str; 2] = [
     "SELECT set_config('temp_tablespaces', '', true)",
     "CREATE TEMPORARY TABLE belfry_space ON COMMIT DROP AS
@@ -54,7 +54,7 @@ impl Housekeeping for PostgresStore {
     async fn put_artifact(&self, artifact: &Artifact) -> Result<(), StoreError> {
         self.trust.check()?;
         let put = self.queries.run(self.write(), &put_artifact(artifact)).await;
-        // Refused for a version that another server recorded: nothing has come apart by that.
+        // Refused because another server recorded a version at the same time; no invariant is broken.
         put.map(drop).map_err(|stopped| self.judge_query(stopped))
     }
 
@@ -141,14 +141,15 @@ impl PostgresStore {
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// Whether there is space again, where a change found none.
+    /// Checks whether space is available again after a change failed for lack of space.
     async fn look_for_space(&self) -> Result<(), StoreError> {
         if !self.full.load(Ordering::Relaxed) {
             return Ok(());
         }
         let queries = SPACE.map(|sql| Query::new(sql, Vec::new()));
         if let Err(stopped) = self.queries.run(self.write(), &queries).await {
-            // No right to make such a table, or none of the kind is known there: then only a change can tell.
+            // The account may not create such a table, or the database does not support it: then only a change can
+            // tell.
             let code = stopped.failure.state().map_or("", SqlState::code);
             if !code.starts_with("42") && !code.starts_with("0A") {
                 return Err(self.judge_change(stopped));
@@ -159,7 +160,7 @@ impl PostgresStore {
     }
 }
 
-/// Keeps a token's hash.
+/// Stores the hash of a token.
 fn put_token(token: &Token) -> Vec<Query> {
     vec![Query::new(
         "INSERT INTO tokens (id, kind, name, hash, created_at) VALUES ($1, $2, $3, $4, $5)
@@ -175,11 +176,11 @@ fn put_token(token: &Token) -> Vec<Query> {
     )]
 }
 
-/// Records a version of an artifact.
+/// Records an artifact version.
 ///
-/// Two versions of one name never share an instant: the order of the list, and with it which one is the
-/// newest, is always clear. Two servers that record versions of one name at the same time may choose
-/// the same instant; one of them is refused, and nothing of it is done.
+/// Two versions of one name never have the same creation time, so that their order, and thus the newest version, is
+/// always defined. Two servers that record versions of one name at the same time may choose the same creation time;
+/// then one of them is refused and writes nothing.
 fn put_artifact(artifact: &Artifact) -> Vec<Query> {
     vec![Query::new(
         "INSERT INTO artifacts (namespace, name, created_at, sha256, size_bytes, created_by)
@@ -197,7 +198,7 @@ fn put_artifact(artifact: &Artifact) -> Vec<Query> {
     )]
 }
 
-/// Deletes a version of an artifact unless a run needs it. Answers with that run and whether the version was deleted.
+/// Deletes a version of an artifact unless a run needs it. Returns that run, and whether the version was deleted.
 fn delete_artifact(artifact: &Artifact, reason: DeletionReason) -> Query {
     let is_retention = reason == DeletionReason::Retention;
     Query::new(
@@ -220,7 +221,7 @@ fn delete_artifact(artifact: &Artifact, reason: DeletionReason) -> Query {
     )
 }
 
-/// The answer to [`delete_artifact`].
+/// Decodes the answer to [`delete_artifact`].
 fn artifact_deletion(answer: &[Row]) -> Result<ArtifactDeletion, Damage> {
     let Some(row) = answer.first() else { return Ok(ArtifactDeletion::Absent) };
     let pinned = row.optional_bits(0, "run")?.map(RunId::from_bits);
@@ -261,12 +262,11 @@ fn delete_jobs(jobs: &[JobId]) -> Vec<Query> {
     ]
 }
 
-/// Deletes ended runs but for their steps and what was added to these, and definitions that no run is pinned
-/// to any more.
+/// Deletes ended runs, without their steps and elements, and definitions that no run uses any more.
 ///
-/// A server that starts a run with such a definition at the same moment holds the definition's row until
-/// its commit: this waits for it, and then sees the new run, because each statement sees what was
-/// committed before it began. Where this was first, the other one writes the definition anew.
+/// A server that starts a run with such a definition at the same time locks the definition's row until its commit. This
+/// statement waits for the lock and then sees the new run, because each statement sees all commits before its start. In
+/// the opposite order, the other server inserts the definition again.
 fn delete_runs(runs: &[RunId]) -> Vec<Query> {
     let runs = runs.iter().map(|run| Uuid::from_u128(run.to_bits())).collect();
     vec![
@@ -294,12 +294,11 @@ fn delete_runs(runs: &[RunId]) -> Vec<Query> {
     ]
 }
 
-/// Deletes steps of runs that are gone and what was added to these, and forgets such runs that have neither
-/// any more. Answers with how many of them are left.
+/// Deletes steps and elements of deleted runs, and the entries of such runs that have neither any more. Returns the
+/// number of entries that are left.
 ///
-/// Rows are named by their runs, never joined: whatever the planner thinks of a table, it reads the wanted
-/// part of its key (`OFFSET` keeps it from making a join of `EXISTS`). Many small runs go at once, and a large
-/// one in parts.
+/// Rows are selected by their runs, never joined, so that any plan reads only the needed part of the key (`OFFSET`
+/// keeps the planner from turning `EXISTS` into a join). Many small runs are deleted at once, a large one in parts.
 fn delete_steps() -> Vec<Query> {
     vec![
         Query::new(
@@ -372,7 +371,7 @@ fn delete_steps() -> Vec<Query> {
     ]
 }
 
-/// Deletes rows of events from the oldest on; stops at the first that is new enough.
+/// Deletes event rows from the oldest on; stops at the first row that is new enough.
 fn trim_events(before: Timestamp) -> Vec<Query> {
     vec![Query::new(
         "DELETE FROM events WHERE first < coalesce(
@@ -383,10 +382,10 @@ fn trim_events(before: Timestamp) -> Vec<Query> {
     )]
 }
 
-/// Deletes old lines of the ledger, oldest instant first, then old backfills.
+/// Deletes old ledger entries, oldest scheduled time first, then old backfills. Returns the number of both.
 ///
-/// Instants are decided once they have passed, so old lines stand in the front of the table, and no index
-/// by the time of decision is needed. Answers with how many of both.
+/// A scheduled time is decided after it has passed, so old entries are at the start of the table, and no index by
+/// decision time is needed.
 fn trim_lines(before: Timestamp, limit: usize) -> Vec<Query> {
     vec![Query::new(
         "WITH old AS (
@@ -408,7 +407,7 @@ fn trim_lines(before: Timestamp, limit: usize) -> Vec<Query> {
     )]
 }
 
-/// As [`trim_lines`], for backfills that have ended.
+/// Deletes ended backfills, as [`trim_lines`] does for ledger entries.
 fn trim_backfills(before: Timestamp, limit: usize) -> Vec<Query> {
     vec![Query::new(
         "WITH gone AS (
@@ -423,12 +422,12 @@ fn trim_backfills(before: Timestamp, limit: usize) -> Vec<Query> {
     )]
 }
 
-/// Every token.
+/// Selects all tokens.
 fn tokens_query() -> Query {
     Query::new("SELECT t.id, t.kind, t.name, t.hash, t.created_at FROM tokens t", Vec::new())
 }
 
-/// The answer to [`tokens_query`], by id.
+/// Decodes the answer to [`tokens_query`], ordered by ID.
 fn tokens(answer: &[Row]) -> Result<Sorted<Token>, Damage> {
     let mut sorted = Sorted::default();
     sorted.take(Table::Tokens, answer, rows::token)?;
@@ -436,7 +435,7 @@ fn tokens(answer: &[Row]) -> Result<Sorted<Token>, Damage> {
     Ok(sorted)
 }
 
-/// Artifact versions, newest first; those of one instant by namespace and name.
+/// Selects artifact versions, newest first; versions with equal creation time are ordered by namespace and name.
 fn artifacts_query(filter: &ArtifactFilter, limit: usize) -> Query {
     let after = filter.after.as_ref();
     Query::new(
@@ -459,7 +458,7 @@ fn artifacts_query(filter: &ArtifactFilter, limit: usize) -> Query {
     )
 }
 
-/// Artifact versions that a newer version of the same name superseded before `before` and no run needs, oldest first.
+/// Selects artifact versions, oldest first, that a newer version superseded before `before` and that no run needs.
 fn superseded_artifacts_query(before: Timestamp, limit: usize) -> Query {
     Query::new(
         "SELECT namespace, name, sha256, size_bytes, created_at, created_by FROM artifacts a
@@ -472,7 +471,7 @@ fn superseded_artifacts_query(before: Timestamp, limit: usize) -> Query {
     )
 }
 
-/// A row of [`artifacts_query`].
+/// Decodes a row of [`artifacts_query`].
 fn artifact(row: &Row) -> Result<Artifact, Damage> {
     Ok(Artifact {
         namespace: row.text(0, "namespace")?.into_owned(),
@@ -484,7 +483,7 @@ fn artifact(row: &Row) -> Result<Artifact, Damage> {
     })
 }
 
-/// Ended runs whose retention is over, longest over first.
+/// Selects ended runs whose retention is over, longest expired first.
 fn expired_runs_query(now: Timestamp, limit: usize) -> Query {
     Query::new(
         "SELECT id FROM runs WHERE expires_at IS NOT NULL AND expires_at <= $1 AND status >= 4
@@ -493,7 +492,7 @@ fn expired_runs_query(now: Timestamp, limit: usize) -> Query {
     )
 }
 
-/// Ended jobs whose retention is over, longest over first, with their executions.
+/// Selects ended jobs whose retention is over, longest expired first, with their executions.
 fn expired_query(now: Timestamp, limit: usize) -> Query {
     Query::new(
         "SELECT t.id, e.id FROM (
@@ -505,7 +504,7 @@ fn expired_query(now: Timestamp, limit: usize) -> Query {
     )
 }
 
-/// The answer to [`expired_query`].
+/// Decodes the answer to [`expired_query`].
 fn expired(answer: &[Row]) -> Result<Vec<(JobId, Vec<ExecutionId>)>, Damage> {
     let mut jobs: Vec<(JobId, Vec<ExecutionId>)> = Vec::new();
     for row in answer {

@@ -1,15 +1,15 @@
-//! All live rows, for an engine that takes over their shards, or that is to be ready to.
+//! Load of all live rows, for an engine that takes over their shards, or for a standby.
 //!
-//! Rows are read in pages, each in a short transaction of its own: no snapshot is held while the engine
-//! takes them in, which would keep the server from clearing away what others change meanwhile. For an owner
-//! nobody changes these rows: the leases are looked at before the first page, which waits for a commit that
-//! is still under way, and after the last. For one that stands by they change between pages; a row that is
-//! there from the beginning to the end is met all the same, as pages go by the keys. Specs are decoded on
-//! another thread while the next page comes.
+//! Rows are read in pages, each in a short transaction of its own. A single snapshot would stay open while the engine
+//! receives the rows, and would prevent the vacuum of rows that other servers change meanwhile.
+//! For an owner, no other server changes these rows: the leases are checked before the first page, which waits for a
+//! commit in flight, and after the last. For a standby the rows change between pages; but pages are ordered by key, so
+//! a row that exists during the whole load is not missed. Specs are decoded on another thread while the next page is
+//! read.
 //!
-//! Rows that cannot be read are set aside by an owner, and what cannot go on without them: a backfill with its
-//! schedule, a run with each of its steps and what was added to these, a job with its newest execution, an
-//! execution with its job.
+//! An owner quarantines rows that cannot be decoded, together with rows that depend on them: a backfill with its
+//! schedule, a run with any of its steps and added elements, a job with its newest execution, an execution with its
+//! job.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,16 +31,16 @@ use crate::query::BackfillRow;
 use crate::rows::{self, Fields, Pinned, RawJob, RawSchedule, Table};
 use crate::{Loaded, StoreError};
 
-/// Rows of a page.
+/// Maximum number of rows in a page.
 const PAGE: usize = 2_048;
 
-/// How long a page may wait for a slow disk before the load counts as failed.
+/// Maximum wait of a page for a slow disk; then the load fails.
 pub(super) const PAGE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Definitions by their hashes, each read once.
+/// Definitions by hash, each read once.
 type Definitions = HashMap<u128, Result<Pinned, Damage>>;
 
-/// Columns of live rows, in the order in which they are decoded, and which rows of their tables are live.
+/// Columns of live rows, in decoding order, and the condition for a live row.
 macro_rules! live {
     (schedules, $which:literal) => {
         concat!(
@@ -94,14 +94,14 @@ macro_rules! live {
 }
 pub(super) use live;
 
-/// A page of them.
+/// Query for a page of live rows.
 macro_rules! page {
     ($table:ident) => {
         live!($table, "t.id > $1 AND t.shard = ANY($2) ORDER BY t.id LIMIT $3")
     };
 }
 
-/// What was found, and what is to be set aside.
+/// Result of a load, and the rows to quarantine.
 pub(super) struct Outcome {
     pub(super) loaded: Loaded,
     pub(super) damaged: Vec<Damaged>,
@@ -120,7 +120,7 @@ pub(super) async fn load(
     Loading { lane, mode, held, shards, rows, sent: 0, damaged: Vec::new() }.all().await
 }
 
-/// Sends every live row, whoever owns them, while they change.
+/// Sends every live row of all shards, while other servers change the rows.
 pub(super) async fn preload(
     lane: &Lane,
     mode: Mode,
@@ -134,7 +134,7 @@ pub(super) async fn preload(
 struct Loading<'a> {
     lane: &'a Lane,
     mode: Mode,
-    /// The leases of an owner.
+    /// Guard and leases, if an owner loads.
     held: Option<(&'a Guard, &'a [Lease])>,
     shards: Vec<i32>,
     rows: &'a Sender<Vec<LiveRow>>,
@@ -142,10 +142,10 @@ struct Loading<'a> {
     damaged: Vec<Damaged>,
 }
 
-/// A row that cannot be read or go on, with its id as far as that is known.
+/// Row that cannot be decoded or continued, with its ID if that is known.
 type Bad<Id> = (Option<Id>, Damaged);
 
-/// What came of a page: the live rows, and those that are none.
+/// Result of a page: the live rows, and the rows that could not be decoded.
 type Decoded<Id> = (Vec<LiveRow>, Vec<Bad<Id>>);
 
 impl Loading<'_> {
@@ -167,7 +167,7 @@ impl Loading<'_> {
         Ok(Outcome { loaded: Loaded { now, rows: sent + quarantined, quarantined }, damaged })
     }
 
-    /// Engine time of these shards, if an owner's leases still hold.
+    /// Returns the engine time of these shards, if the leases of an owner are still valid.
     async fn engine_time(&self) -> Result<Timestamp, Failure> {
         let newest = Query::new(
             "SELECT coalesce(max(now), 0) FROM shards WHERE shard = ANY($1)",
@@ -194,7 +194,7 @@ impl Loading<'_> {
         if live.is_empty() {
             return Ok(());
         }
-        let gone = |_| StoreError::Unavailable { source: "nobody takes the loaded rows".into() };
+        let gone = |_| StoreError::Unavailable { source: "the receiver of the loaded rows has gone".into() };
         self.rows.send(live).await.map_err(|error| Failure::Store(gone(error)))
     }
 
@@ -203,7 +203,7 @@ impl Loading<'_> {
         self.send(sorted.good).await
     }
 
-    /// The page of `sql` behind `after`.
+    /// Returns the page of `sql` after `after`.
     async fn page(&self, sql: &'static str, after: u128) -> Result<Vec<Row>, Failure> {
         let params = vec![param::id(after), ints(self.shards.clone()), param::big(PAGE as i64)];
         let mut answers = self.lane.run(self.mode, &[Query::new(sql, params)]).await?;
@@ -221,7 +221,7 @@ impl Loading<'_> {
         self.send(calendars.good.into_iter().map(LiveRow::Calendar).collect()).await
     }
 
-    /// Sends the schedules, and answers with those that could not be read.
+    /// Sends the schedules, and returns the IDs of those that could not be decoded.
     async fn schedules(&mut self) -> Result<HashSet<ScheduleId>, Failure> {
         self.decode_pages(page!(schedules), |page: &[Row]| {
             let decode = |row: &Row| {
@@ -232,7 +232,7 @@ impl Loading<'_> {
         .await
     }
 
-    /// Sends the backfills that run, but for those whose schedule is lost.
+    /// Sends the running backfills, except those whose schedule is lost.
     async fn backfills(&mut self, lost: &HashSet<ScheduleId>) -> Result<(), Failure> {
         let mut after = 0;
         loop {
@@ -267,11 +267,11 @@ impl Loading<'_> {
         }
     }
 
-    /// Sends the runs that have not ended, each with what was added to its steps, and these.
+    /// Sends the live runs, each with the elements that tasks added, and its steps.
     ///
-    /// A step whose row is lost would be taken for one that has not begun, and be done twice; elements that
-    /// are lost would move those behind them. So a run is set aside with any row of it that cannot be read;
-    /// its jobs go on by themselves.
+    /// A step without its row would look as if it had not started, and would run twice. Missing elements would change
+    /// the indexes of later ones. So if any row of a run cannot be decoded, the run is quarantined. Its jobs continue
+    /// on their own.
     async fn runs(&mut self) -> Result<(), Failure> {
         let (mut definitions, mut after) = (Definitions::new(), 0);
         loop {
@@ -311,7 +311,7 @@ impl Loading<'_> {
             rows::step(row).map(|step| LiveRow::Step(Box::new(step)))
         })?;
         if let Some(first) = sorted.damaged.first() {
-            let reason = format!("a row of it in `{}` cannot be read", first.table.name());
+            let reason = format!("one of its rows in `{}` cannot be read", first.table.name());
             self.damaged.push(Damaged { table: Table::Runs, key: vec![Key::Id(id)], reason });
             sorted.good.clear();
         } else {
@@ -320,7 +320,7 @@ impl Loading<'_> {
         self.send_sorted(sorted).await
     }
 
-    /// What a run is pinned to; read once, however many are.
+    /// Returns the definition of a run. Each is read once, whatever the number of its runs.
     async fn definition(
         &self,
         hash: u128,
@@ -333,7 +333,7 @@ impl Loading<'_> {
         let answers = self.lane.run(self.mode, &[Query::new(sql, vec![param::id(hash)])]).await?;
         let found = match answers[0].first() {
             Some(row) => row.bytes(0, "body").and_then(|body| open_definition(hash, body)),
-            None => Err(Damage::decode("definition", "it is not there")),
+            None => Err(Damage::decode("definition", "it is missing")),
         };
         known.insert(hash, found.clone());
         Ok(found)
@@ -358,7 +358,7 @@ impl Loading<'_> {
     async fn keys(&mut self) -> Result<(), Failure> {
         let sql = "SELECT t.key, t.body, t.job, t.expires_at FROM keys t
             WHERE t.key > $1 AND t.shard = ANY($2) ORDER BY t.key LIMIT $3";
-        // No key is zero but by a chance of 2⁻¹²⁸: they are hashes.
+        // Keys are hashes: a key is zero only with probability 2⁻¹²⁸.
         let mut after = 0;
         loop {
             let page = self.page(sql, after).await?;
@@ -372,9 +372,9 @@ impl Loading<'_> {
         }
     }
 
-    /// The executions that can be read, and those that cannot.
+    /// Returns the executions that can be decoded, and the IDs of the others.
     ///
-    /// They wait here until the jobs are known: there are far fewer of them than of jobs.
+    /// The executions are held in memory until the jobs are loaded: there are far fewer executions than jobs.
     async fn executions(&mut self) -> Result<(Vec<LiveRow>, HashSet<ExecutionId>), Failure> {
         let (mut all, mut lost, mut after) = (Vec::new(), HashSet::new(), 0);
         loop {
@@ -393,7 +393,7 @@ impl Loading<'_> {
         }
     }
 
-    /// Sends the jobs, and answers with those that could not be read or go on.
+    /// Sends the jobs, and returns the IDs of the jobs that cannot be decoded or continued.
     async fn jobs(&mut self, lost: &HashSet<ExecutionId>) -> Result<HashSet<JobId>, Failure> {
         let lost = lost.clone();
         self.decode_pages(page!(jobs), move |page: &[Row]| {
@@ -411,8 +411,8 @@ impl Loading<'_> {
         .await
     }
 
-    /// Reads the pages of `sql` while the page before is decoded on another thread; answers with the ids
-    /// of rows that are not live.
+    /// Reads the pages of `sql` while another thread decodes the page before; returns the IDs of rows that could not be
+    /// decoded.
     async fn decode_pages<Id: Eq + std::hash::Hash + Send + 'static>(
         &mut self,
         sql: &'static str,
@@ -443,7 +443,7 @@ impl Loading<'_> {
         &mut self,
         decoding: JoinHandle<Result<Decoded<Id>, Damage>>,
     ) -> Result<Vec<Id>, Failure> {
-        let decoded = decoding.await.map_err(|_| Failure::Broken("decoding a row panicked".into()))?;
+        let decoded = decoding.await.map_err(|_| Failure::Broken("decoder thread panicked".into()))?;
         let (live, bad) = decoded?;
         self.send(live).await?;
         let (ids, damaged): (Vec<_>, Vec<_>) = bad.into_iter().unzip();
@@ -474,7 +474,7 @@ impl Loading<'_> {
     }
 }
 
-/// Where the next page begins, if there is one.
+/// Returns the ID after which the next page starts, if there is one.
 fn last_id(page: &[Row]) -> Result<Option<u128>, Damage> {
     match page.last() {
         Some(row) if page.len() == PAGE => row.bits(0, "id").map(Some),
@@ -497,7 +497,7 @@ fn decode_page<Id>(
     Ok((live, bad))
 }
 
-/// Rows that can be read, and those that cannot.
+/// Separates rows that can be decoded from rows that cannot.
 pub(super) fn sorted<T>(
     table: Table,
     found: &[Row],
@@ -508,13 +508,13 @@ pub(super) fn sorted<T>(
     Ok(sorted)
 }
 
-/// A row of [`live!(schedules)`](live).
+/// Decodes a row of [`live!(schedules)`](live).
 pub(super) fn schedule(row: &Row) -> Result<LiveRow, Damage> {
     let id = ScheduleId::from_bits(row.bits(0, "id")?);
     RawSchedule::read(row, id)?.decode()
 }
 
-/// A row of [`live!(backfills)`](live).
+/// Decodes a row of [`live!(backfills)`](live).
 pub(super) fn backfill(row: &Row) -> Result<LiveRow, Damage> {
     rows::backfill(row).map(live_backfill)
 }
@@ -523,17 +523,17 @@ fn live_backfill(BackfillRow { head, state }: BackfillRow) -> LiveRow {
     LiveRow::Backfill { head, state }
 }
 
-/// A row of [`live!(workflows)`](live).
+/// Decodes a row of [`live!(workflows)`](live).
 pub(super) fn workflow(row: &Row) -> Result<LiveRow, Damage> {
     rows::workflow(row).map(LiveRow::from)
 }
 
-/// A row of [`live!(executions)`](live).
+/// Decodes a row of [`live!(executions)`](live).
 pub(super) fn execution(row: &Row) -> Result<LiveRow, Damage> {
     rows::execution(row).map(|found| LiveRow::Execution(Box::new(found.record)))
 }
 
-/// A row of [`live!(jobs)`](live).
+/// Decodes a row of [`live!(jobs)`](live).
 pub(super) fn job(row: &Row) -> Result<LiveRow, Damage> {
     let id = JobId::from_bits(row.bits(0, "id")?);
     RawJob::read(row, id)?.decode()
@@ -546,7 +546,7 @@ fn lost_execution(row: &LiveRow, lost: &HashSet<ExecutionId>) -> Option<Executio
     }
 }
 
-/// All workers, by name.
+/// Returns all workers, ordered by name.
 pub(super) fn workers(found: &[Row]) -> Result<Sorted<WorkerRecord>, Damage> {
     let decode = |row: &Row| rows::record(Context::of(row.bits(0, "id")?), row);
     let mut sorted = sorted(Table::Workers, found, decode)?;
@@ -554,7 +554,7 @@ pub(super) fn workers(found: &[Row]) -> Result<Sorted<WorkerRecord>, Damage> {
     Ok(sorted)
 }
 
-/// All queues, by name.
+/// Returns all queues, ordered by name.
 pub(super) fn queues(found: &[Row]) -> Result<Sorted<QueueRecord>, Damage> {
     let decode = |row: &Row| rows::record(Context::of_text(&row.text(0, "name")?), row);
     let mut sorted = sorted(Table::Queues, found, decode)?;

@@ -1,37 +1,38 @@
-//! The store in a PostgreSQL database: many servers on one store, each with shards of its own.
+//! The PostgreSQL store: several servers share a database; each server owns shards.
 //!
 //! ```text
-//! commit               ─>  one session          ─┐
-//! acquire, renew, …    ─>  one session           ├─ PostgreSQL 13 or newer, or what speaks like it
-//! announce, …          ─>  one session           │
-//! check                ─>  one session           │
-//! job, jobs, load, …   ─>  a few sessions       ─┘
+//!  commit               ─>  one session          ─┐
+//!  acquire, renew, …    ─>  one session           ├─ PostgreSQL 13 or newer, or a compatible database
+//!  announce, …          ─>  one session           │
+//!  check                ─>  one session           │
+//!  job, jobs, load, …   ─>  a few sessions       ─┘
 //! ```
 //!
-//! - `address`, `tls`: where it is; `connection`: sessions, and transactions sent in one piece.
-//! - `schema`, `settings`: the tables, and whether the server can keep our word.
-//! - `commit`, `leases`, `members`, `reads`, `housekeeping`: the trait of that name.
-//! - `guard`: the condition, in each changing transaction, that the leases still hold; `load`: live rows for a new owner.
+//! - `address`, `tls`: address of the database. `connection`: sessions, and transactions that are sent in one message.
+//! - `schema`, `settings`: tables and migrations; check that the settings of the database keep commits durable.
+//! - `commit`, `leases`, `members`, `reads`, `housekeeping`: implementations of the traits of the same names.
+//! - `guard`: condition in each changing transaction that the leases are still valid. `load`: live rows for a new
+//!   owner.
 //! - `changelog`, `live_rows`: how a standby follows the leader.
-//! - `views`: single rows and lists; `quarantine`: rows that cannot be read.
+//! - `views`: single rows and lists. `quarantine`: rows that cannot be decoded.
 //! - `target`: a database that becomes a copy of another store.
-//! - `param`, `rows`: values on their way there and back; `error`: what an error means.
+//! - `param`, `rows`: conversion of values. `error`: meaning of database errors.
 //!
-//! # Always true
-//! - A commit is durable on the server before it is answered, as far as the server's settings say so;
-//!   these are looked at when the store is opened, and with every check.
-//! - A commit under a lease that was taken over changes nothing, also one that was still on its way
-//!   when its connection was lost.
-//! - After [`StoreError::OutcomeUnknown`] leases must be given back, or run out, and be acquired anew:
-//!   the commit may still be under way, and a higher epoch is what settles it.
-//! - After a promise of the engine was broken, this store commits nothing any more.
-//! - No session has a state that matters: no locks, no `LISTEN`, no temporary tables. A pooler that
-//!   lends sessions by the transaction will do (PgBouncer from 1.21; before it, or where its
-//!   `max_prepared_statements` is 0, with `prepared_statements=false` in the address).
+//! # Invariants
+//! - A commit is durable on the database server before it is acknowledged, as far as the server's settings ensure it.
+//!   The settings are checked when the store is opened, and with every health check.
+//! - A commit under a lease that another server has acquired changes nothing, even if it was in flight when its
+//!   connection was lost.
+//! - After [`StoreError::OutcomeUnknown`], leases must be released, or expire, and be acquired again: the commit may
+//!   still be in flight, and a higher epoch settles its outcome.
+//! - After an invariant of the engine was broken, this store commits nothing any more.
+//! - No session has state that matters: no locks, no `LISTEN`, no temporary tables. So a pooler in transaction mode
+//!   works (PgBouncer from 1.21; before it, or if its `max_prepared_statements` is 0, with `prepared_statements=false`
+//!   in the URL).
 //!
 //! # Cost
-//! One round trip for each commit, whatever is in it; `commit` says what several servers wait for.
-//! `examples/postgres.rs` measures it beside SQLite.
+//! One round trip for each commit, whatever its size; see `commit` for what several servers wait for.
+//! `examples/postgres.rs` compares it with SQLite.
 
 mod address;
 mod changelog;
@@ -75,32 +76,32 @@ pub(crate) use target::{Begun, Position, Target};
 use crate::StoreError;
 use crate::codec::Damage;
 
-/// How a store is opened.
+/// Options for opening a store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How many shards a new store gets; one that exists keeps its own.
+    /// Number of shards of a new store; an existing store keeps its own number.
     pub shards: u16,
-    /// How many queries run at the same time, each in a session of its own; four sessions more are for
-    /// commits, leases, checks, and what servers say of one another.
+    /// Maximum number of concurrent queries, each in its own session. Four more sessions serve commits, leases, health
+    /// checks and membership.
     pub readers: usize,
-    /// How long a query may take, and how long it may wait for its turn.
+    /// Maximum duration of a query, and of its wait for a session.
     pub query_limit: Duration,
-    /// How long a statement of a change may take.
+    /// Maximum duration of a statement in a change.
     pub change_limit: Duration,
-    /// Whether a server is accepted that may lose acknowledged commits.
+    /// Whether to accept a database server that may lose acknowledged commits.
     pub allow_unsafe: bool,
-    /// Whether a server is refused whose commits wait for no standby.
+    /// Whether to refuse a database server whose commits do not wait for a standby.
     pub require_sync_standby: bool,
-    /// The password, where the address has none.
+    /// Password, if the URL has none.
     pub password: Option<Password>,
 }
 
-/// A password that no output shows.
+/// Password that `Debug` does not show.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
 impl Password {
-    /// Keeps one.
+    /// Wraps a password.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -132,52 +133,51 @@ impl Default for Options {
     }
 }
 
-/// The store in a PostgreSQL database.
+/// Store in a PostgreSQL database.
 ///
-/// Its methods need a tokio runtime with time and I/O enabled. Batches under the same leases are to be
-/// sent one after the other: each is decided on top of the one before, and if that one fails, those
-/// behind it must not go through.
+/// The methods need a tokio runtime with time and I/O enabled. Send batches under the same leases one after the other:
+/// each depends on the one before, so after a failure the later ones must not be committed.
 #[derive(Debug)]
 pub struct PostgresStore {
     commits: Lane,
     leases: Lane,
-    /// For what servers say of one another: never behind a renewal or a long query, and never before one.
+    /// Session for membership, which never waits for a renewal or a long query, and never delays one.
     members: Lane,
-    /// Apart from the leases: anyone may ask for a check, and none may delay a renewal.
+    /// Separate from the leases, because any caller may request a health check, and none may delay a renewal.
     checks: Lane,
     queries: Lane,
     trust: Trust,
     guard: Guard,
     shards: u16,
     options: Options,
-    /// No row of the changelog is left below this one, as far as this process has trimmed it.
+    /// Lowest number of the changelog rows that this process has not trimmed.
     trimmed: AtomicI64,
-    /// A change found no space, and none was looked for since with success.
+    /// Whether a change failed for lack of space, and no later check has found space.
     full: AtomicBool,
 }
 
 impl PostgresStore {
-    /// Connects to the database at `url`, and makes its tables where they are missing.
+    /// Connects to the database at `url`, and creates missing tables.
     ///
-    /// `url` is `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with parameters as libpq takes them:
-    /// `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert`,
-    /// `connect_timeout`, `application_name` and others; and `prepared_statements=false` for poolers
-    /// that do not know of prepared statements. Several servers may do this at the same time.
+    /// `url` is `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with parameters like those of libpq: `sslmode`
+    /// (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert`, `connect_timeout`,
+    /// `application_name` and others. `prepared_statements=false` is for poolers that do not support prepared
+    /// statements. Several servers may open the same database at the same time.
     ///
     /// ```no_run
-    /// # async fn open() -> Result<(), store::StoreError> {
-    /// use store::postgres::{Options, PostgresStore};
+    ///  # async fn open() -> Result<(), store::StoreError> {
+    ///  use store::postgres::{Options, PostgresStore};
     ///
-    /// let url = "postgres://belfry@db.example/belfry?sslmode=verify-full";
-    /// let store = PostgresStore::open(url, Options::default()).await?;
-    /// # Ok(()) }
+    ///  let url = "postgres://belfry@db.example/belfry?sslmode=verify-full";
+    ///  let store = PostgresStore::open(url, Options::default()).await?;
+    ///  # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] if the database does not answer, takes no writes, or has unsafe
-    /// settings; [`StoreError::TooNew`] if a newer version made its tables; [`StoreError::Fatal`] if the
-    /// tables are of another program; [`StoreError::Unfinished`] if it is a copy that is not whole yet.
-    /// None of them tells the password.
+    /// [`StoreError::Unavailable`] if the database does not answer, is read-only, or has unsafe settings.
+    /// [`StoreError::TooNew`] if a newer version created its tables. [`StoreError::Fatal`] if the tables belong to
+    /// another program. [`StoreError::Unfinished`] if the database is an incomplete copy. No error contains the
+    /// password.
     pub async fn open(url: &str, options: Options) -> Result<Self, StoreError> {
         let store = Self::open_unchecked(url, options).await?;
         match target::unfinished(&store).await? {
@@ -186,7 +186,7 @@ impl PostgresStore {
         }
     }
 
-    /// The version of the tables in a database, which is not changed; `None` where there are none of ours.
+    /// Returns the schema version of a database without changing it; `None` if it has no Belfry tables.
     async fn version_at(url: &str, options: &Options) -> Result<Option<u32>, StoreError> {
         let address = Address::parse(url)?.with_password(options.password.as_ref());
         let (lane, mode) = (Lane::new(Arc::new(address), 1), Mode::Read { limit: options.query_limit });
@@ -194,7 +194,7 @@ impl PostgresStore {
         found.map_err(|failure| Trust::default().judge(failure, Work::Change))
     }
 
-    /// Opens it also where it is a copy that is not whole yet.
+    /// Opens the database even if it is an incomplete copy.
     async fn open_unchecked(url: &str, options: Options) -> Result<Self, StoreError> {
         let address = Arc::new(Address::parse(url)?.with_password(options.password.as_ref()));
         let leases = Lane::new(Arc::clone(&address), 1);
@@ -243,7 +243,7 @@ impl PostgresStore {
         self.trust.judge(failure.into(), Work::Query { limit: self.options.query_limit })
     }
 
-    /// Asks in one state of the database.
+    /// Runs a query on one snapshot.
     async fn ask<T>(
         &self,
         queries: &[Query],
@@ -255,8 +255,8 @@ impl PostgresStore {
         read(&answers).map_err(|damage| self.judge_query(damage))
     }
 
-    /// As [`ask`](Self::ask); sets aside what could not be read, and asks again until nothing that can
-    /// be set aside was in the way. Answers with how many rows were passed over, too.
+    /// Runs a query like [`ask`](Self::ask). Quarantines rows that could not be decoded and repeats the query until no
+    /// such row is left. Also returns the number of skipped rows.
     async fn ask_rows<T>(
         &self,
         queries: &[Query],
@@ -290,13 +290,13 @@ impl PostgresStore {
         self.queries.run(self.write(), queries).await.map_err(|stopped| self.judge_change(stopped))
     }
 
-    /// As [`change`](Self::change), on the session of the members.
+    /// Runs a change like [`change`](Self::change), in the session for membership.
     async fn change_members(&self, queries: &[Query]) -> Result<Vec<Vec<Row>>, StoreError> {
         self.trust.check()?;
         self.members.run(self.write(), queries).await.map_err(|stopped| self.judge_change(stopped))
     }
 
-    /// Whether the server that answered [`settings::query`] can keep our word.
+    /// Checks in the answer to [`settings::query`] that the server keeps acknowledged commits durable.
     fn check_server(&self, answer: &[Row]) -> Result<(), StoreError> {
         let server = Server::of(answer).map_err(|failure| self.judge_change(failure))?;
         server.check(self.options.demands())

@@ -1,28 +1,28 @@
-//! The tables, and how a database of an older version becomes one of this.
+//! The tables, and the migrations of a database from an older version.
 //!
-//! The same tables as in SQLite, by the same names; the types are PostgreSQL's, and the indexes those
-//! that its planner needs. Instants are microseconds, as everywhere in the store. What PostgreSQL alone
-//! understands stands in braces and is left out elsewhere (CockroachDB, YugabyteDB):
+//! The tables have the same names as in SQLite, with PostgreSQL's types and the indexes that its planner needs. Times
+//! are in microseconds, as everywhere in the store. Syntax that only PostgreSQL supports is a placeholder in braces,
+//! and is left out for other databases (CockroachDB, YugabyteDB):
 //!
 //! - `{text}`: text ordered by its bytes, so that an index never depends on the system's locale;
-//! - `{hot}`: spare room in each page, so that an update that touches no index stays in its page.
+//! - `{hot}`: free space in each page, so that an update that changes no index stays in its page (a HOT update).
 //!
-//! Servers migrate one after the other: the row of `schema_version` is locked until all steps are
-//! through. A step and its number become visible together.
+//! Servers migrate one after the other: the row of `schema_version` is locked until all steps are done. A step and its
+//! version number become visible together.
 
 use super::connection::{Lane, Mode, Query};
 use super::error::{Failure, GUARD};
 use super::param;
 use crate::StoreError;
 
-/// One step from a version to the next. A released step is never changed.
+/// Migrations, each from one version to the next. A released migration is never changed.
 const MIGRATIONS: &[&str] =
     &[VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8, VERSION_9];
 
-/// The version that this program writes.
+/// Schema version that this program writes.
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
-/// Live rows have spare room and few indexes, history has the indexes of the lists.
+/// Live tables have free space and few indexes; history tables have the indexes of the lists.
 const VERSION_1: &str = "
 CREATE TABLE meta (
     id          INTEGER PRIMARY KEY CHECK (id = 0),
@@ -297,7 +297,7 @@ CREATE TABLE copies (
 );
 ";
 
-/// Workflows: as in the embedded store. A definition is written once for all runs that are pinned to it.
+/// Workflows, as in the embedded store. A definition is written once for all its runs.
 const VERSION_3: &str = "
 ALTER TABLE jobs ADD COLUMN run UUID;
 ALTER TABLE jobs_ended ADD COLUMN run UUID;
@@ -395,7 +395,7 @@ CREATE TABLE run_keys (
 CREATE INDEX run_keys_expiry ON run_keys (shard, expires_at);
 ";
 
-/// What tasks say while they run: as in the embedded store.
+/// Checkpoints of jobs, as in the embedded store.
 const VERSION_4: &str = "
 CREATE TABLE checkpoints (
     job          UUID PRIMARY KEY,
@@ -406,7 +406,7 @@ CREATE TABLE checkpoints (
 ) {hot};
 ";
 
-/// Lists that grow while they are gone over: as in the embedded store.
+/// Elements that tasks add to the lists of steps, as in the embedded store.
 const VERSION_5: &str = "
 CREATE TABLE element_batches (
     run         UUID NOT NULL,
@@ -417,18 +417,17 @@ CREATE TABLE element_batches (
 );
 ";
 
-/// By what servers know one another; servers of an older release say nothing here. The embedded store keeps
-/// its one server in memory.
+/// Fingerprints of servers; NULL for a server of an older release. The embedded store has its one server in memory.
 const VERSION_6: &str = "
 ALTER TABLE servers ADD COLUMN fingerprint BYTEA;
 ";
 
-/// Runs that are tried again, and steps that promise outputs: as in the embedded store.
+/// Retried runs, and steps with declared outputs, as in the embedded store.
 const VERSION_7: &str = "
 -- Live runs: 0 to 3 as ever, and -1 for one that waits for its next try.
 ";
 
-/// By what a server that stands by keeps up. It is of several servers, so the embedded store has none.
+/// The changelog, which a standby follows. Only several servers need it, so the embedded store has none.
 const VERSION_8: &str = "
 -- How many commits there were that the changelog tells of.
 ALTER TABLE meta ADD COLUMN commits BIGINT NOT NULL DEFAULT 0;
@@ -455,7 +454,7 @@ INSERT INTO changelog (number, epoch, at, first_event, next_event, touched)
 ALTER TABLE servers ADD COLUMN lag BIGINT;
 ";
 
-/// Versions of artifacts that runs need: as in the embedded store.
+/// Artifact versions that runs need, as in the embedded store.
 const VERSION_9: &str = "
 CREATE TABLE artifact_pins (
     run         UUID NOT NULL,
@@ -466,22 +465,22 @@ CREATE TABLE artifact_pins (
 CREATE INDEX artifact_pins_version ON artifact_pins (sha256, name, run);
 ";
 
-/// How often a start tries again when another server makes the first tables at the same time.
+/// Maximum number of attempts to create the first tables, if another server does so at the same time.
 const TRIES: u32 = 5;
 
-/// The statements of a step, in the words of this database.
+/// Returns the statements of a migration, in the dialect of this database.
 fn statements(step: &str, postgres: bool) -> Vec<String> {
     let (text, hot) = if postgres { ("TEXT COLLATE \"C\"", "WITH (fillfactor = 50)") } else { ("TEXT", "") };
-    // A remark may have a semicolon in it.
+    // A comment may contain a semicolon.
     let lines = step.lines().filter(|line| !line.trim_start().starts_with("--"));
     let step = lines.collect::<Vec<_>>().join("\n").replace("{text}", text).replace("{hot}", hot);
     step.split(';').map(|sql| sql.trim().to_owned()).filter(|sql| !sql.is_empty()).collect()
 }
 
-/// Brings the database to [`VERSION`]; answers with its number of shards.
+/// Migrates the database to [`VERSION`]; returns its number of shards.
 ///
 /// # Errors
-/// [`StoreError::TooNew`], and [`Failure::Broken`] for a database that is not ours.
+/// [`StoreError::TooNew`], and [`Failure::Broken`] for a database that is not a Belfry store.
 pub(super) async fn migrate(lane: &Lane, mode: Mode, postgres: bool, shards: u16) -> Result<u16, Failure> {
     make_version(lane, mode).await?;
     loop {
@@ -508,7 +507,7 @@ pub(super) async fn migrate(lane: &Lane, mode: Mode, postgres: bool, shards: u16
         queries.push(Query::new("UPDATE schema_version SET version = version + 1", Vec::new()));
         match lane.run(mode, &queries).await {
             Ok(_) => tracing::info!(version = found + 1, "database schema created"),
-            // Another server took this step while we waited for the lock.
+            // Another server did this step while this one waited for the lock.
             Err(stopped) if stopped.failure.state() == Some(GUARD) => {}
             Err(stopped) => return Err(foreign(stopped.failure)),
         }
@@ -518,7 +517,7 @@ pub(super) async fn migrate(lane: &Lane, mode: Mode, postgres: bool, shards: u16
     u16::try_from(found).map_err(|_| Failure::Broken(format!("it has {found} shards")))
 }
 
-/// The version of the tables in a database that is not to be changed; `None` where there are none of ours.
+/// Returns the schema version of a database without changing it; `None` if it has no Belfry tables.
 pub(super) async fn found(lane: &Lane, mode: Mode) -> Result<Option<u32>, Failure> {
     let look = "SELECT to_regclass('schema_version') IS NOT NULL";
     let rows = lane.run(mode, &[Query::new(look.to_owned(), Vec::new())]).await?;
@@ -528,7 +527,7 @@ pub(super) async fn found(lane: &Lane, mode: Mode) -> Result<Option<u32>, Failur
     }
 }
 
-/// Holds the lock until the transaction ends; raises an error if the version is not `$1` any more.
+/// Locks the row until the transaction ends; raises an error if the version is not `$1` any more.
 const LOCK_VERSION: &str = "SELECT 1 / (CASE WHEN version = $1 THEN 1 ELSE 0 END) FROM
     (SELECT version FROM schema_version WHERE id = 0 FOR UPDATE) AS locked";
 
@@ -538,7 +537,7 @@ async fn version(lane: &Lane, mode: Mode) -> Result<u32, Failure> {
     u32::try_from(found).map_err(|_| Failure::Broken(format!("it has the schema version {found}")))
 }
 
-/// Makes the row that is locked while the rest is made.
+/// Creates the row that is locked during the migrations.
 async fn make_version(lane: &Lane, mode: Mode) -> Result<(), Failure> {
     let make = [
         Query::new(
@@ -557,7 +556,7 @@ async fn make_version(lane: &Lane, mode: Mode) -> Result<(), Failure> {
         tries += 1;
         match lane.run(mode, &make).await {
             Ok(_) => return Ok(()),
-            // Two that make a table at once meet in the server's own catalogue.
+            // Two servers that create a table at the same time conflict in the system catalog.
             Err(stopped) if tries < TRIES && is_meeting(&stopped.failure) => {}
             Err(stopped) => return Err(stopped.failure),
         }
@@ -569,11 +568,11 @@ fn is_meeting(failure: &Failure) -> bool {
         || failure.state().is_some_and(|state| matches!(state.code(), "23505" | "42710" | "42P07"))
 }
 
-/// A table of ours is there, and we did not make it.
+/// Converts the error for a table that exists although this store did not create it.
 fn foreign(failure: Failure) -> Failure {
     match failure.state().map(|state| state.code().to_owned()).as_deref() {
         Some("42P07") => {
-            Failure::Broken("the database has tables of another program; give Belfry one of its own".into())
+            Failure::Broken("the database has tables of another program; use a separate database for Belfry".into())
         }
         _ => failure,
     }

@@ -1,9 +1,8 @@
-//! What an error of SQLite means for the caller.
+//! Translation of SQLite errors into store errors.
 //!
-//! The question is always what is on the disk now. `SQLITE_FULL` has changed nothing. An I/O error
-//! while writing or syncing means that the disk cannot be trusted, and the file is never written
-//! again by this process: after a failed sync the system may have dropped the pages and call the
-//! next sync a success (PostgreSQL's "fsyncgate", 2018).
+//! The decisive question is what is on the disk. `SQLITE_FULL` has changed nothing. After an I/O error while writing or
+//! syncing, the disk cannot be trusted, and this process never writes to the file again: after a failed fsync the
+//! system may have dropped the pages, and may report the next fsync as a success (PostgreSQL's "fsyncgate", 2018).
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -14,16 +13,16 @@ use rusqlite::{ErrorCode, ffi};
 use crate::StoreError;
 use crate::codec::Damage;
 
-/// Why an operation inside a transaction did not go through.
+/// Error of an operation inside a transaction.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// A lease does not hold any more; nothing was changed by this operation.
+    /// A lease is no longer valid; the operation changed nothing.
     Fenced(ShardId),
-    /// SQLite said so.
+    /// Error of SQLite.
     Sqlite(rusqlite::Error),
-    /// The data, or what was asked for, is not as it must be.
+    /// The data, or the request, breaks an invariant.
     Broken(String),
-    /// Already in the caller's words.
+    /// Error that is already a store error.
     Store(StoreError),
 }
 
@@ -39,19 +38,19 @@ impl From<Damage> for Failure {
     }
 }
 
-/// What was being done when it failed.
+/// Phase of the operation in which the error occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// A query; one that was interrupted took longer than this.
+    /// A query; an interrupted one exceeded `limit`.
     Query { limit: Duration },
-    /// A change inside a transaction that is rolled back.
+    /// A change inside a transaction, which is rolled back.
     Change,
     /// The commit itself.
     Commit,
 }
 
 impl Failure {
-    /// In the caller's words; `path` is the file that it is about.
+    /// Converts the failure into a store error; `path` is the affected file.
     pub(super) fn into_store_error(self, phase: Phase, path: &Path) -> StoreError {
         match self {
             Self::Fenced(shard) => StoreError::Fenced { shard },
@@ -75,8 +74,8 @@ fn classify(error: rusqlite::Error, phase: Phase, path: &Path) -> StoreError {
             Phase::Query { limit } => StoreError::TooSlow { limit },
             Phase::Change | Phase::Commit => StoreError::Unavailable { source: error.into() },
         },
-        // The index of the log is memory shared with readers, not data. It cannot grow on a full
-        // volume, and then the commit's frames may be in the log already, to be found at a restart.
+        // The WAL index is memory shared with readers, not data. It cannot grow on a full volume. The frames of the
+        // commit may then already be in the WAL, and a restart would find them.
         ErrorCode::SystemIoFailure if is_shared_memory(extended_code) => match phase {
             Phase::Commit => StoreError::OutcomeUnknown { source: error.into() },
             Phase::Query { .. } | Phase::Change => StoreError::Unavailable { source: error.into() },
@@ -90,7 +89,7 @@ fn classify(error: rusqlite::Error, phase: Phase, path: &Path) -> StoreError {
         | ErrorCode::CannotOpen
         | ErrorCode::FileLockingProtocolFailed => StoreError::Unavailable { source: error.into() },
         ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::SystemIoFailure => fatal(error),
-        // A query that was asked wrongly harms nothing but itself; a change that was, must stop.
+        // An invalid query harms nothing else; an invalid change must stop the store.
         _ => match phase {
             Phase::Query { .. } => StoreError::Unavailable { source: error.into() },
             Phase::Change | Phase::Commit => fatal(error),
@@ -115,7 +114,7 @@ fn describe(error: &rusqlite::Error) -> String {
     }
 }
 
-/// Remembers that the file cannot be trusted any more, for every thread of the store.
+/// Records for every thread of the store that the file can no longer be trusted.
 #[derive(Debug, Clone)]
 pub(super) struct Trust {
     pub(super) path: Arc<PathBuf>,
@@ -128,7 +127,7 @@ impl Trust {
     }
 
     /// # Errors
-    /// [`StoreError::Fatal`] with the first reason, once there was one.
+    /// [`StoreError::Fatal`] with the first reason, if the file is no longer trusted.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match self.lost.get() {
             None => Ok(()),
@@ -136,7 +135,7 @@ impl Trust {
         }
     }
 
-    /// Puts a failure into the caller's words, and remembers it if it is the end.
+    /// Converts a failure into a store error, and records it if it is fatal.
     pub(super) fn judge(&self, failure: Failure, phase: Phase) -> StoreError {
         let error = failure.into_store_error(phase, &self.path);
         if let StoreError::Fatal { reason } = &error

@@ -1,8 +1,8 @@
-//! [`Leases`] on the rows of `shards`, in the writer's transactions.
+//! [`Leases`] on the table `shards`, in the writer's transactions.
 //!
-//! One process has the file, so a lease is never taken over by another machine, and all leases are void at a start.
-//! Leases and epochs are kept all the same: they are what a copy to a database continues from, and what a commit of an
-//! earlier leadership of this process is refused by.
+//! Only one process has the file open, so no other machine can acquire a lease, and a start voids all leases. Leases
+//! and epochs are stored anyway: a copy in a database continues from them, and a commit from an earlier leadership of
+//! this process is refused by them.
 
 use async_trait::async_trait;
 use model::id::Epoch;
@@ -33,7 +33,7 @@ impl Leases for SqliteStore {
         self.writer.leases(operation).await
     }
 
-    /// Whoever had the file open before has closed it.
+    /// The previous owner has closed the file.
     fn former_owner(&self) -> Duration {
         Duration::ZERO
     }
@@ -63,7 +63,7 @@ impl Leases for SqliteStore {
         self.writer.done(Operation::NoteRestored).await
     }
 
-    /// The clock of this machine is as good: no other machine has the file.
+    /// The clock of this machine is sufficient: no other machine has the file open.
     async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
         Ok(None)
     }
@@ -73,7 +73,7 @@ impl Leases for SqliteStore {
     }
 }
 
-/// Whether every lease still holds, and none of these shards belongs to somebody else.
+/// Checks that every lease is still valid and that no shard belongs to another owner.
 pub(super) fn check_leases(statements: &mut Statements<'_>, leases: &[Lease]) -> Result<(), Failure> {
     for lease in leases {
         if !statements.lease_holds.exists(params![lease.shard.0, lease.epoch.0])? {
@@ -129,27 +129,27 @@ pub(super) fn reconciled(statements: &mut Statements<'_>, leases: &[Lease]) -> R
 pub(super) fn note_restored(statements: &mut Statements<'_>, next_event: &mut u64) -> Result<(), Failure> {
     *next_event += EVENT_LEAP;
     statements.feed_leap.execute([*next_event])?;
-    // The same backup may be restored again, and has the same epochs then. How often the feed has leapt is known
-    // beyond that, from the file beside the database.
+    // The same backup may be restored again, with the same epochs. The position file still shows how often the feed has
+    // skipped positions.
     let leaps = *next_event / EVENT_LEAP;
     statements.tails_lose.execute(params![EPOCH_LEAP, leaps])?;
     Ok(())
 }
 
-/// Sets engine time back where it is ahead of `now`.
+/// Sets engine time back to `now` if it is ahead.
 pub(super) fn reset_clock(
     statements: &mut Statements<'_>,
     now: Timestamp,
     next_event: &mut u64,
 ) -> Result<(), Failure> {
     statements.reset_clock.execute([now.as_micros()])?;
-    // The position of the store never goes back: the file beside it would tell of lost commits.
+    // The position of the store never decreases: the position file would report lost commits.
     *next_event += 1;
     statements.feed_leap.execute([*next_event])?;
     Ok(())
 }
 
-/// The shards whose last commits may be gone.
+/// Returns the shards whose last commits may be lost.
 fn lost_tails(connection: &Connection) -> Result<Vec<ShardId>, Failure> {
     let mut statement = connection.prepare_cached("SELECT shard FROM shards WHERE tail_lost = 1")?;
     let lost = statement.query_map([], |row| row.get(0).map(ShardId))?;

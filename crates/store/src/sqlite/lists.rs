@@ -1,4 +1,4 @@
-//! Runs lists on SQLite, and sums what they are about.
+//! Execution of list queries on SQLite, and the counts of schedules and ledger entries.
 
 use model::firing::{LedgerRecord, ScheduleStatus};
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkflowId};
@@ -16,7 +16,7 @@ use crate::query::{
 };
 use crate::rows::{self, Table};
 
-/// A page, and rows that could not be read.
+/// Page of a list, and rows that could not be decoded.
 #[derive(Debug)]
 pub(super) struct Found<T> {
     pub(super) page: Paged<T>,
@@ -59,7 +59,7 @@ fn run<T>(
     Ok(sorted)
 }
 
-/// What is found among the newest rows of a label, if that fills a page.
+/// Searches only the newest rows of a label; returns `None` if they do not fill a page.
 fn newest<T>(
     connection: &Connection,
     list: &List,
@@ -84,7 +84,7 @@ fn page<T, Place: Ord>(
     Ok(Found { page: list.page(good, place), damaged })
 }
 
-/// One page of jobs, without their histories.
+/// Returns a page of jobs, without their histories.
 pub(super) fn jobs(
     connection: &Connection,
     filter: &JobFilter,
@@ -93,7 +93,7 @@ pub(super) fn jobs(
     page(connection, &lists::jobs(filter, after), |row| rows::job(row), |job| job.id)
 }
 
-/// One page of executions.
+/// Returns a page of executions.
 pub(super) fn executions(
     connection: &Connection,
     filter: &ExecutionFilter,
@@ -102,7 +102,7 @@ pub(super) fn executions(
     page(connection, &lists::executions(filter, after), |row| rows::execution(row), |row| row.record.id)
 }
 
-/// One page of schedules.
+/// Returns a page of schedules.
 pub(super) fn schedules(
     connection: &Connection,
     filter: &ScheduleFilter,
@@ -111,7 +111,7 @@ pub(super) fn schedules(
     page(connection, &lists::schedules(filter, after), |row| rows::schedule(row), |schedule| schedule.id)
 }
 
-/// Schedules by their next instants, behind `after`.
+/// Returns schedules ordered by next scheduled time, after `after`.
 pub(super) fn upcoming(
     connection: &Connection,
     filter: &ScheduleFilter,
@@ -124,7 +124,7 @@ pub(super) fn upcoming(
     Ok(sorted)
 }
 
-/// One page of lines, each with its place.
+/// Returns a page of ledger entries, each with its position.
 pub(super) fn ledger(
     connection: &Connection,
     filter: &LedgerFilter,
@@ -133,7 +133,7 @@ pub(super) fn ledger(
     page(connection, &lists::ledger(filter, after), |row| rows::ledger(row), |(place, _)| *place)
 }
 
-/// One page of backfills.
+/// Returns a page of backfills.
 pub(super) fn backfills(
     connection: &Connection,
     schedule: Option<ScheduleId>,
@@ -144,7 +144,7 @@ pub(super) fn backfills(
     page(connection, &list, |row| rows::backfill(row), |backfill| backfill.head.id)
 }
 
-/// One page of workflows.
+/// Returns a page of workflows.
 pub(super) fn workflows(
     connection: &Connection,
     filter: &WorkflowFilter,
@@ -153,7 +153,7 @@ pub(super) fn workflows(
     page(connection, &lists::workflows(filter, after), |row| rows::workflow(row), |workflow| workflow.id)
 }
 
-/// One page of runs, without their histories. Each of their definitions is read once.
+/// Returns a page of runs, each with the newest transition of its history. Each definition is read once.
 pub(super) fn runs(
     connection: &Connection,
     filter: &RunFilter,
@@ -165,7 +165,7 @@ pub(super) fn runs(
     pins.check().map(|()| found)
 }
 
-/// Nominal instants of a schedule by what became of them.
+/// Counts the scheduled times of a schedule by outcome.
 pub(super) fn ledger_counts(
     connection: &Connection,
     schedule: ScheduleId,
@@ -197,10 +197,10 @@ pub(super) fn ledger_counts(
     Ok(counts)
 }
 
-/// Schedules of each status.
+/// Counts the schedules by status.
 ///
-/// Counted in indexes that a firing does not touch: some 30 ms for a million. To keep the counts would
-/// cost each firing a look at the status before.
+/// The count scans indexes that a firing does not change: some 30 ms for a million schedules. Maintained counts would
+/// make each firing read the previous status.
 pub(super) fn schedule_counts(
     connection: &Connection,
     namespace: Option<&str>,
@@ -224,7 +224,7 @@ pub(super) fn schedule_counts(
     while let Some(row) = found.next()? {
         let count: u64 = row.get(1)?;
         inactive += count;
-        // A row with a status that there is not is set aside by whoever reads it.
+        // A query that reads a row with an unknown status quarantines the row.
         if let Ok(status) = schedule_status("status", row.get(0)?) {
             counts.insert(status, count);
         }
@@ -235,7 +235,7 @@ pub(super) fn schedule_counts(
     Ok(counts)
 }
 
-/// How SQLite would run each leg of a list.
+/// Returns SQLite's query plan for each leg of a list.
 #[cfg(test)]
 pub(crate) fn plans(list: &List) -> String {
     let connection = Connection::open_in_memory().unwrap();

@@ -1,12 +1,12 @@
-//! Copies of damaged logs.
+//! Copies of damaged WALs.
 //!
-//! SQLite writes over what it does not read of a log, and that may be the only copy of commits, and the evidence of
-//! what damaged them. So a log is copied before a store is opened without a part of it: to `belfry.db-wal.damaged`, and
-//! to `belfry.db-wal.damaged.2` and so on where there are earlier ones.
+//! SQLite overwrites the part of a WAL that it does not read. That part may be the only copy of commits, and the
+//! evidence of the cause of the damage. So a WAL is copied before a store is opened without a part of it: to
+//! `belfry.db-wal.damaged`, or to `belfry.db-wal.damaged.2` and so on if there are earlier copies.
 //!
-//! # Always true
-//! - A copy is never written over, and is durable before SQLite sees the log.
-//! - A store whose damaged log cannot be copied is not opened.
+//! # Invariants
+//! - A copy is never overwritten, and is durable before SQLite opens the WAL.
+//! - A store whose damaged WAL cannot be copied is not opened.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -15,30 +15,30 @@ use std::path::{Path, PathBuf};
 use super::file::{self, beside};
 use crate::StoreError;
 
-/// Copies that are kept. More of them would fill the volume.
+/// Maximum number of copies; more would fill the volume.
 const COPIES_MAX: u32 = 100;
-/// Bytes that are compared at once.
+/// Number of bytes that are compared at a time.
 const CHUNK: usize = 1 << 16;
 
-/// Copies the log of a database, unless it is empty or was copied before.
+/// Copies the WAL of a database, unless it is empty or was copied before.
 ///
 /// # Errors
-/// [`StoreError::Unavailable`] if the copy cannot be made.
+/// [`StoreError::Unavailable`] if the copy cannot be created.
 pub(super) fn keep(database: &Path) -> Result<(), StoreError> {
     let log = file::log_of(database);
     match copy(database, &log) {
         Ok(None) => Ok(()),
         Ok(Some(copy)) => {
-            tracing::warn!(copy = %copy.display(), "damaged log kept");
+            tracing::warn!(copy = %copy.display(), "copied a damaged WAL");
             file::sync_folder(database)
         }
         Err(error) => Err(StoreError::Unavailable {
-            source: format!("cannot keep a copy of the damaged log `{}`: {error}", log.display()).into(),
+            source: format!("cannot copy the damaged WAL `{}`: {error}", log.display()).into(),
         }),
     }
 }
 
-/// Where the new copy is, if there is one.
+/// Returns the path of the new copy, if one was created.
 fn copy(database: &Path, log: &Path) -> io::Result<Option<PathBuf>> {
     let mut source = match File::open(log) {
         Ok(source) => source,
@@ -56,7 +56,7 @@ fn copy(database: &Path, log: &Path) -> io::Result<Option<PathBuf>> {
         match file::create_beside(database, &path) {
             Ok(mut copy) => {
                 let copied = io::copy(&mut source, &mut copy).and_then(|_| copy.sync_all());
-                // Half a copy says nothing.
+                // An incomplete copy is useless.
                 return copied.map(|()| Some(path.clone())).inspect_err(|_| drop(fs::remove_file(&path)));
             }
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -64,7 +64,7 @@ fn copy(database: &Path, log: &Path) -> io::Result<Option<PathBuf>> {
             Err(_) => {}
         }
     }
-    Err(io::Error::other(format!("there are {COPIES_MAX} copies of earlier ones: move them elsewhere")))
+    Err(io::Error::other(format!("there are already {COPIES_MAX} earlier copies: move them elsewhere")))
 }
 
 fn is_same(one: &Path, other: &Path) -> io::Result<bool> {

@@ -1,6 +1,7 @@
-//! [`Members`] of a store that only one process can open: a list in memory, and the owners of the shards from the file.
+//! [`Members`] of a store that only one process can open: the members are a list in memory; the owners of the shards
+//! come from the file.
 //!
-//! Nothing of the list outlives the process; the secrets do.
+//! The list ends with the process; the secrets are stored in the file.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -49,7 +50,7 @@ impl Members for SqliteStore {
     }
 }
 
-/// The servers of a store that only one process can open: nothing of them outlives it.
+/// List of the members. It ends with the process.
 #[derive(Debug, Default)]
 pub(super) struct Roster {
     members: Mutex<BTreeMap<ServerId, Listed>>,
@@ -101,7 +102,7 @@ impl Roster {
     }
 }
 
-/// Who owns which shard.
+/// Returns the owner of each shard.
 fn shards(connection: &Connection, now: Timestamp) -> Result<Vec<ShardOwner>, Failure> {
     let mut statement =
         connection.prepare_cached("SELECT shard, owner, epoch, expires_at FROM shards ORDER BY shard")?;
@@ -118,7 +119,7 @@ fn shards(connection: &Connection, now: Timestamp) -> Result<Vec<ShardOwner>, Fa
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// What is kept under a name; `proposed` is kept where nothing is.
+/// Returns the secret of this name; stores `proposed` if there is none.
 pub(super) fn secret(
     statements: &mut Statements<'_>,
     name: &str,

@@ -1,4 +1,4 @@
-//! A database that is being written by a backup or a copy, at a name of its own until it is whole.
+//! A database that a backup or a copy writes under a temporary name until it is complete.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::file;
 
-/// Files that SQLite makes beside a database.
+/// Suffixes of the files that SQLite creates next to a database.
 const SQLITES_OWN: [&str; 3] = ["-journal", "-wal", "-shm"];
 
 /// A new file with the suffix `.partial` until [`Partial::finish`] renames it. Dropping the value removes the file. The
@@ -15,12 +15,12 @@ const SQLITES_OWN: [&str; 3] = ["-journal", "-wal", "-shm"];
 #[derive(Debug)]
 pub(super) struct Partial {
     path: PathBuf,
-    /// Locked: of two that write the same file one is refused.
+    /// Locked, so that of two processes that write the same file one is refused.
     file: File,
 }
 
 impl Partial {
-    /// Begins the file that is to be `to`.
+    /// Creates the partial file of `to`.
     pub(super) fn begin(to: &Path) -> io::Result<Self> {
         let path = file::beside(to, ".partial");
         file::create_file(&path)?;
@@ -30,12 +30,12 @@ impl Partial {
             TryLockError::WouldBlock => busy(),
             TryLockError::Error(error) => error,
         })?;
-        // The one that had the lock may have been done just now, and given the file its name.
+        // The previous holder of the lock may just have finished and renamed the file.
         let (ours, found) = (file.metadata()?, fs::metadata(&path)?);
         if (ours.dev(), ours.ino()) != (found.dev(), found.ino()) {
             return Err(busy());
         }
-        // What an interrupted one left.
+        // Remove the content of an interrupted process.
         file.set_len(0)?;
         let partial = Self { path, file };
         partial.remove(&SQLITES_OWN);
@@ -46,7 +46,7 @@ impl Partial {
         &self.path
     }
 
-    /// Gives the file its name, durably; returns its size in bytes. No connection may be open to it.
+    /// Renames the file to `to`, durably; returns its size in bytes. No connection may be open to it.
     pub(super) fn finish(self, to: &Path) -> io::Result<u64> {
         self.file.sync_all()?;
         let bytes = self.file.metadata()?.len();
@@ -57,7 +57,7 @@ impl Partial {
 
     fn remove(&self, suffixes: &[&str]) {
         for suffix in suffixes {
-            // Those that were never there are fine.
+            // A missing file is no error.
             let _ = fs::remove_file(file::beside(&self.path, suffix));
         }
     }

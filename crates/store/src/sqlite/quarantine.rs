@@ -1,7 +1,8 @@
-//! Rows that cannot be read: set aside with their bytes, so that the rest goes on.
+//! Quarantine: rows that cannot be decoded are moved away with their bytes, so that the rest of the store keeps
+//! working.
 //!
-//! Whoever meets one while reading notes it as [`Damaged`]; the writer moves it. Nothing is deleted
-//! but what was copied in the same transaction.
+//! A query that finds such a row records it as [`Damaged`]; the writer moves the row. A row is deleted only in the same
+//! transaction that copies it.
 
 use model::Timestamp;
 use rusqlite::types::{Value, ValueRef};
@@ -21,7 +22,7 @@ fn is_row(table: Table) -> String {
     (1..).zip(table.key()).map(is).collect::<Vec<_>>().join(" AND ")
 }
 
-/// A row that was met and could not be read.
+/// Row that could not be decoded.
 #[derive(Debug, Clone)]
 pub(super) struct Damaged {
     pub(super) table: Table,
@@ -38,14 +39,14 @@ impl Damaged {
         self.key.iter().map(show).collect::<Vec<_>>().join(" ")
     }
 
-    /// Tells of a row that cannot be read, wherever it is left.
+    /// Logs a row that cannot be decoded and is not quarantined.
     pub(super) fn tell(&self) {
         let (table, key) = (self.table.name(), self.shown_key());
         tracing::error!(table, key, error = self.reason, "cannot read a row");
     }
 }
 
-/// One column of a row that was set aside. New kinds are added at the end.
+/// Column of a quarantined row. New variants are added at the end.
 #[derive(Serialize, Deserialize)]
 enum Cell {
     Null,
@@ -67,7 +68,7 @@ impl From<ValueRef<'_>> for Cell {
     }
 }
 
-/// The key as people can read it: hexadecimal where it is bytes.
+/// Returns the key in readable form; bytes as hexadecimal.
 pub(super) fn show(key: &Value) -> String {
     match key {
         Value::Null => "NULL".into(),
@@ -82,7 +83,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The columns of a row that was set aside as JSON, bytes as PostgreSQL writes them.
+/// Returns the columns of a quarantined row as JSON, with bytes in the format of PostgreSQL.
 #[cfg(feature = "postgres")]
 pub(crate) fn readable_cells(columns: &[u8]) -> String {
     let shown = |bytes: &[u8]| format!("\\x{}", hex(bytes)).into();
@@ -101,13 +102,13 @@ pub(crate) fn readable_cells(columns: &[u8]) -> String {
                 (name, value)
             })
             .collect(),
-        // Nothing of it is lost, whatever it is.
+        // Unknown content is kept as it is, so that nothing is lost.
         Err(_) => std::iter::once(("columns".to_owned(), shown(columns))).collect(),
     };
     serde_json::Value::Object(cells).to_string()
 }
 
-/// The columns of a row as this store keeps them, from what [`readable_cells`] makes of them.
+/// Returns the columns of a row in the format of this store, from the output of [`readable_cells`].
 #[cfg(feature = "postgres")]
 pub(crate) fn cells_of_readable(text: &str) -> Vec<u8> {
     let cell = |value| match value {
@@ -126,7 +127,7 @@ pub(crate) fn cells_of_readable(text: &str) -> Vec<u8> {
         Ok(serde_json::Value::Object(cells)) => {
             cells.into_iter().map(|(name, value)| (name, cell(value))).collect()
         }
-        // Nothing of it is lost, whatever it is.
+        // Unknown content is kept as it is, so that nothing is lost.
         _ => vec![("columns".into(), Cell::Text(text.as_bytes().to_vec()))],
     };
     postcard::to_stdvec(&cells).expect("cells are plain data")
@@ -140,7 +141,7 @@ fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// Moves the rows out of their tables. Those that are gone meanwhile are passed over.
+/// Moves the rows into the quarantine. Rows that no longer exist are skipped.
 pub(super) fn set_aside(
     connection: &Connection,
     statements: &mut Statements<'_>,
@@ -186,7 +187,7 @@ fn copy(connection: &Connection, row: &Damaged) -> Result<Option<Vec<(String, Ce
     Ok(Some(cells))
 }
 
-/// The job is no longer counted under the status that its column says.
+/// Subtracts the job from the count of the status in its column.
 fn uncount(cells: &[(String, Cell)], counters: &mut Counters) {
     let column = |wanted: &str| cells.iter().find(|(name, _)| name == wanted).map(|(_, cell)| cell);
     if let (Some(Cell::Text(namespace)), Some(Cell::Integer(status))) =
@@ -197,7 +198,7 @@ fn uncount(cells: &[(String, Cell)], counters: &mut Counters) {
     }
 }
 
-/// What was set aside, newest first.
+/// Returns the quarantined rows, newest first.
 pub(super) fn list(connection: &Connection, limit: usize) -> Result<Vec<Quarantined>, Failure> {
     let mut statement = connection
         .prepare_cached("SELECT origin, key, reason, at FROM quarantine ORDER BY place DESC LIMIT ?1")?;

@@ -1,8 +1,8 @@
-//! Connections that read, each used by one query at a time.
+//! Pool of reading connections, each used by one query at a time.
 //!
-//! There are few of them, so a flood of queries waits in line instead of taking the machine from the
-//! writer; the wait and the query itself both have an end. A query reads one state of the store from
-//! its first row to its last, whatever is committed meanwhile, and is answered once that state is durable.
+//! The pool is small, so that a burst of queries waits in a queue instead of slowing down the writer. The wait and the
+//! query have time limits. A query reads one snapshot, whatever is committed meanwhile, and is answered after that
+//! snapshot is durable.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -16,10 +16,10 @@ use super::file;
 use super::syncer::Durable;
 use crate::StoreError;
 
-/// How many steps of SQLite's machine go between two looks at the clock; well under a millisecond.
+/// Number of SQLite virtual machine steps between two checks of the time limit; well under a millisecond.
 const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 
-/// A bounded pool of read-only connections.
+/// Bounded pool of read-only connections.
 #[derive(Debug, Clone)]
 pub(super) struct Readers {
     trust: Trust,
@@ -40,7 +40,7 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Runs `query` in a read transaction on a thread where it may block.
+    /// Runs `query` in a read transaction on a thread that may block.
     pub(super) async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
@@ -49,7 +49,7 @@ impl Readers {
         let waiting = Arc::clone(&self.permits).acquire_owned();
         let permit = tokio::time::timeout(self.limit.to_std(), waiting)
             .await
-            .map_err(|_| StoreError::Unavailable { source: "too many queries at once".into() })?
+            .map_err(|_| StoreError::Unavailable { source: "too many concurrent queries".into() })?
             .map_err(|error| StoreError::Unavailable { source: error.into() })?;
         let readers = self.clone();
         let work = tokio::task::spawn_blocking(move || {
@@ -60,11 +60,11 @@ impl Readers {
             work.await.map_err(|error| StoreError::Unavailable { source: error.into() })??;
         tokio::time::timeout(self.limit.to_std(), self.durable.reached(seen))
             .await
-            .map_err(|_| StoreError::Unavailable { source: "the disk takes too long to sync".into() })?;
+            .map_err(|_| StoreError::Unavailable { source: "the fsync of the store takes too long".into() })?;
         self.trust.check().and(Ok(answer))
     }
 
-    /// The answer, and the newest transaction that it may tell of.
+    /// Returns the answer, and the newest transaction that it may contain.
     fn run<T>(&self, query: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<(T, u64), StoreError> {
         let judge = |failure| self.trust.judge(failure, Phase::Query { limit: self.limit });
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -77,7 +77,7 @@ impl Readers {
             .progress_handler(STEPS_BETWEEN_LOOKS, Some(move || Instant::now() >= deadline))
             .map_err(|error| judge(error.into()))?;
         let result = in_transaction(&connection, &self.durable, query);
-        // A connection that cannot end its transaction is closed instead of being used again.
+        // A connection that cannot end its transaction is closed and not used again.
         if connection.is_autocommit() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }
@@ -85,17 +85,17 @@ impl Readers {
     }
 }
 
-/// Runs `query` on one state of the store, and says which is the newest transaction in it.
+/// Runs `query` on one snapshot; also returns the newest transaction that the snapshot may contain.
 pub(super) fn in_transaction<T>(
     connection: &Connection,
     durable: &Durable,
     query: impl FnOnce(&Connection) -> Result<T, Failure>,
 ) -> Result<(T, u64), Failure> {
     connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;
-    // With its first row a transaction takes the state that it reads.
+    // A transaction takes its snapshot when it reads its first row.
     let begun = connection.prepare_cached("SELECT 1 FROM meta")?.query_row([], |_| Ok(durable.visible()));
     let result = begun.map_err(Failure::from).and_then(|seen| Ok((query(connection)?, seen)));
-    // Nothing was changed, so this only lets go of the snapshot.
+    // Nothing was changed, so this only releases the snapshot.
     let _ = connection.prepare_cached("ROLLBACK").and_then(|mut end| end.execute([]));
     result
 }

@@ -1,7 +1,7 @@
-//! [`Reads`]: each query on a connection of the pool, in one read transaction.
+//! [`Reads`]: each query runs on a connection of the pool, in one read transaction.
 //!
-//! `views` has the queries for single rows and counts, `lists` those for pages. A row that cannot be read is set aside
-//! by the writer, and the query is asked again.
+//! `views` has the queries for single rows and counts, `lists` those for pages. If a row cannot be decoded, the writer
+//! quarantines it and the query is repeated.
 
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;

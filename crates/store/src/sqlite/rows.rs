@@ -1,4 +1,4 @@
-//! Rows of SQLite, as the store reads them, and those that cannot be read.
+//! Reading of SQLite rows, and handling of rows that cannot be decoded.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use super::quarantine::Damaged;
 use crate::codec::Damage;
 use crate::rows::{Fields, Table};
 
-/// Any of a row's columns that has the wrong type or size.
+/// Returns the error for a column with the wrong type or size.
 pub(super) fn misfit(column: &'static str) -> impl Fn(rusqlite::types::FromSqlError) -> Damage {
     move |error| Damage::decode(column, error)
 }
@@ -49,7 +49,7 @@ impl Fields for Row<'_> {
         }
     }
 
-    /// Empty where there is none.
+    /// Empty if the entry belongs to no backfill.
     fn backfill_key(&self, index: usize, column: &'static str) -> Result<Option<u128>, Damage> {
         match self.bytes(index, column)? {
             [] => Ok(None),
@@ -58,12 +58,12 @@ impl Fields for Row<'_> {
     }
 }
 
-/// The key of a row that begins with it.
+/// Returns the key of a row, whose first columns are the key.
 pub(super) fn key_of(table: Table, row: &Row<'_>) -> rusqlite::Result<Vec<Value>> {
     (0..table.key().len()).map(|index| row.get(index)).collect()
 }
 
-/// Sorts rows into those that can be read and those that cannot.
+/// Rows that can be decoded, and rows that cannot.
 #[derive(Debug)]
 pub(super) struct Sorted<T> {
     pub(super) good: Vec<T>,
@@ -77,7 +77,7 @@ impl<T> Default for Sorted<T> {
 }
 
 impl<T> Sorted<T> {
-    /// Takes the row in, under the key in its first columns.
+    /// Adds a row, with the key in its first columns.
     pub(super) fn push(
         &mut self,
         table: Table,

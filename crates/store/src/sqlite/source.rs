@@ -1,6 +1,6 @@
-//! A closed store as the source of a copy: owned as by a server, and only read.
+//! A closed store as the source of a copy: owned like by a server, but only read.
 //!
-//! [`Rows`] reads the rows of any database of ours, so that a copy that was written is read the same way.
+//! [`Rows`] reads the rows of any Belfry database, so the written copy is read in the same way.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,18 +15,18 @@ use super::{position, schema};
 use crate::StoreError;
 use crate::copy::{Cell, CopyError, Kind, Page, Table};
 
-/// Stands for no limit where a failure is put into words: nothing here is interrupted.
+/// No limit, for the conversion of errors: no query here is interrupted.
 const UNLIMITED: Phase = Phase::Query { limit: Duration::ZERO };
 
-/// A file that nobody else has open.
+/// Store file that no other process has open.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// In a transaction from the first query on, so that all pages are of one state.
+    /// In a transaction from the first query on, so that all pages come from one snapshot.
     rows: Rows,
     _lock: Lock,
 }
 
-/// The rows of a database, read and written off the runtime's threads.
+/// Access to the rows of a database, outside the threads of the async runtime.
 #[derive(Debug)]
 pub(super) struct Rows {
     connection: Arc<Mutex<Connection>>,
@@ -34,13 +34,13 @@ pub(super) struct Rows {
 }
 
 impl Source {
-    /// Takes sole ownership of the file at `path`, as a server does.
+    /// Takes sole ownership of the file at `path`, like a server.
     pub(crate) fn open(path: &Path) -> Result<Self, CopyError> {
         if !path.is_file() {
             return Err(CopyError::NoSource { path: path.to_owned() });
         }
         let lock = Lock::take(path).map_err(CopyError::Source)?;
-        // A copy would look whole, and nothing beside it would tell what it lacks.
+        // A copy of a store that lost commits would look complete, without any evidence of the loss.
         if let Some(loss) = position::verify(path).map_err(CopyError::Source)? {
             return Err(CopyError::Source(loss.into_error(path)));
         }
@@ -54,7 +54,7 @@ impl Source {
         Ok(Self { rows: Rows::of(connection, path), _lock: lock })
     }
 
-    /// How many rows a table has.
+    /// Returns the number of rows of a table.
     pub(crate) async fn count(&self, table: &'static Table) -> Result<u64, CopyError> {
         let count = move |connection: &Connection| {
             let sql = format!("SELECT count(*) FROM {}", table.name);
@@ -63,7 +63,7 @@ impl Source {
         self.rows.ask(count).await.map_err(CopyError::from_source)
     }
 
-    /// Rows behind `after` in the order of the key: at most `rows`, and not many more bytes than `bytes`.
+    /// Returns rows after `after` in key order: at most `rows`, and little more than `bytes` bytes.
     pub(crate) async fn page(
         &self,
         table: &'static Table,
@@ -75,7 +75,7 @@ impl Source {
     }
 }
 
-/// Why a database could not be read or written.
+/// Error while a database was read or written.
 #[derive(Debug)]
 pub(crate) enum RowsError {
     Row(CopyError),
@@ -87,7 +87,7 @@ impl Rows {
         Self { connection: Arc::new(Mutex::new(connection)), path: path.to_owned() }
     }
 
-    /// Rows behind `after`, as [`Source::page`] answers.
+    /// Returns rows after `after`, as [`Source::page`] does.
     pub(super) async fn page(
         &self,
         table: &'static Table,
@@ -98,7 +98,7 @@ impl Rows {
         self.ask(move |connection| page(connection, table, after.as_deref(), rows, bytes)).await
     }
 
-    /// Does something with the database.
+    /// Runs `work` on the database.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, Stopped> + Send + 'static,
@@ -109,7 +109,7 @@ impl Rows {
         });
         let answer = asked
             .await
-            .map_err(|error| Stopped::Sqlite(Failure::Broken(format!("reading it ended early: {error}"))));
+            .map_err(|error| Stopped::Sqlite(Failure::Broken(format!("the database thread ended early: {error}"))));
         answer.and_then(|answer| answer).map_err(|stopped| match stopped {
             Stopped::Row(error) => RowsError::Row(error),
             Stopped::Sqlite(failure) => RowsError::Store(failure.into_store_error(UNLIMITED, &self.path)),
@@ -117,7 +117,7 @@ impl Rows {
     }
 }
 
-/// Why an answer was not whole.
+/// Reason why a read or write stopped.
 pub(super) enum Stopped {
     Row(CopyError),
     Sqlite(Failure),
@@ -170,7 +170,7 @@ fn page(
     Ok(page)
 }
 
-/// A value, as this store keeps it.
+/// Converts a value into the format of this store.
 pub(super) fn value(kind: Kind, cell: &Cell) -> Value {
     match cell {
         Cell::Absent => Value::Null,

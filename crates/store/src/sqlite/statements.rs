@@ -1,13 +1,13 @@
-//! Every statement that changes the store, prepared once for the life of the writer.
+//! All statements that change the store, prepared once for the life of the writer.
 //!
-//! One prepared statement a row beats every bulk trick of SQLite (measured: `json_each`, virtual
-//! tables and `carray` are all slower), so there is one for each kind of change.
+//! One prepared statement for each row is faster than every bulk method of SQLite (measured: `json_each`, virtual
+//! tables and `carray` are all slower). So there is one statement for each type of change.
 
 use rusqlite::{Connection, Statement};
 
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {
-        /// The prepared statements of one connection.
+        /// Prepared statements of one connection.
         pub(super) struct Statements<'c> {
             $(pub(super) $name: Statement<'c>,)*
         }
@@ -20,8 +20,8 @@ macro_rules! statements {
     };
 }
 
-// `OR FAIL` in a change that may touch several rows spares SQLite a journal of the statement: whatever
-// fails here undoes the whole transaction anyway.
+// `OR FAIL`, in a change that may touch several rows, saves SQLite a statement journal: any error rolls back the whole
+// transaction anyway.
 statements! {
     begin: "BEGIN IMMEDIATE";
     commit: "COMMIT";
@@ -69,13 +69,13 @@ statements! {
 
     execution_insert: "INSERT INTO executions VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
     execution_insert_ended: "INSERT INTO executions_ended VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-    // Job, number and fence never change: a row that has others is not the one that was meant.
+    // Job, number and fence never change: a row with other values is not the expected one.
     execution_update: "UPDATE executions SET worker = ?5, status = ?6, rest = ?7
         WHERE id = ?1 AND job = ?2 AND number = ?3 AND fence = ?4";
     execution_end: "INSERT OR FAIL INTO executions_ended
         SELECT id, job, number, fence, ?5, ?6, namespace, job_name, ?7 FROM executions
         WHERE id = ?1 AND job = ?2 AND number = ?3 AND fence = ?4";
-    // An execution of the same job whose fence is not on the same side as its number.
+    // Finds an execution of the same job whose fences and numbers are not in the same order.
     execution_rival: "SELECT 1 FROM executions
             WHERE job = ?1 AND ((number < ?2 AND fence >= ?3) OR (number > ?2 AND fence <= ?3))
         UNION ALL SELECT 1 FROM executions_ended
@@ -83,7 +83,7 @@ statements! {
     execution_delete: "DELETE FROM executions WHERE id = ?1";
     executions_delete_ended: "DELETE FROM executions_ended WHERE job = ?1";
 
-    // An expired key may be used again before it is forgotten; one that holds may not.
+    // An expired key may be used again before it is deleted; a valid key may not.
     key_insert: "INSERT INTO keys VALUES (?1, ?2, ?3, ?4, ?5)
         ON CONFLICT (key) DO UPDATE SET
             shard = excluded.shard, expires_at = excluded.expires_at,
@@ -103,8 +103,8 @@ statements! {
     schedule_label_insert: "INSERT OR IGNORE INTO schedule_labels VALUES (?1, ?2, ?3)";
     schedule_label_delete: "DELETE FROM schedule_labels WHERE key = ?1 AND value = ?2 AND schedule = ?3";
 
-    // The namespace costs next to nothing: the row that it is read from was changed just before. A line
-    // that names a job keeps it; one that does not may be written again with one.
+    // Reading the namespace costs almost nothing: its row was changed just before. An entry with a job keeps the job;
+    // an entry without one may be written again with one.
     ledger_put: "INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10,
             coalesce((SELECT namespace FROM schedules WHERE id = ?2),
                      (SELECT l.namespace FROM ledger l INDEXED BY ledger_schedule
@@ -136,11 +136,11 @@ statements! {
     workflow_label_insert: "INSERT OR IGNORE INTO workflow_labels VALUES (?1, ?2, ?3)";
     workflow_label_delete: "DELETE FROM workflow_labels WHERE key = ?1 AND value = ?2 AND workflow = ?3";
     run_insert: "INSERT INTO runs VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
-    // Nothing leaves a final status.
+    // A final status never changes.
     run_update: "UPDATE runs SET status = ?2, expires_at = ?3, state = ?4 WHERE id = ?1 AND status < 4";
     run_head_insert: "INSERT INTO run_heads VALUES (?1, ?2, ?3)";
     run_definition_insert: "INSERT OR IGNORE INTO run_definitions VALUES (?1, ?2)";
-    // Of ended runs alone. One whose head is lost has no definition.
+    // Only ended runs. A run whose head is missing has no definition.
     run_forget: "INSERT OR IGNORE INTO runs_deleted SELECT t.id, h.definition
         FROM runs t LEFT JOIN run_heads h ON h.id = t.id WHERE t.id = ?1 AND t.status >= 4";
     run_delete: "DELETE FROM runs WHERE id = ?1";
@@ -151,7 +151,7 @@ statements! {
              WHERE h.definition = run_definitions.hash)";
     run_deleted_next: "SELECT run FROM runs_deleted LIMIT 1";
     run_deleted_forget: "DELETE FROM runs_deleted WHERE run = ?1";
-    // The last of the first so many rows of a run.
+    // Finds the key of the last of the first `limit` rows of a run.
     elements_bound: "SELECT step, first FROM element_batches WHERE run = ?1
         ORDER BY step, first LIMIT 1 OFFSET ?2";
     elements_delete_to: "DELETE FROM element_batches WHERE run = ?1 AND (step, first) <= (?2, ?3)";
@@ -187,7 +187,7 @@ statements! {
         ON CONFLICT (namespace, name, sha256) DO UPDATE SET created_at = excluded.created_at";
     artifact_delete: "DELETE FROM artifacts
         WHERE namespace = ?1 AND name = ?2 AND sha256 = ?3 AND (?4 IS NULL OR created_at = ?4)";
-    // A run that needs the version: of all that are kept, or of live ones alone.
+    // Finds a run that needs the version: any stored run, or only live ones.
     artifact_pinned: "SELECT p.run FROM artifact_pins p JOIN runs r ON r.id = p.run
         WHERE p.sha256 = ?3 AND p.name = ?2 AND r.namespace = ?1 AND (?4 OR r.status < 4) LIMIT 1";
     artifact_pin: "INSERT OR IGNORE INTO artifact_pins VALUES (?1, ?2, ?3)";

@@ -1,7 +1,7 @@
-//! A new database on its way to be a copy of another store.
+//! A new database as the target of a copy from another store.
 //!
-//! It is written at a name of its own, without a log, and synced once at its end: a copy that is interrupted leaves
-//! nothing that a server could open.
+//! The database is written under a temporary name, without a WAL, and synced once at the end. An interrupted copy
+//! leaves nothing that a server could open.
 
 use std::path::{Path, PathBuf};
 
@@ -15,20 +15,20 @@ use super::schema;
 use super::source::{Rows, Stopped, value};
 use crate::copy::{Cell, CopyError, Page, Table};
 
-/// The database, with its tables.
+/// Database with its tables, to be filled.
 #[derive(Debug)]
 pub(crate) struct Target {
     rows: Rows,
     partial: Partial,
     path: PathBuf,
-    /// Engine time of the source, in microseconds, which that keeps with its shards.
+    /// Engine time of the source in microseconds; the source stores it with its shards.
     now: i64,
-    /// No server starts at the name that the copy gets.
+    /// Prevents the start of a server at the final path of the copy.
     _lock: Lock,
 }
 
 impl Target {
-    /// Begins a store at `path`, where none may be. `now` is the engine time of the source, in microseconds.
+    /// Creates a store for `path`, where no store may exist. `now` is the engine time of the source, in microseconds.
     pub(crate) fn begin(path: &Path, now: i64) -> Result<Self, CopyError> {
         let written = |source| CopyError::Write { path: path.to_owned(), source };
         file::create_folder(path).map_err(CopyError::Target)?;
@@ -52,7 +52,7 @@ impl Target {
         })
     }
 
-    /// Writes rows of a table, as the source keeps them.
+    /// Writes rows of a table, in the format of the source.
     pub(crate) async fn put(&self, table: &'static Table, rows: Vec<Vec<Cell>>) -> Result<(), CopyError> {
         let now = self.now;
         self.rows
@@ -61,7 +61,7 @@ impl Target {
             .map_err(CopyError::from_target)
     }
 
-    /// Rows behind `after` in the order of the key: at most `rows`, and not many more bytes than `bytes`.
+    /// Returns rows after `after` in key order: at most `rows`, and little more than `bytes` bytes.
     pub(crate) async fn page(
         &self,
         table: &'static Table,
@@ -72,7 +72,7 @@ impl Target {
         self.rows.page(table, after, rows, bytes).await.map_err(CopyError::from_target)
     }
 
-    /// Gives the copy its name, durably. From then on a server can start on it.
+    /// Renames the copy to its final name, durably. From then on a server can open it.
     pub(crate) fn finish(self) -> Result<(), CopyError> {
         let Self { rows, partial, path, _lock, .. } = self;
         drop(rows);
@@ -83,11 +83,11 @@ impl Target {
     }
 }
 
-/// Makes the tables; the rows that a new store begins with are removed.
+/// Creates the tables, without the initial rows of a new store.
 fn open(path: &Path) -> Result<Connection, Failure> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    // What is written is of use only once all of it is there, and is synced then.
+    // The data is useful only when it is complete; it is synced then.
     connection.execute_batch(
         "PRAGMA mmap_size = 0; PRAGMA trusted_schema = OFF; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;",
     )?;
@@ -131,7 +131,7 @@ fn insert(
     Ok(())
 }
 
-/// Which columns of the table this store has: not those that only the database needs.
+/// Returns the columns of the table that this store has, without those that only the database needs.
 fn columns(connection: &Connection, table: &'static Table) -> rusqlite::Result<Vec<usize>> {
     let mut statement = connection.prepare_cached("SELECT name FROM pragma_table_info(?1)")?;
     let ours =
@@ -140,7 +140,7 @@ fn columns(connection: &Connection, table: &'static Table) -> rusqlite::Result<V
     Ok((0..table.columns.len()).filter(is_ours).collect())
 }
 
-/// Columns that only this store has, and what stands in them.
+/// Returns the columns that only this store has, with their values.
 fn fixed(table: &Table, now: i64) -> Vec<(&'static str, i64)> {
     match table.name {
         "meta" => vec![("now", now)],

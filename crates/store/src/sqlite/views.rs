@@ -1,5 +1,5 @@
-//! The smaller queries: one job, execution, schedule, backfill, calendar, workflow or run, the steps of a
-//! run, counts, events, tokens, artifacts, retention.
+//! The smaller queries: single rows (job, execution, schedule, backfill, calendar, workflow, run), the steps of a run,
+//! counts and events.
 
 use model::calendar::CalendarRecord;
 use model::checkpoint::CheckpointRecord;
@@ -20,7 +20,7 @@ use crate::rows::{
     SCHEDULE_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
 };
 
-/// A live row by its id, else the one in the history.
+/// Returns a live row by ID, or else the row in the history.
 fn find<T>(
     connection: &Connection,
     tables: [Table; 2],
@@ -41,7 +41,7 @@ fn find<T>(
     Ok(sorted)
 }
 
-/// One job with its history, if there is one.
+/// Returns a job with its history, if it exists.
 pub(super) fn job(connection: &Connection, id: JobId) -> Result<Sorted<JobRow>, Failure> {
     let columns = format!("{JOB_COLUMNS}, t.history");
     find(connection, [Table::Jobs, Table::JobsEnded], &columns, id.to_bits(), |row| {
@@ -49,18 +49,18 @@ pub(super) fn job(connection: &Connection, id: JobId) -> Result<Sorted<JobRow>, 
     })
 }
 
-/// One execution, if there is one.
+/// Returns an execution, if it exists.
 pub(super) fn execution(connection: &Connection, id: ExecutionId) -> Result<Sorted<ExecutionRow>, Failure> {
     let tables = [Table::Executions, Table::ExecutionsEnded];
     find(connection, tables, EXECUTION_COLUMNS, id.to_bits(), |row| rows::execution(row))
 }
 
-/// One schedule, if there is one.
+/// Returns a schedule, if it exists.
 pub(super) fn schedule(connection: &Connection, id: ScheduleId) -> Result<Sorted<ScheduleRow>, Failure> {
     one_schedule(connection, "t.id = ?1", params![id.to_bits().to_be_bytes()])
 }
 
-/// The schedule of this name, if there is one.
+/// Returns a schedule by name, if it exists.
 pub(super) fn schedule_named(
     connection: &Connection,
     namespace: &str,
@@ -78,19 +78,19 @@ fn one_schedule(
     all(connection, Table::Schedules, SCHEDULE_COLUMNS, &from, values, |row| rows::schedule(row))
 }
 
-/// One backfill, if there is one.
+/// Returns a backfill, if it exists.
 pub(super) fn backfill(connection: &Connection, id: BackfillId) -> Result<Sorted<BackfillRow>, Failure> {
     let from = format!("backfills t {BACKFILL_REST} WHERE t.id = ?1");
     let values = params![id.to_bits().to_be_bytes()];
     all(connection, Table::Backfills, BACKFILL_COLUMNS, &from, values, |row| rows::backfill(row))
 }
 
-/// One workflow, if there is one.
+/// Returns a workflow, if it exists.
 pub(super) fn workflow(connection: &Connection, id: WorkflowId) -> Result<Sorted<WorkflowRow>, Failure> {
     one_workflow(connection, "t.id = ?1", params![id.to_bits().to_be_bytes()])
 }
 
-/// The workflow of this name, if there is one.
+/// Returns a workflow by name, if it exists.
 pub(super) fn workflow_named(
     connection: &Connection,
     namespace: &str,
@@ -108,7 +108,7 @@ fn one_workflow(
     all(connection, Table::Workflows, WORKFLOW_COLUMNS, &from, values, |row| rows::workflow(row))
 }
 
-/// One generation of a workflow, if there is one.
+/// Returns a generation of a workflow, if it exists.
 pub(super) fn workflow_version(
     connection: &Connection,
     id: WorkflowId,
@@ -120,7 +120,7 @@ pub(super) fn workflow_version(
     all(connection, Table::WorkflowHeads, WORKFLOW_HEAD_COLUMNS, from, values, decode)
 }
 
-/// One run with its history, if there is one.
+/// Returns a run with its history, if it exists.
 pub(super) fn run(connection: &Connection, id: RunId) -> Result<Sorted<RunRow>, Failure> {
     let from = format!("runs t {RUN_REST} WHERE t.id = ?1");
     let mut pins = Pins::new(connection);
@@ -130,11 +130,11 @@ pub(super) fn run(connection: &Connection, id: RunId) -> Result<Sorted<RunRow>, 
     pins.check().map(|()| found)
 }
 
-/// What runs are pinned to, each read once.
+/// Definitions of runs, each read and parsed once.
 pub(super) struct Pins<'c> {
     connection: &'c Connection,
     known: Definitions,
-    /// Why one could not be looked for. Its run is as it was: only who looks was in the way.
+    /// Error while a definition was read. The row of its run may be intact, so the run must not be quarantined.
     failure: Option<Failure>,
 }
 
@@ -143,7 +143,8 @@ impl<'c> Pins<'c> {
         Self { connection, known: Definitions::default(), failure: None }
     }
 
-    /// The definition of this hash. [`check`](Self::check) comes before anybody believes in damage.
+    /// Returns the definition with this hash. The caller must call [`check`](Self::check) before it treats damage as
+    /// real.
     pub(super) fn pinned(&mut self, hash: u128) -> Result<Pinned, Damage> {
         let Self { connection, known, failure } = self;
         known.get(hash, || {
@@ -163,7 +164,7 @@ impl<'c> Pins<'c> {
     }
 }
 
-/// The last checkpoint of a job, if it saved one.
+/// Returns the last checkpoint of a job, if it saved one.
 pub(super) fn checkpoint(connection: &Connection, job: JobId) -> Result<Sorted<CheckpointRecord>, Failure> {
     let values = params![job.to_bits().to_be_bytes()];
     all(connection, Table::Checkpoints, CHECKPOINT_COLUMNS, "checkpoints t WHERE t.job = ?1", values, |row| {
@@ -171,7 +172,7 @@ pub(super) fn checkpoint(connection: &Connection, job: JobId) -> Result<Sorted<C
     })
 }
 
-/// The steps of a run, without elements of lists.
+/// Returns the steps of a run, without their elements.
 pub(super) fn run_steps(connection: &Connection, run: RunId) -> Result<Sorted<StepRecord>, Failure> {
     let from = "steps t WHERE t.run = ?1 AND t.list = ?2 ORDER BY t.number";
     let values = params![run.to_bits().to_be_bytes(), NO_LIST];
@@ -179,7 +180,7 @@ pub(super) fn run_steps(connection: &Connection, run: RunId) -> Result<Sorted<St
     of_run(connection, run, found)
 }
 
-/// Elements of a step behind `after`, at most `limit`.
+/// Returns at most `limit` elements of a step after `after`.
 pub(super) fn run_items(
     connection: &Connection,
     run: RunId,
@@ -194,7 +195,7 @@ pub(super) fn run_items(
     of_run(connection, run, found)
 }
 
-/// What tasks of a run added to its steps.
+/// Returns the elements that tasks of a run added to its steps.
 pub(super) fn element_batches(connection: &Connection, run: RunId) -> Result<Sorted<ElementBatch>, Failure> {
     let from = "element_batches t WHERE t.run = ?1 ORDER BY t.step, t.first";
     let values = params![run.to_bits().to_be_bytes()];
@@ -203,8 +204,8 @@ pub(super) fn element_batches(connection: &Connection, run: RunId) -> Result<Sor
     of_run(connection, run, found)
 }
 
-/// What was found of a run. While it goes on, rows that cannot be read are passed over and left where they
-/// are: a load that did not meet them would go on without them, and one that does sets the run aside.
+/// Filters the damaged rows of a run. While the run is live they are skipped and not quarantined: a later load would
+/// miss them and continue the run without them. A load that finds them quarantines the whole run.
 fn of_run<T>(connection: &Connection, run: RunId, mut found: Sorted<T>) -> Result<Sorted<T>, Failure> {
     if !found.damaged.is_empty() {
         let mut live = connection.prepare_cached("SELECT 1 FROM runs WHERE id = ?1 AND status < 4")?;
@@ -215,7 +216,7 @@ fn of_run<T>(connection: &Connection, run: RunId, mut found: Sorted<T>) -> Resul
     Ok(found)
 }
 
-/// All calendars, of one namespace if it is named, by namespace and name.
+/// Returns the calendars of one namespace or of all, ordered by namespace and name.
 pub(super) fn calendars(
     connection: &Connection,
     namespace: Option<&str>,
@@ -224,7 +225,7 @@ pub(super) fn calendars(
     all(connection, Table::Calendars, CALENDAR_COLUMNS, from, params![namespace], |row| rows::calendar(row))
 }
 
-/// One calendar, if there is one.
+/// Returns a calendar, if it exists.
 pub(super) fn calendar(
     connection: &Connection,
     namespace: &str,
@@ -253,7 +254,7 @@ fn all<T>(
     Ok(sorted)
 }
 
-/// Jobs of each status. The counts are kept with every commit: O(namespaces), not O(jobs).
+/// Returns the number of jobs in each status. Every commit maintains the counts: O(namespaces), not O(jobs).
 pub(super) fn counts(connection: &Connection, namespace: Option<&str>) -> Result<Counts, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT status, sum(count) FROM job_counts WHERE ?1 IS NULL OR namespace = ?1 GROUP BY status",
@@ -269,7 +270,7 @@ pub(super) fn counts(connection: &Connection, namespace: Option<&str>) -> Result
     Ok(counts)
 }
 
-/// A page of events, and rows of them that could not be read.
+/// Returns a page of events, and the event rows that could not be decoded.
 pub(super) fn events(
     connection: &Connection,
     after: EventSeq,
@@ -282,7 +283,7 @@ pub(super) fn events(
         oldest: EventSeq(oldest.unwrap_or(next)),
         newest: EventSeq(next.saturating_sub(1)),
     };
-    // The row that has the first wanted event begins at or before it.
+    // The row with the first requested event starts at or before it.
     let mut statement = connection.prepare_cached(
         "SELECT first, payload FROM events
          WHERE first >= coalesce((SELECT max(first) FROM events WHERE first <= ?1), 0) ORDER BY first",

@@ -1,4 +1,4 @@
-//! Jobs, their labels, and how many there are of each status.
+//! Writes jobs, their labels, and the number of jobs in each status.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::postgres::param::{
     bigs, blobs, escape, ids, int, ints, optional_bigs, optional_ids, optional_texts, texts,
 };
 
-/// The columns of a job's state.
+/// Columns of a job's state.
 #[derive(Default)]
 struct States {
     ids: Vec<Uuid>,
@@ -50,7 +50,7 @@ impl States {
     }
 }
 
-/// The columns of a job's head.
+/// Columns of a job's head.
 #[derive(Default)]
 struct Heads {
     namespaces: Vec<String>,
@@ -94,7 +94,7 @@ impl Heads {
     }
 }
 
-/// Whole jobs, for one of the tables.
+/// Columns of complete jobs, for one of the tables.
 #[derive(Default)]
 struct Whole {
     states: States,
@@ -118,7 +118,7 @@ impl Whole {
     }
 }
 
-/// `$1` to `$16`: the columns of [`Whole`], the number of rows at `$7`.
+/// `$1` to `$16`: the columns of [`Whole`], with the number of rows at `$7`.
 macro_rules! whole {
     () => {
         "unnest($1, $2, $3, $4, $5, $6, $8, $9, $10, $11, $12, $13, $14, $15, $16)
@@ -127,7 +127,7 @@ macro_rules! whole {
     };
 }
 
-/// Takes what `changed` and `gone` say out of the counts of part `$17` or `$8`, and adds what is new.
+/// Subtracts the rows of `changed` and `gone` from the counts of part `$17` or `$8`, and adds the new ones.
 macro_rules! counted {
     ($part:literal, $deltas:literal) => {
         concat!(
@@ -147,11 +147,11 @@ macro_rules! counted {
     };
 }
 
-const NOT_LIVE: &str = "a job was changed that is not among the live ones";
-const TWICE: &str = "a new job is there already";
+const NOT_LIVE: &str = "a changed job is not live";
+const TWICE: &str = "a new job already exists";
 
 impl Steps {
-    /// Writes what a batch changes about jobs, and notes what the database cannot count by itself.
+    /// Writes the changes of jobs in a batch, and adds to `counters` what the database cannot count itself.
     pub(super) fn jobs(&mut self, changes: &[Change], counters: &mut Counters) -> Result<(), Failure> {
         let (mut new, mut new_ended) = (Whole::default(), Whole::default());
         let (mut updated, mut updated_ended) = (Whole::default(), Whole::default());
@@ -166,7 +166,7 @@ impl Steps {
             }
             match (is_new, head, is_final) {
                 (true, None, _) => {
-                    return Err(Failure::Broken(format!("the new job {id} came without its head")));
+                    return Err(Failure::Broken(format!("the new job {id} has no head")));
                 }
                 (true, Some(head), false) => new.push(id, head, state),
                 (true, Some(head), true) => new_ended.push(id, head, state),
@@ -183,7 +183,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Only the state of these was rewritten.
+    /// Writes jobs of which only the state changed.
     fn changed_jobs(&mut self, changed: States, ended: States) {
         let part = self.part;
         let with_part = |states: States| {
@@ -192,7 +192,7 @@ impl Steps {
             params
         };
         if !changed.ids.is_empty() {
-            // Joined to itself: what an update returns is what it wrote, and the counts need what was there.
+            // Joined to itself: an update returns the new values, and the counts need the old ones.
             self.add_guarded(
                 NOT_LIVE,
                 concat!(
@@ -243,7 +243,7 @@ impl Steps {
         }
     }
 
-    /// All of these was written anew; what they are now is counted elsewhere.
+    /// Writes jobs of which everything changed; their new status is counted elsewhere.
     fn updated_jobs(&mut self, updated: Whole, ended: Whole) {
         let part = self.part;
         let with_part = |whole: Whole| {
@@ -318,7 +318,7 @@ impl Steps {
             );
         }
         if !ended.is_empty() {
-            // Whatever the number of shards is, the history does not have it.
+            // The history does not have the shard of a row; this works for any number of shards.
             self.add_guarded(
                 TWICE,
                 concat!(
@@ -350,7 +350,7 @@ impl Steps {
         }
     }
 
-    /// Writes the last checkpoints of jobs. A batch has one of a job at most.
+    /// Writes the last checkpoints of jobs. A batch has at most one for each job.
     pub(super) fn checkpoints(&mut self, changes: &[Change]) -> Result<(), Failure> {
         let (mut jobs, mut versions, mut types) = (Vec::new(), Vec::new(), Vec::new());
         let (mut times, mut data) = (Vec::new(), Vec::new());
@@ -374,7 +374,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Adds what is counted here to the numbers of jobs that are kept.
+    /// Adds `counters` to the stored counts of jobs.
     pub(super) fn counts(&mut self, counters: &Counters) {
         let (mut namespaces, mut statuses, mut counts) = (Vec::new(), Vec::new(), Vec::new());
         for (namespace, status, by) in counters.changes() {
@@ -395,7 +395,7 @@ impl Steps {
     }
 }
 
-/// Labels of new jobs, and of those that were written anew.
+/// Labels of new and completely rewritten jobs.
 #[derive(Default)]
 struct Labels {
     replaced: Vec<Uuid>,

@@ -1,27 +1,28 @@
-//! [`Commits`]: a batch as one transaction, sent in one piece.
+//! [`Commits`]: writes a batch in one transaction, sent in one message.
 //!
 //! ```text
-//! BEGIN
-//!   the leases hold, and stay: their rows are locked           error: fenced
-//!   engine time of the shards that change
-//!   executions · schedules · workflows · jobs · keys · registry           error: a promise is broken
-//!   the next places of the feed, the events at them, and what was touched, for the changelog
-//! COMMIT
+//!  BEGIN
+//!    check the leases, and lock their rows                      error: fenced
+//!    engine time of the changed shards
+//!    executions · schedules · workflows · jobs · keys · registry            error: an invariant is broken
+//!    next positions of the feed, the events, and the changed rows for the changelog
+//!  COMMIT
 //! ```
 //!
-//! Rows go as arrays, a statement for each kind of change and not for each row. What must hold is
-//! checked by the statements themselves: one that changed fewer rows than it was given divides by
-//! zero, and the server undoes everything.
+//! Rows are sent as arrays, with one statement for each type of change instead of each row. The statements themselves
+//! check the invariants: a statement that changed fewer rows than it was given divides by zero, and the server rolls
+//! back the transaction.
 //!
 //! # Several servers at once
-//! Servers own different shards, so they lock different rows, until the last statement. It moves the
-//! counters of the feed and of the changelog on, which are one row, and the lock on that row is held until
-//! the commit is durable. So places are given out in the order in which commits become visible: a reader
-//! that has seen a place has seen all before it, and never has to look back. The price is that the ends of
-//! commits go one after the other (a sync each, some 0.2–1 ms); the work before them does not. Counters that a
-//! sequence would give out without a lock become visible in any order, and a reader could pass over an
-//! event that commits later; holding readers back behind the oldest running transaction would let one
-//! forgotten session stop the feed.
+//! Servers own different shards, so they lock different rows, until the last statement. It advances the counters of the
+//! feed and the changelog, which are in one row, and locks that row until the commit is durable. So positions are
+//! assigned in the order in which commits become visible: a reader that has seen a position has seen all earlier ones,
+//! and never has to look back.
+//!
+//! The price is that the ends of commits are serialized (an fsync each, some 0.2–1 ms); the work before them is not.
+//! Positions from a sequence, without a lock, would become visible in any order, and a reader could skip an event that
+//! commits later. If readers waited for the oldest running transaction instead, one abandoned session could stop the
+//! feed.
 
 mod executions;
 mod jobs;
@@ -51,7 +52,7 @@ use crate::changelog::Changelog;
 use crate::codec::{seal_events, seal_touched};
 use crate::{Commits, Committed, EventSeq, Loaded, StoreError};
 
-/// How often a transaction is tried that others came in the way of.
+/// Maximum number of attempts of a transaction that conflicts with others.
 const TRIES: u32 = 5;
 
 #[async_trait]
@@ -84,17 +85,17 @@ impl Commits for PostgresStore {
     }
 }
 
-/// A statement, and what it means when its guard is not met.
+/// Statement, and the meaning of a failure of its guard.
 struct Step {
     query: Query,
     broken: &'static str,
 }
 
-/// The statements of one batch, in their order.
+/// Statements of one batch, in order.
 struct Steps {
     steps: Vec<Step>,
     now: Timestamp,
-    /// The part of the counts that this commit may touch: a shard that it has locked.
+    /// Part of the counts that this commit may change: one of its locked shards.
     part: i32,
 }
 
@@ -108,22 +109,22 @@ impl Steps {
     }
 }
 
-/// The id as the database keeps it.
+/// Converts an ID into the format of the database.
 fn uuid(bits: u128) -> Uuid {
     Uuid::from_u128(bits)
 }
 
-/// A number that the database cannot keep breaks a promise: none of ours grows so far.
+/// Converts a number; one that the database cannot store breaks an invariant: no number of Belfry grows that large.
 fn signed(number: u64) -> Result<i64, Failure> {
-    i64::try_from(number).map_err(|_| Failure::Broken(format!("the number {number} is beyond all bounds")))
+    i64::try_from(number).map_err(|_| Failure::Broken(format!("the number {number} is too large")))
 }
 
-/// How many rows a statement was given.
+/// Returns the number of rows that a statement was given.
 fn count(rows: usize) -> param::Param {
     big(rows as i64)
 }
 
-/// Makes the batch durable, if the leases hold.
+/// Commits the batch, if the leases are valid.
 async fn commit(
     lane: &Lane,
     mode: Mode,
@@ -159,7 +160,7 @@ async fn commit(
     }
 }
 
-/// In words, where a guard was not met.
+/// Returns the error of the failed guard, in words.
 fn meaning(stopped: Stopped, meanings: &[&'static str]) -> Failure {
     let Stopped { at, failure } = stopped;
     let meaning = at.and_then(|at| meanings.get(at)).filter(|meaning| !meaning.is_empty());
@@ -205,8 +206,8 @@ fn steps(
 }
 
 impl Steps {
-    /// Engine time is kept with the shards that the batch changes, so that a server whose clock is
-    /// wrong moves no others on; with all of them where it changes none. Their leases are prolonged together.
+    /// Advances the engine time of the shards that the batch changes, so that a server with a wrong clock does not
+    /// advance other shards; of all leased shards if the batch changes none. Also extends the leases.
     fn advance(&mut self, leases: &[Lease], prolongation: Option<Prolongation>, batch: &Batch) {
         let touched: BTreeSet<ShardId> = batch.changes.iter().filter_map(Change::shard).collect();
         let shard = |shard: &ShardId| i32::from(shard.0);
@@ -234,7 +235,8 @@ impl Steps {
         );
     }
 
-    /// Last: from here on, other servers wait. Where nobody is to hear of the commit, nobody does.
+    /// Last statement: from here on, other servers wait. If the commit has neither events nor changes for the
+    /// changelog, no server waits.
     fn end(&mut self, epoch: Epoch, batch: &Batch) -> Result<(), Failure> {
         let touched = Touched::by(&batch.changes);
         if batch.events.is_empty() && touched.is_empty() {
@@ -249,7 +251,7 @@ impl Steps {
             offsets.push(offset);
             counts.push(events.len() as i64);
             ats.push(newest);
-            // Their place is not known yet, so they are sealed under their time.
+            // Their position is not known yet, so the checksum covers their time instead.
             payloads.push(seal_events(newest.cast_unsigned(), events));
             offset += events.len() as i64;
         }

@@ -1,9 +1,9 @@
-//! [`Commits`]: one batch, row by row, inside the writer's transaction; `schedules` has what belongs to
-//! schedules, `workflows` what belongs to workflows and their runs.
+//! [`Commits`]: writes a batch row by row inside the writer's transaction. `schedules` writes the rows of schedules,
+//! `workflows` those of workflows and their runs.
 //!
-//! Leases are looked at first: an operation that is refused for them has changed nothing, so the
-//! other operations of the transaction go on. Everything else that does not fit (a row that should be
-//! there and is not, a number or key used twice) breaks a promise of the engine and stops the store.
+//! Leases are checked first: an operation that is refused for its leases has changed nothing, so the other operations
+//! of the transaction continue. Any other inconsistency breaks an invariant of the engine and stops the store: for
+//! example, a row is missing, or a number or key is used twice.
 
 mod schedules;
 mod workflows;
@@ -37,7 +37,7 @@ impl Commits for SqliteStore {
     async fn load(&self, leases: &[Lease], rows: Sender<Vec<LiveRow>>) -> Result<Loaded, StoreError> {
         self.writer.done(Operation::Resume).await?;
         let (leases, trust, durable) = (leases.to_vec(), self.trust.clone(), self.durable.clone());
-        // On a connection of its own: it takes long, and waits for whoever takes the rows.
+        // On its own connection: a load takes long, and waits for the receiver of the rows.
         let load = move || {
             file::open_reader(&trust.path)
                 .and_then(|connection| {
@@ -61,7 +61,7 @@ impl Commits for SqliteStore {
         self.writer.committed(Operation::Commit { leases: leases.to_vec(), batch }).await
     }
 
-    /// One that is being synced, one that is being written, and one for the moment in which that is done.
+    /// One batch in its fsync, one being written, and one to bridge the time between the two.
     fn commits_ahead(&self) -> usize {
         3
     }
@@ -70,13 +70,13 @@ impl Commits for SqliteStore {
         true
     }
 
-    /// No second server can open the file to follow it.
+    /// No second server can open the file, so there is no standby.
     fn changelog(&self) -> Option<&dyn Changelog> {
         None
     }
 }
 
-/// Brings the kept numbers of jobs up to date.
+/// Updates the counts of jobs.
 pub(super) fn write_counters(statements: &mut Statements<'_>, counters: &Counters) -> Result<(), Failure> {
     for (namespace, status, by) in counters.changes() {
         statements.count.execute(params![namespace, status, by])?;
@@ -84,9 +84,9 @@ pub(super) fn write_counters(statements: &mut Statements<'_>, counters: &Counter
     Ok(())
 }
 
-/// Writes a whole batch; the caller commits it.
+/// Writes a whole batch; the caller commits the transaction.
 ///
-/// `next_event` is the place of the next event, and is moved on.
+/// `next_event` is the position of the next event; it is advanced by the number of events.
 pub(super) fn commit(
     statements: &mut Statements<'_>,
     leases: &[Lease],
@@ -115,8 +115,8 @@ struct Apply<'s, 'c> {
 
 impl Apply<'_, '_> {
     fn changes(&mut self, changes: &[Change]) -> Result<(), Failure> {
-        // Room for new keys is made first. New executions take names from their jobs as these stood
-        // before the batch, so they come before the jobs.
+        // Expired keys are deleted before new ones are added. New executions take names from their jobs as of before
+        // the batch, so executions come before jobs.
         for change in changes {
             if let Change::ForgetKeys { shard, expired_before } = change {
                 let expired = params![shard.0, expired_before.as_micros()];
@@ -148,7 +148,7 @@ impl Apply<'_, '_> {
                 | Change::RunKey(_) => {}
                 Change::Job { id, new: true, head: Some(head), state } => self.new_job(*id, head, state)?,
                 Change::Job { id, new: true, head: None, .. } => {
-                    return Err(Failure::Broken(format!("the new job {id} came without its head")));
+                    return Err(Failure::Broken(format!("the new job {id} has no head")));
                 }
                 Change::Job { id, new: false, head, state } => self.job(*id, head.as_ref(), state)?,
                 Change::Checkpoint(record) => self.checkpoint(record)?,
@@ -208,7 +208,7 @@ impl Apply<'_, '_> {
         let key = id.to_bits().to_be_bytes();
         let mut rows = self.statements.job_look.query([key])?;
         let Some(row) = rows.next()? else {
-            return Err(Failure::Broken(format!("the job {id} was changed and is not among the live ones")));
+            return Err(Failure::Broken(format!("the changed job {id} is not live")));
         };
         let namespace = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         self.counters.add(namespace, row.get(0)?, -1);
@@ -316,7 +316,7 @@ impl Apply<'_, '_> {
             return self.new_execution(record, heads);
         }
         let missing = || {
-            Failure::Broken(format!("the execution {} was changed and is not among the live ones", record.id))
+            Failure::Broken(format!("the changed execution {} is not live", record.id))
         };
         let ended = record.status.is_final();
         let statement = match ended {
@@ -347,12 +347,12 @@ impl Apply<'_, '_> {
         heads: &HashMap<JobId, &JobHead>,
     ) -> Result<(), Failure> {
         let job = record.job.to_bits().to_be_bytes();
-        // The first has no other beside it, or its number is taken.
+        // Execution 1 is the first of its job; a second one with this number fails as a duplicate.
         if record.number > 1
             && self.statements.execution_rival.exists(params![job, record.number, record.fence.0])?
         {
             return Err(Failure::Broken(format!(
-                "the fence {} of execution {} of the job {} does not grow with its number",
+                "the fence {} of execution {} of the job {} does not increase with its number",
                 record.fence, record.number, record.job
             )));
         }
@@ -419,7 +419,7 @@ impl Apply<'_, '_> {
         Ok(())
     }
 
-    /// Writes the events and answers with the place after the last.
+    /// Writes the events, and returns the position after the last one.
     fn events(&mut self, mut next: u64, batch: &Batch) -> Result<u64, Failure> {
         for events in batch.events.chunks(EVENTS_A_ROW) {
             let newest = events.iter().map(|event| event.at).max().unwrap_or(batch.now);
@@ -431,10 +431,10 @@ impl Apply<'_, '_> {
     }
 }
 
-/// Deletes the labels that a sealed head has.
+/// Deletes the labels that an encoded head contains.
 pub(super) fn delete_labels(statements: &mut Statements<'_>, id: JobId, head: &[u8]) -> Result<(), Failure> {
-    // Parsing is dear and most jobs have none. A head that cannot be read leaves its labels behind;
-    // lists pass over labels without a job.
+    // Parsing is expensive, and most jobs have no labels. If a head cannot be decoded, its labels stay; lists skip
+    // labels without a job.
     let Some(spec) = open_head(id, head)
         .ok()
         .filter(|head| head.body.contains("\"labels\""))
@@ -449,5 +449,5 @@ pub(super) fn delete_labels(statements: &mut Statements<'_>, id: JobId, head: &[
 }
 
 fn no_job(execution: ExecutionId, job: JobId) -> Failure {
-    Failure::Broken(format!("the execution {execution} was made for the job {job}, which is not live"))
+    Failure::Broken(format!("the new execution {execution} belongs to the job {job}, which is not live"))
 }

@@ -1,7 +1,7 @@
-//! Schedules, their fire ledger and their backfills.
+//! Writes schedules, their ledger and their backfills.
 //!
-//! A firing is one update of a small row, one new line and one new job: nothing is looked up but the
-//! namespace of the line, in the row that was just updated.
+//! A firing updates one small row, and adds one ledger entry and one job. It looks up nothing but the namespace of the
+//! entry, in the row that was just updated.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::codec::{
 use crate::sqlite::error::Failure;
 
 impl Apply<'_, '_> {
-    /// Writes what a batch changes about schedules.
+    /// Writes the changes of schedules in a batch.
     ///
-    /// Lines take their namespace from their schedule, so they are written while it is there: before
-    /// it is removed and after it is new. A removal frees the name for a new schedule.
+    /// A ledger entry takes its namespace from its schedule. So entries are written while the schedule exists: before
+    /// its removal, and after its creation. The name of a removed schedule is free for a new one.
     pub(super) fn schedules(&mut self, changes: &[Change]) -> Result<(), Failure> {
         let removed = self.remove_schedules(changes)?;
         for change in changes {
@@ -30,7 +30,7 @@ impl Apply<'_, '_> {
                 match (new, head) {
                     (true, Some(head)) => self.new_schedule(*id, head, state)?,
                     (true, None) => {
-                        return Err(Failure::Broken(format!("the new schedule {id} came without its head")));
+                        return Err(Failure::Broken(format!("the new schedule {id} has no head")));
                     }
                     (false, head) => self.schedule(*id, head.as_ref(), state)?,
                 }
@@ -47,7 +47,7 @@ impl Apply<'_, '_> {
         Ok(())
     }
 
-    /// Writes the last lines of the schedules that a batch removes, then removes these.
+    /// Writes the last ledger entries of the schedules that the batch removes, then removes the schedules.
     fn remove_schedules(&mut self, changes: &[Change]) -> Result<HashSet<ScheduleId>, Failure> {
         let removed = |change: &Change| match change {
             Change::RemoveSchedule(id) => Some(*id),
@@ -113,7 +113,7 @@ impl Apply<'_, '_> {
             }
         };
         if changed != 1 {
-            return Err(Failure::Broken(format!("the schedule {id} was changed and is not there")));
+            return Err(Failure::Broken(format!("the changed schedule {id} does not exist")));
         }
         if let Some(head) = head {
             self.delete_schedule_labels(id)?;
@@ -131,8 +131,8 @@ impl Apply<'_, '_> {
         Ok(())
     }
 
-    /// Deletes the labels that the head has. One that cannot be read leaves them behind: lists pass over
-    /// labels without a schedule.
+    /// Deletes the labels in the head. If the head cannot be decoded, the labels stay; lists skip labels without a
+    /// schedule.
     fn delete_schedule_labels(&mut self, id: ScheduleId) -> Result<(), Failure> {
         let key = id.to_bits().to_be_bytes();
         let sealed: Option<Vec<u8>> =
@@ -147,8 +147,8 @@ impl Apply<'_, '_> {
         Ok(())
     }
 
-    /// A line of the ledger. That one with a job is never given another is the seat belt of "one
-    /// instant, one job": an engine that tries has lost its memory of what was fired.
+    /// Writes a ledger entry. An entry with a job never gets another job, which is the last safeguard of "one scheduled
+    /// time, one job": an engine that attempts it has lost its memory of what has fired.
     fn line(&mut self, record: &LedgerRecord) -> Result<(), Failure> {
         let columns = LedgerColumns::of(record);
         let changed = self.statements.ledger_put.execute(params![
@@ -167,7 +167,7 @@ impl Apply<'_, '_> {
         match changed {
             1 => Ok(()),
             _ => Err(Failure::Broken(format!(
-                "the instant {} of the schedule {} (generation {}, {}) has a job already and was given {}",
+                "the scheduled time {} of the schedule {} (generation {}, {}) already has a job and cannot get {}",
                 record.first,
                 record.schedule,
                 record.generation,
@@ -205,7 +205,7 @@ impl Apply<'_, '_> {
         ])?;
         match changed {
             1 => Ok(()),
-            _ => Err(Failure::Broken(format!("the backfill {id} was changed and is not there"))),
+            _ => Err(Failure::Broken(format!("the changed backfill {id} does not exist"))),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Workflows, their runs and the steps of these.
+//! Writes workflows, their runs, and the steps of the runs.
 //!
-//! A step that ends and the one that follows it are two small rows and the run's; a definition is written
+//! The end of a step and the start of the next one take two small rows and the row of the run. A definition is written
 //! once, whatever the number of its runs.
 
 use model::WorkflowId;
@@ -17,7 +17,7 @@ use crate::codec::{
 use crate::sqlite::error::Failure;
 
 impl Apply<'_, '_> {
-    /// Writes what a batch changes about workflows and runs. A removal frees the name for a new one.
+    /// Writes the changes of workflows and runs in a batch. The name of a removed workflow is free for a new one.
     pub(super) fn workflows(&mut self, changes: &[Change]) -> Result<(), Failure> {
         for change in changes {
             if let Change::RemoveWorkflow(id) = change {
@@ -56,7 +56,7 @@ impl Apply<'_, '_> {
         }
         let changed = match head.map(|head| &*head.spec) {
             None if new => {
-                return Err(Failure::Broken(format!("the new workflow {id} came without its head")));
+                return Err(Failure::Broken(format!("the new workflow {id} has no head")));
             }
             None => self.statements.workflow_update.execute(params![key, state.generation, sealed])?,
             Some(WorkflowSpec { namespace, name, owner, .. }) => {
@@ -68,7 +68,7 @@ impl Apply<'_, '_> {
             }
         };
         if changed != 1 {
-            return Err(Failure::Broken(format!("the workflow {id} was changed and is not there")));
+            return Err(Failure::Broken(format!("the changed workflow {id} does not exist")));
         }
         if let Some(head) = head {
             let sealed = seal_workflow_head(id, state.generation, head);
@@ -80,8 +80,8 @@ impl Apply<'_, '_> {
         Ok(())
     }
 
-    /// Deletes the labels that the newest spec has. One that cannot be read leaves them behind: lists pass
-    /// over labels without a workflow.
+    /// Deletes the labels in the newest spec. If the spec cannot be decoded, the labels stay; lists skip labels without
+    /// a workflow.
     fn delete_workflow_labels(&mut self, id: WorkflowId) -> Result<(), Failure> {
         let key = id.to_bits().to_be_bytes();
         let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
@@ -123,7 +123,7 @@ impl Apply<'_, '_> {
         let row = params![key, columns.status, columns.expires_at, sealed];
         match self.statements.run_update.execute(row)? {
             1 => Ok(()),
-            _ => Err(Failure::Broken(format!("the run {id} was changed and is not among the live ones"))),
+            _ => Err(Failure::Broken(format!("the changed run {id} is not live"))),
         }
     }
 

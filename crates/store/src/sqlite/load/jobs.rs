@@ -1,7 +1,6 @@
-//! Jobs that have not ended, and their executions.
+//! Load of live jobs and their executions.
 //!
-//! A job goes with its newest execution, and an execution with its job: if one of the two cannot be
-//! read, both are set aside.
+//! A job and its newest execution belong together: if one of the two cannot be decoded, both are quarantined.
 
 use std::collections::HashSet;
 
@@ -16,9 +15,9 @@ use crate::sqlite::quarantine::Damaged;
 use crate::sqlite::rows::{Sorted, key_of};
 
 impl Loading<'_> {
-    /// The executions that can be read, and those that cannot.
+    /// Returns the executions that can be decoded, and the IDs of the others.
     ///
-    /// They wait here until the jobs are known: there are far fewer of them than of jobs.
+    /// The executions are held in memory until the jobs are loaded: there are far fewer executions than jobs.
     pub(super) fn executions(&mut self) -> Result<(Vec<LiveRow>, HashSet<ExecutionId>), Failure> {
         let mut statement =
             self.connection.prepare(&format!("SELECT {EXECUTION_COLUMNS} FROM executions t"))?;
@@ -39,7 +38,7 @@ impl Loading<'_> {
         Ok((good.good, lost))
     }
 
-    /// Sends the jobs, and answers with those that could not be read or go on.
+    /// Sends the jobs, and returns the IDs of the jobs that cannot be decoded or continued.
     pub(super) fn jobs(&mut self, lost: &HashSet<ExecutionId>) -> Result<HashSet<JobId>, Failure> {
         let (connection, shards) = (self.connection, &self.shards);
         let decode = |job: RawJob| {

@@ -1,9 +1,9 @@
-//! All live rows, for an engine that takes over their shards.
+//! Load of all live rows, for an engine that takes over their shards.
 //!
-//! One thread reads the rows as they are and two decode them: parsing the specs takes longer than
-//! reading. Everything is read from one state of the store. Rows that cannot be read are set aside,
-//! and what cannot go on without them. Calendars, schedules and backfills come in this order, and
-//! before jobs: what an engine builds on is there before what builds on it.
+//! One thread reads the rows and two threads decode them, because parsing the specs takes longer than reading. All rows
+//! come from one snapshot. Rows that cannot be decoded are quarantined, together with rows that depend on them.
+//! Calendars, schedules and backfills come in this order, before jobs: the engine receives a row after the rows that it
+//! depends on.
 
 mod jobs;
 mod schedules;
@@ -28,20 +28,20 @@ use crate::Loaded;
 use crate::codec::Context;
 use crate::rows::{self, Fields, KEY_COLUMNS, Table};
 
-/// Rows that travel together.
+/// Maximum number of rows in a chunk.
 const CHUNK: usize = 1_024;
 const DECODERS: usize = 2;
 
-/// What was found, and what is to be set aside.
+/// Result of a load, and the rows to quarantine.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) loaded: Loaded,
     pub(super) damaged: Vec<Damaged>,
 }
 
-/// The receiver of the rows has gone away.
+/// Error for a receiver of rows that has gone.
 fn gone<T>(_: T) -> Failure {
-    Failure::Store(crate::StoreError::Unavailable { source: "nobody takes the loaded rows".into() })
+    Failure::Store(crate::StoreError::Unavailable { source: "the receiver of the loaded rows has gone".into() })
 }
 
 /// Sends every live row of the leased shards. Runs inside a read transaction.
@@ -70,7 +70,7 @@ pub(super) fn load(
     Ok(Outcome { loaded, damaged })
 }
 
-/// The shards whose rows are wanted.
+/// Set of the shards to load.
 struct Shards(Vec<bool>);
 
 impl Shards {
@@ -166,7 +166,7 @@ impl Loading<'_> {
         self.send(chunk)
     }
 
-    /// Takes in what was decoded aside, and answers with what could not be.
+    /// Adds the result of the decoder threads, and returns the IDs of the rows that could not be decoded.
     fn take<Id: Eq + Hash>(&mut self, decoded: Decoded<Id>) -> HashSet<Id> {
         let (ids, damaged): (Vec<_>, Vec<_>) = decoded.bad.into_iter().unzip();
         self.sent += decoded.sent;
@@ -175,16 +175,16 @@ impl Loading<'_> {
     }
 }
 
-/// A row that cannot be read or go on, with its id as far as that is known.
+/// Row that cannot be decoded or continued, with its ID if that is known.
 type Bad<Id> = (Option<Id>, Damaged);
 
-/// What came of decoding aside: how many rows were sent, and those that could not be.
+/// Result of the decoder threads: the number of sent rows, and the rows that could not be decoded.
 struct Decoded<Id> {
     sent: u64,
     bad: Vec<Bad<Id>>,
 }
 
-/// Reads on this thread, decodes and sends on others: parsing takes longer than reading.
+/// Reads on this thread, and decodes and sends on others: parsing takes longer than reading.
 fn decode_aside<Raw: Send, Id: Send>(
     rows: &Sender<Vec<LiveRow>>,
     read: impl FnOnce(&mut dyn FnMut(Vec<Raw>) -> Result<(), Failure>) -> Result<Vec<Bad<Id>>, Failure>,
@@ -202,11 +202,11 @@ fn decode_aside<Raw: Send, Id: Send>(
     });
     let mut all = Decoded { sent: 0, bad: Vec::new() };
     for result in decoded {
-        let part = result.map_err(|_| Failure::Broken("decoding a row panicked".into()))??;
+        let part = result.map_err(|_| Failure::Broken("decoder thread panicked".into()))??;
         all.sent += part.sent;
         all.bad.extend(part.bad);
     }
-    // After the decoders' own errors: if they stop early, sending to them fails for that.
+    // After the errors of the decoders: if a decoder stops early, sending to it fails as a consequence.
     all.bad.extend(unread?);
     Ok(all)
 }
@@ -234,7 +234,7 @@ fn decode_chunks<Raw, Id>(
     }
 }
 
-/// All workers, by name.
+/// Returns all workers, ordered by name.
 pub(super) fn workers(connection: &Connection) -> Result<Sorted<WorkerRecord>, Failure> {
     let mut statement = connection.prepare_cached("SELECT id, record FROM workers")?;
     let mut found = statement.query([])?;
@@ -247,7 +247,7 @@ pub(super) fn workers(connection: &Connection) -> Result<Sorted<WorkerRecord>, F
     Ok(sorted)
 }
 
-/// All queues, by name.
+/// Returns all queues, ordered by name.
 pub(super) fn queues(connection: &Connection) -> Result<Sorted<QueueRecord>, Failure> {
     let mut statement = connection.prepare_cached("SELECT name, record FROM queues ORDER BY name")?;
     let mut found = statement.query([])?;

@@ -1,7 +1,7 @@
-//! Calendars, schedules, and the backfills that run.
+//! Load of calendars, schedules and running backfills.
 //!
-//! A backfill cannot go on without its schedule, so it is set aside with one that cannot be read. The
-//! jobs of such a schedule go on by themselves.
+//! A backfill cannot continue without its schedule, so both are quarantined if the schedule cannot be decoded. The jobs
+//! of such a schedule continue on their own.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ impl Loading<'_> {
         self.send_all(calendars.good.into_iter().map(LiveRow::Calendar).collect())
     }
 
-    /// Sends the schedules, and answers with those that could not be read.
+    /// Sends the schedules, and returns the IDs of those that could not be decoded.
     pub(super) fn schedules(&mut self) -> Result<HashSet<ScheduleId>, Failure> {
         let (connection, shards) = (self.connection, &self.shards);
         let decode = |raw: RawSchedule| raw.decode().map_err(|damage| bad(raw.id, damage.to_string()));
@@ -36,7 +36,7 @@ impl Loading<'_> {
         Ok(self.take(decoded))
     }
 
-    /// Sends the backfills that run, but for those whose schedule is lost.
+    /// Sends the running backfills, except those whose schedule is lost.
     pub(super) fn backfills(&mut self, lost: &HashSet<ScheduleId>) -> Result<(), Failure> {
         let sql = format!(
             "SELECT {BACKFILL_COLUMNS} FROM backfills t INDEXED BY backfills_running {BACKFILL_REST}

@@ -1,8 +1,8 @@
-//! Workflows, and the runs that have not ended, each with what was added to its steps, and these.
+//! Load of workflows and live runs. The elements that tasks added to a run, and its steps, are loaded with the run.
 //!
-//! A step whose row is lost would be taken for one that has not begun, and be done twice; elements that are
-//! lost would move those behind them. So a run is set aside with any row of it that cannot be read; its jobs
-//! go on by themselves.
+//! A step without its row would look as if it had not started, and would run twice. Missing elements would change the
+//! indexes of later ones. So if any row of a run cannot be decoded, the run is quarantined. Its jobs continue on their
+//! own.
 
 use model::record::LiveRow;
 use model::{RunId, WorkflowId};
@@ -63,7 +63,7 @@ impl Loading<'_> {
                             chunk.good.extend(found.good);
                         }
                         Some(first) => {
-                            let reason = format!("a row of it in `{}` cannot be read", first.table.name());
+                            let reason = format!("one of its rows in `{}` cannot be read", first.table.name());
                             let key = id_key(id.to_bits());
                             chunk.damaged.push(Damaged { table: Table::Runs, key, reason });
                         }
@@ -80,7 +80,7 @@ impl Loading<'_> {
     }
 }
 
-/// What a run has beside its own row.
+/// Prepared queries for the rows of a run other than its own row.
 struct Parts<'c> {
     elements: Statement<'c>,
     steps: Statement<'c>,
@@ -95,7 +95,7 @@ impl<'c> Parts<'c> {
         Ok(Self { elements: connection.prepare(&elements)?, steps: connection.prepare(&steps)? })
     }
 
-    /// The batches of elements that were added to a run, and its steps.
+    /// Returns the batches of elements that tasks added to a run, and the steps of the run.
     fn of(&mut self, run: RunId) -> Result<Sorted<LiveRow>, Failure> {
         let mut sorted = Sorted::default();
         read(&mut self.elements, run, Table::ElementBatches, &mut sorted, |row| {
