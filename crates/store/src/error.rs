@@ -97,12 +97,12 @@ impl StoreError {
             }
             Self::InUse { .. } => "stop the other server, or start this one with another data directory",
             Self::LostCommits { .. } => {
-                "run `belfry store check`; then restore a backup or keep the current data; in both cases, run \
-                 `belfry store restored` before you start the server"
+                "run `belfry store check`; then restore a backup or keep the current data; in both cases, \
+                 run `belfry store restored` before you start the server"
             }
             Self::Missing { .. } => {
-                "restore a backup and run `belfry store restored`; to begin with an empty store, use another data \
-                 directory, or move all files out of this one"
+                "restore a backup and run `belfry store restored`; to begin with an empty store, use another \
+                 data directory, or move all files out of this one"
             }
             Self::Unfinished { .. } => {
                 "run `belfry store copy` again until it completes, or use another database"

@@ -528,14 +528,14 @@ mod tests {
         ];
         insta::assert_snapshot!(all.concat(), @r"
         error: there is no store at `/var/lib/belfry/belfry.db`
-        help: name the data folder of the server that ran, or its `belfry.db`
+        help: pass the data directory of the server, or its `belfry.db`
         error: the source cannot be read
           because: the store at `/var/lib/belfry/belfry.db` is in use by another server
         help: stop the server that runs on it: its rows must not change
         error: the target is not empty: `jobs` has rows
-        help: name an empty database; nothing is ever merged into one that is not
-        error: `jobs` is not the same in the target as in the source
-        help: somebody else wrote into the target: copy into a new, empty database
+        help: use an empty database; a copy never merges into existing data
+        error: `jobs` differs between source and target
+        help: another process wrote to the target: copy into a new, empty database
         ");
     }
 }

@@ -1,7 +1,7 @@
 //! Copies a PostgreSQL database into a new file of the embedded store.
 //!
-//! The tables are those of a copy into a database. The target is a local file that no other process writes, so an
-//! interrupted copy removes the file, and the next call starts again.
+//! The tables are those of a copy into a database. No other process writes the target, a local file. So an interrupted
+//! copy removes the file, and the next call starts again.
 
 use std::path::Path;
 
@@ -15,11 +15,11 @@ use crate::sqlite;
 /// Copies the store in the database at `from` into the new file `to`.
 ///
 /// `observe` is called after each page of rows. The future may be dropped, and the process may end, at any moment: the
-/// file `to` appears only when the copy is complete, verified and synced. Memory: one page of 1,024 rows of each side.
+/// file `to` appears only when the copy is complete, verified and synced. Memory: one page of 1,024 rows for each side.
 /// Needs a tokio runtime with time and I/O enabled.
 ///
 /// # Errors
-/// [`CopyError`]; it says what to do.
+/// [`CopyError`]; its `help` names the next step.
 pub async fn copy_back(
     from: &str,
     to: &Path,
@@ -46,7 +46,7 @@ pub async fn copy_back(
     Ok(Report { found: 0, copied, tables })
 }
 
-/// The epochs of the shards and the engine time, where no server works on them.
+/// Returns the epochs of the shards and the engine time; fails if a server uses the database.
 async fn unserved(source: &postgres::Target) -> Result<(Vec<(i32, i64)>, i64), CopyError> {
     if let Some(name) = source.server().await.map_err(CopyError::of_source)? {
         return Err(CopyError::ServedSource { name });
@@ -63,7 +63,7 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    /// Copies all tables; answers with the number of rows.
+    /// Copies all tables; returns the number of rows.
     async fn rows(&mut self) -> Result<u64, CopyError> {
         let mut rows = 0;
         for table in &TABLES {
@@ -82,7 +82,7 @@ impl Copying<'_> {
         Ok(rows)
     }
 
-    /// Reads every table on both sides.
+    /// Reads every table on both sides, and compares them.
     async fn verify(&mut self) -> Result<Vec<Verified>, CopyError> {
         let (mut all, mut rows) = (Vec::with_capacity(TABLES.len()), 0);
         for table in &TABLES {

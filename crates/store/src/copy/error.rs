@@ -1,4 +1,4 @@
-//! Why a copy ended early.
+//! Errors of a copy.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use super::Verified;
 use crate::StoreError;
 use crate::sqlite::RowsError;
 
-/// Why a copy was refused, or ended before it was finished.
+/// Error of a copy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each message says it")]
@@ -19,7 +19,7 @@ pub enum CopyError {
     Source(#[source] StoreError),
     #[error("the target cannot be used")]
     Target(#[source] StoreError),
-    #[error("the server `{name}` works on the target")]
+    #[error("the server `{name}` uses the target")]
     Served { name: String },
     #[error("the target is not empty: `{table}` has rows")]
     NotEmpty { table: String },
@@ -29,7 +29,7 @@ pub enum CopyError {
         "the target holds an unfinished copy of another store, or of this one as it was before: `{origin}`"
     )]
     OtherSource { origin: String },
-    #[error("somebody else works in the target: another copy, or a server")]
+    #[error("another copy or a server uses the target")]
     Overtaken,
     #[error("a row of `{table}` in the source cannot be copied (key `{key}`): {reason}")]
     Row { table: &'static str, key: String, reason: String },
@@ -37,9 +37,9 @@ pub enum CopyError {
     EmptySource,
     #[error("the source is itself an unfinished copy of `{origin}`")]
     UnfinishedSource { origin: String },
-    #[error("the server `{name}` works on the source")]
+    #[error("the server `{name}` uses the source")]
     ServedSource { name: String },
-    #[error("a server worked on the source while it was copied")]
+    #[error("a server used the source during the copy")]
     Changed,
     #[error("`{}` exists", path.display())]
     Exists { path: PathBuf },
@@ -49,45 +49,45 @@ pub enum CopyError {
         #[source]
         source: std::io::Error,
     },
-    #[error("`{table}` is not the same in the target as in the source")]
+    #[error("`{table}` differs between source and target")]
     Differs { table: &'static str, tables: Vec<Verified> },
 }
 
 impl CopyError {
-    /// What the operator can do next.
+    /// Returns the next step for the operator.
     pub fn help(&self) -> &'static str {
         match self {
-            Self::NoSource { .. } => "name the data folder of the server that ran, or its `belfry.db`",
+            Self::NoSource { .. } => "pass the data directory of the server, or its `belfry.db`",
             Self::OldSource { .. } => "start the server of this version on it once, stop it, and copy again",
             Self::Source(StoreError::InUse { .. }) => {
                 "stop the server that runs on it: its rows must not change"
             }
             Self::Source(error) => error.help(),
             Self::Target(StoreError::Unavailable { .. } | StoreError::OutcomeUnknown { .. }) => {
-                "once the database answers, run the same command again: it goes on where it was"
+                "once the database answers, run the same command again: it continues where it stopped"
             }
             Self::Target(error) => error.help(),
-            Self::Served { .. } => "name a database of its own for the copy",
+            Self::Served { .. } => "use a separate database for the copy",
             Self::NotEmpty { .. } | Self::OtherSource { .. } => {
-                "name an empty database; nothing is ever merged into one that is not"
+                "use an empty database; a copy never merges into existing data"
             }
             Self::Finished { .. } => {
-                "there is nothing to do: start the servers with `--store`, or name an empty database"
+                "there is nothing to do: start the servers with `--store`, or use an empty database"
             }
-            Self::Overtaken => "let one of them end, then run the same command again",
+            Self::Overtaken => "wait until the other one has ended, then run the same command again",
             Self::Row { .. } => {
-                "start a server on the source once, which sets such rows aside; stop it, and copy again"
+                "start a server on the source once, which quarantines such rows; stop it, and copy again"
             }
-            Self::EmptySource => "name the database that the servers ran on",
-            Self::UnfinishedSource { .. } => "finish that copy, or copy from its own source",
+            Self::EmptySource => "use the URL of the database that the servers used",
+            Self::UnfinishedSource { .. } => "finish that copy, or copy from its original source",
             Self::ServedSource { .. } | Self::Changed => {
                 "stop all servers of the source, then run the same command again: its rows must not change"
             }
             Self::Exists { .. } => {
-                "name a data directory without a store: nothing is ever merged or written over"
+                "use a data directory without a store: a copy never merges or overwrites data"
             }
             Self::Write { .. } => "make sure that the directory is writable and has space",
-            Self::Differs { .. } => "somebody else wrote into the target: copy into a new, empty database",
+            Self::Differs { .. } => "another process wrote to the target: copy into a new, empty database",
         }
     }
 }
@@ -107,7 +107,7 @@ impl CopyError {
         }
     }
 
-    /// The same of a database that is the source.
+    /// Converts an error of a target into an error of a database that is the source.
     pub(crate) fn of_source(self) -> Self {
         match self {
             Self::Target(error) => Self::Source(error),
@@ -118,7 +118,7 @@ impl CopyError {
     }
 }
 
-/// What stands in the way of a copy that is to begin.
+/// Obstacle to a new copy.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
     Server(String),

@@ -1,29 +1,28 @@
 //! Copies a store from the embedded store into a PostgreSQL database, and back.
 //!
 //! ```text
-//! source (SQLite, owned, only read)                 target (PostgreSQL)
-//!   is it there, closed, of this version?             is it empty, or a copy of this source begun earlier?
-//!   a table, a chunk in the order of its key    ──>   one transaction: its rows, and how far the copy is
-//!   …                                                 …
-//!   a hash of each table                        <=>   a hash of each table
-//!                                                     the copy is finished: servers may start on it
+//!  source (SQLite, owned, only read)                 target (PostgreSQL)
+//!    check: exists, closed, of this version            check: empty, or an earlier unfinished copy of this source
+//!    a chunk of a table, in key order            ──>   one transaction: the rows, and the position of the copy
+//!    …                                                 …
+//!    a hash of each table                        <=>   a hash of each table
+//!                                                      mark the copy as finished: servers may open it
 //! ```
 //!
-//! - [`copy`] is the flow, and [`copy_back`] that of the other direction. `table`: what is copied, and how a value of
-//!   one store becomes one of the other.
-//! - `Source` and `Target` stand beside their stores. Files (logs, artifacts) are no part of a store.
+//! - [`copy`] copies into a database, and [`copy_back`] out of a database. `table` lists the copied tables, and
+//!   converts values between the stores.
+//! - `Source` and `Target` are in the modules of their stores. Files (logs, artifacts) are not part of a store.
 //!
-//! # Always true of a copy into a database
+//! # Invariants of a copy into a database
 //! - The source is owned as a server owns it, and nothing in it is changed.
-//! - A copy that ended at any moment goes on behind its last durable chunk.
-//! - No server works on a target that is not finished: it is refused when it opens it, and finds no shard
-//!   that it could own.
-//! - A target is finished only after every table of it was read back and found to be the same.
-//! - Rows that the source could not read are the same bytes in the target, to be set aside there.
+//! - A copy that was interrupted at any moment continues after its last durable chunk.
+//! - No server uses an unfinished target: opening it is refused, and it has no shard that could be acquired.
+//! - A target is finished only after all its tables were read back and are equal to the source.
+//! - Rows that cannot be decoded in the source have the same bytes in the target, and are quarantined there.
 //!
 //! # Cost
-//! Memory for two chunks (some 10 MB each). Each row is read twice from either side and written once; a chunk
-//! is read while the one before it is written.
+//! Memory for two chunks (some 10 MB each). Each row is read twice on both sides and written once; a chunk is read
+//! while the previous one is written.
 
 mod back;
 mod error;
@@ -45,19 +44,19 @@ pub(crate) use table::{Cell, Column, Kind, TABLES, Table};
 use crate::postgres::{self, Begun, Position, Target};
 use crate::sqlite::Source;
 
-/// The most bytes of a chunk, but for its last row.
+/// Maximum number of bytes of a chunk, without its last row.
 const CHUNK_BYTES: usize = 8 << 20;
 
-/// How often a copy looks anew where it stands. One that was killed leaves one chunk on its way at most;
-/// whoever comes in between more often is alive.
+/// Maximum number of times that a copy reads its position again after a conflict. A killed copy leaves at most one
+/// chunk in flight, so more conflicts mean that another process is alive.
 const OVERTAKEN_MAX: u32 = 2;
 
-/// How a copy is made.
+/// Options for a copy.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How the target is opened. Its number of shards is that of the source.
+    /// Options for opening the target. Its number of shards is always that of the source.
     pub target: postgres::Options,
-    /// The most rows of a transaction.
+    /// Maximum number of rows in a transaction.
     pub chunk_rows: usize,
 }
 
@@ -67,95 +66,96 @@ impl Default for Options {
     }
 }
 
-/// What is being done.
+/// Phase of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Rows go over.
+    /// Rows are copied.
     Copying,
     /// Both sides are read and compared.
     Verifying,
 }
 
-/// How far a copy is.
+/// Progress of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done.
+    /// Current phase.
     pub phase: Phase,
-    /// With which table.
+    /// Current table.
     pub table: &'static str,
-    /// The rows of all tables that this was done with, in earlier attempts too.
+    /// Number of processed rows of all tables, including those of earlier attempts.
     pub rows: u64,
-    /// How many there are.
+    /// Total number of rows.
     pub of: u64,
 }
 
-/// A table as one side has it.
+/// Digest of a table on one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Digest {
-    /// How many rows.
+    /// Number of rows.
     pub rows: u64,
-    /// SHA-256 over all rows in the order of their keys, in the form that the target keeps.
+    /// SHA-256 of all rows in key order, in the format of the target.
     pub sha256: [u8; 32],
 }
 
 impl Digest {
-    /// The hash in hexadecimal.
+    /// Returns the hash in hexadecimal.
     pub fn hex(&self) -> String {
         self.sha256.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// A table that was read on both sides.
+/// Table that was compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified {
-    /// Its name.
+    /// Name of the table.
     pub table: &'static str,
-    /// In the source.
+    /// Digest in the source.
     pub source: Digest,
-    /// In the target.
+    /// Digest in the target.
     pub target: Digest,
 }
 
 impl Verified {
-    /// Whether both sides have the same.
+    /// Returns whether both sides are equal.
     pub fn is_same(&self) -> bool {
         self.source == self.target
     }
 }
 
-/// What a copy did.
+/// Result of a copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Rows that were there from an earlier attempt.
+    /// Number of rows that an earlier attempt had copied.
     pub found: u64,
-    /// Rows that went over in this one.
+    /// Number of rows that this attempt copied.
     pub copied: u64,
-    /// Every table.
+    /// All tables, with their digests.
     pub tables: Vec<Verified>,
 }
 
-/// Some rows in the order of the key.
+/// Rows of a table in key order.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) rows: Vec<Vec<Cell>>,
-    /// Whether there may be some behind them.
+    /// Whether further rows may follow.
     pub(crate) more: bool,
 }
 
 impl Page {
-    /// Behind what the next page begins, if there is one.
+    /// Returns the key after which the next page starts, if there is one.
     fn next(&self, table: &Table) -> Option<Vec<Cell>> {
         self.rows.last().filter(|_| self.more).map(|row| row[..table.key].to_vec())
     }
 }
 
-/// Copies the store in the file `from` into the database at `to`, or goes on with a copy that was begun.
+/// Copies the store in the file `from` into the database at `to`, or continues a copy that was started before.
 ///
-/// `observe` is told after each chunk and each page. Dropping the future is safe at any moment, and so is
-/// the end of the process; the next call goes on. Needs a tokio runtime with time and I/O enabled.
+/// `observe` is called after each chunk and each page. The future may be dropped, and the process may end, at any
+/// moment; the next call continues. Needs a tokio runtime with time and I/O enabled.
 ///
 /// # Errors
-/// [`CopyError`]; it says what to do. After all but [`CopyError::Differs`] the same call can be made again.
+/// [`CopyError`]; its `help` names the next step. After any error except [`CopyError::Differs`] the same call can be
+/// repeated.
 pub async fn copy(
     from: &Path,
     to: &str,
@@ -194,7 +194,7 @@ pub async fn copy(
     Ok(Report { found, copied: end.rows - found, tables })
 }
 
-/// Where the copy goes on, from the beginning if there was none.
+/// Returns the position from which the copy continues; starts a copy if there was none.
 async fn begin(target: &Target, from: &Path, identity: &[u8]) -> Result<Position, CopyError> {
     match target.begun().await? {
         Some(Begun { source, finished: true, .. }) => Err(CopyError::Finished { origin: source }),
@@ -210,8 +210,8 @@ async fn begin(target: &Target, from: &Path, identity: &[u8]) -> Result<Position
     }
 }
 
-/// What tells one store from another, and from itself after a server ran on it: servers sign with secrets
-/// of the store, and whoever takes a shard raises its epoch.
+/// Identifies a store, and its state: the secrets of a store are unique to it, and a server that ran on it since has
+/// raised the epochs.
 async fn identity(source: &Source) -> Result<Vec<u8>, CopyError> {
     let mut hash = Sha256::new();
     for table in TABLES.iter().filter(|table| matches!(table.name, "meta" | "shards" | "secrets")) {
@@ -236,7 +236,7 @@ impl fmt::Debug for Copying<'_> {
 }
 
 impl Copying<'_> {
-    /// Copies what lies behind `position`; answers with the end.
+    /// Copies all rows after `position`; returns the final position.
     async fn rows(&mut self, mut position: Position) -> Result<Position, CopyError> {
         let start = TABLES.iter().position(|table| table.name == position.table.name).unwrap_or(0);
         for table in &TABLES[start..] {
@@ -266,7 +266,7 @@ impl Copying<'_> {
         self.source.page(table, after, self.chunk_rows, CHUNK_BYTES).await
     }
 
-    /// Reads every table on both sides.
+    /// Reads every table on both sides, and compares them.
     async fn verify(&mut self) -> Result<Vec<Verified>, CopyError> {
         let Self { source, target, chunk_rows, of, observe } = self;
         let (mut all, mut before) = (Vec::with_capacity(TABLES.len()), 0);

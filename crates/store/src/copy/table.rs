@@ -1,9 +1,8 @@
-//! Which tables a copy takes over, and how each column gets from one store into the other.
+//! The copied tables, and the conversion of each column from one store to the other.
 //!
-//! Both stores have the same tables by the same names, so a table is said once. "Source" and "target" are those of a
-//! copy into a database; one out of a database uses the same columns the other way round. A value on its way is a
-//! [`Cell`], in the form that the database keeps: what is read in the copy afterwards is compared with what the source
-//! would be turned into now.
+//! Both stores have the same tables with the same names, so each table is listed once. "Source" and "target" are those
+//! of a copy into a database; a copy out of a database uses the same columns in the other direction. A [`Cell`] is a
+//! value in the format of the database. So the rows of the copy can be compared with the converted rows of the source.
 
 use std::borrow::Cow;
 
@@ -15,7 +14,7 @@ use crate::codec::{Damage, open_events, seal_events};
 use crate::rows::Fields;
 use crate::sqlite::{cells_of_readable, readable_cells};
 
-/// A value on its way.
+/// Value during a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Cell {
     Absent,
@@ -26,7 +25,7 @@ pub(crate) enum Cell {
 }
 
 impl Cell {
-    /// About how much room it takes.
+    /// Returns the approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Absent | Self::Number(_) | Self::Id(_) => 16,
@@ -35,7 +34,7 @@ impl Cell {
         }
     }
 
-    /// Adds it to a hash, so that no two rows of different cells look the same.
+    /// Adds the value to a hash, so that different rows never produce the same input.
     pub(super) fn hash_into(&self, hash: &mut Sha256) {
         let (tag, bytes): (u8, Cow<'_, [u8]>) = match self {
             Self::Absent => (0, Cow::Borrowed(&[])),
@@ -50,42 +49,42 @@ impl Cell {
     }
 }
 
-/// What a column holds, where that differs between the stores, too.
+/// Type of a column; distinguishes types whose format differs between the stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Id,
-    /// Part of a key: empty in the source where there is none, zero in the target.
+    /// Part of a key: the backfill, or empty in the source and zero in the target if there is none.
     Backfill,
     Small,
     Big,
-    /// A number in the source, and true or false in the target.
+    /// Integer in the source, boolean in the target.
     Flag,
     Text,
     Bytes,
-    /// The target's alone: the shard of the id that stands in the source's column.
+    /// Only in the target: the shard of the ID in the source's column.
     Shard,
-    /// Sealed under their place in the source and under their time in the target.
+    /// Events; the checksum covers their position in the source and their time in the target.
     Events,
-    /// Rows that were set aside: encoded in the source, as JSON in the target.
+    /// Quarantined rows: encoded in the source, JSON in the target.
     SetAside,
 }
 
-/// A column.
+/// Column of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// What is read in the source for it.
+    /// Expression for the column in the source.
     pub(crate) origin: &'static str,
 }
 
-/// A table, with the columns of its key first: those by which it is read in both stores.
+/// Table; the columns of its key come first, and both stores read it in their order.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) name: &'static str,
     pub(crate) key: usize,
     pub(crate) columns: &'static [Column],
-    /// Columns of the target that are the same in all rows, and what stands in them.
+    /// Columns of the target that are equal in all rows, with their values.
     pub(crate) fixed: &'static [(&'static str, &'static str)],
 }
 
@@ -121,17 +120,17 @@ const fn table(name: &'static str, key: usize, columns: &'static [Column]) -> Ta
     Table { name, key, columns, fixed: &[] }
 }
 
-/// All that is copied, in this order. The shards come last: until they are there, nobody can own one.
+/// All copied tables, in this order. The shards come last, because no server can own a shard before.
 pub(crate) static TABLES: [Table; 35] = [
     table("meta", 1, &[small("id"), small("shards"), big("next_event"), big("checked_at")]),
     table("jobs", 1, JOBS),
-    // Its rows belong to no shard any more.
+    // Ended rows belong to no shard.
     table("jobs_ended", 1, JOBS.split_at(JOBS.len() - 1).0),
     table("labels", 3, &[text("key"), text("value"), id("job")]),
     table("executions", 1, EXECUTIONS),
     table("executions_ended", 1, EXECUTIONS.split_at(EXECUTIONS.len() - 1).0),
     table("keys", 1, &[id("key"), id("body"), id("job"), big("expires_at"), shard_of("job")]),
-    // The part is that of retention, which belongs to no shard either: only sums mean something.
+    // The part of the retention belongs to no shard either; only the sum of the parts is meaningful.
     Table {
         fixed: &[("part", "-1")],
         ..table("job_counts", 2, &[text("namespace"), small("status"), big("count")])
@@ -274,8 +273,8 @@ const STEPS: &[Column] =
 const QUARANTINE: &[Column] =
     &[big("at"), text("origin"), text("key"), text("reason"), column("columns", Kind::SetAside)];
 
-/// Fences are made of the epochs, so they go on from where they are. Engine time is kept for the whole
-/// store in one and for each shard in the other.
+/// Fences are derived from epochs, so the epochs are copied. Engine time is stored once in the source, and for each
+/// shard in the target.
 const SHARDS: &[Column] = &[
     small("shard"),
     big("epoch"),
@@ -284,17 +283,17 @@ const SHARDS: &[Column] = &[
 ];
 
 impl Table {
-    /// The table of this name.
+    /// Returns the table of this name.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         TABLES.iter().find(|table| table.name == name)
     }
 
-    /// The names of the key's columns, with commas between.
+    /// Returns the names of the key columns, separated by commas.
     pub(crate) fn key_columns(&self) -> String {
         self.columns[..self.key].iter().map(|column| column.name).collect::<Vec<_>>().join(", ")
     }
 
-    /// A row of the source, as the target is to keep it.
+    /// Converts a row of the source into the format of the target.
     pub(crate) fn row_of_source(&self, row: &impl Fields) -> Result<Vec<Cell>, Damage> {
         let cell = |(index, column): (usize, &Column)| match column.kind {
             Kind::Backfill => Ok(Cell::Id(row.backfill_key(index, column.name)?.unwrap_or(0))),
@@ -312,7 +311,7 @@ impl Table {
         self.columns.iter().enumerate().map(cell).collect()
     }
 
-    /// A row of the database, as the embedded store is to keep it.
+    /// Converts a row of the database into the format of the embedded store.
     pub(crate) fn row_for_source(&self, mut row: Vec<Cell>) -> Vec<Cell> {
         for index in 0..self.columns.len() {
             let made = match (self.columns[index].kind, &row[index]) {
@@ -328,8 +327,8 @@ impl Table {
         row
     }
 
-    /// A row of the database as [`Self::row_of_source`] makes it of the row that [`Self::row_for_source`] makes of it:
-    /// the same in another encoding.
+    /// Returns a row of the database as it looks after [`Self::row_for_source`] and [`Self::row_of_source`]: the same
+    /// content, in a normalized encoding.
     pub(crate) fn normal(&self, mut row: Vec<Cell>) -> Vec<Cell> {
         for index in 0..self.columns.len() {
             let made = match (self.columns[index].kind, &row[index]) {
@@ -345,13 +344,13 @@ impl Table {
         row
     }
 
-    /// A row of the target.
+    /// Decodes a row of the target.
     pub(crate) fn row_of_target(&self, row: &impl Fields) -> Result<Vec<Cell>, Damage> {
         self.columns.iter().enumerate().map(|(index, column)| kept(row, index, column)).collect()
     }
 }
 
-/// A column as the target keeps it.
+/// Decodes a column in the format of the target.
 fn kept(row: &impl Fields, index: usize, column: &Column) -> Result<Cell, Damage> {
     let name = column.name;
     let cell = match column.kind {
@@ -367,8 +366,8 @@ fn kept(row: &impl Fields, index: usize, column: &Column) -> Result<Cell, Damage
     Ok(cell.unwrap_or(Cell::Absent))
 }
 
-/// Events that are sealed under `from`, sealed under `to`. Events that cannot be read are copied unchanged: the server
-/// that reads them from the copy sets them aside, as it would have done with the source.
+/// Replaces the checksum of events for `from` by one for `to`. Events that cannot be decoded are copied unchanged: the
+/// server that reads them from the copy quarantines them, as it would have done with the source.
 fn reseal(from: i64, to: i64, sealed: &[u8]) -> Vec<u8> {
     match open_events(from.cast_unsigned(), sealed) {
         Ok(events) => seal_events(to.cast_unsigned(), &events),

@@ -1,8 +1,8 @@
-//! The methods of a store, each one line, and the [`Operation`] by which a test names it.
+//! The methods of a store, each in one line, and the [`Operation`] by which a test names it.
 //!
-//! The list makes both the enum and the implementations, so a new method of a contract is one line here, and without
-//! that line this does not compile. Methods that do more than to pass a call on, or on which no fault can be injected,
-//! are written out in the block `by hand`; the names in its brackets are the operations among them.
+//! The list generates both the enum and the implementations, so a new method of a trait needs one line here, and
+//! without it the crate does not compile. Methods that do more than forward a call, or in which no fault can be
+//! injected, are written in the block `by hand`; the names in its brackets are the operations among them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ macro_rules! methods {
             $($Name:ident: $method:ident($($argument:ident: $Type:ty),*) -> $Answer:ty;)*
         } $(by hand [$($Own:ident),*] { $($own:tt)* })?
     )*) => {
-        /// A method of [`Store`] that can be made to fail.
+        /// Method of [`Store`] in which a fault can be injected.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[expect(missing_docs, reason = "each is the method of its name")]
         pub enum Operation {
@@ -130,7 +130,7 @@ methods! {
             let _turn = self.turn.lock().await;
             drop(waiting);
             if self.halted.load(Ordering::Relaxed) && !self.plan().fatal {
-                return Err(StoreError::Unavailable { source: "a commit before this one failed".into() });
+                return Err(StoreError::Unavailable { source: "an earlier commit failed".into() });
             }
             let result = self.call(Operation::Commit, committed).await;
             let may_be_repeated = matches!(result, Err(StoreError::Full)) && !self.has_reserve();
@@ -146,7 +146,7 @@ methods! {
             !self.shared && self.inner.has_reserve()
         }
 
-        /// No fault is injected on the methods of the changelog.
+        /// No fault can be injected in the methods of the changelog.
         fn changelog(&self) -> Option<&dyn Changelog> {
             self.changelog.as_deref().or_else(|| self.inner.changelog())
         }

@@ -1,18 +1,18 @@
-//! A store that fails on purpose, for the tests of those who use one.
+//! A store wrapper for fault injection, for tests.
 //!
-//! [`FaultyStore`] passes everything on to the store inside, but for the calls that a test chose: the
-//! nth call of an operation fails before or after it was done, or stalls until the test lets go.
+//! [`FaultyStore`] forwards all calls to the inner store, except those that a test chose: the nth call of an operation
+//! fails before or after its execution, or stalls until the test releases it.
 //!
 //! ```ignore
-//! let store = FaultyStore::new(inner);
-//! store.inject(Operation::Commit, 3, Fault::After);     // done, and the answer is lost
-//! let stall = store.stall(Operation::Commit, 5);
-//! stall.reached().await;                                // the fifth commit waits …
-//! stall.release();                                      // … until here
+//!  let store = FaultyStore::new(inner);
+//!  store.inject(Operation::Commit, 3, Fault::After);     // executed, but the answer is lost
+//!  let stall = store.stall(Operation::Commit, 5);
+//!  stall.reached().await;                                // the fifth commit waits …
+//!  stall.release();                                      // … until here
 //! ```
 //!
-//! In a [simulation](FaultyStore::simulated) each call takes as much virtual time as the test says, whatever
-//! the store inside does on threads of its own. `methods` has the list of all calls.
+//! In a [simulation](FaultyStore::simulated) each call takes the virtual time that the test defines, whatever the inner
+//! store does on its threads. `methods` lists all calls.
 
 mod methods;
 mod simulation;
@@ -32,28 +32,28 @@ use simulation::Simulated;
 use crate::changelog::Changelog;
 use crate::{Store, StoreError};
 
-/// How many calls of a broken operation go wrong before it is healed: more than any test makes.
+/// Number of calls of a broken operation that fail before it heals: more than any test makes.
 const BROKEN_CALLS: u64 = 10_000;
 
-/// What goes wrong with a call.
+/// Fault of a call.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Not done; [`StoreError::Unavailable`].
+    /// Not executed; [`StoreError::Unavailable`].
     Before,
-    /// Done, and answered with [`StoreError::OutcomeUnknown`].
+    /// Executed, but answered with [`StoreError::OutcomeUnknown`].
     After,
-    /// Not done; [`StoreError::Full`].
+    /// Not executed; [`StoreError::Full`].
     Full,
-    /// Not done; [`StoreError::Fatal`], as for every call after it.
+    /// Not executed; [`StoreError::Fatal`], also for every later call.
     Fatal,
-    /// Not done; [`StoreError::Fenced`] for this shard.
+    /// Not executed; [`StoreError::Fenced`] for this shard.
     Fenced(ShardId),
-    /// Done, once the test lets go of it.
+    /// Executed after the test releases it.
     Stall(Arc<Stall>),
 }
 
-/// A call that waits.
+/// Call that waits.
 #[derive(Debug, Default)]
 pub struct Stall {
     reached: Notify,
@@ -61,12 +61,12 @@ pub struct Stall {
 }
 
 impl Stall {
-    /// Waits until the call is there, for one caller.
+    /// Waits until the call has arrived; for one caller.
     pub async fn reached(&self) {
         self.reached.notified().await;
     }
 
-    /// Lets the call go on; also one that is not there yet.
+    /// Releases the call, also in advance.
     pub fn release(&self) {
         self.released.notify_one();
     }
@@ -84,24 +84,24 @@ struct Plan {
     fatal: bool,
 }
 
-/// A store around another that fails where it is told to.
+/// Wrapper of a store with injected faults.
 #[derive(Debug)]
 pub struct FaultyStore<S> {
     inner: Arc<S>,
     plan: Mutex<Plan>,
-    /// Held by one commit after the other, in their order.
+    /// Held by one commit after the other, in order.
     turn: tokio::sync::Mutex<()>,
     waiting_commits: AtomicUsize,
-    /// A commit failed, and nothing was loaded since.
+    /// Whether a commit failed and no load came since.
     halted: AtomicBool,
     simulation: Option<Simulated>,
     changelog: Option<Box<dyn Changelog>>,
-    /// Whether it says that other servers share it.
+    /// Whether the store claims to be shared with other servers.
     shared: bool,
 }
 
 impl<S: Store> FaultyStore<S> {
-    /// Passes everything on until a fault is injected.
+    /// Creates a wrapper without faults.
     pub fn new(inner: S) -> Self {
         Self::around(Arc::new(inner), None)
     }
@@ -119,38 +119,37 @@ impl<S: Store> FaultyStore<S> {
         }
     }
 
-    /// One whose changelog says what the test lets it say.
+    /// Replaces the changelog by one that the test controls.
     #[must_use]
     pub fn with_changelog(mut self, changelog: impl Changelog + 'static) -> Self {
         self.changelog = Some(Box::new(changelog));
         self
     }
 
-    /// One of which other servers could own shards, as of a database.
+    /// Makes the store claim that other servers could own shards, like a database.
     #[must_use]
     pub fn shared(self) -> Self {
         Self { shared: true, ..self }
     }
 
-    /// The same on virtual time: a call is done at one instant of it.
+    /// Creates a wrapper on virtual time: each call is executed at one moment of it, while the thread blocks.
     ///
-    /// The thread stands still meanwhile, so nothing else happens at that instant. Several may lead to one
-    /// store, each with faults of its own. What the store does on other threads it does on those of `aside`.
+    /// Several wrappers may share one store, each with its own faults. The threads of the store run on `aside`.
     pub fn simulated(inner: Arc<S>, world: impl Simulation, aside: tokio::runtime::Handle) -> Self {
         Self::around(inner, Some(Simulated { world: Box::new(world), aside }))
     }
 
-    /// The store inside.
+    /// Returns the inner store.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// Makes the `nth` call of `operation`, counted from 1 since the store was made, go wrong.
+    /// Makes the `nth` call of `operation`, counted from 1 since the wrapper was created, fail.
     pub fn inject(&self, operation: Operation, nth: u64, fault: Fault) {
         self.plan().faults.insert((operation, nth), fault);
     }
 
-    /// Makes the next call of `operation` go wrong.
+    /// Makes the next call of `operation` fail.
     pub fn inject_next(&self, operation: Operation, fault: Fault) {
         let next = self.calls(operation) + 1;
         self.inject(operation, next, fault);
@@ -163,7 +162,7 @@ impl<S: Store> FaultyStore<S> {
         stall
     }
 
-    /// Makes every call of `operation` from now on go wrong, until [`heal`](Self::heal).
+    /// Makes every call of `operation` fail from now on, until [`heal`](Self::heal).
     pub fn break_down(&self, operation: Operation) {
         let next = self.calls(operation) + 1;
         for nth in next..next + BROKEN_CALLS {
@@ -171,17 +170,17 @@ impl<S: Store> FaultyStore<S> {
         }
     }
 
-    /// Lets calls of `operation` that begin from now on go well.
+    /// Makes calls of `operation` that start from now on succeed.
     pub fn heal(&self, operation: Operation) {
         self.plan().faults.retain(|(broken, _), _| *broken != operation);
     }
 
-    /// How often `operation` was called, whatever came of it.
+    /// Returns the number of calls of `operation`, with any result.
     pub fn calls(&self, operation: Operation) -> u64 {
         self.plan().calls.get(&operation).copied().unwrap_or(0)
     }
 
-    /// How many commits wait for the one before them.
+    /// Returns the number of commits that wait for an earlier one.
     pub fn waiting_commits(&self) -> usize {
         self.waiting_commits.load(Ordering::Relaxed)
     }
@@ -219,7 +218,7 @@ impl<S: Store> FaultyStore<S> {
         }
     }
 
-    /// Tells the simulation, where there is one.
+    /// Notifies the simulation, if there is one.
     fn tell_simulation(&self, tell: impl FnOnce(&dyn Simulation)) {
         if let Some(simulated) = &self.simulation {
             tell(simulated.world.as_ref());
@@ -249,7 +248,7 @@ impl<S: Store> FaultyStore<S> {
     }
 }
 
-/// Counts one among those that wait, until it is dropped.
+/// Counts a waiting commit until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {

@@ -1,4 +1,4 @@
-//! A store on virtual time: each call takes as long as the simulation says, and is done at one instant of it.
+//! A store on virtual time: each call takes the time that the simulation defines, and is executed at one moment of it.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -10,34 +10,35 @@ use model::record::{Batch, Lease};
 use super::Operation;
 use crate::StoreError;
 
-/// What a simulation makes of the calls of a store.
+/// Behaviour of a store in a simulation.
 pub trait Simulation: std::fmt::Debug + Send + Sync + 'static {
-    /// How long a call of `operation` is on its way to the store, and how long its answer back.
+    /// Returns the delay of a call of `operation` on its way to the store, and the delay of its answer.
     fn delays(&self, operation: Operation) -> [Span; 2];
 
-    /// How long a call waits for a store that is out of reach now before it fails; `None` if it can be reached. One that
-    /// refuses fails at once; one whose answers are lost, only when the caller's patience ends.
+    /// Returns the time after which a call to an unreachable store fails; `None` if the store is reachable. A store
+    /// that refuses connections fails at once; one whose answers are lost fails at the caller's timeout.
     fn away(&self) -> Option<Span>;
 
-    /// A call reaches the store, which does it now.
+    /// Called when a call reaches the store, which executes it now.
     fn reached(&self, operation: Operation);
 
-    /// A batch became durable.
+    /// Called when a batch became durable.
     fn committed(&self, leases: &[Lease], batch: &Batch);
 
-    /// Shards were taken, or their leases renewed, for `ttl` from now.
+    /// Called when shards were acquired, or their leases renewed, for `ttl` from now.
     fn leased(&self, leases: &[Lease], ttl: Duration);
 }
 
 #[derive(Debug)]
 pub(super) struct Simulated {
     pub(super) world: Box<dyn Simulation>,
-    /// Where the store's own threads come from: their races must not show on the runtime of the caller.
+    /// Runtime of the store's own threads, so that their races do not affect the runtime of the caller.
     pub(super) aside: tokio::runtime::Handle,
 }
 
 impl Simulated {
-    /// Waits for `delay`, and then while the store is out of reach. Returns whether it came back before the call fails.
+    /// Waits for `delay`, and then while the store is unreachable. Returns whether the store is reachable again before
+    /// the call fails.
     pub(super) async fn arrives(&self, delay: Span) -> bool {
         tokio::time::sleep(delay).await;
         let since = tokio::time::Instant::now();
@@ -50,7 +51,7 @@ impl Simulated {
         true
     }
 
-    /// Does the work at one instant of virtual time: the thread stands still meanwhile.
+    /// Executes the work at one moment of virtual time: the thread blocks meanwhile.
     pub(super) async fn at_once<T>(
         &self,
         operation: Operation,
@@ -62,7 +63,7 @@ impl Simulated {
     }
 }
 
-/// Waits on this very thread, and takes nothing else up meanwhile.
+/// Blocks this thread until the work is done.
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
@@ -72,7 +73,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
     }
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = Context::from_waker(&waker);
-    // Else the runtime would have it wait for the end of the task that waits here.
+    // Otherwise the runtime would make the work wait for the end of the task that waits here.
     let mut work = std::pin::pin!(tokio::task::unconstrained(work));
     loop {
         match work.as_mut().poll(&mut context) {

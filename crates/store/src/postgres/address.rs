@@ -1,12 +1,12 @@
-//! Where the database is and how a session with it is opened.
+//! The address of the database, and the opening of sessions.
 //!
-//! A URL as libpq takes it. Of its parameters `sslmode`, `sslrootcert`, `target_session_attrs` and
-//! `prepared_statements` are read here, the rest by the driver. The password is in nothing that can be shown.
+//! The address is a URL like that of libpq. This module reads its parameters `sslmode`, `sslrootcert`,
+//! `target_session_attrs` and `prepared_statements`; the driver reads the others. No output contains the password.
 //!
 //! # Several hosts
-//! A database that fails over is known by the hosts that may be its primary. A session is opened with
-//! whichever of them takes writes: the host that did so last is asked first, and the next one as soon
-//! as one refuses, or is silent for [`PATIENCE`]. So a machine that is gone costs no connect timeout.
+//! For a database with failover, the URL names all hosts that may be the primary. A session is opened with the host
+//! that accepts writes. The host that last did so is tried first; the next one is tried as soon as a host refuses, or
+//! does not answer within [`PATIENCE`]. So an unreachable machine costs no connect timeout.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,23 +26,23 @@ use super::tls::{self, Verify};
 use crate::StoreError;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a host may be silent before the next one is asked as well.
+/// Time without an answer after which the next host is tried as well.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How long data that was sent may stay unconfirmed before the connection counts as dead.
+/// Time that sent data may stay unacknowledged before the connection counts as dead.
 const TCP_USER_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVES_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVES_INTERVAL: Duration = Duration::from_secs(3);
 const KEEPALIVES_RETRIES: u32 = 3;
 
-/// A database and how it is reached.
+/// Address of a database.
 pub(super) struct Address {
-    /// One for each host, in the order of the address.
+    /// One configuration for each host, in the order of the URL.
     hosts: Vec<Config>,
-    /// The host that took writes last.
+    /// Index of the host that last accepted writes.
     last: AtomicUsize,
     tls: Option<MakeRustlsConnect>,
-    /// Whether statements are prepared once in a session. Off behind a pooler that lends sessions by
-    /// the transaction and does not know of prepared statements (PgBouncer before 1.21).
+    /// Whether statements are prepared once in each session. Off for a pooler in transaction mode without support for
+    /// prepared statements (PgBouncer before 1.21).
     pub(super) prepares: bool,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// Hosts with their ports, and the database.
+/// Shows the hosts with their ports, and the database name.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hosts: Vec<_> = self.hosts.iter().map(host_and_port).collect();
@@ -70,7 +70,7 @@ fn host_and_port(config: &Config) -> String {
     format!("{host}:{}", config.get_ports().first().copied().unwrap_or(5432))
 }
 
-/// The same address once for each of its hosts.
+/// Returns a URL for each host of the address.
 fn one_by_one(base: &str) -> Vec<String> {
     let (scheme, rest) = base.split_once("://").unwrap_or(("", base));
     let (authority, path) = match rest.find('/') {
@@ -85,12 +85,12 @@ fn one_by_one(base: &str) -> Vec<String> {
 }
 
 fn wrong(reason: impl fmt::Display) -> StoreError {
-    StoreError::Unavailable { source: format!("the address of the database is wrong: {reason}").into() }
+    StoreError::Unavailable { source: format!("invalid database URL: {reason}").into() }
 }
 
 impl Address {
     /// # Errors
-    /// [`StoreError::Unavailable`] that names the parameter and never the URL: it may hold a password.
+    /// [`StoreError::Unavailable`] that names the parameter but never the URL, which may contain a password.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
         if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
             return Err(wrong("expected `postgres://USER@HOST:PORT/DATABASE`"));
@@ -122,7 +122,7 @@ impl Address {
         let (ssl_mode, verify) = match (mode.as_str(), &root) {
             ("disable", _) => (SslMode::Disable, None),
             ("allow" | "prefer", _) => (SslMode::Prefer, Some(Verify::Nothing)),
-            // As libpq: a root that was named is meant to be used.
+            // As in libpq: a given root certificate is always used.
             ("require", None) => (SslMode::Require, Some(Verify::Nothing)),
             ("require" | "verify-ca", _) => (SslMode::Require, Some(Verify::Chain)),
             ("verify-full", _) => (SslMode::Require, Some(Verify::ChainAndName)),
@@ -137,7 +137,7 @@ impl Address {
             .transpose()
             .map_err(wrong)?
             .map(MakeRustlsConnect::new);
-        // One host that takes no writes is refused later, with a better reason.
+        // A single host that refuses writes is refused later, with a better reason.
         let several = urls.len() > 1;
         let wanted =
             wanted.unwrap_or(if several { TargetSessionAttrs::ReadWrite } else { TargetSessionAttrs::Any });
@@ -163,7 +163,7 @@ impl Address {
         Ok(Self { hosts, last: AtomicUsize::new(0), tls, prepares })
     }
 
-    /// The same with a password, unless it has one.
+    /// Sets the password, unless the URL has one.
     pub(super) fn with_password(mut self, password: Option<&Password>) -> Self {
         for config in &mut self.hosts {
             if let (Some(password), None) = (password, config.get_password()) {
@@ -173,7 +173,7 @@ impl Address {
         self
     }
 
-    /// A new session with a host that takes writes; `warned` is set when the server warns in it.
+    /// Opens a session with a host that accepts writes; `warned` is set when the server sends a warning in it.
     pub(super) async fn connect(&self, warned: &Arc<AtomicBool>) -> Result<Client, Failure> {
         let count = self.hosts.len();
         let first = self.last.load(Ordering::Relaxed);
@@ -200,7 +200,7 @@ impl Address {
     }
 
     /// # Errors
-    /// Why not, in words, with the host in front.
+    /// The reason as text, preceded by the host.
     async fn connect_to(&self, host: &Config, warned: &Arc<AtomicBool>) -> Result<Client, String> {
         let warned = Arc::clone(warned);
         let connecting = async {
@@ -217,7 +217,7 @@ impl Address {
                 }
             }
         };
-        // The driver's own limit is for each address of the host, and ends before the server's greeting.
+        // The driver's own limit applies to each IP address of the host, and ends before the server's greeting.
         let reason = match tokio::time::timeout(CONNECT_TIMEOUT * 2, connecting).await {
             Ok(Ok(client)) => return Ok(client),
             Ok(Err(error)) => describe(&error),

@@ -1,14 +1,14 @@
-//! What commits touched, for servers that stand by.
+//! The changelog of commits, for standbys.
 //!
-//! Each commit writes a row, in the statement that gives it its places in the feed, and so under the lock that
-//! puts commits in order: whoever has seen a row has seen all before it. Every row names the number behind
-//! that of the row before, and begins in the feed where that one ended. Where this does not hold, something
-//! was committed that is told nowhere: by a server of an older release, or in a history that the database has
-//! forgotten ([`leases`](super::leases) leaves a number out for it).
+//! Each commit writes a row, in the statement that assigns its positions in the feed, and so under the lock that orders
+//! commits: a reader that has seen a row has seen all earlier ones. Each row has the number after that of the previous
+//! row, and starts in the feed where the previous one ended. If this does not hold, a commit is missing in the
+//! changelog: a server of an older release made it, or it belongs to a history that the database has lost
+//! ([`leases`](super::leases) then skips a number).
 //!
-//! It is [trimmed](Changelog::trim) now and then. The row before the first that is young stays: whoever has followed so
-//! far begins there, however long nothing happened. Where something keeps the database from clearing away what is deleted, a backup
-//! for one, trimming does not look through that again and again: it begins where it ended.
+//! The changelog is [trimmed](Changelog::trim) periodically. The row before the first recent row stays, so that a
+//! standby at that position can continue after any idle time. Deleted rows may stay on disk, for example because of a
+//! backup; so trimming starts where the last one ended, and does not scan them again.
 
 use std::sync::atomic::Ordering;
 
@@ -30,11 +30,11 @@ use crate::codec::{Damage, open_touched};
 use crate::rows::Fields;
 use crate::{Loaded, StoreError};
 
-/// Commits that are read at once. Each may name thousands of rows.
+/// Maximum number of commits that are read at a time. Each may name thousands of rows.
 const COMMITS: usize = 256;
-/// How long a row is there to be read.
+/// Minimum age of rows that are trimmed.
 const AGE_MAX: Duration = Duration::from_secs(60);
-/// Rows that one statement looks at.
+/// Maximum number of rows that one statement examines.
 const TRIMMED_AT_ONCE: i64 = 20_000;
 
 #[async_trait]
@@ -52,7 +52,7 @@ impl Changelog for PostgresStore {
             Query::new(
                 "SELECT number, epoch, first_event, next_event, touched FROM changelog
                  WHERE number >= $1 ORDER BY number LIMIT $2",
-                // The first is the one at the place.
+                // The first row is the one at the position.
                 vec![big(number), big(1 + COMMITS as i64)],
             ),
             Query::new(
@@ -106,7 +106,7 @@ fn place(row: &Row) -> Result<Place, Damage> {
     Ok(Place { commit: row.number(0, "number")?, epoch: Epoch(row.number(1, "epoch")?) })
 }
 
-/// What the rows from `from` on say, if they follow upon one another up to what `stand` says is the newest.
+/// Decodes the rows from `from` on. `None` unless they are consecutive and reach the newest commit in `stand`.
 fn followed(from: Place, rows: &[Row], stand: &[Row]) -> Result<Option<Since>, Damage> {
     let (Some((first, behind)), Some(stand)) = (rows.split_first(), stand.first()) else { return Ok(None) };
     if place(first)? != from || stand.get(3) {
@@ -124,7 +124,7 @@ fn followed(from: Place, rows: &[Row], stand: &[Row]) -> Result<Option<Since>, D
     }
     let newest: u64 = stand.number(0, "commits")?;
     let whole = end.commit == newest && next_event == stand.number::<i64>(1, "next_event")?;
-    // Where rows were left for the next time, these are looked at then.
+    // Rows beyond the limit of one read are left for the next one.
     if !whole && (behind.len() < COMMITS || end.commit >= newest) {
         return Ok(None);
     }
@@ -132,8 +132,8 @@ fn followed(from: Place, rows: &[Row], stand: &[Row]) -> Result<Option<Since>, D
     Ok(Some(Since { touched, end, whole, now }))
 }
 
-/// Deletes the oldest of the rows that are old, from `low` on, below which there are none. Answers with the number of the
-/// oldest that is left, if that is known, and how many are gone.
+/// Deletes the oldest of the old rows, from `low` on; below `low` there are none. Returns the number of the oldest row
+/// that is left, if it is known, and the number of deleted rows.
 fn trim(low: i64) -> Query {
     Query::new(
         concat!(

@@ -1,17 +1,16 @@
-//! Connections, and transactions that are sent in one piece.
+//! Connections, and transactions that are sent in one message.
 //!
-//! A transaction is a list of statements that is known before the first is sent: all of them, from
-//! `BEGIN` to `COMMIT`, go out together and are answered together, one round trip for all. A statement
-//! that must not pass (a lease that does not hold, a row that is not there) raises an error, so that
-//! the server turns the `COMMIT` behind it into a rollback.
+//! A transaction is a list of statements that is complete before the first is sent. All of them, from `BEGIN` to
+//! `COMMIT`, are sent and answered together, in one round trip. A statement whose condition fails (an invalid lease, a
+//! missing row) raises an error, so that the server turns the following `COMMIT` into a rollback.
 //!
-//! Nothing is kept in a session but prepared statements: limits are set for each transaction, so any
-//! connection will do, also one that a pooler lends for one transaction only.
+//! A session has no state except prepared statements: limits are set for each transaction. So any connection will do,
+//! also one that a pooler lends for a single transaction.
 //!
-//! # Always true
-//! - A connection goes back to its lane only when every statement of a transaction was answered. A
-//!   caller that goes away in between closes it, and the server rolls back what it had not committed.
-//! - A lane has at most its number of connections; who waits, waits no longer than the limit.
+//! # Invariants
+//! - A connection returns to its lane only after every statement of a transaction was answered. If the caller's future
+//!   is dropped earlier, the connection is closed and the server rolls back.
+//! - A lane has a limited number of connections; a caller waits for one no longer than the limit.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -33,20 +32,19 @@ use super::error::{Failure, describe};
 use super::param::Param;
 use crate::StoreError;
 
-/// How long a transaction may stand still, waiting for its next statement. They are all on their way,
-/// so only one whose sender is gone ever does; until then it holds its locks.
+/// Maximum time that a transaction may be idle between statements. All its statements are already sent, so this happens
+/// only if the client is gone; until then the transaction holds its locks.
 const IDLE_MAX_MILLIS: u64 = 5_000;
-/// How much longer than the server a client waits for an answer.
+/// Time that a client waits for an answer beyond the server's limit.
 const ANSWER_GRACE: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// The limit of a statement must not end a commit's wait for a standby: the server would call that a
-/// success. Not in one message with `COMMIT`, which must be heard also after an error.
+/// The statement timeout must not end a commit's wait for a standby: the server would report that as a success. Not in
+/// one message with `COMMIT`, which must also be executed after an error.
 const NO_LIMIT: &str = "SET LOCAL statement_timeout = 0";
 
-/// One statement with its values.
+/// Statement with its parameters.
 ///
-/// A text that is part of the program is prepared once in each session; one that was made for a filter
-/// is planned for the values that it has.
+/// A constant text is prepared once in each session; a text that was built for a filter is planned for its parameters.
 pub(super) struct Query {
     sql: Cow<'static, str>,
     params: Vec<Param>,
@@ -58,12 +56,12 @@ impl Query {
     }
 }
 
-/// How a transaction is run.
+/// Mode of a transaction, with its statement timeout.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Mode {
-    /// Reads one state of the database.
+    /// Reads one snapshot of the database.
     Read { limit: Duration },
-    /// Changes something.
+    /// Changes rows.
     Write { limit: Duration },
 }
 
@@ -87,16 +85,16 @@ impl Mode {
     }
 }
 
-/// One session with the server.
+/// Session with the database server.
 pub(super) struct Session {
     client: Client,
-    /// A warning came, such as that a commit was not confirmed by the standby.
+    /// Whether a warning was received, for example that the standby did not confirm a commit.
     warned: Arc<AtomicBool>,
-    /// By their texts; none are kept where the sessions are a pooler's.
+    /// Prepared statements by text; `None` if a pooler does not support them.
     statements: Option<HashMap<&'static str, Statement>>,
 }
 
-/// Why a transaction failed, and at which of its statements.
+/// Failure of a transaction, with the index of the failed statement.
 #[derive(Debug)]
 pub(super) struct Stopped {
     pub(super) at: Option<usize>,
@@ -118,9 +116,9 @@ impl From<Stopped> for Failure {
 type Answer = Result<Vec<Row>, tokio_postgres::Error>;
 
 impl Session {
-    /// Runs a transaction; answers with the rows of each statement.
+    /// Runs a transaction; returns the rows of each statement.
     async fn run(&mut self, mode: Mode, queries: &[Query]) -> Result<Vec<Vec<Row>>, Stopped> {
-        // A statement is prepared outside of the transaction and its limits, and waits for locks too.
+        // Statements are prepared outside of the transaction and its limits, and also wait for locks.
         let prepared = match timeout(mode.limit().to_std(), self.prepare(queries)).await {
             Ok(prepared) => prepared?,
             Err(_) => return Err(unprepared(mode).into()),
@@ -156,7 +154,7 @@ impl Session {
         self.judge(mode, answers)
     }
 
-    /// What the answers say together: all of it was done, or why not.
+    /// Combines the answers: the rows if everything was executed, or the failure.
     fn judge(&self, mode: Mode, answers: Vec<Answer>) -> Result<Vec<Vec<Row>>, Stopped> {
         let commit = answers.len() - 1;
         let mut rows = Vec::with_capacity(answers.len());
@@ -174,16 +172,16 @@ impl Session {
             }
         }
         if matches!(mode, Mode::Write { .. }) && self.warned.load(Ordering::Relaxed) {
-            let reason = "the server committed with a warning: its standby may not have it";
+            let reason = "the server committed with a warning: its standby may not have the commit";
             return Err(Failure::Unknown(reason.into()).into());
         }
-        // Of `BEGIN` in front, and of the two statements of the end.
+        // Remove the answers to `BEGIN`, and to the two statements at the end.
         rows.truncate(commit - 1);
         rows.remove(0);
         Ok(rows)
     }
 
-    /// The statements that are kept of these queries; one that is new costs a round trip once.
+    /// Returns the prepared statements of these queries; a new one takes a round trip once.
     async fn prepare(&mut self, queries: &[Query]) -> Result<Vec<Option<Statement>>, Failure> {
         let mut prepared = Vec::with_capacity(queries.len());
         for query in queries {
@@ -202,7 +200,7 @@ impl Session {
     }
 }
 
-/// Nothing was sent yet but texts of statements.
+/// Failure of a timeout during the preparation: nothing was executed.
 fn unprepared(mode: Mode) -> Failure {
     match mode {
         Mode::Read { limit } => Failure::Store(StoreError::TooSlow { limit }),
@@ -217,7 +215,7 @@ fn silent(mode: Mode) -> Failure {
     }
 }
 
-/// Whether this answer to `COMMIT` says that everything was undone.
+/// Returns whether this answer to `COMMIT` proves that the transaction was rolled back.
 fn is_rollback(state: Option<&SqlState>) -> bool {
     state.is_some_and(|state| {
         let code = state.code();
@@ -225,11 +223,11 @@ fn is_rollback(state: Option<&SqlState>) -> bool {
     })
 }
 
-/// Polls all of them, always in this order, so that they are sent in it; waits for all.
+/// Polls all futures in this order, so that they are sent in it; waits for all.
 async fn in_order(mut pending: Vec<Pin<Box<dyn Future<Output = Answer> + Send + '_>>>) -> Vec<Answer> {
     let mut answers: Vec<Option<Answer>> = pending.iter().map(|_| None).collect();
     std::future::poll_fn(|context| {
-        // They are answered in their order too, but each must be polled once to be sent.
+        // The answers come in the same order, but each future must be polled once to be sent.
         for (future, answer) in pending.iter_mut().zip(&mut answers) {
             if answer.is_none()
                 && let Poll::Ready(found) = future.as_mut().poll(context)
@@ -243,11 +241,11 @@ async fn in_order(mut pending: Vec<Pin<Box<dyn Future<Output = Answer> + Send + 
     answers.into_iter().flatten().collect()
 }
 
-/// A bounded number of sessions for one kind of work.
+/// Bounded pool of sessions for one purpose.
 #[derive(Clone)]
 pub(super) struct Lane {
     address: Arc<Address>,
-    /// Where its sessions are driven; where there is none, on the runtime of whoever opens one.
+    /// Runtime that drives the sessions; `None` for the runtime of the caller that opens one.
     runtime: Option<Handle>,
     idle: Arc<Mutex<Vec<Session>>>,
     permits: Arc<Semaphore>,
@@ -265,15 +263,15 @@ impl Lane {
         Self { address, runtime: None, idle: Arc::default(), permits }
     }
 
-    /// The same for callers on several runtimes: its sessions are driven on the current one, so a caller whose runtime
-    /// stands still holds up no other.
+    /// Returns a lane for callers on several runtimes: the current runtime drives its sessions, so that a blocked
+    /// runtime of one caller does not block the others.
     pub(super) fn shared(self) -> Self {
         Self { runtime: Some(Handle::current()), ..self }
     }
 
-    /// Runs a transaction in one of the lane's sessions; a new one is opened where none is idle.
+    /// Runs a transaction in one of the lane's sessions; opens a new session if none is idle.
     pub(super) async fn run(&self, mode: Mode, queries: &[Query]) -> Result<Vec<Vec<Row>>, Stopped> {
-        let busy = || Failure::Unreachable("too many calls at once".into());
+        let busy = || Failure::Unreachable("too many concurrent calls".into());
         let wait = timeout(mode.limit().to_std(), self.permits.acquire());
         let _permit = wait.await.map_err(|_| busy())?.map_err(|_| busy())?;
         let mut session = match self.idle_session() {
@@ -308,7 +306,7 @@ impl Lane {
     }
 }
 
-/// Drives a connection until it ends, and listens for warnings.
+/// Drives a connection until it ends, and watches for warnings.
 pub(super) async fn drive<S, T>(mut connection: Connection<S, T>, warned: Arc<AtomicBool>)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -323,7 +321,7 @@ where
                 }
             }
             Some(Ok(_)) => {}
-            // Whoever waits for an answer hears of it.
+            // The error also reaches the callers that wait for an answer.
             Some(Err(_)) | None => return,
         }
     }

@@ -1,8 +1,7 @@
-//! What an error of PostgreSQL, or of the way to it, means for the caller.
+//! Translation of errors of PostgreSQL and of the connection into store errors.
 //!
-//! The question is always what is in the database now. An error that the server sent before it looked
-//! at `COMMIT` means that nothing was changed. A connection that ended, or fell silent, after `COMMIT`
-//! was on its way says nothing: the outcome is unknown.
+//! The decisive question is what is in the database. An error that the server sent before it processed `COMMIT` means
+//! that nothing was changed. If a connection ended, or timed out, after `COMMIT` was sent, the outcome is unknown.
 
 use std::sync::OnceLock;
 
@@ -12,23 +11,23 @@ use tokio_postgres::error::SqlState;
 use crate::StoreError;
 use crate::codec::Damage;
 
-/// What a statement raises on purpose where a promise is broken: a division by zero.
+/// State that a statement raises on purpose if an invariant is broken: a division by zero.
 pub(super) const GUARD: &SqlState = &SqlState::DIVISION_BY_ZERO;
 
-/// Why something did not go through.
+/// Error of a statement or a connection.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The server said so, and nothing was changed.
+    /// The server returned an error, and nothing was changed.
     Refused(Box<tokio_postgres::Error>),
-    /// The server cannot be reached, or the connection ended before anything was changed.
+    /// The server is unreachable, or the connection ended before anything was changed.
     Unreachable(String),
-    /// `COMMIT` was on its way, and what became of it is not known.
+    /// `COMMIT` was sent, and its outcome is unknown.
     Unknown(String),
-    /// A lease does not hold any more; nothing was changed.
+    /// A lease is no longer valid; nothing was changed.
     Fenced(ShardId),
-    /// The data, or what was asked for, is not as it must be. Nothing was changed.
+    /// The data, or the request, breaks an invariant. Nothing was changed.
     Broken(String),
-    /// Already in the caller's words.
+    /// Error that is already a store error.
     Store(StoreError),
 }
 
@@ -39,7 +38,7 @@ impl From<Damage> for Failure {
 }
 
 impl Failure {
-    /// What came of a statement before its `COMMIT`, if it has one, was sent.
+    /// Converts the error of a statement before its `COMMIT`, if it has one, was sent.
     pub(super) fn before_commit(error: tokio_postgres::Error) -> Self {
         if error.as_db_error().is_some() {
             Self::Refused(Box::new(error))
@@ -48,7 +47,7 @@ impl Failure {
         }
     }
 
-    /// The state of the server's error, if it is one.
+    /// Returns the SQLSTATE of the server's error, if it is one.
     pub(super) fn state(&self) -> Option<&SqlState> {
         match self {
             Self::Refused(error) => error.code(),
@@ -56,20 +55,20 @@ impl Failure {
         }
     }
 
-    /// Whether only the transaction failed. After any other error the session is not used again: a
-    /// prepared statement may not fit the tables any more, or the server may be about to end it.
+    /// Returns whether only the transaction failed. After any other error the session is not used again: a prepared
+    /// statement may be outdated, or the server may be about to end the session.
     pub(super) fn spares_the_session(&self) -> bool {
         self.is_contention() || self.state().is_some_and(|state| state == GUARD)
     }
 
-    /// Whether the same transaction may go through at once, and nothing of it was done.
+    /// Returns whether nothing was changed and the same transaction may succeed immediately.
     pub(super) fn is_contention(&self) -> bool {
         self.state().is_some_and(|state| {
             *state == SqlState::T_R_SERIALIZATION_FAILURE || *state == SqlState::T_R_DEADLOCK_DETECTED
         })
     }
 
-    /// In the caller's words.
+    /// Converts the failure into a store error.
     fn into_store_error(self, work: Work) -> StoreError {
         let error = match self {
             Self::Store(error) => return error,
@@ -84,13 +83,13 @@ impl Failure {
         match (state.code(), work) {
             ("53100", _) => StoreError::Full,
             ("57014", Work::Query { limit }) => StoreError::TooSlow { limit },
-            // Read-only, or a standby: the writes are elsewhere now.
+            // Read-only, or a standby: another server accepts writes now.
             ("25006", _) => StoreError::Unavailable {
-                source: format!("{reason}: the database takes no writes; is it a standby?").into(),
+                source: format!("{reason}: the database is read-only; it may be a standby").into(),
             },
             // Damage that the server found in its own files.
             ("XX001" | "XX002", _) => StoreError::Fatal { reason: format!("PostgreSQL: {reason}") },
-            // The seat belts: a key used twice, a row without what it must have, a row changed twice.
+            // Violated constraints: a duplicate key, a missing value, a row changed twice.
             (code, Work::Change) if code.starts_with("23") || matches!(code, "21000" | "22012") => {
                 StoreError::Fatal { reason: format!("PostgreSQL: {reason}") }
             }
@@ -99,17 +98,17 @@ impl Failure {
     }
 }
 
-/// What was being done when it failed.
+/// Type of the operation that failed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Work {
-    /// A query; one that was cancelled took longer than this.
+    /// A query; a cancelled one exceeded `limit`.
     Query { limit: Duration },
     /// A change.
     Change,
 }
 
-/// An error with its causes, in one line. What the server calls the *detail* may have values of rows in
-/// it, so only its message is told.
+/// Returns an error with its causes, in one line. The server's *detail* may contain values of rows, so only its message
+/// is used.
 pub(super) fn describe(error: &tokio_postgres::Error) -> String {
     if let Some(error) = error.as_db_error() {
         return format!("{} (SQLSTATE {})", error.message(), error.code().code());
@@ -123,13 +122,13 @@ pub(super) fn describe(error: &tokio_postgres::Error) -> String {
     text
 }
 
-/// Remembers that memory and data have come apart, for every caller of the store.
+/// Records for every caller of the store that memory and data differ.
 #[derive(Debug, Default)]
 pub(super) struct Trust(OnceLock<String>);
 
 impl Trust {
     /// # Errors
-    /// [`StoreError::Fatal`] with the first reason, once there was one.
+    /// [`StoreError::Fatal`] with the first reason, if one was recorded.
     pub(super) fn check(&self) -> Result<(), StoreError> {
         match self.0.get() {
             None => Ok(()),
@@ -137,7 +136,7 @@ impl Trust {
         }
     }
 
-    /// Puts a failure into the caller's words, and remembers it if it is the end.
+    /// Converts a failure into a store error, and records it if it is fatal.
     pub(super) fn judge(&self, failure: Failure, work: Work) -> StoreError {
         let error = failure.into_store_error(work);
         if let StoreError::Fatal { reason } = &error

@@ -1,13 +1,13 @@
-//! Whether leases hold: asked by each change in its own transaction, on the database's clock and on its history.
+//! The check of leases, made by each change in its own transaction, on the database's clock and history.
 //!
-//! A transaction that begins with [`Guard::hold`] locks the rows of its shards and finds its epochs and its owner in
-//! them, or fails with the state [`GUARD`](super::error::GUARD). [`leases`](super::leases) says what that is good for.
+//! A transaction that starts with [`Guard::hold`] locks the rows of its shards and finds its epochs and its owner in
+//! them, or fails with the state [`GUARD`](super::error::GUARD). See [`leases`](super::leases) for the reasons.
 //!
-//! # A past that is not ours
-//! A database that was restored from a backup, or whose standby took over without the last commits,
-//! has forgotten epochs that were given out. Its system identifier is another one then (it is another server), or
-//! its timeline (a standby was promoted, or the log was played up to some moment), or the number of the table (a dump
-//! was read into it): its [`Past`] is another one. A commit under a lease of another history is refused.
+//! # Another history
+//! A database that was restored from a backup, or whose standby was promoted without the last commits, has lost epochs
+//! that were issued. One of three values then differs: its system identifier (another server), its timeline (a promoted
+//! standby, or a recovery to a point in time), or the OID of the table (a restored dump). A commit under a lease of
+//! another history is refused.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,28 +22,28 @@ use super::connection::{Lane, Mode, Query, Stopped};
 use super::error::{Failure, describe};
 use super::param::{Param, big, bigs, escape, ints, texts};
 
-/// The database's clock in microseconds; it does not stand still in a transaction that waits.
+/// Time of the database's clock in microseconds; it advances also while a transaction waits.
 macro_rules! clock {
     () => {
         "(extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT"
     };
 }
 
-/// Which history of the database this is, in hexadecimal: another one after each promotion.
+/// Timeline of the database, in hexadecimal: it changes with each promotion.
 macro_rules! promotion {
     () => {
         "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
     };
 }
 
-/// The same and the number that the table of shards has in it: another one when a dump was read.
+/// Timeline and OID of the table of shards: the OID changes when a dump is restored.
 macro_rules! timeline {
     () => {
         concat!(promotion!(), " || '.' || shards.tableoid")
     };
 }
 
-/// Which database this is; another one after a restore into a new server.
+/// Identity of the database server; it changes with a restore into a new server.
 macro_rules! system {
     () => {
         "(SELECT system_identifier::TEXT FROM pg_control_system())"
@@ -66,17 +66,18 @@ macro_rules! hold {
     };
 }
 
-/// Whether the database tells which history it is on.
+/// Whether the database reports its history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Past {
-    /// It does.
+    /// The database reports its history.
     Told,
-    /// It does not: it is not PostgreSQL, or the account may not ask. Lost tails are not noticed.
+    /// The database does not report its history: it is not PostgreSQL, or the account may not query it. A loss of
+    /// commits is not detected.
     Untold,
 }
 
 impl Past {
-    /// Asks the server.
+    /// Checks whether the server reports its history.
     pub(super) async fn of(lane: &Lane, mode: Mode, is_postgres: bool) -> Result<Self, Failure> {
         if !is_postgres {
             return Ok(Self::Untold);
@@ -93,8 +94,8 @@ impl Past {
         }
     }
 
-    /// Locks the rows of `$1` until the transaction ends; an error unless all `$4` have the epochs `$2`
-    /// and the owners `$3` (any where that is empty), and are on this history.
+    /// Locks the rows of `$1` until the transaction ends; an error unless all `$4` shards have the epochs `$2` and the
+    /// owners `$3` (any owner if empty), and are on this history.
     const fn leases_hold(self) -> &'static str {
         match self {
             Self::Told => {
@@ -105,40 +106,39 @@ impl Past {
     }
 }
 
-/// The leases that this process took, and how the database is asked whether they hold.
+/// Leases that this process acquired, and the query that checks them.
 #[derive(Debug)]
 pub(super) struct Guard {
     past: Past,
-    /// The owner that was named when a shard was taken. A database that forgot an acquire gives the same epoch to
-    /// another owner.
+    /// Owner at the acquire of each shard. A database that lost an acquire may issue the same epoch to another owner.
     owners: Mutex<BTreeMap<ShardId, (Epoch, String)>>,
     newest: Mutex<Option<Prolongation>>,
     former: Mutex<FormerLease>,
 }
 
-/// The lease of another owner, as it was seen whenever this process asked for its shards.
+/// Lease of another owner, as observed at each acquire of this process.
 ///
-/// It was granted before it was first seen, so by this machine's clock it is over a lease after that at the latest,
-/// whatever the database's clock does.
+/// The lease was granted before it was first observed. So on this machine's clock it has expired at the latest one
+/// lease duration later, whatever the database's clock does.
 #[derive(Debug, Default)]
 struct FormerLease {
-    /// The latest end in the table, on the database's clock; each renewal moves it.
+    /// Latest end of a lease in the table, on the database's clock; each renewal changes it.
     expires_at: Option<i64>,
-    /// Since when it has been that.
+    /// Time since which `expires_at` has had this value.
     since: Option<Instant>,
-    /// Until when the owner may have acted that was there before the newest acquire.
+    /// Time until which the owner before the newest acquire may have acted.
     acts_until: Option<Instant>,
 }
 
 impl FormerLease {
-    /// Takes in what the rows say: the latest end of a lease among the shards that have an owner.
+    /// Records the latest end of a lease among the shards that have an owner.
     fn see(&mut self, expires_at: Option<i64>, now: Instant) {
         if self.since.is_none() || self.expires_at != expires_at {
             (self.expires_at, self.since) = (expires_at, Some(now));
         }
     }
 
-    /// The shards were taken, whose rows were just seen.
+    /// Records that the shards were acquired whose rows were just observed.
     fn end(&mut self, ttl: Duration) {
         let is_owned = self.expires_at.is_some();
         self.acts_until = self.since.filter(|_| is_owned).map(|since| since + ttl.to_std());
@@ -146,16 +146,16 @@ impl FormerLease {
     }
 }
 
-/// How the leases were prolonged last.
+/// Last extension of the leases.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Prolongation {
     pub(super) ttl: Duration,
-    /// Before it was sent.
+    /// Time before the transaction was sent.
     sent_at: Instant,
 }
 
 impl Prolongation {
-    /// By `ttl`, in a transaction that is sent next.
+    /// Creates an extension by `ttl`, for a transaction that is sent next.
     pub(super) fn now(ttl: Duration) -> Self {
         Self { ttl, sent_at: Instant::now() }
     }
@@ -166,7 +166,8 @@ impl Guard {
         Self { past, owners: Mutex::default(), newest: Mutex::default(), former: Mutex::default() }
     }
 
-    /// Locks the rows of the leases until the transaction ends; an error with state [`GUARD`](super::error::GUARD) unless all hold.
+    /// Locks the rows of the leases until the transaction ends; an error with state [`GUARD`](super::error::GUARD)
+    /// unless all are valid.
     pub(super) fn hold(&self, leases: &[Lease]) -> Query {
         let mut params = self.params(leases);
         params.push(big(leases.len() as i64));
@@ -177,7 +178,7 @@ impl Guard {
         self.past
     }
 
-    /// Their shards, epochs and owners, as columns; no owner where another process took the lease.
+    /// Returns shards, epochs and owners as columns; no owner if another process acquired the lease.
     pub(super) fn params(&self, leases: &[Lease]) -> Vec<Param> {
         let owners = lock(&self.owners);
         let owner = |lease: &Lease| match owners.get(&lease.shard) {
@@ -185,17 +186,17 @@ impl Guard {
             _ => String::new(),
         };
         let owners = texts(leases.iter().map(owner).collect());
-        // An epoch that cannot be kept was never given out.
+        // An epoch that cannot be stored was never issued.
         let epochs = leases.iter().map(|lease| i64::try_from(lease.epoch.0).unwrap_or(-1)).collect();
         vec![numbers(shards_of(leases)), bigs(epochs), owners]
     }
 
-    /// Takes in what the rows of the shards said that this process asked for: the latest end of a lease among them.
+    /// Records the latest end of a lease in the rows of the requested shards.
     pub(super) fn saw(&self, expires_at: Option<i64>) {
         lock(&self.former).see(expires_at, Instant::now());
     }
 
-    /// This process took shards.
+    /// Records that this process acquired shards.
     pub(super) fn took(&self, leases: &[Lease], owner: &str, by: Prolongation) {
         let taken = leases.iter().map(|lease| (lease.shard, (lease.epoch, owner.to_owned())));
         lock(&self.owners).extend(taken);
@@ -203,24 +204,24 @@ impl Guard {
         lock(&self.former).end(by.ttl);
     }
 
-    /// For how long the owner from before the newest acquire may still act.
+    /// Returns the time for which the owner before the newest acquire may still act.
     pub(super) fn former_owner(&self) -> Duration {
         let until = lock(&self.former).acts_until;
         let left =
             until.map_or(std::time::Duration::ZERO, |until| until.saturating_duration_since(Instant::now()));
-        // Rounded up: a millisecond too long does no harm.
+        // Rounded up: an extra millisecond does no harm.
         Duration::from_millis(u64::try_from(left.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX))
     }
 
-    /// How a commit that is sent now prolongs the leases; `None` while seven eighths of them are left. That is sooner
-    /// than a renewal would, which waits for the rows that commits lock.
+    /// Returns the extension for a commit that is sent now; `None` while more than seven eighths of the lease are left.
+    /// A commit extends earlier than a renewal would, because a renewal waits for the rows that commits lock.
     pub(super) fn prolongation(&self) -> Option<Prolongation> {
         let newest = (*lock(&self.newest))?;
         let is_due = newest.sent_at.elapsed() > newest.ttl.to_std() / 8;
         is_due.then(|| Prolongation::now(newest.ttl))
     }
 
-    /// A transaction went through that prolonged the leases.
+    /// Records that a transaction extended the leases.
     pub(super) fn prolonged(&self, by: Prolongation) {
         *lock(&self.newest) = Some(by);
     }
@@ -238,7 +239,7 @@ pub(super) fn numbers(shards: impl Iterator<Item = ShardId>) -> Param {
     ints(shards.map(|shard| i32::from(shard.0)).collect())
 }
 
-/// Which of the leases does not hold any more.
+/// Returns the first lease that is no longer valid.
 pub(super) async fn first_lost(lane: &Lane, mode: Mode, leases: &[Lease]) -> Failure {
     let look = "SELECT shard, epoch FROM shards WHERE shard = ANY($1) AND owner IS NOT NULL";
     let rows = match lane.run(mode, &[Query::new(look, vec![numbers(shards_of(leases))])]).await {
@@ -248,7 +249,7 @@ pub(super) async fn first_lost(lane: &Lane, mode: Mode, leases: &[Lease]) -> Fai
     let held: Vec<_> = rows.iter().map(lease_of).collect();
     match leases.iter().find(|lease| !held.contains(lease)) {
         Some(lost) => Failure::Fenced(lost.shard),
-        // Its row is as it was: the database is on another history since it was taken.
+        // The row is unchanged: the database is on another history since the acquire.
         None => Failure::Fenced(leases.first().map_or(ShardId(0), |lease| lease.shard)),
     }
 }
@@ -258,7 +259,7 @@ pub(super) fn lease_of(row: &Row) -> Lease {
     Lease { shard: ShardId(u16::try_from(shard).unwrap_or(u16::MAX)), epoch: Epoch(epoch.cast_unsigned()) }
 }
 
-/// A length of time on the database's clock.
+/// Converts a duration into the unit of the database's clock.
 pub(super) fn micros(ttl: Duration) -> Param {
     big(i64::try_from(ttl.as_millis().saturating_mul(1_000)).unwrap_or(i64::MAX / 4))
 }

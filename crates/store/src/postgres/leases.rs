@@ -1,30 +1,33 @@
-//! [`Leases`] on the rows of `shards`, on the database's clock.
+//! [`Leases`] on the table `shards`, on the database's clock.
 //!
-//! Every commit locks the rows of its shards and finds its epochs and its owner in them ([`guard`](super::guard)), so
-//! that an acquire of another server either comes before it, and the commit is refused, or finds the rows locked and
-//! takes nothing: its owner still commits. This is also what makes a lost connection harmless: a shard is taken again,
-//! under a higher epoch, only when no commit is in flight any more.
+//! Every commit locks the rows of its shards, and finds its epochs and its owner in them ([`guard`](super::guard)). So
+//! an acquire of another server has one of two results. If it comes before the commit, the commit is refused. If it
+//! finds the rows locked, it acquires nothing, because the owner still commits. This also makes a lost connection
+//! harmless: a shard is acquired again, under a higher epoch, only after no commit is in flight any more.
 //!
-//! A commit also [prolongs](super::guard::Guard::prolongation) the lease when an eighth of it is over: a renewal would
-//! wait for the rows that commits lock, and a commit that is slower than the lease must not end the leadership.
+//! A commit also [extends](super::guard::Guard::prolongation) the lease when an eighth of it has passed: a separate
+//! renewal would wait for the rows that commits lock, and a commit that takes longer than the lease must not end the
+//! leadership.
 //!
 //! # The database's clock
-//! A lease ends on it, so a clock that is set forward ends leases early; their owner finds out at its next renewal.
-//! Until then two servers may take themselves for the leader. Only one of them can commit, and the new one knows
-//! [how long](super::guard::Guard::former_owner) the other may go on renewing leases of workers: it counts, on its own
-//! clock, since when the lease in the table has been the same. A clock that is set back leaves a lease valid for as
-//! long as the step, but no longer than [`LEASE_MAX`]: [`bound_leases`] shortens a lease that ends later.
+//! A lease ends on this clock, so a clock that is set forward ends leases early; the owner notices it at its next
+//! renewal. Until then two servers may believe that they are the leader. Only one of them can commit, and the new one
+//! knows [how long](super::guard::Guard::former_owner) the other may still renew worker leases: it measures on its own
+//! clock since when the lease in the table has not changed.
 //!
-//! Whoever locks rows of several shards locks them in the order of the shards: servers ask for shards at the very moment
-//! in which another one gives them away, and two that wait for each other are only parted after a second.
+//! A clock that is set back extends a lease by the size of the step, but at most to [`LEASE_MAX`]: [`bound_leases`]
+//! shortens a lease that ends later.
 //!
-//! # After commits were lost
-//! Where the database is on another history than the last owner of a shard ([`Past`]), the next acquire takes an epoch
-//! beyond all that can have been given out, and notes that a tail may be lost until that is dealt with. A copy of the
-//! disk has the same history: who brings one back [says so](note_restored).
-//! The feed continues at a place beyond all that were told: who follows it at one of the forgotten places
-//! misses nothing. Who follows the changelog may have read rows that are forgotten, so a number is left out
-//! there, and what stands behind it is not for them; it begins anew for others.
+//! Rows of several shards are always locked in the order of the shards. Servers request shards at the very moment at
+//! which another server hands them over, and PostgreSQL resolves a deadlock only after a second.
+//!
+//! # After a loss of commits
+//! If the database is on another history than the last owner of a shard ([`Past`]), the next acquire chooses an epoch
+//! above all that can have been issued, and records that commits may be lost until they are reconciled. A copy of the
+//! disk has the same history: the operator who restores one [records it](note_restored).
+//! The event feed continues at a position above all that were published, so a reader at a lost position misses nothing.
+//! A reader of the changelog may have read rows of lost commits; so one number is skipped, and the reader must start
+//! again.
 
 use async_trait::async_trait;
 use model::record::Lease;
@@ -57,7 +60,7 @@ impl Leases for PostgresStore {
     ) -> Result<Vec<Lease>, StoreError> {
         self.trust.check()?;
         let taken = self.take(shards, owner, ttl).await.map_err(|failure| self.judge_change(failure))?;
-        // Another server may have become the primary since this was looked at, or somebody has changed its settings.
+        // Another server may have become the primary since the last check, or the settings may have changed.
         if !taken.is_empty()
             && let Err(unfit) = self.check_server_of_leases().await
         {
@@ -118,12 +121,12 @@ impl Leases for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Takes every shard that is free, or whose lease ran out; none at all while one of them is locked by a commit or by
-    /// another server that asks.
+    /// Acquires every shard that is free or whose lease has expired; acquires none if a commit or another acquire has
+    /// locked one of them.
     async fn take(&self, shards: &[ShardId], owner: &str, ttl: Duration) -> Result<Vec<Lease>, Failure> {
         let by = Prolongation::now(ttl);
         let queries = [
-            // What comes next sees what the commits before left behind.
+            // The next statement sees the results of the commits before it.
             lock_rows_at_once(shards),
             bound_leases(shards),
             Query::new(
@@ -149,10 +152,10 @@ impl PostgresStore {
         Ok(leases)
     }
 
-    /// Prolongs all of them, or none.
+    /// Extends all leases, or none.
     async fn prolong(&self, leases: &[Lease], ttl: Duration) -> Result<(), Failure> {
         let by = Prolongation::now(ttl);
-        // A renewal that waits for longer than it is worth must not keep the next one from the rows.
+        // A renewal that waits longer than its lease lasts must not block the next one.
         let mode = Mode::Write { limit: self.options.change_limit.min(ttl) };
         let queries = [
             self.guard.hold(leases),
@@ -179,7 +182,8 @@ impl PostgresStore {
     }
 }
 
-// `before` is as it was before this statement: a shard whose last owner wrote no changelog is noticed by it.
+// `before` holds the rows as of before this statement; so it shows whether the last owner of a shard wrote no
+// changelog.
 macro_rules! take {
     ($lost:expr, $system:expr, $timeline:expr) => {
         concat!(
@@ -218,11 +222,12 @@ macro_rules! take {
     };
 }
 
-/// Takes shards: `$1` for the owner `$2` and the time `$3`, with `$4` and `$5` as how far epochs and the feed leap.
+/// Acquires shards: `$1` for the owner `$2` and the duration `$3`; `$4` and `$5` are the steps by which epochs and the
+/// feed skip.
 const fn take(past: Past) -> &'static str {
     match past {
         Past::Told => take!(
-            // Without a number where an older release took them.
+            // The number is missing if a server of an older release acquired the shard.
             concat!(
                 "coalesce(timeline NOT IN (",
                 promotion!(),
@@ -243,23 +248,23 @@ fn leap() -> Param {
     big(EVENT_LEAP.cast_signed())
 }
 
-/// Locks the rows of these in their order.
+/// Locks the rows of these shards in order.
 fn lock_rows(shards: impl Iterator<Item = ShardId>) -> Query {
     let lock = "SELECT shard FROM shards WHERE shard = ANY($1) ORDER BY shard FOR UPDATE";
     Query::new(lock, vec![numbers(shards)])
 }
 
-/// The same; an error with state [`SqlState::LOCK_NOT_AVAILABLE`] if one of them is locked. Answers with the end of the
-/// lease of each that has an owner.
+/// Locks the rows without waiting; an error with state [`SqlState::LOCK_NOT_AVAILABLE`] if one of them is locked.
+/// Returns the end of the lease of each shard that has an owner.
 fn lock_rows_at_once(shards: &[ShardId]) -> Query {
     let lock = "SELECT CASE WHEN owner IS NOT NULL THEN expires_at END FROM shards
         WHERE shard = ANY($1) ORDER BY shard FOR UPDATE NOWAIT";
     Query::new(lock, vec![numbers(shards.iter().copied())])
 }
 
-/// Shortens leases that end later than any can: the clock was set back since they were granted.
+/// Shortens leases that end later than any lease can: the clock was set back since they were granted.
 ///
-/// They are bounded by the longest lease and not by that of the server that asks: their owner may have a longer one.
+/// The bound is the maximum lease and not the lease of this server: the owner may have a longer one.
 fn bound_leases(shards: &[ShardId]) -> Query {
     Query::new(
         concat!(
@@ -273,7 +278,7 @@ fn bound_leases(shards: &[ShardId]) -> Query {
     )
 }
 
-/// Notes that the database is an earlier state than one that was there: what an acquire does that finds another history.
+/// Records that the database is an earlier state, as an acquire does that finds another history.
 fn note_restored(shards: u16) -> [Query; 3] {
     [
         lock_rows((0..shards).map(ShardId)),
@@ -297,19 +302,19 @@ fn note_restored(shards: u16) -> [Query; 3] {
     ]
 }
 
-/// Sets engine time back.
+/// Sets the engine time back.
 fn reset_clock(shards: u16, now: Timestamp) -> [Query; 2] {
     let reset = "UPDATE shards SET now = $1, logged = LEAST(logged, $1) WHERE now > $1";
     [lock_rows((0..shards).map(ShardId)), Query::new(reset, vec![big(now.as_micros())])]
 }
 
-/// The shards of these whose last commits the database may have forgotten.
+/// Selects those of these shards whose last commits the database may have lost.
 fn lost_tails(leases: &[Lease]) -> Query {
     let look = "SELECT shard, epoch FROM shards WHERE shard = ANY($1) AND tail_lost ORDER BY shard";
     Query::new(look, vec![numbers(shards_of(leases))])
 }
 
-/// Notes that the lost tails of these shards were dealt with, as far as the leases hold.
+/// Records that the lost commits of these shards were reconciled, if the leases are valid.
 fn forget_lost_tails(guard: &Guard, leases: &[Lease]) -> [Query; 2] {
     let forget = "UPDATE shards s SET tail_lost = FALSE FROM unnest($1, $2, $3) AS l (shard, epoch, owner)
          WHERE s.shard = l.shard AND s.epoch = l.epoch AND s.owner IS NOT NULL

@@ -1,7 +1,7 @@
-//! Some live rows by their keys, for a server that stands by.
+//! Reads of single live rows by key, for a standby.
 //!
-//! All of them are read in one transaction, in one state of the database, with some statements for each kind
-//! of key and none for each key. They are decoded on another thread, as by a load.
+//! All rows are read in one transaction, from one snapshot, with a few statements for each type of key instead of each
+//! key. They are decoded on another thread, as in a load.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::rows::Sorted;
 use super::{param, views};
 use crate::rows::{self, Table};
 
-/// Keys of one kind; in the order of the answer.
+/// Types of keys, in the order of the answer.
 #[derive(Debug, Clone, Copy)]
 enum Group {
     Workers,
@@ -43,7 +43,7 @@ impl Group {
         Self::Jobs,
     ];
 
-    /// The id of a key of this group, if it is one; zero where a key names all rows.
+    /// Returns the ID of a key of this group, or `None` for another group; zero if a key names all rows.
     fn id(self, key: &LiveKey) -> Option<u128> {
         match (self, *key) {
             (Self::Workers, LiveKey::Workers)
@@ -94,7 +94,7 @@ impl Group {
         }
     }
 
-    /// Adds the answers to [`queries`](Self::queries).
+    /// Decodes the answers to [`queries`](Self::queries), and adds them to `reread`.
     fn decode(self, answers: &[Vec<Row>], reread: &mut Reread) -> Result<(), Failure> {
         let found = &answers[0];
         match self {
@@ -123,7 +123,7 @@ fn add<T>(reread: &mut Reread, sorted: Sorted<T>, live: impl Fn(T) -> LiveRow) {
     reread.rows.extend(good.into_iter().map(live));
 }
 
-/// The rows that can be read; those that cannot are counted and logged.
+/// Returns the rows that could be decoded; counts and logs the others.
 fn good<T>(reread: &mut Reread, sorted: Sorted<T>) -> Vec<T> {
     reread.unreadable += sorted.damaged.len() as u64;
     sorted.damaged.iter().for_each(Damaged::tell);
@@ -154,10 +154,10 @@ pub(super) async fn live_rows(lane: &Lane, mode: Mode, keys: &[LiveKey]) -> Resu
         }
         Ok(reread)
     });
-    decoding.await.map_err(|_| Failure::Broken("decoding a row panicked".into()))?
+    decoding.await.map_err(|_| Failure::Broken("decoder thread panicked".into()))?
 }
 
-/// Each run, what was added to its steps, and these.
+/// Decodes runs, each with its added elements and its steps.
 fn runs(answers: &[Vec<Row>], reread: &mut Reread) -> Result<(), Failure> {
     let runs = good(reread, views::run(&answers[..2])?);
     let mut live: BTreeMap<_, _> = runs.into_iter().map(|run| (run.id, vec![LiveRow::from(run)])).collect();

@@ -194,7 +194,7 @@ impl Loading<'_> {
         if live.is_empty() {
             return Ok(());
         }
-        let gone = |_| StoreError::Unavailable { source: "the receiver of the loaded rows has gone".into() };
+        let gone = |_| StoreError::Unavailable { source: "the receiver of the rows has gone".into() };
         self.rows.send(live).await.map_err(|error| Failure::Store(gone(error)))
     }
 
@@ -311,7 +311,7 @@ impl Loading<'_> {
             rows::step(row).map(|step| LiveRow::Step(Box::new(step)))
         })?;
         if let Some(first) = sorted.damaged.first() {
-            let reason = format!("one of its rows in `{}` cannot be read", first.table.name());
+            let reason = format!("a row in `{}` cannot be read", first.table.name());
             self.damaged.push(Damaged { table: Table::Runs, key: vec![Key::Id(id)], reason });
             sorted.good.clear();
         } else {

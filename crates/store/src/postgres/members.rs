@@ -1,7 +1,6 @@
-//! [`Members`]: the servers of a database, and the secrets that they share.
+//! [`Members`]: the servers of a database, and their common secrets.
 //!
-//! Servers speak on a session of their own, so that what they say of one another never waits behind a renewal or a long
-//! query.
+//! Membership has its own session, so that its calls never wait for a renewal or a long query.
 
 use async_trait::async_trait;
 use model::id::Epoch;
@@ -50,7 +49,7 @@ impl Members for PostgresStore {
     }
 }
 
-/// Tells that a server is there. Whoever has been gone for an hour is forgotten.
+/// Registers a server. Deletes servers whose registration expired an hour ago.
 fn announce(server: &ServerRecord, lag: Option<Duration>, ttl: Duration) -> Vec<Query> {
     vec![
         Query::new(
@@ -76,7 +75,7 @@ fn announce(server: &ServerRecord, lag: Option<Duration>, ttl: Duration) -> Vec<
     ]
 }
 
-/// Asks for the servers that are there, and for all shards.
+/// Selects the registered servers, and all shards.
 fn cluster_queries() -> [Query; 2] {
     [
         Query::new(
@@ -96,7 +95,7 @@ fn cluster_queries() -> [Query; 2] {
     ]
 }
 
-/// The answer to [`cluster_queries`].
+/// Decodes the answer to [`cluster_queries`].
 fn cluster(answers: &[Vec<Row>]) -> Cluster {
     let rows = |answer: usize| answers.get(answer).into_iter().flatten();
     Cluster { members: rows(0).map(member).collect(), shards: rows(1).map(shard_owner).collect() }
@@ -136,7 +135,7 @@ fn left(micros: i64) -> Duration {
     Duration::from_millis(u64::try_from(micros / 1_000).unwrap_or(0))
 }
 
-/// Asks a server to give its shards away, or takes that back; answers with a row if it is there.
+/// Asks a server to hand over its shards, or revokes that request; returns a row if the server is registered.
 fn set_draining(server: ServerId, draining: bool) -> Query {
     Query::new(
         concat!(
@@ -148,12 +147,12 @@ fn set_draining(server: ServerId, draining: bool) -> Query {
     )
 }
 
-/// Forgets a server.
+/// Deletes the registration of a server.
 fn depart(server: ServerId) -> Query {
     Query::new("DELETE FROM servers WHERE id = $1", vec![id(server.to_bits())])
 }
 
-/// Keeps a secret where there is none of its name, and answers with the one that is kept.
+/// Stores a secret if there is none of its name, and returns the stored one.
 fn secret(name: &str, proposed: &[u8; 32]) -> Vec<Query> {
     vec![
         Query::new(

@@ -1,6 +1,6 @@
-//! Values on their way to the server, each with its type; most are whole columns of a batch.
+//! Statement parameters with their types; most are whole columns of a batch.
 //!
-//! PostgreSQL's text has no character zero, ours may: it is written as `\u{1}0`, and `\u{1}` as
+//! PostgreSQL's text cannot contain a NUL character, but Belfry's text may. NUL is stored as `\u{1}0`, and `\u{1}` as
 //! `\u{1}1`, which keeps the order of texts.
 
 use std::borrow::Cow;
@@ -10,10 +10,10 @@ use uuid::Uuid;
 
 use crate::lists::Value;
 
-/// A value and its type. One box for a whole column, not for each row.
+/// Value and its type. One box for a whole column, not for each row.
 pub(super) type Param = (Box<dyn ToSql + Sync + Send>, Type);
 
-/// Text as the database keeps it.
+/// Converts text into the format of the database.
 pub(super) fn escape(text: &str) -> String {
     if text.contains(['\0', '\u{1}']) {
         text.replace('\u{1}', "\u{1}1").replace('\0', "\u{1}0")
@@ -22,7 +22,7 @@ pub(super) fn escape(text: &str) -> String {
     }
 }
 
-/// The text that was kept.
+/// Converts text from the format of the database.
 pub(super) fn unescape(text: &str) -> Cow<'_, str> {
     if text.contains('\u{1}') {
         Cow::Owned(text.replace("\u{1}0", "\0").replace("\u{1}1", "\u{1}"))
@@ -36,7 +36,7 @@ pub(super) fn id(bits: u128) -> Param {
     (Box::new(Uuid::from_u128(bits)), Type::UUID)
 }
 
-/// A number, or an instant in microseconds.
+/// Number, or time in microseconds.
 pub(super) fn big(number: i64) -> Param {
     (Box::new(number), Type::INT8)
 }
@@ -116,7 +116,7 @@ pub(super) fn blobs(blobs: Vec<Vec<u8>>) -> Param {
     (Box::new(blobs), Type::BYTEA_ARRAY)
 }
 
-/// What a condition of a list compares with.
+/// Value in the condition of a list.
 pub(super) fn value(value: &Value) -> Param {
     match value {
         Value::Id(bits) | Value::BackfillKey(bits) => id(*bits),

@@ -1,8 +1,9 @@
-//! Rows that cannot be read: set aside with their bytes, so that the rest goes on.
+//! Quarantine: rows that cannot be decoded are moved away with their bytes, so that the rest of the store keeps
+//! working.
 //!
-//! Only who may be sure that nobody else has the row in memory moves it: rows of the history and of the
-//! registry are moved by whoever meets them, live rows only by the owner of their shard while it loads.
-//! Nothing is deleted but what was copied in the same transaction.
+//! A row is moved only by a caller that can be sure that no engine has it in memory. Rows of the history and registered
+//! objects are moved by any query that finds them; live rows only by the owner of their shard during a load. A row is
+//! deleted only in the same transaction that copies it.
 
 use model::Timestamp;
 use tokio_postgres::Row;
@@ -15,7 +16,7 @@ use crate::codec::Damage;
 use crate::query::Quarantined;
 use crate::rows::{Fields, Table};
 
-/// A column of a key.
+/// Column of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Key {
     Id(u128),
@@ -41,7 +42,7 @@ impl Key {
     }
 }
 
-/// A row that was met and could not be read.
+/// Row that could not be decoded.
 #[derive(Debug, Clone)]
 pub(super) struct Damaged {
     pub(super) table: Table,
@@ -58,7 +59,7 @@ impl Damaged {
         self.key.iter().map(Key::show).collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether an engine may have the row in memory.
+    /// Returns whether an engine may have the row in memory.
     pub(super) fn is_live(&self) -> bool {
         matches!(
             self.table,
@@ -76,7 +77,7 @@ impl Damaged {
         )
     }
 
-    /// Tells of a row that is left where it is.
+    /// Logs a row that cannot be decoded and is not quarantined.
     pub(super) fn tell(&self) {
         let (table, key) = (self.table.name(), self.shown_key());
         tracing::error!(table, key, error = self.reason, "cannot read a row");
@@ -89,7 +90,7 @@ impl std::fmt::Display for Damaged {
     }
 }
 
-/// Moves the rows out of their tables. Those that are gone meanwhile are passed over.
+/// Moves the rows into the quarantine. Rows that no longer exist are skipped.
 pub(super) async fn set_aside(lane: &Lane, mode: Mode, damaged: &[Damaged]) -> Result<(), Failure> {
     for row in damaged {
         row.tell();
@@ -146,7 +147,7 @@ fn moves(row: &Damaged) -> Vec<Query> {
     queries
 }
 
-/// What was set aside, newest first.
+/// Selects the quarantined rows, newest first.
 pub(super) fn list(limit: usize) -> Query {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     Query::new(
@@ -155,7 +156,7 @@ pub(super) fn list(limit: usize) -> Query {
     )
 }
 
-/// A row of [`list`].
+/// Decodes a row of [`list`].
 pub(super) fn quarantined(row: &Row) -> Result<Quarantined, Damage> {
     Ok(Quarantined {
         table: row.text(0, "origin")?.into_owned(),

@@ -1,7 +1,7 @@
-//! [`Reads`]: each answer from one state of the database, asked in one round trip.
+//! [`Reads`]: each query reads one snapshot, in one round trip.
 //!
-//! `views` has the queries and how their answers are read. Rows of the history and of the registry that cannot be read
-//! are set aside, and the query is asked again; live rows are passed over and left to the owner of their shard.
+//! `views` builds the queries and decodes their answers. If rows of the history, or registered objects, cannot be
+//! decoded, they are quarantined and the query is repeated. Live rows are skipped and left to the owner of their shard.
 
 use async_trait::async_trait;
 use model::calendar::CalendarRecord;
@@ -225,7 +225,7 @@ impl PostgresStore {
     }
 }
 
-/// The page of a list that the rows make, and how many were passed over.
+/// Returns the page of a list from its rows, and the number of skipped rows.
 fn listed<T, Place: Ord>(
     list: &List,
     (good, passed_over): (Vec<T>, usize),

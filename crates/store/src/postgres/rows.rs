@@ -1,4 +1,4 @@
-//! Rows of PostgreSQL, as the store reads them, and those that cannot be read.
+//! Reading of PostgreSQL rows, and handling of rows that cannot be decoded.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -12,7 +12,7 @@ use super::quarantine::{Damaged, Key};
 use crate::codec::Damage;
 use crate::rows::{Fields, Table};
 
-/// A number of any size.
+/// Integer of any size.
 struct Integer(i64);
 
 impl<'a> FromSql<'a> for Integer {
@@ -57,13 +57,13 @@ impl Fields for Row {
         Ok(found.map(|id| id.as_u128()))
     }
 
-    /// Zero where there is none: a key's columns are never absent.
+    /// Zero if the entry belongs to no backfill: a key column is never NULL.
     fn backfill_key(&self, index: usize, column: &'static str) -> Result<Option<u128>, Damage> {
         Ok(Some(self.bits(index, column)?).filter(|bits| *bits != 0))
     }
 }
 
-/// The key of a row that begins with it.
+/// Returns the key of a row, whose first columns are the key.
 pub(super) fn key_of(table: Table, row: &Row) -> Result<Vec<Key>, Damage> {
     let part = |(index, column): (usize, &&'static str)| match *row.columns()[index].type_() {
         Type::UUID => row.bits(index, column).map(Key::Id),
@@ -73,7 +73,7 @@ pub(super) fn key_of(table: Table, row: &Row) -> Result<Vec<Key>, Damage> {
     table.key().iter().enumerate().map(part).collect()
 }
 
-/// Rows that can be read, and those that cannot.
+/// Rows that can be decoded, and rows that cannot.
 #[derive(Debug)]
 pub(super) struct Sorted<T> {
     pub(super) good: Vec<T>,
@@ -87,7 +87,7 @@ impl<T> Default for Sorted<T> {
 }
 
 impl<T> Sorted<T> {
-    /// Takes rows in, which begin with their keys.
+    /// Adds rows whose first columns are their keys.
     pub(super) fn take(
         &mut self,
         table: Table,

@@ -572,7 +572,7 @@ fn is_meeting(failure: &Failure) -> bool {
 fn foreign(failure: Failure) -> Failure {
     match failure.state().map(|state| state.code().to_owned()).as_deref() {
         Some("42P07") => {
-            Failure::Broken("the database has tables of another program; use a separate database for Belfry".into())
+            Failure::Broken("the database has tables of another program; give Belfry a separate one".into())
         }
         _ => failure,
     }

@@ -1,8 +1,9 @@
-//! Whether the database can keep our word: looked at when a store is opened, when shards are taken, and with every check.
+//! Check that the database keeps acknowledged commits. Made when a store is opened, when shards are acquired, and with
+//! every health check.
 //!
-//! A commit that is answered must be on a disk. Three settings of a server take that away, and each
-//! of them has been found switched off in production: a store refuses to open on such a server unless it
-//! is told that losing what was acknowledged is accepted.
+//! An acknowledged commit must be on a disk. Three server settings prevent that, and each of them has been found
+//! switched off in production. A store refuses to open on such a server, unless the operator has accepted the loss of
+//! acknowledged commits.
 
 use tokio_postgres::Row;
 
@@ -10,40 +11,40 @@ use super::connection::Query;
 use super::error::Failure;
 use crate::StoreError;
 
-/// The oldest version of PostgreSQL that is known to work.
+/// Minimum version of PostgreSQL.
 const VERSION_MIN: i32 = 130_000;
 
-/// A setting with which acknowledged commits may be lost.
+/// Settings with which acknowledged commits may be lost: name, unsafe value, consequence.
 const UNSAFE: &[(&str, &str, &str)] = &[
     ("fsync", "off", "a crash of its machine may destroy the whole database"),
     ("full_page_writes", "off", "a crash of its machine may destroy pages that were being written"),
     ("synchronous_commit", "off", "a crash of the server loses the last commits"),
 ];
 
-/// Which standbys a commit waits for, and for what of them.
+/// Settings that define which standbys a commit waits for, and how.
 const SYNCHRONOUS: [&str; 2] = ["synchronous_standby_names", "synchronous_commit"];
 
-/// What the server says of itself.
+/// Properties that the server reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Server {
-    /// Whether it is PostgreSQL and not something that speaks like it.
+    /// Whether the server is PostgreSQL and not a compatible database.
     pub(super) is_postgres: bool,
     version: i32,
     takes_writes: bool,
-    /// Of each of [`UNSAFE`], if the server knows it.
+    /// Values of [`UNSAFE`]; `None` if the server does not know the setting.
     settings: Vec<Option<String>>,
-    /// What [`SYNCHRONOUS`] says, if the server knows of it.
+    /// Values of [`SYNCHRONOUS`]; `None` if the server does not know the setting.
     synchronous: [Option<String>; 2],
 }
 
-/// What the operator asks of a server.
+/// Requirements of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Demands {
     pub(super) allow_unsafe: bool,
     pub(super) require_sync_standby: bool,
 }
 
-/// Asks the server.
+/// Selects the properties of the server.
 pub(super) fn query() -> Query {
     let names = UNSAFE.iter().map(|(name, ..)| *name).chain(SYNCHRONOUS);
     let settings: String = names.map(|name| format!(", current_setting('{name}', TRUE)")).collect();
@@ -57,9 +58,9 @@ pub(super) fn query() -> Query {
 }
 
 impl Server {
-    /// From the answer to [`query`].
+    /// Decodes the answer to [`query`].
     pub(super) fn of(rows: &[Row]) -> Result<Self, Failure> {
-        let row = rows.first().ok_or_else(|| Failure::Unreachable("the database says nothing".into()))?;
+        let row = rows.first().ok_or_else(|| Failure::Unreachable("the database sent no answer".into()))?;
         let text = |index: usize| row.get::<_, Option<String>>(index);
         let version = text(0).unwrap_or_default();
         Ok(Self {
@@ -72,7 +73,7 @@ impl Server {
     }
 
     /// # Errors
-    /// [`StoreError::Unavailable`] that names what is in the way, and what to do.
+    /// [`StoreError::Unavailable`] that names the problem and the solution.
     pub(super) fn check(&self, demands: Demands) -> Result<(), StoreError> {
         let refuse = |reason: String| Err(StoreError::Unavailable { source: reason.into() });
         if self.is_postgres && self.version < VERSION_MIN {
@@ -81,7 +82,7 @@ impl Server {
         }
         if !self.takes_writes {
             return refuse(
-                "the database takes no writes (`transaction_read_only` is `on`): it is a standby, or was \
+                "the database is read-only (`transaction_read_only` is `on`): it is a standby, or was \
                  made read-only; name the primary in the address"
                     .into(),
             );

@@ -1,8 +1,8 @@
-//! A database on its way to be a copy of another store.
+//! A database as the target of a copy from another store.
 //!
-//! The row of `copies` says which store it is a copy of and how far that has come. It is moved on in the
-//! transaction of each chunk, and only from where this copy believes it to be: of two copies into one
-//! database one stops, and a chunk that was on its way when its copy was killed is there or is not.
+//! The row of `copies` names the source and the progress of the copy. The transaction of each chunk updates the
+//! progress, and only if it has the value that this copy expects. So of two copies into one database one stops; and a
+//! chunk in flight when its copy was killed is either committed or not.
 
 use super::connection::{Mode, Query, Stopped};
 use super::error::{GUARD, Work};
@@ -14,28 +14,28 @@ use crate::StoreError;
 use crate::copy::{Cell, Column, CopyError, Kind, Obstacle, Page, TABLES, Table};
 use crate::rows::Fields;
 
-/// Rows that are read at once.
+/// Maximum number of rows that are read at a time.
 const PAGE: usize = 1_024;
 
-/// The database, with its tables.
+/// Database with its tables, to be filled.
 #[derive(Debug)]
 pub(crate) struct Target(PostgresStore);
 
-/// How far a copy has come.
+/// Progress of a copy.
 #[derive(Debug, Clone)]
 pub(crate) struct Position {
-    /// The table that the last chunk belongs to.
+    /// Table of the last chunk.
     pub(crate) table: &'static Table,
-    /// The key of its last row; empty before the first.
+    /// Key of the last copied row of this table; empty before the first.
     pub(crate) after: Vec<Cell>,
-    /// The rows of all tables until there.
+    /// Number of copied rows of all tables.
     pub(crate) rows: u64,
 }
 
-/// A copy that was begun.
+/// Copy that was started before.
 #[derive(Debug)]
 pub(crate) struct Begun {
-    /// Where its source was.
+    /// Location of the source.
     pub(crate) source: String,
     pub(crate) identity: Vec<u8>,
     pub(crate) position: Position,
@@ -43,12 +43,12 @@ pub(crate) struct Begun {
 }
 
 impl Target {
-    /// Connects, and makes the tables where they are missing.
+    /// Connects to the database, and creates missing tables.
     pub(crate) async fn open(url: &str, options: Options) -> Result<Self, CopyError> {
         PostgresStore::open_unchecked(url, options).await.map(Self).map_err(CopyError::Target)
     }
 
-    /// Connects to a database that is the source of a copy, and changes nothing in it.
+    /// Connects to a database that is the source of a copy; changes nothing in it.
     pub(crate) async fn open_source(url: &str, options: Options) -> Result<Self, CopyError> {
         match PostgresStore::version_at(url, &options).await.map_err(CopyError::Source)? {
             None => return Err(CopyError::EmptySource),
@@ -64,8 +64,8 @@ impl Target {
         }
     }
 
-    /// What a server would have changed that worked here meanwhile: the epochs of the shards. Engine time is that of
-    /// the newest commit, in microseconds.
+    /// Returns the epoch of each shard, which any server that worked on the database would have changed, and the engine
+    /// time of the newest commit in microseconds.
     pub(crate) async fn epochs(&self) -> Result<(Vec<(i32, i64)>, i64), CopyError> {
         let look = "SELECT shard, epoch, now FROM shards ORDER BY shard";
         let answers = self.run(self.reading(), &[Query::new(look, Vec::new())]).await?;
@@ -74,7 +74,7 @@ impl Target {
         Ok((epochs, now.unwrap_or_default()))
     }
 
-    /// The server that works here, if one does.
+    /// Returns the name of a server that uses the database, if there is one.
     pub(crate) async fn server(&self) -> Result<Option<String>, CopyError> {
         let answers = self.run(self.reading(), &[live_servers(), owners()]).await?;
         let first = answers.iter().find_map(|rows| rows.first());
@@ -82,16 +82,16 @@ impl Target {
         name.map_err(|damage| self.broken(&damage))
     }
 
-    /// How many rows a table has.
+    /// Returns the number of rows of a table.
     pub(crate) async fn count(&self, table: &'static Table) -> Result<u64, CopyError> {
         let look = format!("SELECT count(*) FROM {}", rows_of(table));
         let answers = self.run(self.reading(), &[Query::new(look, Vec::new())]).await?;
         Ok(answers[0].first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
     }
 
-    /// The copy that was begun here, if one was.
+    /// Returns the copy into this database that was started before, if there is one.
     pub(crate) async fn begun(&self) -> Result<Option<Begun>, CopyError> {
-        // Waits for a chunk that a killed copy has left on its way.
+        // Waits for a chunk that a killed copy left in flight.
         let look = "SELECT source, identity, at_table, after, copied, finished_at IS NOT NULL
             FROM copies WHERE id = 0 FOR UPDATE";
         let answers = self.run(self.0.write(), &[Query::new(look, Vec::new())]).await?;
@@ -99,7 +99,7 @@ impl Target {
         let name = row.text(2, "at_table").map_err(|damage| self.broken(&damage))?;
         let after = row.bytes(3, "after").map_err(|damage| self.broken(&damage))?;
         let (Some(table), Ok(after)) = (Table::named(&name), postcard::from_bytes(after)) else {
-            return Err(self.broken(&"the place in the row of `copies` cannot be read"));
+            return Err(self.broken(&"the position in the row of `copies` cannot be read"));
         };
         Ok(Some(Begun {
             source: row.text(0, "source").map_err(|damage| self.broken(&damage))?.into_owned(),
@@ -109,7 +109,7 @@ impl Target {
         }))
     }
 
-    /// What stands in the way of a copy that is to begin.
+    /// Returns the obstacle to a new copy, if there is one.
     pub(crate) async fn obstacle(&self) -> Result<Option<Obstacle>, CopyError> {
         let queries = [live_servers(), owners(), Query::new(rows_there(), Vec::new())];
         let answers = self.run(self.reading(), &queries).await?;
@@ -123,8 +123,7 @@ impl Target {
         Ok(server.map(Obstacle::Server).or(table.map(Obstacle::Rows)))
     }
 
-    /// Begins a copy. What an empty store begins with is removed; until the shards are copied, no
-    /// server can own one.
+    /// Starts a copy. Removes the initial rows of an empty store; until the shards are copied, no server can own one.
     pub(crate) async fn begin(&self, source: &str, identity: &[u8]) -> Result<Position, CopyError> {
         let position = Position { table: &TABLES[0], after: Vec::new(), rows: 0 };
         let queries = [
@@ -151,7 +150,7 @@ impl Target {
             ),
             Query::new("DELETE FROM meta", Vec::new()),
             Query::new("DELETE FROM shards", Vec::new()),
-            // Of whoever was here before; the first owner begins it.
+            // Rows of an earlier store; the first owner starts a new changelog.
             Query::new("DELETE FROM changelog", Vec::new()),
             Query::new("INSERT INTO changelog VALUES (0, 0, 0, 1, 1, ''::BYTEA)", Vec::new()),
         ];
@@ -159,7 +158,7 @@ impl Target {
         Ok(position)
     }
 
-    /// Writes rows of a table, and that the copy has come to their end.
+    /// Writes rows of a table, and advances the position of the copy to their end.
     pub(crate) async fn put(
         &self,
         from: &Position,
@@ -173,12 +172,12 @@ impl Target {
         Ok(to)
     }
 
-    /// Notes that all of it is there.
+    /// Marks the copy as complete.
     pub(crate) async fn finish(&self, position: &Position) -> Result<(), CopyError> {
         self.run_guarded(&[move_on(position, position, clock!())]).await
     }
 
-    /// Rows behind `after` in the order of the key.
+    /// Returns rows after `after` in key order.
     pub(crate) async fn page(
         &self,
         table: &'static Table,
@@ -186,7 +185,7 @@ impl Target {
     ) -> Result<Page, CopyError> {
         let read = |column: &Column| match column.kind {
             Kind::Flag => format!("{}::INTEGER", column.name),
-            // The other store has one for all shards.
+            // The embedded store has one engine time for all shards.
             _ if table.name == "shards" && column.name == "now" => "(SELECT max(now) FROM shards)".to_owned(),
             _ => column.name.to_owned(),
         };
@@ -213,7 +212,7 @@ impl Target {
         self.0.queries.run(mode, queries).await.map_err(|stopped| self.judge(stopped))
     }
 
-    /// Runs a change whose guards say that nobody else is at work here.
+    /// Runs a change whose guards check that no other process writes to the database.
     async fn run_guarded(&self, queries: &[Query]) -> Result<(), CopyError> {
         match self.0.queries.run(self.0.write(), queries).await {
             Ok(_) => Ok(()),
@@ -231,7 +230,7 @@ impl Target {
     }
 }
 
-/// The store that a database is an unfinished copy of.
+/// Returns the source of which a database is an unfinished copy.
 pub(super) async fn unfinished(store: &PostgresStore) -> Result<Option<String>, StoreError> {
     let look = "SELECT source FROM copies WHERE finished_at IS NULL";
     store
@@ -242,7 +241,7 @@ pub(super) async fn unfinished(store: &PostgresStore) -> Result<Option<String>, 
         .await
 }
 
-/// What a table is read from: sums where this store keeps the parts of them.
+/// Returns the table to read from; a sum if this store divides the rows into parts.
 fn rows_of(table: &Table) -> &'static str {
     match table.name {
         "job_counts" => {
@@ -262,7 +261,7 @@ fn owners() -> Query {
     Query::new(look, Vec::new())
 }
 
-/// Asks for tables that have rows, but for those that a new store begins with.
+/// Selects the names of tables that have rows, except tables with initial rows.
 fn rows_there() -> String {
     let ours = TABLES.iter().filter(|table| !matches!(table.name, "meta" | "shards"));
     let each: Vec<_> = ours
@@ -271,7 +270,7 @@ fn rows_there() -> String {
     each.join(" UNION ALL ")
 }
 
-/// Moves the copy on; an error unless it stands where it is believed to, and no shard has an owner.
+/// Advances the position of the copy. Raises an error if the stored position is not `from`, or if a shard has an owner.
 fn move_on(from: &Position, to: &Position, finished: &str) -> Query {
     let sql = format!(
         "WITH moved AS (
@@ -296,7 +295,7 @@ fn encode(key: &[Cell]) -> Vec<u8> {
     postcard::to_stdvec(key).expect("cells are plain data")
 }
 
-/// All rows in one statement, each column as an array.
+/// Inserts all rows in one statement, with an array for each column.
 fn insert(table: &'static Table, mut rows: Vec<Vec<Cell>>) -> Result<Query, CopyError> {
     let mut params = Vec::with_capacity(table.columns.len());
     for (index, column) in table.columns.iter().enumerate() {
@@ -325,7 +324,7 @@ fn insert(table: &'static Table, mut rows: Vec<Vec<Cell>>) -> Result<Query, Copy
     Ok(Query::new(sql, params))
 }
 
-/// A column of rows.
+/// Converts a column of rows into an array.
 fn array(table: &'static Table, column: &Column, cells: Vec<Cell>) -> Result<Param, CopyError> {
     let misfit = |reason: String| CopyError::Row {
         table: table.name,
@@ -375,7 +374,7 @@ fn array(table: &'static Table, column: &Column, cells: Vec<Cell>) -> Result<Par
     })
 }
 
-/// A part of a key.
+/// Converts a part of a key.
 fn value(kind: Kind, cell: &Cell) -> Param {
     match (kind, cell) {
         (_, Cell::Id(bits)) => param::id(*bits),

@@ -1,4 +1,4 @@
-//! TLS to the database, as far as `sslmode` asks for it.
+//! TLS for the connection to the database, according to `sslmode`.
 
 use std::fmt;
 use std::path::Path;
@@ -11,18 +11,18 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// What is verified of the server.
+/// Verification of the server's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verify {
-    /// Nothing: eavesdroppers are kept out, impostors are not.
+    /// None: protects against eavesdropping, not against impersonation.
     Nothing,
-    /// That a known authority issued its certificate.
+    /// A trusted authority issued the certificate.
     Chain,
-    /// That, and that the certificate is for the host's name.
+    /// As `Chain`, and the certificate is for the host's name.
     ChainAndName,
 }
 
-/// How a client speaks TLS. Without `root`, the authorities are those of the system.
+/// Creates the TLS configuration. Without `root`, the system's certificate authorities are trusted.
 pub(super) fn client(verify: Verify, root: Option<&str>) -> Result<ClientConfig, String> {
     let provider = Arc::new(ring::default_provider());
     let chain = match verify {
@@ -46,7 +46,7 @@ fn roots(path: Option<&str>) -> Result<RootCertStore, String> {
         None | Some("system") => {
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
-                return Err("the system has no certificate authorities; name one with `sslrootcert`".into());
+                return Err("the system has no certificate authorities; set one with `sslrootcert`".into());
             }
         }
         Some(path) => {
@@ -87,7 +87,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         let Some(chain) = &self.chain else { return Ok(ServerCertVerified::assertion()) };
         match chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // The name is looked at last, so all else was found to be in order.
+            // The name is checked last, so the rest of the certificate is valid.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if self.verify == Verify::Chain => Ok(ServerCertVerified::assertion()),

@@ -1,7 +1,7 @@
-//! Everything that asks: pages of lists, single rows, counts, events.
+//! All queries: pages of lists, single rows, counts, events.
 //!
-//! Each function comes as a query and as the reading of its answer, so that several can be asked in one
-//! state of the database.
+//! Each query has a function that builds it and a function that decodes its answer, so that several queries can run on
+//! one snapshot.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -29,13 +29,13 @@ use crate::rows::{
     STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
 };
 
-/// The legs of a list.
+/// Builds the queries for the legs of a list.
 pub(super) fn list_queries(list: &List) -> Vec<Query> {
     let values = || list.conditions.values.iter().map(param::value).collect();
     list.legs.iter().map(|leg| Query::new(list.sql(leg, Dialect::Postgres), values())).collect()
 }
 
-/// What the legs of a list found.
+/// Merges the answers for the legs of a list.
 pub(super) fn listed<T>(
     list: &List,
     answers: &[Vec<Row>],
@@ -48,7 +48,7 @@ pub(super) fn listed<T>(
     Ok(sorted)
 }
 
-/// A live row by its id, and the one in the history.
+/// Selects a live job by ID, and the job in the history.
 pub(super) fn job_queries(id: JobId) -> [Query; 2] {
     [Table::Jobs, Table::JobsEnded].map(|table| {
         let sql = format!("SELECT {JOB_COLUMNS}, t.history FROM {} t WHERE t.id = $1", table.name());
@@ -56,7 +56,7 @@ pub(super) fn job_queries(id: JobId) -> [Query; 2] {
     })
 }
 
-/// The answers to [`job_queries`].
+/// Decodes the answers to [`job_queries`].
 pub(super) fn job(answers: &[Vec<Row>]) -> Result<Sorted<JobRow>, Damage> {
     let mut sorted = Sorted::default();
     for (table, found) in [Table::Jobs, Table::JobsEnded].into_iter().zip(answers) {
@@ -65,7 +65,7 @@ pub(super) fn job(answers: &[Vec<Row>]) -> Result<Sorted<JobRow>, Damage> {
     Ok(sorted)
 }
 
-/// A live row by its id, and the one in the history.
+/// Selects a live execution by ID, and the execution in the history.
 pub(super) fn execution_queries(id: ExecutionId) -> [Query; 2] {
     [Table::Executions, Table::ExecutionsEnded].map(|table| {
         let sql = format!("SELECT {EXECUTION_COLUMNS} FROM {} t WHERE t.id = $1", table.name());
@@ -73,7 +73,7 @@ pub(super) fn execution_queries(id: ExecutionId) -> [Query; 2] {
     })
 }
 
-/// The answers to [`execution_queries`].
+/// Decodes the answers to [`execution_queries`].
 pub(super) fn execution(answers: &[Vec<Row>]) -> Result<Sorted<ExecutionRow>, Damage> {
     let mut sorted = Sorted::default();
     for (table, found) in [Table::Executions, Table::ExecutionsEnded].into_iter().zip(answers) {
@@ -82,60 +82,60 @@ pub(super) fn execution(answers: &[Vec<Row>]) -> Result<Sorted<ExecutionRow>, Da
     Ok(sorted)
 }
 
-/// Schedules that meet a condition.
+/// Selects schedules that match a condition.
 pub(super) fn schedule_query(condition: &str, params: Vec<Param>) -> Query {
     let sql = format!("SELECT {SCHEDULE_COLUMNS} FROM schedules t {SCHEDULE_REST} WHERE {condition}");
     Query::new(sql, params)
 }
 
-/// The answer to [`schedule_query`].
+/// Decodes the answer to [`schedule_query`].
 pub(super) fn schedule(answer: &[Row]) -> Result<Sorted<ScheduleRow>, Damage> {
     let mut sorted = Sorted::default();
     sorted.take(Table::Schedules, answer, rows::schedule)?;
     Ok(sorted)
 }
 
-/// One backfill.
+/// Selects a backfill.
 pub(super) fn backfill_query(id: u128) -> Query {
     let sql = format!("SELECT {BACKFILL_COLUMNS} FROM backfills t {BACKFILL_REST} WHERE t.id = $1");
     Query::new(sql, vec![param::id(id)])
 }
 
-/// The answer to [`backfill_query`].
+/// Decodes the answer to [`backfill_query`].
 pub(super) fn backfill(answer: &[Row]) -> Result<Sorted<BackfillRow>, Damage> {
     let mut sorted = Sorted::default();
     sorted.take(Table::Backfills, answer, rows::backfill)?;
     Ok(sorted)
 }
 
-/// Workflows that meet a condition, with their newest specs.
+/// Selects workflows that match a condition, with their newest specs.
 pub(super) fn workflow_query(condition: &str, params: Vec<Param>) -> Query {
     let sql = format!("SELECT {WORKFLOW_COLUMNS} FROM workflows t {WORKFLOW_REST} WHERE {condition}");
     Query::new(sql, params)
 }
 
-/// The answer to [`workflow_query`].
+/// Decodes the answer to [`workflow_query`].
 pub(super) fn workflow(answer: &[Row]) -> Result<Sorted<WorkflowRow>, Damage> {
     let mut sorted = Sorted::default();
     sorted.take(Table::Workflows, answer, rows::workflow)?;
     Ok(sorted)
 }
 
-/// One generation of a workflow.
+/// Selects a generation of a workflow.
 pub(super) fn workflow_version_query(id: WorkflowId, generation: i64) -> Query {
     let sql =
         format!("SELECT {WORKFLOW_HEAD_COLUMNS} FROM workflow_heads t WHERE t.id = $1 AND t.generation = $2");
     Query::new(sql, vec![param::id(id.to_bits()), big(generation)])
 }
 
-/// The answer to [`workflow_version_query`].
+/// Decodes the answer to [`workflow_version_query`].
 pub(super) fn workflow_version(answer: &[Row]) -> Result<Sorted<WorkflowHead>, Damage> {
     let mut sorted = Sorted::default();
     sorted.take(Table::WorkflowHeads, answer, rows::workflow_version)?;
     Ok(sorted)
 }
 
-/// One run, and what it is pinned to.
+/// Selects a run, and its definition.
 pub(super) fn run_queries(id: RunId) -> [Query; 2] {
     let run = format!("SELECT {RUN_COLUMNS} FROM runs t {RUN_REST} WHERE t.id = $1");
     let definition = "SELECT d.hash, d.body FROM run_definitions d
@@ -144,25 +144,26 @@ pub(super) fn run_queries(id: RunId) -> [Query; 2] {
     [Query::new(run, params()), Query::new(definition, params())]
 }
 
-/// The answers to [`run_queries`].
+/// Decodes the answers to [`run_queries`].
 pub(super) fn run(answers: &[Vec<Row>]) -> Result<Sorted<RunRow>, Damage> {
     pinned_runs([&*answers[0]], &answers[1..], |run| run)
 }
 
-/// The legs of a list of runs, and for each of them what its runs are pinned to: each definition once.
+/// Builds the queries for the legs of a list of runs, each followed by a query for the distinct definitions of its
+/// runs.
 pub(super) fn runs_queries(list: &List) -> Vec<Query> {
     let values = || list.conditions.values.iter().map(param::value).collect();
     let definitions = |leg| Query::new(lists::definitions_sql(list, leg), values());
     list_queries(list).into_iter().chain(list.legs.iter().map(definitions)).collect()
 }
 
-/// The answers to [`runs_queries`], each with the newest transition of its history.
+/// Decodes the answers to [`runs_queries`]; each run has only the newest transition of its history.
 pub(super) fn runs(list: &List, answers: &[Vec<Row>]) -> Result<Sorted<RunRow>, Damage> {
     let (legs, definitions) = answers.split_at(list.legs.len());
     pinned_runs(legs.iter().map(|leg| &**leg), definitions, rows::with_newest)
 }
 
-/// Each definition is parsed once.
+/// Decodes runs. Each definition is parsed once.
 fn pinned_runs<'a>(
     legs: impl IntoIterator<Item = &'a [Row]>,
     definitions: &[Vec<Row>],
@@ -181,7 +182,7 @@ fn pinned_runs<'a>(
     Ok(sorted)
 }
 
-/// The last checkpoint of a job, if it saved one.
+/// Selects the last checkpoint of a job.
 pub(super) fn checkpoint_query(job: JobId) -> Query {
     Query::new(
         format!("SELECT {CHECKPOINT_COLUMNS} FROM checkpoints t WHERE t.job = $1"),
@@ -189,14 +190,14 @@ pub(super) fn checkpoint_query(job: JobId) -> Query {
     )
 }
 
-/// The answer to [`checkpoint_query`].
+/// Decodes the answer to [`checkpoint_query`].
 pub(super) fn checkpoint(answer: &[Row]) -> Result<Sorted<CheckpointRecord>, Damage> {
     let mut sorted = Sorted::default();
     sorted.take(Table::Checkpoints, answer, rows::checkpoint)?;
     Ok(sorted)
 }
 
-/// The steps of a run, without elements of lists.
+/// Selects the steps of a run, without their elements.
 pub(super) fn run_steps_query(run: RunId) -> Query {
     Query::new(
         format!("SELECT {STEP_COLUMNS} FROM steps t WHERE t.run = $1 AND t.list = $2 ORDER BY t.number"),
@@ -204,7 +205,7 @@ pub(super) fn run_steps_query(run: RunId) -> Query {
     )
 }
 
-/// Elements of a step behind `after`, at most `limit`.
+/// Selects at most `limit` elements of a step after `after`.
 pub(super) fn run_items_query(run: RunId, step: u32, after: Option<u32>, limit: usize) -> Query {
     Query::new(
         format!(
@@ -220,14 +221,14 @@ pub(super) fn run_items_query(run: RunId, step: u32, after: Option<u32>, limit: 
     )
 }
 
-/// The answer to [`run_steps_query`] or [`run_items_query`].
+/// Decodes the answer to [`run_steps_query`] or [`run_items_query`].
 pub(super) fn steps(answer: &[Row]) -> Result<Sorted<StepRecord>, Damage> {
     let mut sorted = Sorted::default();
     sorted.take(Table::Steps, answer, rows::step)?;
     Ok(sorted)
 }
 
-/// What tasks of a run added to its steps.
+/// Selects the elements that tasks of a run added to its steps.
 pub(super) fn element_batches_query(run: RunId) -> Query {
     Query::new(
         format!("SELECT {ELEMENTS_COLUMNS} FROM element_batches t WHERE t.run = $1 ORDER BY t.step, t.first"),
@@ -235,24 +236,24 @@ pub(super) fn element_batches_query(run: RunId) -> Query {
     )
 }
 
-/// The answer to [`element_batches_query`].
+/// Decodes the answer to [`element_batches_query`].
 pub(super) fn element_batches(answer: &[Row]) -> Result<Sorted<ElementBatch>, Damage> {
     let mut sorted = Sorted::default();
     sorted.take(Table::ElementBatches, answer, rows::elements)?;
     Ok(sorted)
 }
 
-/// All workers.
+/// Selects all workers.
 pub(super) fn workers_query() -> Query {
     Query::new("SELECT t.id, t.record FROM workers t", Vec::new())
 }
 
-/// All queues.
+/// Selects all queues.
 pub(super) fn queues_query() -> Query {
     Query::new("SELECT t.name, t.record FROM queues t", Vec::new())
 }
 
-/// All calendars, of one namespace if it is named.
+/// Selects the calendars of one namespace or of all.
 pub(super) fn calendars_query(namespace: Option<&str>) -> Query {
     Query::new(
         "SELECT t.namespace, t.name, t.record FROM calendars t WHERE $1 IS NULL OR t.namespace = $1",
@@ -260,7 +261,7 @@ pub(super) fn calendars_query(namespace: Option<&str>) -> Query {
     )
 }
 
-/// One calendar.
+/// Selects a calendar by name.
 pub(super) fn calendar_query(namespace: &str, name: &str) -> Query {
     Query::new(
         "SELECT t.namespace, t.name, t.record FROM calendars t WHERE t.namespace = $1 AND t.name = $2",
@@ -268,7 +269,7 @@ pub(super) fn calendar_query(namespace: &str, name: &str) -> Query {
     )
 }
 
-/// The answer to either, by namespace and name.
+/// Decodes the answer to either query, ordered by namespace and name.
 pub(super) fn calendars(answer: &[Row]) -> Result<Sorted<CalendarRecord>, Damage> {
     let mut sorted = Sorted::default();
     sorted.take(Table::Calendars, answer, rows::calendar)?;
@@ -277,7 +278,7 @@ pub(super) fn calendars(answer: &[Row]) -> Result<Sorted<CalendarRecord>, Damage
     Ok(sorted)
 }
 
-/// Jobs of each status. The parts are summed up: O(namespaces × shards), not O(jobs).
+/// Counts the jobs in each status by adding up the parts: O(namespaces × shards), not O(jobs).
 pub(super) fn counts_query(namespace: Option<&str>) -> Query {
     Query::new(
         "SELECT status, sum(count)::BIGINT FROM job_counts WHERE $1 IS NULL OR namespace = $1 GROUP BY status",
@@ -285,7 +286,7 @@ pub(super) fn counts_query(namespace: Option<&str>) -> Query {
     )
 }
 
-/// The answer to [`counts_query`].
+/// Decodes the answer to [`counts_query`].
 pub(super) fn counts(answer: &[Row]) -> Result<Counts, Damage> {
     let mut counts = Counts::new();
     for row in answer {
@@ -297,7 +298,7 @@ pub(super) fn counts(answer: &[Row]) -> Result<Counts, Damage> {
     Ok(counts)
 }
 
-/// Schedules of each status. Counted in indexes that a firing does not touch.
+/// Counts the schedules in each status, in indexes that a firing does not change.
 pub(super) fn schedule_counts_queries(namespace: Option<&str>) -> [Query; 2] {
     let params = || vec![optional_text(namespace)];
     [
@@ -310,14 +311,14 @@ pub(super) fn schedule_counts_queries(namespace: Option<&str>) -> [Query; 2] {
     ]
 }
 
-/// The answers to [`schedule_counts_queries`].
+/// Decodes the answers to [`schedule_counts_queries`].
 pub(super) fn schedule_counts(answers: &[Vec<Row>]) -> Result<ScheduleCounts, Damage> {
     let all: u64 = answers[0].first().map_or(Ok(0), |row| row.number(0, "count"))?;
     let (mut counts, mut inactive) = (ScheduleCounts::new(), 0);
     for row in &answers[1] {
         let count: u64 = row.number(1, "count")?;
         inactive += count;
-        // A row with a status that there is not is set aside by whoever loads it.
+        // A load that reads a row with an unknown status quarantines the row.
         if let Ok(status) = schedule_status("status", row.number(0, "status")?) {
             counts.insert(status, count);
         }
@@ -328,7 +329,7 @@ pub(super) fn schedule_counts(answers: &[Vec<Row>]) -> Result<ScheduleCounts, Da
     Ok(counts)
 }
 
-/// Nominal instants of a schedule by what became of them; also of lines that reach into the range.
+/// Counts the scheduled times of a schedule by outcome, including entries that only partly lie in the range.
 pub(super) fn ledger_counts_query(schedule: ScheduleId, since: Option<Timestamp>) -> Query {
     let since = since.map_or(i64::MIN, Timestamp::as_micros);
     Query::new(
@@ -338,7 +339,7 @@ pub(super) fn ledger_counts_query(schedule: ScheduleId, since: Option<Timestamp>
     )
 }
 
-/// The answer to [`ledger_counts_query`].
+/// Decodes the answer to [`ledger_counts_query`].
 pub(super) fn ledger_counts(answer: &[Row]) -> Result<LedgerCounts, Damage> {
     let mut counts = LedgerCounts::new();
     for row in answer {
@@ -349,12 +350,13 @@ pub(super) fn ledger_counts(answer: &[Row]) -> Result<LedgerCounts, Damage> {
     Ok(counts)
 }
 
-/// A page of the feed, in one state of the database: see [`commit`](super::commit) for why nothing that
-/// commits later can have an earlier place. Behind a tail that was lost the places have a gap.
+/// Selects a page of the feed from one snapshot. See [`commit`](super::commit) for why a later commit never has an
+/// earlier position. After a loss of commits, the positions have a gap.
 pub(super) fn events_queries(after: EventSeq, limit: usize) -> [Query; 3] {
-    // Every row has one event at least, so these rows are enough; the first may begin before the place.
+    // Each row has at least one event, so this number of rows is sufficient; the first row may start before the
+    // position.
     let rows = i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX);
-    // Whoever begins with what is to come asks for the last place that there can be.
+    // A reader of only future events passes the maximum position.
     let wanted = i64::try_from(after.0.saturating_add(1)).unwrap_or(i64::MAX).min(i64::MAX - rows);
     [
         Query::new("SELECT next_event FROM meta", Vec::new()),
@@ -368,7 +370,7 @@ pub(super) fn events_queries(after: EventSeq, limit: usize) -> [Query; 3] {
     ]
 }
 
-/// The answers to [`events_queries`], and rows that could not be read.
+/// Decodes the answers to [`events_queries`]; also returns the rows that could not be decoded.
 pub(super) fn events(
     answers: &[Vec<Row>],
     after: EventSeq,

@@ -207,7 +207,7 @@ pub(super) fn verify(database: &Path) -> Result<Option<Loss>, StoreError> {
         // A WAL that ends before the newest one started is an older WAL, of the same age as the database.
         && read_position(database)?.is_some_and(|found| found > kept.base)
     {
-        let reason = format!("its WAL does not belong to it: the WAL starts at event {}", kept.base.next_event);
+        let reason = format!("its WAL does not belong to it: it starts at event {}", kept.base.next_event);
         return Ok(Some(Loss { reason, log_is_foreign: true }));
     }
     let lost = |reason| Ok(Some(Loss { reason, log_is_foreign: false }));

@@ -109,7 +109,7 @@ impl Rows {
         });
         let answer = asked
             .await
-            .map_err(|error| Stopped::Sqlite(Failure::Broken(format!("the database thread ended early: {error}"))));
+            .map_err(|error| Stopped::Sqlite(Failure::Broken(format!("its thread ended early: {error}"))));
         answer.and_then(|answer| answer).map_err(|stopped| match stopped {
             Stopped::Row(error) => RowsError::Row(error),
             Stopped::Sqlite(failure) => RowsError::Store(failure.into_store_error(UNLIMITED, &self.path)),

@@ -1,4 +1,4 @@
-//! Executions and idempotency keys.
+//! Writes executions and idempotency keys.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::codec::seal_execution;
 use crate::postgres::error::Failure;
 use crate::postgres::param::{Param, big, bigs, blobs, escape, ids, ints, optional_texts};
 
-/// The columns of executions.
+/// Columns of executions.
 #[derive(Default)]
 struct Executions {
     ids: Vec<Uuid>,
@@ -21,7 +21,7 @@ struct Executions {
     workers: Vec<Uuid>,
     statuses: Vec<i32>,
     rests: Vec<Vec<u8>>,
-    /// Of the job, where the batch knows them.
+    /// Namespace of the job, if the batch contains it.
     namespaces: Vec<Option<String>>,
     names: Vec<Option<String>>,
     shards: Vec<i32>,
@@ -64,11 +64,11 @@ impl Executions {
     }
 }
 
-const NO_JOB: &str = "an execution was made for a job that is not live, or is there already";
-const NOT_LIVE: &str = "an execution was changed that is not among the live ones";
-const FENCE: &str = "the fence of a new execution does not grow with its number";
+const NO_JOB: &str = "a new execution belongs to a job that is not live, or already exists";
+const NOT_LIVE: &str = "a changed execution is not live";
+const FENCE: &str = "the fence of a new execution does not increase with its number";
 
-/// An execution of the same job whose fence is not on the same side as its number.
+/// Finds an execution of the same job whose fences and numbers are not in the same order.
 macro_rules! rival {
     ($table:literal) => {
         concat!(
@@ -80,7 +80,7 @@ macro_rules! rival {
     };
 }
 
-/// New executions take their names from the batch, or from their jobs as these stood before it.
+/// Inserts new executions. Their names come from the batch, or from their jobs as of before the batch.
 macro_rules! insert {
     ($table:literal, $columns:literal, $more:literal) => {
         concat!(
@@ -102,7 +102,7 @@ macro_rules! insert {
 }
 
 impl Steps {
-    /// Writes what a batch changes about executions. They come before the jobs.
+    /// Writes the changes of executions in a batch. Must run before the jobs are written.
     pub(super) fn executions(
         &mut self,
         changes: &[Change],
@@ -120,7 +120,7 @@ impl Steps {
                 (false, false) => changed.push(record, None)?,
                 (false, true) => ended.push(record, None)?,
             }
-            // The first has no other beside it, or its number is taken.
+            // Execution 1 is the first of its job; a second one with this number fails as a duplicate.
             if *is_new && record.number > 1 {
                 jobs.push(uuid(record.job.to_bits()));
                 numbers.push(i64::from(record.number));
@@ -174,7 +174,7 @@ impl Steps {
         }
     }
 
-    /// Job, number and fence never change: a row that has others is not the one that was meant.
+    /// Updates executions. Job, number and fence never change: a row with other values is not the expected one.
     fn changed_executions(&mut self, live: Executions, ended: Executions) {
         if !live.is_empty() {
             self.add_guarded(
@@ -211,7 +211,7 @@ impl Steps {
         }
     }
 
-    /// Makes room for new keys.
+    /// Deletes expired keys, before new keys are added.
     pub(super) fn forget_keys(&mut self, changes: &[Change]) {
         let (mut shards, mut befores) = (Vec::new(), Vec::new());
         for change in changes {
@@ -234,7 +234,7 @@ impl Steps {
         }
     }
 
-    /// An expired key may be used again before it is forgotten; one that holds may not.
+    /// An expired key may be used again before it is deleted; a valid key may not.
     pub(super) fn keys(&mut self, changes: &[Change]) {
         let (mut keys, mut bodies, mut jobs) = (Vec::new(), Vec::new(), Vec::new());
         let (mut expiries, mut shards) = (Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! Workers, queues and calendars. They belong to no shard: two servers may write the same row, so rows
-//! are written in the order of their keys, and none waits for the other in a circle.
+//! Writes workers, queues and calendars. They belong to no shard, so two servers may write the same row. Rows are
+//! written in key order, so that no deadlock is possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::codec::{Context, calendar_context, seal_text};
 use crate::postgres::param::{blobs, escape, ids, texts};
 
 impl Steps {
-    /// Writes what a batch changes about them.
+    /// Writes the changes of workers, queues and calendars in a batch.
     pub(super) fn registry(&mut self, changes: &[Change]) {
         let (mut workers, mut gone) = (BTreeMap::new(), BTreeSet::new());
         let mut gone_queues = BTreeSet::new();

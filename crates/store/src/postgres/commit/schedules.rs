@@ -1,7 +1,7 @@
-//! Schedules, their fire ledger and their backfills.
+//! Writes schedules, their ledger and their backfills.
 //!
-//! Lines take their namespace from their schedule, so they are written while it is there: before it is
-//! removed and after it is new. A removal frees the name for a new schedule.
+//! A ledger entry takes its namespace from its schedule. So entries are written while the schedule exists: before its
+//! removal, and after its creation. The name of a removed schedule is free for a new one.
 
 use std::collections::HashSet;
 
@@ -20,10 +20,10 @@ use crate::postgres::param::{
     Param, bigs, blobs, escape, ids, ints, optional_bigs, optional_ids, optional_texts, texts,
 };
 
-const NOT_THERE: &str = "a schedule was changed that is not there";
-const TWICE: &str = "a new schedule, or one of its name, is there already";
+const NOT_THERE: &str = "a changed schedule does not exist";
+const TWICE: &str = "a new schedule, or one with its name, already exists";
 
-/// The columns of a schedule's state.
+/// Columns of a schedule's state.
 #[derive(Default)]
 struct States {
     ids: Vec<Uuid>,
@@ -48,7 +48,7 @@ impl States {
     }
 }
 
-/// Whole schedules.
+/// Columns of complete schedules.
 #[derive(Default)]
 struct Whole {
     states: States,
@@ -84,7 +84,7 @@ impl Whole {
 }
 
 impl Steps {
-    /// Writes what a batch changes about schedules.
+    /// Writes the changes of schedules in a batch.
     pub(super) fn schedules(&mut self, changes: &[Change]) -> Result<(), Failure> {
         let removed: HashSet<ScheduleId> = changes
             .iter()
@@ -127,7 +127,7 @@ impl Steps {
             match (is_new, head) {
                 (true, Some(head)) => new.push(*id, head, state),
                 (true, None) => {
-                    return Err(Failure::Broken(format!("the new schedule {id} came without its head")));
+                    return Err(Failure::Broken(format!("the new schedule {id} has no head")));
                 }
                 (false, Some(head)) => updated.push(*id, head, state),
                 (false, None) => changed.push(*id, state),
@@ -203,8 +203,8 @@ impl Steps {
         self.add("DELETE FROM schedule_labels WHERE schedule = ANY($1)", vec![ids(replaced)]);
     }
 
-    /// Lines of the ledger. That one with a job is never given another is the seat belt of "one
-    /// instant, one job": an engine that tries has lost its memory of what was fired.
+    /// Writes ledger entries. An entry with a job never gets another job, which is the last safeguard of "one scheduled
+    /// time, one job": an engine that attempts it has lost its memory of what has fired.
     fn lines<'a>(&mut self, records: impl Iterator<Item = &'a LedgerRecord>) -> Result<(), Failure> {
         let mut lines = Lines::default();
         for record in records {
@@ -214,7 +214,7 @@ impl Steps {
             return Ok(());
         }
         self.add_guarded(
-            "an instant of a schedule has a job already and was given another, or none",
+            "a scheduled time already has a job and cannot get another one, or none",
             "WITH put AS (
                 INSERT INTO ledger (first, schedule, generation, cause, backfill, last, count, outcome,
                     job, decided_at, namespace, rest)
@@ -259,7 +259,7 @@ impl Steps {
             let mut params = new.params();
             params.extend([ids(schedules), ints(shards)]);
             self.add_guarded(
-                "a new backfill is there already",
+                "a new backfill already exists",
                 "WITH put AS (
                     INSERT INTO backfills (id, schedule, status, finished_at, namespace, state, shard)
                     SELECT u.id, u.schedule, u.status, u.finished_at, s.namespace, u.state, u.shard
@@ -272,11 +272,11 @@ impl Steps {
                 params,
             );
             let put = "INSERT INTO backfill_heads SELECT * FROM unnest($1, $2)";
-            self.add_guarded("a new backfill is there already", put, heads);
+            self.add_guarded("a new backfill already exists", put, heads);
         }
         if !changed.ids.is_empty() {
             self.add_guarded(
-                "a backfill was changed that is not there",
+                "a changed backfill does not exist",
                 "WITH changed AS (
                     UPDATE backfills b SET status = u.status, finished_at = u.finished_at, state = u.state
                     FROM unnest($1, $2, $3, $4) AS u (id, status, finished_at, state)
@@ -289,7 +289,7 @@ impl Steps {
     }
 }
 
-/// The columns of lines.
+/// Columns of ledger entries.
 #[derive(Default)]
 struct Lines {
     firsts: Vec<i64>,
@@ -341,7 +341,7 @@ impl Lines {
     }
 }
 
-/// The columns of a backfill's state.
+/// Columns of a backfill's state.
 #[derive(Default)]
 struct Backfills {
     ids: Vec<Uuid>,

@@ -1,4 +1,4 @@
-//! Workflows, their runs and the steps of these.
+//! Writes workflows, their runs, and the steps of the runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +17,12 @@ use crate::postgres::param::{
     Param, big, bigs, blobs, escape, ids, ints, optional_bigs, optional_ids, optional_texts, texts,
 };
 
-const WORKFLOW_TWICE: &str = "a new workflow, or one of its name, is there already";
-const WORKFLOW_NOT_THERE: &str = "a workflow was changed that is not there";
-const RUN_TWICE: &str = "a new run is there already";
-const RUN_NOT_THERE: &str = "a run was changed that is not among the live ones";
+const WORKFLOW_TWICE: &str = "a new workflow, or one with its name, already exists";
+const WORKFLOW_NOT_THERE: &str = "a changed workflow does not exist";
+const RUN_TWICE: &str = "a new run already exists";
+const RUN_NOT_THERE: &str = "a changed run is not live";
 
-/// The columns of a workflow's state.
+/// Columns of a workflow's state.
 #[derive(Default)]
 struct States {
     ids: Vec<Uuid>,
@@ -45,7 +45,7 @@ impl States {
     }
 }
 
-/// Workflows whose specs are written too.
+/// Columns of workflows whose specs change too.
 #[derive(Default)]
 struct Whole {
     states: States,
@@ -77,7 +77,7 @@ impl Whole {
     }
 }
 
-/// The specs of new generations.
+/// Specs of new generations.
 #[derive(Default)]
 struct Heads {
     ids: Vec<Uuid>,
@@ -85,7 +85,7 @@ struct Heads {
     heads: Vec<Vec<u8>>,
 }
 
-/// The labels of workflows whose specs are written.
+/// Labels of workflows whose specs change.
 #[derive(Default)]
 struct Labels {
     keys: Vec<String>,
@@ -103,7 +103,7 @@ impl Labels {
     }
 }
 
-/// The columns of runs that change.
+/// Columns of changed runs.
 #[derive(Default)]
 struct Runs {
     ids: Vec<Uuid>,
@@ -134,7 +134,7 @@ impl Runs {
     }
 }
 
-/// New runs.
+/// Columns of new runs.
 #[derive(Default)]
 struct NewRuns {
     runs: Runs,
@@ -147,7 +147,7 @@ struct NewRuns {
     shards: Vec<i32>,
     definitions: Vec<Uuid>,
     heads: Vec<Vec<u8>>,
-    /// Each definition once.
+    /// Definitions by hash, each once.
     bodies: BTreeMap<u128, Vec<u8>>,
 }
 
@@ -171,7 +171,7 @@ impl NewRuns {
 }
 
 impl Steps {
-    /// Writes what a batch changes about workflows and runs. A removal frees the name for a new one.
+    /// Writes the changes of workflows and runs in a batch. The name of a removed workflow is free for a new one.
     pub(super) fn workflows(&mut self, changes: &[Change]) -> Result<(), Failure> {
         let removed = |change: &Change| match change {
             Change::RemoveWorkflow(id) => Some(uuid(id.to_bits())),
@@ -220,7 +220,7 @@ impl Steps {
             let Change::Workflow { id, new: is_new, head, state } = change else { continue };
             match head {
                 None if *is_new => {
-                    return Err(Failure::Broken(format!("the new workflow {id} came without its head")));
+                    return Err(Failure::Broken(format!("the new workflow {id} has no head")));
                 }
                 None => changed.push(*id, state)?,
                 Some(head) => {
@@ -281,7 +281,7 @@ impl Steps {
         if !heads.ids.is_empty() {
             let Heads { ids: of, generations, heads } = heads;
             self.add_guarded(
-                "a generation of a workflow is there already",
+                "a new generation of a workflow already exists",
                 "INSERT INTO workflow_heads SELECT * FROM unnest($1, $2, $3)",
                 vec![ids(of), bigs(generations), blobs(heads)],
             );
@@ -318,9 +318,9 @@ impl Steps {
             SELECT 1 / (CASE WHEN count(*) = $5 THEN 1 ELSE 0 END) FROM put",
             params,
         );
-        // Sorted by their keys, so that two servers that write the same ones wait in one order. One that is
-        // there already is locked and left as it is, so that nobody deletes it before it is seen that this
-        // run is pinned to it; one that is just being deleted is waited for, and written anew.
+        // Sorted by key, so that two servers that write the same definitions lock them in one order. An existing
+        // definition is locked but not changed, so that no server deletes it before it can see the new run. A
+        // definition that another server is deleting is waited for, and inserted again.
         let (hashes, bodies): (Vec<_>, Vec<_>) =
             bodies.into_iter().map(|(hash, body)| (uuid(hash), body)).unzip();
         self.add(
@@ -331,7 +331,7 @@ impl Steps {
         self.add_guarded(RUN_TWICE, "INSERT INTO run_heads SELECT * FROM unnest($1, $2, $3)", run_heads);
     }
 
-    /// An expired key may be used again before it is forgotten; one that holds may not.
+    /// An expired key may be used again before it is deleted; a valid key may not.
     fn run_keys(&mut self, changes: &[Change]) {
         let (mut keys, mut bodies, mut runs) = (Vec::new(), Vec::new(), Vec::new());
         let (mut expiries, mut shards) = (Vec::new(), Vec::new());
@@ -389,7 +389,7 @@ impl Steps {
         );
     }
 
-    /// Pins the versions that steps stored to their runs.
+    /// Pins the artifact versions that steps stored, for the runs of these steps.
     fn pin_versions(&mut self, changes: &[Change]) {
         let mut pins = BTreeSet::new();
         for change in changes {
@@ -427,7 +427,7 @@ impl Steps {
             return;
         }
         self.add_guarded(
-            "new elements of a step are there already",
+            "new elements of a step already exist",
             "INSERT INTO element_batches (run, step, first, batch) SELECT * FROM unnest($1, $2, $3, $4)",
             vec![ids(runs), bigs(steps), bigs(firsts), blobs(batches)],
         );

@@ -316,7 +316,7 @@ impl Apply<'_, '_> {
             return self.new_execution(record, heads);
         }
         let missing = || {
-            Failure::Broken(format!("the changed execution {} is not live", record.id))
+            Failure::Broken(format!("the changed execution {} is not among the live executions", record.id))
         };
         let ended = record.status.is_final();
         let statement = match ended {

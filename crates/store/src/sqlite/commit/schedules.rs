@@ -167,7 +167,7 @@ impl Apply<'_, '_> {
         match changed {
             1 => Ok(()),
             _ => Err(Failure::Broken(format!(
-                "the scheduled time {} of the schedule {} (generation {}, {}) already has a job and cannot get {}",
+                "the scheduled time {} of the schedule {} (generation {}, {}) has a job and cannot get {}",
                 record.first,
                 record.schedule,
                 record.generation,

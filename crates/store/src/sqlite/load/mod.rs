@@ -41,7 +41,7 @@ pub(super) struct Outcome {
 
 /// Error for a receiver of rows that has gone.
 fn gone<T>(_: T) -> Failure {
-    Failure::Store(crate::StoreError::Unavailable { source: "the receiver of the loaded rows has gone".into() })
+    Failure::Store(crate::StoreError::Unavailable { source: "the receiver of the rows has gone".into() })
 }
 
 /// Sends every live row of the leased shards. Runs inside a read transaction.

@@ -63,7 +63,7 @@ impl Loading<'_> {
                             chunk.good.extend(found.good);
                         }
                         Some(first) => {
-                            let reason = format!("one of its rows in `{}` cannot be read", first.table.name());
+                            let reason = format!("a row in `{}` cannot be read", first.table.name());
                             let key = id_key(id.to_bits());
                             chunk.damaged.push(Damaged { table: Table::Runs, key, reason });
                         }
