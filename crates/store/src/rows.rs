@@ -1,8 +1,8 @@
-//! Columns back into records, whatever database they stand in.
+//! Decoding of columns into records, for any database.
 //!
-//! A store says how it reads one column of a row ([`Fields`]); which columns a record is made of, and in
-//! which order, is said here and nowhere else. All of it is compiled for each kind of row: nothing is
-//! boxed, and bytes are decoded where they lie.
+//! A store implements the reading of one column of a row ([`Fields`]). Only this module defines which columns a record
+//! consists of, and in which order. All functions are compiled for each type of row: nothing is boxed, and bytes are
+//! decoded in place.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ use crate::codec::{
 };
 use crate::query::{BackfillRow, ExecutionRow, JobRow, LedgerPlace, RunRow, ScheduleRow, Token, WorkflowRow};
 
-/// The tables whose rows can be set aside.
+/// Tables whose rows can be quarantined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Table {
     Jobs,
@@ -78,7 +78,7 @@ impl Table {
         }
     }
 
-    /// The columns that name one row; queries that may meet damage begin with them.
+    /// Returns the columns of a table's key. Queries that may find damaged rows select them first.
     pub(crate) const fn key(self) -> &'static [&'static str] {
         match self {
             Self::Keys | Self::RunKeys => &["key"],
@@ -94,7 +94,7 @@ impl Table {
         }
     }
 
-    /// The table that has the rest of each row, and the columns that the two have in common.
+    /// Returns the table with the rest of each row, and the columns that the two tables share.
     pub(crate) const fn companion(self) -> Option<(&'static str, &'static [&'static str])> {
         match self {
             Self::Schedules => Some(("schedule_heads", &["id"])),
@@ -106,84 +106,84 @@ impl Table {
     }
 }
 
-/// One row of an answer, read by the places of its columns.
+/// Row of an answer, read by column index.
 ///
 /// `column` is the name for messages. A column of the wrong type or size is [`Damage`].
 pub(crate) trait Fields {
-    /// Bytes.
+    /// Returns a column of bytes.
     fn bytes(&self, index: usize, column: &'static str) -> Result<&[u8], Damage>;
-    /// Text.
+    /// Returns a column of text.
     fn text(&self, index: usize, column: &'static str) -> Result<Cow<'_, str>, Damage>;
-    /// Text, if there is some.
+    /// Returns a column of text; `None` for NULL.
     #[cfg(feature = "postgres")]
     fn optional_text(&self, index: usize, column: &'static str) -> Result<Option<Cow<'_, str>>, Damage>;
-    /// A number, if there is one.
+    /// Returns an integer; `None` for NULL.
     fn optional_integer(&self, index: usize, column: &'static str) -> Result<Option<i64>, Damage>;
-    /// The bits of an id, if there is one.
+    /// Returns the bits of an ID; `None` for NULL.
     fn optional_bits(&self, index: usize, column: &'static str) -> Result<Option<u128>, Damage>;
-    /// The part of a line's key that names its backfill, if it has one.
+    /// Returns the part of a ledger key that names a backfill; `None` if the entry belongs to none.
     fn backfill_key(&self, index: usize, column: &'static str) -> Result<Option<u128>, Damage>;
 
-    /// The bits of an id.
+    /// Returns the bits of an ID that must not be NULL.
     fn bits(&self, index: usize, column: &'static str) -> Result<u128, Damage> {
-        self.optional_bits(index, column)?.ok_or_else(|| Damage::decode(column, "it is absent"))
+        self.optional_bits(index, column)?.ok_or_else(|| Damage::decode(column, "it is missing"))
     }
 
-    /// A number within the bounds of `T`.
+    /// Returns a number within the range of `T` that must not be NULL.
     fn number<T: TryFrom<i64>>(&self, index: usize, column: &'static str) -> Result<T, Damage> {
         let found =
-            self.optional_integer(index, column)?.ok_or_else(|| Damage::decode(column, "it is absent"))?;
-        T::try_from(found).map_err(|_| Damage::Value { column, what: "number of its kind", found })
+            self.optional_integer(index, column)?.ok_or_else(|| Damage::decode(column, "it is missing"))?;
+        T::try_from(found).map_err(|_| Damage::Value { column, what: "number of its type", found })
     }
 }
 
-/// The columns that [`job`] reads, in its order.
+/// Columns that [`job`] reads, in order.
 pub(crate) const JOB_COLUMNS: &str = "t.id, t.status, t.worker, t.expires_at, t.state, t.head";
-/// The columns that [`execution`] reads, in its order.
+/// Columns that [`execution`] reads, in order.
 pub(crate) const EXECUTION_COLUMNS: &str =
     "t.id, t.job, t.number, t.fence, t.worker, t.status, t.namespace, t.job_name, t.rest";
 
-/// The columns that [`schedule`] reads, in its order; from [`SCHEDULE_REST`] too.
+/// Columns that [`schedule`] reads, in order; needs [`SCHEDULE_REST`].
 pub(crate) const SCHEDULE_COLUMNS: &str = "t.id, t.status, t.next_at, t.state, h.head";
-/// Where the rest of a schedule's row is. Outer, so that one without it is noticed.
+/// Join with the rest of a schedule. An outer join, so that a missing rest is detected.
 pub(crate) const SCHEDULE_REST: &str = "LEFT JOIN schedule_heads h ON h.id = t.id";
-/// The columns that [`ledger`] reads, in its order.
+/// Columns that [`ledger`] reads, in order.
 pub(crate) const LEDGER_COLUMNS: &str = "t.first, t.schedule, t.generation, t.cause, t.backfill, t.last, \
     t.count, t.outcome, t.job, t.decided_at, t.rest";
-/// The columns that [`backfill`] reads, in its order; from [`BACKFILL_REST`] too.
+/// Columns that [`backfill`] reads, in order; needs [`BACKFILL_REST`].
 pub(crate) const BACKFILL_COLUMNS: &str = "t.id, t.schedule, t.status, t.finished_at, t.state, h.head";
-/// Where the rest of a backfill's row is. Outer, so that one without it is noticed.
+/// Join with the rest of a backfill. An outer join, so that a missing rest is detected.
 pub(crate) const BACKFILL_REST: &str = "LEFT JOIN backfill_heads h ON h.id = t.id";
-/// The columns that [`calendar`] reads, in its order.
+/// Columns that [`calendar`] reads, in order.
 pub(crate) const CALENDAR_COLUMNS: &str = "t.namespace, t.name, t.record";
 
-/// The columns that [`workflow`] reads, in its order; from [`WORKFLOW_REST`] too.
+/// Columns that [`workflow`] reads, in order; needs [`WORKFLOW_REST`].
 pub(crate) const WORKFLOW_COLUMNS: &str = "t.id, t.generation, t.state, h.head";
-/// Where the spec of a workflow is. Outer, so that one without it is noticed.
+/// Join with the spec of a workflow. An outer join, so that a missing spec is detected.
 pub(crate) const WORKFLOW_REST: &str =
     "LEFT JOIN workflow_heads h ON h.id = t.id AND h.generation = t.generation";
-/// The columns that [`workflow_version`] reads, in its order.
+/// Columns that [`workflow_version`] reads, in order.
 pub(crate) const WORKFLOW_HEAD_COLUMNS: &str = "t.id, t.generation, t.head";
-/// The columns that [`run`] reads, in its order; from [`RUN_REST`] too.
+/// Columns that [`run`] reads, in order; needs [`RUN_REST`].
 pub(crate) const RUN_COLUMNS: &str = "t.id, t.status, t.expires_at, t.state, h.definition, h.head";
-/// Where the rest of a run's row is. Outer, so that one without it is noticed.
+/// Join with the rest of a run. An outer join, so that a missing rest is detected.
 pub(crate) const RUN_REST: &str = "LEFT JOIN run_heads h ON h.id = t.id";
-/// The columns that [`elements`] reads, in its order.
+/// Columns that [`elements`] reads, in order.
 pub(crate) const ELEMENTS_COLUMNS: &str = "t.run, t.step, t.first, t.batch";
-/// The columns that [`step`] reads, in its order.
+/// Columns that [`step`] reads, in order.
 pub(crate) const STEP_COLUMNS: &str = "t.run, t.list, t.number, t.status, t.state";
 
-/// The columns that [`checkpoint`] reads, in its order.
+/// Columns that [`checkpoint`] reads, in order.
 pub(crate) const CHECKPOINT_COLUMNS: &str = "t.job, t.version, t.content_type, t.saved_at, t.data";
 
-/// The columns by which states are searched, from those of [`JOB_COLUMNS`].
+/// Reads the indexed columns of a job's state from [`JOB_COLUMNS`].
 pub(crate) fn state_columns(row: &impl Fields) -> Result<StateColumns, Damage> {
     let worker = row.optional_bits(2, "worker")?.map(u128::to_be_bytes);
     let expires_at = row.optional_integer(3, "expires_at")?;
     Ok(StateColumns { status: row.number(1, "status")?, worker, expires_at })
 }
 
-/// A job without its history.
+/// Decodes a job without its history.
 pub(crate) fn job(row: &impl Fields) -> Result<JobRow, Damage> {
     let id = JobId::from_bits(row.bits(0, "id")?);
     let state = open_state(id, &state_columns(row)?, row.bytes(4, "state")?)?;
@@ -191,14 +191,14 @@ pub(crate) fn job(row: &impl Fields) -> Result<JobRow, Damage> {
     Ok(JobRow { id, body: body.into(), retry_of, origin, step, state })
 }
 
-/// A job with its history, which stands behind [`JOB_COLUMNS`].
+/// Decodes a job with its history, which is the column after [`JOB_COLUMNS`].
 pub(crate) fn job_with_history(row: &impl Fields) -> Result<JobRow, Damage> {
     let mut job = job(row)?;
     job.state.history = open_history(job.id, row.bytes(6, "history")?)?;
     Ok(job)
 }
 
-/// The last checkpoint of a job.
+/// Decodes the last checkpoint of a job.
 pub(crate) fn checkpoint(row: &impl Fields) -> Result<CheckpointRecord, Damage> {
     let content_type = row.text(2, "content_type")?;
     let columns = CheckpointColumns {
@@ -210,7 +210,7 @@ pub(crate) fn checkpoint(row: &impl Fields) -> Result<CheckpointRecord, Damage> 
     open_checkpoint(columns, row.bytes(4, "data")?)
 }
 
-/// An execution.
+/// Decodes an execution.
 pub(crate) fn execution(row: &impl Fields) -> Result<ExecutionRow, Damage> {
     let columns = ExecutionColumns {
         id: ExecutionId::from_bits(row.bits(0, "id")?),
@@ -228,12 +228,12 @@ pub(crate) fn execution(row: &impl Fields) -> Result<ExecutionRow, Damage> {
     })
 }
 
-/// The status and the next instant of a schedule, from [`SCHEDULE_COLUMNS`].
+/// Reads the status and the next scheduled time of a schedule from [`SCHEDULE_COLUMNS`].
 pub(crate) fn schedule_columns(row: &impl Fields) -> Result<ScheduleColumns, Damage> {
     Ok(ScheduleColumns { status: row.number(1, "status")?, next_at: row.optional_integer(2, "next_at")? })
 }
 
-/// A schedule.
+/// Decodes a schedule.
 pub(crate) fn schedule(row: &impl Fields) -> Result<ScheduleRow, Damage> {
     let id = ScheduleId::from_bits(row.bits(0, "id")?);
     let state = open_schedule(id, &schedule_columns(row)?, row.bytes(3, "state")?)?;
@@ -241,7 +241,7 @@ pub(crate) fn schedule(row: &impl Fields) -> Result<ScheduleRow, Damage> {
     Ok(ScheduleRow { id, body, state })
 }
 
-/// A line of the ledger, with its place.
+/// Decodes a ledger entry, with its position.
 pub(crate) fn ledger(row: &impl Fields) -> Result<(LedgerPlace, LedgerRecord), Damage> {
     let backfill = row.backfill_key(4, "backfill")?.map(BackfillId::from_bits);
     let work = row.optional_bits(8, "job")?;
@@ -271,7 +271,7 @@ fn ledger_place(columns: &LedgerColumns) -> LedgerPlace {
     }
 }
 
-/// A backfill.
+/// Decodes a backfill.
 pub(crate) fn backfill(row: &impl Fields) -> Result<BackfillRow, Damage> {
     let id = BackfillId::from_bits(row.bits(0, "id")?);
     let schedule = ScheduleId::from_bits(row.bits(1, "schedule")?);
@@ -283,14 +283,14 @@ pub(crate) fn backfill(row: &impl Fields) -> Result<BackfillRow, Damage> {
     })
 }
 
-/// A calendar.
+/// Decodes a calendar.
 pub(crate) fn calendar(row: &impl Fields) -> Result<CalendarRecord, Damage> {
     let context = calendar_context(&row.text(0, "namespace")?, &row.text(1, "name")?);
     let json = open_text(context, "record", row.bytes(2, "record")?)?;
     serde_json::from_str(json).map_err(|error| Damage::decode("record", error))
 }
 
-/// A workflow, with its newest spec.
+/// Decodes a workflow with its newest spec.
 pub(crate) fn workflow(row: &impl Fields) -> Result<WorkflowRow, Damage> {
     let id = WorkflowId::from_bits(row.bits(0, "id")?);
     let generation = row.number(1, "generation")?;
@@ -299,7 +299,7 @@ pub(crate) fn workflow(row: &impl Fields) -> Result<WorkflowRow, Damage> {
     Ok(WorkflowRow { id, head, state })
 }
 
-/// What one generation of a workflow was asked to be.
+/// Decodes the spec of one generation of a workflow.
 pub(crate) fn workflow_version(row: &impl Fields) -> Result<WorkflowHead, Damage> {
     let id = WorkflowId::from_bits(row.bits(0, "id")?);
     open_workflow_head(id, row.number(1, "generation")?, row.bytes(2, "head")?)
@@ -311,10 +311,10 @@ impl From<WorkflowRow> for LiveRow {
     }
 }
 
-/// What a run is pinned to, parsed and as JSON.
+/// Definition of a run, parsed and as JSON.
 pub(crate) type Pinned = (Arc<Definition>, Arc<str>);
 
-/// A run with its history, and with the definition that its fifth column names.
+/// Decodes a run with its history; `pinned` returns the definition with the hash in the fifth column.
 pub(crate) fn run(
     row: &impl Fields,
     pinned: impl FnOnce(u128) -> Result<Pinned, Damage>,
@@ -328,7 +328,7 @@ pub(crate) fn run(
     Ok(RunRow { id, head: Arc::new(head), state })
 }
 
-/// A run as it stands in lists: of its history, only the newest transition.
+/// Removes all but the newest transition from the history of a run, for lists.
 pub(crate) fn with_newest(mut run: RunRow) -> RunRow {
     run.state.history = run.state.history.pop().into_iter().collect();
     run
@@ -340,12 +340,12 @@ impl From<RunRow> for LiveRow {
     }
 }
 
-/// Definitions by their hashes, each parsed once, however many runs are pinned to it.
+/// Definitions by hash, each parsed once, whatever the number of its runs.
 #[derive(Debug, Default)]
 pub(crate) struct Definitions(HashMap<u128, Result<Pinned, Damage>>);
 
 impl Definitions {
-    /// The one of this hash; `read` says which bytes are kept under it, if any are.
+    /// Returns the definition with this hash; `read` returns its stored bytes, if there are any.
     pub(crate) fn get<'b>(
         &mut self,
         hash: u128,
@@ -358,14 +358,14 @@ impl Definitions {
     }
 }
 
-/// Elements that a task added at once.
+/// Decodes the elements that a task added in one batch.
 pub(crate) fn elements(row: &impl Fields) -> Result<ElementBatch, Damage> {
     let run = RunId::from_bits(row.bits(0, "run")?);
     let key = BatchKey { run, step: row.number(1, "step")?, first: row.number(2, "first")? };
     open_elements(key, row.bytes(3, "batch")?)
 }
 
-/// A step, or one element of it.
+/// Decodes a step, or one element of it.
 pub(crate) fn step(row: &impl Fields) -> Result<StepRecord, Damage> {
     let run = RunId::from_bits(row.bits(0, "run")?);
     let key = step_key(run, row.number(1, "list")?, row.number(2, "number")?)?;
@@ -373,16 +373,16 @@ pub(crate) fn step(row: &impl Fields) -> Result<StepRecord, Damage> {
     Ok(StepRecord { key, state })
 }
 
-/// A worker or a queue as it was recorded, under what `context` names it by.
+/// Decodes a worker or a queue; `context` contains its key.
 pub(crate) fn record<T: DeserializeOwned>(context: Context, row: &impl Fields) -> Result<T, Damage> {
     let json = open_text(context, "record", row.bytes(1, "record")?)?;
     serde_json::from_str(json).map_err(|error| Damage::decode("record", error))
 }
 
-/// The columns that [`key`] reads, in its order.
+/// Columns that [`key`] reads, in order.
 pub(crate) const KEY_COLUMNS: &str = "t.key, t.body, t.job, t.expires_at";
 
-/// An idempotency key.
+/// Decodes an idempotency key of a job.
 pub(crate) fn key(row: &impl Fields) -> Result<KeyRecord, Damage> {
     Ok(KeyRecord {
         key: row.bits(0, "key")?,
@@ -392,7 +392,7 @@ pub(crate) fn key(row: &impl Fields) -> Result<KeyRecord, Damage> {
     })
 }
 
-/// An idempotency key of a run, from the columns of [`KEY_COLUMNS`] with the run instead of the job.
+/// Decodes an idempotency key of a run, from [`KEY_COLUMNS`] with `run` instead of `job`.
 pub(crate) fn run_key(row: &impl Fields) -> Result<RunKeyRecord, Damage> {
     Ok(RunKeyRecord {
         key: row.bits(0, "key")?,
@@ -402,10 +402,10 @@ pub(crate) fn run_key(row: &impl Fields) -> Result<RunKeyRecord, Damage> {
     })
 }
 
-/// The columns that [`token`] reads, in its order.
+/// Columns that [`token`] reads, in order.
 pub(crate) const TOKEN_COLUMNS: &str = "t.id, t.kind, t.name, t.hash, t.created_at";
 
-/// A token's hash.
+/// Decodes a token.
 pub(crate) fn token(row: &impl Fields) -> Result<Token, Damage> {
     let hash = row.bytes(3, "hash")?;
     Ok(Token {
@@ -417,7 +417,7 @@ pub(crate) fn token(row: &impl Fields) -> Result<Token, Damage> {
     })
 }
 
-/// A job as it was read, to be decoded elsewhere: parsing its spec takes longer than reading it.
+/// Encoded job, to be decoded on another thread: parsing its spec takes longer than reading the row.
 pub(crate) struct RawJob {
     pub(crate) id: JobId,
     columns: StateColumns,
@@ -427,7 +427,7 @@ pub(crate) struct RawJob {
 }
 
 impl RawJob {
-    /// From a row of [`JOB_COLUMNS`] and its history behind them.
+    /// Reads a row of [`JOB_COLUMNS`], followed by the history.
     pub(crate) fn read(row: &impl Fields, id: JobId) -> Result<Self, Damage> {
         Ok(Self {
             id,
@@ -438,7 +438,7 @@ impl RawJob {
         })
     }
 
-    /// The live row.
+    /// Decodes the live row.
     pub(crate) fn decode(&self) -> Result<LiveRow, Damage> {
         let mut state = open_state(self.id, &self.columns, &self.state)?;
         if state.status.is_final() {
@@ -454,7 +454,7 @@ impl RawJob {
     }
 }
 
-/// A schedule as it was read, to be decoded elsewhere.
+/// Encoded schedule, to be decoded on another thread.
 pub(crate) struct RawSchedule {
     pub(crate) id: ScheduleId,
     columns: ScheduleColumns,
@@ -463,13 +463,13 @@ pub(crate) struct RawSchedule {
 }
 
 impl RawSchedule {
-    /// From a row of [`SCHEDULE_COLUMNS`].
+    /// Reads a row of [`SCHEDULE_COLUMNS`].
     pub(crate) fn read(row: &impl Fields, id: ScheduleId) -> Result<Self, Damage> {
         let (state, head) = (row.bytes(3, "state")?.to_vec(), row.bytes(4, "head")?.to_vec());
         Ok(Self { id, columns: schedule_columns(row)?, state, head })
     }
 
-    /// The live row.
+    /// Decodes the live row.
     pub(crate) fn decode(&self) -> Result<LiveRow, Damage> {
         let state = open_schedule(self.id, &self.columns, &self.state)?;
         let body = open_schedule_head(self.id, &self.head)?;

@@ -1,4 +1,4 @@
-//! Backfills: what they were asked to do, and how far they are.
+//! Encoding of backfills: request and progress.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Context, Damage, instant, micros, open, seal};
 
-/// The code of a status; never another meaning for the same code.
+/// Returns the code of a status. A code never changes its meaning.
 pub(crate) const fn backfill_status_code(status: BackfillStatus) -> u8 {
     match status {
         BackfillStatus::Running => 0,
@@ -39,11 +39,11 @@ fn overlap(code: u8) -> Result<OverlapPolicy, Damage> {
         .ok_or(Damage::Value { column: HEAD, what: "overlap policy", found: code.into() })
 }
 
-/// What never changes of a backfill, apart from its schedule, which stands in a column.
+/// Request of a backfill without its schedule, which has its own column. It never changes.
 #[derive(Serialize, Deserialize)]
 struct HeadRow<'a> {
-    /// Microseconds from the instant before it in the list, and from the start of its interval: a
-    /// fraction of the bytes of the instants themselves.
+    /// Microseconds since the previous scheduled time, and since the start of the data interval: a fraction of the
+    /// bytes of the times themselves.
     instants: Vec<(i64, Option<i64>)>,
     from: i64,
     until: i64,
@@ -63,7 +63,7 @@ fn head_context(id: BackfillId, schedule: ScheduleId) -> Context {
     Context::of(id.to_bits()).with(&schedule.to_bits().to_be_bytes())
 }
 
-/// What a backfill was asked to do.
+/// Seals the request of a backfill.
 pub(crate) fn seal_backfill_head(head: &BackfillHead) -> Vec<u8> {
     let mut before = 0;
     let instants = head.instants.iter().map(|(at, start)| {
@@ -87,7 +87,7 @@ pub(crate) fn seal_backfill_head(head: &BackfillHead) -> Vec<u8> {
     seal(head_context(head.id, head.schedule), &row)
 }
 
-/// What [`seal_backfill_head`] sealed.
+/// Opens what [`seal_backfill_head`] sealed.
 pub(crate) fn open_backfill_head(
     id: BackfillId,
     schedule: ScheduleId,
@@ -116,7 +116,7 @@ pub(crate) fn open_backfill_head(
     })
 }
 
-/// The columns of a backfill's state.
+/// Columns of a backfill's state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BackfillColumns {
     pub(crate) status: u8,
@@ -135,7 +135,7 @@ impl BackfillColumns {
     }
 }
 
-/// How many were started, how many succeeded, how many failed.
+/// Number of runs that were started, that succeeded, and that failed.
 #[derive(Serialize, Deserialize)]
 struct StateRow {
     started: u32,
@@ -143,13 +143,13 @@ struct StateRow {
     failed: u32,
 }
 
-/// How far a backfill is.
+/// Seals the progress of a backfill.
 pub(crate) fn seal_backfill(id: BackfillId, state: &BackfillState) -> Vec<u8> {
     let row = StateRow { started: state.started, succeeded: state.succeeded, failed: state.failed };
     seal(BackfillColumns::of(state).context(id), &row)
 }
 
-/// What [`seal_backfill`] sealed.
+/// Opens what [`seal_backfill`] sealed.
 pub(crate) fn open_backfill(
     id: BackfillId,
     columns: &BackfillColumns,

@@ -1,4 +1,4 @@
-//! Checkpoints: the bytes of a job's last one, and what is known of it with the job's state.
+//! Encoding of checkpoints: the content of the last one, and its metadata in the job's state.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{Context, Damage, open_bytes, seal_bytes};
 use crate::codec::FORMAT;
 
-/// What stands behind the state of a job that saved a checkpoint.
+/// Metadata of a checkpoint; follows the state of a job that saved one.
 #[derive(Serialize, Deserialize)]
 pub(super) struct KnownRow<'a> {
     version: u64,
@@ -47,7 +47,7 @@ impl From<KnownRow<'_>> for Checkpoint {
     }
 }
 
-/// The columns of a checkpoint beside its bytes.
+/// Columns of a checkpoint without its content.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CheckpointColumns<'a> {
     pub(crate) job: JobId,
@@ -70,7 +70,7 @@ impl<'a> CheckpointColumns<'a> {
     }
 }
 
-/// The bytes, sealed.
+/// Seals the content of a checkpoint.
 pub(crate) fn seal_checkpoint(record: &CheckpointRecord) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(record.data.len() + 8);
     bytes.push(FORMAT);
@@ -78,7 +78,7 @@ pub(crate) fn seal_checkpoint(record: &CheckpointRecord) -> Vec<u8> {
     seal_bytes(CheckpointColumns::of(record).context(), bytes)
 }
 
-/// What [`seal_checkpoint`] sealed.
+/// Opens what [`seal_checkpoint`] sealed.
 pub(crate) fn open_checkpoint(
     columns: CheckpointColumns<'_>,
     sealed: &[u8],

@@ -1,4 +1,4 @@
-//! Elements that running tasks added to steps, a batch at a time.
+//! Encoding of elements that running tasks added to steps, in batches.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Context, Damage, open, seal};
 
-/// A batch without its key, which stands in columns.
+/// Batch without its key, which has its own columns.
 #[derive(Serialize, Deserialize)]
 struct BatchRow<'a> {
     by: (u32, Option<u32>),
@@ -24,7 +24,7 @@ fn context(BatchKey { run, step, first }: BatchKey) -> Context {
     Context::of(run.to_bits()).with_number(step.into()).with_number(first.into())
 }
 
-/// All of a batch but its key.
+/// Seals a batch without its key.
 pub(crate) fn seal_elements(batch: &ElementBatch) -> Vec<u8> {
     let row = BatchRow {
         by: (batch.by.step, batch.by.item),
@@ -36,7 +36,7 @@ pub(crate) fn seal_elements(batch: &ElementBatch) -> Vec<u8> {
     seal(context(batch.key), &row)
 }
 
-/// What [`seal_elements`] sealed.
+/// Opens what [`seal_elements`] sealed.
 pub(crate) fn open_elements(key: BatchKey, sealed: &[u8]) -> Result<ElementBatch, Damage> {
     let row: BatchRow<'_> = open(context(key), "batch", sealed)?;
     let (step, item) = row.by;

@@ -1,4 +1,4 @@
-//! Events, many to a blob.
+//! Encoding of events, several in one blob.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ struct EventRow<'a> {
     kind: KindRow<'a>,
 }
 
-/// New kinds are added at the end: the encoding counts them.
+/// New variants are added at the end, because the encoding contains their index.
 #[derive(Serialize, Deserialize)]
 enum KindRow<'a> {
     Job {
@@ -41,10 +41,10 @@ enum KindRow<'a> {
     },
     #[serde(borrow)]
     Queue(Cow<'a, str>),
-    /// A kind that has no compact form here yet, as JSON.
+    /// Event type without a compact encoding, as JSON.
     #[serde(borrow)]
     Other(Cow<'a, str>),
-    /// As `Job`, of a job that belongs to a schedule.
+    /// As `Job`, for a job of a schedule.
     Run {
         job: [u8; 16],
         from: u8,
@@ -150,7 +150,7 @@ impl TryFrom<KindRow<'_>> for EventKind {
     }
 }
 
-/// Events that follow one another, the first of them at `first`.
+/// Seals consecutive events, of which the first has the position `first`.
 pub(crate) fn seal_events(first: u64, events: &[Event]) -> Vec<u8> {
     let rows: Vec<_> = events
         .iter()
@@ -163,7 +163,7 @@ pub(crate) fn seal_events(first: u64, events: &[Event]) -> Vec<u8> {
     seal(Context::of(first.into()), &rows)
 }
 
-/// What [`seal_events`] sealed.
+/// Opens what [`seal_events`] sealed.
 pub(crate) fn open_events(first: u64, sealed: &[u8]) -> Result<Vec<Event>, Damage> {
     let rows: Vec<EventRow<'_>> = open(Context::of(first.into()), EVENTS, sealed)?;
     rows.into_iter()

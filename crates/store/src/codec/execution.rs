@@ -1,4 +1,4 @@
-//! Executions.
+//! Encoding of executions.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Context, Damage, OutcomeRow, instant, micros, open_with, seal_with};
 
-/// What of an execution stands in no column.
+/// Fields of an execution without their own columns.
 #[derive(Serialize, Deserialize)]
 struct ExecutionRest<'a> {
     assigned_at: i64,
@@ -27,7 +27,7 @@ struct UsageRow {
     log_bytes: u64,
 }
 
-/// The versions of artifacts that an execution read and stored; behind its row where it told.
+/// Artifact versions that an execution read and stored; follows its row if the worker reported them.
 #[derive(Serialize, Deserialize)]
 struct FilesRow<'a> {
     #[serde(borrow)]
@@ -74,7 +74,7 @@ impl From<FilesRow<'_>> for Files {
     }
 }
 
-/// The columns of an execution.
+/// Columns of an execution.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExecutionColumns {
     pub(crate) id: ExecutionId,
@@ -107,7 +107,7 @@ impl ExecutionColumns {
     }
 }
 
-/// All of an execution that stands in no column.
+/// Seals the fields of an execution without their own columns.
 pub(crate) fn seal_execution(record: &ExecutionRecord) -> Vec<u8> {
     let rest = ExecutionRest {
         assigned_at: record.assigned_at.as_micros(),
@@ -125,7 +125,7 @@ pub(crate) fn seal_execution(record: &ExecutionRecord) -> Vec<u8> {
     seal_with(ExecutionColumns::of(record).context(), &rest, files.as_ref())
 }
 
-/// The whole execution.
+/// Opens what [`seal_execution`] sealed, and adds the columns.
 pub(crate) fn open_execution(columns: &ExecutionColumns, sealed: &[u8]) -> Result<ExecutionRecord, Damage> {
     let (rest, files): (ExecutionRest<'_>, Option<FilesRow<'_>>) =
         open_with(columns.context(), "rest", sealed)?;

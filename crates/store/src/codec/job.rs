@@ -1,4 +1,4 @@
-//! Jobs: what they were asked to be, where they stand, and how they got there.
+//! Encoding of jobs: head, state and history.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use super::{
     ids_from, instant, job_status, micros, open, open_bytes, open_with, seal, seal_bytes, seal_with,
 };
 
-/// In the first byte of a head: the job that it repeats follows.
+/// Flag in the first byte of a head: the ID of the retried job follows.
 const HAS_RETRY_OF: u8 = 1;
-/// In the first byte of a head: its origin follows.
+/// Flag in the first byte of a head: the schedule and scheduled time follow.
 const HAS_ORIGIN: u8 = 2;
-/// In the first byte of a head: the step that it belongs to follows.
+/// Flag in the first byte of a head: the workflow run and step follow.
 const HAS_STEP: u8 = 4;
 
-/// Where a job of a schedule comes from.
+/// Schedule and scheduled time that created a job.
 #[derive(Serialize, Deserialize)]
 pub(super) struct OriginRow<'a> {
     schedule: [u8; 16],
@@ -73,7 +73,7 @@ impl TryFrom<OriginRow<'_>> for Origin {
     }
 }
 
-/// The run and step that a job belongs to.
+/// Workflow run and step that created a job.
 #[derive(Serialize, Deserialize)]
 struct StepRow<'a> {
     run: [u8; 16],
@@ -82,7 +82,7 @@ struct StepRow<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     step: u32,
-    /// Which element, of how many, and its value.
+    /// Index of the element, number of elements, and value.
     #[serde(borrow)]
     item: Option<(u32, u32, Cow<'a, str>)>,
 }
@@ -115,7 +115,7 @@ impl From<StepRow<'_>> for StepOrigin {
 
 const HEAD: &str = "head";
 
-/// The body of a job, the job that it repeats and where it comes from, apart from the parsed spec.
+/// Seals the head of a job, without the parsed spec.
 pub(crate) fn seal_head(id: JobId, head: &JobHead) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(head.body.len() + 2 + 16 + 96 + CRC_LEN);
     let has = |there: bool, flag| if there { flag } else { 0 };
@@ -135,7 +135,7 @@ pub(crate) fn seal_head(id: JobId, head: &JobHead) -> Vec<u8> {
     seal_bytes(Context::of(id.to_bits()), bytes)
 }
 
-/// What [`seal_head`] sealed.
+/// Decoded head, whose spec is not parsed.
 #[derive(Debug, PartialEq)]
 pub(crate) struct OpenHead<'a> {
     pub(crate) body: &'a str,
@@ -173,12 +173,12 @@ pub(crate) fn open_head(id: JobId, sealed: &[u8]) -> Result<OpenHead<'_>, Damage
     Ok(OpenHead { body, retry_of, origin, step })
 }
 
-/// The spec in a body.
+/// Parses the spec in a body.
 pub(crate) fn parse_spec(body: &str) -> Result<JobSpec, Damage> {
     serde_json::from_str(body).map_err(|error| Damage::decode(HEAD, error))
 }
 
-/// A job's state without what stands in columns: status, worker, end of retention, history.
+/// State of a job without the values that have their own columns: status, worker, end of retention, history.
 #[derive(Serialize, Deserialize)]
 struct StateRow<'a> {
     version: u64,
@@ -197,7 +197,7 @@ struct StateRow<'a> {
     outcome: Option<OutcomeRow<'a>>,
 }
 
-/// The columns of a job's state that lists search by.
+/// Indexed columns of a job's state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StateColumns {
     pub(crate) status: u8,
@@ -222,7 +222,7 @@ impl StateColumns {
     }
 }
 
-/// What few jobs have, behind the state of those.
+/// Values that only few jobs have; follow the state.
 #[derive(Default, Serialize, Deserialize)]
 struct Behind<'a> {
     started: Option<Vec<[u8; 16]>>,
@@ -230,7 +230,7 @@ struct Behind<'a> {
     checkpoint: Option<KnownRow<'a>>,
 }
 
-/// A job's state without its history.
+/// Seals the state of a job, without its history.
 pub(crate) fn seal_state(id: JobId, columns: &StateColumns, state: &JobState) -> Vec<u8> {
     let row = StateRow {
         version: state.version,
@@ -254,7 +254,7 @@ pub(crate) fn seal_state(id: JobId, columns: &StateColumns, state: &JobState) ->
     seal_with(columns.context(id), &row, behind.as_ref())
 }
 
-/// A job's state; its history is left empty.
+/// Opens what [`seal_state`] sealed; the history stays empty.
 pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Result<JobState, Damage> {
     let (row, behind): (StateRow<'_>, Option<Behind<'_>>) = open_with(columns.context(id), "state", sealed)?;
     let Behind { started, checkpoint } = behind.unwrap_or_default();
@@ -283,7 +283,7 @@ pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Re
 
 #[derive(Serialize, Deserialize)]
 struct HistoryRow<'a> {
-    /// Microseconds after the entry before; a fraction of the bytes of the instant itself.
+    /// Microseconds since the previous entry; a fraction of the bytes of the time itself.
     after: i64,
     from: u8,
     to: u8,
@@ -293,7 +293,7 @@ struct HistoryRow<'a> {
     detail: Option<Cow<'a, str>>,
 }
 
-/// The transitions of a job.
+/// Seals the transitions of a job.
 pub(crate) fn seal_history(id: JobId, history: &[HistoryEntry]) -> Vec<u8> {
     let mut before = 0;
     let rows: Vec<_> = history
@@ -315,7 +315,7 @@ pub(crate) fn seal_history(id: JobId, history: &[HistoryEntry]) -> Vec<u8> {
     seal(Context::of(id.to_bits()), &rows)
 }
 
-/// What [`seal_history`] sealed.
+/// Opens what [`seal_history`] sealed.
 pub(crate) fn open_history(id: JobId, sealed: &[u8]) -> Result<Vec<HistoryEntry>, Damage> {
     const COLUMN: &str = "history";
     let rows: Vec<HistoryRow<'_>> = open(Context::of(id.to_bits()), COLUMN, sealed)?;

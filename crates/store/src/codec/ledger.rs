@@ -1,4 +1,4 @@
-//! Lines of the fire ledger.
+//! Encoding of ledger entries.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Context, Damage, firing_cause, firing_cause_code, open, seal};
 
-/// The code of an outcome; never another meaning for the same code.
+/// Returns the code of an outcome. A code never changes its meaning.
 pub(crate) const fn firing_outcome_code(outcome: FiringOutcome) -> u8 {
     match outcome {
         FiringOutcome::Fired => 0,
@@ -27,17 +27,17 @@ pub(crate) const fn firing_outcome_code(outcome: FiringOutcome) -> u8 {
     }
 }
 
-/// The outcome with this code, if there is one.
+/// Returns the outcome with this code, if there is one.
 pub(crate) fn firing_outcome_from(code: u8) -> Option<FiringOutcome> {
     FiringOutcome::ALL.into_iter().find(|known| firing_outcome_code(*known) == code)
 }
 
-/// The outcome that a column holds.
+/// Decodes the outcome in a column.
 pub(crate) fn firing_outcome(column: &'static str, code: u8) -> Result<FiringOutcome, Damage> {
     firing_outcome_from(code).ok_or(Damage::Value { column, what: "outcome of a firing", found: code.into() })
 }
 
-/// The columns of a line.
+/// Columns of a ledger entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LedgerColumns {
     pub(crate) first: i64,
@@ -48,7 +48,7 @@ pub(crate) struct LedgerColumns {
     pub(crate) last: i64,
     pub(crate) count: u64,
     pub(crate) outcome: u8,
-    /// The bits of the id of the job or the run that it created.
+    /// Bits of the ID of the created job or run.
     pub(crate) work: Option<u128>,
     pub(crate) decided_at: i64,
 }
@@ -69,7 +69,7 @@ impl LedgerColumns {
         }
     }
 
-    /// The key's part that is empty where there is no backfill.
+    /// Returns the backfill part of the key; empty if the entry belongs to no backfill.
     pub(crate) fn backfill_key(&self) -> Vec<u8> {
         self.backfill.map(|id| id.to_bits().to_be_bytes().to_vec()).unwrap_or_default()
     }
@@ -88,16 +88,16 @@ impl LedgerColumns {
     }
 }
 
-/// It stands for as many instants as it says. A line of before there were runs has this flag or none: it
-/// was a `bool`, which is written the same.
+/// Flag: the number of scheduled times is exact. An entry from before the introduction of runs has this flag or none:
+/// the field was a `bool`, whose encoding is the same.
 const EXACT: u8 = 1;
-/// What it created is a run, not a job.
+/// Flag: the entry created a run, not a job.
 const IS_RUN: u8 = 2;
 
-/// What of a line stands in no column.
+/// Fields of a ledger entry without their own columns.
 #[derive(Serialize, Deserialize)]
 struct LedgerRest<'a> {
-    /// A sum of [`EXACT`] and [`IS_RUN`].
+    /// Sum of [`EXACT`] and [`IS_RUN`].
     flags: u8,
     #[serde(borrow)]
     detail: Option<Cow<'a, str>>,
@@ -105,7 +105,7 @@ struct LedgerRest<'a> {
     tzdb: Cow<'a, str>,
 }
 
-/// All of a line that stands in no column.
+/// Seals the fields of a ledger entry without their own columns.
 pub(crate) fn seal_ledger(record: &LedgerRecord) -> Vec<u8> {
     let is_run = record.work.and_then(Work::run).is_some();
     let rest = LedgerRest {
@@ -116,12 +116,12 @@ pub(crate) fn seal_ledger(record: &LedgerRecord) -> Vec<u8> {
     seal(LedgerColumns::of(record).context(), &rest)
 }
 
-/// The whole line.
+/// Opens what [`seal_ledger`] sealed, and adds the columns.
 pub(crate) fn open_ledger(columns: &LedgerColumns, sealed: &[u8]) -> Result<LedgerRecord, Damage> {
     const REST: &str = "rest";
     let rest: LedgerRest<'_> = open(columns.context(), REST, sealed)?;
     if rest.flags > EXACT + IS_RUN {
-        return Err(Damage::Value { column: REST, what: "kind of line", found: rest.flags.into() });
+        return Err(Damage::Value { column: REST, what: "type of ledger entry", found: rest.flags.into() });
     }
     let is_run = rest.flags & IS_RUN != 0;
     let work_of = |bits| if is_run { RunId::from_bits(bits).into() } else { JobId::from_bits(bits).into() };

@@ -1,12 +1,12 @@
-//! How records become bytes in a row, and back.
+//! Encoding of records into the bytes of a row, and decoding.
 //!
-//! What is searched for has a column of its own; the rest of a record is one *sealed* blob: a format
-//! byte, the [postcard](https://postcard.jamesmunns.com) encoding of a struct of this module, and a
-//! CRC-32 over both and over the columns that belong to it. A flipped bit, a blob under the wrong id,
-//! and a column that was changed by hand are all noticed when the row is read.
+//! Values that queries search for have their own columns; the rest of a record is one *sealed* blob. It consists of a
+//! format byte, the [postcard](https://postcard.jamesmunns.com) encoding of a struct of this module, and a CRC-32 over
+//! both and over the columns that belong to them. So a read detects a flipped bit, a blob under the wrong ID, and a
+//! column that was changed by hand.
 //!
-//! The structs are the store's own: a change of the model's types does not change what is on disk.
-//! Statuses and causes are kept by their codes, which never change their meaning.
+//! The structs belong to the store: a change of the model's types does not change the format on disk. Statuses and
+//! causes are stored as codes, which never change their meaning.
 
 mod backfill;
 mod checkpoint;
@@ -59,21 +59,21 @@ pub(crate) use touched::{open_touched, seal_touched};
 
 const FORMAT: u8 = 1;
 const CRC_LEN: usize = 4;
-/// Stands for "no status before" in a history.
+/// Code of "no previous status" in a history.
 const NONE: u8 = u8::MAX;
 
-/// Why the bytes of a row could not be read.
+/// Error of the decoding of a row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Damage {
-    #[error("`{column}` has {len} bytes, too few to be whole")]
+    #[error("`{column}` is truncated to {len} bytes")]
     Short { column: &'static str, len: usize },
-    #[error("the checksum of `{column}` does not fit its bytes")]
+    #[error("the checksum of `{column}` does not match its content")]
     Checksum { column: &'static str },
     #[error("`{column}` has the unknown format {found}")]
     Format { column: &'static str, found: u8 },
     #[error("`{column}` cannot be decoded: {reason}")]
     Decode { column: &'static str, reason: String },
-    #[error("`{column}` holds {found}, which is no {what}")]
+    #[error("`{column}` holds {found}, which is not a valid {what}")]
     Value { column: &'static str, what: &'static str, found: i64 },
 }
 
@@ -83,7 +83,7 @@ impl Damage {
     }
 }
 
-/// The columns that a blob belongs to; part of its checksum.
+/// Columns that a blob belongs to; part of its checksum.
 pub(crate) struct Context(Hasher);
 
 impl Context {
@@ -138,7 +138,7 @@ fn open_bytes<'a>(context: Context, column: &'static str, sealed: &'a [u8]) -> R
 }
 
 fn seal<T: Serialize>(context: Context, value: &T) -> Vec<u8> {
-    // Most records fit, and growing byte by byte is most of what sealing would cost.
+    // Most records fit; growing the buffer byte by byte would be most of the cost.
     let mut bytes = Vec::with_capacity(160);
     bytes.push(FORMAT);
     let bytes = postcard::to_extend(value, bytes).expect("the row structs are plain data");
@@ -153,13 +153,12 @@ fn open<'a, T: Deserialize<'a>>(
     let bytes = open_bytes(context, column, sealed)?;
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(Damage::decode(column, format!("{} bytes too many", rest.len()))),
+        Ok((_, rest)) => Err(Damage::decode(column, format!("{} unexpected bytes at the end", rest.len()))),
         Err(error) => Err(Damage::decode(column, error)),
     }
 }
 
-/// As [`seal`], with more behind it where there is more: rows without it are what they were before that
-/// was known.
+/// Seals a value like [`seal`], followed by `more` if there is any. Rows without it keep their earlier format.
 fn seal_with<T: Serialize, M: Serialize>(context: Context, value: &T, more: Option<&M>) -> Vec<u8> {
     let Some(more) = more else { return seal(context, value) };
     let bytes = postcard::to_extend(value, vec![FORMAT]).expect("the row structs are plain data");
@@ -167,7 +166,7 @@ fn seal_with<T: Serialize, M: Serialize>(context: Context, value: &T, more: Opti
     seal_bytes(context, bytes)
 }
 
-/// What [`seal_with`] sealed.
+/// Opens what [`seal_with`] sealed.
 fn open_with<'a, T: Deserialize<'a>, M: Deserialize<'a>>(
     context: Context,
     column: &'static str,
@@ -180,13 +179,13 @@ fn open_with<'a, T: Deserialize<'a>, M: Deserialize<'a>>(
     }
     match postcard::take_from_bytes(rest) {
         Ok((more, [])) => Ok((value, Some(more))),
-        Ok((_, rest)) => Err(Damage::decode(column, format!("{} bytes too many", rest.len()))),
+        Ok((_, rest)) => Err(Damage::decode(column, format!("{} unexpected bytes at the end", rest.len()))),
         Err(error) => Err(Damage::decode(column, error)),
     }
 }
 
-/// Seals a value with more behind it, and with further things behind that, as far as there are any. What was
-/// sealed before there could be either is read by [`open_with_further`] as well.
+/// Seals a value followed by `more`, and by `further` after that, if there are any. [`open_with_further`] also opens
+/// rows that were sealed before either existed.
 fn seal_with_further<T: Serialize, M: Serialize + Default, F: Serialize>(
     context: Context,
     value: &T,
@@ -198,7 +197,7 @@ fn seal_with_further<T: Serialize, M: Serialize + Default, F: Serialize>(
     seal_with(context, value, Some(&(more.unwrap_or(&nothing), further)))
 }
 
-/// What [`seal_with_further`] sealed.
+/// Opens what [`seal_with_further`] sealed.
 fn open_with_further<'a, T: Deserialize<'a>, M: Deserialize<'a>, F: Deserialize<'a>>(
     context: Context,
     column: &'static str,
@@ -211,7 +210,7 @@ fn open_with_further<'a, T: Deserialize<'a>, M: Deserialize<'a>, F: Deserialize<
     let (further, rest) = take_if_any(rest).map_err(failed)?;
     match rest {
         [] => Ok((value, more, further)),
-        rest => Err(Damage::decode(column, format!("{} bytes too many", rest.len()))),
+        rest => Err(Damage::decode(column, format!("{} unexpected bytes at the end", rest.len()))),
     }
 }
 
@@ -222,18 +221,18 @@ fn take_if_any<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> postcard::Result<(Opt
     postcard::take_from_bytes(bytes).map(|(value, rest)| (Some(value), rest))
 }
 
-/// Ids as they stand behind a row.
+/// Converts IDs that follow a row; `None` if there are none.
 fn id_bytes(ids: &[RunId]) -> Option<Vec<[u8; 16]>> {
     let bytes = ids.iter().map(|id| id.to_bits().to_be_bytes());
     (!ids.is_empty()).then(|| bytes.collect())
 }
 
-/// What [`id_bytes`] made.
+/// Converts the output of [`id_bytes`] back.
 fn ids_from<C: FromIterator<RunId>>(bytes: Option<Vec<[u8; 16]>>) -> C {
     bytes.into_iter().flatten().map(|id| RunId::from_bits(u128::from_be_bytes(id))).collect()
 }
 
-/// Text (a record as JSON) under its key.
+/// Seals text (a record as JSON) with its key.
 pub(crate) fn seal_text(context: Context, text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len() + 1 + CRC_LEN);
     bytes.push(FORMAT);
@@ -241,7 +240,7 @@ pub(crate) fn seal_text(context: Context, text: &str) -> Vec<u8> {
     seal_bytes(context, bytes)
 }
 
-/// The text that was sealed.
+/// Opens what [`seal_text`] sealed.
 pub(crate) fn open_text<'a>(
     context: Context,
     column: &'static str,
@@ -299,7 +298,7 @@ fn job_status(column: &'static str, code: u8) -> Result<JobStatus, Damage> {
     JobStatus::from_code(code).ok_or(Damage::Value { column, what: "status of a job", found: code.into() })
 }
 
-/// The code of what brought a firing about; never another meaning for the same code.
+/// Returns the code of a firing's cause. A code never changes its meaning.
 pub(crate) const fn firing_cause_code(cause: FiringCause) -> u8 {
     match cause {
         FiringCause::Timer => 0,
@@ -318,7 +317,7 @@ fn firing_cause(column: &'static str, code: u8) -> Result<FiringCause, Damage> {
         .ok_or(Damage::Value { column, what: "cause of a firing", found: code.into() })
 }
 
-/// The code of what a token's bearer may do; never another meaning for the same code.
+/// Returns the code of a token's permission. A code never changes its meaning.
 pub(crate) const fn token_kind_code(kind: TokenKind) -> u8 {
     match kind {
         TokenKind::Admin => 0,
@@ -326,7 +325,7 @@ pub(crate) const fn token_kind_code(kind: TokenKind) -> u8 {
     }
 }
 
-/// The kind that a column holds.
+/// Decodes the permission in a column.
 pub(crate) fn token_kind(code: u8) -> Result<TokenKind, Damage> {
     [TokenKind::Admin, TokenKind::Worker]
         .into_iter()

@@ -1,6 +1,6 @@
-//! Workflows, their runs and the steps of these.
+//! Encoding of workflows, their runs, and the steps of the runs.
 //!
-//! A definition, which many runs share, stands apart under a hash of its text.
+//! Many runs share a definition, so it is stored separately under the hash of its text.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn step_status(column: &'static str, code: u8) -> Result<StepStatus, Damage> {
     value(StepStatus::from_code(code), column, "status of a step", code)
 }
 
-/// The code of a section; never another meaning for the same code.
+/// Returns the code of a section. A code never changes its meaning.
 const fn section_code(section: Section) -> u8 {
     match section {
         Section::Steps => 0,
@@ -69,7 +69,7 @@ fn section(code: u8) -> Result<Section, Damage> {
     value(all.into_iter().find(|known| section_code(*known) == code), STATE, "section", code)
 }
 
-/// Who did something, when, and what they said about it.
+/// User, time and note of an action.
 #[derive(Serialize, Deserialize)]
 struct SaidRow<'a> {
     at: i64,
@@ -95,7 +95,7 @@ impl<'a> SaidRow<'a> {
     }
 }
 
-/// How a workflow stands, apart from its generation, which stands in a column.
+/// State of a workflow without its generation, which has its own column.
 #[derive(Serialize, Deserialize)]
 struct WorkflowRow {
     version: u64,
@@ -108,7 +108,7 @@ fn workflow_context(id: WorkflowId, generation: u64) -> Context {
     Context::of(id.to_bits()).with_number(generation)
 }
 
-/// How a workflow stands; its generation stands in a column too.
+/// Seals the state of a workflow. Its generation also has its own column.
 pub(crate) fn seal_workflow(id: WorkflowId, state: &WorkflowState) -> Vec<u8> {
     let row = WorkflowRow {
         version: state.version,
@@ -120,7 +120,7 @@ pub(crate) fn seal_workflow(id: WorkflowId, state: &WorkflowState) -> Vec<u8> {
     seal_with(workflow_context(id, state.generation), &row, Some(&triggers).filter(|rows| !rows.is_empty()))
 }
 
-/// What [`seal_workflow`] sealed.
+/// Opens what [`seal_workflow`] sealed.
 pub(crate) fn open_workflow(id: WorkflowId, generation: u64, sealed: &[u8]) -> Result<WorkflowState, Damage> {
     let context = workflow_context(id, generation);
     let (row, triggers): (WorkflowRow, Option<Vec<TriggerStateRow<'_>>>) = open_with(context, STATE, sealed)?;
@@ -135,12 +135,12 @@ pub(crate) fn open_workflow(id: WorkflowId, generation: u64, sealed: &[u8]) -> R
     })
 }
 
-/// What one generation of a workflow was asked to be.
+/// Seals the spec of one generation of a workflow.
 pub(crate) fn seal_workflow_head(id: WorkflowId, generation: u64, head: &WorkflowHead) -> Vec<u8> {
     seal_text(workflow_context(id, generation), &head.body)
 }
 
-/// What [`seal_workflow_head`] sealed, parsed.
+/// Opens what [`seal_workflow_head`] sealed, and parses it.
 pub(crate) fn open_workflow_head(
     id: WorkflowId,
     generation: u64,
@@ -151,32 +151,32 @@ pub(crate) fn open_workflow_head(
     Ok(WorkflowHead { spec: Arc::new(spec), body: body.into() })
 }
 
-/// The key of a definition: a hash of its text.
+/// Returns the key of a definition: a hash of its text.
 pub(crate) fn definition_hash(body: &str) -> u128 {
     let hash = Sha256::digest(body.as_bytes());
     let half: [u8; 16] = hash[..16].try_into().expect("it has 32 bytes");
     u128::from_be_bytes(half)
 }
 
-/// A definition under its hash.
+/// Seals a definition with its hash.
 pub(crate) fn seal_definition(hash: u128, body: &str) -> Vec<u8> {
     seal_text(Context::of(hash), body)
 }
 
-/// What [`seal_definition`] sealed, parsed.
+/// Opens what [`seal_definition`] sealed, and parses it.
 pub(crate) fn open_definition(hash: u128, sealed: &[u8]) -> Result<(Arc<Definition>, Arc<str>), Damage> {
     const BODY: &str = "body";
     let body = open_text(Context::of(hash), BODY, sealed)?;
     Ok((Arc::new(from_text(BODY, body)?), body.into()))
 }
 
-/// A run's head without its definition.
+/// Head of a run without its definition.
 #[derive(Serialize, Deserialize)]
 struct HeadRow<'a> {
     workflow: Option<Id>,
     generation: u64,
     number: u64,
-    /// As JSON.
+    /// Parameters as JSON.
     #[serde(borrow)]
     parameters: Cow<'a, str>,
     #[serde(borrow)]
@@ -194,7 +194,7 @@ fn head_context(id: RunId, definition: u128) -> Context {
     Context::of(id.to_bits()).with(&definition.to_be_bytes())
 }
 
-/// What a run was asked to be, apart from its definition, whose hash stands in a column.
+/// Seals the head of a run without its definition, whose hash has its own column.
 pub(crate) fn seal_run_head(id: RunId, definition: u128, head: &RunHead) -> Vec<u8> {
     let row = HeadRow {
         workflow: head.workflow.map(|id| id.to_bits().to_be_bytes()),
@@ -212,7 +212,7 @@ pub(crate) fn seal_run_head(id: RunId, definition: u128, head: &RunHead) -> Vec<
     seal_with(head_context(id, definition), &row, trigger.as_ref())
 }
 
-/// What [`seal_run_head`] sealed, together with the definition.
+/// Opens what [`seal_run_head`] sealed, and adds the definition.
 pub(crate) fn open_run_head(
     id: RunId,
     hash: u128,
@@ -240,7 +240,7 @@ pub(crate) fn open_run_head(
     })
 }
 
-/// A run's state without what stands in columns.
+/// State of a run without the values that have their own columns.
 #[derive(Serialize, Deserialize)]
 struct RunRow<'a> {
     section: u8,
@@ -260,7 +260,7 @@ struct RunRow<'a> {
     history: Vec<HistoryRow<'a>>,
 }
 
-/// How a run was tried again; behind its row, and behind the runs that its end started.
+/// Retries of a run; follows its row and the runs that its end triggered.
 #[derive(Serialize, Deserialize)]
 struct RetryRow {
     failures: u32,
@@ -318,15 +318,15 @@ impl TryFrom<HistoryRow<'_>> for RunHistoryEntry {
     }
 }
 
-/// The columns of a run's state that lists search by.
+/// Indexed columns of a run's state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RunColumns {
     pub(crate) status: i16,
     pub(crate) expires_at: Option<i64>,
 }
 
-/// What stands in the column `status` of a run. Live runs stand below those that ended, as statements and
-/// indexes take it; a live status that came later stands below zero.
+/// Returns the value of the column `status` of a run. Statements and indexes rely on live statuses being lower than
+/// final ones; a live status that was added later is negative.
 pub(crate) const fn run_status_column(status: RunStatus) -> i16 {
     match status {
         RunStatus::Retrying => -1,
@@ -346,13 +346,13 @@ impl RunColumns {
 
     fn context(&self, id: RunId) -> Context {
         Context::of(id.to_bits())
-            // The same byte as when no code was below zero.
+            // The same byte as before negative codes existed.
             .with(&self.status.to_le_bytes()[..1])
             .with_optional(self.expires_at.map(i64::to_le_bytes).as_ref().map(|at| at.as_slice()))
     }
 }
 
-/// Where a run stands.
+/// Seals the state of a run.
 pub(crate) fn seal_run(id: RunId, columns: &RunColumns, state: &RunState) -> Vec<u8> {
     let row = RunRow {
         section: section_code(state.section),
@@ -372,7 +372,7 @@ pub(crate) fn seal_run(id: RunId, columns: &RunColumns, state: &RunState) -> Vec
     seal_with_further(columns.context(id), &row, id_bytes(&state.started).as_ref(), retry.as_ref())
 }
 
-/// What [`seal_run`] sealed.
+/// Opens what [`seal_run`] sealed.
 pub(crate) fn open_run(id: RunId, columns: &RunColumns, sealed: &[u8]) -> Result<RunState, Damage> {
     let (row, started, retry): (RunRow<'_>, _, Option<RetryRow>) =
         open_with_further(columns.context(id), STATE, sealed)?;
@@ -396,16 +396,16 @@ pub(crate) fn open_run(id: RunId, columns: &RunColumns, sealed: &[u8]) -> Result
     })
 }
 
-/// Stands for the list that an element is of in the row of a step itself.
+/// Value of the column `list` in the row of a step itself, which is not an element.
 pub(crate) const NO_LIST: i64 = -1;
 
-/// The columns `list` and `number` of a step, or of an element of it.
+/// Returns the columns `list` and `number` of a step, or of an element of a step.
 pub(crate) fn step_place(key: StepKey) -> (i64, i64) {
     let step = i64::from(key.step);
     key.item.map_or((NO_LIST, step), |item| (step, i64::from(item)))
 }
 
-/// The step, or the element of one, that the columns name.
+/// Returns the key of the step, or of the element, from these columns.
 pub(crate) fn step_key(run: RunId, list: i64, number: i64) -> Result<StepKey, Damage> {
     let part = |column, found: i64| {
         u32::try_from(found).map_err(|_| Damage::Value { column, what: "number of a step or element", found })
@@ -422,7 +422,7 @@ fn step_context(key: StepKey, status: u8) -> Context {
     Context::of(key.run.to_bits()).with(&list.to_le_bytes()).with(&number.to_le_bytes()).with(&[status])
 }
 
-/// A step's state without its status, which stands in a column.
+/// State of a step without its status, which has its own column.
 #[derive(Serialize, Deserialize)]
 struct StepRow<'a> {
     cause: u8,
@@ -444,7 +444,7 @@ struct StepRow<'a> {
     tally: Option<(u32, u32)>,
 }
 
-/// Workers that came late; behind the row of a step where there are any.
+/// Late workers; follows the row of a step if there are any.
 #[derive(Default, Serialize, Deserialize)]
 struct LateRow<'a> {
     count: u32,
@@ -467,17 +467,17 @@ impl From<LateRow<'_>> for LateWorkers {
     }
 }
 
-/// What a step has beyond its row and late workers; behind these, where there is any of it. Each part is an option
-/// or a list, and a part that is new comes as a row behind this one.
+/// Further values of a step; follow its row and the late workers, if there are any. Each field is an option or a list.
+/// A new field is added as a further row after this one.
 #[derive(Default, Serialize, Deserialize)]
 struct StepMoreRow<'a> {
-    /// The ended run that its call continues, as JSON.
+    /// Ended run that the call continues, as JSON.
     #[serde(borrow)]
     continues: Option<Cow<'a, str>>,
-    /// What an approval asks, and whom.
+    /// Question and approvers of an approval.
     #[serde(borrow)]
     asks: Option<AsksRow<'a>>,
-    /// The versions of artifacts that it stored, as JSON.
+    /// Artifact versions that the step stored, as JSON.
     #[serde(borrow)]
     files: Option<Cow<'a, str>>,
 }
@@ -518,7 +518,7 @@ impl<'a> StepMoreRow<'a> {
     }
 }
 
-/// Where a step, or one element of it, stands.
+/// Seals the state of a step, or of one element of it.
 pub(crate) fn seal_step(key: StepKey, state: &StepState) -> Vec<u8> {
     let row = StepRow {
         cause: state.cause.code(),
@@ -540,7 +540,7 @@ pub(crate) fn seal_step(key: StepKey, state: &StepState) -> Vec<u8> {
     seal_with_further(step_context(key, state.status.code()), &row, late.as_ref(), more.as_ref())
 }
 
-/// What [`seal_step`] sealed.
+/// Opens what [`seal_step`] sealed.
 pub(crate) fn open_step(key: StepKey, status: u8, sealed: &[u8]) -> Result<StepState, Damage> {
     let context = step_context(key, status);
     let (row, late, more): (StepRow<'_>, Option<LateRow<'_>>, Option<StepMoreRow<'_>>) =

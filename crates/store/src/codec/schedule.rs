@@ -1,4 +1,4 @@
-//! Schedules, what they were asked to be and where they stand; and the context of calendars.
+//! Encoding of schedules: head and state; and the context of calendars.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use super::{
     open, open_text, seal, seal_text,
 };
 
-/// The code of a status; never another meaning for the same code.
+/// Returns the code of a status. A code never changes its meaning.
 pub(crate) const fn schedule_status_code(status: ScheduleStatus) -> u8 {
     match status {
         ScheduleStatus::Active => 0,
@@ -22,7 +22,7 @@ pub(crate) const fn schedule_status_code(status: ScheduleStatus) -> u8 {
     }
 }
 
-/// The status that a column holds.
+/// Decodes the status in a column.
 pub(crate) fn schedule_status(column: &'static str, code: u8) -> Result<ScheduleStatus, Damage> {
     [ScheduleStatus::Active, ScheduleStatus::Paused, ScheduleStatus::Completed]
         .into_iter()
@@ -30,27 +30,27 @@ pub(crate) fn schedule_status(column: &'static str, code: u8) -> Result<Schedule
         .ok_or(Damage::Value { column, what: "status of a schedule", found: code.into() })
 }
 
-/// The body of a schedule.
+/// Seals the body of a schedule.
 pub(crate) fn seal_schedule_head(id: ScheduleId, head: &ScheduleHead) -> Vec<u8> {
     seal_text(Context::of(id.to_bits()), &head.body)
 }
 
-/// What [`seal_schedule_head`] sealed.
+/// Opens what [`seal_schedule_head`] sealed.
 pub(crate) fn open_schedule_head(id: ScheduleId, sealed: &[u8]) -> Result<&str, Damage> {
     open_text(Context::of(id.to_bits()), "head", sealed)
 }
 
-/// The spec in a body.
+/// Parses the spec in a body.
 pub(crate) fn parse_schedule_spec(body: &str) -> Result<ScheduleSpec, Damage> {
     serde_json::from_str(body).map_err(|error| Damage::decode("head", error))
 }
 
-/// What a calendar's record belongs to.
+/// Returns the key of a calendar as part of a checksum.
 pub(crate) fn calendar_context(namespace: &str, name: &str) -> Context {
     Context::of_text(namespace).with(&[0]).with(name.as_bytes())
 }
 
-/// The columns of a schedule's state that lists search by.
+/// Indexed columns of a schedule's state.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScheduleColumns {
     pub(crate) status: u8,
@@ -69,7 +69,7 @@ impl ScheduleColumns {
     }
 }
 
-/// A schedule's state without what stands in columns: status and next instant.
+/// State of a schedule without status and next scheduled time, which have their own columns.
 #[derive(Serialize, Deserialize)]
 struct StateRow<'a> {
     generation: u64,
@@ -93,8 +93,8 @@ struct StateRow<'a> {
     track: Option<TrackRow<'a>>,
 }
 
-/// What a schedule created last. Nothing and a job are written as an `Option` of a pair would be: so they
-/// were before there were runs.
+/// Last job or run that a schedule created. "None" and a job have the encoding of an `Option` of a pair, as before the
+/// introduction of runs.
 #[derive(Serialize, Deserialize)]
 enum LastRow {
     Nothing,
@@ -188,7 +188,7 @@ fn gap((after, until): (i64, i64)) -> Gap {
     Gap { after: Timestamp::from_micros(after), until: Timestamp::from_micros(until) }
 }
 
-/// A line of the ledger; its schedule is the one whose state this is.
+/// Ledger entry; its schedule is the one with this state.
 #[derive(Serialize, Deserialize)]
 struct OpenRecordRow<'a> {
     generation: u64,
@@ -218,7 +218,7 @@ impl<'a> From<&'a LedgerRecord> for OpenRecordRow<'a> {
             outcome: firing_outcome_code(record.outcome),
             cause: firing_cause_code(record.cause),
             backfill: record.backfill.map(|id| id.to_bits().to_be_bytes()),
-            // An open line stands for instants that created nothing.
+            // An open entry has only scheduled times that created nothing.
             job: record.work.and_then(Work::job).map(|id| id.to_bits().to_be_bytes()),
             decided_at: record.decided_at.as_micros(),
             detail: record.detail.as_deref().map(Cow::Borrowed),
@@ -279,7 +279,7 @@ impl From<TrackRow<'_>> for Track {
 
 const STATE: &str = "state";
 
-/// A schedule's state.
+/// Seals the state of a schedule.
 pub(crate) fn seal_schedule(id: ScheduleId, columns: &ScheduleColumns, state: &ScheduleState) -> Vec<u8> {
     debug_assert!(state.open_record.as_ref().is_none_or(|record| record.schedule == id));
     let row = StateRow {
@@ -303,7 +303,7 @@ pub(crate) fn seal_schedule(id: ScheduleId, columns: &ScheduleColumns, state: &S
     seal(columns.context(id), &row)
 }
 
-/// What [`seal_schedule`] sealed.
+/// Opens what [`seal_schedule`] sealed.
 pub(crate) fn open_schedule(
     id: ScheduleId,
     columns: &ScheduleColumns,

@@ -1,4 +1,4 @@
-//! What is sealed is opened the same, and damage is noticed.
+//! Sealed records are opened unchanged, and damage is detected.
 
 use proptest::prelude::*;
 
@@ -16,10 +16,10 @@ use super::job::OpenHead;
 use super::*;
 use crate::suite::sample::{Sampler, schedule_head_of};
 
-/// Opens a blob, and says whether it is what was sealed.
+/// Opens a blob, and returns whether the result is the original record.
 type Opens = Box<dyn Fn(&[u8]) -> bool>;
 
-/// Every sealed blob of some random records, and what opening it says.
+/// Returns sealed blobs of random records, each with a function that checks the opened record.
 fn blobs(seed: u64) -> Vec<(Vec<u8>, Opens)> {
     let mut sampler = Sampler::new(seed);
     let id = sampler.job_id(model::ShardId(3));
@@ -106,7 +106,7 @@ fn blobs(seed: u64) -> Vec<(Vec<u8>, Opens)> {
 }
 
 proptest! {
-    /// D5. Every field, whatever is in it.
+    /// D5. Every field, with any content.
     #[test]
     fn what_is_sealed_is_opened_the_same(seed: u64) {
         for (sealed, opens_the_same) in blobs(seed) {
@@ -114,7 +114,7 @@ proptest! {
         }
     }
 
-    /// F9. A checksum of 32 bits finds every burst of up to 32.
+    /// F9. A CRC-32 detects every burst of up to 32 bits.
     #[test]
     fn a_flipped_bit_is_always_noticed(seed: u64, place: prop::sample::Index, bit in 0..8u8) {
         for (mut sealed, opens_the_same) in blobs(seed) {
@@ -133,9 +133,8 @@ proptest! {
     }
 }
 
-/// The bytes on the disks of users, by their checksums (without their own: a checksum over its own
-/// text is the same for every text). If this fails, a new format is needed, and
-/// the old one must still be read.
+/// The format of existing files, by checksums of the bytes (without their own checksum, because a CRC over its own
+/// value is constant). If this fails, a new format is needed, and the old one must still be readable.
 #[test]
 fn the_format_is_that_of_the_files_that_exist() {
     let crcs = fixed_blobs().map(|sealed| crc32fast::hash(&sealed[..sealed.len() - CRC_LEN]));
@@ -236,7 +235,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
     ]
 }
 
-/// As above, for what came with version 2.
+/// As above, for the records of version 2.
 #[test]
 fn the_format_of_schedules_is_that_of_the_files_that_exist() {
     let crcs = fixed_schedule_blobs().map(|sealed| crc32fast::hash(&sealed[..sealed.len() - CRC_LEN]));
@@ -342,7 +341,7 @@ fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
     ]
 }
 
-/// The codes of columns that queries compare with: those of the files that exist.
+/// The codes in columns that queries compare with, as in existing files.
 #[test]
 fn codes_of_firings_never_change() {
     let codes = FiringOutcome::ALL.map(firing_outcome_code);

@@ -1,8 +1,7 @@
-//! What a commit touched, as a row of the changelog keeps it.
+//! Encoding of the effects of a commit in a row of the changelog.
 //!
-//! A tag and a fixed number of bytes for each thing, numbers with their highest byte first; no other struct
-//! of the store is written as often. Nothing at all is no bytes at all, also no checksum, so that the database
-//! can write that by itself.
+//! Each effect is a tag and a fixed number of bytes, with big-endian numbers; no other struct of the store is written
+//! as often. No effects are encoded as no bytes, without a checksum, so that the database can write them itself.
 
 use model::changelog::{LiveKey, Touched};
 use model::id::Epoch;
@@ -12,10 +11,10 @@ use model::{BackfillId, JobId, RunId, ScheduleId, ShardId, Timestamp, WorkflowId
 use super::{Context, Damage, FORMAT, open_bytes, seal_bytes};
 
 const COLUMN: &str = "touched";
-/// Of a tag and an id, which nearly all of them are.
+/// Length of a tag and an ID, the most frequent encoding.
 const USUAL_LEN: usize = 17;
 
-/// Seals it under the epoch that the commit was made under.
+/// Seals the effects of a commit, with its epoch in the checksum.
 pub(crate) fn seal_touched(epoch: Epoch, touched: &[Touched]) -> Vec<u8> {
     if touched.is_empty() {
         return Vec::new();
@@ -26,7 +25,7 @@ pub(crate) fn seal_touched(epoch: Epoch, touched: &[Touched]) -> Vec<u8> {
     seal_bytes(context(epoch), bytes)
 }
 
-/// What [`seal_touched`] sealed.
+/// Opens what [`seal_touched`] sealed.
 pub(crate) fn open_touched(epoch: Epoch, sealed: &[u8]) -> Result<Vec<Touched>, Damage> {
     if sealed.is_empty() {
         return Ok(Vec::new());
@@ -44,7 +43,7 @@ fn context(epoch: Epoch) -> Context {
     Context::of(epoch.0.into())
 }
 
-/// The tags never change their meaning.
+/// A tag never changes its meaning.
 fn put(bytes: &mut Vec<u8>, touched: &Touched) {
     match *touched {
         Touched::Rows(LiveKey::Workers) => bytes.push(0),
@@ -77,7 +76,7 @@ fn put_id(bytes: &mut Vec<u8>, tag: u8, bits: u128) {
     bytes.extend_from_slice(&bits.to_be_bytes());
 }
 
-/// What stands behind the key itself.
+/// Writes the values that follow the key.
 fn put_key(bytes: &mut Vec<u8>, body: u128, work: u128, expires_at: Timestamp) {
     bytes.extend_from_slice(&body.to_be_bytes());
     bytes.extend_from_slice(&work.to_be_bytes());
@@ -108,7 +107,7 @@ fn take(tag: u8, rest: &mut &[u8]) -> Result<Touched, Damage> {
             Touched::KeysForgotten { shard, expired_before: instant(rest)? }
         }
         unknown => {
-            return Err(Damage::Value { column: COLUMN, what: "tag of its kind", found: unknown.into() });
+            return Err(Damage::Value { column: COLUMN, what: "changelog tag", found: unknown.into() });
         }
     })
 }
@@ -123,7 +122,7 @@ fn instant(rest: &mut &[u8]) -> Result<Timestamp, Damage> {
 
 fn array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Damage> {
     let (bytes, behind) =
-        rest.split_first_chunk().ok_or_else(|| Damage::decode(COLUMN, "it ends too early"))?;
+        rest.split_first_chunk().ok_or_else(|| Damage::decode(COLUMN, "it is truncated"))?;
     *rest = behind;
     Ok(*bytes)
 }
@@ -157,14 +156,14 @@ mod tests {
     }
 
     proptest! {
-        /// D5. Every kind, in the order in which it was given.
+        /// D5. Every variant, in the given order.
         #[test]
         fn what_was_touched_is_opened_the_same(epoch: u64, touched in vec(touched(), 0..20)) {
             let sealed = seal_touched(Epoch(epoch), &touched);
             prop_assert_eq!(open_touched(Epoch(epoch), &sealed).unwrap(), touched);
         }
 
-        /// F9. A flipped bit, a lost end, another epoch.
+        /// F9. A flipped bit, a truncated end, another epoch.
         #[test]
         fn damage_is_noticed(
             epoch: u64,
@@ -183,7 +182,7 @@ mod tests {
             }
         }
 
-        /// F9. Whatever was sealed, by whomever.
+        /// F9. Arbitrary bytes.
         #[test]
         fn no_bytes_make_it_panic(
             touched in vec(touched(), 1..5),

@@ -1,5 +1,4 @@
-//! What started a run, and what the triggers of a workflow have done. Both stand behind a row, where there
-//! is any of it.
+//! Encoding of the trigger of a run, and of the states of a workflow's triggers. Both follow a row, if there are any.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -62,7 +61,7 @@ fn chain(names: Vec<Cow<'_, str>>) -> Vec<Arc<str>> {
     names.into_iter().map(Into::into).collect()
 }
 
-/// What started a run.
+/// Trigger of a run.
 #[derive(Serialize, Deserialize)]
 pub(super) struct RunTriggerRow<'a> {
     number: u32,
@@ -161,7 +160,7 @@ impl TryFrom<RefusalRow<'_>> for TriggerRefusal {
 
     fn try_from(row: RefusalRow<'_>) -> Result<Self, Damage> {
         let found = row.reason;
-        let what = "reason why nothing was started";
+        let what = "reason of a skipped trigger";
         Ok(Self {
             at: Timestamp::from_micros(row.at),
             ended: Ended::try_from(row.ended)?,
@@ -175,7 +174,7 @@ impl TryFrom<RefusalRow<'_>> for TriggerRefusal {
     }
 }
 
-/// What a trigger has done.
+/// State of a trigger.
 #[derive(Serialize, Deserialize)]
 pub(super) struct TriggerStateRow<'a> {
     runs: u64,

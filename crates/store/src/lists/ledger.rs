@@ -1,7 +1,7 @@
-//! The fire ledger, newest nominal instant first.
+//! The ledger, newest scheduled time first.
 //!
-//! A line of several instants may begin before a wanted range and reach into it. Such lines have an
-//! index by their last instant, and a leg of their own where a range has a beginning.
+//! An entry of several scheduled times may start before a requested range and extend into it. Such entries have an
+//! index by their last time, and their own leg if the range has a start.
 
 use model::Timestamp;
 
@@ -12,7 +12,7 @@ use crate::rows::{LEDGER_COLUMNS, Table};
 
 const ORDER: &str = "t.first DESC, t.schedule DESC, t.generation DESC, t.cause DESC, t.backfill DESC";
 
-/// One page of lines, each with its place.
+/// Returns the query for a page of ledger entries, each with its position.
 pub(crate) fn ledger(filter: &LedgerFilter, page: Page<LedgerPlace>) -> List {
     let mut conditions = Conditions::default();
     if let Some(place) = page.after {
@@ -45,7 +45,7 @@ pub(crate) fn ledger(filter: &LedgerFilter, page: Page<LedgerPlace>) -> List {
 
 fn legs(filter: &LedgerFilter, conditions: &mut Conditions) -> Vec<Leg> {
     let (index, own) = if filter.backfill.is_some() {
-        // Known to SQLite as the condition of the index.
+        // SQLite recognizes the condition of the partial index.
         (Some("ledger_backfill"), Some("t.backfill <> {no_backfill}"))
     } else if filter.schedule.is_some() {
         (Some("ledger_schedule"), None)
@@ -77,7 +77,7 @@ mod tests {
         list_plans(&ledger(filter, Page { after: Some(after), limit: 1 }))
     }
 
-    /// B6. Without a range nothing sorts; with one, only the few lines that reach into it.
+    /// B6. Without a range nothing is sorted; with one, only the few entries that extend into it.
     #[test]
     fn every_list_of_the_ledger_reads_an_index_in_its_order() {
         let schedule = Some(ScheduleId::from_bits(1));

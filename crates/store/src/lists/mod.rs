@@ -1,12 +1,11 @@
-//! Lists as queries: which rows a filter means, in which order, and where a page ends.
+//! Lists as queries: the rows that match a filter, their order, and the end of a page.
 //!
-//! A list is made of *legs*: one over the live rows, one or a few over the history, each read
-//! backwards over an index that is named here for SQLite, whose planner has no statistics to choose by.
-//! A row stands in one of them only, so a page is the newest of what the legs found together. All legs
-//! must be read from the same state of the store; a job that moves to the history between two pages
-//! keeps its id, and with it its place.
+//! A list consists of *legs*: one over the live rows, and one or a few over the history. Each leg scans an index
+//! backwards; the index is named here for SQLite, whose planner has no statistics. Each row belongs to exactly one leg,
+//! so a page consists of the newest rows of all legs. All legs must read the same snapshot. A job that moves to the
+//! history between two pages keeps its ID, and thus its position.
 //!
-//! What a filter means is said here once; a store runs the legs and says how its SQL differs
+//! Only this module defines the meaning of a filter; a store runs the legs, and defines the differences of its SQL
 //! ([`Dialect`]).
 
 mod ledger;
@@ -24,7 +23,7 @@ pub(crate) use schedules::{backfills, schedules, upcoming};
 pub(crate) use workflows::definitions_sql;
 pub(crate) use workflows::{runs, workflows};
 
-/// What the SQL of two databases does not have in common.
+/// SQL dialect of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// Indexes are named, and placeholders are `?1`.
@@ -39,8 +38,8 @@ impl Dialect {
         matches!(self, Self::Sqlite)
     }
 
-    /// Fills in the words in braces. No text of a user is part of a statement: every question mark is a
-    /// placeholder.
+    /// Replaces the placeholders in braces. User text is never part of a statement, so every question mark is a
+    /// parameter.
     fn translate(self, sql: &str) -> String {
         if self.is_sqlite() {
             sql.replace("{position}", "instr").replace("{no_backfill}", "x''")
@@ -51,14 +50,14 @@ impl Dialect {
     }
 }
 
-/// What a condition compares with.
+/// Value in a condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// The bits of an id.
+    /// Bits of an ID.
     Id(u128),
-    /// The part of a line's key that names its backfill; zero where there is none.
+    /// Part of a ledger key that names the backfill; zero if there is none.
     BackfillKey(u128),
-    /// A number, or an instant in microseconds.
+    /// Integer, or time in microseconds.
     Integer(i64),
     /// Text.
     Text(String),
@@ -76,7 +75,7 @@ impl From<String> for Value {
     }
 }
 
-/// Conditions in the making, and the values that they compare with.
+/// Conditions under construction, with their values.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     text: Vec<String>,
@@ -84,12 +83,12 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Adds `condition`, where `?` stands for the value.
+    /// Adds a condition; `?` stands for the value.
     fn add(&mut self, condition: &str, value: impl Into<Value>) {
         self.add_all(condition, [value.into()]);
     }
 
-    /// Adds `condition`, where each `?` stands for the next of the values.
+    /// Adds a condition; each `?` stands for the next value.
     fn add_all(&mut self, condition: &str, values: impl IntoIterator<Item = Value>) {
         let mut parts = condition.split('?');
         let mut text = parts.next().unwrap_or_default().to_owned();
@@ -111,15 +110,15 @@ impl Conditions {
     }
 }
 
-/// A part of a list: what it reads from, and a condition of its own.
+/// Part of a list: its table and its own condition.
 #[derive(Debug, Clone)]
 pub(crate) struct Leg {
     pub(crate) table: Table,
-    /// The table over which it runs instead (of labels, of live executions), and its column with the id.
+    /// Other table to scan (labels, live executions), and its column with the ID.
     by: Option<(&'static str, &'static str)>,
-    /// The index over which it runs; the primary key where absent.
+    /// Index to scan; `None` for the primary key.
     index: Option<&'static str>,
-    /// What is joined to it.
+    /// Join with the rest of the row.
     rest: &'static str,
     order: String,
     condition: Option<String>,
@@ -133,7 +132,7 @@ impl Leg {
     fn source(&self, dialect: Dialect) -> String {
         let (table, rest) = (self.table.name(), self.rest);
         match (self.by, self.index) {
-            // SQLite takes the order of a cross join as it is written.
+            // SQLite keeps the written order of a cross join.
             (Some((by, id)), _) if dialect.is_sqlite() => {
                 format!("{by} l CROSS JOIN {table} t ON t.id = l.{id} {rest}")
             }
@@ -144,18 +143,18 @@ impl Leg {
     }
 }
 
-/// A list: the legs together, and what is read from each.
+/// List: all its legs, and the columns to read.
 #[derive(Debug)]
 pub(crate) struct List {
     pub(crate) legs: Vec<Leg>,
     pub(crate) columns: &'static str,
     pub(crate) conditions: Conditions,
-    /// The most items of a page; each leg reads one more, to know whether there are more.
+    /// Maximum number of items in a page. Each leg reads one more, to find out whether further items exist.
     pub(crate) limit: usize,
 }
 
-/// Rows of a label that are looked at first, beside those of a page; few in tests, so that these go
-/// further.
+/// Number of the newest rows of a label that are searched first, in addition to those of a page; small in tests, so
+/// that they also search the rest.
 const NEWEST_ROWS: usize = if cfg!(test) { 3 } else { 1_000 };
 
 impl List {
@@ -163,16 +162,15 @@ impl List {
         Self { legs, columns, conditions, limit: limit.max(1) }
     }
 
-    /// The statement of one leg. The values are those of the conditions.
+    /// Returns the statement of one leg. Its parameters are the values of the conditions.
     pub(crate) fn sql(&self, leg: &Leg, dialect: Dialect) -> String {
         self.sql_for(self.columns, leg, dialect)
     }
 
-    /// The same for SQLite, over the newest rows of the label only that the leg runs over; nothing
-    /// where it runs over none.
+    /// Returns the statement for SQLite over only the newest rows of the leg's label; `None` if the leg scans no label.
     ///
-    /// Live and ended jobs share their labels, so each leg passes over all rows of the other until it has
-    /// found enough. Where the newest rows fill a page, neither needs to go further.
+    /// Live and ended jobs share their labels, so each leg skips the rows of the other until it has enough. If the
+    /// newest rows fill a page, neither leg needs to scan further.
     pub(crate) fn sql_over_newest(&self, leg: &Leg) -> Option<String> {
         let (by @ "labels", id) = leg.by? else { return None };
         let conditions = self.conditions.text.iter().map(String::as_str);
@@ -183,7 +181,7 @@ impl List {
         Some(Dialect::Sqlite.translate(&self.select(self.columns, leg, &source)))
     }
 
-    /// As [`sql`](Self::sql), for other columns of the same rows.
+    /// Returns the statement like [`sql`](Self::sql), for other columns of the same rows.
     fn sql_for(&self, columns: &str, leg: &Leg, dialect: Dialect) -> String {
         dialect.translate(&self.select(columns, leg, &leg.source(dialect)))
     }
@@ -195,7 +193,7 @@ impl List {
         format!("SELECT {columns} FROM {source} WHERE {conditions}{own} ORDER BY {order} LIMIT {limit}")
     }
 
-    /// The page that the rows of all legs together make.
+    /// Merges the rows of all legs into a page.
     pub(crate) fn page<T, Place: Ord>(&self, mut found: Vec<T>, place: impl Fn(&T) -> Place) -> Paged<T> {
         found.sort_unstable_by_key(|item| std::cmp::Reverse(place(item)));
         let more = found.len() > self.limit;
@@ -204,7 +202,7 @@ impl List {
     }
 }
 
-/// One page of jobs, without their histories.
+/// Returns the query for a page of jobs, without their histories.
 pub(crate) fn jobs(filter: &JobFilter, page: Page<JobId>) -> List {
     List::new(job_legs(filter), JOB_COLUMNS, job_conditions(filter, page.after), page.limit)
 }
@@ -242,18 +240,19 @@ fn job_conditions(filter: &JobFilter, after: Option<JobId>) -> Conditions {
     conditions
 }
 
-/// Whether a list runs over the first label; a schedule or a run has fewer jobs than a label usually has.
+/// Returns whether a list scans the first label. The jobs of a schedule or a run are usually fewer than those of a
+/// label.
 fn reads_labels(filter: &JobFilter) -> bool {
     !filter.labels.is_empty() && !names_few(filter)
 }
 
-/// Whether a list is about certain jobs, or about what some come from: each of these has an index.
+/// Returns whether a filter names jobs, or their schedule, backfill or run: each of these has an index.
 fn names_few(filter: &JobFilter) -> bool {
     !filter.ids.is_empty() || filter.schedule.is_some() || filter.backfill.is_some() || filter.run.is_some()
 }
 
-/// Whether a list runs over the live executions: a running job has one, and they are few however many
-/// jobs wait.
+/// Returns whether a list scans the live executions: each running job has one, so they are few, whatever the number of
+/// waiting jobs.
 fn reads_executions(filter: &JobFilter) -> bool {
     let is_running = |status: &JobStatus| *status == JobStatus::Running;
     !filter.statuses.is_empty()
@@ -262,9 +261,9 @@ fn reads_executions(filter: &JobFilter) -> bool {
         && !names_few(filter)
 }
 
-/// The smallest id of the first millisecond that is not before `at`.
+/// Returns the smallest ID of the first millisecond at or after `at`.
 ///
-/// Ids know their time to the millisecond only, rounded down.
+/// The time in an ID has a resolution of one millisecond, rounded down.
 fn first_id_from(at: Timestamp) -> u128 {
     let millis = at.as_millis() + i64::from(at.as_micros().rem_euclid(1_000) != 0);
     match u128::try_from(millis) {
@@ -304,7 +303,7 @@ fn ended_job_legs(filter: &JobFilter, any: bool, mut statuses: Vec<u8>) -> Vec<L
     statuses.sort_unstable();
     statuses.dedup();
     let index = ended_job_index(filter);
-    // Jobs that did not succeed are rare, and have an index by status: one leg each.
+    // Jobs that did not succeed are rare, and have an index by status: one leg for each status.
     let rare = !any && !statuses.contains(&JobStatus::Succeeded.code());
     let by_status = matches!(index, None | Some("jobs_ended_queue" | "jobs_ended_namespace"));
     if rare && filter.labels.is_empty() && by_status {
@@ -317,7 +316,7 @@ fn ended_job_legs(filter: &JobFilter, any: bool, mut statuses: Vec<u8>) -> Vec<L
     vec![job_leg(filter, Table::JobsEnded, index, (!any).then(|| one_of(&statuses)))]
 }
 
-/// Only live jobs of a schedule or a run have an index; those that run are found by their executions.
+/// Only live jobs of a schedule or a run have an index; running jobs are found through their executions.
 fn live_job_index(filter: &JobFilter) -> Option<&'static str> {
     if filter.run.is_some() {
         Some("jobs_run")
@@ -330,7 +329,7 @@ fn live_job_index(filter: &JobFilter) -> Option<&'static str> {
     }
 }
 
-/// The index with the fewest rows to pass over, by what such filters usually mean.
+/// Returns the index with the fewest rows to skip, for typical uses of such filters.
 fn ended_job_index(filter: &JobFilter) -> Option<&'static str> {
     if filter.run.is_some() {
         Some("jobs_ended_run")
@@ -373,7 +372,7 @@ fn job_leg(filter: &JobFilter, table: Table, index: Option<&'static str>, condit
     Leg { index, condition, ..Leg::of(table, "t.id DESC") }
 }
 
-/// One page of executions.
+/// Returns the query for a page of executions.
 pub(crate) fn executions(filter: &ExecutionFilter, page: Page<model::ExecutionId>) -> List {
     let mut conditions = Conditions::default();
     conditions.add_optional("t.id < ?", page.after.map(|id| Value::Id(id.to_bits())));
@@ -427,7 +426,7 @@ mod tests {
         assert!(!plans.contains("SCAN"), "{plans}");
     }
 
-    /// A5. No list sorts: each leg runs over an index in the order of the list.
+    /// A5. No list is sorted: each leg scans an index in the order of the list.
     #[test]
     fn every_list_of_jobs_reads_an_index_in_its_order() {
         let text = |text: &str| Some(text.to_owned());

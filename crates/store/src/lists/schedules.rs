@@ -1,4 +1,4 @@
-//! Schedules and backfills, newest first, and what comes next.
+//! Schedules and backfills, newest first, and upcoming schedules.
 
 use model::firing::ScheduleStatus;
 use model::{BackfillId, ScheduleId, Timestamp};
@@ -8,13 +8,13 @@ use crate::codec::schedule_status_code;
 use crate::query::{Page, ScheduleFilter};
 use crate::rows::{BACKFILL_COLUMNS, BACKFILL_REST, SCHEDULE_COLUMNS, SCHEDULE_REST, Table};
 
-/// One page of schedules.
+/// Returns the query for a page of schedules.
 pub(crate) fn schedules(filter: &ScheduleFilter, page: Page<ScheduleId>) -> List {
     let conditions = schedule_conditions(filter, page.after);
     List::new(vec![schedule_leg(filter)], SCHEDULE_COLUMNS, conditions, page.limit)
 }
 
-/// Schedules by their next instants, behind `after`, in this order; at most `limit` and one more.
+/// Returns the query for schedules ordered by next scheduled time, after `after`; for `limit` and one more.
 pub(crate) fn upcoming(
     filter: &ScheduleFilter,
     after: Option<(Timestamp, ScheduleId)>,
@@ -48,7 +48,7 @@ fn schedule_conditions(filter: &ScheduleFilter, after: Option<ScheduleId>) -> Co
     conditions
 }
 
-/// All conditions of a filter but for its first `labels`, over which the list runs.
+/// Adds all conditions of a filter except the first `labels` labels, which the list scans.
 fn shared_conditions(filter: &ScheduleFilter, labels: usize, conditions: &mut Conditions) {
     conditions.add_optional("t.namespace = ?", filter.namespace.clone());
     conditions.add_optional("t.owner = ?", filter.owner.clone());
@@ -66,7 +66,7 @@ fn shared_conditions(filter: &ScheduleFilter, labels: usize, conditions: &mut Co
     }
 }
 
-/// Over the index with the fewest rows to pass over, by what such filters usually mean.
+/// Returns the leg over the index with the fewest rows to skip, for typical uses of such filters.
 fn schedule_leg(filter: &ScheduleFilter) -> Leg {
     let leg = Leg { rest: SCHEDULE_REST, ..Leg::of(Table::Schedules, "t.id DESC") };
     if !filter.labels.is_empty() {
@@ -85,7 +85,7 @@ fn schedule_leg(filter: &ScheduleFilter) -> Leg {
     Leg { index, condition: condition.map(str::to_owned), ..leg }
 }
 
-/// One page of backfills.
+/// Returns the query for a page of backfills.
 pub(crate) fn backfills(
     schedule: Option<ScheduleId>,
     namespace: Option<&str>,
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::sqlite::list_plans as plans;
 
-    /// B6. No list sorts: each runs over an index in its order.
+    /// B6. No list is sorted: each scans an index in its order.
     #[test]
     fn every_list_of_schedules_reads_an_index_in_its_order() {
         let text = |text: &str| Some(text.to_owned());

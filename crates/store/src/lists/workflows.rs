@@ -8,7 +8,7 @@ use crate::codec::run_status_column;
 use crate::query::{Page, RunFilter, WorkflowFilter};
 use crate::rows::{RUN_COLUMNS, RUN_REST, Table, WORKFLOW_COLUMNS, WORKFLOW_REST};
 
-/// One page of workflows.
+/// Returns the query for a page of workflows.
 pub(crate) fn workflows(filter: &WorkflowFilter, page: Page<WorkflowId>) -> List {
     let mut conditions = Conditions::default();
     let mut id = "t.id";
@@ -32,7 +32,7 @@ pub(crate) fn workflows(filter: &WorkflowFilter, page: Page<WorkflowId>) -> List
     List::new(vec![workflow_leg(filter)], WORKFLOW_COLUMNS, conditions, page.limit)
 }
 
-/// Over the index with the fewest rows to pass over, by what such filters usually mean.
+/// Returns the leg over the index with the fewest rows to skip, for typical uses of such filters.
 fn workflow_leg(filter: &WorkflowFilter) -> Leg {
     let leg = Leg { rest: WORKFLOW_REST, ..Leg::of(Table::Workflows, "t.id DESC") };
     if !filter.labels.is_empty() {
@@ -46,7 +46,7 @@ fn workflow_leg(filter: &WorkflowFilter) -> Leg {
     Leg { index: filter.namespace.as_ref().map(|_| "workflows_namespace"), ..leg }
 }
 
-/// One page of runs.
+/// Returns the query for a page of runs.
 pub(crate) fn runs(filter: &RunFilter, page: Page<RunId>) -> List {
     let mut conditions = Conditions::default();
     conditions.add_optional("t.id < ?", page.after.map(|id| Value::Id(id.to_bits())));
@@ -57,13 +57,13 @@ pub(crate) fn runs(filter: &RunFilter, page: Page<RunId>) -> List {
     conditions.add_optional("t.schedule = ?", filter.schedule.map(|id| Value::Id(id.to_bits())));
     conditions.add_optional("t.backfill = ?", filter.backfill.map(|id| Value::Id(id.to_bits())));
     if filter.schedule.is_some() || filter.backfill.is_some() {
-        // Called runs belong to the same firing, and are no runs of the schedule.
+        // Called runs have the same origin, but do not count as runs of the schedule.
         conditions.add_all("t.caller IS NULL", []);
     }
     List::new(run_legs(filter), RUN_COLUMNS, conditions, page.limit)
 }
 
-/// The statement for what the runs of a leg are pinned to: `hash` and `body`, each once.
+/// Returns the statement for the distinct definitions of a leg's runs: `hash` and `body`.
 #[cfg(feature = "postgres")]
 pub(crate) fn definitions_sql(list: &List, leg: &Leg) -> String {
     let hashes = list.sql_for("h.definition", leg, super::Dialect::Postgres);
@@ -77,7 +77,7 @@ fn run_legs(filter: &RunFilter) -> Vec<Leg> {
     statuses.dedup();
     let (index, partial) = run_index(filter);
     let first_ended = run_status_column(RunStatus::Succeeded);
-    // Live runs are few, and so are those that did not succeed: each have an index of their own.
+    // Live runs are few, and so are those that did not succeed: each status has its own index.
     let rare = !statuses.is_empty() && !statuses.contains(&first_ended);
     if rare && matches!(index, None | Some("runs_namespace")) {
         let (live, ended): (Vec<i16>, Vec<i16>) = statuses.iter().partition(|status| **status < first_ended);
@@ -95,7 +95,7 @@ fn run_legs(filter: &RunFilter) -> Vec<Leg> {
     }
     let live = !statuses.is_empty() && statuses.iter().all(|status| *status < first_ended);
     let (index, live) = match index {
-        // A schedule that fires often has had many runs, and few of them go on.
+        // A frequent schedule has had many runs, of which only few are live.
         Some("runs_schedule") if live => {
             (Some("runs_schedule_live"), Some(format!("t.status < {first_ended}")))
         }
@@ -107,7 +107,7 @@ fn run_legs(filter: &RunFilter) -> Vec<Leg> {
     vec![Leg { index, condition, ..leg }]
 }
 
-/// The index with the fewest rows to pass over, and which rows are in it.
+/// Returns the index with the fewest rows to skip, and its condition if it is partial.
 fn run_index(filter: &RunFilter) -> (Option<&'static str>, Option<&'static str>) {
     if filter.caller.is_some() {
         (Some("runs_caller"), Some("t.caller IS NOT NULL"))
@@ -139,7 +139,7 @@ mod tests {
         Some(text.to_owned())
     }
 
-    /// C1. No list sorts: each runs over an index in its order.
+    /// C1. No list is sorted: each scans an index in its order.
     #[test]
     fn every_list_of_workflows_reads_an_index_in_its_order() {
         let labels = BTreeMap::from([("a".into(), "1".into()), ("b".into(), "2".into())]);

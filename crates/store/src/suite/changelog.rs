@@ -1,4 +1,4 @@
-//! How a server that stands by keeps up: for stores that several servers share.
+//! Rules for standbys, for stores that several servers share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl<S: Subject> Scene<S> {
     }
 }
 
-/// Everything that a preload sends.
+/// Preloads all rows, and receives them during the preload.
 pub(crate) async fn preload(store: &dyn Store) -> Result<(Loaded, Vec<LiveRow>), StoreError> {
     let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
     let take = async {
@@ -47,7 +47,7 @@ pub(crate) async fn preload(store: &dyn Store) -> Result<(Loaded, Vec<LiveRow>),
     Ok((loaded?, rows))
 }
 
-/// What a server that stands by has in memory.
+/// Memory of a standby.
 struct Follower {
     place: Place,
     rows: BTreeMap<LiveKey, Vec<LiveRow>>,
@@ -77,7 +77,7 @@ impl Follower {
         }
     }
 
-    /// Takes in all that was committed behind its place.
+    /// Applies all commits after the standby's position.
     async fn follow(&mut self, store: &dyn Store) {
         loop {
             let Since { touched, end, whole, .. } =
@@ -113,7 +113,7 @@ impl Follower {
     }
 }
 
-/// In whatever order.
+/// Compares without regard to order.
 fn assert_same(found: &[LiveRow], expected: &[LiveRow]) {
     let in_words = |rows: &[LiveRow]| rows.iter().map(|row| format!("{row:?}")).collect::<Vec<_>>();
     let (mut found, mut expected) = (in_words(found), in_words(expected));
@@ -124,7 +124,7 @@ fn assert_same(found: &[LiveRow], expected: &[LiveRow]) {
     assert_eq!(found.len(), expected.len());
 }
 
-/// Random rows that come, change and go.
+/// Random rows that are created, changed and deleted.
 struct Life<S> {
     scene: Scene<S>,
     jobs: Vec<(Job, Option<ExecutionRecord>)>,
@@ -133,7 +133,7 @@ struct Life<S> {
     workflows: Vec<(WorkflowId, WorkflowState)>,
     backfills: Vec<BackfillId>,
     workers: Vec<WorkerId>,
-    /// Places for elements, each used once.
+    /// Next index for elements; each is used once.
     elements: u32,
 }
 
@@ -145,13 +145,13 @@ impl<S: Subject> Life<S> {
         Self { scene, jobs, runs, schedules, workflows, backfills, workers, elements: 0 }
     }
 
-    /// One that is there, in two of three cases if there is any.
+    /// Returns the index of an existing row in two of three cases, if there is one.
     fn one_of(scene: &mut Scene<S>, count: usize) -> Option<usize> {
         let index = |scene: &mut Scene<S>| usize::try_from(scene.sampler.below(count as u64)).unwrap();
         (count > 0 && scene.sampler.below(3) > 0).then(|| index(scene))
     }
 
-    /// One change, or a few that belong together, of each of some kinds.
+    /// Returns one change, or a few that belong together, for some types of rows.
     fn changes(&mut self) -> Vec<Change> {
         let kinds = [
             Self::job,
@@ -192,7 +192,7 @@ impl<S: Subject> Life<S> {
         let (job, running) = &mut self.jobs[index];
         *job = job.to(status, &mut self.scene.sampler);
         let mut changes = vec![job.change(false)];
-        // An execution may end before its job does.
+        // An execution may end before its job.
         if ends || self.scene.sampler.coin() {
             changes.extend(running.take().map(|running| {
                 let lost = self.scene.execution(job, 1, ExecutionStatus::Lost);
@@ -298,13 +298,13 @@ impl<S: Subject> Life<S> {
         }
     }
 
-    /// Keys of jobs live for an hour: only some of those of runs go.
+    /// Deletes keys. Keys of jobs live for an hour, so only some keys of runs expire.
     fn forget(&mut self) -> Vec<Change> {
         let (shard, expired_before) = (self.scene.sampler.pick(&SHARDS), self.scene.sampler.now());
         vec![Change::ForgetKeys { shard, expired_before }]
     }
 
-    /// Under which its commits are made.
+    /// Returns the epoch of the commits.
     fn epoch(&self) -> Epoch {
         self.scene.leases.iter().map(|lease| lease.epoch).max().unwrap()
     }
@@ -329,8 +329,7 @@ impl<S: Subject> Life<S> {
     }
 }
 
-/// G5, D5. What it read, at the beginning and by the changelog, while it changed under its hands, is in the
-/// end what a new owner would load.
+/// G5, D5. In the end a standby has the rows that a new owner would load, although they changed during its preload.
 pub async fn who_follows_has_what_a_load_gives<S: Subject>() {
     for seed in 121..125 {
         let mut life = Life::<S>::seeded(seed).await;
@@ -348,7 +347,7 @@ pub async fn who_follows_has_what_a_load_gives<S: Subject>() {
     }
 }
 
-/// G5. As in a load: what an engine builds on comes first.
+/// G5. As in a load: a row comes after the rows that it depends on.
 pub async fn live_rows_come_in_the_order_of_a_load<S: Subject>() {
     let mut life = Life::<S>::seeded(126).await;
     life.go_on(60).await;
@@ -360,7 +359,7 @@ pub async fn live_rows_come_in_the_order_of_a_load<S: Subject>() {
     assert_eq!(life.scene.changelog().live_rows(&keys).await.unwrap().rows, loaded);
 }
 
-/// G5. Neither are those of rows that are not there, or not live.
+/// G5. Also for rows that do not exist or are not live.
 pub async fn live_rows_of_nothing_are_nothing<S: Subject>() {
     let mut scene = Scene::<S>::seeded(127).await;
     let (job, run) = (scene.job(JobStatus::Succeeded), scene.run(RunStatus::Failed));
@@ -383,7 +382,7 @@ pub async fn live_rows_of_nothing_are_nothing<S: Subject>() {
     assert_eq!(scene.changelog().live_rows(&[]).await.unwrap().rows, []);
 }
 
-/// G5. In the same order, and to the same end.
+/// G5. In the same order and format.
 pub async fn a_preload_sends_what_a_load_sends<S: Subject>() {
     let mut life = Life::<S>::seeded(128).await;
     life.go_on(60).await;
@@ -391,12 +390,12 @@ pub async fn a_preload_sends_what_a_load_sends<S: Subject>() {
     assert!(rows.len() > 40);
     let store = life.scene.store();
     assert_eq!(preload(store).await.unwrap(), (loaded, rows.clone()));
-    // Nobody needs to own the shards.
+    // No server needs to own the shards.
     store.release(&life.scene.leases).await.unwrap();
     assert_eq!(preload(store).await.unwrap(), (loaded, rows));
 }
 
-/// G5. Each commit is told at its place, with all that it touched and when it was decided.
+/// G5. Each commit is reported at its position, with all changed rows and its time.
 pub async fn every_kind_of_change_is_named<S: Subject>() {
     let mut life = Life::<S>::seeded(129).await;
     let mut place = life.scene.changelog().end().await.unwrap();
@@ -424,7 +423,7 @@ pub async fn every_kind_of_change_is_named<S: Subject>() {
     assert_eq!(kinds.len(), 12, "{kinds:?}");
 }
 
-/// G5. It may be forgotten without reading anything.
+/// G5. A standby may drop it without reading anything.
 pub async fn a_job_that_ended_is_named_as_ended_and_has_no_live_rows<S: Subject>() {
     let mut scene = Scene::<S>::seeded(130).await;
     let place = scene.changelog().end().await.unwrap();
@@ -442,7 +441,7 @@ pub async fn a_job_that_ended_is_named_as_ended_and_has_no_live_rows<S: Subject>
     assert_eq!(scene.changelog().live_rows(&[LiveKey::Job(job.id)]).await.unwrap().rows, []);
 }
 
-/// D8. The same number under another epoch, or one that was not reached: the database has forgotten commits.
+/// D8. The same number under another epoch, or one that was not reached: the database has lost commits.
 pub async fn a_place_of_another_history_is_not_followed<S: Subject>() {
     let mut scene = Scene::<S>::seeded(131).await;
     for _ in 0..3 {
@@ -460,7 +459,7 @@ pub async fn a_place_of_another_history_is_not_followed<S: Subject>() {
     }
 }
 
-/// D3. What is old is forgotten; where somebody may stand stays.
+/// D3. Old entries are deleted, except those at which a standby may be.
 pub async fn old_places_are_trimmed_and_the_newest_is_not<S: Subject>() {
     let mut scene = Scene::<S>::seeded(132).await;
     let mut places = vec![scene.changelog().end().await.unwrap()];
@@ -479,7 +478,7 @@ pub async fn old_places_are_trimmed_and_the_newest_is_not<S: Subject>() {
     }
     assert_eq!(scene.changelog().end().await.unwrap(), places[3]);
     assert_eq!(scene.since(places[3]).await.unwrap().touched, []);
-    // Who has waited there since then is not left behind by the first commit after so long.
+    // A standby that waited at the newest position can still continue with the first commit after a long pause.
     let job = scene.job(JobStatus::Waiting);
     scene.commit(vec![job.change(true)]).await;
     trim(&scene).await;
@@ -491,7 +490,7 @@ pub async fn old_places_are_trimmed_and_the_newest_is_not<S: Subject>() {
     assert!(scene.since(since.end).await.is_some());
 }
 
-/// G5. Only engine time goes on; events alone have a place, and name nothing.
+/// G5. Only engine time advances; a commit with events alone has an entry without rows.
 pub async fn a_commit_that_touches_nothing_adds_nothing<S: Subject>() {
     let mut scene = Scene::<S>::seeded(133).await;
     let job = scene.job(JobStatus::Waiting);
@@ -515,7 +514,8 @@ pub async fn a_commit_that_touches_nothing_adds_nothing<S: Subject>() {
     assert_eq!(since.end.commit, place.commit + 1);
 }
 
-/// G5. Whoever owns which shard, and however their commits meet; a new owner's follow upon the old one's.
+/// G5. Whatever the owners of the shards and the order of their commits; a new owner's commits follow those of the old
+/// one.
 pub async fn commits_of_several_owners_come_in_one_order<S: Subject>() {
     let mut scene = Scene::<S>::seeded(134).await;
     scene.store().release(&scene.leases).await.unwrap();
@@ -547,7 +547,7 @@ pub async fn commits_of_several_owners_come_in_one_order<S: Subject>() {
     assert_eq!(scene.since(begin).await.unwrap().touched, expected);
 }
 
-/// G5. The standby that takes over reads what came last under its own leases.
+/// G5. The standby that takes over reads the last changes under its own leases.
 pub async fn a_takeover_is_followed<S: Subject>() {
     let mut life = Life::<S>::seeded(135).await;
     life.go_on(10).await;
@@ -563,7 +563,7 @@ pub async fn a_takeover_is_followed<S: Subject>() {
     assert_same(&follower.all(), &life.scene.load().await.1);
 }
 
-/// Makes a test of every rule of a changelog for one [`Subject`] whose store has one; see
+/// Generates a test of every changelog rule for one [`Subject`] whose store has a changelog; see
 /// [`store_suite!`](crate::store_suite).
 #[macro_export]
 macro_rules! changelog_suite {

@@ -1,4 +1,4 @@
-//! What jobs saved for their next execution.
+//! Rules for checkpoints.
 
 use model::checkpoint::CheckpointRecord;
 use model::record::Change;
@@ -8,7 +8,7 @@ use super::{Job, Scene, Subject};
 use crate::StoreError;
 
 impl<S: Subject> Scene<S> {
-    /// Has a job save a checkpoint; returns what is to be read of it.
+    /// Commits a checkpoint of the job; returns the expected record.
     async fn save(&mut self, job: &mut Job, new: bool) -> CheckpointRecord {
         let (known, record) = self.sampler.checkpoint_of(job.id);
         job.state.checkpoint = Some(Box::new(known));
@@ -37,7 +37,7 @@ pub async fn the_last_checkpoint_of_a_job_is_kept_with_every_field<S: Subject>()
     assert_eq!(scene.load().await.0.quarantined, 0);
 }
 
-/// D4, G3. It is there as long as its job is, and no longer.
+/// D4, G3. It exists exactly as long as its job.
 pub async fn a_checkpoint_goes_with_its_job<S: Subject>() {
     let mut scene = Scene::<S>::seeded(92).await;
     let (mut ended, mut live) = (scene.job(JobStatus::Running), scene.job(JobStatus::Running));
@@ -47,7 +47,7 @@ pub async fn a_checkpoint_goes_with_its_job<S: Subject>() {
     over.state.expires_at = Some(Timestamp::from_millis(100));
     scene.commit(vec![over.change(false)]).await;
     assert_eq!(scene.store().checkpoint(ended.id).await.unwrap(), Some(of_ended));
-    // A live job is no job whose retention is over, whoever says so.
+    // A live job is not deleted, even if a caller requests it.
     scene.store().delete_jobs(&[ended.id, live.id]).await.unwrap();
     assert_eq!(scene.store().checkpoint(ended.id).await.unwrap(), None);
     assert_eq!(scene.store().checkpoint(live.id).await.unwrap(), Some(of_live));

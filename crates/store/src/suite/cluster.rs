@@ -1,22 +1,21 @@
-//! A throwaway PostgreSQL, for tests and for trying things out.
+//! A temporary PostgreSQL server, for tests and for experiments.
 //!
 //! ```text
-//! $TMPDIR/belfry-postgres-…/   a folder for each cluster
-//!     data/                    what `initdb` made
-//!     log                      what the server wrote
-//!     lease                    locked (shared) by everyone who uses the cluster
-//!     port                     written once the server takes connections
+//!  $TMPDIR/belfry-postgres-…/   a folder for each cluster
+//!      data/                    data directory from `initdb`
+//!      log                      log of the server
+//!      lease                    locked (shared) by every user of the cluster
+//!      port                     written when the server accepts connections
 //! ```
 //!
-//! [`Cluster::shared`] is one server for all test processes of a user, each test with a
-//! [`Database`] of its own; it trades durability for speed. [`Cluster::start`] is a server of one's own.
+//! [`Cluster::shared`] is one server for all test processes of a user, with a separate [`Database`] for each test; it
+//! trades durability for speed. [`Cluster::start`] starts a separate server.
 //!
-//! # Always true
-//! - It listens on the loopback interface only, and never runs as root.
-//! - Nothing outlives its users, however these end: a *reaper* (a small shell script) waits for the lock
-//!   on `lease`, which the system gives away once the last process that holds it is gone, then stops
-//!   the server and removes the folder. A shared cluster is kept for a few seconds more, since tests
-//!   come one after the other.
+//! # Invariants
+//! - The server listens only on the loopback interface, and never runs as root.
+//! - Nothing outlives its users, however they end. A *reaper* (a small shell script) waits for the lock on `lease`,
+//!   which the system releases when the last process that holds it ends. It then stops the server and removes the
+//!   folder. A shared cluster is kept for a few more seconds, because tests run one after the other.
 //!
 //! # Cost
 //! Two to three seconds for a cluster, 50 ms for a database.
@@ -35,15 +34,15 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 use tokio_postgres::NoTls;
 
-/// How long a server may take to come up.
+/// Maximum start time of a server.
 const START_MAX: Duration = Duration::from_secs(60);
-/// The superuser that `initdb` makes.
+/// Superuser that `initdb` creates.
 pub(super) const USER: &str = "belfry";
 
-/// No statement of a test's helper takes so long, unless it waits for what never comes.
+/// Timeout of the statements that test helpers run; only a statement that waits in vain reaches it.
 const LIMIT: &str = "options=-c%20statement_timeout%3D30s";
 
-/// Waits for the last user of the cluster in `$1`, and `$2` seconds more, then removes it.
+/// Waits for the last user of the cluster in `$1`, and `$2` more seconds, then removes the cluster.
 const REAPER: &str = r#"
 exec 9<"$1/lease" || exit 0
 while :; do
@@ -60,18 +59,18 @@ fi
 rm -rf "$1"
 "#;
 
-/// How a cluster is made.
+/// Settings of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// Whether a commit reaches the disk. Off is faster.
+    /// Whether commits are synced to disk. `false` is faster.
     pub durable: bool,
-    /// More settings of the server, such as `("max_connections", "50")`.
+    /// Further settings of the server, such as `("max_connections", "50")`.
     pub server: Vec<(String, String)>,
-    /// An empty folder for the log of changes (`pg_wal`), which is beside the data otherwise.
+    /// Empty folder for the WAL (`pg_wal`); `None` for the data directory.
     pub log_folder: Option<PathBuf>,
 }
 
-/// A running server. It ends with the last process that uses it.
+/// Running server. It ends with the last process that uses it.
 #[derive(Debug)]
 pub struct Cluster {
     folder: PathBuf,
@@ -80,10 +79,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster that all tests share; started by the first of them.
+    /// Returns the cluster that all tests share; the first test starts it.
     ///
     /// # Panics
-    /// If PostgreSQL is not installed or does not start; the message says what to do.
+    /// If PostgreSQL is not installed or does not start; the message contains the next step.
     pub fn shared() -> &'static Arc<Self> {
         static SHARED: OnceLock<Arc<Cluster>> = OnceLock::new();
         SHARED.get_or_init(|| {
@@ -93,7 +92,7 @@ impl Cluster {
                 .unwrap_or_else(|error| panic!("`{}`: {error}", folder.display()));
             let cluster = Self::join(&folder).unwrap_or_else(|| {
                 let server = vec![("max_connections".into(), "300".into())];
-                // Whatever an unclean end left there.
+                // Remove leftovers of an unclean end.
                 let _ = fs::remove_dir_all(&folder);
                 Self::start_in(folder, &Settings { server, ..Settings::default() }, 5)
             });
@@ -102,7 +101,7 @@ impl Cluster {
         })
     }
 
-    /// A cluster of one's own.
+    /// Starts a separate cluster.
     ///
     /// # Panics
     /// As [`shared`](Self::shared).
@@ -110,7 +109,7 @@ impl Cluster {
         Self::start_in(new_folder(), settings, 0)
     }
 
-    /// A cluster of one's own in this folder, which is made, on whatever disk it lies.
+    /// Starts a separate cluster in this folder, which is created, on any disk.
     ///
     /// # Panics
     /// As [`shared`](Self::shared).
@@ -118,7 +117,7 @@ impl Cluster {
         Self::start_in(folder.to_owned(), settings, 0)
     }
 
-    /// A standby that follows `primary`, on a port of its own.
+    /// Starts a standby that follows `primary`, on its own port.
     ///
     /// # Panics
     /// As [`shared`](Self::shared).
@@ -128,7 +127,8 @@ impl Cluster {
         standby
     }
 
-    /// Becomes a standby of `primary`, as a copy of it: whatever its data was is gone. It must not run.
+    /// Makes this cluster a standby of `primary`, with a copy of its data; the old data is removed. The cluster must
+    /// not run.
     pub(crate) fn follow(&self, primary: &Self, settings: &Settings) {
         let (data, user) = (self.data(), Account::for_server());
         let made = fs::remove_dir_all(&data).and_then(|()| {
@@ -144,21 +144,21 @@ impl Cluster {
         self.boot(settings);
     }
 
-    /// The same data on another port; only one of the two may run.
+    /// Returns the same data on another port; only one of the two may run.
     pub(crate) fn elsewhere(&self) -> Self {
         let lease = self._lease.try_clone().expect("a descriptor is free");
         Self { folder: self.folder.clone(), port: free_port(), _lease: lease }
     }
 
-    /// Kills the server and every process of it (SIGKILL), and waits until all of them are gone.
-    /// [`boot`](Self::boot) starts it again.
+    /// Kills all processes of the server (SIGKILL), and waits until they have ended. [`boot`](Self::boot) starts the
+    /// server again.
     pub fn kill(&self) {
         let Some(server) = self.pid() else { return };
         let processes: Vec<_> = children(server).into_iter().chain([server]).collect();
-        // First the one that would notice the death of another.
+        // First the process that would notice the death of the others.
         for &process in processes.iter().rev() {
             let pid = rustix::process::Pid::from_raw(process).expect("a process has a number");
-            // One that has ended by itself is as good.
+            // A process that has already ended is no error.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         let is_there = |pid: &i32| {
@@ -170,14 +170,14 @@ impl Cluster {
             assert!(Instant::now() < deadline, "a killed server is there after {START_MAX:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Its number may be another's soon.
+        // Another process may get the same PID soon.
         let _ = fs::remove_file(self.data().join("postmaster.pid"));
     }
 
-    /// The cluster in the folder, if there is one that works.
+    /// Returns the cluster in the folder, if there is a working one.
     fn join(folder: &Path) -> Option<Self> {
         let path = folder.join("lease");
-        // Waits for a reaper that is at work; then the file has gone, or is another.
+        // Waits for a running reaper; afterwards the file is missing, or is another file.
         let lease = path.exists().then(|| lock(&path, FlockOperation::LockShared).ok())??;
         let same = fs::metadata(&path).ok()?.ino() == lease.metadata().ok()?.ino();
         let port = fs::read_to_string(folder.join("port")).ok()?.parse().ok()?;
@@ -208,7 +208,7 @@ impl Cluster {
         cluster
     }
 
-    /// A folder with a reaper, and no data yet.
+    /// Creates a folder with a reaper, and without data.
     fn empty_in(folder: PathBuf, grace_secs: u32) -> Self {
         let user = Account::for_server();
         let made = fs::create_dir_all(folder.join("data")).and_then(|()| {
@@ -222,10 +222,10 @@ impl Cluster {
         Self { port: free_port(), folder, _lease: lease }
     }
 
-    /// Starts the server on the cluster's data, and waits until it takes connections.
+    /// Starts the server on the cluster's data, and waits until it accepts connections.
     ///
     /// # Panics
-    /// If it does not; the message has the end of its log.
+    /// If it does not start; the message contains the end of its log.
     pub fn boot(&self, settings: &Settings) {
         let switch = if settings.durable { "on" } else { "off" };
         let log = self.folder.join("log");
@@ -245,7 +245,7 @@ impl Cluster {
         command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0).current_dir("/");
         Account::for_server().apply(&mut command);
         let server = command.spawn().unwrap_or_else(|error| panic!("`postgres` does not start: {error}"));
-        // Somebody has to take its exit status, whenever it ends.
+        // A thread reaps the exit status, whenever the server ends.
         std::thread::spawn(move || server.wait_with_output());
         let deadline = Instant::now() + START_MAX;
         while self.try_execute("postgres", "SELECT 1").is_err() {
@@ -257,7 +257,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until the server takes connections, and starts it if it has ended by itself.
+    /// Waits until the server accepts connections, and starts it if it has ended.
     ///
     /// # Panics
     /// As [`boot`](Self::boot).
@@ -272,7 +272,7 @@ impl Cluster {
         }
     }
 
-    /// Stops the server in good order, and waits until it is gone. [`boot`](Self::boot) starts it again.
+    /// Stops the server cleanly, and waits until it has ended. [`boot`](Self::boot) starts it again.
     ///
     /// # Panics
     /// If it does not end.
@@ -282,28 +282,28 @@ impl Cluster {
         Account::for_server().run(Command::new(programs().join("pg_ctl")).args(stop).arg(data));
     }
 
-    /// Where its data is.
+    /// Returns the data directory.
     pub fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
 
-    /// The port on the loopback interface.
+    /// Returns the port on the loopback interface.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The process that is the server's parent, if it runs.
+    /// Returns the PID of the server's main process, if it runs.
     pub fn pid(&self) -> Option<i32> {
         let text = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
         text.lines().next()?.parse().ok()
     }
 
-    /// The address of a database.
+    /// Returns the URL of a database.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// An empty database of one's own.
+    /// Creates an empty database.
     ///
     /// # Panics
     /// If the server refuses it.
@@ -315,7 +315,7 @@ impl Cluster {
         Database { cluster: Arc::clone(self), name }
     }
 
-    /// An empty database of one's own, its tables and indexes in a folder of its own.
+    /// Creates an empty database with its tables and indexes in this folder.
     ///
     /// # Panics
     /// If the server refuses it.
@@ -336,13 +336,13 @@ impl Cluster {
         self.try_execute(database, sql).unwrap_or_else(|error| panic!("`{sql}`: {error}"));
     }
 
-    /// Runs statements as the superuser, and answers with the first column of the last rows.
+    /// Runs statements as the superuser; returns the first column of the last result.
     ///
     /// # Errors
-    /// What the server, or the lack of one, said.
+    /// The message of the server, or of the connection.
     pub fn try_execute(&self, database: &str, sql: &str) -> Result<Vec<Option<String>>, String> {
         let (url, sql) = (format!("{}?{LIMIT}", self.url(database)), sql.to_owned());
-        // On a thread of its own: the caller may be inside a runtime or outside of one.
+        // On a separate thread: the caller may be inside or outside of a runtime.
         let work = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.map_err(|error| error.to_string())?.block_on(async {
@@ -366,7 +366,7 @@ impl Cluster {
     }
 }
 
-/// A database of one's own in a cluster; dropped with this.
+/// Separate database in a cluster. The database is deleted when this value is dropped.
 #[derive(Debug)]
 pub struct Database {
     cluster: Arc<Cluster>,
@@ -374,25 +374,25 @@ pub struct Database {
 }
 
 impl Database {
-    /// Its address.
+    /// Returns the URL of the database.
     pub fn url(&self) -> String {
         self.cluster.url(&self.name)
     }
 
-    /// Its name.
+    /// Returns the name of the database.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where it is.
+    /// Returns the cluster of the database.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// All of it as statements, that first remove what is there.
+    /// Returns the database as SQL statements, which first remove the existing objects.
     ///
     /// # Panics
-    /// If `pg_dump` does not do it.
+    /// If `pg_dump` fails.
     #[cfg(test)]
     pub(crate) fn dump(&self) -> String {
         let mut command = Command::new(programs().join("pg_dump"));
@@ -401,11 +401,11 @@ impl Database {
         let dumped = dumped.expect("`pg_dump` is beside the server");
         assert!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
         let dump = String::from_utf8(dumped.stdout).expect("statements are text");
-        // What is there for `psql` alone.
+        // Without the commands for `psql`.
         dump.lines().filter(|line| !line.starts_with('\\')).map(|line| format!("{line}\n")).collect()
     }
 
-    /// Runs statements in it as the superuser, and answers with the first column of the last rows.
+    /// Runs statements in the database as the superuser; returns the first column of the last result.
     ///
     /// # Panics
     /// If the server refuses them.
@@ -416,14 +416,14 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // Where this fails the cluster is gone, or goes soon.
+        // If this fails, the cluster has ended or will end soon.
         let _ = self
             .cluster
             .try_execute("postgres", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
     }
 }
 
-/// Opens the file and waits for its lock.
+/// Opens a file and waits for its lock.
 fn lock(path: &Path, operation: FlockOperation) -> io::Result<File> {
     let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
     flock(&file, operation)?;
@@ -444,7 +444,7 @@ pub(super) fn new_folder() -> PathBuf {
     std::env::temp_dir().join(format!("belfry-postgres-{}-{n}", std::process::id()))
 }
 
-/// The processes whose parent this is.
+/// Returns the child processes of a process.
 fn children(parent: i32) -> Vec<i32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -462,7 +462,7 @@ pub(super) fn free_port() -> u16 {
     listener.local_addr().expect("a bound socket has an address").port()
 }
 
-/// The folder with `initdb` and `postgres`.
+/// Returns the folder with `initdb` and `postgres`.
 fn programs() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -476,12 +476,12 @@ fn programs() -> PathBuf {
         .expect("this needs a PostgreSQL server: install the package `postgresql`, or put `initdb` and `postgres` on PATH")
 }
 
-/// Whom the server runs as.
+/// Account of the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Account(Option<(u32, u32)>);
 
 impl Account {
-    /// Ourselves, unless that is root: PostgreSQL refuses to run as root.
+    /// Returns the current account, unless it is root: PostgreSQL refuses to run as root.
     pub(super) fn for_server() -> Self {
         if !rustix::process::geteuid().is_root() {
             return Self(None);

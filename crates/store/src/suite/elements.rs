@@ -1,4 +1,4 @@
-//! What running tasks add to the steps of their runs.
+//! Rules for elements that running tasks add to the steps of their runs.
 
 use model::record::Change;
 use model::run::{BatchKey, ElementBatch, RunStatus};
@@ -8,7 +8,7 @@ use super::{Scene, Subject};
 use crate::StoreError;
 
 impl<S: Subject> Scene<S> {
-    /// A run that was committed, and batches that are to be added to it.
+    /// Returns a committed run, and batches to add to it.
     async fn run_and_batches(&mut self, places: &[(u32, u32)]) -> (Run, Vec<ElementBatch>) {
         let mut run = self.run(RunStatus::Running);
         run.batches.clear();
@@ -29,7 +29,8 @@ fn added(batch: &ElementBatch) -> Change {
     Change::ElementBatch(Box::new(batch.clone()))
 }
 
-/// C4. By step and first element, whatever came when; of live and ended runs, also in the next process.
+/// C4. Ordered by step and first element, whatever the order of the commits; for live and ended runs, also after a
+/// reopen.
 pub async fn what_tasks_added_to_a_run_is_read_with_every_field_and_in_its_order<S: Subject>() {
     let mut scene = Scene::<S>::seeded(101).await;
     let places = [(1, 0), (1, 3), (1, 1_000), (2, 0), (2, 2), (10, 0), (9_999, 99_999)];
@@ -53,7 +54,7 @@ pub async fn what_tasks_added_to_a_run_is_read_with_every_field_and_in_its_order
     assert_eq!(scene.store().element_batches(unknown).await.unwrap(), []);
 }
 
-/// C4, D5. After the run and before its steps; nobody goes on with a run that has ended.
+/// C4, D5. After the run and before its steps; not for a run that has ended.
 pub async fn what_was_added_is_loaded_as_long_as_its_run_lives<S: Subject>() {
     let mut scene = Scene::<S>::seeded(102).await;
     let (mut run, batches) = scene.run_and_batches(&[(1, 0), (1, 3), (2, 0)]).await;
@@ -71,7 +72,7 @@ pub async fn what_was_added_is_loaded_as_long_as_its_run_lives<S: Subject>() {
     assert_eq!(scene.store().element_batches(run.id).await.unwrap(), run.batches);
 }
 
-/// C4, D5. An engine that adds where something was added already has lost its memory of it.
+/// C4, D5. An engine that adds elements at a used position has lost its memory of them.
 pub async fn elements_are_added_at_a_place_once<S: Subject>() {
     let mut scene = Scene::<S>::seeded(103).await;
     let (run, batches) = scene.run_and_batches(&[(1, 0), (1, 3)]).await;
@@ -95,7 +96,7 @@ pub async fn elements_of_a_shard_without_a_lease_are_refused<S: Subject>() {
     assert_eq!(scene.store().element_batches(run.id).await.unwrap(), []);
 }
 
-/// C4, G3. However many batches there are, of many small runs and of one; those of other runs stay.
+/// C4, G3. Whatever the number of batches, for many small runs and a large one; those of other runs stay.
 pub async fn what_was_added_to_a_run_is_deleted_with_it<S: Subject>() {
     let mut scene = Scene::<S>::seeded(105).await;
     let (live, of_live) = scene.run_and_batches(&[(1, 0), (2, 0)]).await;
@@ -106,14 +107,14 @@ pub async fn what_was_added_to_a_run_is_deleted_with_it<S: Subject>() {
             let mut run = scene.run(RunStatus::Failed);
             let sample = scene.sampler.element_batch(BatchKey { run: run.id, step: 1, first: 0 });
             let batch = |first| ElementBatch { key: BatchKey { first, ..sample.key }, ..sample.clone() };
-            // A large one of those that stay would show nothing more.
+            // Runs that stay need only a few batches.
             run.batches = (0..batches).take(if goes { 1_100 } else { 3 }).map(batch).collect();
             scene.commit(run.changes()).await;
             if goes { deleted.push(run.id) } else { kept.push(run) }
         }
     }
     scene.store().delete_runs(&deleted).await.unwrap();
-    // A second time changes nothing.
+    // A second call changes nothing.
     scene.store().delete_runs(&deleted).await.unwrap();
     let scene = scene.reopen().await;
     for gone in &deleted[1..] {

@@ -1,4 +1,4 @@
-//! The feed of events.
+//! Rules for the event feed.
 
 use model::record::Event;
 
@@ -30,7 +30,7 @@ pub async fn events_have_places_without_gaps<S: Subject>() {
     assert_eq!(page.oldest, expected[0].0);
     let newest = expected[expected.len() - 1].0;
     assert_eq!(page.newest, newest);
-    // Whoever wants only what is to come asks for what is after everything.
+    // A reader of only future events passes the maximum position.
     let to_come = scene.store().events(EventSeq(u64::MAX), 1).await.unwrap();
     assert_eq!((to_come.events.len(), to_come.newest), (0, newest));
 }
@@ -56,7 +56,7 @@ pub async fn a_reader_resumes_where_it_stopped<S: Subject>() {
     }
 }
 
-/// H1. The reader learns that it has lost some.
+/// H1. The reader learns that it has missed events.
 pub async fn trimmed_events_are_said_to_be_gone<S: Subject>() {
     let mut scene = Scene::<S>::seeded(23).await;
     commit_events(&mut scene, 10).await;

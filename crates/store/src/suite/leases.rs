@@ -1,4 +1,4 @@
-//! Ownership of shards: who may change what.
+//! Rules for the ownership of shards.
 
 use std::slice;
 
@@ -31,7 +31,7 @@ pub async fn a_free_shard_is_taken_with_an_epoch_that_grows<S: Subject>() {
     assert!(second[0].epoch > first[0].epoch);
 }
 
-/// G5. Also not to one of the same name: a name is for people.
+/// G5. Also not to an owner of the same name.
 pub async fn a_held_shard_is_not_given_to_another<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
@@ -64,7 +64,7 @@ pub async fn renewing_prolongs_a_lease<S: Subject>() {
     assert_eq!(store.acquire(&SHARDS[..1], "b", MINUTE).await.unwrap().len(), 1);
 }
 
-/// D6. One of several is enough to refuse all.
+/// D6. One lost lease is enough to refuse all.
 pub async fn a_lease_that_was_taken_over_cannot_be_renewed<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
@@ -96,7 +96,7 @@ pub async fn releasing_an_old_lease_leaves_the_new_owner_alone<S: Subject>() {
     store.renew(&new, MINUTE).await.unwrap();
 }
 
-/// D6, D7. Not even in the shards that still belong to the committer.
+/// D6, D7. Not even in the shards that still belong to the caller.
 pub async fn a_commit_under_an_old_epoch_changes_nothing<S: Subject>() {
     let mut scene = Scene::<S>::new().await;
     let jobs = [scene.job(JobStatus::Waiting), scene.job(JobStatus::Waiting), scene.job(JobStatus::Waiting)];
@@ -137,7 +137,7 @@ pub async fn a_shard_that_does_not_exist_is_never_given_out<S: Subject>() {
     assert_fenced(store.renew(&[invented], MINUTE).await, beyond);
 }
 
-/// S24. Epochs and places that are gone must not be given out again.
+/// S24. Lost epochs and positions must not be issued again.
 pub async fn what_was_restored_goes_on_beyond_all_that_was_given_out<S: Subject>() {
     let mut scene = Scene::<S>::new().await;
     let job = scene.job(JobStatus::Waiting);
@@ -156,7 +156,7 @@ pub async fn what_was_restored_goes_on_beyond_all_that_was_given_out<S: Subject>
     let (dealt_with, others) = scene.leases.split_at(1);
     scene.store().tails_reconciled(dealt_with).await.unwrap();
     scene.store().release(&scene.leases).await.unwrap();
-    // Nobody but the owner can say so.
+    // Only the owner can record it.
     scene.store().tails_reconciled(others).await.unwrap();
     let leases = scene.store().acquire(&SHARDS, "next", HOUR).await.unwrap();
     assert_eq!(scene.store().lost_tails(&leases).await.unwrap(), SHARDS[1..]);

@@ -1,4 +1,4 @@
-//! The fire ledger and backfills.
+//! Rules for the ledger and for backfills.
 
 use std::slice;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl<S: Subject> Scene<S> {
         page.items.into_iter().map(|(_, line)| line).collect()
     }
 
-    /// Some schedules with some lines each, in the order of the lists.
+    /// Commits some schedules with some entries each, in the order of the lists.
     async fn some_lines(&mut self) -> (Vec<Schedule>, Vec<LedgerRecord>) {
         let schedules: Vec<_> = (0..4).map(|_| self.schedule()).collect();
         self.commit(schedules.iter().map(|schedule| schedule.change(true)).collect()).await;
@@ -39,7 +39,7 @@ impl<S: Subject> Scene<S> {
             let job = (n % 3 == 0).then(|| self.sampler.job_id(schedule.shard()));
             let mut record = self.sampler.line(schedule, job);
             if n % 10 == 9 {
-                // At the same instant as the one before, of another schedule.
+                // At the same time as the entry before, of another schedule.
                 record.first = lines.last().map_or(record.first, |line: &LedgerRecord| line.first);
             }
             self.commit(vec![line(&record)]).await;
@@ -50,7 +50,7 @@ impl<S: Subject> Scene<S> {
     }
 }
 
-/// B6. As it was written, and as it was written again.
+/// B6. As inserted, and as updated.
 pub async fn every_field_of_a_line_survives<S: Subject>() {
     let mut scene = Scene::<S>::seeded(61).await;
     for n in 0..64 {
@@ -72,7 +72,7 @@ pub async fn every_field_of_a_line_survives<S: Subject>() {
     }
 }
 
-/// B2, D7. The seat belt of "one instant, one job": nothing of such a batch is kept.
+/// B2, D7. The safeguard of "one scheduled time, one job": the whole batch is refused.
 pub async fn a_line_that_names_a_job_is_never_given_another<S: Subject>() {
     for given in [true, false] {
         let mut scene = Scene::<S>::seeded(62).await;
@@ -100,14 +100,14 @@ pub async fn a_firing_that_waited_is_given_its_job<S: Subject>() {
     scene.commit(vec![schedule.change(true), line(&waits)]).await;
     let job = scene.sampler.job_id(schedule.id.shard());
     let fired = LedgerRecord { outcome: FiringOutcome::FiredLate, work: Some(job.into()), ..waits };
-    // A second time with the same job changes nothing.
+    // A second write with the same job changes nothing.
     for _ in 0..2 {
         scene.commit(vec![line(&fired)]).await;
         assert_eq!(scene.lines(&of(schedule.id)).await, slice::from_ref(&fired));
     }
 }
 
-/// What a filter means, said once more and plainly.
+/// Reference implementation of the filter.
 fn matches(filter: &LedgerFilter, line: &LedgerRecord, schedules: &[Schedule]) -> bool {
     let namespace = schedules.iter().find(|s| s.id == line.schedule).map(|s| &s.head.spec.namespace);
     filter.schedule.is_none_or(|schedule| schedule == line.schedule)
@@ -119,7 +119,7 @@ fn matches(filter: &LedgerFilter, line: &LedgerRecord, schedules: &[Schedule]) -
         && filter.until.is_none_or(|until| line.first < until)
 }
 
-/// B6. In pages, newest instant first, each line at a place of its own.
+/// B6. In pages, newest scheduled time first, each entry with a unique position.
 pub async fn every_filter_of_the_ledger_finds_what_it_names<S: Subject>() {
     let mut scene = Scene::<S>::seeded(64).await;
     let (schedules, lines) = scene.some_lines().await;
@@ -172,7 +172,7 @@ pub async fn every_filter_of_the_ledger_finds_what_it_names<S: Subject>() {
     assert!(names_something > 25, "the filters find too little to say much: {names_something}");
 }
 
-/// B6. A long pause is one line; it is seen on every day that it lasts.
+/// B6. A long pause is one entry, which is found for every day of it.
 pub async fn a_range_has_the_lines_that_reach_into_it<S: Subject>() {
     let mut scene = Scene::<S>::seeded(65).await;
     let schedule = scene.schedule();
@@ -206,7 +206,7 @@ pub async fn instants_are_counted_by_outcome<S: Subject>() {
     }
 }
 
-/// B6. Also those that are written after its end, in the lists of its namespace.
+/// B6. Also entries that are written after the deletion, in the lists of the namespace.
 pub async fn lines_outlive_their_schedule<S: Subject>() {
     let mut scene = Scene::<S>::seeded(67).await;
     let schedule = scene.schedule();
@@ -221,7 +221,7 @@ pub async fn lines_outlive_their_schedule<S: Subject>() {
     }
 }
 
-/// G3. By the time of the decision, and never more than asked for.
+/// G3. By the time of the decision, and never more than requested.
 pub async fn old_lines_are_trimmed_but_for_those_that_wait<S: Subject>() {
     let mut scene = Scene::<S>::seeded(68).await;
     let (_, mut lines) = scene.some_lines().await;
@@ -271,7 +271,7 @@ impl<S: Subject> Scene<S> {
     }
 }
 
-/// B5. Every field of it survives meanwhile.
+/// B5. Every field is unchanged meanwhile.
 pub async fn a_running_backfill_is_live_until_it_ends<S: Subject>() {
     let mut scene = Scene::<S>::seeded(69).await;
     for round in 0..32 {
@@ -330,7 +330,7 @@ pub async fn backfills_are_found_by_schedule_and_namespace<S: Subject>() {
     }
 }
 
-/// G3. Those that run stay, whenever they began.
+/// G3. Running backfills stay, whatever their start time.
 pub async fn old_backfills_are_trimmed<S: Subject>() {
     let mut scene = Scene::<S>::seeded(71).await;
     let schedule = scene.sampler.schedule_id(SHARDS[1]);

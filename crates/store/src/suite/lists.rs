@@ -1,4 +1,4 @@
-//! Lists and counts.
+//! Rules for lists and counts.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ async fn ids<S: Subject>(scene: &Scene<S>, filter: &JobFilter) -> Vec<JobId> {
     page.items.iter().map(|job| job.id).collect()
 }
 
-/// What a filter means, said once more and plainly.
+/// Reference implementation of the filter.
 fn matches(filter: &JobFilter, job: &Job) -> bool {
     let (spec, origin) = (&job.head.spec, job.head.origin.as_ref());
     let is = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
@@ -34,7 +34,7 @@ fn matches(filter: &JobFilter, job: &Job) -> bool {
         && filter.run.is_none_or(|id| job.head.step.as_ref().is_some_and(|step| step.run == id))
 }
 
-/// Random live and ended jobs, newest first.
+/// Commits random live and ended jobs; returns them newest first.
 async fn some_jobs<S: Subject>(scene: &mut Scene<S>, count: usize) -> Vec<Job> {
     let mut jobs = Vec::new();
     for _ in 0..count {
@@ -44,7 +44,7 @@ async fn some_jobs<S: Subject>(scene: &mut Scene<S>, count: usize) -> Vec<Job> {
         if status != JobStatus::Waiting {
             job = job.to(status, &mut scene.sampler);
             let mut changes = vec![job.change(false)];
-            // What runs has an execution: lists may rely on it.
+            // A running job has an execution; lists may rely on it.
             if status == JobStatus::Running {
                 changes.push(new_execution(&scene.execution(&job, 1, ExecutionStatus::Running)));
             }
@@ -118,7 +118,7 @@ fn label(key: &str, value: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(key.to_owned(), value.to_owned())])
 }
 
-/// A5. At the very instant, and between milliseconds.
+/// A5. At exactly the given time, and between milliseconds.
 pub async fn times_of_creation_bound_a_list<S: Subject>() {
     let mut scene = Scene::<S>::seeded(12).await;
     let jobs = some_jobs(&mut scene, 30).await;
@@ -138,7 +138,7 @@ pub async fn times_of_creation_bound_a_list<S: Subject>() {
     }
 }
 
-/// A5. Jobs that were there from the first page to the last are listed once each.
+/// A5. A job that exists from the first page to the last is listed exactly once.
 pub async fn pages_have_no_gaps_or_doubles_while_jobs_end<S: Subject>() {
     let mut scene = Scene::<S>::seeded(13).await;
     let mut jobs = Vec::new();
@@ -163,7 +163,7 @@ pub async fn pages_have_no_gaps_or_doubles_while_jobs_end<S: Subject>() {
             let index = scene.sampler.below(to_end.len() as u64);
             let job = to_end.swap_remove(usize::try_from(index).unwrap());
             let ended = job.to(JobStatus::Succeeded, &mut scene.sampler);
-            // New jobs come in front of the first page.
+            // New jobs come before the first page.
             let new = scene.job(JobStatus::Waiting);
             scene.commit(vec![ended.change(false), new.change(true)]).await;
         }
@@ -248,7 +248,7 @@ pub async fn executions_are_found_by_job_worker_namespace_and_status<S: Subject>
     }
 }
 
-/// H1. Through every kind of change, and after deletion and reopening.
+/// H1. After every type of change, after deletion and after a reopen.
 pub async fn counts_follow_every_job<S: Subject>() {
     let mut scene = Scene::<S>::seeded(16).await;
     let mut jobs = some_jobs(&mut scene, 80).await;
@@ -259,7 +259,7 @@ pub async fn counts_follow_every_job<S: Subject>() {
         jobs.extract_if(.., |job| job.state.status == JobStatus::Failed).map(|job| job.id).collect();
     assert!(!deleted.is_empty());
     scene.store().delete_jobs(&deleted).await.unwrap();
-    // A second time changes nothing.
+    // A second call changes nothing.
     scene.store().delete_jobs(&deleted).await.unwrap();
     let scene = scene.reopen().await;
     for namespace in [None, Some("default"), Some("team-a"), Some("nobody")] {

@@ -1,7 +1,7 @@
 //! The contract of [`Store`] as tests: every implementation passes all of them.
 //!
-//! An implementation says how a store of it is made and opened again ([`Subject`]) and lets
-//! [`store_suite!`](crate::store_suite) make one test of each rule:
+//! An implementation defines how its store is created and reopened ([`Subject`]), and calls
+//! [`store_suite!`](crate::store_suite), which generates one test for each rule:
 //!
 //! ```text
 //! struct InMemory(MemoryStore);
@@ -9,10 +9,10 @@
 //! store::store_suite!(InMemory);
 //! ```
 //!
-//! A rule is an async function that panics where the contract is broken. Time is the subject's: a rule
-//! that needs a lease to run out moves it on and waits for nothing.
+//! A rule is an async function that panics if the contract is broken. The subject controls the clock: a rule that needs
+//! an expired lease advances it and never sleeps.
 
-// A rule is a test: it says what is wrong by panicking.
+// A rule is a test: it reports a failure by panicking.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
 
 #[cfg(feature = "postgres")]
@@ -45,34 +45,34 @@ use model::{Duration, ExecutionStatus, JobId, JobSpec, JobStatus, ShardId};
 use crate::{Committed, Loaded, Store, StoreError};
 use sample::{Sampler, head_of};
 
-/// A store under test.
+/// Store under test.
 pub trait Subject: Sized + Send + Sync {
-    /// An empty store with at least 4 shards.
+    /// Creates an empty store with at least 4 shards.
     fn make() -> impl Future<Output = Self> + Send;
 
-    /// The store.
+    /// Returns the store.
     fn store(&self) -> &dyn Store;
 
-    /// Moves the store's clock on.
+    /// Advances the store's clock.
     fn advance(&self, by: Duration);
 
-    /// The same data, as the next process finds it.
+    /// Reopens the store with the same data, as the next process does.
     fn reopen(self) -> impl Future<Output = Self> + Send;
 }
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// The shards that rules use.
+/// Shards that the rules use.
 const SHARDS: [ShardId; 4] = [ShardId(0), ShardId(1), ShardId(2), ShardId(3)];
 
-/// A store whose shards are all leased, and a source of records.
+/// Store whose shards are all leased, and a source of records.
 struct Scene<S> {
     subject: S,
     leases: Vec<Lease>,
     sampler: Sampler,
 }
 
-/// A job as the rules write it.
+/// Job as the rules write it.
 #[derive(Clone)]
 struct Job {
     id: JobId,
@@ -86,7 +86,7 @@ impl Job {
         Change::Job { id: self.id, new, head, state: Box::new(self.state.clone()) }
     }
 
-    /// The same job in another status, as its engine would go on with it.
+    /// Returns the same job in another status, as its engine would continue it.
     fn to(&self, status: JobStatus, sampler: &mut Sampler) -> Self {
         Self { state: sampler.state(status), ..self.clone() }
     }
@@ -133,7 +133,7 @@ impl<S: Subject> Scene<S> {
         self.try_commit(changes).await.unwrap()
     }
 
-    /// A random job that was not committed yet.
+    /// Creates a random job without committing it.
     fn job(&mut self, status: JobStatus) -> Job {
         self.job_of(status, |_| {})
     }
@@ -164,7 +164,7 @@ fn execution(record: &ExecutionRecord) -> Change {
     Change::Execution { new: false, record: Box::new(record.clone()) }
 }
 
-/// Everything that a load sends, while it is taken as it comes.
+/// Loads all rows, and receives them during the load.
 pub(crate) async fn load(store: &dyn Store, leases: &[Lease]) -> Result<(Loaded, Vec<LiveRow>), StoreError> {
     let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
     let take = async {
@@ -178,7 +178,7 @@ pub(crate) async fn load(store: &dyn Store, leases: &[Lease]) -> Result<(Loaded,
     Ok((loaded?, rows))
 }
 
-/// Makes a test of every rule for one [`Subject`]; the caller's crate has tokio with `macros` and `rt`.
+/// Generates a test of every rule for one [`Subject`]. The caller's crate needs tokio with `macros` and `rt`.
 #[macro_export]
 macro_rules! store_suite {
     ($subject:ty) => {
@@ -298,7 +298,7 @@ macro_rules! store_suite {
             }
         )*
 
-        /// For a test that no rule is missing here.
+        /// For the test that no rule is missing here.
         #[allow(dead_code, reason = "looked at by the suite's own crate")]
         const RULES: &[&str] = &[$(stringify!($rule)),*];
     };

@@ -1,29 +1,29 @@
-//! A PostgreSQL primary and its standby, which change places again and again.
+//! A PostgreSQL primary and its standby, which swap roles repeatedly.
 //!
-//! What an operator of fail-overs does, and nothing else: the primary dies, the standby is promoted, and
-//! the dead one comes back as a standby of the other. A promoted standby commits alone until it
-//! has one itself; with [`Replication::Synchronous`] commits then wait for it.
+//! Only the steps of a failover are done here: the primary is killed, the standby is promoted, and the killed server
+//! returns as a standby of the other. A promoted standby commits alone until it has a standby itself; with
+//! [`Replication::Synchronous`] commits then wait for that standby.
 //!
-//! # Always true
-//! - At most one of the two takes writes.
-//! - After [`Pair::mend`] of a synchronous pair the standby has every commit that was ever acknowledged.
+//! # Invariants
+//! - At most one of the two accepts writes.
+//! - After [`Pair::mend`] of a synchronous pair, the standby has every commit that was ever acknowledged.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::cluster::{Cluster, Settings};
 
-/// How long a standby may take to be where its primary is.
+/// Maximum time for a standby to catch up with its primary.
 const CATCH_UP_MAX: Duration = Duration::from_secs(60);
-/// The one database.
+/// Name of the database.
 const DATABASE: &str = "belfry";
 
 /// What a commit waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replication {
-    /// The standby has it.
+    /// The standby has the commit.
     Synchronous,
-    /// Nothing: a fail-over loses what the standby does not have.
+    /// Nothing: a failover loses the commits that the standby does not have.
     Asynchronous,
 }
 
@@ -44,7 +44,7 @@ impl Pair {
     pub fn start(replication: Replication) -> Self {
         let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let settings = Settings {
-            // Processes die here and no machine does: the system keeps what was written.
+            // Only processes are killed here, never a machine: the system keeps the written data.
             durable: false,
             server: vec![
                 set("synchronous_commit", "on"),
@@ -63,7 +63,7 @@ impl Pair {
         pair
     }
 
-    /// The address of the database, with both hosts.
+    /// Returns the URL of the database, with both hosts.
     pub fn url(&self) -> String {
         let [first, second] = &self.clusters;
         let url = first.url(DATABASE);
@@ -71,12 +71,12 @@ impl Pair {
         url.replace(&host, &format!("{host},127.0.0.1:{}", second.port()))
     }
 
-    /// The one that takes writes, if it lives.
+    /// Returns the server that accepts writes, if it runs.
     pub fn primary(&self) -> &Cluster {
         &self.clusters[self.primary.load(Ordering::Relaxed)]
     }
 
-    /// The other one.
+    /// Returns the other server.
     pub fn standby(&self) -> &Cluster {
         &self.clusters[1 - self.primary.load(Ordering::Relaxed)]
     }
@@ -90,7 +90,7 @@ impl Pair {
         answer.unwrap_or_else(|error| panic!("`{sql}`: {error}"))
     }
 
-    /// Kills the primary and promotes the standby. Returns when that takes writes.
+    /// Kills the primary and promotes the standby. Returns when the standby accepts writes.
     ///
     /// # Panics
     /// If it does not.
@@ -101,17 +101,17 @@ impl Pair {
         self.primary.fetch_xor(1, Ordering::Relaxed);
     }
 
-    /// Makes the killed one a standby of the other, and waits until it is of use.
+    /// Makes the killed server a standby of the other, and waits until it has caught up.
     ///
     /// # Panics
-    /// If it never is.
+    /// If it never does.
     pub fn mend(&self) {
         self.standby().kill();
         self.standby().follow(self.primary(), &self.settings);
         self.wait_for_the_standby();
     }
 
-    /// The standby hears nothing from now on, and stays as it is.
+    /// Disconnects the standby, which keeps its current state.
     pub fn part(&self) {
         let standby = self.standby();
         standby.execute("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
@@ -122,8 +122,8 @@ impl Pair {
         });
     }
 
-    /// Starts the killed one on a port that nobody else knows, so that what it knew can be read, and
-    /// answers with its address; [`mend`](Self::mend) ends that.
+    /// Starts the killed server on an unknown port, so that its data can be read. Returns its URL; [`mend`](Self::mend)
+    /// ends this.
     ///
     /// # Panics
     /// If it does not start.
@@ -148,7 +148,7 @@ impl Pair {
         );
         let ask = |sql: &str| primary.try_execute("postgres", sql).unwrap_or_default();
         self.until("the standby follows", || ask(&state).len() == 1);
-        // Sessions hear of the setting one by one, so what was committed before is waited for by place.
+        // Sessions apply the setting one by one; so wait until the standby has replayed the earlier commits.
         let place = ask("SELECT pg_current_wal_flush_lsn()::TEXT").pop().flatten().unwrap_or_default();
         let there = format!("SELECT pid::TEXT FROM pg_stat_replication WHERE flush_lsn >= '{place}'");
         self.until("the standby has all of it", || ask(&there).len() == 1);

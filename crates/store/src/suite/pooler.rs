@@ -1,8 +1,7 @@
-//! PgBouncer before a cluster, lending its sessions by the transaction.
+//! PgBouncer in front of a cluster, in transaction mode.
 //!
-//! It has fewer sessions with the server than its clients have with it, so that each transaction comes
-//! to another one. From 1.21 on it keeps prepared statements for its clients; before that the address
-//! says `prepared_statements=false`.
+//! It has fewer sessions with the server than clients, so that each transaction uses another session. From 1.21 on it
+//! supports prepared statements; before that the URL contains `prepared_statements=false`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -12,16 +11,16 @@ use std::time::{Duration, Instant};
 
 use super::cluster::{Account, Cluster, USER, free_port, new_folder};
 
-/// How long it may take to come up.
+/// Maximum start time.
 const START_MAX: Duration = Duration::from_secs(20);
-/// The file with its settings.
+/// Name of the settings file.
 const SETTINGS: &str = "pgbouncer.ini";
-/// How many sessions of the server it lends.
+/// Number of sessions with the server.
 const LENT: usize = 3;
-/// Ends the program in `$1` with our end of the pipe, whatever ends us.
+/// Ends the program in `$1` when our end of the pipe closes, however this process ends.
 const GUARD: &str = r#""$1" "$2" & read -r _; kill "$!"; wait"#;
 
-/// A running PgBouncer; it ends with its value.
+/// Running PgBouncer; it ends when this value is dropped.
 #[derive(Debug)]
 pub struct Pooler {
     port: u16,
@@ -32,13 +31,13 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// Starts one in front of a cluster.
+    /// Starts a pooler in front of a cluster.
     ///
     /// # Errors
-    /// Why there is none, where it is not installed.
+    /// The reason why it is not available, if it is not installed.
     ///
     /// # Panics
-    /// If it does not start; the message has its log.
+    /// If it does not start; the message contains its log.
     pub fn start(cluster: &Cluster) -> Result<Self, String> {
         let program = program().ok_or("PgBouncer is not installed (the package `pgbouncer`)")?;
         let version = version(&program);
@@ -65,7 +64,7 @@ impl Pooler {
         Ok(pooler)
     }
 
-    /// Kills it (SIGKILL), and waits until it is gone; [`start_again`](Self::start_again) starts it once more.
+    /// Kills the pooler (SIGKILL), and waits until it has ended; [`start_again`](Self::start_again) starts it again.
     ///
     /// # Panics
     /// If it does not run.
@@ -73,14 +72,14 @@ impl Pooler {
         let text = fs::read_to_string(self.folder.join("pid")).unwrap_or_default();
         let pid = text.trim().parse().ok().and_then(rustix::process::Pid::from_raw);
         let pid = pid.unwrap_or_else(|| panic!("PgBouncer says no number of its process, but `{text}`"));
-        // One that has ended by itself is as good.
+        // A process that has already ended is no error.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         self.end_guard();
-        // Its number may be another's soon.
+        // Another process may get the same PID soon.
         let _ = fs::remove_file(self.folder.join("pid"));
     }
 
-    /// Starts it once more at the same address, after it was killed.
+    /// Starts the pooler at the same address, after it was killed.
     ///
     /// # Panics
     /// As [`start`](Self::start).
@@ -108,11 +107,11 @@ impl Pooler {
     fn end_guard(&self) {
         let mut guard = self.guard();
         drop(guard.stdin.take());
-        // It is waited for only so that nothing is left of it.
+        // Reaps the process, so that no zombie is left.
         let _ = guard.wait();
     }
 
-    /// The address of a database through it.
+    /// Returns the URL of a database through the pooler.
     pub fn url(&self, database: &str) -> String {
         let how = if self.knows_statements { "" } else { "?prepared_statements=false" };
         format!("postgres://{USER}@127.0.0.1:{}/{database}{how}", self.port)
@@ -126,7 +125,7 @@ impl Drop for Pooler {
     }
 }
 
-/// The program, with a guard that ends it when we end.
+/// Starts the program, with a guard that ends it when this process ends.
 fn spawn(program: &Path, folder: &Path) -> Child {
     let log = File::options().create(true).append(true).open(folder.join("log"));
     let logs = log.and_then(|log| Ok((log.try_clone()?, log)));

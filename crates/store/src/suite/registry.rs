@@ -1,4 +1,4 @@
-//! Workers, queues, tokens, artifacts, retention.
+//! Rules for workers, queues, tokens, artifacts and retention.
 
 use std::sync::Arc;
 
@@ -127,7 +127,7 @@ pub async fn an_artifact_version_is_deleted_alone_and_superseded_ones_are_found<
     assert_eq!(shas(&all), ["3", "1", "2"]);
 }
 
-/// A row of a step that stored these versions of `data`.
+/// Returns a row of a step that stored these versions of `data`.
 fn storing(run: RunId, step: u32, item: Option<u32>, digests: &[&str]) -> Change {
     let references: Vec<_> = digests.iter().map(|digest| format!("data@sha256:{digest}")).collect();
     let files = Some(serde_json::json!({ "data": references }).to_string().into());
@@ -135,13 +135,13 @@ fn storing(run: RunId, step: u32, item: Option<u32>, digests: &[&str]) -> Change
     Change::Step(Box::new(StepRecord { key: StepKey { run, step, item }, state }))
 }
 
-/// The hash with this digit in all places.
+/// Returns a hash that repeats this digit.
 fn digest(digit: char) -> String {
     std::iter::repeat_n(digit, 64).collect()
 }
 
 impl<S: Subject> Scene<S> {
-    /// A run without steps, committed.
+    /// Commits a run without steps.
     async fn run_of_steps(&mut self, status: RunStatus) -> Run {
         let mut run = self.run(status);
         (run.steps, run.batches) = (Vec::new(), Vec::new());
@@ -162,7 +162,7 @@ impl<S: Subject> Scene<S> {
     }
 }
 
-/// A11, C1. Of a step and of its elements; of a live run and of an ended one, also in the next process.
+/// A11, C1. Versions of a step and of its elements; of a live and of an ended run, also after a reopen.
 pub async fn a_version_that_a_run_stored_is_kept_as_long_as_the_run<S: Subject>() {
     let mut scene = Scene::<S>::seeded(34).await;
     let mut run = scene.run_of_steps(RunStatus::Running).await;
@@ -177,7 +177,7 @@ pub async fn a_version_that_a_run_stored_is_kept_as_long_as_the_run<S: Subject>(
     }
     let [a, b] = ['a', 'b'].map(digest);
     scene.commit(vec![storing(run.id, 0, None, &[&a]), storing(run.id, 1, Some(7), &[&b])]).await;
-    // A row that is written again keeps what it pinned.
+    // A row that is written again keeps its pinned versions.
     scene.commit(vec![storing(run.id, 0, None, &[&a])]).await;
     let free = [elsewhere, versions[2].clone()];
     assert_eq!(scene.superseded().await, free);
@@ -194,7 +194,7 @@ pub async fn a_version_that_a_run_stored_is_kept_as_long_as_the_run<S: Subject>(
     assert_eq!(scene.store().delete_artifact(&versions[0], Retention).await.unwrap(), Deleted);
 }
 
-/// A11. An ended run does not: its versions are the user's to delete.
+/// A11. An ended run does not protect its versions from a request of a user.
 pub async fn a_live_run_keeps_its_versions_from_a_request_too<S: Subject>() {
     let mut scene = Scene::<S>::seeded(35).await;
     for status in LIVE {
@@ -208,7 +208,7 @@ pub async fn a_live_run_keeps_its_versions_from_a_request_too<S: Subject>() {
     }
 }
 
-/// A11. What was found to be superseded may be the newest by now.
+/// A11. A superseded version may have become the newest since it was listed.
 pub async fn a_version_that_is_stored_again_is_not_deleted_by_retention<S: Subject>() {
     let scene = Scene::<S>::new().await;
     let store = scene.store();
@@ -222,7 +222,7 @@ pub async fn a_version_that_is_stored_again_is_not_deleted_by_retention<S: Subje
     assert_eq!(shas(&store.artifacts(&ArtifactFilter::default(), 10).await.unwrap()), ["1", "2"]);
 }
 
-/// A11. Even at the same instant as the version before.
+/// A11. Even at the same time as the version before.
 pub async fn storing_the_same_bytes_again_makes_them_the_newest<S: Subject>() {
     let scene = Scene::<S>::new().await;
     let store = scene.store();
@@ -267,7 +267,7 @@ pub async fn jobs_whose_retention_is_over_are_found_and_deleted<S: Subject>() {
     assert_eq!(store.expired_jobs(at(100), 1).await.unwrap().len(), 1);
     store.delete_jobs(&jobs.iter().map(|(job, _)| *job).take(2).collect::<Vec<_>>()).await.unwrap();
     assert_eq!(store.expired_jobs(at(100), 10).await.unwrap(), []);
-    // A live job is no job whose retention is over, whoever says so.
+    // A live job is not deleted, even if a caller requests it.
     store.delete_jobs(&[jobs[4].0]).await.unwrap();
     for (index, (job, executions)) in jobs.iter().enumerate() {
         let kept = index >= 2;

@@ -1,4 +1,4 @@
-//! What a commit keeps, and what a load gives back.
+//! Rules for commits and loads of rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub async fn what_was_committed_is_read_at_once<S: Subject>() {
     }
 }
 
-/// A6. Live and ended, written whole and written again.
+/// A6. Live and ended, inserted completely and updated completely.
 pub async fn every_field_of_a_job_survives<S: Subject>() {
     let mut scene = Scene::<S>::seeded(1).await;
     for round in 0..64 {
@@ -88,7 +88,7 @@ fn sorted(mut rows: Vec<LiveRow>) -> Vec<String> {
     rows.iter().map(|row| format!("{row:?}")).collect()
 }
 
-/// D5. Random lives; the rows that have not ended come back whole, and nothing else does.
+/// D5. Random jobs: the live rows are returned completely, and nothing else.
 pub async fn a_load_returns_exactly_the_live_rows<S: Subject>() {
     let mut scene = Scene::<S>::seeded(3).await;
     let mut expected = Vec::new();
@@ -178,7 +178,7 @@ pub async fn a_job_moves_from_live_to_ended_with_its_execution<S: Subject>() {
     let ended = job.to(JobStatus::Succeeded, &mut scene.sampler);
     let mut succeeded = scene.execution(&job, 1, ExecutionStatus::Succeeded);
     succeeded.id = assigned.id;
-    // The order within a batch says nothing.
+    // The order within a batch has no meaning.
     scene.commit(vec![ended.change(false), execution(&succeeded)]).await;
     assert_eq!(scene.load().await.1, []);
     assert_eq!(scene.store().job(job.id).await.unwrap().unwrap().state, ended.state);
@@ -187,7 +187,7 @@ pub async fn a_job_moves_from_live_to_ended_with_its_execution<S: Subject>() {
     assert!(matches!(again, Err(StoreError::Fatal { .. })), "an ended job was changed: {again:?}");
 }
 
-/// A7. Coalesced by the engine: one insert instead of five changes.
+/// A7. Merged by the engine: one insert instead of five changes.
 pub async fn a_job_that_is_new_and_ended_in_one_batch_is_history<S: Subject>() {
     let mut scene = Scene::<S>::new().await;
     let job = scene.job(JobStatus::Failed);
@@ -218,7 +218,7 @@ pub async fn a_failed_job_may_have_ended_executions_while_it_lives<S: Subject>()
     assert_eq!(found.items.iter().map(|row| row.record.id).collect::<Vec<_>>(), [second.id, failed.id]);
 }
 
-/// A4. Also in the lists.
+/// A4. Also in lists.
 pub async fn a_job_that_is_updated_has_its_new_head<S: Subject>() {
     let mut scene = Scene::<S>::new().await;
     let label = |value: &str| BTreeMap::from([("team".to_owned(), value.to_owned())]);
@@ -268,7 +268,7 @@ fn keys(rows: Vec<LiveRow>) -> Vec<KeyRecord> {
     rows.into_iter().filter_map(key).collect()
 }
 
-/// A10. Retention never deletes what prevents doubles.
+/// A10. Retention never deletes what prevents duplicates.
 pub async fn keys_outlive_their_jobs<S: Subject>() {
     let mut scene = Scene::<S>::new().await;
     let job = scene.job(JobStatus::Succeeded);
@@ -303,7 +303,7 @@ pub async fn expired_keys_are_forgotten_by_shard<S: Subject>() {
     assert_eq!(found, kept);
 }
 
-/// A10. Whether it was forgotten before, in the same batch, or not at all.
+/// A10. Whether the key was deleted before, in the same batch, or not at all.
 pub async fn an_expired_key_may_be_used_again<S: Subject>() {
     let mut scene = Scene::<S>::new().await;
     let (first, second) = (scene.sampler.job_id(SHARDS[0]), scene.sampler.job_id(SHARDS[1]));
@@ -319,7 +319,7 @@ pub async fn an_expired_key_may_be_used_again<S: Subject>() {
     assert_eq!(keys(scene.load().await.1), [again]);
 }
 
-/// A10, D7. The seat belt of idempotency, and all or nothing.
+/// A10, D7. The safeguard of idempotency, and atomicity.
 pub async fn a_batch_that_breaks_a_promise_leaves_nothing_behind<S: Subject>() {
     let mut scene = Scene::<S>::new().await;
     let kept = scene.job(JobStatus::Waiting);
@@ -344,7 +344,7 @@ pub async fn a_batch_that_breaks_a_promise_leaves_nothing_behind<S: Subject>() {
     assert_eq!(scene.store().events(Default::default(), 10).await.unwrap().events, []);
 }
 
-/// A10. The seat belt of "never two executions with one number or fence".
+/// A10. The safeguard of "never two executions with one number or fence".
 pub async fn an_execution_number_is_used_once<S: Subject>() {
     let mut scene = Scene::<S>::new().await;
     let job = scene.job(JobStatus::Running);
@@ -356,7 +356,7 @@ pub async fn an_execution_number_is_used_once<S: Subject>() {
     assert!(matches!(result, Err(StoreError::Fatal { .. })), "a fence was given out twice: {result:?}");
 }
 
-/// B2. Whatever the batches say.
+/// B2. Whatever times the batches contain.
 pub async fn engine_time_never_runs_back<S: Subject>() {
     let scene = Scene::<S>::new().await;
     for millis in [5_000, 9_000, 7_000] {
@@ -368,7 +368,7 @@ pub async fn engine_time_never_runs_back<S: Subject>() {
     assert_eq!(scene.load().await.0.now, Timestamp::from_millis(9_000));
 }
 
-/// D7. A refused one among them harms no other.
+/// D7. A refused commit affects no other.
 pub async fn commits_at_the_same_time_are_each_answered_for_themselves<S: Subject>() {
     let mut scene = Scene::<S>::new().await;
     scene.subject.advance(HOUR);
@@ -390,7 +390,7 @@ pub async fn commits_at_the_same_time_are_each_answered_for_themselves<S: Subjec
     }
 }
 
-/// Polls all of them together; each makes progress while another waits.
+/// Polls all futures together; each makes progress while another waits.
 async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
     let mut pending: Vec<_> = futures.map(Box::pin).map(Some).collect();
     let mut done: Vec<Option<T>> = pending.iter().map(|_| None).collect();

@@ -1,4 +1,4 @@
-//! What is read of workflows and runs, and for how long it is kept.
+//! Rules for reads of workflows and runs, and for their retention.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn text(text: &str) -> Option<String> {
 }
 
 impl<S: Subject> Scene<S> {
-    /// Random workflows, newest first.
+    /// Commits random workflows; returns them newest first.
     async fn some_workflows(&mut self, count: usize) -> Vec<WorkflowRow> {
         let mut workflows = Vec::new();
         for _ in 0..count {
@@ -32,7 +32,7 @@ impl<S: Subject> Scene<S> {
         workflows
     }
 
-    /// Random live and ended runs, newest first.
+    /// Commits random live and ended runs; returns them newest first.
     async fn some_runs(&mut self, count: usize) -> Vec<Run> {
         let mut runs = Vec::new();
         for _ in 0..count {
@@ -63,7 +63,7 @@ impl<S: Subject> Scene<S> {
     }
 }
 
-/// C1. By its id and by its name; old versions with it.
+/// C1. By ID and by name, including old generations.
 pub async fn every_generation_of_a_workflow_is_kept_until_it_is_removed<S: Subject>() {
     let mut scene = Scene::<S>::seeded(71).await;
     scene.some_workflows(5).await;
@@ -103,7 +103,7 @@ pub async fn every_generation_of_a_workflow_is_kept_until_it_is_removed<S: Subje
     assert_eq!(scene.store().workflow_version(id, state.generation).await.unwrap(), None);
 }
 
-/// C1. Also by labels that were changed, and of workflows that were removed.
+/// C1. Also by labels that were changed, and for workflows that were removed.
 pub async fn every_filter_of_workflows_finds_what_it_names<S: Subject>() {
     let mut scene = Scene::<S>::seeded(72).await;
     let mut rows = scene.some_workflows(80).await;
@@ -163,7 +163,7 @@ pub async fn every_filter_of_workflows_finds_what_it_names<S: Subject>() {
     assert!(found > 100, "the filters find too little to say much: {found}");
 }
 
-/// C1, D5. Also in the next process.
+/// C1, D5. Also after a reopen.
 pub async fn a_run_is_read_with_its_history_whether_it_goes_on_or_not<S: Subject>() {
     let mut scene = Scene::<S>::seeded(73).await;
     let runs = scene.some_runs(30).await;
@@ -176,10 +176,10 @@ pub async fn a_run_is_read_with_its_history_whether_it_goes_on_or_not<S: Subject
     assert_eq!(scene.store().run(unknown).await.unwrap(), None);
 }
 
-/// C1. What a filter means, said once more and plainly.
+/// C1. Reference implementation of the filter.
 fn matches(filter: &RunFilter, run: &Run) -> bool {
     let head = &run.head;
-    // What a run of a firing called is no run of the schedule.
+    // A run that a run of a firing called does not count as a run of the schedule.
     let origin = head.origin.as_ref().filter(|_| head.caller.is_none());
     let spec = &head.definition.workflow;
     (filter.statuses.is_empty() || filter.statuses.contains(&run.state.status))
@@ -191,7 +191,7 @@ fn matches(filter: &RunFilter, run: &Run) -> bool {
         && filter.backfill.is_none_or(|wanted| origin.is_some_and(|origin| origin.backfill == Some(wanted)))
 }
 
-/// C1. Newest first, without histories, and in pages without gaps.
+/// C1. Newest first, without histories, in pages without gaps.
 pub async fn every_filter_of_runs_finds_what_it_names<S: Subject>() {
     let mut scene = Scene::<S>::seeded(74).await;
     let runs = scene.some_runs(150).await;
@@ -239,7 +239,7 @@ pub async fn every_filter_of_runs_finds_what_it_names<S: Subject>() {
     assert!(found > 500, "the filters find too little to say much: {found}");
 }
 
-/// C1. Parsing a large definition takes longer than all else.
+/// C1. Parsing a large definition takes longer than everything else.
 pub async fn runs_of_one_definition_share_it_in_a_page<S: Subject>() {
     let mut scene = Scene::<S>::seeded(75).await;
     scene.some_runs(80).await;
@@ -291,7 +291,7 @@ pub async fn steps_are_read_without_elements_and_elements_in_pages<S: Subject>()
     assert_eq!(scene.store().run_steps(unknown).await.unwrap(), []);
 }
 
-/// C1, G3. A run that goes on is none of them, whatever its row says.
+/// C1, G3. A live run is never listed, whatever its row contains.
 pub async fn runs_whose_retention_is_over_are_found_longest_over_first<S: Subject>() {
     let mut scene = Scene::<S>::seeded(77).await;
     let at = Timestamp::from_millis;
@@ -315,7 +315,7 @@ pub async fn runs_whose_retention_is_over_are_found_longest_over_first<S: Subjec
     assert_eq!(store.expired_runs(at(9), 10).await.unwrap(), []);
 }
 
-/// C1, G3. However many steps there are; a run that goes on cannot be deleted.
+/// C1, G3. Whatever the number of steps; a live run cannot be deleted.
 pub async fn a_run_is_deleted_with_all_of_its_steps_and_no_other_is<S: Subject>() {
     let mut scene = Scene::<S>::seeded(78).await;
     let others = scene.some_runs(20).await;
@@ -331,7 +331,7 @@ pub async fn a_run_is_deleted_with_all_of_its_steps_and_no_other_is<S: Subject>(
     }
     let deleted = [large.id, live.id, small.id];
     scene.store().delete_runs(&deleted).await.unwrap();
-    // A second time changes nothing.
+    // A second call changes nothing.
     scene.store().delete_runs(&deleted).await.unwrap();
     let scene = scene.reopen().await;
     for gone in [&large, &small] {
@@ -352,7 +352,7 @@ pub async fn a_run_is_deleted_with_all_of_its_steps_and_no_other_is<S: Subject>(
     }
 }
 
-/// C1, G3. And it is there again for a run that comes after it was deleted.
+/// C1, G3. And a run that comes after its deletion adds it again.
 pub async fn a_definition_stays_as_long_as_a_run_is_pinned_to_it<S: Subject>() {
     let mut scene = Scene::<S>::seeded(79).await;
     let first = scene.run(RunStatus::Succeeded);

@@ -1,4 +1,4 @@
-//! Schedules and calendars.
+//! Rules for schedules and calendars.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::query::{LedgerFilter, Page, ScheduleCounts, ScheduleFilter};
 
 const ALL: Page<ScheduleId> = Page { after: None, limit: 1_000 };
 
-/// A schedule as the rules write it.
+/// Schedule as the rules write it.
 #[derive(Clone)]
 pub(super) struct Schedule {
     pub(super) id: ScheduleId,
@@ -34,7 +34,7 @@ impl Schedule {
 }
 
 impl<S: Subject> Scene<S> {
-    /// A random schedule that was not committed yet.
+    /// Creates a random schedule without committing it.
     pub(super) fn schedule(&mut self) -> Schedule {
         self.schedule_of(|_| {})
     }
@@ -59,7 +59,7 @@ impl<S: Subject> Scene<S> {
     }
 }
 
-/// B6. As it was made, and after its firings.
+/// B6. As created, and after firings.
 pub async fn every_field_of_a_schedule_survives<S: Subject>() {
     let mut scene = Scene::<S>::seeded(41).await;
     for _ in 0..64 {
@@ -76,7 +76,7 @@ pub async fn every_field_of_a_schedule_survives<S: Subject>() {
     assert_eq!(scene.store().schedule_named("default", "nobody").await.unwrap(), None);
 }
 
-/// B5. Also in the lists.
+/// B5. Also in lists.
 pub async fn a_schedule_with_a_new_generation_has_its_new_head<S: Subject>() {
     let mut scene = Scene::<S>::seeded(42).await;
     let label = |value: &str| BTreeMap::from([("team".to_owned(), value.to_owned())]);
@@ -99,7 +99,7 @@ pub async fn a_schedule_with_a_new_generation_has_its_new_head<S: Subject>() {
     }
 }
 
-/// What a row builds on comes earlier.
+/// Returns the rank of a row; a row comes after the rows that it depends on.
 fn rank(row: &LiveRow) -> u8 {
     match row {
         LiveRow::Calendar(_) => 0,
@@ -110,7 +110,7 @@ fn rank(row: &LiveRow) -> u8 {
     }
 }
 
-/// D5, G5. Of the leased shards only; calendars belong to none.
+/// D5, G5. Only rows of the leased shards; calendars belong to no shard.
 pub async fn a_load_sends_what_is_built_on_before_what_builds_on_it<S: Subject>() {
     let mut scene = Scene::<S>::seeded(43).await;
     let wanted = ShardId(2);
@@ -140,7 +140,7 @@ pub async fn a_load_sends_what_is_built_on_before_what_builds_on_it<S: Subject>(
     assert_eq!(texts(rows), texts(expected));
 }
 
-/// What a filter means, said once more and plainly.
+/// Reference implementation of the filter.
 fn matches(filter: &ScheduleFilter, schedule: &Schedule) -> bool {
     let (spec, state) = (&schedule.head.spec, &schedule.state);
     let text = |text: &String| spec.name.to_lowercase().contains(&text.to_lowercase());
@@ -152,7 +152,7 @@ fn matches(filter: &ScheduleFilter, schedule: &Schedule) -> bool {
         && filter.due_before.is_none_or(|at| state.next_at.is_some_and(|next| next < at))
 }
 
-/// Random schedules, newest first; some of them were changed.
+/// Commits random schedules, some of them changed; returns them newest first.
 async fn some_schedules<S: Subject>(scene: &mut Scene<S>, count: usize) -> Vec<Schedule> {
     let mut schedules = Vec::new();
     for n in 0..count {
@@ -223,7 +223,7 @@ pub async fn every_filter_of_schedules_finds_what_it_names<S: Subject>() {
     assert!(names_something > 25, "the filters find too little to say much: {names_something}");
 }
 
-/// B2, B6. Two may share an instant.
+/// B2, B6. Two schedules may have the same next scheduled time.
 pub async fn upcoming_schedules_come_by_their_next_instant<S: Subject>() {
     let mut scene = Scene::<S>::seeded(45).await;
     let mut schedules = some_schedules(&mut scene, 60).await;
@@ -251,7 +251,7 @@ pub async fn upcoming_schedules_come_by_their_next_instant<S: Subject>() {
     }
 }
 
-/// B6. Through every kind of change.
+/// B6. After every type of change.
 pub async fn schedule_counts_follow_every_change<S: Subject>() {
     let mut scene = Scene::<S>::seeded(46).await;
     assert_eq!(scene.store().schedule_counts(None).await.unwrap(), ScheduleCounts::new());
@@ -267,7 +267,7 @@ pub async fn schedule_counts_follow_every_change<S: Subject>() {
     }
 }
 
-/// B5. In the same batch, and with the last line of the old one.
+/// B5. In the same batch, and together with the last ledger entry of the old schedule.
 pub async fn a_name_is_free_once_its_schedule_is_removed<S: Subject>() {
     let mut scene = Scene::<S>::seeded(47).await;
     let old = scene.schedule_of(|spec| spec.labels = BTreeMap::from([("a".into(), "b".into())]));
@@ -291,11 +291,11 @@ pub async fn a_name_is_free_once_its_schedule_is_removed<S: Subject>() {
     let filter = LedgerFilter { namespace, ..LedgerFilter::default() };
     let found = scene.store().ledger(&filter, Page { after: None, limit: 9 }).await.unwrap();
     assert_eq!(found.items.into_iter().map(|(_, line)| line).collect::<Vec<_>>(), [line]);
-    // A second time changes nothing.
+    // A second removal changes nothing.
     scene.commit(vec![Change::RemoveSchedule(old.id)]).await;
 }
 
-/// B2. A seat belt: two schedules of one name would fire twice.
+/// B2. A safeguard: two schedules with one name would fire twice.
 pub async fn a_name_is_used_once_in_its_namespace<S: Subject>() {
     let mut scene = Scene::<S>::seeded(48).await;
     let name = |namespace: &'static str| {
@@ -329,7 +329,7 @@ pub async fn a_schedule_of_a_shard_without_a_lease_is_refused<S: Subject>() {
     assert_eq!(scene.store().schedule(schedule.id).await.unwrap(), None);
 }
 
-/// B2. An engine that changes what is not there has lost its memory of what was fired.
+/// B2. An engine that changes a missing schedule has lost its memory of what has fired.
 pub async fn a_schedule_that_is_not_there_cannot_be_changed<S: Subject>() {
     let mut scene = Scene::<S>::seeded(50).await;
     let schedule = scene.schedule();

@@ -1,4 +1,4 @@
-//! Servers, what they own, and what they share.
+//! Rules for membership and shared secrets.
 
 use model::{Duration, ServerId, Timestamp};
 
@@ -49,7 +49,7 @@ pub async fn a_server_that_departs_is_gone_at_once<S: Subject>() {
     assert_eq!(store.cluster().await.unwrap().members, []);
 }
 
-/// G5. What it said last holds.
+/// G5. The last announcement is valid.
 pub async fn the_others_know_how_far_behind_a_server_is<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
@@ -63,7 +63,7 @@ pub async fn the_others_know_how_far_behind_a_server_is<S: Subject>() {
     assert_eq!(lag().await, None);
 }
 
-/// D8. It outlives the next announcement, but not the server.
+/// D8. It outlives the next announcement, but not the registration.
 pub async fn draining_is_kept_until_it_is_taken_back<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
@@ -105,7 +105,7 @@ pub async fn it_is_known_who_owns_which_shard<S: Subject>() {
     assert_eq!(cluster.members.len(), 1);
 }
 
-/// H2. Whoever comes first decides.
+/// H2. The first call decides.
 pub async fn a_secret_is_the_same_for_everybody<S: Subject>() {
     let scene = Scene::<S>::new().await;
     let store = scene.store();

@@ -1,4 +1,4 @@
-//! Workflows, runs, steps and what tasks add to these.
+//! Rules for workflows, runs, steps, and the elements that tasks add to steps.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use super::sample::workflow_head_of;
 use super::{HOUR, SHARDS, Scene, Subject, load};
 use crate::StoreError;
 
-/// A run as the rules write it.
+/// Run as the rules write it.
 #[derive(Clone)]
 pub(super) struct Run {
     pub(super) id: RunId,
     pub(super) head: Arc<RunHead>,
     pub(super) state: RunState,
-    /// What tasks added, by step and first element.
+    /// Elements that tasks added, ordered by step and first element.
     pub(super) batches: Vec<ElementBatch>,
-    /// Steps by their numbers, then elements by theirs.
+    /// Steps ordered by number, then elements ordered by index.
     pub(super) steps: Vec<StepRecord>,
 }
 
@@ -30,7 +30,7 @@ impl Run {
         Change::Run { id: self.id, head, state: Box::new(self.state.clone()) }
     }
 
-    /// The run as new, with all of its rows; the order within a batch says nothing.
+    /// Returns the changes for a new run with all its rows; the order within a batch has no meaning.
     pub(super) fn changes(&self) -> Vec<Change> {
         let steps = self.steps.iter().map(|step| Change::Step(Box::new(step.clone())));
         let batches = self.batches.iter().rev().map(|batch| Change::ElementBatch(Box::new(batch.clone())));
@@ -85,7 +85,7 @@ pub(super) const LIVE: [RunStatus; 5] =
     [RunStatus::Waiting, RunStatus::Running, RunStatus::Paused, RunStatus::Stopping, RunStatus::Retrying];
 pub(super) const ENDED: [RunStatus; 3] = [RunStatus::Succeeded, RunStatus::Failed, RunStatus::Cancelled];
 
-/// C1, D5. Also after a change of its state, and of its spec.
+/// C1, D5. Also after changes of its state and of its spec.
 pub async fn every_field_of_a_workflow_survives<S: Subject>() {
     let mut scene = Scene::<S>::seeded(61).await;
     for _ in 0..30 {
@@ -110,7 +110,7 @@ pub async fn every_field_of_a_workflow_survives<S: Subject>() {
     }
 }
 
-/// C1, D5. Also after they were written again, and by the next process.
+/// C1, D5. Also after updates, and after a reopen.
 pub async fn every_field_of_a_run_and_its_steps_survives<S: Subject>() {
     let mut scene = Scene::<S>::seeded(62).await;
     let mut runs = Vec::new();
@@ -133,7 +133,7 @@ pub async fn every_field_of_a_run_and_its_steps_survives<S: Subject>() {
     assert_eq!(scene.live().await, expected);
 }
 
-/// C1. Ended with its creation, or later; nothing changes it after that.
+/// C1. Ended in the batch that creates it, or later; nothing changes it afterwards.
 pub async fn a_run_leaves_the_live_rows_with_its_steps_when_it_ends<S: Subject>() {
     let mut scene = Scene::<S>::seeded(63).await;
     for status in ENDED {
@@ -153,7 +153,7 @@ pub async fn a_run_leaves_the_live_rows_with_its_steps_when_it_ends<S: Subject>(
     assert!(matches!(result, Err(StoreError::Fatal { .. })), "{result:?}");
 }
 
-/// D5, G5. Of the leased shards only; what an engine builds on comes first.
+/// D5, G5. Only rows of the leased shards; a row comes after the rows that it depends on.
 pub async fn a_load_sends_a_run_then_what_was_added_to_it_then_its_steps_and_their_elements<S: Subject>() {
     let mut scene = Scene::<S>::seeded(64).await;
     let wanted = ShardId(2);
@@ -183,7 +183,7 @@ pub async fn a_load_sends_a_run_then_what_was_added_to_it_then_its_steps_and_the
     assert_eq!(rows, expected);
 }
 
-/// C1. A seat belt: the engine knows it already.
+/// C1. A safeguard: the engine also checks it.
 pub async fn workflow_names_are_unique_and_free_once_removed<S: Subject>() {
     let mut scene = Scene::<S>::seeded(65).await;
     let new = |id, head: &Arc<WorkflowHead>, state: &WorkflowState| {
@@ -200,7 +200,7 @@ pub async fn workflow_names_are_unique_and_free_once_removed<S: Subject>() {
     assert!(matches!(result, Err(StoreError::Fatal { .. })), "{result:?}");
 }
 
-/// D5. An engine that changes what is not there has lost its memory of it.
+/// D5. An engine that changes a missing row has lost its memory of it.
 pub async fn a_run_or_a_workflow_that_is_not_there_cannot_be_changed<S: Subject>() {
     for of_run in [true, false] {
         let mut scene = Scene::<S>::seeded(66).await;
@@ -229,7 +229,7 @@ pub async fn a_run_of_a_shard_without_a_lease_is_refused<S: Subject>() {
     assert_eq!(scene.live().await, []);
 }
 
-/// I2. A key is remembered until it expired, whatever becomes of its run, and never serves two.
+/// I2. A key is stored until it expires, whatever happens to its run, and never serves two runs.
 pub async fn keys_of_runs_outlive_them_and_are_forgotten_by_shard<S: Subject>() {
     let mut scene = Scene::<S>::seeded(68).await;
     let run = scene.run(RunStatus::Succeeded);

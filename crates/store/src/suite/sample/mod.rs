@@ -1,7 +1,7 @@
-//! Random records, the same ones for the same seed.
+//! Random records; the same seed produces the same records.
 //!
-//! Every optional field is there in some and absent in others, and texts have characters that an
-//! encoding may stumble over.
+//! Every optional field is present in some records and missing in others, and texts contain characters that are
+//! difficult for encodings.
 
 mod schedules;
 mod workflows;
@@ -28,7 +28,7 @@ pub use workflows::workflow_head_of;
 
 const TEXTS: &[&str] = &["a", "nightly-report", "钟楼", "line\nbreak", "quote\"'\\", "\u{0}zero", "🔔", ""];
 
-/// A source of random records.
+/// Generator of random records.
 #[derive(Debug)]
 pub struct Sampler {
     state: u64,
@@ -37,13 +37,13 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// The same seed gives the same records.
+    /// Creates a generator; the same seed produces the same records.
     pub fn new(seed: u64) -> Self {
         let now = Timestamp::from_micros(1_795_000_000_000_000);
         Self { state: seed, ids: IdSource::default(), now }
     }
 
-    /// A random number (SplitMix64: S. Vigna, public domain, 2015).
+    /// Returns a random number (SplitMix64: S. Vigna, public domain, 2015).
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -52,17 +52,17 @@ impl Sampler {
         z ^ (z >> 31)
     }
 
-    /// Less than `bound`, which is at least 1.
+    /// Returns a number less than `bound`, which is at least 1.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.number() % bound
     }
 
-    /// True half of the time.
+    /// Returns `true` half of the time.
     pub fn coin(&mut self) -> bool {
         self.number() & 1 == 1
     }
 
-    /// One of these.
+    /// Returns one of the items.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         let index = self.below(items.len() as u64);
         items[usize::try_from(index).unwrap_or(0)]
@@ -76,13 +76,13 @@ impl Sampler {
         self.pick(TEXTS).to_owned()
     }
 
-    /// Now, and a little later with every call.
+    /// Returns the current time, which advances a little with every call.
     pub fn now(&mut self) -> Timestamp {
         self.now = Timestamp::from_micros(self.now.as_micros() + 1 + (self.below(2_000)).cast_signed());
         self.now
     }
 
-    /// Any instant at all, also those that nobody should name.
+    /// Returns an arbitrary time, including times that no user should pass.
     fn any_time(&mut self) -> Timestamp {
         match self.below(8) {
             0 => Timestamp::from_micros(0),
@@ -97,22 +97,22 @@ impl Sampler {
         self.ids.next(now, shard, entropy)
     }
 
-    /// An id newer than all before.
+    /// Returns an ID newer than all earlier ones.
     pub fn job_id(&mut self, shard: ShardId) -> JobId {
         JobId::from_bits(self.bits(shard))
     }
 
-    /// An id newer than all before.
+    /// Returns an ID newer than all earlier ones.
     pub fn execution_id(&mut self, shard: ShardId) -> ExecutionId {
         ExecutionId::from_bits(self.bits(shard))
     }
 
-    /// An id newer than all before.
+    /// Returns an ID newer than all earlier ones.
     pub fn worker_id(&mut self) -> WorkerId {
         WorkerId::from_bits(self.bits(ShardId(0)))
     }
 
-    /// A spec with some of everything.
+    /// Returns a spec with values in many fields.
     pub fn spec(&mut self) -> JobSpec {
         let mut spec = JobSpec::command([self.text(), self.text()]);
         spec.name = self.pick(&["job", "report", "backup"]).to_owned();
@@ -140,7 +140,7 @@ impl Sampler {
         spec
     }
 
-    /// A spec as a head.
+    /// Returns a random spec as a head.
     pub fn head(&mut self) -> Arc<JobHead> {
         let spec = self.spec();
         let retry_of = self.maybe(|s| s.job_id(ShardId(1)));
@@ -149,7 +149,7 @@ impl Sampler {
         Arc::new(JobHead { retry_of, origin, step, ..head_of(spec) })
     }
 
-    /// Why something ended.
+    /// Returns a random result of an execution.
     pub fn outcome(&mut self) -> Outcome {
         Outcome {
             exit_code: self.maybe(|s| s.pick(&[0, 1, -1, i32::MIN, i32::MAX])),
@@ -174,7 +174,7 @@ impl Sampler {
             .collect()
     }
 
-    /// A state with this status; a final one may be deleted at some time.
+    /// Returns a state with this status; a final state has an end of retention.
     pub fn state(&mut self, status: JobStatus) -> JobState {
         JobState {
             status,
@@ -199,7 +199,7 @@ impl Sampler {
         }
     }
 
-    /// What is known of a checkpoint.
+    /// Returns the metadata of a checkpoint.
     pub fn checkpoint(&mut self) -> Checkpoint {
         Checkpoint {
             version: self.number(),
@@ -211,7 +211,7 @@ impl Sampler {
         }
     }
 
-    /// The last checkpoint of a job, as its state and as its row.
+    /// Returns the last checkpoint of a job, as part of its state and as its row.
     pub fn checkpoint_of(&mut self, job: JobId) -> (Checkpoint, CheckpointRecord) {
         let data: Arc<[u8]> =
             if self.coin() { vec![0xff; 65_536].into() } else { self.text().into_bytes().into() };
@@ -221,17 +221,17 @@ impl Sampler {
         (known, CheckpointRecord { job, version, content_type, saved_at, data })
     }
 
-    /// A status that is not final.
+    /// Returns a status that is not final.
     pub fn live_status(&mut self) -> JobStatus {
         self.pick(&[JobStatus::Ready, JobStatus::Waiting, JobStatus::Running, JobStatus::Retrying])
     }
 
-    /// A status that is final.
+    /// Returns a final status.
     pub fn final_status(&mut self) -> JobStatus {
         self.pick(&[JobStatus::Succeeded, JobStatus::Failed, JobStatus::Cancelled, JobStatus::Expired])
     }
 
-    /// An execution of a job, in this status.
+    /// Returns an execution of a job, with this status.
     pub fn execution(&mut self, job: JobId, number: u32, status: ExecutionStatus) -> ExecutionRecord {
         ExecutionRecord {
             id: self.execution_id(job.shard()),
@@ -260,13 +260,13 @@ impl Sampler {
         (0..self.below(3)).map(|_| version(self)).collect()
     }
 
-    /// A key that was used for a job.
+    /// Returns a used idempotency key of a job.
     pub fn key(&mut self, job: JobId) -> KeyRecord {
         let mut bits = || (u128::from(self.number()) << 64) | u128::from(self.number());
         KeyRecord { key: bits(), body: bits(), job, expires_at: self.now() + Duration::from_hours(1) }
     }
 
-    /// A worker.
+    /// Returns a random worker.
     pub fn worker(&mut self) -> WorkerRecord {
         WorkerRecord {
             id: self.worker_id(),
@@ -292,7 +292,7 @@ impl Sampler {
         }
     }
 
-    /// A queue of this name.
+    /// Returns a random queue of this name.
     pub fn queue(&mut self, name: &str) -> QueueRecord {
         let settings = QueueSettings {
             concurrency: self.maybe(|s| s.pick(&[1, 1_000_000])),
@@ -304,7 +304,7 @@ impl Sampler {
         QueueRecord { name: name.to_owned(), settings, version: self.below(1 << 53), updated_at: self.now() }
     }
 
-    /// Something that happened.
+    /// Returns a random event.
     pub fn event(&mut self) -> Event {
         let job = self.job_id(ShardId(3));
         let (execution, worker) = (self.execution_id(ShardId(3)), self.worker_id());
@@ -331,7 +331,7 @@ impl Sampler {
     }
 }
 
-/// A head with its body.
+/// Returns a head with its body.
 ///
 /// # Panics
 /// Never: specs are plain data.

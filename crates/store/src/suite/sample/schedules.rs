@@ -1,4 +1,4 @@
-//! Random schedules, and what belongs to them.
+//! Random schedules, and the records that belong to them.
 
 use std::sync::Arc;
 
@@ -26,17 +26,17 @@ const STATUSES: &[ScheduleStatus] =
     &[ScheduleStatus::Active, ScheduleStatus::Paused, ScheduleStatus::Completed];
 
 impl Sampler {
-    /// An id newer than all before.
+    /// Returns an ID newer than all earlier ones.
     pub fn schedule_id(&mut self, shard: ShardId) -> ScheduleId {
         ScheduleId::from_bits(self.bits(shard))
     }
 
-    /// An id newer than all before.
+    /// Returns an ID newer than all earlier ones.
     pub fn backfill_id(&mut self, shard: ShardId) -> BackfillId {
         BackfillId::from_bits(self.bits(shard))
     }
 
-    /// Where a job comes from; one of a few schedules and backfills.
+    /// Returns the origin of a job: one of a few schedules and backfills.
     pub fn origin(&mut self) -> Origin {
         Origin {
             schedule: ScheduleId::from_bits(u128::from(self.below(3) + 1) << 80),
@@ -51,7 +51,7 @@ impl Sampler {
         }
     }
 
-    /// A spec with some of everything, and a name of its own.
+    /// Returns a spec with values in many fields, and a unique name.
     pub fn schedule_spec(&mut self) -> ScheduleSpec {
         let rules = match self.below(3) {
             0 => vec![],
@@ -74,12 +74,12 @@ impl Sampler {
         spec
     }
 
-    /// A status.
+    /// Returns a random status.
     pub fn schedule_status(&mut self) -> ScheduleStatus {
         self.pick(STATUSES)
     }
 
-    /// A state of this schedule.
+    /// Returns a state of this schedule.
     pub fn schedule_state(&mut self, id: ScheduleId, status: ScheduleStatus) -> ScheduleState {
         let buffer = (0..self.below(4)).map(|_| BufferedFiring {
             scheduled_for: self.any_time(),
@@ -125,7 +125,7 @@ impl Sampler {
         }
     }
 
-    /// An outcome without a job.
+    /// Returns an outcome without a job.
     pub fn skipped(&mut self) -> FiringOutcome {
         self.pick(&[
             FiringOutcome::Coalesced,
@@ -141,12 +141,12 @@ impl Sampler {
         ])
     }
 
-    /// A job, or a run with the same bits.
+    /// Returns a job, or a run with the same bits.
     fn work(&mut self, job: JobId) -> Work {
         if self.coin() { job.into() } else { RunId::from_bits(job.to_bits()).into() }
     }
 
-    /// A line of the ledger: of a single instant with a job, or of a few without one.
+    /// Returns a ledger entry: one scheduled time with a job, or several without one.
     pub fn line(&mut self, schedule: ScheduleId, job: Option<JobId>) -> LedgerRecord {
         let first = self.now();
         let count = if job.is_some() { 1 } else { 1 + self.below(4) };
@@ -172,7 +172,7 @@ impl Sampler {
         }
     }
 
-    /// What a backfill of this schedule was asked to do.
+    /// Returns a request for a backfill of this schedule.
     pub fn backfill_head(&mut self, schedule: ScheduleId) -> BackfillHead {
         let instants = (0..self.below(5)).map(|_| (self.any_time(), self.maybe(Self::any_time)));
         let instants = instants.collect();
@@ -192,7 +192,7 @@ impl Sampler {
         }
     }
 
-    /// How far a backfill is.
+    /// Returns the progress of a backfill.
     pub fn backfill_state(&mut self, status: BackfillStatus) -> BackfillState {
         BackfillState {
             status,
@@ -203,7 +203,7 @@ impl Sampler {
         }
     }
 
-    /// A calendar of this name.
+    /// Returns a calendar of this name.
     pub fn calendar(&mut self, namespace: &str, name: &str) -> CalendarRecord {
         let days = match self.below(3) {
             0 => Days::All {},
@@ -223,7 +223,7 @@ impl Sampler {
         CalendarRecord { spec, version: self.below(1 << 53), created_at: self.now(), updated_at: self.now() }
     }
 
-    /// Something that happened to a schedule.
+    /// Returns a random event of a schedule.
     pub(super) fn schedule_event(&mut self) -> EventKind {
         let schedule = self.schedule_id(ShardId(3));
         match self.below(4) {
@@ -244,7 +244,7 @@ impl Sampler {
     }
 }
 
-/// A head with its body.
+/// Returns a head with its body.
 ///
 /// # Panics
 /// Never: specs are plain data.

@@ -15,7 +15,7 @@ use serde_json::{Map, json};
 
 use super::Sampler;
 
-/// A head with its body.
+/// Returns a head with its body.
 ///
 /// # Panics
 /// Never: specs are plain data.
@@ -25,22 +25,22 @@ pub fn workflow_head_of(spec: WorkflowSpec) -> WorkflowHead {
 }
 
 impl Sampler {
-    /// An id newer than all before.
+    /// Returns an ID newer than all earlier ones.
     pub fn workflow_id(&mut self, shard: ShardId) -> WorkflowId {
         WorkflowId::from_bits(self.bits(shard))
     }
 
-    /// An id newer than all before.
+    /// Returns an ID newer than all earlier ones.
     pub fn run_id(&mut self, shard: ShardId) -> RunId {
         RunId::from_bits(self.bits(shard))
     }
 
-    /// One of a few runs that others belong to.
+    /// Returns one of a few runs, which other records refer to.
     fn some_run(&mut self) -> RunId {
         RunId::from_bits(u128::from(self.below(3) + 1) << 80)
     }
 
-    /// The step that a job belongs to; of one of a few runs.
+    /// Returns the run and step that created a job; one of a few runs.
     pub fn step_origin(&mut self) -> StepOrigin {
         StepOrigin {
             run: self.some_run(),
@@ -55,7 +55,7 @@ impl Sampler {
         }
     }
 
-    /// A spec with some of everything, and a name of its own.
+    /// Returns a spec with values in many fields, and a unique name.
     pub fn workflow_spec(&mut self) -> WorkflowSpec {
         let name = format!("w{:x}", self.bits(ShardId(0)) >> 16);
         let call =
@@ -77,7 +77,7 @@ impl Sampler {
         spec
     }
 
-    /// How a workflow stands.
+    /// Returns a random state of a workflow.
     pub fn workflow_state(&mut self) -> WorkflowState {
         WorkflowState {
             generation: self.below(1 << 40) + 1,
@@ -125,7 +125,7 @@ impl Sampler {
         RunTrigger { number: self.pick(&[0, 31]), ended, chain: vec![self.text().into(), self.text().into()] }
     }
 
-    /// What a run was asked to be; some share their definition, and few workflows and callers have many.
+    /// Returns a head of a run; some share a definition, and few workflows and callers have many runs.
     pub fn run_head(&mut self) -> RunHead {
         let name = self.pick(&["one", "two"]);
         let mut spec = WorkflowSpec::new(name, vec![StepSpec::job("a", JobSpec::command(["true"]))]);
@@ -158,7 +158,7 @@ impl Sampler {
         }
     }
 
-    /// Where a run stands.
+    /// Returns a random state of a run.
     pub fn run_state(&mut self, status: RunStatus) -> RunState {
         RunState {
             status,
@@ -193,7 +193,7 @@ impl Sampler {
         }
     }
 
-    /// Where a step stands.
+    /// Returns a random state of a step.
     pub fn step_state(&mut self) -> StepState {
         StepState {
             status: self.pick(StepStatus::ALL),
@@ -219,7 +219,7 @@ impl Sampler {
         }
     }
 
-    /// Where a step stands whose call continues an ended run.
+    /// Returns a state of a step whose call continues an ended run.
     pub fn continuing_step_state(&mut self) -> StepState {
         let run = self.run_id(ShardId(1));
         let record = |s: &mut Self| {
@@ -233,7 +233,7 @@ impl Sampler {
         StepState { continues: Some(Arc::new(call)), ..self.step_state() }
     }
 
-    /// Elements that a task added at once, at this place.
+    /// Returns elements that a task added in one batch, with this key.
     pub fn element_batch(&mut self, key: BatchKey) -> ElementBatch {
         let count = self.pick(&[1, 3, 1_000]);
         let elements: Vec<_> = (0..count).map(|_| self.text()).collect();
@@ -247,7 +247,7 @@ impl Sampler {
         }
     }
 
-    /// Names a step of a run, or one element of it.
+    /// Returns the key of a step of a run, or of one element of it.
     pub fn step_key(&mut self, run: RunId, step: u32) -> StepKey {
         StepKey { run, step, item: self.maybe(|s| s.pick(&[0, 99_999])) }
     }
