@@ -1,9 +1,9 @@
-//! Commits a second, durable, on PostgreSQL and on SQLite beside it.
+//! Measures durable commits per second on PostgreSQL and on SQLite.
 //!
 //! `cargo run --release -p belfry-store --features suite --example postgres`
 //!
-//! A change is a new job, or its end with its history; half of each. Both stores get the same batches, in
-//! turns, on the same disk (`$TMPDIR`). The last line is of two servers at once, with shards of their own.
+//! Half of the changes are new jobs, the other half ends of jobs with their history. Both stores get the same batches,
+//! in turns, on the same disk (`$TMPDIR`). The last line is for two servers at the same time, each with its own shards.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement that people read")]
 
@@ -21,7 +21,7 @@ use store::suite::sample::{Sampler, head_of};
 const SHARDS: u16 = 16;
 const ROUND: StdDuration = StdDuration::from_secs(3);
 
-/// Batches of `size` changes, made ahead: they are not what is measured.
+/// Creates batches of `size` changes in advance, so that their creation is not measured.
 fn batches(sampler: &mut Sampler, shards: &[ShardId], size: usize, count: usize) -> Vec<Arc<Batch>> {
     let mut running = Vec::new();
     let mut make = || {
@@ -41,7 +41,7 @@ fn batches(sampler: &mut Sampler, shards: &[ShardId], size: usize, count: usize)
                 changes.push(Change::Job { id, new: true, head, state });
             }
         }
-        // What is new in a batch ends in a later one.
+        // New jobs of a batch end in a later one.
         running.extend(changes.iter().filter_map(|change| match change {
             Change::Job { id, new: true, .. } => Some(*id),
             _ => None,

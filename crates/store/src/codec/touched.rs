@@ -122,7 +122,7 @@ fn instant(rest: &mut &[u8]) -> Result<Timestamp, Damage> {
 
 fn array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Damage> {
     let (bytes, behind) =
-        rest.split_first_chunk().ok_or_else(|| Damage::decode(COLUMN, "it is truncated"))?;
+        rest.split_first_chunk().ok_or_else(|| Damage::decode(COLUMN, "it ends unexpectedly"))?;
     *rest = behind;
     Ok(*bytes)
 }

@@ -239,7 +239,7 @@ fn decode_percent(text: &str) -> Result<String, StoreError> {
         let digits = [rest.next(), rest.next()].map(|digit| digit.and_then(|d| char::from(d).to_digit(16)));
         match digits {
             [Some(high), Some(low)] => bytes.push((high * 16 + low) as u8),
-            _ => return Err(wrong("expected two hexadecimal digits behind each `%`")),
+            _ => return Err(wrong("expected two hexadecimal digits after each `%`")),
         }
     }
     String::from_utf8(bytes).map_err(|_| wrong("expected UTF-8"))
@@ -249,7 +249,7 @@ fn decode_percent(text: &str) -> Result<String, StoreError> {
 mod tests {
     use super::*;
 
-    /// H2. Wherever it stands, and whatever is wrong with the rest.
+    /// H2. Wherever it is in the URL, and whatever else is invalid.
     #[test]
     fn a_password_is_in_nothing_that_can_be_shown() {
         for url in [
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    /// A database that is cut off is given up within seconds, whatever the kernel's own patience.
+    /// An unreachable database is given up within seconds, whatever the kernel's timeout.
     #[test]
     fn every_connection_gives_up_a_silent_host() {
         let address = Address::parse("postgres://me@a.example,b.example/belfry?sslmode=disable").unwrap();
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(address.hosts[0].get_connect_timeout(), Some(&Duration::from_secs(2)));
     }
 
-    /// D7. Each is asked by itself, with all that the address says.
+    /// D7. Each host has its own configuration, with all parameters of the URL.
     #[test]
     fn several_hosts_are_each_a_host_that_must_take_writes() {
         let url = "postgres://me:hunter2@one:5433,two,three:5435/belfry?sslmode=disable&connect_timeout=2";
@@ -320,7 +320,7 @@ mod tests {
         Address::parse("postgres://one/d?target_session_attrs=read-only").unwrap_err();
     }
 
-    /// D7. What each of them said is in the reason, and the password is not.
+    /// D7. The error contains the answer of each host, and not the password.
     #[tokio::test]
     async fn when_no_host_will_do_each_is_named_with_its_reason() {
         let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());

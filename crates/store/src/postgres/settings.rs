@@ -124,7 +124,7 @@ mod tests {
         Server { is_postgres: true, version: 150_000, takes_writes: true, settings, synchronous }
     }
 
-    /// D7. A fail-over must lose nothing where that is demanded.
+    /// D7. A failover must lose nothing if that is required.
     #[test]
     fn a_server_that_waits_for_no_standby_is_refused_where_that_is_demanded() {
         let demands = Demands { require_sync_standby: true, ..STRICT };

@@ -84,7 +84,7 @@ pub async fn a_line_that_names_a_job_is_never_given_another<S: Subject>() {
         schedule.state.fired = before.fired.wrapping_add(1);
         let twice = LedgerRecord { work: given.then_some(other.id.into()), ..fired.clone() };
         let result = scene.try_commit(vec![other.change(true), schedule.change(false), line(&twice)]).await;
-        assert!(matches!(result, Err(StoreError::Fatal { .. })), "an instant was fired twice: {result:?}");
+        assert!(matches!(result, Err(StoreError::Fatal { .. })), "a time was fired twice: {result:?}");
         let scene = scene.reopen().await;
         assert_eq!(scene.store().job(other.id).await.unwrap(), None);
         assert_eq!(scene.store().schedule(schedule.id).await.unwrap().unwrap().state, before);

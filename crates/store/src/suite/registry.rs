@@ -228,7 +228,7 @@ pub async fn storing_the_same_bytes_again_makes_them_the_newest<S: Subject>() {
     let store = scene.store();
     store.put_artifact(&artifact("x", "old", 1)).await.unwrap();
     store.put_artifact(&artifact("x", "new", 2)).await.unwrap();
-    let again = Artifact { created_by: "somebody else".into(), size_bytes: 6, ..artifact("x", "old", 2) };
+    let again = Artifact { created_by: "another user".into(), size_bytes: 6, ..artifact("x", "old", 2) };
     store.put_artifact(&again).await.unwrap();
     let all = store.artifacts(&ArtifactFilter::default(), 10).await.unwrap();
     assert_eq!(shas(&all), ["old", "new"]);

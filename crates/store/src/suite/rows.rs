@@ -333,7 +333,7 @@ pub async fn a_batch_that_breaks_a_promise_leaves_nothing_behind<S: Subject>() {
     assert!(matches!(result, Err(StoreError::Fatal { .. })), "a key was used for two jobs: {result:?}");
     let later = scene.job(JobStatus::Waiting);
     let result = scene.try_commit(vec![later.change(true)]).await;
-    assert!(matches!(result, Err(StoreError::Fatal { .. })), "it went on after that: {result:?}");
+    assert!(matches!(result, Err(StoreError::Fatal { .. })), "it accepted a batch after that: {result:?}");
 
     let scene = scene.reopen().await;
     for lost in [first.id, last.id, later.id] {

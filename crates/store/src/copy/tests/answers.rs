@@ -1,4 +1,4 @@
-//! What a store answers, to be compared with what another one does.
+//! Answers of a store, to compare them with those of another one.
 
 use std::fmt::Debug;
 
@@ -14,7 +14,7 @@ use crate::{EventSeq, Store};
 
 const NAMESPACES: [Option<&str>; 4] = [None, Some("default"), Some("team-a"), Some("team-b")];
 
-/// Every answer that a store gives, in words.
+/// Returns every answer of a store as text.
 pub(super) async fn answers(store: &dyn Store) -> Vec<String> {
     let mut told = Answers(Vec::new());
     told.add("shards", store.shards());
@@ -27,7 +27,7 @@ pub(super) async fn answers(store: &dyn Store) -> Vec<String> {
     told.add("leases", &leases);
     told.live(store, &leases).await;
     let set_aside = store.quarantined(100).await.unwrap();
-    told.sorted("set aside", set_aside.into_iter().map(|row| (row.table, row.key, row.reason)));
+    told.sorted("quarantined", set_aside.into_iter().map(|row| (row.table, row.key, row.reason)));
     told.0
 }
 
@@ -91,7 +91,7 @@ impl Answers {
             let schedules = store.schedules(&filter, Page { after: None, limit: 1_000 }).await.unwrap();
             for schedule in &schedules.items {
                 self.add("schedule", store.schedule(schedule.id).await);
-                self.add("instants", store.ledger_counts(schedule.id, None).await);
+                self.add("ledger counts", store.ledger_counts(schedule.id, None).await);
             }
             self.add("schedules", schedules);
             let lines = LedgerFilter { namespace: of, ..LedgerFilter::default() };

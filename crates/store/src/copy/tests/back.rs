@@ -1,11 +1,11 @@
-//! Out of a database again.
+//! Copies out of a database.
 
 use super::*;
 use crate::copy::copy_back;
 use crate::{Commits as _, Leases as _};
 
 impl Scene {
-    /// A database that servers have worked on, and left.
+    /// Creates a database that servers have used and left.
     async fn database_left() -> Self {
         let scene = Self::filled().await;
         scene.copy(&mut |_| {}).await.unwrap();
@@ -36,7 +36,7 @@ impl Scene {
         copy_back(&self.database.url(), &self.back_at(), options, observe).await
     }
 
-    /// Whether anything that a server could take for a store is there.
+    /// Returns whether a file exists that a server could open as a store.
     fn is_anything_back(&self) -> bool {
         let there = std::fs::read_dir(self.back_at().parent().unwrap()).unwrap();
         there
@@ -65,7 +65,7 @@ async fn every_query_is_answered_by_the_file_as_by_the_database() {
     assert_eq!(answers(&here).await, answers(&there).await);
 }
 
-/// Fences are made of epochs, so the epochs of a server on the file continue those of the database.
+/// Fences are derived from epochs, so the epochs of a server on the file continue those of the database.
 #[tokio::test]
 async fn epochs_go_on_behind_those_of_the_database() {
     let scene = Scene::database_left().await;
@@ -106,7 +106,7 @@ async fn a_database_that_is_served_is_refused_by_name() {
     assert!(matches!(&error, CopyError::ServedSource { name } if name == "bob"), "{error:?}");
     store.release(&leases).await.unwrap();
 
-    // One that comes and goes while rows go over.
+    // A server that starts and stops during the copy.
     let (mut pending, runtime) = (Some(store), tokio::runtime::Handle::current());
     let mut observe = |_: Progress| {
         if let Some(store) = pending.take() {
@@ -130,7 +130,7 @@ async fn a_database_without_a_store_is_refused_and_left_alone() {
     let scene = Scene::new();
     let error = scene.copy_back(&mut |_| {}).await.unwrap_err();
     assert!(matches!(error, CopyError::EmptySource), "{error:?}");
-    // Had tables been made, there would be a store now, though a new one.
+    // If the tables were created, there would now be a store, although a new one.
     let error = scene.copy_back(&mut |_| {}).await.unwrap_err();
     assert!(matches!(error, CopyError::EmptySource), "{error:?}");
 }
@@ -170,7 +170,7 @@ async fn a_difference_is_found_by_the_hash_and_nothing_is_left() {
             scene.database.execute(tamper);
         }
     };
-    // The first table is through by then; the one that is changed is not.
+    // The first table is copied by then; the changed one is not.
     let error = scene.copy_back(&mut observe).await.unwrap_err();
     assert!(matches!(error, CopyError::Differs { table: "tokens", .. }), "{error:?}");
     assert!(!scene.is_anything_back());

@@ -1,4 +1,4 @@
-//! Rows of every kind.
+//! Creates rows of every type.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) async fn fill(store: SqliteStore) {
     Filling { store, leases: Vec::new(), sampler: Sampler::new(77) }.all().await;
 }
 
-/// A store that gets rows of every kind.
+/// Store that gets rows of every type.
 struct Filling {
     store: SqliteStore,
     leases: Vec<Lease>,
@@ -35,7 +35,7 @@ impl Filling {
         self.jobs().await;
         self.workflows().await;
         self.runs().await;
-        // Lines outlive their schedule.
+        // Ledger entries outlive their schedule.
         self.commit(vec![Change::RemoveSchedule(schedules[0])]).await;
     }
 

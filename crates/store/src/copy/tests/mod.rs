@@ -1,4 +1,4 @@
-//! A store with rows of all kinds goes over, whatever comes in between.
+//! A store with rows of all types is copied, with any interruptions.
 
 mod answers;
 mod back;
@@ -27,10 +27,10 @@ use crate::suite::sample::Sampler;
 use crate::{Commits as _, Housekeeping as _, Leases as _, Members as _, Reads as _};
 
 const HOUR: Duration = Duration::from_hours(1);
-/// Not as many as a new store has by itself.
+/// Not the default number of shards.
 const SHARDS: [ShardId; 5] = [ShardId(0), ShardId(1), ShardId(2), ShardId(3), ShardId(4)];
 
-/// A closed store, and an empty database.
+/// Closed store, and an empty database.
 struct Scene {
     folder: TempDir,
     database: Arc<Database>,
@@ -62,7 +62,7 @@ impl Scene {
         PostgresStore::open(&self.database.url(), target_options()).await
     }
 
-    /// A row that nobody can read, and that somebody has met.
+    /// Adds a row that cannot be decoded, and that a query has found.
     async fn set_aside_a_worker(&self) {
         let connection = rusqlite::Connection::open(self.path()).unwrap();
         let change = "UPDATE workers SET record = x'00' WHERE id = (SELECT min(id) FROM workers)";
@@ -73,14 +73,14 @@ impl Scene {
         assert_eq!(store.quarantined(9).await.unwrap().len(), 1);
     }
 
-    /// Rows that nobody can read, and nobody has met: a job that ended, and some events.
+    /// Adds rows that cannot be decoded, and that no query has found: an ended job, and some events.
     fn damage(&self) {
         let connection = rusqlite::Connection::open(self.path()).unwrap();
         let newest = "WHERE id = (SELECT max(id) FROM jobs_ended)";
         assert_eq!(connection.execute(&format!("UPDATE jobs_ended SET head = x'01ff' {newest}"), []), Ok(1));
         let first = "UPDATE events SET payload = x'0102' WHERE first = (SELECT min(first) FROM events)";
         assert_eq!(connection.execute(first, []), Ok(1));
-        // The deletion of a run that broke off.
+        // The deletion of a run that was interrupted.
         let deleted = "INSERT INTO runs_deleted VALUES (x'00000000000000000000000000000001', NULL)";
         assert_eq!(connection.execute(deleted, []), Ok(1));
     }
@@ -90,7 +90,7 @@ impl Scene {
         copy(&self.path(), &self.database.url(), options, observe).await
     }
 
-    /// Copies until so many chunks are there, and is killed then.
+    /// Copies this number of chunks, and is then killed.
     async fn copy_chunks(&self, chunks: usize) {
         let told = AtomicUsize::new(0);
         let mut observe = |_: Progress| {
@@ -129,7 +129,7 @@ async fn assert_same(scene: &Scene) {
         "added: ",
         "event: ",
         "execution: ",
-        "set aside: ",
+        "quarantined: ",
         "worker: ",
     ] {
         assert!(source.iter().any(|answer| answer.starts_with(kind)), "the source has no {kind}");
@@ -153,7 +153,7 @@ async fn every_query_is_answered_as_before_by_the_copy() {
     assert_same(&scene).await;
 }
 
-/// G4, D7. Each attempt is killed a little later than the one before, wherever that is.
+/// G4, D7. Each attempt is killed a little later than the one before.
 #[tokio::test]
 async fn a_copy_that_is_killed_at_any_moment_goes_on() {
     let scene = Scene::filled().await;
@@ -172,7 +172,7 @@ async fn a_copy_that_is_killed_at_any_moment_goes_on() {
         match end.await {
             Some(Ok(report)) => break Some(report),
             None => killed += 1,
-            // Killed between the end and the word of it.
+            // Killed between the end and its report.
             Some(Err(CopyError::Finished { .. })) => break None,
             Some(Err(error)) => panic!("{error:?}"),
         }
@@ -186,7 +186,7 @@ async fn a_copy_that_is_killed_at_any_moment_goes_on() {
     assert_same(&scene).await;
 }
 
-/// G4. After each chunk, with the next one on its way.
+/// G4. After each chunk, with the next one in flight.
 #[tokio::test]
 async fn each_attempt_goes_on_behind_the_last_chunk() {
     let scene = Scene::filled().await;
@@ -217,7 +217,7 @@ async fn a_server_is_refused_until_the_copy_is_finished() {
     assert!(matches!(&error, CopyError::Finished { origin } if *origin == path), "{error:?}");
 }
 
-/// G5. Whatever was told of the target before it became a copy.
+/// G5. Whatever the changelog of the target contained before.
 #[tokio::test]
 async fn a_copy_is_followed_from_its_first_owner_on() {
     let scene = Scene::filled().await;
@@ -238,7 +238,7 @@ async fn a_copy_is_followed_from_its_first_owner_on() {
     assert_eq!(target.since(place).await.unwrap().unwrap().touched.len(), 1);
 }
 
-/// Also one that had opened the target while it was empty.
+/// Also a server that opened the target while it was empty.
 #[tokio::test]
 async fn a_server_that_was_there_before_the_copy_gets_no_shard() {
     let scene = Scene::filled().await;
@@ -316,7 +316,7 @@ async fn an_unfinished_copy_goes_on_from_the_same_source_only() {
     assert!(matches!(error, CopyError::OtherSource { .. }), "{error:?}");
 }
 
-/// D7. A value, a row too few, a row too many.
+/// D7. A changed value, a missing row, an additional row.
 #[tokio::test]
 async fn a_difference_is_found_by_the_hash_and_named() {
     for (table, tamper) in [
@@ -343,7 +343,7 @@ async fn a_difference_is_found_by_the_hash_and_named() {
     }
 }
 
-/// Cells that only look alike must not hash alike.
+/// Different cells with similar values must not produce the same hash.
 #[test]
 fn rows_of_other_cells_have_another_hash() {
     use super::{Cell, Digesting, Page};
@@ -366,7 +366,7 @@ fn rows_of_other_cells_have_another_hash() {
     assert_eq!(digests.len(), 7);
 }
 
-/// Read from both schemas: a table or a column that is new cannot be forgotten here.
+/// Read from both schemas, so that a new table or column cannot be forgotten.
 #[tokio::test]
 async fn every_table_and_every_column_is_copied() {
     let scene = Scene::new();
@@ -377,7 +377,7 @@ async fn every_table_and_every_column_is_copied() {
     let mut statement = connection.prepare(sql).unwrap();
     let found: Vec<String> =
         statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
-    // An owner is gone with its process; engine time goes with the shards.
+    // Owners are not copied; engine time is copied with the shards.
     let apart =
         ["shards.owner", "shards.expires_at", "meta.now", "keys.shard", "run_keys.shard", "quarantine.place"];
     let known: Vec<_> = TABLES

@@ -1,4 +1,4 @@
-//! Every rule of a changelog, on this store, and what stands in the way of following.
+//! All changelog rules for this store, and the obstacles to following it.
 
 use model::changelog::{LiveKey, Place, Reread, Since, Touched};
 use model::record::LiveRow;
@@ -29,7 +29,7 @@ impl InDatabase {
         self.store.since(place).await.unwrap()
     }
 
-    /// A new job, with so many events.
+    /// Commits a new job, with this number of events.
     async fn commit(&self, leases: &[Lease], sampler: &mut Sampler, events: usize) -> JobId {
         let (id, batch) = batch(sampler, SHARDS[1], events);
         self.store.commit(leases, batch).await.unwrap();
@@ -37,7 +37,7 @@ impl InDatabase {
     }
 }
 
-/// G6. It is seen by its events, also once others have committed after it.
+/// G6. Its events show it, even after later commits.
 #[tokio::test]
 async fn a_commit_with_events_by_an_older_version_is_noticed() {
     let subject = InDatabase::make().await;
@@ -53,8 +53,8 @@ async fn a_commit_with_events_by_an_older_version_is_noticed() {
     assert!(subject.since(subject.end().await).await.is_some());
 }
 
-/// G6. It is seen by the engine time of its shard, until that is taken by a server of this version; and who
-/// has followed until then begins anew, also if that commits before they ask.
+/// G6. The engine time of its shard shows it, until a server of this version acquires the shard. A standby that had
+/// followed until then starts again, even if that server commits before the standby's next read.
 #[tokio::test]
 async fn a_commit_without_events_by_an_older_version_is_noticed() {
     let subject = InDatabase::make().await;
@@ -76,7 +76,7 @@ async fn a_commit_without_events_by_an_older_version_is_noticed() {
     assert_eq!(subject.since(anew).await.unwrap().touched, [Touched::Rows(LiveKey::Job(job))]);
 }
 
-/// D8. Who followed may have read what is forgotten, even from a place that is not.
+/// D8. A standby may have read rows of lost commits, even if its position still exists.
 #[tokio::test]
 async fn nobody_follows_into_another_history() {
     let subject = InDatabase::make().await;
@@ -114,7 +114,7 @@ async fn a_damaged_row_is_not_followed() {
     assert!(subject.since(subject.end().await).await.is_some());
 }
 
-/// G5. So many commits at a time, however far behind somebody is.
+/// G5. A limited number of commits at a time, whatever the distance.
 #[tokio::test]
 async fn many_commits_are_followed_in_pieces() {
     let subject = InDatabase::make().await;
@@ -130,31 +130,31 @@ async fn many_commits_are_followed_in_pieces() {
         assert_eq!(since.touched.is_empty(), !whole);
         place = since.end;
     }
-    // A row in between is gone, near or far.
+    // A row in between is missing, near or far.
     for gone in [150, 400, 599] {
         subject.database.execute(&format!("DELETE FROM changelog WHERE number = {gone}"));
         let mut place = Some(begin);
         while let Some(from) = place {
             let since = subject.since(from).await;
-            assert!(!since.as_ref().is_some_and(|since| since.whole), "nobody noticed");
+            assert!(!since.as_ref().is_some_and(|since| since.whole), "the gap was not noticed");
             place = since.map(|since| since.end);
         }
         subject.database.execute(&format!(
             "INSERT INTO changelog SELECT {gone}, 1, 0, next_event, next_event, '' FROM changelog WHERE number = 1"
         ));
     }
-    // The newest one is.
+    // The newest row is missing.
     subject.database.execute("DELETE FROM changelog WHERE number = 600");
     assert_eq!(subject.since(Place { commit: 512, ..begin_of(&leases) }).await, None);
     assert_eq!(subject.store.live_rows(&[LiveKey::Job(job)]).await.unwrap().rows.len(), 1);
 }
 
-/// At an epoch of these.
+/// Returns the position before the first commit, with an epoch of these leases.
 fn begin_of(leases: &[Lease]) -> Place {
     Place { commit: 0, epoch: leases[0].epoch }
 }
 
-/// F9. The owner sets it aside when it loads it; nobody else may.
+/// F9. Only the owner quarantines it, during a load.
 #[tokio::test]
 async fn a_damaged_live_row_is_counted_by_a_preload_and_left_where_it_is() {
     let subject = InDatabase::make().await;
@@ -172,7 +172,7 @@ async fn a_damaged_live_row_is_counted_by_a_preload_and_left_where_it_is() {
     assert_eq!(subject.store.quarantined(9).await.unwrap(), []);
 }
 
-/// F9. It would be taken for one that does not run.
+/// F9. Otherwise its job would look as if it did not run.
 #[tokio::test]
 async fn an_execution_that_cannot_be_read_is_counted() {
     let subject = InDatabase::make().await;

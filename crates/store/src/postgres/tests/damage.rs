@@ -1,4 +1,4 @@
-//! Rows that cannot be read are set aside by who may, and the rest goes on.
+//! Rows that cannot be decoded are quarantined by a caller that may do so, and the rest keeps working.
 
 use model::run::{BatchKey, RunStatus, WorkflowState};
 
@@ -16,7 +16,7 @@ pub(super) fn damage(database: &Database, table: &str, id: JobId) {
     ));
 }
 
-/// F9. Whoever meets a row of the history that cannot be read moves it.
+/// F9. Any query that finds a damaged row of the history quarantines it.
 #[tokio::test]
 async fn a_damaged_row_of_the_history_is_set_aside_by_the_list_that_meets_it() {
     let subject = InDatabase::make().await;
@@ -43,7 +43,7 @@ async fn a_damaged_row_of_the_history_is_set_aside_by_the_list_that_meets_it() {
     assert_eq!(subject.store.counts(None).await.unwrap(), [(JobStatus::Failed, 2)].into());
 }
 
-/// F9. A live row may be in an engine's memory: it is moved by the owner of its shard alone.
+/// F9. An engine may have a live row in memory, so only the owner of its shard quarantines it.
 #[tokio::test]
 async fn a_damaged_live_row_is_passed_over_until_its_owner_loads_it() {
     let subject = InDatabase::make().await;
@@ -64,7 +64,7 @@ async fn a_damaged_live_row_is_passed_over_until_its_owner_loads_it() {
     assert_eq!(subject.store.counts(None).await.unwrap(), [(JobStatus::Waiting, 1)].into());
 }
 
-/// C1, F9. With its newest spec; the versions before it are left alone.
+/// C1, F9. With its newest spec; earlier generations stay.
 #[tokio::test]
 async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
     let subject = InDatabase::make().await;
@@ -91,7 +91,7 @@ async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
     assert_eq!(subject.database.execute("SELECT generation FROM workflow_heads"), [Some("1".to_owned())]);
 }
 
-/// C4, F9. Without what was added before them, elements would have other numbers: the run goes with it.
+/// C4, F9. Without earlier elements, later ones would have other indexes: the run is quarantined with them.
 #[tokio::test]
 async fn a_damaged_batch_of_elements_is_passed_over_until_its_run_is_set_aside_with_it() {
     let subject = InDatabase::make().await;
@@ -117,7 +117,7 @@ async fn a_damaged_batch_of_elements_is_passed_over_until_its_run_is_set_aside_w
     assert_eq!(subject.store.quarantined(10).await.unwrap(), []);
     let (sender, mut rows) = tokio::sync::mpsc::channel(16);
     let loaded = subject.store.load(&leases, sender).await.unwrap();
-    // The run that is whole with its two batches, and two rows of the other one.
+    // The intact run with its two batches, and two rows of the other run.
     assert_eq!((loaded.rows, loaded.quarantined), (5, 2));
     let mut live = 0;
     while let Some(chunk) = rows.recv().await {

@@ -1,4 +1,4 @@
-//! TLS to the database: what each `sslmode` takes, and what it refuses.
+//! TLS to the database: what each `sslmode` accepts and refuses.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use super::*;
 use crate::suite::cluster::Settings;
 
-/// An authority and a certificate for the name `localhost`, made for this test.
+/// Certificate authority, and a certificate for `localhost`, created for this test.
 struct Certificates(tempfile::TempDir);
 
 impl Certificates {
@@ -39,7 +39,7 @@ impl Certificates {
     }
 }
 
-/// Puts the certificate where the server finds it, as its own.
+/// Installs the certificate in the server's data directory, with the server as its owner.
 fn give(cluster: &Cluster, certificates: &Certificates) {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
     let data = cluster.data();
@@ -56,7 +56,7 @@ fn give(cluster: &Cluster, certificates: &Certificates) {
     cluster.execute("postgres", "SELECT pg_reload_conf()");
 }
 
-/// H2. Each mode verifies what libpq verifies in it, and no less.
+/// H2. Each mode verifies what it verifies in libpq, and no less.
 #[tokio::test]
 async fn each_mode_verifies_what_it_says() {
     let certificates = Certificates::new();

@@ -1,4 +1,4 @@
-//! A database whose volume has no space, for real: a small file system of its own.
+//! A database on a full volume: a small file system in memory.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,11 +9,11 @@ use super::*;
 use crate::suite::cluster::Settings;
 use crate::{Commits as _, Housekeeping as _, Leases as _};
 
-/// Unmounts at the end.
+/// Mounted file system, unmounted at the end.
 struct Mounted<'a>(&'a Path);
 
 impl<'a> Mounted<'a> {
-    /// `None` where this user may not mount.
+    /// Returns `None` if this user may not mount.
     fn of_user(folder: &'a Path, uid: u32) -> Option<Self> {
         let options = format!("size=64m,mode=700,uid={uid}");
         let mount =
@@ -32,8 +32,8 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// F7. An update of a row that is there succeeds on a full volume, so that alone tells nothing: whoever asks whether
-/// the store takes writes would be told so until the next job comes.
+/// F7. An update of an existing row succeeds on a full volume. A check that relies on it would report that the store
+/// accepts writes, until the next job arrives.
 #[tokio::test]
 async fn a_full_volume_is_full_until_a_table_can_grow() {
     let cluster = Cluster::start(&Settings::default());

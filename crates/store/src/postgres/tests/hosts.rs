@@ -1,10 +1,10 @@
-//! An address with several hosts, of which one takes writes.
+//! A URL with several hosts, of which one accepts writes.
 
 use super::*;
 use crate::suite::pair::{Pair, Replication};
 use crate::{Commits as _, Leases as _, Reads as _};
 
-/// D7. Neither a machine that is gone nor a port without a server behind it holds anybody up.
+/// D7. Neither an unreachable machine nor a port without a server delays the connection.
 #[tokio::test]
 async fn a_host_that_is_silent_or_refuses_is_passed_over() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -20,15 +20,15 @@ async fn a_host_that_is_silent_or_refuses_is_passed_over() {
     let begun = Instant::now();
     PostgresStore::open(&url, options()).await.unwrap();
     let took = begun.elapsed();
-    // Twice what the machine takes today, and less than any timeout on top.
+    // Twice the usual time, and less than any additional timeout.
     assert!(
         took < 2 * usual + StdDuration::from_secs(4),
         "{took:?} instead of {usual:?}: it waited for a timeout"
     );
 }
 
-/// D7, D8, F11. The same store goes on at the standby that was promoted. What was acknowledged is there,
-/// nothing of the old primary's leases holds, and a standby that comes first in the address is passed over.
+/// D7, D8, F11. The same store continues on the promoted standby. Acknowledged commits exist, leases of the old primary
+/// are invalid, and a standby that comes first in the URL is skipped.
 #[tokio::test]
 async fn a_store_follows_the_database_to_the_standby_that_was_promoted() {
     let pair = Pair::start(Replication::Synchronous);
@@ -42,7 +42,7 @@ async fn a_store_follows_the_database_to_the_standby_that_was_promoted() {
         jobs.push(job);
         pair.fail_over();
         let (_, refused) = batch(&mut sampler, SHARDS[0], 1);
-        // The old session is gone; in a new one the lease is that of another history.
+        // The old session has ended; in a new one the lease belongs to another history.
         while let Err(error) = store.commit(&leases, Arc::clone(&refused)).await {
             assert!(!matches!(error, StoreError::Fatal { .. }), "{error:?}");
             if matches!(error, StoreError::Fenced { .. }) {
@@ -58,7 +58,7 @@ async fn a_store_follows_the_database_to_the_standby_that_was_promoted() {
         }
         pair.mend();
     }
-    // The first host of the address takes writes again; the second follows it.
+    // The first host of the URL accepts writes again; the second follows it.
     assert_eq!(
         pair.standby().try_execute("postgres", "SELECT pg_is_in_recovery()"),
         Ok(vec![Some("t".into())])

@@ -1,4 +1,4 @@
-//! The contract, and what only this store promises, on a server that the tests start.
+//! Tests of the contract, and of the guarantees of this store alone, on a server that the tests start.
 
 mod changelog;
 mod damage;
@@ -28,16 +28,16 @@ use crate::{Store, StoreError, store_suite};
 
 const SHARDS: [ShardId; 4] = [ShardId(0), ShardId(1), ShardId(2), ShardId(3)];
 const HOUR: Duration = Duration::from_hours(1);
-/// How long a test waits for what must come.
+/// Maximum time that a test waits for an expected event.
 const PATIENCE: StdDuration = StdDuration::from_secs(20);
 
-/// A store in a database of its own.
+/// Store in its own database.
 struct InDatabase {
     store: PostgresStore,
     database: Arc<Database>,
 }
 
-/// The tests' server is fast and forgets what it was told when it crashes.
+/// Options for the tests' server, which is fast and not durable.
 fn options() -> Options {
     Options { allow_unsafe: true, ..Options::default() }
 }
@@ -62,7 +62,7 @@ impl Subject for InDatabase {
         &self.store
     }
 
-    /// The clock is the server's: instead of it, what is compared with it is moved.
+    /// The server controls the clock; so the compared times are moved instead.
     fn advance(&self, by: Duration) {
         advance(&self.database, by);
     }
@@ -82,7 +82,7 @@ fn advance(database: &Database, by: Duration) {
     database.execute(&format!("UPDATE changelog SET at = at - {micros}"));
 }
 
-/// A new job of the shard and, if wanted, an event.
+/// Returns a batch with a new job of the shard, and with `events` events.
 fn batch(sampler: &mut Sampler, shard: ShardId, events: usize) -> (JobId, Arc<Batch>) {
     let id = sampler.job_id(shard);
     let (head, state) = (sampler.head(), Box::new(sampler.state(JobStatus::Waiting)));
@@ -91,14 +91,14 @@ fn batch(sampler: &mut Sampler, shard: ShardId, events: usize) -> (JobId, Arc<Ba
     (id, Arc::new(Batch { now: sampler.now(), changes, events }))
 }
 
-/// A session beside the store's, to be in its way.
+/// Opens a session next to the store's, to block it.
 async fn intruder(database: &Database) -> Client {
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
 
-/// Waits until so many sessions of the database wait for what `condition` says.
+/// Waits until this number of sessions match `condition`.
 async fn until_waiting(database: &Database, count: usize, condition: &str) {
     let sql =
         format!("SELECT pid FROM pg_stat_activity WHERE datname = '{}' AND {condition}", database.name());
@@ -109,7 +109,7 @@ async fn until_waiting(database: &Database, count: usize, condition: &str) {
     }
 }
 
-/// Sessions that wait for a row or a table that another has locked.
+/// Condition for sessions that wait for a locked row or table.
 const LOCKED_OUT: &str = "wait_event_type = 'Lock'";
 
 fn reason(error: &StoreError) -> String {

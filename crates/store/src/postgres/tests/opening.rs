@@ -1,4 +1,4 @@
-//! Which databases are taken, and what becomes of them.
+//! Which databases are accepted, and how they are migrated.
 
 use model::RunId;
 use model::record::JobHead;
@@ -10,7 +10,7 @@ use crate::query::{JobFilter, Page};
 use crate::suite::cluster::Settings;
 use crate::{Commits as _, Leases as _, Reads as _};
 
-/// G5. None of them is in another's way, and all find the same tables.
+/// G5. No server blocks another, and all find the same tables.
 #[tokio::test]
 async fn servers_that_start_together_make_the_tables_once() {
     let database = Arc::new(Cluster::shared().database());
@@ -32,7 +32,7 @@ async fn the_number_of_shards_is_that_of_the_first_start() {
     }
 }
 
-/// The columns of all tables, and all indexes, in words.
+/// Describes the columns of all tables, and all indexes.
 fn tables(database: &Database) -> Vec<Option<String>> {
     let columns = "SELECT table_name || '.' || column_name || ' ' || data_type || ' ' || is_nullable
         FROM information_schema.columns WHERE table_schema = 'public' ORDER BY 1";
@@ -40,7 +40,7 @@ fn tables(database: &Database) -> Vec<Option<String>> {
     [columns, indexes].into_iter().flat_map(|sql| database.execute(sql)).collect()
 }
 
-/// D5. Nothing is lost, what is new works beside it, and the tables are those of a new database.
+/// D5. Nothing is lost, new features work with the old rows, and the tables are those of a new database.
 #[tokio::test]
 async fn a_database_of_version_2_is_brought_to_this_version_with_all_that_is_in_it() {
     let subject = InDatabase::make().await;
@@ -102,7 +102,7 @@ async fn a_database_of_version_2_is_brought_to_this_version_with_all_that_is_in_
         let jobs = subject.store.jobs(&filter, page).await.unwrap().items;
         assert_eq!(jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
     }
-    // What was there before can end.
+    // Old jobs can end.
     let waiting = ids[1];
     let ended = batch(&mut sampler, waiting, false, None, JobStatus::Succeeded);
     subject.store.commit(&leases, ended).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_server_that_may_lose_commits_is_refused_by_the_settings_name() {
     assert!(reason(&error).contains("`fsync` is `off`"), "{error:?}");
 }
 
-/// D7. Where a fail-over must lose nothing.
+/// D7. If a failover must lose nothing.
 #[tokio::test]
 async fn a_server_that_waits_for_no_standby_is_refused_where_that_is_demanded() {
     let database = Arc::new(Cluster::shared().database());
@@ -150,7 +150,7 @@ async fn a_server_that_waits_for_no_standby_is_refused_where_that_is_demanded() 
     assert!(reason(&error).contains("`synchronous_standby_names` is ``"), "{error:?}");
 }
 
-/// D5. It was another one, or had other settings, when the store was opened.
+/// D5. The server or its settings changed after the store was opened.
 #[tokio::test]
 async fn no_shard_is_taken_on_a_server_that_became_unsafe() {
     let settings = Settings { durable: true, ..Settings::default() };
@@ -163,7 +163,7 @@ async fn no_shard_is_taken_on_a_server_that_became_unsafe() {
              WHERE datname = current_database() AND pid <> pg_backend_pid()",
         );
     };
-    // Sessions that were ended are noticed one after the other.
+    // Ended sessions are noticed one after the other.
     let acquire = async || {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -180,7 +180,7 @@ async fn no_shard_is_taken_on_a_server_that_became_unsafe() {
     assert!(reason(&refused).contains("`synchronous_commit` is `off`"), "{refused:?}");
     set("on");
     let taken = acquire().await;
-    assert_eq!(taken.unwrap().len(), SHARDS.len(), "nobody held them meanwhile");
+    assert_eq!(taken.unwrap().len(), SHARDS.len(), "no server held them meanwhile");
 }
 
 /// H2.
@@ -196,7 +196,7 @@ async fn nothing_that_cannot_be_reached_tells_the_password() {
     assert!(text.contains(&port.to_string()) && !text.contains("hunter2"), "{text}");
 }
 
-/// H2. The test's server speaks no TLS.
+/// H2. The test's server does not support TLS.
 #[tokio::test]
 async fn a_server_without_tls_is_refused_where_tls_is_required() {
     let database = Arc::new(Cluster::shared().database());

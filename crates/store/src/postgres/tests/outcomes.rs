@@ -1,9 +1,9 @@
-//! What is said of a change that did not go through, and whether that is true.
+//! Reported outcomes of failed changes, compared with the actual ones.
 
 use super::*;
 use crate::{Commits as _, Leases as _, Reads as _};
 
-/// Raises an error of this kind whenever a job is written, and counts how often.
+/// Raises this error whenever a job is written, and counts the attempts.
 fn refuse_jobs(database: &Database, state: &str) {
     database.execute(&format!(
         "CREATE SEQUENCE tries;
@@ -24,7 +24,7 @@ async fn refused_with(state: &str) -> (StoreError, String) {
     (error, tries)
 }
 
-/// F7. Nothing was changed, and reading goes on.
+/// F7. Nothing was changed, and reads still work.
 #[tokio::test]
 async fn a_full_disk_is_said_to_be_full() {
     let (error, tries) = refused_with("53100").await;
@@ -32,7 +32,7 @@ async fn a_full_disk_is_said_to_be_full() {
     assert_eq!(tries, "1");
 }
 
-/// D7. Nothing was changed by it, so it may be done again at once; but not for ever.
+/// D7. It changed nothing, so it is retried immediately, a limited number of times.
 #[tokio::test]
 async fn a_commit_in_whose_way_others_came_is_tried_again() {
     let (error, tries) = refused_with("40001").await;
@@ -40,7 +40,7 @@ async fn a_commit_in_whose_way_others_came_is_tried_again() {
     assert_eq!(tries, "5");
 }
 
-/// D7. The store goes on when the lock is gone.
+/// D7. The store continues after the lock is released.
 #[tokio::test]
 async fn a_commit_that_waits_too_long_changes_nothing() {
     let subject = InDatabase::make().await;
@@ -74,7 +74,7 @@ async fn a_query_that_takes_too_long_says_so() {
     assert!(store.counts(None).await.unwrap().is_empty());
 }
 
-/// D7. The session is ended before the server has looked at `COMMIT`.
+/// D7. The session is ended before the server processes `COMMIT`.
 #[tokio::test]
 async fn a_session_that_ends_before_its_commit_changed_nothing() {
     let subject = InDatabase::make().await;
@@ -100,8 +100,7 @@ async fn a_session_that_ends_before_its_commit_changed_nothing() {
     assert!(subject.store.job(job).await.unwrap().is_some());
 }
 
-/// D7. Whoever ends a commit's wait for its standby leaves it unknown, also where the server calls it a
-/// success.
+/// D7. If a commit's wait for its standby is cancelled, its outcome is unknown, even if the server reports success.
 #[tokio::test]
 async fn a_commit_that_no_standby_confirmed_is_unknown() {
     let settings = crate::suite::cluster::Settings { durable: true, ..Default::default() };
@@ -126,14 +125,14 @@ async fn a_commit_that_no_standby_confirmed_is_unknown() {
         let (result, ()) = tokio::join!(store.commit(&leases, lost), end);
         let error = result.unwrap_err();
         assert!(matches!(error, StoreError::OutcomeUnknown { .. }), "{error:?}");
-        // Here it is, in fact: nobody can say so from outside.
+        // Here it was committed, but a client cannot know that.
         assert!(store.job(job).await.unwrap().is_some());
     }
     database.execute("ALTER SYSTEM RESET synchronous_standby_names");
     database.execute("SELECT pg_reload_conf()");
 }
 
-/// F11. The writes are elsewhere, or somebody keeps them out.
+/// F11. Another server accepts writes, or the database was made read-only.
 #[tokio::test]
 async fn a_database_that_takes_no_writes_is_not_available() {
     let subject = InDatabase::make().await;
@@ -148,13 +147,13 @@ async fn a_database_that_takes_no_writes_is_not_available() {
     assert!(reason(&error).contains("transaction_read_only"), "{error:?}");
 }
 
-/// D6. Servers ask for shards while another one gives them away: in another order they would wait for each other, and
-/// PostgreSQL parts such only after a second.
+/// D6. Servers request shards at the moment at which another one hands them over. In another order they would deadlock,
+/// which PostgreSQL resolves only after a second.
 #[tokio::test]
 async fn shards_are_given_away_in_the_order_in_which_they_are_asked_for() {
     let subject = InDatabase::make().await;
     let leases = subject.acquire().await;
-    // Their rows lie the other way round.
+    // The rows are stored in the opposite order.
     for shard in SHARDS.iter().rev() {
         subject.database.execute(&format!("UPDATE shards SET now = now WHERE shard = {}", shard.0));
     }

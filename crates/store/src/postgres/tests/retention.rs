@@ -7,7 +7,7 @@ use model::{JobSpec, RunId, WorkflowSpec};
 use super::*;
 use crate::{Commits as _, Housekeeping as _, Reads as _};
 
-/// A store with an ended run of each of two definitions, and who is to start another one of the first.
+/// Store with an ended run of each of two definitions, and the server that starts another run of the first one.
 struct Runs {
     subject: InDatabase,
     leases: Vec<Lease>,
@@ -48,7 +48,7 @@ impl Runs {
         (id, Arc::new(Batch { now: self.sampler.now(), changes, events }))
     }
 
-    /// The run can be read and loaded, and the other definition is gone.
+    /// Checks that the run can be read and loaded, and that the other definition is deleted.
     async fn assert_started(&self, id: RunId) {
         let run = self.subject.store.run(id).await.unwrap().unwrap();
         assert_eq!(run.head.body, self.head.body);
@@ -69,7 +69,7 @@ async fn a_definition_stays_for_a_run_whose_start_is_under_way() {
     let (id, batch) = runs.start(&head, RunStatus::Running);
     let database = Arc::clone(&runs.subject.database);
     let intruder = intruder(&database).await;
-    // The places of events are given out last.
+    // The positions of events are assigned last.
     intruder.batch_execute("BEGIN; SELECT 1 FROM meta FOR UPDATE").await.unwrap();
     let start = runs.subject.store.commit(&runs.leases, batch);
     let delete = async {
@@ -87,7 +87,7 @@ async fn a_definition_stays_for_a_run_whose_start_is_under_way() {
     runs.assert_started(id).await;
 }
 
-/// C1, G5. The other way round.
+/// C1, G5. In the opposite order.
 #[tokio::test]
 async fn a_definition_that_is_being_deleted_is_written_anew_by_a_run_that_starts() {
     let mut runs = Runs::new().await;
@@ -95,7 +95,7 @@ async fn a_definition_that_is_being_deleted_is_written_anew_by_a_run_that_starts
     let (id, batch) = runs.start(&head, RunStatus::Running);
     let database = Arc::clone(&runs.subject.database);
     let intruder = intruder(&database).await;
-    // The first definition is locked by the deletion, which then waits for the second.
+    // The deletion has locked the first definition, and then waits for the second.
     let second = "BEGIN; SELECT 1 FROM run_definitions WHERE hash = (SELECT max(hash::TEXT)::UUID
         FROM run_definitions) FOR UPDATE";
     intruder.batch_execute(second).await.unwrap();

@@ -7,8 +7,8 @@ use crate::EventSeq;
 use crate::suite::Subject;
 use crate::{Commits as _, Leases as _, Reads as _};
 
-/// D6, D7. Between the look at its lease and its end nobody can take a commit's shard over: also not when it takes
-/// longer than the lease.
+/// D6, D7. Between the check of its lease and its end, no server can acquire the shard of a commit, even if the commit
+/// takes longer than the lease.
 #[tokio::test]
 async fn a_takeover_takes_nothing_while_a_commit_is_under_way() {
     let old = InDatabase::make().await;
@@ -37,8 +37,8 @@ async fn a_takeover_takes_nothing_while_a_commit_is_under_way() {
     assert_eq!(new.store.job(late).await.unwrap(), None);
 }
 
-/// D6. A commit that comes when an eighth of the lease is over prolongs it, for all its shards, also those that it does
-/// not change; one that comes sooner does not.
+/// D6. A commit after an eighth of the lease extends it, for all its shards, including those that it does not change;
+/// an earlier commit does not.
 #[tokio::test]
 async fn a_commit_prolongs_all_leases_when_an_eighth_is_over() {
     let subject = InDatabase::make().await;
@@ -75,7 +75,7 @@ async fn a_commit_prolongs_all_leases_when_an_eighth_is_over() {
     assert_eq!(times(&after), times(&between), "engine time moves with the shards that change");
 }
 
-/// D6. What a database forgot that another owner has by now, under the same epoch, is not given back.
+/// D6. After a loss of commits, another owner may have the same epoch: such a lease is neither used nor released.
 #[tokio::test]
 async fn a_lease_of_another_owner_under_the_same_epoch_is_neither_used_nor_given_back() {
     let subject = InDatabase::make().await;
@@ -94,8 +94,8 @@ async fn a_lease_of_another_owner_under_the_same_epoch_is_neither_used_nor_given
     );
 }
 
-/// D6, D7. A clock that was set back leaves leases that end later than any can. They are bounded, but not by the lease of
-/// the server that asks: their owner may have a longer one.
+/// D6, D7. After a clock was set back, leases end later than any can. They are shortened to the maximum lease, and not
+/// to the lease of the requesting server: their owner may have a longer one.
 #[tokio::test]
 async fn a_lease_that_ends_later_than_any_can_is_bounded_by_the_longest() {
     let subject = InDatabase::make().await;
@@ -109,7 +109,8 @@ async fn a_lease_that_ends_later_than_any_can_is_bounded_by_the_longest() {
     assert!((50..=60).contains(&left().await), "{} s are left", left().await);
 }
 
-/// D7. A clock that leaps ahead ends a lease early. Whoever takes the shards then knows that their owner may still act.
+/// D7. A clock that jumps forward ends a lease early. The server that acquires the shards then knows that the previous
+/// owner may still act.
 #[tokio::test]
 async fn whoever_takes_shards_knows_for_how_long_the_owner_before_may_act() {
     const LEASE: Duration = Duration::from_secs(60);
@@ -117,7 +118,7 @@ async fn whoever_takes_shards_knows_for_how_long_the_owner_before_may_act() {
     let old = InDatabase::make().await;
     let new = InDatabase::open(Arc::clone(&old.database)).await;
     old.store.acquire(&SHARDS, "old", LEASE).await.unwrap();
-    assert_eq!(old.store.former_owner(), Duration::ZERO, "nobody was there before");
+    assert_eq!(old.store.former_owner(), Duration::ZERO, "there was no owner before");
     assert_eq!(new.store.acquire(&SHARDS, "new", LEASE).await.unwrap(), []);
 
     old.advance(HOUR);
@@ -127,15 +128,14 @@ async fn whoever_takes_shards_knows_for_how_long_the_owner_before_may_act() {
 
     new.store.release(&taken).await.unwrap();
     old.store.acquire(&SHARDS, "old", SHORT).await.unwrap();
-    assert_eq!(old.store.former_owner(), Duration::ZERO, "the shards were given away");
+    assert_eq!(old.store.former_owner(), Duration::ZERO, "the shards were released");
 
     while new.store.acquire(&SHARDS, "new", SHORT).await.unwrap().is_empty() {}
     let left = new.store.former_owner();
     assert!(left < SHORT, "{left}: the lease was watched while it ran out");
 }
 
-/// Commits batches with one to three events each, as fast as it can; answers with the places that it was
-/// told.
+/// Commits batches with one to three events each, as fast as possible; returns the events with their positions.
 async fn write(store: &PostgresStore, shard: ShardId, seed: u64) -> Vec<(EventSeq, Event)> {
     let leases = store.acquire(&[shard], "writer", HOUR).await.unwrap();
     let mut sampler = Sampler::new(seed);
@@ -148,7 +148,7 @@ async fn write(store: &PostgresStore, shard: ShardId, seed: u64) -> Vec<(EventSe
     placed
 }
 
-/// H1, G5. However their commits overtake one another.
+/// H1, G5. Whatever the order of the commits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_passes_over_no_event_of_several_servers() {
     let subject = InDatabase::make().await;
@@ -178,7 +178,7 @@ async fn a_reader_passes_over_no_event_of_several_servers() {
     assert_eq!(read, written);
 }
 
-/// G5. Each has its own shards, and finds only its own rows.
+/// G5. Each has its own shards, and reads only its own rows.
 #[tokio::test]
 async fn servers_share_the_counts_and_not_the_shards() {
     let one = InDatabase::make().await;
@@ -200,7 +200,7 @@ async fn servers_share_the_counts_and_not_the_shards() {
     }
 }
 
-/// B2. A server whose clock is ahead moves no other shards on than its own.
+/// B2. A server whose clock is ahead advances only its own shards.
 #[tokio::test]
 async fn engine_time_is_that_of_the_shards_own_commits() {
     let subject = InDatabase::make().await;

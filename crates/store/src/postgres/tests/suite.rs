@@ -1,4 +1,4 @@
-//! Every rule of the contract, on this store.
+//! All rules of the contract, for this store.
 
 use super::*;
 use crate::suite::pooler::Pooler;
@@ -6,7 +6,7 @@ use crate::suite::{leases, ledger, lists, rows};
 
 store_suite!(InDatabase);
 
-/// As behind a pooler that does not know of prepared statements.
+/// As behind a pooler without support for prepared statements.
 struct Unprepared(InDatabase);
 
 impl Unprepared {
@@ -47,7 +47,7 @@ async fn no_prepared_statement_is_needed() {
     ledger::every_filter_of_the_ledger_finds_what_it_names::<Unprepared>().await;
 }
 
-/// In a database that is reached through PgBouncer, which lends fewer sessions than the store opens.
+/// In a database behind PgBouncer, which has fewer sessions than the store opens.
 struct Pooled {
     inner: InDatabase,
     pooler: Pooler,
@@ -81,7 +81,7 @@ impl Subject for Pooled {
     }
 }
 
-/// G4. Leases, guards and the order of the feed need no session of their own.
+/// G4. Leases, guards and the order of the feed do not depend on sessions.
 #[tokio::test]
 async fn sessions_that_a_pooler_lends_by_the_transaction_will_do() {
     if let Err(reason) = Pooler::start(Cluster::shared()) {

@@ -1,11 +1,11 @@
-//! A database that has forgotten what it was told.
+//! A database that has lost acknowledged commits.
 
 use super::*;
 use crate::EventSeq;
 use crate::suite::cluster::Settings;
 use crate::{Commits as _, Leases as _, Reads as _};
 
-/// D8, F12. A standby took over: whether it has all commits is not known.
+/// D8, F12. A standby was promoted: whether it has all commits is unknown.
 #[tokio::test]
 async fn after_a_promotion_epochs_jump_and_the_shards_are_named_until_they_are_reconciled() {
     let settings = Settings { durable: true, ..Settings::default() };
@@ -33,7 +33,7 @@ async fn after_a_promotion_epochs_jump_and_the_shards_are_named_until_they_are_r
         assert_eq!(new.epoch.0, ((old.epoch.0 >> 20) + 1) << 20);
     }
     assert_eq!(store.lost_tails(&after).await.unwrap(), SHARDS);
-    // Whoever heard of events that are gone follows what comes, and hears of nothing twice.
+    // A reader that saw lost events continues with the new ones, and sees no event twice.
     let next = store.commit(&after, batch(&mut sampler, SHARDS[0], 1).1).await.unwrap().first_event;
     assert_eq!(next.0, told.0 + 2 + (1 << 32));
     for heard in [EventSeq(told.0 + 1), EventSeq(told.0 + 100)] {
@@ -41,20 +41,20 @@ async fn after_a_promotion_epochs_jump_and_the_shards_are_named_until_they_are_r
         assert_eq!(page.events.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [next]);
     }
 
-    // Its owner is gone before it has dealt with all of them.
+    // The owner ends before it has reconciled all of them.
     store.tails_reconciled(&after[..1]).await.unwrap();
     store.release(&after).await.unwrap();
     let next = store.acquire(&SHARDS, "next", HOUR).await.unwrap();
     assert_eq!(next[0].epoch.0, after[0].epoch.0 + 1);
     assert_eq!(store.lost_tails(&next).await.unwrap(), SHARDS[1..]);
-    // Nobody but the owner can say so.
+    // Only the owner can record it.
     store.tails_reconciled(&after).await.unwrap();
     assert_eq!(store.lost_tails(&next).await.unwrap(), SHARDS[1..]);
     store.tails_reconciled(&next).await.unwrap();
     assert_eq!(store.lost_tails(&next).await.unwrap(), []);
 }
 
-/// S24. Read into the same server, which is on the same timeline.
+/// S24. Restored into the same server, which is on the same timeline.
 #[tokio::test]
 async fn a_dump_that_is_read_again_is_an_earlier_state() {
     let subject = InDatabase::make().await;
@@ -65,7 +65,7 @@ async fn a_dump_that_is_read_again_is_an_earlier_state() {
     subject.store.commit(&leases, batch(&mut sampler, SHARDS[0], 1).1).await.unwrap();
     subject.database.execute(&dump);
 
-    // As if it knew nothing of that.
+    // As if it knew nothing of the restore.
     let (_, late) = batch(&mut sampler, SHARDS[0], 1);
     let error = subject.store.commit(&leases, late).await.unwrap_err();
     assert!(matches!(error, StoreError::Fenced { .. }), "{error:?}");
@@ -80,7 +80,7 @@ async fn a_dump_that_is_read_again_is_an_earlier_state() {
     assert_eq!(subject.store.lost_tails(&next).await.unwrap(), []);
 }
 
-/// An older release noted the timeline only.
+/// An older release recorded only the timeline.
 #[tokio::test]
 async fn shards_of_an_older_release_have_lost_nothing() {
     let subject = InDatabase::make().await;

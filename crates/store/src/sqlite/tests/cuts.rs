@@ -1,4 +1,4 @@
-//! Every call of a commit fails once, and the power is cut after every one of them.
+//! Every call of a commit fails once, and power is cut after every call.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::suite::load;
 use crate::suite::sample::Sampler;
 use crate::{Commits as _, Leases as _, Reads as _};
 
-/// Few enough jobs that every call of their commits can be tried.
+/// Few jobs, so that every call of their commits can be tried.
 const JOBS: u64 = 3;
 
 fn batch(number: u64, sampler: &mut Sampler) -> Batch {
@@ -26,8 +26,8 @@ async fn newest_whole_batch(store: &SqliteStore) -> Option<u64> {
     newest_whole_batch_of(JOBS, store).await
 }
 
-/// A folder in memory where there is one: hundreds of files are opened, and none of their syncs is
-/// what is tested.
+/// Returns a folder in memory if possible: hundreds of files are opened, and the tests do not depend on their real
+/// fsyncs.
 pub(super) fn folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -37,19 +37,19 @@ async fn lease(store: &SqliteStore) -> Vec<Lease> {
     store.acquire(&shards, "torture", Duration::from_hours(1)).await.unwrap()
 }
 
-/// What came of a few commits on a disk that failed once.
+/// Result of a few commits on a disk that failed once.
 struct Came {
-    /// The newest batch that was acknowledged.
+    /// Newest acknowledged batch.
     acknowledged: u64,
-    /// The newest batch that may be there.
+    /// Newest batch that may exist.
     possible: u64,
     fatal: bool,
     full: bool,
-    /// Whether the fault was met at all.
+    /// Whether the fault occurred.
     met: bool,
 }
 
-/// Two commits and the closing of the file, its checkpoint with it; the `nth` call fails.
+/// Two commits and the close of the file, with its checkpoint; the `nth` call fails.
 async fn commits_on(folder: &Path, nth: u64, fault: Fault) -> Came {
     let disk = Disk::below(folder);
     let store = open(folder).unwrap();
@@ -79,7 +79,7 @@ async fn commits_on(folder: &Path, nth: u64, fault: Fault) -> Came {
     came
 }
 
-/// F7, F8. What was acknowledged is there, and no batch by half, whichever call fails and however.
+/// F7, F8. Acknowledged batches exist, and no batch exists partially, whichever call fails and however.
 #[tokio::test]
 async fn every_call_of_a_commit_may_fail_once() {
     for fault in [Fault::Broken, Fault::Full] {
@@ -107,8 +107,7 @@ async fn every_call_of_a_commit_may_fail_once() {
     }
 }
 
-/// Commits that are all on their way at once, as a server sends them; the `nth` call fails and
-/// all behind it.
+/// Commits that are all in flight, as a server sends them; the `nth` call and all later ones fail.
 async fn commits_ahead_on(folder: &Path, nth: u64) -> (Vec<Result<(), StoreError>>, bool) {
     let disk = Disk::below(folder);
     let store = open(folder).unwrap();
@@ -121,16 +120,16 @@ async fn commits_ahead_on(folder: &Path, nth: u64) -> (Vec<Result<(), StoreError
     let mut came = futures::future::join_all(commits).await;
     let met = disk.disarm();
     if let Err(StoreError::Full | StoreError::Unavailable { .. }) = &came[2] {
-        // Not even later, as long as whoever sent them may not know of it.
+        // Not even a later one, as long as its sender may not know of the failure.
         came.push(store.commit(&leases, Arc::new(batch(4, &mut sampler))).await);
-        // The log may have met the fault as well while it was moved.
+        // A checkpoint of the WAL may have met the fault as well.
         came.extend(load(&store, &leases).await.err().map(Err));
     }
     drop(store);
     (came.into_iter().map(|result| result.map(drop)).collect(), met)
 }
 
-/// F7. Each batch ends the jobs of the one before: one of them done without those before it would be the end.
+/// F7. Each batch ends the jobs of the one before, so a batch without its predecessor would break an invariant.
 #[tokio::test]
 async fn of_batches_that_are_on_their_way_none_is_done_behind_one_that_failed() {
     let mut refused = 0;
@@ -142,7 +141,7 @@ async fn of_batches_that_are_on_their_way_none_is_done_behind_one_that_failed() 
         let is_fatal = came.iter().any(|result| matches!(result, Err(StoreError::Fatal { .. })));
         assert!(came[first_failed..].iter().all(Result::is_err), "call {nth}: {came:?}");
         assert!(found >= first_failed as u64, "call {nth}: {came:?}, and {found} is the newest");
-        // After a sync that failed nothing is known; else nothing was done that was refused.
+        // After a failed fsync the outcome is unknown; otherwise no refused batch was committed.
         assert!(is_fatal || found == first_failed as u64, "call {nth}: {came:?}, and {found} is the newest");
         refused += came.iter().filter(|result| matches!(result, Err(StoreError::Unavailable { .. }))).count();
         if !met {
@@ -182,7 +181,7 @@ async fn assert_survives_of(
     );
 }
 
-/// F2. What was not synced is gone, or some of it is there and the last of it torn.
+/// F2. Unsynced data is lost, or a part of it survives with the last write torn.
 #[tokio::test]
 async fn a_power_cut_after_any_call_loses_nothing_that_was_acknowledged() {
     let place = folder();
@@ -191,7 +190,7 @@ async fn a_power_cut_after_any_call_loses_nothing_that_was_acknowledged() {
     let disk = Disk::below(place.path());
     disk.record();
     let mut sampler = Sampler::new(8);
-    // The file is closed in between: its log is moved into it, and begins anew.
+    // The file is closed in between, so its WAL is checkpointed and restarts.
     for opened in 0..2 {
         let store = open(place.path()).unwrap();
         let leases = lease(&store).await;
@@ -215,7 +214,7 @@ async fn a_power_cut_after_any_call_loses_nothing_that_was_acknowledged() {
     }
 }
 
-/// F2. At the first start too: a store that was never used is not taken for one that lost commits.
+/// F2. Also at the first start: a store that was never used must not look like one that lost commits.
 #[tokio::test]
 async fn a_power_cut_at_the_first_start_leaves_a_store_that_opens() {
     let place = folder();
@@ -233,14 +232,14 @@ async fn a_power_cut_at_the_first_start_leaves_a_store_that_opens() {
             power_cut(&BTreeMap::new(), done, || false),
             power_cut(&BTreeMap::new(), done, || some.below(2) == 0),
         ] {
-            // That it was removed is not recorded.
+            // The recording does not contain its removal.
             left.retain(|name, _| !name.ends_with("-journal"));
             assert_survives(&left, newest_acknowledged(done), &format!("cut after call {cut}")).await;
         }
     }
 }
 
-/// F2. The same where transactions are written while those before them are still being synced.
+/// F2. Also if transactions are written during the fsync of earlier ones.
 #[tokio::test]
 async fn a_power_cut_between_a_commit_and_its_sync_loses_nothing_that_was_acknowledged() {
     const COMMITS: u64 = 6;
@@ -252,7 +251,7 @@ async fn a_power_cut_between_a_commit_and_its_sync_loses_nothing_that_was_acknow
     let store = open(place.path()).unwrap();
     let leases = lease(&store).await;
     let mut sampler = Sampler::new(10);
-    // More rows than are synced where they are written.
+    // More rows than the writer thread syncs itself.
     let batches: Vec<_> = (0..COMMITS).map(|number| Arc::new(batch_of(70, number, &mut sampler))).collect();
     let commits = batches.into_iter().enumerate().map(|(number, batch)| {
         let (store, leases, disk) = (&store, &leases, &disk);
@@ -273,7 +272,7 @@ async fn a_power_cut_between_a_commit_and_its_sync_loses_nothing_that_was_acknow
     }
 }
 
-/// I6. What a query has seen of a commit must not be gone after a power cut.
+/// I6. Data of a commit that a query has returned must survive a power cut.
 #[tokio::test]
 async fn a_query_that_saw_a_commit_is_answered_after_its_sync() {
     let place = folder();
@@ -305,7 +304,7 @@ async fn a_query_that_saw_a_commit_is_answered_after_its_sync() {
     commit.await.unwrap().unwrap();
 }
 
-/// A model of a disk that keeps everything would prove nothing.
+/// A disk model that keeps everything would prove nothing.
 #[test]
 fn what_was_not_synced_is_lost_and_the_last_of_it_torn() {
     let written = |at, bytes: &[u8]| Done::Written { file: "x".into(), at, bytes: bytes.to_vec() };

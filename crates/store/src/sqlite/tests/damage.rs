@@ -1,4 +1,4 @@
-//! Rows that cannot be read are set aside, and the rest goes on.
+//! Rows that cannot be decoded are quarantined, and the rest keeps working.
 
 use model::firing::{BackfillStatus, ScheduleStatus};
 use model::record::{Batch, Change, ExecutionRecord, JobHead, Lease, LiveRow};
@@ -30,7 +30,7 @@ struct Filled {
 }
 
 impl Filled {
-    /// Ten running jobs with an execution each, and ten that have ended.
+    /// Creates ten running jobs with an execution each, and ten ended jobs.
     async fn new() -> Self {
         let mut sampler = Sampler::new(41);
         let mut filled = Self {
@@ -121,7 +121,7 @@ fn key(bits: u128) -> [u8; 16] {
     bits.to_be_bytes()
 }
 
-/// One bit of a blob, flipped.
+/// Flips one bit of a blob.
 fn flip(connection: &Connection, table: &str, column: &str, id: u128) -> rusqlite::Result<usize> {
     let select = format!("SELECT {column} FROM {table} WHERE id = ?1");
     let mut bytes: Vec<u8> = connection.query_row(&select, [key(id)], |row| row.get(0))?;
@@ -131,7 +131,7 @@ fn flip(connection: &Connection, table: &str, column: &str, id: u128) -> rusqlit
     connection.execute(&update, params![key(id), bytes])
 }
 
-/// F9, F16. A job goes with its execution, and the shard goes on.
+/// F9, F16. A job is quarantined with its execution, and the shard continues.
 #[tokio::test]
 async fn a_flipped_bit_in_any_part_of_a_live_job_sets_it_aside() {
     for column in ["state", "history", "head"] {
@@ -142,7 +142,7 @@ async fn a_flipped_bit_in_any_part_of_a_live_job_sets_it_aside() {
     }
 }
 
-/// F9. The searched columns are covered by the checksum too.
+/// F9. The checksum also covers the indexed columns.
 #[tokio::test]
 async fn a_changed_column_of_a_live_job_sets_it_aside() {
     let mut filled = Filled::new().await;
@@ -151,7 +151,7 @@ async fn a_changed_column_of_a_live_job_sets_it_aside() {
     filled.assert_live_without_first().await;
 }
 
-/// F16. A spec that is whole and not to be understood, as of another version.
+/// F16. An intact spec that cannot be parsed, as from another version.
 #[tokio::test]
 async fn a_spec_that_cannot_be_parsed_sets_its_job_aside() {
     let mut filled = Filled::new().await;
@@ -167,7 +167,7 @@ async fn a_spec_that_cannot_be_parsed_sets_its_job_aside() {
     assert!(reason.iter().any(|row| row.reason.contains("from_the_future")), "{reason:?}");
 }
 
-/// F9. Its job could not go on without it.
+/// F9. Its job cannot continue without it.
 #[tokio::test]
 async fn a_damaged_execution_takes_its_job_along() {
     let mut filled = Filled::new().await;
@@ -176,7 +176,7 @@ async fn a_damaged_execution_takes_its_job_along() {
     filled.assert_live_without_first().await;
 }
 
-/// F9. A row under another row's id.
+/// F9. A row under the ID of another row.
 #[tokio::test]
 async fn a_blob_under_the_wrong_id_is_noticed() {
     let mut filled = Filled::new().await;
@@ -186,7 +186,7 @@ async fn a_blob_under_the_wrong_id_is_noticed() {
     filled.assert_live_without_first().await;
 }
 
-/// F9. Lists go on without it, and say so.
+/// F9. Lists continue without the row and report it.
 #[tokio::test]
 async fn a_damaged_row_of_the_history_is_set_aside_by_the_first_list_that_meets_it() {
     let mut filled = Filled::new().await;
@@ -218,7 +218,7 @@ async fn damaged_events_and_workers_are_set_aside() {
     filled.assert_quarantined(&["events", "workers"]).await;
 }
 
-/// F9. All of its columns are kept.
+/// F9. All its columns are kept.
 #[tokio::test]
 async fn a_row_that_is_set_aside_keeps_its_bytes() {
     let mut filled = Filled::new().await;
@@ -233,7 +233,7 @@ async fn a_row_that_is_set_aside_keeps_its_bytes() {
     assert!(columns.windows(state.len()).any(|window| window == state));
 }
 
-/// A schedule that fired, with a backfill that runs, beside one that stays whole.
+/// Creates a schedule that fired, with a running backfill, and a second schedule that stays intact.
 async fn with_schedules() -> (Filled, [ScheduleId; 2], BackfillId) {
     let filled = Filled::new().await;
     let mut sampler = Sampler::new(42);
@@ -254,7 +254,7 @@ async fn with_schedules() -> (Filled, [ScheduleId; 2], BackfillId) {
     (filled, ids, backfill)
 }
 
-/// F9, F16. A backfill cannot go on without its schedule; the rest of the shard can.
+/// F9, F16. A backfill cannot continue without its schedule; the rest of the shard can.
 #[tokio::test]
 async fn a_flipped_bit_in_any_part_of_a_schedule_sets_it_aside_with_its_backfill() {
     for (table, column) in [("schedules", "state"), ("schedule_heads", "head")] {
@@ -278,7 +278,7 @@ async fn a_flipped_bit_in_any_part_of_a_schedule_sets_it_aside_with_its_backfill
     }
 }
 
-/// F9. A firing is not to be read from a line that was changed by hand.
+/// F9. A firing must not be read from an entry that was changed by hand.
 #[tokio::test]
 async fn damaged_lines_backfills_and_calendars_are_set_aside_by_whoever_meets_them() {
     let (mut filled, ids, backfill) = with_schedules().await;
@@ -296,7 +296,7 @@ async fn damaged_lines_backfills_and_calendars_are_set_aside_by_whoever_meets_th
     assert!(filled.subject.store().schedule(ids[0]).await.unwrap().is_some());
 }
 
-/// Two runs with two steps each, and elements that a task added to one of these.
+/// Creates two runs with two steps each, and elements that a task added to one of the steps.
 async fn with_runs() -> (Filled, [RunId; 2]) {
     let filled = Filled::new().await;
     let mut sampler = Sampler::new(43);
@@ -321,7 +321,7 @@ const STEP_OF_ANOTHER_STATUS: &str =
     "UPDATE steps SET status = (status + 1) % 8 WHERE run = ?1 AND number = 1";
 const ELEMENTS_AT_ANOTHER_PLACE: &str = "UPDATE element_batches SET first = first + 1 WHERE run = ?1";
 
-/// C1, F9, F16. A step whose row is lost would be done twice, so its run is set aside with it; others go on.
+/// C1, F9, F16. A step without its row would run twice, so its run is quarantined with it; other runs continue.
 #[tokio::test]
 async fn a_flipped_bit_in_any_part_of_a_run_sets_it_aside_and_no_other() {
     for (table, set_aside) in [
@@ -341,13 +341,13 @@ async fn a_flipped_bit_in_any_part_of_a_run_sets_it_aside_and_no_other() {
         let (loaded, jobs, _) = filled.load().await;
         assert_eq!((loaded.quarantined, jobs.len()), (set_aside.len() as u64, 10), "{table}");
         filled.assert_quarantined(&set_aside).await;
-        // What was there before, the other run, its two steps and what was added to one.
+        // The earlier rows, the other run, its two steps and the elements of one of them.
         let (again, ..) = filled.load().await;
         assert_eq!((again.quarantined, again.rows), (0, 21 + 4), "{table}");
     }
 }
 
-/// C1, F9. With its newest spec; the versions before it are left alone.
+/// C1, F9. With its newest spec; earlier generations stay.
 #[tokio::test]
 async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
     let mut filled = Filled::new().await;
@@ -369,7 +369,7 @@ async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
     assert_eq!(store.workflow_version(id, 2).await.unwrap(), None);
 }
 
-/// C1, F9. Set aside by itself, the row would not be missed by the load that it must not be missing from.
+/// C1, F9. If only the row were quarantined, the load could not detect that the run is incomplete.
 #[tokio::test]
 async fn a_damaged_row_of_a_run_that_goes_on_is_left_for_the_load_by_who_reads_it() {
     for (sql, table) in [(STEP_OF_ANOTHER_STATUS, "steps"), (ELEMENTS_AT_ANOTHER_PLACE, "element_batches")] {
@@ -390,7 +390,7 @@ async fn a_damaged_row_of_a_run_that_goes_on_is_left_for_the_load_by_who_reads_i
     }
 }
 
-/// C1, F9. Of a run that has ended, nothing is built on it any more.
+/// C1, F9. Nothing depends on the rows of an ended run.
 #[tokio::test]
 async fn a_damaged_row_of_a_run_that_has_ended_is_set_aside_by_who_reads_it() {
     let (mut filled, ids) = with_runs().await;

@@ -1,4 +1,4 @@
-//! The store behind a wrapper that fails: what the driver's tests rely on.
+//! The store behind the fault injection wrapper, on which the tests of the server rely.
 
 use model::record::{Batch, Change, Lease};
 use model::{JobStatus, ShardId};
@@ -32,7 +32,7 @@ impl Faulty {
         (id, Arc::new(Batch { now: self.sampler.now(), changes, events: Vec::new() }))
     }
 
-    /// Whether a commit went through, and whether its job is there.
+    /// Commits a batch; returns the result, and whether its job exists.
     async fn commit(&mut self) -> (Result<(), StoreError>, bool) {
         let (id, batch) = self.batch();
         let result = self.store.commit(&self.leases, batch).await.map(drop);

@@ -1,4 +1,4 @@
-//! A volume without space, for real: a small file system of its own.
+//! A full volume: a small file system in memory.
 
 use std::fs;
 use std::process::Command;
@@ -13,11 +13,11 @@ use crate::suite::sample::Sampler;
 use crate::{Commits as _, Housekeeping as _, Leases as _, Reads as _};
 use crate::{Committed, StoreError};
 
-/// A file system in memory, unmounted at the end.
+/// File system in memory, unmounted at the end.
 struct Volume(TempDir);
 
 impl Volume {
-    /// `None` where this user may not mount.
+    /// Returns `None` if this user may not mount.
     fn mount(size: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let options = format!("size={size},mode=700");
@@ -44,12 +44,12 @@ struct Filler {
     leases: Vec<Lease>,
     sampler: Sampler,
     done: Vec<JobId>,
-    /// Of each of these, whether the store said that space is low.
+    /// For each job in `done`, whether the store reported low space.
     low: Vec<bool>,
 }
 
 impl Filler {
-    /// One job of some 30 KiB.
+    /// Commits a job of some 30 KiB.
     async fn submit(&mut self) -> Result<JobId, StoreError> {
         let id = self.sampler.job_id(ShardId(0));
         let mut spec = self.sampler.spec();
@@ -69,14 +69,14 @@ impl Filler {
                 Ok(id)
             }
             Err(error) => {
-                // As its owner does, who drops what it decided.
+                // As the owner does, which drops its decisions.
                 load(&self.store, &self.leases).await?;
                 Err(error)
             }
         }
     }
 
-    /// Records that a job has ended.
+    /// Commits the end of a job.
     async fn finish(&mut self, id: JobId) -> Result<Committed, StoreError> {
         let state = Box::new(self.sampler.state(JobStatus::Succeeded));
         let changes = vec![Change::Job { id, new: false, head: None, state }];
@@ -109,7 +109,7 @@ impl Filler {
     }
 }
 
-/// F7. Refuses, reads on, uses its reserve, and heals without a restart.
+/// F7. It refuses, reads, uses its reserve, and recovers without a restart.
 #[tokio::test]
 async fn a_full_volume_refuses_new_work_reads_on_and_heals() {
     let Some(volume) = Volume::mount("12m") else { return };
@@ -129,13 +129,13 @@ async fn a_full_volume_refuses_new_work_reads_on_and_heals() {
     let told = filler.low.iter().position(|&low| low).expect("the first to touch the reserve says so");
     assert!(filler.low[told..].iter().all(|&low| low), "and so does each one after it");
     filler.assert_readable().await;
-    // The log may be moved still, on the thread for that; when it begins anew there is room for a little more.
+    // The helper thread may still checkpoint the WAL; after the restart of the WAL there is a little more space.
     while filler.store.check().await.is_ok() {
         filler.fill().await;
     }
     let again = filler.fill().await;
     assert!(matches!(again, StoreError::Full), "{again:?}");
-    // What runs can be recorded as ended, whatever new work was refused.
+    // Running jobs can be recorded as ended, although new work was refused.
     let ended = filler.done[..40].to_vec();
     for id in ended {
         assert!(filler.finish(id).await.unwrap().space_low);
@@ -155,7 +155,7 @@ async fn a_full_volume_refuses_new_work_reads_on_and_heals() {
     Filler { store, leases: Vec::new(), sampler, done, low: Vec::new() }.assert_readable().await;
 }
 
-/// F7. A clean stop removes the log and its index, and another program takes their space meanwhile.
+/// F7. A clean stop removes the WAL and its index, and another program uses their space meanwhile.
 #[tokio::test]
 async fn a_store_that_was_stopped_cleanly_starts_on_a_volume_without_a_free_byte() {
     let Some(volume) = Volume::mount("12m") else { return };
@@ -177,7 +177,7 @@ async fn a_store_that_was_stopped_cleanly_starts_on_a_volume_without_a_free_byte
     assert!(filler.finish(job).await.unwrap().space_low, "nothing new is to be taken");
 }
 
-/// F7. Nothing but reading works, and a process that starts then still reads.
+/// F7. Only reads work, and a process that starts then can still read.
 #[tokio::test]
 async fn a_store_on_a_full_volume_can_be_opened_and_read() {
     let Some(volume) = Volume::mount("6m") else { return };

@@ -1,4 +1,4 @@
-//! Commits that are lost are noticed, whatever lost them; and a torn end of the log is not taken for that.
+//! Lost commits are detected, whatever the cause; a torn end of the WAL does not count as a loss.
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -24,7 +24,7 @@ const JOBS: u64 = 3;
 const DATABASE: &str = "x.db";
 const LOG: &str = "x.db-wal";
 const POSITION: &str = "x.db.position";
-/// The log's head, and what stands before the page of a frame.
+/// Length of the header of the WAL and of a frame header.
 const HEADS: usize = 32 + 24;
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -35,7 +35,7 @@ async fn commit(store: &SqliteStore, leases: &[Lease], sampler: &mut Sampler, ba
     }
 }
 
-/// A store to which one batch was written, and its files then.
+/// Store with one committed batch, and its files at that moment.
 struct Written {
     place: TempDir,
     store: SqliteStore,
@@ -47,7 +47,7 @@ struct Written {
 impl Written {
     async fn begin() -> Self {
         let place = folder();
-        // The tables are made in a log of their own.
+        // The tables are created in an earlier WAL.
         drop(open(place.path()).unwrap());
         let store = open(place.path()).unwrap();
         let all: Vec<_> = (0..16).map(ShardId).collect();
@@ -63,14 +63,14 @@ impl Written {
     }
 }
 
-/// What `kill -9` leaves of a store after so many batches, and what was there after the first.
+/// Returns the files of a store that was killed after this number of batches, and those after the first batch.
 async fn killed_after(batches: u64) -> (Files, Files) {
     let mut written = Written::begin().await;
     written.commit(1..batches).await;
     (written.first, files_of(written.place.path()))
 }
 
-/// The same after so many batches that the log has begun anew. Another thread moves it, in its own time.
+/// Returns the same after enough batches for a restart of the WAL. The helper thread checkpoints it asynchronously.
 async fn killed_after_the_log_began_anew() -> (Files, Files) {
     let mut written = Written::begin().await;
     for number in (1..10_000).step_by(2) {
@@ -81,10 +81,10 @@ async fn killed_after_the_log_began_anew() -> (Files, Files) {
         }
         written.commit(number..number + 2).await;
     }
-    panic!("the log never began anew");
+    panic!("the WAL never restarted");
 }
 
-/// The index of the log is memory that is shared, and gone with the machine.
+/// Reads the files, without the WAL index, which is shared memory and does not survive the machine.
 fn files_of(folder: &Path) -> Files {
     content(folder).into_iter().filter(|(name, _)| !name.ends_with("-shm")).collect()
 }
@@ -97,12 +97,12 @@ fn put(files: &Files) -> TempDir {
     place
 }
 
-/// Opens what is refused, sees that nothing of it was changed, and tells why.
+/// Opens a store that is refused, checks that nothing was changed, and returns the error.
 fn refusal(files: &Files) -> StoreError {
     let place = put(files);
     let error = open(place.path()).unwrap_err();
     let mut after = files_of(place.path());
-    // Whoever reads makes an empty log.
+    // A read creates an empty WAL.
     after.retain(|name, bytes| name != "x.db.lock" && (!bytes.is_empty() || files.contains_key(name)));
     let before = files.iter().filter(|(name, _)| *name != "x.db.lock");
     assert!(before.eq(after.iter()), "a store that is refused was changed");
@@ -114,7 +114,7 @@ async fn newest(files: &Files) -> Option<u64> {
     newest_whole_batch_of(JOBS, &open(place.path()).unwrap()).await
 }
 
-/// F2, F9. One flipped byte in the middle would end the log there, and with it what was acknowledged.
+/// F2, F9. A flipped byte in the middle would end the WAL there, and lose acknowledged commits.
 #[tokio::test]
 async fn a_log_that_is_damaged_in_its_middle_is_refused_by_name() {
     let (_, files) = killed_after(3).await;
@@ -134,7 +134,7 @@ async fn a_log_that_is_damaged_in_its_middle_is_refused_by_name() {
     assert!(copied.unwrap_err().to_string().contains("cannot be read"));
 }
 
-/// F9. A log of which nothing is left, or whose head is damaged, is as if nothing had been in it.
+/// F9. A missing WAL, or one with a damaged header, looks like an empty WAL.
 #[tokio::test]
 async fn a_log_that_is_gone_is_refused_by_name() {
     let (_, mut files) = killed_after(3).await;
@@ -147,7 +147,7 @@ async fn a_log_that_is_gone_is_refused_by_name() {
     }
 }
 
-/// F9. What another database has is what this one had.
+/// F9. A copy contains only what the source still has.
 #[tokio::test]
 async fn a_store_that_lost_commits_is_not_copied_elsewhere() {
     let (_, mut files) = killed_after(3).await;
@@ -156,7 +156,7 @@ async fn a_store_that_lost_commits_is_not_copied_elsewhere() {
     assert!(matches!(error, CopyError::Source(StoreError::LostCommits { .. })), "{error:?}");
 }
 
-/// F9. It would be a new store, with new tokens, over the objects of the old one.
+/// F9. It would be a new store with new tokens, next to the objects of the old one.
 #[tokio::test]
 async fn a_database_that_is_gone_or_empty_is_not_made_anew() {
     let (_, mut files) = killed_after(2).await;
@@ -172,8 +172,8 @@ async fn a_database_that_is_gone_or_empty_is_not_made_anew() {
     }
 }
 
-/// F2. After a power cut the file that keeps the position may be old. Transactions behind a break that must have been
-/// synced long before still tell of damage.
+/// F2. After a power cut the position file may be outdated. Transactions after a damaged frame still prove damage if
+/// that frame must have been synced long before.
 #[tokio::test]
 async fn damage_long_before_the_end_is_noticed_without_the_position() {
     let (_, files) = killed_after(3).await;
@@ -198,7 +198,7 @@ async fn damage_long_before_the_end_is_noticed_without_the_position() {
     assert!(matches!(error, StoreError::LostCommits { .. }), "{error:?}");
 }
 
-/// F2. What was not synced may be torn anywhere, with whole frames behind.
+/// F2. Unsynced data may be torn anywhere, with complete frames after it.
 #[tokio::test]
 async fn a_log_that_a_power_cut_tore_behind_the_last_sync_is_accepted() {
     let (first, mut files) = killed_after(3).await;
@@ -210,7 +210,7 @@ async fn a_log_that_a_power_cut_tore_behind_the_last_sync_is_accepted() {
     assert_eq!(newest(&files).await, Some(0));
 }
 
-/// D8. Whoever brings back a copy and does not say so would have jobs started twice.
+/// D8. Without the declaration by the operator, jobs would be started twice.
 #[tokio::test]
 async fn an_older_database_is_refused_until_it_is_said_to_be_one() {
     let (first, files) = killed_after(3).await;
@@ -232,7 +232,7 @@ async fn an_older_database_is_refused_until_it_is_said_to_be_one() {
     assert_eq!(store.lost_tails(&leases).await.unwrap(), [ShardId(0)]);
 }
 
-/// Operators look into a database with SQLite's own means, which move its log.
+/// Operators open a database with SQLite's own tools, which checkpoint its WAL.
 #[tokio::test]
 async fn a_log_that_another_program_moved_is_no_loss() {
     let (_, files) = killed_after(8).await;
@@ -244,7 +244,7 @@ async fn a_log_that_another_program_moved_is_no_loss() {
     assert_eq!(newest_whole_batch_of(JOBS, &open(place.path()).unwrap()).await, Some(7));
 }
 
-/// H5. One state of it, whole, while commits go on.
+/// H5. One complete snapshot, during commits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_of_a_store_that_is_written_is_one_state_of_it() {
     let (place, mut sampler) = (folder(), Sampler::new(92));
@@ -274,7 +274,7 @@ async fn a_backup_of_a_store_that_is_written_is_one_state_of_it() {
     assert!(!left.into_iter().any(|name| name.to_string_lossy().contains("partial")));
 }
 
-/// F9. A start reads little of what has ended; a check reads all of it.
+/// F9. A start reads little of the history; a check reads everything.
 #[tokio::test]
 async fn a_check_finds_rows_and_pages_that_are_damaged_wherever_they_are() {
     let (_, files) = killed_after(40).await;
@@ -313,7 +313,7 @@ fn with_damaged_log(mut files: Files) -> Files {
     files
 }
 
-/// F9. It may be the only copy of what is in it.
+/// F9. It may be the only copy of its data.
 #[tokio::test]
 async fn the_copy_of_a_damaged_log_is_never_written_over() {
     let damaged = with_damaged_log(killed_after(3).await.1);
@@ -334,11 +334,11 @@ async fn the_copy_of_a_damaged_log_is_never_written_over() {
     assert_eq!(fs::read(place.path().join("x.db-wal.damaged.2")).unwrap(), b"another");
 }
 
-/// F9. SQLite would write over the rest of it.
+/// F9. SQLite would overwrite the rest of it.
 #[tokio::test]
 async fn a_damaged_log_that_cannot_be_copied_is_left_as_it_is() {
     let damaged = with_damaged_log(killed_after(3).await.1);
-    // No file system takes a longer name than 255 bytes: that of the copy, and no other.
+    // No file system accepts names longer than 255 bytes: only the name of the copy is too long.
     let database = "x".repeat(245);
     let place = folder();
     for (name, bytes) in &damaged {
@@ -349,7 +349,7 @@ async fn a_damaged_log_that_cannot_be_copied_is_left_as_it_is() {
     assert!(fs::read(place.path().join(database + "-wal")).unwrap() == damaged[LOG]);
 }
 
-/// F9. A log has the pages that changed since it began, and the others are in the database that it belongs to alone.
+/// F9. A WAL contains the pages that changed since it started; the others are only in the database to which it belongs.
 #[tokio::test]
 async fn an_older_database_below_the_newest_log_is_refused_by_name() {
     let (first, files) = killed_after_the_log_began_anew().await;
@@ -371,7 +371,7 @@ async fn an_older_database_below_the_newest_log_is_refused_by_name() {
     assert!(fs::read(place.path().join("x.db-wal.damaged")).unwrap() == files[LOG]);
 }
 
-/// F9. A backup may be files of which the log has nearly everything, and it stands beside the position of the newer store.
+/// F9. A backup may consist of files whose WAL has almost all data, next to the position file of the newer store.
 #[tokio::test]
 async fn a_copy_that_is_brought_back_with_its_own_log_keeps_all_that_is_in_it() {
     let (first, files) = killed_after_the_log_began_anew().await;
@@ -385,7 +385,7 @@ async fn a_copy_that_is_brought_back_with_its_own_log_keeps_all_that_is_in_it() 
     assert_eq!(newest_whole_batch_of(JOBS, &store).await, Some(0));
 }
 
-/// A log that has all the changes since a database was copied makes it whole.
+/// A WAL with all changes since a copy of the database completes the copy.
 #[tokio::test]
 async fn a_database_that_is_as_old_as_the_log_below_it_is_no_loss() {
     let (first, mut files) = killed_after(3).await;
@@ -394,7 +394,7 @@ async fn a_database_that_is_as_old_as_the_log_below_it_is_no_loss() {
     assert_eq!(newest(&files).await, Some(2));
 }
 
-/// F9. What cannot be looked at is not changed either: a migration would be.
+/// F9. A store that cannot be checked is not changed either, as a migration would do.
 #[tokio::test]
 async fn a_store_whose_position_cannot_be_compared_is_refused_as_it_is() {
     let (_, mut files) = killed_after(3).await;
@@ -406,7 +406,7 @@ async fn a_store_whose_position_cannot_be_compared_is_refused_as_it_is() {
     assert!(fs::read(place.path().join(LOG)).unwrap() == files[LOG]);
 }
 
-/// F9. Nor is one that has no such file, but a table that cannot be read.
+/// F9. Also a store without a position file, if a table cannot be read.
 #[tokio::test]
 async fn a_damaged_store_is_refused_before_it_is_migrated() {
     let place = folder();
@@ -422,7 +422,7 @@ async fn a_damaged_store_is_refused_before_it_is_migrated() {
     assert!(fs::read(&database).unwrap() == before, "a store that is refused was changed");
 }
 
-/// Fills the first page of a table.
+/// Overwrites the first page of a table.
 fn damage_table(database: &Path, table: &str) {
     let raw = rusqlite::Connection::open(database).unwrap();
     let sql = "SELECT rootpage FROM sqlite_schema WHERE name = ?1";
@@ -457,11 +457,11 @@ async fn a_stopped_store_can_be_opened_while_it_is_checked() {
     let leases = store.acquire(&(0..16).map(ShardId).collect::<Vec<_>>(), "a", Duration::from_hours(1)).await;
     commit(&store, &leases.unwrap(), &mut Sampler::new(93), 3..40).await;
     drop((store, snapshot));
-    // Its log was there when it was opened, and had been begun by another.
+    // Its WAL existed when it was opened, and another process had started it.
     assert_eq!(newest_whole_batch_of(JOBS, &open(place.path()).unwrap()).await, Some(39));
 }
 
-/// The same where there is a log of a process that was killed.
+/// The same with the WAL of a killed process.
 #[tokio::test]
 async fn a_store_can_be_opened_while_somebody_reads_it() {
     let place = put(&killed_after(3).await.1);
@@ -489,7 +489,7 @@ async fn what_an_interrupted_backup_left_is_no_obstacle() {
     assert_eq!(left.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-/// I10. Workers may still run what was started after the first time.
+/// I10. Workers may still run what was started after the first restore.
 #[tokio::test]
 async fn a_backup_that_is_restored_twice_gives_out_no_epoch_twice() {
     let (first, files) = killed_after(3).await;

@@ -1,4 +1,4 @@
-//! Files of earlier versions, as they lie on the disks of users.
+//! Files of earlier versions, as they exist at users.
 
 use model::record::{Batch, Change, JobHead, JobState, LiveRow};
 use model::run::{BatchKey, RunStatus, StepOrigin};
@@ -11,9 +11,9 @@ use crate::query::{Counts, ExecutionFilter, JobFilter, LedgerFilter, Page, RunFi
 use crate::sqlite::{file, schema};
 use crate::suite::sample::Sampler;
 
-/// A file as version 1 wrote it: its tables and rows as SQL.
+/// File of version 1: its tables and rows as SQL.
 const VERSION_1: &str = include_str!("version_1.sql");
-/// As above, of version 2.
+/// As above, for version 2.
 const VERSION_2: &str = include_str!("version_2.sql");
 
 fn a_file_of(sql: &str) -> OnDisk {
@@ -25,7 +25,7 @@ fn a_file_of(sql: &str) -> OnDisk {
     subject
 }
 
-/// D5. Nothing is lost, and what is new works beside it.
+/// D5. Nothing is lost, and new features work with the old rows.
 #[tokio::test]
 async fn a_file_of_version_1_is_brought_to_this_version_with_all_that_is_in_it() {
     let mut subject = a_file_of(VERSION_1);
@@ -72,7 +72,7 @@ async fn a_file_of_version_1_is_brought_to_this_version_with_all_that_is_in_it()
     store.check().await.unwrap();
 }
 
-/// D5. As above; steps, runs and their jobs stand beside what was there.
+/// D5. As above; steps, runs and their jobs can be added to the old rows.
 #[tokio::test]
 async fn a_file_of_version_2_is_brought_to_this_version_with_all_that_is_in_it() {
     let mut subject = a_file_of(VERSION_2);
@@ -125,7 +125,7 @@ async fn a_file_of_version_2_is_brought_to_this_version_with_all_that_is_in_it()
     store.check().await.unwrap();
 }
 
-/// D4, D5. A job that was there before there were checkpoints saves one.
+/// D4, D5. A job from before the introduction of checkpoints saves one.
 #[tokio::test]
 async fn a_file_of_version_3_is_brought_to_this_version_with_all_that_is_in_it() {
     let mut subject = OnDisk::new();
@@ -161,7 +161,7 @@ async fn a_file_of_version_3_is_brought_to_this_version_with_all_that_is_in_it()
     assert_eq!(store.checkpoint(id).await.unwrap(), Some(record));
 }
 
-/// C4, D5. Elements are added to a run that was there before that could be done.
+/// C4, D5. Elements are added to a run from before the introduction of added elements.
 #[tokio::test]
 async fn a_file_of_version_4_is_brought_to_this_version_with_all_that_is_in_it() {
     let mut subject = OnDisk::new();
@@ -194,7 +194,7 @@ async fn a_file_of_version_4_is_brought_to_this_version_with_all_that_is_in_it()
     assert_eq!(store.element_batches(run).await.unwrap(), [added]);
 }
 
-/// Every table and index, as SQLite keeps their text.
+/// Returns every table and index with its SQL.
 fn tables(connection: &Connection) -> Vec<(String, Option<String>)> {
     let sql = "SELECT name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY name";
     let mut statement = connection.prepare(sql).unwrap();
@@ -202,7 +202,7 @@ fn tables(connection: &Connection) -> Vec<(String, Option<String>)> {
     rows.map(Result::unwrap).collect()
 }
 
-/// A released step never changes: a new file and an old one come to the same.
+/// A released migration never changes: a new and a migrated file have the same schema.
 #[tokio::test]
 async fn a_new_file_has_the_same_tables_as_one_that_came_all_the_way() {
     let mut new = OnDisk::new();

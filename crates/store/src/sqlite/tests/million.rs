@@ -1,5 +1,5 @@
-//! What a million schedules cost, on request:
-//! `cargo test --release -p belfry-store -- --ignored --nocapture a_million`.
+//! Benchmark of a million schedules; run it with `cargo test --release -p belfry-store -- --ignored --nocapture
+//! a_million`.
 
 use std::fs;
 use std::time::Instant;
@@ -47,7 +47,7 @@ fn state(n: usize, at: Timestamp) -> ScheduleState {
     }
 }
 
-/// A million schedules, some of them fired.
+/// A million schedules, some of which have fired.
 struct Million {
     subject: OnDisk,
     leases: Vec<Lease>,
@@ -81,7 +81,7 @@ impl Million {
         self.subject.store().commit(&self.leases, Arc::new(batch)).await.unwrap();
     }
 
-    /// The three rows of a firing.
+    /// Returns the three changes of a firing.
     fn firing(&mut self, n: usize, at: Timestamp, head: &JobHead) -> [Change; 3] {
         let schedule = self.ids[n];
         let job = self.sampler.job_id(schedule.shard());
@@ -166,7 +166,7 @@ async fn a_million_schedules_load_fire_and_are_listed() {
     println!("loaded: {seconds:.2} s, {:.0} rows/s", COUNT as f64 / seconds);
 
     let head = head_of(JobSpec::command(["/usr/bin/report"]));
-    // Schedules that lie side by side share pages; those that lie apart are the worst case.
+    // Adjacent schedules share pages; distant ones are the worst case.
     for (batch, stride) in [(100usize, 1), (1_000, 1), (100, 7_919), (1_000, 7_919), (5_000, 7_919)] {
         let at = million.sampler.now();
         let batches: Vec<Vec<Change>> = (0..40_000 / batch)

@@ -1,4 +1,4 @@
-//! The contract, and what only this store promises.
+//! Tests of the contract, and of the guarantees of this store alone.
 
 mod cuts;
 mod damage;
@@ -24,7 +24,7 @@ use super::{Options, SqliteStore};
 use crate::suite::Subject;
 use crate::{Store, store_suite};
 
-/// A store in a folder of its own, on a clock that stands until it is moved.
+/// Store in its own folder, on a manual clock.
 struct OnDisk {
     store: Option<SqliteStore>,
     folder: TempDir,

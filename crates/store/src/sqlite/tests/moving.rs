@@ -1,4 +1,4 @@
-//! The log goes into the database while commits go on.
+//! Checkpoints of the WAL during commits.
 
 use std::fs;
 use std::sync::atomic::AtomicBool;
@@ -10,15 +10,15 @@ use super::*;
 use crate::sqlite::file;
 use crate::sqlite::mover::LOG_BYTES_MAX;
 
-/// A page of the log, with what stands before it.
+/// Size of a WAL frame: a page and its header.
 const FRAME_BYTES: u64 = 4_096 + 24;
 
-/// So long the log of these tests is at most where no reader holds it up: a few times what is moved at once.
+/// Maximum length of the WAL in these tests without blocking readers: a few times the checkpoint threshold.
 const PAGES_MAX: u64 = 700;
 
 async fn renew(subject: &OnDisk, leases: &[Lease], times: u32) {
     for _ in 0..times {
-        // An expiry that is not a new one would not be written.
+        // An unchanged expiry would not be written.
         subject.now.fetch_add(1_000, Ordering::Relaxed);
         subject.store().renew(leases, Duration::from_hours(1)).await.unwrap();
     }
@@ -33,7 +33,7 @@ fn pages_of_log(subject: &OnDisk) -> u64 {
     fs::metadata(file::log_of(&subject.path())).unwrap().len() / FRAME_BYTES
 }
 
-/// F7 of the fault model. The log would be as long as all that was ever written.
+/// F7 of the fault model. Without a restart, the WAL would contain everything that was ever written.
 #[tokio::test]
 async fn the_log_begins_anew_however_many_commits_there_are() {
     let subject = OnDisk::new();
@@ -43,7 +43,7 @@ async fn the_log_begins_anew_however_many_commits_there_are() {
     assert!(pages < PAGES_MAX, "the log has {pages} pages after 2,000 commits");
 }
 
-/// H5. A backup of a large store reads for minutes, and nothing may stand still meanwhile.
+/// H5. A backup of a large store reads for minutes, and must not block anything.
 #[tokio::test]
 async fn commits_do_not_wait_for_a_reader_and_the_log_is_cut_when_it_has_ended() {
     let subject = OnDisk::new();
@@ -64,7 +64,7 @@ async fn commits_do_not_wait_for_a_reader_and_the_log_is_cut_when_it_has_ended()
     assert!(pages <= LOG_BYTES_MAX as u64, "the log has {pages} pages again");
 }
 
-/// Without a wait for them, the log would grow for as long as there are always some.
+/// Without a wait for readers, the WAL would grow as long as there is always one.
 #[tokio::test]
 async fn readers_that_follow_each_other_do_not_hold_up_the_log_for_ever() {
     let subject = OnDisk::new();
@@ -73,7 +73,7 @@ async fn readers_that_follow_each_other_do_not_hold_up_the_log_for_ever() {
     let read = |path: std::path::PathBuf, stop: Arc<AtomicBool>| {
         let connections = [file::open_reader(&path).unwrap(), file::open_reader(&path).unwrap()];
         for reader in connections.iter().cycle().take_while(|_| !stop.load(Ordering::Relaxed)) {
-            // Each begins before the one before it ends.
+            // Each reader starts before the previous one ends.
             if !reader.is_autocommit() {
                 reader.execute_batch("ROLLBACK").unwrap();
             }

@@ -1,4 +1,4 @@
-//! What is found, refused and promised when a file is opened.
+//! Checks and guarantees when a file is opened.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -34,7 +34,7 @@ async fn nobody_else_can_read_the_files() {
     }
 }
 
-/// A command that root runs must not keep the server out, which runs as another user.
+/// A command that root runs must not lock out the server, which runs as another user.
 #[tokio::test]
 async fn files_beside_a_database_belong_to_its_owner() {
     const OWNER: u32 = 4_321;
@@ -117,7 +117,7 @@ async fn what_is_no_database_is_refused() {
     assert!(matches!(refused(&path), StoreError::Fatal { .. }));
 }
 
-/// F9. Never silently shorter.
+/// F9. It is never opened with fewer rows.
 #[tokio::test]
 async fn a_file_that_was_cut_short_is_refused() {
     let mut subject = OnDisk::new();
@@ -129,7 +129,7 @@ async fn a_file_that_was_cut_short_is_refused() {
     assert!(matches!(&error, StoreError::Fatal { .. }), "{error}");
 }
 
-/// D7. Read back from the connection that writes; the sync of a commit is the store's own.
+/// D7. Verified on the writing connection; the store itself syncs commits.
 #[tokio::test]
 async fn sqlite_syncs_whatever_it_does_to_its_log_but_a_commit() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A bit that flips anywhere in the file: told, set aside or harmless, and never fewer rows in silence.
+//! A flipped bit anywhere in the file is reported, quarantined or harmless; rows never disappear silently.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ const BATCHES: u64 = 8;
 const JOBS: u64 = 8;
 const FLIPS: usize = 160;
 
-/// The bytes of a closed file of some dozens of pages.
+/// Returns the bytes of a closed file with some dozens of pages.
 async fn file() -> Vec<u8> {
     let place = folder();
     let store = open(place.path()).unwrap();
@@ -32,7 +32,7 @@ async fn file() -> Vec<u8> {
     fs::read(place.path().join("x.db")).unwrap()
 }
 
-/// Every job, from the list and by its id; an error where anything of it cannot be read.
+/// Reads every job from the list and by ID; an error if any part cannot be read.
 async fn jobs(folder: &Path) -> Result<(BTreeMap<JobId, JobRow>, usize), StoreError> {
     let store = open(folder)?;
     let (mut found, mut page) = (BTreeMap::new(), Page { after: None, limit: 50 });
@@ -68,7 +68,7 @@ async fn a_flipped_bit_anywhere_in_the_file_never_takes_a_row_away_in_silence() 
     for n in 0..FLIPS {
         let mut bytes = good.clone();
         let pages = bytes.len() / page_size;
-        // Every other one in the head of a page, where the tree says what belongs to it.
+        // Every second flip is in the header of a page, which defines the contents of the page.
         let within = if n % 2 == 0 { draws.below(40) } else { draws.below(page_size as u64) } as usize;
         let at = draws.below(pages as u64) as usize * page_size + within;
         bytes[at] ^= 1 << draws.below(8);
@@ -85,7 +85,7 @@ async fn a_flipped_bit_anywhere_in_the_file_never_takes_a_row_away_in_silence() 
             )),
         }
     }
-    println!("{told} told, {aside} set aside, {harmless} harmless, {} silent", silent.len());
+    println!("{told} told, {aside} quarantined, {harmless} harmless, {} silent", silent.len());
     assert!(told > 0 && aside > 0 && harmless > 0);
     assert!(silent.is_empty(), "of {FLIPS}: {silent:#?}");
 }

@@ -1,7 +1,7 @@
-//! Faults that only a process of its own can have: kill -9, and system calls that fail.
+//! Faults that need a separate process: kill -9, and failing system calls.
 //!
-//! The tests run [`child_that_commits`], this very test binary, and read from its pipe what it was
-//! promised. What was acknowledged must be there afterwards, and no batch by half.
+//! The tests run [`child_that_commits`] in a process of this test binary, and read the acknowledged batches from its
+//! pipe. Acknowledged batches must exist afterwards, and no batch may exist partially.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::{Commits as _, Leases as _, Reads as _};
 const FOLDER: &str = "BELFRY_STORE_TEST_FOLDER";
 const COMMITS: &str = "BELFRY_STORE_TEST_COMMITS";
 const CHILD: &str = "sqlite::tests::process::child_that_commits";
-/// Jobs of one batch; each batch ends those of the batch before.
+/// Number of jobs in a batch; each batch ends those of the batch before.
 const JOBS: u64 = 20;
 
 fn id(batch: u64, n: u64) -> JobId {
@@ -31,7 +31,7 @@ fn batch(number: u64, sampler: &mut Sampler) -> Batch {
     batch_of(JOBS, number, sampler)
 }
 
-/// A batch of so many new jobs that ends those of the batch before.
+/// Returns a batch with this number of new jobs, which ends those of the batch before.
 pub(super) fn batch_of(jobs: u64, number: u64, sampler: &mut Sampler) -> Batch {
     let head = sampler.head();
     let mut changes = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn open(folder: &Path) -> Result<SqliteStore, StoreError> {
     SqliteStore::open(folder.join("x.db"), Options { ballast_bytes: 0, ..Options::default() })
 }
 
-/// The newest batch that is there, once it is known that every batch is there whole or not at all.
+/// Returns the newest batch, after checking that every batch exists completely or not at all.
 async fn newest_whole_batch(store: &SqliteStore) -> Option<u64> {
     newest_whole_batch_of(JOBS, store).await
 }
@@ -141,7 +141,7 @@ fn acknowledged(line: &str) -> Option<u64> {
     line.strip_prefix("acknowledged ").and_then(|number| number.parse().ok())
 }
 
-/// F1, D7. Killed at random points of a commit, again and again.
+/// F1, D7. Killed repeatedly at random points of a commit.
 #[tokio::test]
 async fn what_was_acknowledged_survives_kill_9() {
     let folder = tempfile::tempdir().unwrap();
@@ -152,18 +152,18 @@ async fn what_was_acknowledged_survives_kill_9() {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut left = 1 + sampler.below(25);
         while left > 0 {
-            let line = lines.next().expect("the child goes on until it is killed").unwrap();
+            let line = lines.next().expect("the child continues until it is killed").unwrap();
             if let Some(number) = acknowledged(&line) {
                 last = Some(number);
                 left -= 1;
             }
         }
-        // Spins a little, so that the child is anywhere in its next commit.
+        // Spins for a random time, so that the child is at a random point of its next commit.
         for _ in 0..sampler.below(400_000) {
             std::hint::spin_loop();
         }
         child.kill().unwrap();
-        // What it said before it died counts too.
+        // Batches that it acknowledged before it died count too.
         for line in lines.map_while(Result::ok) {
             last = acknowledged(&line).or(last);
         }
@@ -175,7 +175,7 @@ async fn what_was_acknowledged_survives_kill_9() {
     }
 }
 
-/// Runs the child under strace, which makes system calls fail; `None` where that is not possible.
+/// Runs the child under strace, which makes system calls fail; `None` if that is not possible.
 fn injected(fault: &str, folder: &Path) -> Option<Vec<String>> {
     let usable = Command::new("strace")
         .args(["-o", "/dev/null", "true"])
@@ -199,7 +199,7 @@ async fn assert_kept(folder: &Path, lines: &[String], context: &str) {
     assert!(found >= last, "{context}: {last:?} was acknowledged, and {found:?} is the newest");
 }
 
-/// F8. Every sync of the writing thread fails once, the nth of a run; nothing is written after it.
+/// F8. Every fsync of the writer thread fails once, the nth in each run; nothing is written afterwards.
 #[tokio::test]
 async fn a_failed_sync_ends_all_writing() {
     let mut fatal = 0;
@@ -233,7 +233,7 @@ async fn a_failed_write_ends_all_writing() {
     assert!(fatal >= 3, "only {fatal} runs met the fault in a commit");
 }
 
-/// F7. One write finds no space: that commit is refused whole, and the next goes through.
+/// F7. One write finds no space: that commit is refused completely, and the next one succeeds.
 #[tokio::test]
 async fn a_write_without_space_refuses_one_commit_and_no_more() {
     let mut full = 0;

@@ -1,4 +1,4 @@
-//! Every rule of the contract, on this store.
+//! All rules of the contract, for this store.
 
 use super::*;
 

@@ -1,9 +1,8 @@
-//! A disk that fails at a chosen call, or loses what was not synced, under the real SQLite.
+//! A disk that fails at a chosen call, or loses unsynced data, below the real SQLite.
 //!
-//! A file system of SQLite's own kind (a *VFS*) that stands before the real one. It counts every
-//! write, sync and truncation below the folder of a [`Disk`], lets one of them fail, and keeps what was
-//! done, so that a test can look at every state that a power cut could have left. Files elsewhere
-//! are none of its business. It needs no rights and no tool.
+//! This is a SQLite file system (*VFS*) that wraps the real one. It counts every write, sync and truncation in the
+//! folder of a [`Disk`], makes one of them fail, and records the calls, so that a test can examine every state that a
+//! power cut could have left. It ignores files in other folders. It needs neither privileges nor tools.
 #![expect(unsafe_code, reason = "SQLite asks for a file system in C")]
 
 use std::collections::BTreeMap;
@@ -22,11 +21,11 @@ use rusqlite::ffi::{
 pub(super) enum Fault {
     /// `EIO`.
     Broken,
-    /// `ENOSPC`: writes fail by that name, syncs and truncations as on a broken disk.
+    /// `ENOSPC` for writes; syncs and truncations fail as on a broken disk.
     Full,
 }
 
-/// What was done to a file.
+/// Recorded call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Done {
     Written {
@@ -41,17 +40,17 @@ pub(super) enum Done {
     Synced {
         file: String,
     },
-    /// The test says that something was acknowledged.
+    /// The test reports an acknowledged batch.
     Acknowledged(u64),
 }
 
 #[derive(Debug, Default)]
 struct Watch {
-    /// Calls until the one that fails, how, and whether those behind it fail as well.
+    /// Number of calls before the failing one, its fault, and whether later calls fail as well.
     armed: Option<(u64, Fault, bool)>,
     failed: bool,
     done: Option<Vec<Done>>,
-    /// Whether the store's own syncs wait.
+    /// Blocks the store's own fsyncs.
     gate: Arc<Gate>,
 }
 
@@ -69,7 +68,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Everything below a folder, until it is dropped.
+/// Watched folder, until this value is dropped.
 #[derive(Debug)]
 pub(in crate::sqlite) struct Disk {
     folder: PathBuf,
@@ -77,7 +76,7 @@ pub(in crate::sqlite) struct Disk {
 }
 
 impl Disk {
-    /// Watches the files that SQLite opens below this folder from now on.
+    /// Watches the files that SQLite opens in this folder from now on.
     pub(in crate::sqlite) fn below(folder: &Path) -> Self {
         install();
         let disk = Self { folder: folder.canonicalize().unwrap(), watch: Shared::default() };
@@ -85,12 +84,12 @@ impl Disk {
         disk
     }
 
-    /// Lets one call fail: the `nth` from now, from 0.
+    /// Makes one call fail: the `nth` from now, counted from 0.
     pub(super) fn arm(&self, nth: u64, fault: Fault) {
         self.set(nth, fault, false);
     }
 
-    /// Lets that call fail and all behind it.
+    /// Makes that call and all later ones fail.
     pub(super) fn arm_from(&self, nth: u64, fault: Fault) {
         self.set(nth, fault, true);
     }
@@ -100,33 +99,33 @@ impl Disk {
         (watch.armed, watch.failed) = (Some((nth, fault, stays)), false);
     }
 
-    /// Lets no call fail any more, and says whether one did.
+    /// Stops injecting faults, and returns whether one occurred.
     pub(super) fn disarm(&self) -> bool {
         let mut watch = lock(&self.watch);
         watch.armed = None;
         watch.failed
     }
 
-    /// Lets the store's own syncs wait from now on, or go on.
+    /// Blocks or releases the store's own fsyncs from now on.
     pub(in crate::sqlite) fn hold_syncs(&self, hold: bool) {
         let gate = Arc::clone(&lock(&self.watch).gate);
         *lock(&gate.is_closed) = hold;
         gate.opened.notify_all();
     }
 
-    /// Keeps what is done from now on.
+    /// Records calls from now on.
     pub(super) fn record(&self) {
         lock(&self.watch).done = Some(Vec::new());
     }
 
-    /// Notes that something was acknowledged.
+    /// Records that a batch was acknowledged.
     pub(super) fn acknowledged(&self, number: u64) {
         if let Some(done) = &mut lock(&self.watch).done {
             done.push(Done::Acknowledged(number));
         }
     }
 
-    /// What was done since [`record`](Self::record).
+    /// Returns the calls since [`record`](Self::record).
     pub(super) fn take(&self) -> Vec<Done> {
         lock(&self.watch).done.take().unwrap_or_default()
     }
@@ -138,7 +137,7 @@ impl Drop for Disk {
     }
 }
 
-/// What a call does after all.
+/// What happens to a call.
 enum Verdict {
     Goes,
     Fails(Fault),
@@ -170,10 +169,10 @@ impl Watch {
     }
 }
 
-/// What a power cut leaves of files that were `base`, after `done`.
+/// Returns the files that a power cut leaves, if they were `base` before the calls `done`.
 ///
-/// Of what was not synced, `survives` says of each write whether it reached the disk all the same; the last
-/// that did is torn in its middle.
+/// `survives` decides for each unsynced write whether it reached the disk anyway; the last one that did is torn in the
+/// middle.
 pub(super) fn power_cut(
     base: &BTreeMap<String, Vec<u8>>,
     done: &[Done],
@@ -213,18 +212,18 @@ pub(super) fn power_cut(
     files
 }
 
-/// The files of a folder.
+/// Returns the files of a folder with their contents.
 pub(super) fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let name = |entry: &fs::DirEntry| entry.file_name().into_string().unwrap();
     files.map(|entry| (name(&entry), fs::read(entry.path()).unwrap())).collect()
 }
 
-/// A file as SQLite holds it; the real one lies behind it in memory.
+/// File handle of SQLite; the real handle follows it in memory.
 #[repr(C)]
 struct File {
     base: sqlite3_file,
-    /// From `Box::into_raw`; null for a file that is none of our business.
+    /// From `Box::into_raw`; null for a file that is not watched.
     of: *mut Watched,
 }
 
@@ -233,9 +232,9 @@ struct Watched {
     watch: Shared,
 }
 
-/// The real file behind ours.
+/// Returns the real handle behind this one.
 fn real(file: *mut sqlite3_file) -> *mut sqlite3_file {
-    // SAFETY: SQLite allocates `szOsFile` bytes, which `install` makes ours plus the real one's.
+    // SAFETY: SQLite allocates `szOsFile` bytes, which `install` sets to the size of both handles.
     unsafe { file.cast::<File>().add(1).cast() }
 }
 
@@ -251,7 +250,7 @@ fn watched<'a>(file: *mut sqlite3_file) -> Option<&'a Watched> {
     unsafe { (*file.cast::<File>()).of.as_ref() }
 }
 
-/// Asks whether a call goes through; `done` is kept if it does.
+/// Decides whether a call succeeds; records `done` if it does.
 fn ask(file: *mut sqlite3_file, done: impl FnOnce(String) -> Done) -> Verdict {
     let Some(watched) = watched(file) else { return Verdict::Goes };
     let mut watch = lock(&watched.watch);
@@ -274,11 +273,11 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
 }
 
 unsafe extern "C" fn write(file: *mut sqlite3_file, bytes: *const c_void, size: c_int, at: i64) -> c_int {
-    // SAFETY: SQLite gives so many bytes.
+    // SAFETY: SQLite passes `size` bytes.
     let given = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size.unsigned_abs() as usize) };
     let place = usize::try_from(at).unwrap_or(0);
     let verdict = ask(file, |file| Done::Written { file, at: place, bytes: given.to_vec() });
-    // SAFETY: the arguments are SQLite's own; the half of a torn write is less than it gave.
+    // SAFETY: the arguments come from SQLite; the half of a torn write is shorter.
     through(file, |real, methods| unsafe {
         let Some(call) = methods.xWrite else { return SQLITE_IOERR_WRITE };
         match verdict {
@@ -313,7 +312,7 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     }
 }
 
-/// Methods that are the real file's own.
+/// Methods that are forwarded to the real file.
 macro_rules! forwarded {
     ($($name:ident = $method:ident($($argument:ident: $kind:ty),*) -> $result:ty, or $otherwise:expr;)*) => {
         $(unsafe extern "C" fn $name(file: *mut sqlite3_file, $($argument: $kind),*) -> $result {
@@ -370,8 +369,8 @@ unsafe extern "C" fn open(
     flags: c_int,
     out: *mut c_int,
 ) -> c_int {
-    // SAFETY: `install` put the real file system there, and SQLite gives room for both files; a name is
-    // a C string, or null for a temporary file.
+    // SAFETY: `install` stored the real file system there, and SQLite allocates both handles; a name is a C string, or
+    // null for a temporary file.
     unsafe {
         (*file).pMethods = std::ptr::null();
         let of = if name.is_null() {
@@ -392,9 +391,9 @@ unsafe extern "C" fn open(
     }
 }
 
-/// What the store is about to sync by itself, without SQLite.
+/// Called before the store syncs a file without SQLite.
 ///
-/// Kept as done from here on: what is written while a sync is under way need not be part of it.
+/// The sync is recorded at this moment: data that is written during the sync may not be part of it.
 pub(in crate::sqlite) fn before_sync(path: &Path) -> std::io::Result<()> {
     let Some(Watched { name, watch }) = watch_of(path) else { return Ok(()) };
     let gate = Arc::clone(&lock(&watch).gate);
@@ -410,7 +409,7 @@ pub(in crate::sqlite) fn before_sync(path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// A write that the store makes itself, without SQLite.
+/// Called for a write that the store makes without SQLite.
 pub(in crate::sqlite) fn note_write(path: &Path, bytes: &[u8]) {
     if let Some(Watched { name, watch }) = watch_of(path) {
         lock(&watch).keep(|| Done::Written { file: name, at: 0, bytes: bytes.to_vec() });
@@ -423,12 +422,12 @@ fn watch_of(path: &Path) -> Option<Watched> {
     Some(Watched { name: path.file_name()?.to_str()?.to_owned(), watch: Arc::clone(watch) })
 }
 
-/// Makes ours the file system of all connections of this process.
+/// Makes this the file system of all connections of the process.
 fn install() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
-        // SAFETY: the real file system lives as long as the process, and ours is leaked; both are
-        // complete before SQLite is told of ours.
+        // SAFETY: the real file system lives as long as the process, and this one is leaked; both are complete before
+        // SQLite uses this one.
         unsafe {
             let below = sqlite3_vfs_find(std::ptr::null());
             assert!(!below.is_null(), "SQLite has a file system");
