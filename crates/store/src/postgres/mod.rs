@@ -150,7 +150,7 @@ pub struct PostgresStore {
     guard: Guard,
     shards: u16,
     options: Options,
-    /// Lowest number of the changelog rows that this process has not trimmed.
+    /// Number below which this process has trimmed all changelog rows.
     trimmed: AtomicI64,
     /// Whether a change failed for lack of space, and no later check has found space.
     full: AtomicBool,

@@ -31,8 +31,8 @@ CREATE TABLE meta (
     checked_at  BIGINT NOT NULL
 ) {hot};
 
--- A shard, who owns it, and the engine time of the newest commit that changed it. `system` and `timeline`
--- are those of the database when it was taken last: another one means that a tail may be lost.
+-- A shard, its owner, and the engine time of the newest commit that changed it. `system` and `timeline` are
+-- those of the database at the last acquire: other values mean that commits may be lost.
 CREATE TABLE shards (
     shard       INTEGER PRIMARY KEY,
     owner       {text},
@@ -132,8 +132,8 @@ CREATE TABLE keys (
 );
 CREATE INDEX keys_expiry ON keys (shard, expires_at);
 
--- Jobs of each status, in parts that are summed up: a commit touches only the part of a shard that it
--- has locked anyway, so that servers do not wait for one another. The part -1 is that of retention.
+-- Number of jobs in each status, in parts that are added up: a commit changes only the part of a shard that
+-- it has locked anyway, so that servers do not wait for each other. Part -1 belongs to retention.
 CREATE TABLE job_counts (
     part        INTEGER NOT NULL,
     namespace   {text} NOT NULL,
@@ -152,7 +152,7 @@ CREATE TABLE queues (
     record      BYTEA NOT NULL
 );
 
--- A row for up to some hundred events of one batch; `first` is the place of its first.
+-- A row for up to some hundred events of one batch; `first` is the position of its first event.
 CREATE TABLE events (
     first       BIGINT PRIMARY KEY,
     count       BIGINT NOT NULL,
@@ -180,7 +180,7 @@ CREATE TABLE artifacts (
 CREATE UNIQUE INDEX artifacts_version ON artifacts (namespace, name, sha256);
 CREATE INDEX artifacts_newest ON artifacts (created_at);
 
--- The unique key is a seat belt. A firing touches `state` and `next_at` only.
+-- The unique key is a safeguard. A firing changes only `state` and `next_at`.
 CREATE TABLE schedules (
     id          UUID PRIMARY KEY,
     status      INTEGER NOT NULL,
@@ -210,7 +210,7 @@ CREATE TABLE schedule_labels (
 );
 CREATE INDEX schedule_labels_schedule ON schedule_labels (schedule);
 
--- That the key is unique is the seat belt of `one line an instant`; `backfill` is zero where there is none.
+-- The unique key is the safeguard of `one entry for each scheduled time`; `backfill` is zero if there is none.
 CREATE TABLE ledger (
     first       BIGINT NOT NULL,
     schedule    UUID NOT NULL,
@@ -255,7 +255,7 @@ CREATE TABLE calendars (
     PRIMARY KEY (namespace, name)
 );
 
--- Servers that are there until `expires_at`, and keys that they sign with.
+-- Servers that are registered until `expires_at`, and keys with which they sign.
 CREATE TABLE servers (
     id          UUID PRIMARY KEY,
     name        {text} NOT NULL,
@@ -271,7 +271,7 @@ CREATE TABLE secrets (
     secret      BYTEA NOT NULL
 );
 
--- Rows that could not be read, with all of their columns as JSON.
+-- Rows that could not be decoded, with all their columns as JSON.
 CREATE TABLE quarantine (
     at          BIGINT NOT NULL,
     origin      {text} NOT NULL,
@@ -283,8 +283,8 @@ CREATE TABLE quarantine (
 ";
 
 const VERSION_2: &str = "
--- Of which store this one is a copy, and how far that has come: the last key of a table. No row where it
--- is nobody's copy. Until `finished_at` is there, no server is to work on it.
+-- Source and progress of a copy; the progress is the last copied key of a table. No row if the database is
+-- not a copy. No server may use the database until `finished_at` is set.
 CREATE TABLE copies (
     id          INTEGER PRIMARY KEY CHECK (id = 0),
     source      {text} NOT NULL,
@@ -369,7 +369,7 @@ CREATE TABLE run_definitions (
     body        BYTEA NOT NULL
 );
 
--- `list` is -1 for a step, and its number for each of its elements.
+-- `list` is -1 for a step, and the number of the step for its elements.
 CREATE TABLE steps (
     run         UUID NOT NULL,
     list        BIGINT NOT NULL,
@@ -424,21 +424,20 @@ ALTER TABLE servers ADD COLUMN fingerprint BYTEA;
 
 /// Retried runs, and steps with declared outputs, as in the embedded store.
 const VERSION_7: &str = "
--- Live runs: 0 to 3 as ever, and -1 for one that waits for its next try.
+-- Live runs: 0 to 3 as before, and -1 for a run that waits for its retry.
 ";
 
 /// The changelog, which a standby follows. Only several servers need it, so the embedded store has none.
 const VERSION_8: &str = "
--- How many commits there were that the changelog tells of.
+-- Number of commits in the changelog.
 ALTER TABLE meta ADD COLUMN commits BIGINT NOT NULL DEFAULT 0;
 
--- The engine time of the newest commit by an owner that writes the changelog. A shard whose `now` is later
--- has, or had, an owner of an older release.
+-- The engine time of the newest commit by an owner that writes the changelog. A shard with a later `now` has,
+-- or had, an owner of an older release.
 ALTER TABLE shards ADD COLUMN logged BIGINT NOT NULL DEFAULT 0;
 
--- A row for each commit, in the order in which they became visible: the places of the feed before and behind
--- it, and what it touched. A number that is missing in between says that something happened which is told
--- nowhere.
+-- A row for each commit, in the order in which commits became visible: the positions of the feed before and
+-- after it, and the rows that it changed. A missing number means that a change is not in the changelog.
 CREATE TABLE changelog (
     number      BIGINT PRIMARY KEY,
     epoch       BIGINT NOT NULL,
@@ -450,7 +449,7 @@ CREATE TABLE changelog (
 INSERT INTO changelog (number, epoch, at, first_event, next_event, touched)
     SELECT 0, 0, 0, next_event, next_event, ''::BYTEA FROM meta;
 
--- How far behind a server is that follows the owner, in milliseconds; nothing of one that does not.
+-- Delay of a standby behind the leader, in milliseconds; NULL for a server that does not follow.
 ALTER TABLE servers ADD COLUMN lag BIGINT;
 ";
 

@@ -348,7 +348,7 @@ impl Ballast {
     pub(super) fn release(&mut self, need: Need) -> bool {
         let (held, part) = (self.held(), self.part());
         let floor = if need == Need::NewWork { self.bytes.saturating_sub(part) } else { 0 };
-        // A file that belongs to a store with another reserve is not released.
+        // Without a configured reserve, an existing file is not this store's to release.
         if self.bytes == 0 || held <= floor {
             return false;
         }

@@ -7,8 +7,8 @@
 //! Large, constant columns are separated from small, changing ones if a row is rewritten during its whole life: a
 //! firing rewrites a row of some 150 bytes, not the spec.
 //!
-//! IDs are 16 bytes, big-endian, so that their order is chronological. Tables are clustered by their keys (`WITHOUT
-//! ROWID`): an ID is found in one B-tree, and lists scan it backwards.
+//! IDs are 16 bytes, big-endian, so that their order is chronological. Tables are clustered by their keys
+//! (`WITHOUT ROWID`): an ID is found in one B-tree, and lists scan it backwards.
 
 use rusqlite::Connection;
 
@@ -28,7 +28,7 @@ const MIGRATIONS: &[&str] =
 pub(super) const VERSION: u32 = MIGRATIONS.len() as u32;
 
 const VERSION_1: &str = "
--- One row: what belongs to the whole store.
+-- One row with the values of the whole store.
 CREATE TABLE meta (
     id          INTEGER PRIMARY KEY CHECK (id = 0),
     shards      INTEGER NOT NULL,
@@ -71,16 +71,16 @@ CREATE TABLE jobs_ended (
     history     BLOB NOT NULL,
     head        BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
--- Four lists that may be rare among millions. Most jobs succeed, so a list of those is dense anyway.
+-- Four lists that may be rare among millions of jobs. Most jobs succeed, so a list of those is dense anyway.
 CREATE INDEX jobs_ended_namespace ON jobs_ended (namespace, id);
 CREATE INDEX jobs_ended_name ON jobs_ended (name, id);
 CREATE INDEX jobs_ended_owner ON jobs_ended (owner, id) WHERE owner IS NOT NULL;
 CREATE INDEX jobs_ended_queue ON jobs_ended (queue, id) WHERE queue <> 'default';
 CREATE INDEX jobs_ended_status ON jobs_ended (status, id, namespace) WHERE status <> 4;
--- Retention; grows at its end, so it is cheap.
+-- For retention. Cheap, because it grows only at its end.
 CREATE INDEX jobs_ended_expiry ON jobs_ended (expires_at) WHERE expires_at IS NOT NULL;
 
--- Of live and ended jobs alike; only jobs with labels have rows.
+-- Labels of live and ended jobs; only jobs with labels have rows.
 CREATE TABLE labels (
     key         TEXT NOT NULL,
     value       TEXT NOT NULL,
@@ -99,8 +99,8 @@ CREATE TABLE executions (
     job_name    TEXT NOT NULL,
     rest        BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
--- That fences grow with the numbers is checked where a second execution is written: an index of their
--- own would cost a sixth of all that a job costs here.
+-- The insert of a second execution checks that fences increase with the numbers: a separate index would
+-- cost a sixth of everything that a job costs here.
 CREATE UNIQUE INDEX executions_number ON executions (job, number);
 
 CREATE TABLE executions_ended (
@@ -117,7 +117,7 @@ CREATE TABLE executions_ended (
 CREATE UNIQUE INDEX executions_ended_number ON executions_ended (job, number);
 CREATE INDEX executions_ended_worker ON executions_ended (worker, id);
 
--- Clustered by expiry, so that forgetting is a range. The unique key is a seat belt.
+-- Clustered by expiry, so that expired keys are a range. The unique key is a safeguard.
 CREATE TABLE keys (
     shard       INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL,
@@ -145,7 +145,7 @@ CREATE TABLE queues (
     record      BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- A row for up to some hundred events of one batch; `first` is the place of its first.
+-- A row for up to some hundred events of one batch; `first` is the position of its first event.
 CREATE TABLE events (
     first       INTEGER PRIMARY KEY,
     count       INTEGER NOT NULL,
@@ -173,7 +173,7 @@ CREATE TABLE artifacts (
 CREATE UNIQUE INDEX artifacts_version ON artifacts (namespace, name, sha256);
 CREATE INDEX artifacts_newest ON artifacts (created_at);
 
--- Rows that could not be read, with all of their columns.
+-- Rows that could not be decoded, with all their columns.
 CREATE TABLE quarantine (
     place       INTEGER PRIMARY KEY,
     origin      TEXT NOT NULL,
@@ -185,19 +185,19 @@ CREATE TABLE quarantine (
 ";
 
 const VERSION_2: &str = "
--- Behind the blobs, so that files of version 1 need not be written anew.
+-- After the blobs, so that files of version 1 need not be rewritten.
 ALTER TABLE jobs ADD COLUMN schedule BLOB;
 ALTER TABLE jobs ADD COLUMN backfill BLOB;
 ALTER TABLE jobs_ended ADD COLUMN schedule BLOB;
 ALTER TABLE jobs_ended ADD COLUMN backfill BLOB;
--- The runs of one schedule are few among all jobs. Other jobs are in none of these.
+-- The jobs of one schedule are few among all jobs. Other jobs are in none of these indexes.
 CREATE INDEX jobs_schedule ON jobs (schedule, id) WHERE schedule IS NOT NULL;
 CREATE INDEX jobs_backfill ON jobs (backfill, id) WHERE backfill IS NOT NULL;
 CREATE INDEX jobs_ended_schedule ON jobs_ended (schedule, id) WHERE schedule IS NOT NULL;
 CREATE INDEX jobs_ended_backfill ON jobs_ended (backfill, id) WHERE backfill IS NOT NULL;
 
--- What a firing rewrites. The unique key is a seat belt; it, the namespace and the owner are not
--- touched by a firing.
+-- The columns that a firing changes. The unique key is a safeguard; a firing changes neither it nor the
+-- namespace and the owner.
 CREATE TABLE schedules (
     id          BLOB PRIMARY KEY,
     status      INTEGER NOT NULL,
@@ -211,7 +211,7 @@ CREATE UNIQUE INDEX schedules_name ON schedules (namespace, name);
 CREATE INDEX schedules_namespace ON schedules (namespace, id);
 CREATE INDEX schedules_owner ON schedules (owner, id) WHERE owner IS NOT NULL;
 CREATE INDEX schedules_status ON schedules (status, id, namespace) WHERE status <> 0;
--- What comes next, of a million: the only index that a firing rewrites.
+-- Upcoming schedules among millions: the only index that a firing changes.
 CREATE INDEX schedules_next ON schedules (next_at, id) WHERE next_at IS NOT NULL;
 
 CREATE TABLE schedule_heads (
@@ -227,8 +227,8 @@ CREATE TABLE schedule_labels (
     PRIMARY KEY (key, value, schedule)
 ) STRICT, WITHOUT ROWID;
 
--- Clustered by nominal time: new lines come at the end, the oldest go from the front. That the key is
--- unique is the seat belt of `one line an instant`; `backfill` is empty where there is none.
+-- Clustered by scheduled time: new entries come at the end, the oldest are deleted at the start. The unique
+-- key is the safeguard of `one entry for each scheduled time`; `backfill` is empty if there is none.
 CREATE TABLE ledger (
     first       INTEGER NOT NULL,
     schedule    BLOB NOT NULL,
@@ -246,7 +246,7 @@ CREATE TABLE ledger (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX ledger_schedule ON ledger (schedule, first, generation, cause, backfill);
 CREATE INDEX ledger_backfill ON ledger (backfill, first, schedule, generation, cause) WHERE backfill <> x'';
--- Lines that reach over several instants: one may begin before a wanted range and reach into it.
+-- Entries of several scheduled times: one may start before a requested range and extend into it.
 CREATE INDEX ledger_rows ON ledger (last) WHERE count > 1;
 
 CREATE TABLE backfills (
@@ -272,7 +272,7 @@ CREATE TABLE calendars (
     PRIMARY KEY (namespace, name)
 ) STRICT, WITHOUT ROWID;
 
--- Keys that servers sign with.
+-- Keys with which servers sign.
 CREATE TABLE secrets (
     name        TEXT PRIMARY KEY,
     secret      BLOB NOT NULL
@@ -280,13 +280,13 @@ CREATE TABLE secrets (
 ";
 
 const VERSION_3: &str = "
--- The jobs of one run are few among all jobs. Other jobs are in none of these.
+-- The jobs of one run are few among all jobs. Other jobs are in none of these indexes.
 ALTER TABLE jobs ADD COLUMN run BLOB;
 ALTER TABLE jobs_ended ADD COLUMN run BLOB;
 CREATE INDEX jobs_run ON jobs (run, id) WHERE run IS NOT NULL;
 CREATE INDEX jobs_ended_run ON jobs_ended (run, id) WHERE run IS NOT NULL;
 
--- What the start of a run rewrites. The unique key is a seat belt.
+-- The columns that the start of a run changes. The unique key is a safeguard.
 CREATE TABLE workflows (
     id          BLOB PRIMARY KEY,
     generation  INTEGER NOT NULL,
@@ -299,7 +299,7 @@ CREATE UNIQUE INDEX workflows_name ON workflows (namespace, name);
 CREATE INDEX workflows_namespace ON workflows (namespace, id);
 CREATE INDEX workflows_owner ON workflows (owner, id) WHERE owner IS NOT NULL;
 
--- Every version that there was, as long as the workflow is there.
+-- Every generation of a workflow, until the workflow is deleted.
 CREATE TABLE workflow_heads (
     id          BLOB NOT NULL,
     generation  INTEGER NOT NULL,
@@ -315,7 +315,7 @@ CREATE TABLE workflow_labels (
     PRIMARY KEY (key, value, workflow)
 ) STRICT, WITHOUT ROWID;
 
--- What a step that ends rewrites: the status and the state, of a live run.
+-- The columns that the end of a step changes: status and state of a live run.
 CREATE TABLE runs (
     id          BLOB PRIMARY KEY,
     status      INTEGER NOT NULL,
@@ -346,17 +346,17 @@ CREATE TABLE run_heads (
     head        BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Whether anybody is pinned to a definition.
+-- To find out whether any run uses a definition.
 CREATE INDEX run_heads_definition ON run_heads (definition);
 
--- What runs are pinned to, each once, under a hash of it.
+-- Definitions of runs, each once, under its hash.
 CREATE TABLE run_definitions (
     hash        BLOB PRIMARY KEY,
     body        BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Of live and ended runs alike. The steps of a run lie together, before the elements of their lists:
--- `list` is -1 for a step, and its number for each of its elements; `number` is that of the step or element.
+-- Steps of live and ended runs. The steps of a run are adjacent, before their elements: `list` is -1 for a
+-- step, and the number of the step for its elements; `number` is that of the step or the element.
 CREATE TABLE steps (
     run         BLOB NOT NULL,
     list        INTEGER NOT NULL,
@@ -366,13 +366,13 @@ CREATE TABLE steps (
     PRIMARY KEY (run, list, number)
 ) STRICT, WITHOUT ROWID;
 
--- Runs that are gone, but for their steps: a run may have too many of these for one transaction.
+-- Deleted runs that still have steps: a run may have too many steps for one transaction.
 CREATE TABLE runs_deleted (
     run         BLOB PRIMARY KEY,
     definition  BLOB
 ) STRICT, WITHOUT ROWID;
 
--- As `keys`, of runs.
+-- Like `keys`, for runs.
 CREATE TABLE run_keys (
     shard       INTEGER NOT NULL,
     expires_at  INTEGER NOT NULL,
@@ -386,8 +386,8 @@ CREATE UNIQUE INDEX run_keys_key ON run_keys (key);
 
 /// Checkpoints of jobs.
 const VERSION_4: &str = "
--- The last checkpoint of each job that saved one, live or ended. Its bytes are written for themselves, and
--- go with their job.
+-- The last checkpoint of each job that saved one, live or ended. It is written independently of the job's row,
+-- and is deleted with the job.
 CREATE TABLE checkpoints (
     job          BLOB PRIMARY KEY,
     version      INTEGER NOT NULL,
@@ -399,8 +399,8 @@ CREATE TABLE checkpoints (
 
 /// Elements that tasks add to the lists of steps.
 const VERSION_5: &str = "
--- Elements that running tasks added to a step, a row for each time; `first` is the number of the first of
--- them in the list of that step. Of live and ended runs alike, and never rewritten.
+-- Elements that running tasks added to a step, a row for each batch; `first` is the index of its first
+-- element in the step. For live and ended runs; never rewritten.
 CREATE TABLE element_batches (
     run         BLOB NOT NULL,
     step        INTEGER NOT NULL,
@@ -413,19 +413,19 @@ CREATE TABLE element_batches (
 /// Retried runs, and steps with declared outputs. No table changes. An older program knows neither the status -1 of the
 /// former nor the field of the latter, so it must not open a file with them.
 const VERSION_6: &str = "
--- Live runs: 0 to 3 as ever, and -1 for one that waits for its next try.
+-- Live runs: 0 to 3 as before, and -1 for a run that waits for its retry.
 ";
 
 /// Files that were restored from a backup.
 const VERSION_7: &str = "
--- Whether the last commits may be gone; until an owner has dealt with that.
+-- Whether the last commits may be lost, until an owner has reconciled them.
 ALTER TABLE shards ADD COLUMN tail_lost INTEGER NOT NULL DEFAULT 0;
 ";
 
 /// Artifact versions that runs need.
 const VERSION_8: &str = "
--- A row for each version that a step of a run stored, for as long as the run is kept: retention deletes no version
--- of a run that is there.
+-- A row for each version that a step of a run stored, until the run is deleted: retention deletes no version
+-- of a stored run.
 CREATE TABLE artifact_pins (
     run         BLOB NOT NULL,
     name        TEXT NOT NULL,

@@ -1,5 +1,5 @@
-//! Benchmark of a million schedules; run it with `cargo test --release -p belfry-store -- --ignored --nocapture
-//! a_million`.
+//! Benchmark of a million schedules. To run it:
+//! `cargo test --release -p belfry-store -- --ignored --nocapture a_million`.
 
 use std::fs;
 use std::time::Instant;
