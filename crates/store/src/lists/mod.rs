@@ -59,7 +59,6 @@ pub(crate) enum Value {
     BackfillKey(u128),
     /// Integer, or time in microseconds.
     Integer(i64),
-    /// Text.
     Text(String),
 }
 

@@ -103,7 +103,6 @@ impl Failure {
 pub(super) enum Work {
     /// A query; a cancelled one exceeded `limit`.
     Query { limit: Duration },
-    /// A change.
     Change,
 }
 

@@ -31,7 +31,6 @@ pub(super) fn unescape(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// An id.
 pub(super) fn id(bits: u128) -> Param {
     (Box::new(Uuid::from_u128(bits)), Type::UUID)
 }
@@ -41,77 +40,64 @@ pub(super) fn big(number: i64) -> Param {
     (Box::new(number), Type::INT8)
 }
 
-/// A number that may be absent.
 pub(super) fn optional_big(number: Option<i64>) -> Param {
     (Box::new(number), Type::INT8)
 }
 
-/// A small number.
 pub(super) fn int(number: i32) -> Param {
     (Box::new(number), Type::INT4)
 }
 
-/// A yes or no.
 pub(super) fn flag(flag: bool) -> Param {
     (Box::new(flag), Type::BOOL)
 }
 
-/// Text.
 pub(super) fn text(text: &str) -> Param {
     (Box::new(escape(text)), Type::TEXT)
 }
 
-/// Text that may be absent.
 pub(super) fn optional_text(text: Option<&str>) -> Param {
     (Box::new(text.map(escape)), Type::TEXT)
 }
 
-/// Bytes.
 pub(super) fn bytes(bytes: Vec<u8>) -> Param {
     (Box::new(bytes), Type::BYTEA)
 }
 
-/// Bytes that may be absent.
 pub(super) fn optional_bytes(bytes: Option<Vec<u8>>) -> Param {
     (Box::new(bytes), Type::BYTEA)
 }
 
-/// A column of ids.
 pub(super) fn ids(ids: Vec<Uuid>) -> Param {
     (Box::new(ids), Type::UUID_ARRAY)
 }
 
-/// A column of ids, some absent.
 pub(super) fn optional_ids(ids: Vec<Option<Uuid>>) -> Param {
     (Box::new(ids), Type::UUID_ARRAY)
 }
 
-/// A column of numbers.
 pub(super) fn bigs(numbers: Vec<i64>) -> Param {
     (Box::new(numbers), Type::INT8_ARRAY)
 }
 
-/// A column of numbers, some absent.
 pub(super) fn optional_bigs(numbers: Vec<Option<i64>>) -> Param {
     (Box::new(numbers), Type::INT8_ARRAY)
 }
 
-/// A column of small numbers.
 pub(super) fn ints(numbers: Vec<i32>) -> Param {
     (Box::new(numbers), Type::INT4_ARRAY)
 }
 
-/// A column of texts, escaped by the caller.
+/// Column of texts, which the caller has escaped.
 pub(super) fn texts(texts: Vec<String>) -> Param {
     (Box::new(texts), Type::TEXT_ARRAY)
 }
 
-/// A column of texts, some absent, escaped by the caller.
+/// Column of texts or NULLs; the caller has escaped the texts.
 pub(super) fn optional_texts(texts: Vec<Option<String>>) -> Param {
     (Box::new(texts), Type::TEXT_ARRAY)
 }
 
-/// A column of bytes.
 pub(super) fn blobs(blobs: Vec<Vec<u8>>) -> Param {
     (Box::new(blobs), Type::BYTEA_ARRAY)
 }

@@ -45,7 +45,7 @@ pub(super) enum Phase {
     Query { limit: Duration },
     /// A change inside a transaction, which is rolled back.
     Change,
-    /// The commit itself.
+    /// The commit, whose outcome may be unknown.
     Commit,
 }
 
