@@ -1,41 +1,43 @@
-//! Where work runs: the agent, the supervisor, the fuse and the process runtime.
+//! Worker: agent, supervisor, fuse and the process runtime.
 //!
-//! A worker is three kinds of processes, all of one program:
+//! A worker consists of three kinds of processes of one program:
 //!
 //! ```text
-//!  server ⇄ AGENT ⇄ SUPERVISOR ─┬─ task, task, …      (each in a session of its own)
-//!     gRPC    unix socket       └─ FUSE                (freezes or kills what its owner cannot)
+//!  server ⇄ AGENT ⇄ SUPERVISOR ─┬─ task, task, …      (each in its own session)
+//!     gRPC    unix socket       └─ FUSE                (freezes or kills tasks when the supervisor cannot)
 //! ```
 //!
-//! - [`run_agent`] talks to a server: it passes assignments on, and reports and logs back. It keeps
-//!   nothing, so it may be killed, restarted and upgraded at any time.
-//! - [`run_supervisor`] owns the worker's folder, is the parent of every task, and writes down what
-//!   it starts *before* it starts it. It lives through restarts of the agent.
-//! - [`run_fuse`] is one small process for all tasks of a supervisor. It freezes them when the lease
-//!   runs out and the supervisor cannot, and kills them when the supervisor is gone.
+//! - [`run_agent`] connects to a server. It forwards assignments to the supervisor, and reports and logs to the
+//!   server. It has no durable state, so it can be killed, restarted and upgraded at any time.
+//! - [`run_supervisor`] owns the worker folder and is the parent process of every task. It writes each start to its
+//!   journal *before* it starts the task. It keeps running while the agent restarts.
+//! - [`run_fuse`] is one small process for all tasks of a supervisor. It freezes the tasks when the lease expires and
+//!   the supervisor cannot do so. It kills them when the supervisor has exited.
 //!
-//! # Always true
+//! # Invariants
 //! - An execution is started at most once: its start is durable in the journal before `exec`.
-//! - An outcome is durable before it is reported, and is kept until the server acknowledged it.
-//! - Without a valid lease nothing starts, and what may run elsewhere meanwhile does not run here.
+//! - An outcome is durable before it is reported, and is kept until the server has acknowledged it.
+//! - Without a valid lease no task is started, and a task that may be retried on another worker does not run here.
 //!
-//! # What tasks ask for
-//! Each task has a socket in its folder, over which it speaks HTTP to the agent. The supervisor listens there
-//! and hands the open connections on. The supervisor, because it outlives agents: a task that calls while
-//! none is there waits instead of failing, and one whose agent is killed under its request asks once more. The agent
-//! serves, because it has the connection to the server, may be upgraded at any time, and can be slow or
-//! wrong without anything else of the worker being so. What a task saves to its checkpoint file is read by the supervisor,
-//! which alone knows the folder and sees the end of the task.
+//! # Requests of tasks
+//! Each task has a socket in its folder and sends HTTP requests over it to the agent. The supervisor listens on the
+//! socket and passes each open connection to the agent. It listens because it outlives agents: a task that calls
+//! while no agent is connected waits instead of failing. A task whose agent is killed during a request repeats the
+//! request.
 //!
-//! # What is not promised
-//! - Log bytes that a supervisor still held in memory (at most 64 KiB an execution) are lost if it
-//!   is killed; the outcome then is `INTERRUPTED` anyhow.
-//! - A process that leaves its session, cleans its environment and is orphaned is recognised as its
-//!   task's only by a control group, which every execution has wherever the worker may create one. Where it may not,
-//!   the time of its start decides: it dies with the last execution that ran then. It lives on where the supervisor has
-//!   children that it did not start, as the first process of a container may.
-//! - An execution that was acknowledged more than two minutes ago, and 10 000 ends ago, is started again if a store that
-//!   lost its end assigns it again.
+//! The agent serves the requests because it has the connection to the server. It can be upgraded at any time, and a
+//! slow or defective agent does not affect the rest of the worker. The supervisor reads the checkpoint file of a
+//! task, because only the supervisor knows the folder and observes the end of the task.
+//!
+//! # Limitations
+//! - Log bytes in the memory of a supervisor (at most 64 KiB per execution) are lost if it is killed; the outcome is
+//!   then `INTERRUPTED`.
+//! - A process can leave its session, clear its environment and be orphaned. Only a control group then identifies its
+//!   task; every execution has one if the worker may create control groups. Otherwise the start time of the process
+//!   decides: the process is killed with the last execution that was running at that time. It is not killed if the
+//!   supervisor has children that it did not start, as the first process of a container may have.
+//! - A store that lost the end of an execution may assign it again. The worker starts it again if its end was
+//!   acknowledged more than two minutes ago and 10 000 other executions have ended since then.
 
 mod agent;
 mod clock;

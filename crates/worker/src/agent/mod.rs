@@ -1,25 +1,25 @@
-//! The agent: what talks to a server on a worker's behalf.
+//! The agent: connects a worker to a server.
 //!
-//! It keeps nothing. All that must last is in the supervisor's journal, so an agent can be killed and
-//! started again at any time: it asks the supervisor what it holds, tells the server, and repeats
-//! every report that is not acknowledged.
+//! The agent has no durable state; the journal of the supervisor has it all. So an agent can be killed and restarted
+//! at any time: it requests the holdings of the supervisor, sends them to the server, and repeats every report that
+//! is not acknowledged.
 //!
-//! - [`supervisor`]: finds the supervisor of the folder, or starts one, and speaks to it.
-//! - [`session`]: assignments, stops and acknowledgements down, reports up.
-//! - [`beat`]: heartbeats and leases; [`health`]: what the heartbeats say.
-//! - [`logs`]: logs up, acknowledgements down.
-//! - [`artifacts`]: inputs before a start; [`outputs`]: outputs after a success.
-//! - [`tasks`]: what running tasks ask for through their sockets, and what they save to their files.
-//! - [`asks`]: whether the supervisor answers; [`lock`]: that no other agent serves the folder.
-//! - [`connect`]: connections, tokens, and how long to wait before the next try; [`turns`]: which server is asked next.
-//! - [`machine`]: what all of this stands on: the supervisor's socket, the network, the clock.
+//! - [`supervisor`]: finds or starts the supervisor of the folder, and connects to it.
+//! - [`session`]: receives assignments, stops and acknowledgements; sends reports.
+//! - [`beat`]: heartbeats and leases; [`health`]: the measurements in a heartbeat.
+//! - [`logs`]: sends logs, receives acknowledgements.
+//! - [`artifacts`]: downloads inputs before a start; [`outputs`]: uploads outputs after a success.
+//! - [`tasks`]: requests of running tasks through their sockets, and their checkpoint files.
+//! - [`asks`]: checks that the supervisor responds; [`lock`]: allows one agent per folder.
+//! - [`connect`]: connections, tokens and backoff; [`turns`]: order in which the servers are tried.
+//! - [`machine`]: interface to the supervisor's socket, the network and the clock.
 //!
-//! Each lane has a connection of its own, so a flood of logs delays no report and no heartbeat.
+//! Session, heartbeats and logs each have their own connection, so that many logs delay no report and no heartbeat.
 //!
 //! # Flow control
-//! Every channel here is bounded, or carries what is bounded elsewhere. A slow server makes the session's
-//! channels fill up until the supervisor's socket does, and the supervisor then tells the newest
-//! state of each execution when it can. Logs are bounded by the window that the supervisor keeps.
+//! Every channel is bounded, or carries messages that are bounded elsewhere. If a server is slow, the channels of the
+//! session fill up, then the socket of the supervisor. The supervisor then sends only the newest state of each
+//! execution. Logs are bounded by the window of the supervisor.
 
 mod artifacts;
 mod asks;
@@ -53,12 +53,12 @@ use session::Event;
 use supervisor::{Inbound, Link};
 use tasks::{Saves, Upstream};
 
-/// Messages to the supervisor that may wait.
+/// Capacity of the queue of messages to the supervisor.
 const TO_SUPERVISOR: usize = 256;
-/// Reports to the server that may wait, in messages.
+/// Capacity of the queue of reports to the server, in messages.
 const EVENTS: usize = 64;
 
-/// Why an agent cannot start. Temporary failures are retried forever instead.
+/// Why an agent cannot start. Temporary failures are retried without limit instead.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum AgentError {
@@ -77,7 +77,7 @@ pub enum AgentError {
     Lock { dir: std::path::PathBuf, source: std::io::Error },
 }
 
-/// What all parts of an agent share while it is connected to one supervisor.
+/// State that all parts of an agent share while it is connected to one supervisor.
 #[derive(Debug, Clone)]
 struct Shared {
     config: Arc<AgentConfig>,
@@ -85,31 +85,31 @@ struct Shared {
     layout: Layout,
     servers: Arc<Servers>,
     to_supervisor: mpsc::Sender<ToSupervisor>,
-    /// Whose files an execution's folder must be.
+    /// Owner to set on the files in an execution's folder; `None` keeps the agent's own user.
     owner: Option<Owner>,
     worker_id: Arc<str>,
-    /// How many executions run.
+    /// Number of running executions, as the supervisor last reported it.
     running: Arc<AtomicU32>,
-    /// What the supervisor understands.
+    /// Protocol version of the supervisor.
     version: u32,
     asks: Arc<Asks>,
-    /// The server of the session that is open.
+    /// Server of the open session; `None` while no session is open.
     session: watch::Sender<Option<Server>>,
 }
 
 impl Shared {
-    /// Tells the supervisor; waits where it is slow.
+    /// Sends a request to the supervisor; waits while the queue is full.
     async fn tell(&self, request: Request) {
-        // Closed only when the link is, and then all of this ends.
+        // The channel closes only with the link, and then all parts of the agent stop.
         self.to_supervisor.send(ToSupervisor::from(request)).await.ok();
     }
 }
 
-/// Runs an agent until `shutdown` completes. The supervisor and its tasks run on after that.
+/// Runs an agent until `shutdown` completes. The supervisor and its tasks continue to run after that.
 ///
 /// # Errors
-/// [`AgentError`] for a configuration that cannot work, and for a folder that another agent serves; nothing else
-/// ends it.
+/// [`AgentError`] for an invalid configuration, and for a folder that another agent already uses. All other failures
+/// are retried.
 pub async fn run_agent(config: AgentConfig, shutdown: impl Future<Output = ()>) -> Result<(), AgentError> {
     tokio::pin!(shutdown);
     let _lock = tokio::select! {
@@ -119,7 +119,7 @@ pub async fn run_agent(config: AgentConfig, shutdown: impl Future<Output = ()>) 
     run_on(Arc::new(Host), config, shutdown).await
 }
 
-/// Runs an agent on any machine.
+/// Runs an agent on a real or a simulated machine.
 pub(crate) async fn run_on(
     machine: Arc<dyn Machine>,
     config: AgentConfig,
@@ -147,18 +147,18 @@ async fn serve_for_ever(
                 serve(&config, &machine, &servers, link).await;
                 tracing::warn!("lost the connection to the supervisor");
             }
-            Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "no supervisor"),
+            Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "no supervisor connection"),
         }
         backoff.wait().await;
     }
 }
 
-/// Serves one supervisor, until it is gone.
+/// Serves one supervisor until the connection to it closes.
 async fn serve(config: &Arc<AgentConfig>, machine: &Arc<dyn Machine>, servers: &Arc<Servers>, link: Link) {
     let Link { inbound, outbound, greeting } = link;
     let (to_supervisor, to_write) = mpsc::channel(TO_SUPERVISOR);
     let (events, session_events) = mpsc::channel(EVENTS);
-    // Bounded by the window that the supervisor keeps, and one ending part an execution.
+    // Bounded by the log window of the supervisor, plus one final part per execution.
     let (log_parts, lane_parts) = mpsc::unbounded_channel();
     let shared = Shared {
         config: Arc::clone(config),
@@ -187,7 +187,7 @@ async fn serve(config: &Arc<AgentConfig>, machine: &Arc<dyn Machine>, servers: &
     }
 }
 
-/// Hands on what the supervisor says, until it says no more.
+/// Forwards messages of the supervisor until the connection closes.
 async fn hear(
     mut inbound: Inbound,
     shared: &Shared,
@@ -201,13 +201,13 @@ async fn hear(
             Ok(Some(answer)) => answer,
             Ok(None) => return,
             Err(error) => {
-                tracing::error!(%error, "malformed message of the supervisor");
+                tracing::error!(%error, "received a malformed message from the supervisor");
                 return;
             }
         };
         shared.asks.heard();
         match answer {
-            // Comes once, and first; see `supervisor::connect`.
+            // Sent once, as the first message; see `supervisor::connect`.
             Answer::Greeting(_) => {}
             Answer::Holdings(holdings) => {
                 shared.running.store(holdings.running, Ordering::Relaxed);

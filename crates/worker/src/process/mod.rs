@@ -1,12 +1,12 @@
-//! The process runtime: what is asked of the operating system.
+//! The process runtime: starts, groups, limits and kills processes.
 //!
-//! - [`spawn`]: one program in a session of its own, as its own user, with nothing inherited.
-//! - [`user`]: who tasks run as.
+//! - [`spawn`]: starts a program in its own session, as the task user, without inherited files.
+//! - [`user`]: the user that tasks run as.
 //! - [`tree`]: all processes of an execution, to freeze, thaw or kill them together.
-//! - [`cgroup`]: a group for each execution, with its limits, on cgroup v1, v2 and both side by side.
-//! - [`clone`]: a child that is born in its group.
+//! - [`cgroup`]: a control group per execution with its limits, on cgroup v1, v2 or both.
+//! - [`clone`]: clones a child directly into its control group.
 //!
-//! Everything here is synchronous and is called from the supervisor's (or the fuse's) one thread.
+//! All functions are synchronous. The single thread of the supervisor or of the fuse calls them.
 
 pub(crate) mod cgroup;
 pub(crate) mod clone;

@@ -1,19 +1,19 @@
-//! The supervisor process: single owner of a worker's folder, and parent of its tasks.
+//! The supervisor process: single owner of a worker folder, and parent of its tasks.
 //!
-//! [`supervisor`] decides; this is its shell. One thread runs one loop. Each turn passes what became ready to the core as
-//! events, carries out the core's actions, launches a few tasks, hands the journal its next batch, and tells fuse and
-//! agent what is new. What may wait long is waited for elsewhere: the journal's disk ([`writer`]), programs that are
-//! loaded ([`launcher`]), folders that are removed ([`janitor`]).
+//! The core [`supervisor`] decides; this module is its shell. One thread runs one loop. Each iteration passes events
+//! to the core, carries out the core's actions and launches a few tasks. It then gives the journal its next batch,
+//! and sends new state to the fuse and the agent. Slow operations run on other threads: journal writes ([`writer`]),
+//! program launches ([`launcher`]) and folder removal ([`janitor`]).
 //!
-//! - [`setup`]: start-up, and what an earlier supervisor left behind.
-//! - [`act`]: the core's actions, carried out.
-//! - [`talk`]: what the agent asks for, and what it is told.
-//! - [`start`]: what a task needs is made, and its launch is followed.
-//! - [`finish`]: children that ended, and what they left behind.
-//! - [`door`]: how a task's calls get to the agent; [`checkpoint`]: the file that it saves progress to.
-//! - [`exits`]: children that ended or lost their parent, and whose they are.
-//! - [`convert`]: the core's values as messages and records; [`task`], [`folders`], [`journal`], [`logs`],
-//!   [`fuse_link`], [`agent_link`], [`poller`]: the parts.
+//! - [`setup`]: start-up, and recovery of the state of an earlier supervisor.
+//! - [`act`]: carries out the actions of the core.
+//! - [`talk`]: requests of the agent, and messages to it.
+//! - [`start`]: prepares a task, and follows its launch.
+//! - [`finish`]: ended children, and their remaining processes and files.
+//! - [`door`]: passes connections of tasks to the agent; [`checkpoint`]: reads the checkpoint files of tasks.
+//! - [`exits`]: ended and orphaned children, and the executions that they belong to.
+//! - [`convert`]: converts values of the core to messages and records.
+//! - [`task`], [`folders`], [`journal`], [`logs`], [`fuse_link`], [`agent_link`], [`poller`]: parts of the shell.
 
 mod act;
 mod agent_link;
@@ -65,11 +65,11 @@ use start::Launching;
 use task::Task;
 use writer::Writer;
 
-/// How long a supervisor that was told to end waits for its tasks.
+/// Maximum time that a supervisor waits for its tasks during shutdown, in milliseconds.
 const SHUTDOWN_MAX: BootMillis = 10_000;
-/// Between two tries to start a fuse, and after one that ended at once.
+/// Delay before a retry to start the fuse, in milliseconds; also applies after a fuse that exited at once.
 const FUSE_RETRY: BootMillis = 1_000;
-/// A journal of this size is rewritten, and again whenever it has doubled.
+/// Journal size in bytes at which it is compacted; it is compacted again whenever it has doubled.
 const JOURNAL_COMPACT: u64 = 32 << 20;
 
 /// Why a supervisor could not start or continue.
@@ -103,63 +103,64 @@ struct Supervisor {
     launcher: Launcher,
 
     poller: Poller,
-    /// For when the core's alarm is set.
+    /// Time for which the alarm of the core is set.
     core_alarm: Option<BootMillis>,
     signals: SignalFd,
     listener: UnixListener,
     agent: Option<AgentLink>,
     fuse: Option<FuseLink>,
-    /// Fuses that were killed and are not reaped yet.
+    /// Process ids of fuses that were killed and are not reaped yet.
     dying_fuses: HashSet<i32>,
-    /// Whom it guards.
+    /// Executions that the fuse guards.
     guards: Guards,
 
     writer: Writer,
-    /// Whether the writer rewrites the journal; otherwise it writes a batch of the core, or nothing.
+    /// Whether the writer is compacting the journal; otherwise it writes a batch of the core, or is idle.
     is_compacting: bool,
     compact_at: u64,
 
-    /// Executions that a thread is launching, or that are held back.
+    /// Executions that a thread is launching, or whose launch waits for a lease.
     launching: HashMap<ExecutionId, Launching>,
-    /// Prepared, and not launched because the lease had ended.
+    /// Prepared launches that wait because the lease had expired.
     held_back: HashMap<ExecutionId, Launch>,
     tasks: HashMap<ExecutionId, Task>,
     pids: HashMap<i32, ExecutionId>,
-    /// Children that ended while tasks were being started, and that may be such.
+    /// Children that ended while tasks were being launched; some may belong to those tasks.
     early_exits: EarlyExits,
-    /// Whether every child that we do not know is an orphan of a task.
+    /// Whether every unknown child is an orphan of a task.
     orphans_are_ours: bool,
-    /// Children of ours that tasks orphaned, and whose they are, as far as that can be told.
+    /// Orphaned processes of tasks that became children of the supervisor, with their execution if it is known.
     strays: HashMap<i32, Stray>,
     pipes: HashMap<Token, (ExecutionId, Stream)>,
     next_token: Token,
     calls: Calls,
-    /// Whether there is to be a look at the checkpoints of tasks.
+    /// Whether the checkpoint files are to be checked.
     follows_checkpoints: bool,
-    /// How often there was.
+    /// Number of checks so far.
     looks: u32,
 
     logs: HashMap<ExecutionId, ExecutionLog>,
     bounds: Bounds,
-    /// Logs that may have something to send, each once.
+    /// Logs that may have unsent bytes, each at most once.
     unsent: VecDeque<ExecutionId>,
     unsent_set: HashSet<ExecutionId>,
     log_window_used: u64,
     read_buffer: Vec<u8>,
 
-    /// Set when the supervisor was told to end.
+    /// Set once the shutdown has begun.
     ending: bool,
     deadline_passed: bool,
     idle_since: Option<BootMillis>,
 }
 
-/// Runs the supervisor of a worker's folder, until it is told to end by SIGTERM or has had nothing to
-/// do for long. It must be called from the program's first thread before any other is started, for
-/// signals are blocked in all of them.
+/// Runs the supervisor of a worker folder, until SIGTERM or until it has been idle for the configured time.
+///
+/// It must be called from the program's first thread before any other thread is started, because it blocks signals in
+/// all of them.
 ///
 /// # Errors
-/// [`SupervisorError`] if it cannot start, above all because another one owns the folder, or if the
-/// operating system refuses what it cannot go on without.
+/// [`SupervisorError`] if it cannot start, for example because another supervisor owns the folder, or if a required
+/// system call fails.
 pub fn run_supervisor(config: SupervisorConfig) -> Result<(), SupervisorError> {
     setup::start(config)?.run()
 }
@@ -217,7 +218,7 @@ impl Supervisor {
         match alarm {
             Alarm::Core => {
                 self.core_alarm = None;
-                // It may have frozen tasks while this process stood still: that time counts towards no timeout.
+                // The fuse may have frozen tasks while this process was stopped: that time counts towards no timeout.
                 self.hear_fuse();
                 self.tell(Event::AlarmDue);
             }
@@ -230,7 +231,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells the core what happened, and does what follows.
+    /// Passes an event to the core, and carries out the resulting actions.
     fn tell(&mut self, event: Event<Wire>) {
         self.core.handle(now(), event);
         self.act();
@@ -245,7 +246,7 @@ impl Supervisor {
         self.reap();
     }
 
-    /// Kills all tasks; the loop ends when their ends are durable.
+    /// Kills all tasks; the loop ends when their outcomes are durable.
     fn shut_down(&mut self) {
         if std::mem::replace(&mut self.ending, true) {
             return;
@@ -260,7 +261,7 @@ impl Supervisor {
             let done = self.core.has_shut_down() && self.launcher.is_idle() && self.writer.is_idle();
             return done || self.deadline_passed;
         }
-        // On a full disk, what is to be written waits.
+        // On a full disk, unwritten records keep the supervisor from being idle.
         let idle =
             self.agent.is_none() && self.logs.is_empty() && self.core.is_idle() && self.writer.is_idle();
         if !idle {
@@ -278,15 +279,15 @@ impl Supervisor {
         boot_millis() >= since + self.config.idle_exit.as_millis()
     }
 
-    // Looking things up.
+    // Lookups.
 
-    /// All processes of a task, as far as is known.
+    /// Returns all known processes of a task.
     fn root(&self, id: ExecutionId) -> Option<Root> {
         let also = self.strays.iter().filter(|(_, stray)| stray.owner == Some(id)).map(|(pid, _)| *pid);
         Some(Root { also: also.collect(), ..self.tasks.get(&id)?.root(id) })
     }
 
-    /// All processes of executions that run or are being launched.
+    /// Returns the processes of executions that run or are being launched.
     fn roots(&self, ids: &[ExecutionId]) -> Vec<Root> {
         ids.iter().filter_map(|id| self.root(*id).or_else(|| self.launching_root(*id))).collect()
     }
@@ -338,13 +339,13 @@ impl Supervisor {
         if let Some(fuse) = self.fuse.take() {
             self.poller.unwatch(fuse.socket());
             let next_at = fuse.next_at(boot_millis());
-            // Before anything thaws. Until it is reaped it may still come to the end of a system call.
+            // Before any task is thawed. A killed fuse may still complete a system call until it is reaped.
             self.dying_fuses.insert(fuse.kill());
             self.fuse_is_gone(next_at);
         }
     }
 
-    /// Whether the child that ended was a fuse. What it froze at the last goes on.
+    /// Returns whether the ended child was a fuse. Tasks that it froze last are thawed.
     fn fuse_was_reaped(&mut self, pid: i32) -> bool {
         if self.dying_fuses.remove(&pid) {
             self.tell(Event::FuseLost);
@@ -361,14 +362,14 @@ impl Supervisor {
         self.dying_fuses.contains(&pid) || self.fuse.as_ref().is_some_and(|fuse| fuse.pid() == pid)
     }
 
-    /// The fuse has ended, or was killed: another one takes its place.
+    /// Starts a new fuse after the old one has exited or was killed, now or at `next_at`.
     fn fuse_is_gone(&mut self, next_at: BootMillis) {
         if next_at <= boot_millis() {
             self.start_fuse();
         } else {
             self.poller.alarm(next_at, Alarm::Fuse);
         }
-        // It may have frozen tasks and not come to say so.
+        // The fuse may have frozen tasks without reporting it.
         self.tell(Event::FuseLost);
     }
 }

@@ -1,14 +1,16 @@
-//! What running tasks ask for: over their sockets, and by their checkpoint files.
+//! Requests of running tasks: over their sockets, and by their checkpoint files.
 //!
-//! The supervisor listens at the sockets and hands each connection on to us ([`calls`]); [`http`] serves
-//! it, [`elements`] reads what is to be added to a step, and [`checkpoints`] passes on the files that are to be
-//! saved. Nothing is kept here: a request is answered once the server
-//! has committed what follows from it, or with `503`, and is safe to repeat then. So an agent that is killed
-//! costs a task that waited for an answer one more try.
+//! The supervisor listens on the sockets and passes each connection to the agent. [`calls`] accepts it, [`http`]
+//! serves it, and [`elements`] parses the elements to add to a step. [`checkpoints`] forwards checkpoint files to the
+//! server.
+//!
+//! No request is stored here: a request is answered after the server has committed it. Otherwise the answer is `503`,
+//! and the request is safe to repeat. So if the agent is killed, a task that waits for an answer only has to repeat
+//! its request.
 //!
 //! # Bounds
-//! A connection brings one request, of bounded size (1.1 MiB at most) and within bounded time; an execution has
-//! a few at a time, and all together some hundreds. Each is a task of its own: a slow one holds up nobody.
+//! A connection carries one request of at most 1.1 MiB, with a time limit. The number of connections is limited per
+//! execution and in total (some hundreds). Each connection has its own async task, so a slow one delays no other.
 
 mod calls;
 mod checkpoints;
@@ -30,28 +32,28 @@ pub(super) use calls::serve;
 pub(super) use checkpoints::Saves;
 use checkpoints::Waiting;
 
-/// How long the server may take to answer, the wait for a session included.
+/// Maximum time to wait for an answer of the server, including the wait for a session.
 const ANSWER_MAX: Duration = Duration::from_secs(35);
 
-/// Looks at the clock that files are dated with, a millisecond apart; it may have been set back.
+/// Maximum number of reads of the file clock, one millisecond apart; the clock may have been set back.
 const TICKS_MAX: u32 = 20;
 
-/// The execution that a connection comes from.
+/// Execution that a connection belongs to.
 #[derive(Debug, Clone)]
 struct Caller {
     execution_id: Arc<str>,
     fence: u64,
 }
 
-/// A connection, and the address that it is to.
+/// A client, and the address of its server.
 type Connected = Option<(Arc<str>, Client)>;
 
-/// Asks the server of the session on behalf of tasks; clones share one connection.
+/// Sends requests to the server of the session on behalf of tasks; clones share one connection.
 #[derive(Debug, Clone)]
 pub(super) struct Upstream {
     shared: Shared,
     connected: Arc<Mutex<Connected>>,
-    /// Files that are being saved.
+    /// Checkpoint files that are being saved.
     waiting: Waiting,
 }
 
@@ -60,7 +62,7 @@ impl Upstream {
         Self { shared, connected: Arc::default(), waiting: Waiting::default() }
     }
 
-    /// A client for the server of the session, once there is one.
+    /// Waits for a session and returns a client for its server.
     async fn client(&self) -> Result<Client, Status> {
         let gone = || Status::unavailable("the worker has no session with a server");
         let mut session = self.shared.session.subscribe();
@@ -85,7 +87,8 @@ impl Upstream {
         Ok(in_time(answer).await?.into_inner().version)
     }
 
-    /// Saves what a task asks to save itself. Files that it wrote before are out of date once this returns.
+    /// Saves a checkpoint that a task sends over its socket. Checkpoint files written earlier are superseded once
+    /// this returns.
     async fn put(&self, request: SaveCheckpointRequest) -> Result<u64, Status> {
         let execution_id = request.execution_id.clone();
         let asked = clock_gettime(ClockId::Realtime);
@@ -97,10 +100,10 @@ impl Upstream {
         };
         let (_turn, version) = in_time(answer).await?;
         call.supersede((unix_seconds, nanos));
-        // Before the task hears of it: its end may follow at once, and with it what lies in its file.
+        // Before the task gets the answer: the task may end right after it, and the supervisor then reads its file.
         let put = |number| Request::Put(Put { number, execution_id, unix_seconds, nanos });
         let noted = tokio::time::timeout(ANSWER_MAX, self.shared.ask(put)).await;
-        // It may send a file that is older, and nothing here would know that.
+        // Without an answer, the supervisor may still send an older file, and the agent could not detect that.
         noted.map_err(|_| Status::unavailable("the supervisor did not respond in time"))?;
         wait_for_tick(asked).await;
         Ok(version)
@@ -111,7 +114,7 @@ impl Upstream {
         Ok(in_time(answer).await?.into_inner())
     }
 
-    /// The last checkpoint of the caller's job, if it has one.
+    /// Returns the last checkpoint of the caller's job, if there is one.
     async fn last(&self, caller: &Caller) -> Result<Option<proto::v1::Checkpoint>, Status> {
         let execution_id = caller.execution_id.to_string();
         let request = GetCheckpointRequest { execution_id, fence: caller.fence };
@@ -123,8 +126,8 @@ impl Upstream {
     }
 }
 
-/// Waits until a file that is written now is dated behind `asked`: files are dated by a clock that stands still for
-/// some milliseconds.
+/// Waits until a file that is written now gets a modification time after `asked`. The clock for modification times
+/// advances only every few milliseconds.
 async fn wait_for_tick(asked: Timespec) {
     let key = |time: Timespec| (time.tv_sec, time.tv_nsec);
     for _ in 0..TICKS_MAX {
