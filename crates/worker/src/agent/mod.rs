@@ -147,7 +147,7 @@ async fn serve_for_ever(
                 serve(&config, &machine, &servers, link).await;
                 tracing::warn!("lost the connection to the supervisor");
             }
-            Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "no supervisor connection"),
+            Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "no supervisor"),
         }
         backoff.wait().await;
     }

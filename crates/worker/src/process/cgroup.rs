@@ -1,20 +1,19 @@
-//! Limits on memory, CPU and processes, on cgroup v1, v2 and both side by side.
+//! Control groups: limits on memory, CPU and processes, on cgroup v1, v2 or both.
 //!
-//! What a machine offers is found by trying: for each controller a group below our own is made and
-//! a limit is written. An execution that asks for limits gets a group under the controllers it needs,
-//! which its main process joins before `exec`.
+//! The available controllers are detected by a test: for each controller a group below our own is created and a limit
+//! is written. An execution with limits gets a group under the controllers that it needs. Its main process joins the
+//! group before `exec`.
 //!
-//! Every other execution gets a *plain* group, without any limit, in the cheapest hierarchy where one can be
-//! made. Nothing that the task starts can leave the group, so all of it is found, whatever it does to its
-//! session, its parents and its environment. Plain groups are lent again: making and removing one costs some
-//! 50 µs, and joining one that exists nothing that can be measured, if the child is cloned into it (v2) or
-//! writes to a v1 hierarchy (measured on 6.18).
+//! Every other execution gets a *plain* group without limits, in the cheapest usable hierarchy. A task cannot leave
+//! its group, so all its processes are found, even if they change their session, parent or environment. Plain groups
+//! are reused: creating and removing one costs about 50 µs. Joining an existing group has no measurable cost if the
+//! child is cloned into it (v2) or writes to a v1 hierarchy (measured on Linux 6.18).
 //!
-//! Groups are numbered, and the fuse reads the number of a group from the table of the executions that it guards.
-//! A group that an earlier supervisor left may hold processes that do not die, so its number is not used again.
+//! Groups are numbered. The fuse reads the number of a group from the table of guarded executions. A group of an
+//! earlier supervisor may contain processes that cannot be killed, so its number is not used again.
 //!
-//! On v2 a group with processes cannot hand controllers down, so all processes of our own group are
-//! first moved into a leaf below it; with systemd this needs `Delegate=yes`.
+//! A v2 group that contains processes cannot delegate controllers. All processes of our own group are therefore moved
+//! into a leaf below it first; under systemd this requires `Delegate=yes`.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -28,17 +27,17 @@ use rustix::process::Signal;
 
 use super::{clone, tree};
 
-/// Microseconds over which CPU is counted.
+/// Period of the CPU limit, in microseconds.
 const CPU_PERIOD: u64 = 100_000;
-/// How many plain groups are kept to be lent again, each with two open files.
+/// Maximum number of plain groups in the pool; each has up to two open files.
 const SPARE_MAX: usize = 256;
-/// Where no process can join a plain group, one in so many executions tries, as a power of two.
+/// If no process can join a plain group, one in 2^`TRY_RARELY` executions tries.
 const TRY_RARELY: u32 = 6;
-/// v1 hierarchies in which plain groups can be, the cheapest first.
+/// v1 hierarchies for plain groups, the cheapest first.
 const PLAIN_V1: [&str; 4] = ["freezer", "name=systemd", "pids", "memory"];
-/// The file that lists the processes of a group, and by which one joins.
+/// File that lists the processes of a group; a process joins by writing to it.
 const PROCS: &str = "cgroup.procs";
-/// The leaf below our own v2 group that its processes are moved into.
+/// Name of the leaf below our own v2 group into which its processes are moved.
 const HOST_LEAF: &str = "belfry-host";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,63 +46,63 @@ enum Version {
     V2,
 }
 
-/// How a child comes into its group.
+/// How a child joins its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Join {
-    /// It is born there.
+    /// It is cloned into the group.
     ByBirth,
-    /// It writes to `cgroup.procs`.
+    /// It writes to `cgroup.procs` before `exec`.
     #[default]
     ByWriting,
 }
 
-/// A controller that can be used, and the folder below which groups are made.
+/// A usable controller, and the folder in which groups are created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Controller {
     version: Version,
     base: PathBuf,
 }
 
-/// The controllers of this machine that we may use.
+/// Usable controllers of this machine, and the pool of plain groups.
 #[derive(Debug, Default)]
 pub(crate) struct Cgroups {
     memory: Option<Controller>,
     cpu: Option<Controller>,
     pids: Option<Controller>,
-    /// Where plain groups are made.
+    /// Hierarchy of the plain groups; `None` if no plain group can be created.
     plain: Option<Controller>,
-    /// How v2 groups are joined.
+    /// How children join v2 groups.
     join: Join,
-    /// Plain groups without any process.
+    /// Pool of plain groups without processes.
     spare: Vec<Group>,
-    /// The number of the last group.
+    /// Number of the most recently created group.
     last: u32,
-    /// How many processes in a row could not join a plain group.
+    /// Number of consecutive processes that failed to join a plain group.
     unjoined: u32,
-    /// How many executions get none for that before the next one does.
+    /// Number of executions that get no plain group because of those failures.
     without: u32,
-    /// Groups that could not be removed yet, because a process in them was still dying.
+    /// Folders of groups that could not be removed yet, because a process in them had not exited.
     stale: Vec<PathBuf>,
 }
 
-/// The group of one execution.
+/// The control group of one execution.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// Its name under every controller.
+    /// Number, used as its name under every controller.
     pub(crate) number: u32,
-    /// One for v2; one for each controller on v1.
+    /// One folder for v2; one for each controller on v1.
     dirs: Vec<PathBuf>,
     procs: Vec<File>,
     memory: Option<(Version, PathBuf)>,
-    /// The folder of a v2 group, into which a process can be cloned, and which of `procs` is its own.
+    /// Folder of the v2 group, for cloning a process into it, and the index of the same group in `procs`.
     folder: Option<(File, usize)>,
     is_plain: bool,
-    /// Whether all of it was killed at once. Kernels that tell a fork that was under way then by a number kill whoever
-    /// is born in such a group later, too (seen on 6.18), so it is not lent again.
+    /// Whether the whole group was killed at once; such a group is not reused. Some kernels detect forks during the
+    /// kill by a counter, and later also kill new processes in the group (seen on Linux 6.18).
     was_killed: Cell<bool>,
 }
 
-/// Why a limit is not kept.
+/// Why a limit cannot be enforced.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LimitError {
     #[error("this worker cannot enforce a limit on {0}")]
@@ -113,14 +112,14 @@ pub(crate) enum LimitError {
 }
 
 impl LimitError {
-    /// Whether there is a group of this number already.
+    /// Returns whether a group with this number already exists.
     fn is_taken(&self) -> bool {
         matches!(self, Self::Group { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
     }
 }
 
 impl Cgroups {
-    /// Finds out what can be used; groups are made below one called `name`.
+    /// Detects the usable controllers; groups are created below one called `name`.
     pub(crate) fn detect(name: &str) -> Self {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -142,7 +141,7 @@ impl Cgroups {
             let dir = v1_folder(&mounts, &own, hierarchy)?;
             Some((Controller { version: Version::V1, base: dir.join(name) }, Join::ByWriting))
         });
-        // The cheapest first: a process that moves into a v2 group does so for some 50 µs.
+        // The cheapest first: moving a process into a v2 group costs about 50 µs.
         let ways = v2(Join::ByBirth).into_iter().chain(v1).chain(v2(Join::ByWriting));
         let (plain, join) = ways
             .into_iter()
@@ -155,22 +154,22 @@ impl Cgroups {
         found
     }
 
-    /// The highest number of a group that exists, below whatever controller; 0 where there is none.
+    /// Returns the highest number of an existing group under any controller; 0 if there is none.
     fn highest(&self) -> u32 {
         let groups = self.bases().into_iter().filter_map(|base| fs::read_dir(base).ok()).flatten().flatten();
         groups.filter_map(|group| group.file_name().to_str()?.parse().ok()).max().unwrap_or(0)
     }
 
-    /// Whether executions without limits get a group.
+    /// Returns whether executions without limits get a group.
     pub(crate) fn groups_all(&self) -> bool {
         self.plain.is_some()
     }
 
-    /// A process could not join a plain group, and runs without it.
+    /// Records that a process could not join a plain group and runs without it.
     ///
-    /// The fuse has the number of the group for as long as the process runs, so the group is not lent again. The next
-    /// execution gets a group all the same; only where one process after the other cannot join, a try costs more than it is
-    /// worth and is made now and then.
+    /// The fuse keeps the number of the group while the process runs, so the group is not reused. The next execution
+    /// gets a group again. After several consecutive failures, only some executions try, because each failed attempt
+    /// has a cost.
     pub(crate) fn was_not_joined(&mut self, group: Group) {
         self.unjoined = self.unjoined.saturating_add(1);
         self.without = (1 << (self.unjoined - 1).min(TRY_RARELY)) - 1;
@@ -178,12 +177,12 @@ impl Cgroups {
         self.sweep();
     }
 
-    /// A process has joined its group.
+    /// Records that a process has joined its group.
     pub(crate) fn was_joined(&mut self) {
         (self.unjoined, self.without) = (0, 0);
     }
 
-    /// The folders below which groups are, each once.
+    /// Folders in which groups are created, without duplicates.
     pub(crate) fn bases(&self) -> Vec<PathBuf> {
         let mut bases: Vec<_> = self.controllers().map(|controller| controller.base.clone()).collect();
         bases.sort();
@@ -207,10 +206,11 @@ impl Cgroups {
         self.pids.is_some()
     }
 
-    /// A group that keeps `limits`; where there is nothing to keep a plain one, or `None` where none can be made.
+    /// Creates a group that enforces `limits`. Returns a plain group if there is nothing to enforce, or `None` if no
+    /// group can be created.
     ///
     /// # Errors
-    /// [`LimitError`] where a limit that is required cannot be kept.
+    /// [`LimitError`] if a required limit cannot be enforced.
     pub(crate) fn create(&mut self, limits: &Limits) -> Result<Option<Group>, LimitError> {
         Ok(match self.limited(limits)? {
             None => self.lend(),
@@ -219,12 +219,13 @@ impl Cgroups {
     }
 
     fn next(&mut self) -> u32 {
-        // 0 says that there is no group.
+        // 0 means "no group".
         self.last = self.last.checked_add(1).unwrap_or(1);
         self.last
     }
 
-    /// A plain group; what cannot be made costs a warning, and the execution is looked after without one.
+    /// Returns a plain group. If none can be created, logs a warning and returns `None`; the execution then runs
+    /// without one.
     fn lend(&mut self) -> Option<Group> {
         let plain = self.plain.clone()?;
         if self.without > 0 {
@@ -260,7 +261,7 @@ impl Cgroups {
         }
     }
 
-    /// A group of this number that keeps `limits`; `None` where none of them can be kept and none need be.
+    /// Creates the group with this number; `None` if none of the limits can be enforced and none is required.
     fn limited_as(&self, number: u32, limits: &Limits) -> Result<Option<Group>, LimitError> {
         let cpu = limits.cpu.map(|c| (u64::from(c.0) * CPU_PERIOD / 1_000).max(1_000));
         let asked = [
@@ -285,7 +286,7 @@ impl Cgroups {
         Ok((!group.dirs.is_empty()).then_some(group))
     }
 
-    /// Takes back a group whose processes have ended.
+    /// Takes back the group of an ended execution; reuses it if it is plain and empty, and was not killed.
     pub(crate) fn take_back(&mut self, group: Group) {
         let is_as_new = group.is_plain && !group.was_killed.get() && group.is_empty();
         if is_as_new && self.spare.len() < SPARE_MAX && self.plain.is_some() {
@@ -296,12 +297,12 @@ impl Cgroups {
         self.sweep();
     }
 
-    /// Removes what could not be removed before.
+    /// Removes the folders that could not be removed earlier.
     fn sweep(&mut self) {
         self.stale.retain(|dir| fs::remove_dir(dir).is_err_and(|e| e.kind() != io::ErrorKind::NotFound));
     }
 
-    /// Kills every process in groups that an earlier supervisor left; returns how many there still are.
+    /// Kills all processes in groups of an earlier supervisor; returns the number of processes found.
     pub(crate) fn kill_left_behind(&self) -> usize {
         let left =
             self.bases().into_iter().flat_map(|base| fs::read_dir(base).into_iter().flatten().flatten());
@@ -318,7 +319,7 @@ impl Cgroups {
         .sum()
     }
 
-    /// Removes all groups that an earlier supervisor left. Their processes must be dead.
+    /// Removes all groups of an earlier supervisor. Their processes must be dead.
     pub(crate) fn remove_left_behind(&mut self) {
         for base in self.bases() {
             let Ok(entries) = fs::read_dir(base) else { continue };
@@ -334,14 +335,14 @@ impl Drop for Cgroups {
         self.stale.extend(spare.into_iter().flat_map(|group| group.dirs));
         self.sweep();
         for base in self.bases() {
-            // Fails where something is left inside; the next supervisor of this worker tidies up.
+            // Fails if the folder is not empty; the next supervisor of this worker removes it.
             fs::remove_dir(base).ok();
         }
     }
 }
 
 impl Controller {
-    /// Tries whether a group can be made and limited.
+    /// Checks that a group can be created and limited.
     fn probe(&self, what: &str) -> io::Result<()> {
         fs::create_dir_all(&self.base)?;
         if self.version == Version::V2 {
@@ -354,14 +355,14 @@ impl Controller {
         written
     }
 
-    /// Tries whether a group without limits can be made, and joined as far as that shows.
+    /// Checks that a group without limits can be created and, as far as possible, joined.
     fn probe_plain(&self, join: Join) -> io::Result<()> {
         fs::create_dir_all(&self.base)?;
         let dir = self.base.join("probe");
         fs::create_dir_all(&dir)?;
         let opened = File::options().write(true).open(dir.join(PROCS));
         let folder = (join == Join::ByBirth).then(|| File::open(&dir)).transpose()?;
-        // What keeps a child from being born there, or kills it, would do so with every task.
+        // If a child cannot be cloned into the group, or is killed there, every task would fail in the same way.
         let lives = folder.is_none_or(|folder| clone::lives_in(folder.as_fd()));
         fs::remove_dir(&dir)?;
         if lives { opened.map(drop) } else { Err(io::ErrorKind::Unsupported.into()) }
@@ -372,7 +373,7 @@ impl Controller {
         match (self.version, what) {
             (Version::V1, "memory") => {
                 write("memory.limit_in_bytes", value.to_string())?;
-                // Together with swap, where swap is accounted.
+                // Memory and swap together, if swap accounting is enabled.
                 if dir.join("memory.memsw.limit_in_bytes").exists() {
                     write("memory.memsw.limit_in_bytes", value.to_string())?;
                 }
@@ -397,14 +398,14 @@ fn ignore_missing(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// The `cgroup.procs` of the group with this number, in the first of `bases` that has one.
+/// Returns the `cgroup.procs` of the group with this number, in the first of `bases` that has one.
 pub(crate) fn procs_below(bases: &[PathBuf], number: u32) -> Option<PathBuf> {
     let name = number.to_string();
     bases.iter().map(|base| base.join(&name).join(PROCS)).find(|procs| procs.exists())
 }
 
 impl Group {
-    /// One that is in no hierarchy yet.
+    /// A group without folders.
     fn numbered(number: u32) -> Self {
         Self {
             number,
@@ -417,10 +418,10 @@ impl Group {
         }
     }
 
-    /// A group without limits.
+    /// Creates a group without limits.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] where there is a group of this number.
+    /// [`io::ErrorKind::AlreadyExists`] if a group with this number exists.
     fn plain(controller: &Controller, number: u32, join: Join) -> io::Result<Self> {
         let dir = controller.base.join(number.to_string());
         fs::create_dir(&dir)?;
@@ -434,17 +435,17 @@ impl Group {
         Ok(Self { dirs: vec![dir], procs: vec![procs], folder, is_plain: true, ..Self::numbered(number) })
     }
 
-    /// Whether no process is in it.
+    /// Returns whether the group contains no process.
     pub(crate) fn is_empty(&self) -> bool {
         self.procs.iter().all(|procs| matches!(procs.read_at(&mut [0], 0), Ok(0)))
     }
 
-    /// Whether an execution can do without it.
+    /// Returns whether the group has no limits, so that an execution can run without it.
     pub(crate) fn is_plain(&self) -> bool {
         self.is_plain
     }
 
-    /// The folder of its v2 group, into which a process can be cloned, and which of [`Self::procs`] that is.
+    /// Returns the folder of the v2 group, for cloning a process into it, and its index in [`Self::procs`].
     pub(crate) fn folder(&self) -> Option<(BorrowedFd<'_>, usize)> {
         self.folder.as_ref().map(|(folder, index)| (folder.as_fd(), *index))
     }
@@ -489,17 +490,17 @@ impl Group {
         }
     }
 
-    /// Files that a process writes `0` to in order to join.
+    /// Files to which a process writes `0` in order to join.
     pub(crate) fn procs(&self) -> Vec<BorrowedFd<'_>> {
         self.procs.iter().map(AsFd::as_fd).collect()
     }
 
-    /// The file that lists its processes.
+    /// Path of the file that lists the processes of the group.
     pub(crate) fn procs_path(&self) -> Option<PathBuf> {
         self.dirs.first().map(|dir| dir.join(PROCS))
     }
 
-    /// Kills all of it at once where the kernel can (v2).
+    /// Kills all processes of the group at once, if the kernel supports it (v2).
     pub(crate) fn kill(&self) {
         self.was_killed.set(true);
         for dir in &self.dirs {
@@ -507,7 +508,7 @@ impl Group {
         }
     }
 
-    /// How many of its processes the memory limit killed.
+    /// Number of processes that were killed because of the memory limit.
     pub(crate) fn oom_kills(&self) -> u64 {
         let Some((version, dir)) = &self.memory else { return 0 };
         let file = if *version == Version::V1 { "memory.oom_control" } else { "memory.events" };
@@ -516,7 +517,7 @@ impl Group {
         })
     }
 
-    /// The most memory that it held, in bytes.
+    /// Peak memory usage, in bytes; `None` if the group has no memory limit.
     pub(crate) fn peak_memory(&self) -> Option<u64> {
         let (version, dir) = self.memory.as_ref()?;
         let file = if *version == Version::V1 { "memory.max_usage_in_bytes" } else { "memory.peak" };
@@ -524,7 +525,7 @@ impl Group {
     }
 }
 
-/// Our own folder under the v1 hierarchy that has `controller`.
+/// Returns our own folder in the v1 hierarchy with `controller`.
 fn v1_folder(mounts: &str, own: &str, controller: &str) -> Option<PathBuf> {
     let path = own.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -536,10 +537,10 @@ fn v1_folder(mounts: &str, own: &str, controller: &str) -> Option<PathBuf> {
     Some(below(&point, &root, path))
 }
 
-/// Our own folder under the v2 hierarchy, or the one above it where an earlier supervisor moved us into a leaf.
+/// Returns our own folder in the v2 hierarchy, or its parent if an earlier supervisor moved this process into a leaf.
 ///
-/// An agent is moved together with its supervisor, so the next supervisor begins in the leaf. It must find the groups
-/// of the one before, and in a leaf below the leaf no controller could be handed down.
+/// An agent is moved together with its supervisor, so the next supervisor starts in the leaf. It must find the groups
+/// of the earlier one, and a leaf below the leaf could not delegate controllers.
 fn v2_folder(mounts: &str, own: &str) -> Option<PathBuf> {
     let mut path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     while let Some(parent) = path.strip_suffix(HOST_LEAF).and_then(|parent| parent.strip_suffix('/')) {
@@ -549,7 +550,7 @@ fn v2_folder(mounts: &str, own: &str) -> Option<PathBuf> {
     Some(below(&point, &root, path))
 }
 
-/// Root and mount point of the first mount that `wanted` accepts by type and super-block options.
+/// Returns the root and mount point of the first mount whose type and super-block options `wanted` accepts.
 fn mount(mounts: &str, wanted: impl Fn(&str, &str) -> bool) -> Option<(String, PathBuf)> {
     mounts.lines().find_map(|line| {
         let (place, kind) = line.split_once(" - ")?;
@@ -561,13 +562,13 @@ fn mount(mounts: &str, wanted: impl Fn(&str, &str) -> bool) -> Option<(String, P
     })
 }
 
-/// `path` of a hierarchy whose `root` is mounted at `point`.
+/// Converts `path` within a hierarchy, whose `root` is mounted at `point`, to a file path.
 fn below(point: &Path, root: &str, path: &str) -> PathBuf {
     let inner = path.strip_prefix(root.trim_end_matches('/')).unwrap_or(path);
     point.join(inner.trim_start_matches('/'))
 }
 
-/// Hands `controller` down from our own v2 group, moving its processes to a leaf if that is asked for.
+/// Delegates `controller` from our own v2 group, and first moves its processes to a leaf if necessary.
 fn delegate(dir: &Path, controller: &str) -> io::Result<()> {
     let offered = fs::read_to_string(dir.join("cgroup.controllers"))?;
     if !offered.split_ascii_whitespace().any(|c| c == controller) {
@@ -580,7 +581,7 @@ fn delegate(dir: &Path, controller: &str) -> io::Result<()> {
     let leaf = dir.join(HOST_LEAF);
     fs::create_dir_all(&leaf)?;
     for pid in fs::read_to_string(dir.join("cgroup.procs"))?.split_ascii_whitespace() {
-        // One that ended meanwhile does not matter; another's process makes the next step fail.
+        // A process that has ended does not matter; a process of another user makes the next step fail.
         fs::write(leaf.join("cgroup.procs"), pid).ok();
     }
     hand_down()
@@ -670,7 +671,7 @@ mod tests {
         assert!(!dir.exists() && cgroups.spare.is_empty(), "the fuse has its number");
         let next = cgroups.create(&none).unwrap().unwrap();
         assert!(next.number > number);
-        // Where it is never joined, few executions try.
+        // If no process ever joins, few executions try.
         let mut joins = 0;
         for _ in 0..1_000 {
             let Some(group) = cgroups.create(&none).unwrap() else { continue };
@@ -703,13 +704,13 @@ mod tests {
         assert_eq!(again.number, number);
         again.kill();
         cgroups.take_back(again);
-        assert!(cgroups.spare.is_empty(), "whoever is born in it may be killed");
+        assert!(cgroups.spare.is_empty(), "a process that is cloned into it may be killed");
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         fs::write(second.procs_path().unwrap(), child.id().to_string()).unwrap();
         assert!(!second.is_empty());
         let dir = second.dirs[0].clone();
         cgroups.take_back(second);
-        assert!(dir.exists() && cgroups.spare.is_empty(), "it is kept until it is empty, and not lent");
+        assert!(dir.exists() && cgroups.spare.is_empty(), "the group is kept until empty, and not reused");
         while cgroups.kill_left_behind() > 0 {
             child.try_wait().unwrap();
         }

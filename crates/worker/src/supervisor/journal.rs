@@ -1,23 +1,24 @@
-//! What a supervisor must not forget, in one append-only file.
+//! The journal: one append-only file with everything that a supervisor must remember across restarts.
 //!
 //! ```text
 //! file:    "BELFRYJ1", then records
 //! record:  len u32, crc32 of the body u32 (both little endian), body: one `Entry` in protobuf
 //! ```
 //!
-//! Each batch of records begins with one that says how much of the file was durable by then. A bad record behind all
-//! that was ever durable was being written when the machine went down, and a disk need not write in order: nobody
-//! acted on it or on what follows, so both are dropped. A bad record in what was durable is damage, and the journal
-//! is refused: going on without it could start an execution twice. So is one with good records behind it where nothing
-//! says what was durable, as in a file of an older release.
+//! Each batch of records begins with a [`Synced`] record, which states how much of the file was durable at that time.
+//! A bad record after the durable part was being written when the machine stopped. No action was based on it or on
+//! the records after it, because a disk need not write in order; all of them are dropped. A bad record in the durable
+//! part is damage, and the journal is refused: without this record an execution could be started twice. The journal
+//! is also refused if good records follow a bad one and no record states what was durable, as in a file of an older
+//! release.
 //!
-//! On opening, the file is rewritten with only what still matters ([`Held`], and the newest
-//! [`FORGOTTEN_MAX`] forgotten ids) once more than half of it is history. Nothing here decides
-//! when to sync; [`super::writer`] does.
+//! On opening, the file is rewritten with the live state only ([`Held`], and the newest [`FORGOTTEN_MAX`]
+//! acknowledged ids), if the live state is less than half of it. This module does not decide when to sync;
+//! [`super::writer`] does.
 //!
-//! Behind its end the file keeps [`RESERVE`] bytes of the disk allocated, in which the ends of running tasks are
-//! recorded when the disk is full. A file that is freed then would not do: running tasks write to the same disk, and
-//! would take the space first.
+//! The file keeps [`RESERVE`] bytes allocated after its end. Ends of running tasks are recorded there when the disk
+//! is full. A separate file, deleted when the disk is full, would not work: running tasks write to the same disk and
+//! would take its space first.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -33,41 +34,41 @@ use supervisor::FORGOTTEN_MAX;
 
 const MAGIC: &[u8; 8] = b"BELFRYJ1";
 const HEADER: usize = 8;
-/// The largest record: an assignment with its spec and outputs, with room to spare.
+/// Maximum size of a record in bytes; an assignment with its spec and outputs is smaller.
 const RECORD_MAX: usize = 4 << 20;
-/// A file smaller than this is not worth rewriting.
+/// A file smaller than this, in bytes, is not rewritten on opening.
 const COMPACT_MIN: u64 = 1 << 20;
-/// Bytes of the disk that the journal keeps allocated behind its end, where the file system supports that.
+/// Bytes that the journal keeps allocated after its end, if the file system supports it.
 pub(crate) const RESERVE: u64 = 4 << 20;
-/// The reserve is filled up again once less than this is left of it.
+/// The reserve is refilled once less than this is left, in bytes.
 const RESERVE_MIN: u64 = RESERVE / 2;
 
-/// One record.
+/// One record of the journal.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Entry {
     #[prost(oneof = "Body", tags = "1, 2, 3, 4, 5, 6")]
     pub(crate) body: Option<Body>,
 }
 
-/// What a record says.
+/// Content of a record.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Body {
-    /// The folder was made, and with it the worker.
+    /// The folder and the worker were created.
     #[prost(message, tag = "1")]
     Created(Created),
-    /// It is about to be started.
+    /// The execution is about to be started.
     #[prost(message, tag = "2")]
     Started(Started),
-    /// It has run; its outputs are still to be stored.
+    /// The execution succeeded; its outputs are not stored yet.
     #[prost(message, tag = "3")]
     Ran(Ran),
-    /// It is over, or was refused; this report is repeated until it is acknowledged.
+    /// The execution has ended or was refused; this report is repeated until it is acknowledged.
     #[prost(message, tag = "4")]
     Outcome(v1::Report),
-    /// Its end was acknowledged.
+    /// The end of the execution was acknowledged.
     #[prost(message, tag = "5")]
     Forgotten(Forgotten),
-    /// A batch of records begins.
+    /// Start of a batch of records.
     #[prost(message, tag = "6")]
     Synced(Synced),
 }
@@ -86,8 +87,8 @@ pub(crate) struct Started {
     pub(crate) fence: u64,
     #[prost(string, tag = "3")]
     pub(crate) boot_id: String,
-    /// The worker's folder as [`super::setup::folder_id`] names it, which a copy of the journal is not in; empty from
-    /// an older release.
+    /// Identity of the worker folder, see [`super::setup::folder_id`]; a copy of the folder has another one. Empty in
+    /// records of an older release.
     #[prost(string, tag = "4")]
     pub(crate) folder_id: String,
 }
@@ -106,7 +107,7 @@ pub(crate) struct Forgotten {
     pub(crate) execution_id: String,
 }
 
-/// So much of the file was durable when a batch of records was begun.
+/// States how much of the file was durable when a batch of records was begun.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Synced {
     #[prost(uint64, tag = "1")]
@@ -119,7 +120,7 @@ impl From<Body> for Entry {
     }
 }
 
-/// What is known of an execution that is not forgotten.
+/// State of an execution whose end is not acknowledged.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Held {
     Started { fence: Fence, boot_id: String, folder_id: String },
@@ -127,12 +128,12 @@ pub(crate) enum Held {
     Ended { report: v1::Report },
 }
 
-/// What a journal said when it was opened.
+/// State that was read from a journal on opening.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct State {
     pub(crate) worker: WorkerId,
     pub(crate) held: HashMap<ExecutionId, Held>,
-    /// The newest last.
+    /// Executions whose end was acknowledged, oldest first.
     pub(crate) forgotten: VecDeque<ExecutionId>,
 }
 
@@ -151,26 +152,25 @@ pub enum JournalError {
     Damaged { path: PathBuf, at: usize, why: &'static str },
 }
 
-/// An open journal: only its end is ever written.
+/// An open journal; all writes are appended.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
     path: PathBuf,
-    /// Up to here the file is whole.
+    /// Length of the part that consists of whole records, in bytes.
     len: u64,
-    /// Up to here it is durable.
+    /// Length of the durable part, in bytes.
     synced: u64,
-    /// Whether something may lie behind `len` that was written by half.
+    /// Whether a partial record may follow after `len`.
     has_garbage: bool,
-    /// Up to here the disk is allocated.
+    /// Length up to which disk space is allocated, in bytes.
     reserved: u64,
 }
 
 impl Journal {
-    /// Opens the journal at `path`; where there is none yet, a worker is made with the id that
-    /// `new_worker` gives.
+    /// Opens the journal at `path`, or creates one for the worker id that `new_worker` returns.
     ///
-    /// What it returns is durable, also where it was only just made.
+    /// The returned state is durable, also in a new journal.
     pub(crate) fn open(
         path: &Path,
         new_worker: impl FnOnce() -> WorkerId,
@@ -181,7 +181,7 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(failed("read")(error)),
         };
-        // An empty or torn head: the very first write did not come through, nobody knows the worker.
+        // An empty file or a partial header: the first write did not complete, so no server knows this worker.
         if bytes.len() < MAGIC.len() && MAGIC.starts_with(&bytes) {
             let state = State { worker: new_worker(), held: HashMap::new(), forgotten: VecDeque::new() };
             let journal = rewrite(path, &state, File::sync_all).map_err(|e| failed("create")(e.into()))?;
@@ -192,7 +192,7 @@ impl Journal {
         if bytes.len() as u64 > COMPACT_MIN && live * 2 < bytes.len() {
             match rewrite(path, &state, File::sync_all) {
                 Ok(journal) => return Ok((journal, state)),
-                // A full disk keeps no worker from starting: the old file says the same.
+                // A full disk does not keep a worker from starting: the old file contains the same state.
                 Err(RewriteError::Before(error)) => {
                     tracing::warn!(path = %path.display(), %error, "cannot compact the journal");
                 }
@@ -200,7 +200,7 @@ impl Journal {
             }
         }
         let file = OpenOptions::new().append(true).open(path).map_err(failed("open"))?;
-        // `set_len` also frees the blocks that are allocated behind the end, and another process may take them.
+        // `set_len` also frees the blocks that are allocated after the end, and another process may take them.
         if whole < bytes.len() {
             file.set_len(whole as u64).map_err(failed("repair"))?;
         }
@@ -208,7 +208,7 @@ impl Journal {
         Ok((Self::over(file, path, whole as u64), state))
     }
 
-    /// Over an open file that is durable up to its end at `len`.
+    /// Wraps an open file that is durable up to its end at `len`.
     fn over(file: File, path: &Path, len: u64) -> Self {
         let path = path.to_owned();
         let mut journal = Self { file, path, len, synced: len, has_garbage: false, reserved: len };
@@ -216,10 +216,10 @@ impl Journal {
         journal
     }
 
-    /// Fills the reserve up when little is left of it.
+    /// Refills the reserve when little of it is left.
     fn keep_reserve(&mut self) {
         if self.reserved < self.len + RESERVE_MIN
-            // A full disk, or a file system that allocates nothing in advance: the next batch asks again.
+            // On a full disk, or a file system without preallocation, the next batch retries.
             && fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.len, RESERVE).is_ok()
         {
             self.reserved = self.len + RESERVE;
@@ -229,10 +229,10 @@ impl Journal {
     /// Appends `entries`; they are durable only after [`Self::sync`].
     ///
     /// # Errors
-    /// Whatever the disk says. The file is then as it was before, so the same may be tried again.
+    /// Any error of the disk. The file is then unchanged, so the same append may be retried.
     pub(crate) fn append(&mut self, entries: &[Entry]) -> io::Result<()> {
         let bytes = batch(self.synced, entries);
-        // A half-written record in the middle would be damage.
+        // A partial record in the middle would be damage.
         if std::mem::take(&mut self.has_garbage) {
             self.file.set_len(self.len).inspect_err(|_| self.has_garbage = true)?;
             self.reserved = self.len;
@@ -247,10 +247,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Makes everything durable.
+    /// Makes all appended records durable.
     ///
     /// # Errors
-    /// After one the kernel may have dropped what was written: the process must end, not retry.
+    /// After an error the kernel may have dropped written data: the process must exit and must not retry.
     pub(crate) fn sync(&mut self) -> io::Result<()> {
         self.file.sync_data()?;
         self.synced = self.len;
@@ -261,24 +261,25 @@ impl Journal {
         &self.path
     }
 
-    /// How large the file has become.
+    /// Length of the file in bytes, without the reserve.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
 
-    /// Replaces the file by one that says only `state`.
+    /// Replaces the file by one that contains only `state`.
     ///
     /// # Errors
-    /// [`RewriteError`]; the process must end on [`RewriteError::Behind`], since the file that is open has no name.
+    /// [`RewriteError`]. The process must exit on [`RewriteError::Behind`], because the open file has no name any
+    /// more.
     pub(crate) fn compact(&mut self, state: &State) -> Result<(), RewriteError> {
         *self = rewrite(&self.path, state, File::sync_all)?;
-        // The old file held its reserve until now.
+        // The old file occupied its reserve until now.
         self.keep_reserve();
         Ok(())
     }
 }
 
-/// A batch of records, appended to a journal that is durable up to `synced`.
+/// Encodes a batch of records for a journal that is durable up to `synced`.
 pub(crate) fn batch(synced: u64, entries: &[Entry]) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode(&Body::Synced(Synced { len: synced }).into(), &mut bytes);
@@ -286,14 +287,14 @@ pub(crate) fn batch(synced: u64, entries: &[Entry]) -> Vec<u8> {
     bytes
 }
 
-/// The bytes of a journal that says only `state`.
+/// Encodes a journal that contains only `state`.
 fn whole(state: &State) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     entries(state).for_each(|entry| encode(&entry, &mut bytes));
     bytes
 }
 
-/// The bytes of a new worker's journal.
+/// Encodes the journal of a new worker.
 #[cfg(feature = "testing")]
 pub(crate) fn first(worker: WorkerId) -> Vec<u8> {
     whole(&State { worker, held: HashMap::new(), forgotten: VecDeque::new() })
@@ -308,7 +309,7 @@ fn encode(entry: &Entry, out: &mut Vec<u8>) {
     out[start..start + HEADER].copy_from_slice(&header);
 }
 
-/// Everything that `state` says, as records.
+/// Returns the records that represent `state`.
 fn entries(state: &State) -> impl Iterator<Item = Entry> {
     let created = Body::Created(Created { worker_id: state.worker.to_string() });
     let forgotten =
@@ -331,7 +332,7 @@ pub(crate) enum RewriteError {
     /// The old file is unchanged.
     #[error("the old file is unchanged")]
     Before(#[source] io::Error),
-    /// The new file has the name of the old one, and may not keep it if the machine goes down now.
+    /// The new file has replaced the old one, but a crash of the machine may undo that.
     #[error("the new file is in place, but may not be durable")]
     Behind(#[source] io::Error),
 }
@@ -344,15 +345,15 @@ impl From<RewriteError> for io::Error {
     }
 }
 
-/// Writes a new file beside the old one and puts it in its place, all durably. `sync` makes a folder durable.
+/// Durably replaces the file by a new one, by way of a temporary file. `sync` makes a folder durable.
 fn rewrite(
     path: &Path,
     state: &State,
     sync: impl FnOnce(&File) -> io::Result<()>,
 ) -> Result<Journal, RewriteError> {
     let bytes = whole(state);
-    // All that is opened is opened before the new file takes the name, and is kept: what fails later would leave
-    // us with the old one, which has no name any more.
+    // All files are opened before the rename and stay open. A later failure would leave only the handle of the old
+    // file, which has no name any more.
     let temporary = path.with_extension("new");
     let prepare = || {
         let absent = |e: io::Error| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) };
@@ -365,7 +366,7 @@ fn rewrite(
         io::Result::Ok((file, folder))
     };
     let (file, folder) = prepare().map_err(|error| {
-        // A part of it would hold the last bytes of a full disk.
+        // A partial file would occupy the last bytes of a full disk.
         fs::remove_file(&temporary).ok();
         RewriteError::Before(error)
     })?;
@@ -373,7 +374,7 @@ fn rewrite(
     Ok(Journal::over(file, path, bytes.len() as u64))
 }
 
-/// What the bytes of a journal say, and how many of them are whole.
+/// Parses the bytes of a journal; returns its state, and the length of its whole records.
 pub(crate) fn replay(path: &Path, bytes: &[u8]) -> Result<(State, usize), JournalError> {
     if !bytes.starts_with(MAGIC) {
         return Err(JournalError::Foreign(path.to_owned()));
@@ -399,17 +400,19 @@ pub(crate) fn replay(path: &Path, bytes: &[u8]) -> Result<(State, usize), Journa
     Ok((state, at))
 }
 
-/// The body of the record at the start of `bytes`, and where the next one starts; `None` for a bad one.
+/// Returns the body of the record at the start of `bytes`, and the offset of the next record; `None` for a bad
+/// record.
 fn record(bytes: &[u8]) -> Option<(&[u8], usize)> {
     let len = u32::from_le_bytes(*bytes.first_chunk::<4>()?) as usize;
     let crc = u32::from_le_bytes(*bytes.get(4..)?.first_chunk::<4>()?);
     let body = bytes.get(HEADER..HEADER + len)?;
-    // An empty body is never written; a run of zeros must not read as records.
+    // An empty body is never written; zeros must not be read as records.
     (len > 0 && len <= RECORD_MAX && crc32fast::hash(body) == crc).then_some((body, HEADER + len))
 }
 
-/// Whether a bad record at `at` was never durable: what is known to be ends before it, and without such knowledge
-/// nothing good can be found behind its start. `synced` is what the records before it say.
+/// Returns whether a bad record at `at` was never durable. This holds if the known durable part ends before it. If
+/// the durable length is unknown, it holds if no good record follows. `synced` is the durable length according to the
+/// records before it.
 fn is_torn(bytes: &[u8], at: usize, synced: Option<u64>) -> bool {
     let behind = (at + 1..bytes.len()).filter_map(|at| record(&bytes[at..]));
     let behind: Vec<_> = behind.filter_map(|(body, _)| Entry::decode(body).ok()).collect();
@@ -450,13 +453,13 @@ fn apply(state: &mut State, worker: &mut Option<WorkerId>, entry: Entry) -> Opti
             }
         }
         Some(Body::Synced(_)) => {}
-        // Written by a newer version: what it says is not for us.
+        // Written by a newer version; ignored.
         None => {}
     }
     Some(())
 }
 
-/// Reads what the journal at `path` says, without touching it.
+/// Reads the state of the journal at `path` without changing it.
 #[cfg(test)]
 pub(crate) fn inspect(path: &Path) -> Result<State, JournalError> {
     let bytes = fs::read(path).map_err(|source| JournalError::Io {
@@ -526,7 +529,7 @@ mod tests {
         assert_eq!(state.forgotten, [execution(3)]);
     }
 
-    /// Bytes of the disk that the file takes.
+    /// Bytes allocated on disk for the file.
     fn allocated(place: &Place) -> u64 {
         fs::metadata(&place.path).unwrap().blocks() * 512
     }
@@ -566,7 +569,7 @@ mod tests {
         }
         journal.append(&[started(1)]).unwrap();
         drop(journal);
-        // A folder where the new file would be stands in for a disk that is full.
+        // A folder at the path of the new file stands in for a full disk.
         fs::create_dir_all(place.path.with_extension("new").join("full")).unwrap();
         let (mut journal, state) = open(&place);
         assert_eq!(state.held.len(), 1);
@@ -659,12 +662,12 @@ mod tests {
         journal.append(&[started(1)]).unwrap();
         let broken = rewrite(&place.path, &state, |_| Err(io::ErrorKind::Other.into()));
         assert!(matches!(broken, Err(RewriteError::Behind(_))), "{broken:?}");
-        // Whoever went on with what it has open would write to a file that nobody finds.
+        // Further appends go to a file that has no name.
         journal.append(&[started(2)]).unwrap();
         assert!(inspect(&place.path).unwrap().held.is_empty());
     }
 
-    /// A part of it would hold the last bytes of a full disk.
+    /// A partial file would occupy the last bytes of a full disk.
     #[test]
     fn a_new_file_that_cannot_take_the_place_of_the_old_one_is_removed() {
         let place = place();
@@ -680,7 +683,7 @@ mod tests {
     fn a_journal_that_was_compacted_while_it_is_open_goes_on_in_the_new_file() {
         let place = place();
         let (mut journal, mut state) = open(&place);
-        fs::write(place.path.with_extension("new"), "left by an earlier try").unwrap();
+        fs::write(place.path.with_extension("new"), "left by an earlier attempt").unwrap();
         let (boot_id, folder_id) = ("b".into(), "f".into());
         state.held.insert(execution(1), Held::Started { fence: Fence(7), boot_id, folder_id });
         journal.compact(&state).unwrap();
