@@ -1,23 +1,23 @@
-//! Starts one program as a task.
+//! Starts a program as a task.
 //!
-//! The child shares our memory and we wait until it has `exec`ed (`CLONE_VM | CLONE_VFORK`, as
-//! `posix_spawn` does it): nothing is copied, and an error comes back through a plain field. Between
-//! the two the child allocates nothing and takes no lock. It makes only raw system calls where the
-//! C library would also change *our* threads, as its `setresuid` does.
+//! The child shares the parent's memory, and the parent waits until the child has called `exec` (`CLONE_VM |
+//! CLONE_VFORK`, as in `posix_spawn`). So no memory is copied, and the child returns an error through a plain field.
+//! Before `exec` the child allocates no memory and takes no lock. It uses raw system calls where the C library would
+//! also change the threads of the *parent*, as `setresuid` does.
 //!
-//! Nor are our open files, some for each task that runs: the child first shares the table, and
-//! then takes a copy of its low numbers only (`CLOSE_RANGE_UNSHARE`), among which its streams are put
-//! beforehand. Kernels before 5.11 copy all of it and close it again.
+//! The table of open files, with several entries per running task, is not copied either. The child first shares it,
+//! and then copies only its low descriptors (`CLOSE_RANGE_UNSHARE`). The streams of the child are duplicated to low
+//! descriptors beforehand. Kernels before 5.11 copy the whole table, and the copied files are closed.
 //!
-//! A task has: a session of its own; no open files but its three streams; default signal handling;
-//! the task user's ids and groups, checked after they were set; no way to gain privileges; no core
-//! dumps; umask 077; and it dies with the thread that started it. That thread must therefore live as
-//! long as the supervisor.
+//! A task has its own session, no open files except its three streams, and default signal handling. It has the ids
+//! and groups of the task user, which are verified after they were set. It cannot gain privileges, writes no core
+//! dumps, and has umask 077. It is killed when the thread that started it exits, so that thread must live as long as
+//! the supervisor.
 //!
-//! The child looks at the lease itself, as the last thing before it executes the program. A look of ours would be too
-//! early: whoever stops the supervisor's process (`kill -STOP`, a debugger) may stop it between that look and the birth
-//! of the child, and the program would run when the supervisor continues, beside the job's next execution. The child is
-//! a process of its own and is not stopped with us; from its look on, the fuse freezes it in time.
+//! The child itself checks the lease, as the last step before it executes the program. A check in the parent would be
+//! too early: `kill -STOP` or a debugger may stop the supervisor between that check and the clone. When the
+//! supervisor then continued, the program would run at the same time as the job's next execution. The child is a
+//! separate process and is not stopped with the supervisor; after its check, the fuse freezes it in time.
 
 #![expect(unsafe_code, reason = "clone and what a child does before exec have no safe interface")]
 
@@ -34,39 +34,39 @@ use rustix::process::Rlimit;
 use super::clone;
 use super::user::TaskUser;
 
-/// Everything that a task starts with.
+/// Program, environment, streams and limits of a task to start.
 #[derive(Debug)]
 pub(crate) struct Program<'a> {
-    /// The program, its own name first.
+    /// Arguments, beginning with the name of the program.
     pub(crate) argv: Vec<CString>,
-    /// `NAME=value`, all of it.
+    /// Complete environment, as `NAME=value`.
     pub(crate) env: Vec<CString>,
-    /// Where to look for a program without a `/`; as in `PATH`.
+    /// Search path for a program without a `/`, in the format of `PATH`.
     pub(crate) search: &'a str,
-    /// Where it starts.
+    /// Working directory.
     pub(crate) directory: CString,
     pub(crate) stdin: BorrowedFd<'a>,
     pub(crate) stdout: BorrowedFd<'a>,
     pub(crate) stderr: BorrowedFd<'a>,
-    /// Who it runs as; `None` is whoever we are.
+    /// Task user; `None` keeps the user of the supervisor.
     pub(crate) user: Option<&'a TaskUser>,
-    /// `cgroup.procs` files to join first.
+    /// `cgroup.procs` files of the groups to join before `exec`.
     pub(crate) groups: Vec<BorrowedFd<'a>>,
-    /// The folder of a v2 group to be born in, and which of `groups` that is.
+    /// Folder of the v2 group to clone the child into, and the index of that group in `groups`.
     pub(crate) born_in: Option<(BorrowedFd<'a>, usize)>,
-    /// Whether it also starts if it cannot join them.
+    /// Whether the program is started even if it cannot join its groups.
     pub(crate) without_groups: bool,
-    /// Where its process id stands from its birth, before it is loaded; 0 where there is no process (any more).
+    /// Process id, set by the kernel when the process is created, before `exec`; 0 while there is no process.
     pub(crate) pid: &'a AtomicI32,
-    /// Until when it may be started, in milliseconds of `CLOCK_BOOTTIME`.
+    /// End of the lease, in milliseconds of `CLOCK_BOOTTIME`; no program starts after it.
     pub(crate) lease_until: &'a AtomicU64,
 }
 
-/// A program that was started.
+/// Result of a successful start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Started {
     pub(crate) pid: pid_t,
-    /// Why it is not in its groups, if it is not: what the system said.
+    /// Error number if the process could not join its groups; `None` if it has joined them.
     pub(crate) outside: Option<i32>,
 }
 
@@ -82,12 +82,12 @@ pub(crate) enum Step {
     User,
     Directory,
     Parent,
-    /// The lease is over; it may be started again under the next one.
+    /// The lease has expired; the program may be started under the next one.
     Lease,
     Exec,
 }
 
-/// Why a program was not started. Nothing of it ran.
+/// Why a program was not started. No instruction of it was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SpawnError {
     pub(crate) step: Step,
@@ -117,17 +117,17 @@ impl std::error::Error for SpawnError {}
 /// Starts programs from one thread.
 #[derive(Debug)]
 pub(crate) struct Spawner {
-    /// The child's stack until it has `exec`ed.
+    /// Stack of the child before `exec`.
     stack: Box<[u128]>,
     parent: pid_t,
-    /// How many files a task may have open.
+    /// Limit of open files for tasks (`RLIMIT_NOFILE`).
     files: libc::rlimit,
     low: Option<LowStreams>,
-    /// Whether children can be born in a group, as far as is known.
+    /// Whether children can be cloned into a group; `true` until the kernel refuses it.
     clones_into: bool,
 }
 
-/// Low numbers for the streams of the next child.
+/// Low file descriptors for the streams of the next child.
 #[derive(Debug)]
 struct LowStreams {
     places: [OwnedFd; 3],
@@ -135,7 +135,7 @@ struct LowStreams {
 }
 
 impl LowStreams {
-    /// `None` where a child cannot take a part of the table.
+    /// Returns `None` if the kernel cannot copy a part of the table of open files.
     fn new() -> io::Result<Option<Self>> {
         if !can_take_low_files() {
             return Ok(None);
@@ -152,10 +152,10 @@ impl LowStreams {
         Ok(())
     }
 
-    /// So that the pipes have no writer but the child.
+    /// Replaces the streams by `/dev/null`, so that only the child holds the write ends of the pipes.
     fn clear(&mut self) {
         for place in &mut self.places {
-            // It replaces one number by another; nothing can be missing for that.
+            // `dup3` onto an open descriptor needs no new resource, so it does not fail.
             rustix::io::dup3(&self.nothing, place, rustix::io::DupFlags::CLOEXEC).ok();
         }
     }
@@ -166,14 +166,13 @@ impl LowStreams {
 }
 
 const STACK_BYTES: usize = 128 << 10;
-/// An unused argument of a variadic call, which reads a whole word.
+/// An unused argument of a variadic system call, which reads a full machine word.
 const ZERO: c_ulong = 0;
 const LAST_FILE: c_ulong = u32::MAX as c_ulong;
 
-/// What the child reads, and where it leaves its error. Lives in the parent's frame, which is
-/// suspended meanwhile.
+/// Input of the child, and its result. It lives in the stack frame of the parent, which is suspended meanwhile.
 struct Plan {
-    /// Programs to try in turn.
+    /// Paths of the program to try in this order.
     candidates: *const *const c_char,
     argv: *const *const c_char,
     env: *const *const c_char,
@@ -182,21 +181,22 @@ struct Plan {
     groups: *const RawFd,
     groups_len: usize,
     without_groups: bool,
-    /// Why it is outside of a group; 0 while it is not.
+    /// Error number if a group could not be joined; 0 otherwise.
     outside: i32,
     user: *const TaskUser,
     parent: pid_t,
     lease_until: *const AtomicU64,
     files: libc::rlimit,
-    /// The table of files is the parent's until the child has taken the numbers below this one.
+    /// First descriptor that the child does not copy; `None` if the table of open files is not shared with the
+    /// parent.
     shared_files_from: Option<RawFd>,
     failed: Option<Step>,
     errno: i32,
 }
 
 impl Spawner {
-    /// A spawner for one thread, whose tasks may have so many `files` open. The fewer files are open
-    /// now, the less each start costs.
+    /// Creates a spawner for one thread. `files` is the limit of open files for its tasks. Each start is cheaper if
+    /// the supervisor has few open files at this time.
     pub(crate) fn new(files: Rlimit) -> io::Result<Self> {
         let files = libc::rlimit {
             rlim_cur: files.current.unwrap_or(libc::RLIM_INFINITY),
@@ -208,10 +208,10 @@ impl Spawner {
         Ok(Self { stack, parent, files, low: LowStreams::new()?, clones_into: true })
     }
 
-    /// Starts `program`; it runs when this returns.
+    /// Starts `program`; it is running when this function returns.
     ///
     /// # Errors
-    /// [`SpawnError`], and then nothing of it ran.
+    /// [`SpawnError`]; no instruction of the program was executed then.
     pub(crate) fn spawn(&mut self, program: &Program<'_>) -> Result<Started, SpawnError> {
         let candidates = candidates(&program.argv, program.search);
         let (candidates, argv, env) =
@@ -266,7 +266,7 @@ impl Spawner {
             low.clear();
         }
         let pid = pid?;
-        // The child wrote these behind the compiler's back.
+        // The compiler does not see that the child wrote these fields.
         // SAFETY: `plan` is ours alone again: the child has exec'ed or ended.
         let (failed, errno, outside) = unsafe {
             (
@@ -278,7 +278,8 @@ impl Spawner {
         match failed {
             None => Ok(Started { pid, outside: Some(outside).filter(|errno| *errno != 0) }),
             Some(step) => {
-                // It is left to whoever reaps all children: a wait for a number could meet another one that has it by now.
+                // The common reaper collects the child. A wait for this process id could hit a new process with the
+                // same id.
                 program.pid.store(0, Ordering::SeqCst);
                 Err(SpawnError { step, errno })
             }
@@ -315,7 +316,7 @@ impl Spawner {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
             result.map_err(|error| {
                 let errno = error.raw_os_error().unwrap_or(0);
-                // An older kernel, or a filter of system calls: it will not be otherwise the next time.
+                // An older kernel or a system call filter: later calls would fail in the same way.
                 if group.is_some() && matches!(errno, libc::ENOSYS | libc::EINVAL | libc::E2BIG) {
                     self.clones_into = false;
                 }
@@ -325,7 +326,7 @@ impl Spawner {
     }
 }
 
-/// Whether the kernel has all of `close_range`: asked about numbers that nothing can have.
+/// Tests with unused descriptors whether the kernel fully supports `close_range`.
 fn can_take_low_files() -> bool {
     // SAFETY: no memory is passed; no such file is open.
     unsafe { libc::syscall(libc::SYS_close_range, LAST_FILE, LAST_FILE, libc::CLOSE_RANGE_CLOEXEC) == 0 }
@@ -335,7 +336,7 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// The paths to try for the program, as `execvp` would.
+/// Paths of the program to try, in the order of `execvp`.
 fn candidates(argv: &[CString], search: &str) -> Vec<CString> {
     let Some(program) = argv.first() else { return Vec::new() };
     if program.as_bytes().contains(&b'/') {
@@ -348,7 +349,7 @@ fn candidates(argv: &[CString], search: &str) -> Vec<CString> {
         .collect()
 }
 
-/// Runs in the new process, in our memory, on its own stack.
+/// Runs in the new process, in the memory of the parent, on its own stack.
 extern "C" fn child(plan: *mut c_void) -> c_int {
     // SAFETY: the parent passed its plan and is suspended.
     let plan = unsafe { &mut *plan.cast::<Plan>() };
@@ -374,11 +375,11 @@ fn ok(result: impl Into<i64>, step: Step) -> Result<(), Step> {
     if result.into() < 0 { Err(step) } else { Ok(()) }
 }
 
-/// Makes the process what a task is.
+/// Sets session, streams, limits and user of the process, and checks the lease.
 ///
 /// # Safety
-/// To be called in a fresh vfork child only: every call is async-signal-safe, and none changes the
-/// memory that is shared with the parent but through `plan`.
+/// Must be called only in a new vfork child: every call is async-signal-safe, and no call changes memory shared with
+/// the parent, except through `plan`.
 unsafe fn prepare(plan: &mut Plan) -> Result<(), Step> {
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
@@ -392,19 +393,19 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Step> {
             }
         }
         if let Some(first) = plan.shared_files_from {
-            // Before anything is changed in a table that is not ours.
+            // Before any change to the table of open files, which is still shared with the parent.
             let unshare = libc::CLOSE_RANGE_UNSHARE;
             ok(libc::syscall(libc::SYS_close_range, first as c_ulong, LAST_FILE, unshare), Step::Streams)?;
         }
         for (target, fd) in plan.streams.iter().enumerate() {
-            // Never equal: our own streams are open, so a pipe's number is above 2.
+            // Never equal: the parent's own streams are open, so a pipe has a descriptor above 2.
             ok(libc::dup2(*fd, target as c_int), Step::Streams)?;
         }
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         ok(libc::setrlimit(libc::RLIMIT_CORE, &raw const none), Step::Limits)?;
         ok(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const plan.files), Step::Limits)?;
         libc::umask(0o077);
-        // Whatever was opened without CLOEXEC by a library stays here. Old kernels lack the call.
+        // Closes files that a library opened without CLOEXEC. Old kernels do not have this call.
         libc::syscall(libc::SYS_close_range, 3 as c_ulong, LAST_FILE, libc::CLOSE_RANGE_CLOEXEC);
         if let Some(user) = plan.user.as_ref() {
             become_user(plan, user)?;
@@ -412,13 +413,13 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Step> {
         libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong, ZERO, ZERO, ZERO);
         ok(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1 as c_ulong, ZERO, ZERO, ZERO), Step::User)?;
         ok(libc::chdir(plan.directory), Step::Directory)?;
-        // After the change of user, which clears it; and the parent may have died just before.
+        // After the change of user, which clears this setting. The parent may have exited just before.
         ok(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as c_ulong), Step::Parent)?;
         if libc::getppid() != plan.parent {
             plan.errno = libc::ESRCH;
             return Err(Step::Parent);
         }
-        // The last step: the later it is, the shorter a program can run beside the job's next execution.
+        // Last step: the later the check, the shorter a program can run at the same time as the job's next execution.
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         ok(libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now), Step::Lease)?;
         let now_millis = now.tv_sec.cast_unsigned() * 1_000 + now.tv_nsec.cast_unsigned() / 1_000_000;
@@ -430,7 +431,7 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Step> {
     }
 }
 
-/// Gives up root, and makes sure that it is gone.
+/// Switches from root to the task user, and verifies that root cannot be regained.
 ///
 /// # Safety
 /// As [`prepare`].
@@ -451,7 +452,7 @@ unsafe fn become_user(plan: &mut Plan, user: &TaskUser) -> Result<(), Step> {
     }
 }
 
-/// Tries the candidates in turn; returns only if all failed, with the most telling error.
+/// Executes the first usable candidate; returns only if all failed, with the most specific error.
 ///
 /// # Safety
 /// As [`prepare`].
@@ -459,8 +460,8 @@ unsafe fn exec(plan: &mut Plan) {
     unsafe {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
-        // The supervisor hears signals through a file and has no handlers that could run here, in shared
-        // memory. A signal that kills now kills the child alone.
+        // The supervisor receives signals through a file and has no handlers that could run here in shared memory. A
+        // fatal signal now kills only the child.
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
         let mut denied = false;
         let mut next = plan.candidates;
@@ -480,12 +481,12 @@ unsafe fn exec(plan: &mut Plan) {
     }
 }
 
-/// Where nothing is to be read from.
+/// Opens `/dev/null`.
 pub(crate) fn dev_null() -> io::Result<OwnedFd> {
     Ok(std::fs::File::open("/dev/null")?.into())
 }
 
-/// How a child ended.
+/// Result of an ended child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exit {
     pub(crate) pid: pid_t,
@@ -495,7 +496,7 @@ pub(crate) struct Exit {
     pub(crate) peak_memory_bytes: u64,
 }
 
-/// Reaps one child that has ended, any; `None` where none has.
+/// Reaps any one child that has ended; `None` if there is none.
 pub(crate) fn reap_any() -> Option<Exit> {
     // SAFETY: both results are plain data that the kernel fills.
     unsafe {
@@ -516,7 +517,7 @@ pub(crate) fn reap_any() -> Option<Exit> {
     }
 }
 
-/// The most memory that this process ever held, in bytes. Children that share it until they `exec` count it as theirs.
+/// Peak memory of this process, in bytes. The kernel also counts it for children that share its memory until `exec`.
 pub(crate) fn own_peak_memory() -> u64 {
     // SAFETY: plain data that the kernel fills.
     unsafe {
@@ -526,7 +527,7 @@ pub(crate) fn own_peak_memory() -> u64 {
     }
 }
 
-/// The most memory that a process has held so far, in bytes.
+/// Peak memory of a process so far, in bytes.
 pub(crate) fn peak_memory(pid: pid_t) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,13 +1,13 @@
-//! The threads that start tasks.
+//! Threads that start tasks.
 //!
-//! Whoever starts a program waits until it is loaded: half a millisecond at best, and for ever if it is on a
-//! disk that is gone. The supervisor's loop must not, so a few threads do that. They live as long as
-//! the process, as they must: a task dies with the thread that started it.
+//! A thread that starts a program waits until the program is loaded: at least half a millisecond, and forever if its
+//! disk is unreachable. The supervisor's loop must not wait, so a few threads do this. They live as long as the
+//! process, because a task is killed when the thread that started it exits.
 //!
-//! Launches wait in a queue, and their threads may run while the loop stands still, or stand still themselves. So the
-//! process that is to become the task looks at the lease; see [`spawn`](crate::process::spawn).
+//! Launches wait in a queue, and a launching thread may run while the loop is stopped, or be stopped itself. So the
+//! child process checks the lease itself; see [`spawn`](crate::process::spawn).
 //!
-//! A task may have ended, and may even have been reaped, before the loop hears that it was started; see
+//! A task may have ended, and may even be reaped, before the loop receives the result of its launch; see
 //! `Supervisor::started`.
 
 use std::ffi::CString;
@@ -35,9 +35,9 @@ use crate::process::spawn::{Program, SpawnError, Spawner, Started, Step, dev_nul
 use crate::process::tree::EXECUTION_VARIABLE;
 use crate::process::user::TaskUser;
 
-/// How many starts are under way at most; a bound on what is lost in waiting when the lease runs out.
+/// Maximum number of concurrent launches; limits the launches that are delayed when the lease expires.
 const LAUNCHES_MAX: usize = 64;
-/// Where programs are looked for, unless the job says otherwise.
+/// Default search path for programs.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const SHELL: &str = "/bin/sh";
 
@@ -50,22 +50,22 @@ pub(super) struct Launch {
     pub(super) birth: Arc<Birth>,
 }
 
-/// How far a start has come, for the loop.
+/// Progress of a launch, shared between the loop and the launching thread.
 #[derive(Debug, Default)]
 pub(super) struct Birth {
-    /// When its thread began.
+    /// Time at which the thread began.
     began: OnceLock<Moment>,
-    /// Its main process, 0 while there is none.
+    /// Process id of the main process; 0 while there is none.
     pid: AtomicI32,
     /// One of [`WAITS`], [`BEGUN`], [`FORBIDDEN`].
     state: AtomicU8,
 }
 
-/// No thread has begun with it.
+/// No thread has begun the launch.
 const WAITS: u8 = 0;
-/// A thread creates its process, or has.
+/// A thread has begun to create the process.
 const BEGUN: u8 = 1;
-/// No thread is to begin with it.
+/// No thread may begin the launch.
 const FORBIDDEN: u8 = 2;
 
 impl Birth {
@@ -77,7 +77,7 @@ impl Birth {
         Some(self.pid.load(Ordering::SeqCst)).filter(|pid| *pid != 0)
     }
 
-    /// Keeps its thread from creating a process; returns whether it does: `false` once the thread has begun.
+    /// Forbids the creation of the process; returns `false` if a thread has already begun.
     pub(super) fn forbid(&self) -> bool {
         self.claim(FORBIDDEN)
     }
@@ -90,7 +90,7 @@ impl Birth {
         begins
     }
 
-    /// Whoever comes first decides.
+    /// Sets the state if it is still [`WAITS`]; the first claim wins.
     fn claim(&self, claim: u8) -> bool {
         match self.state.compare_exchange(WAITS, claim, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => true,
@@ -99,7 +99,7 @@ impl Birth {
     }
 }
 
-/// Everything that was made for a process that is about to start.
+/// Resources that were prepared for a process to start.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) folder: Folder,
@@ -107,7 +107,7 @@ pub(super) struct Prepared {
     pub(super) streams: Streams,
 }
 
-/// What a process reads from, and the pipes, reading end first, that it writes to.
+/// Standard input of a process, and its output pipes as (read end, write end).
 #[derive(Debug)]
 pub(super) struct Streams {
     pub(super) stdin: Option<OwnedFd>,
@@ -115,19 +115,19 @@ pub(super) struct Streams {
     pub(super) stderr: (OwnedFd, OwnedFd),
 }
 
-/// A task that was started, or why it was not.
+/// Result of a launch.
 #[derive(Debug)]
 pub(super) struct Launched {
     pub(super) launch: Launch,
     pub(super) result: Result<Process, NotStarted>,
 }
 
-/// Why a task was not started. Nothing of it ran.
+/// Why a task was not started. No instruction of the program was executed.
 #[derive(Debug)]
 pub(super) enum NotStarted {
-    /// The lease was over. It may be launched again.
+    /// The lease had expired. The launch may be repeated.
     NoLease,
-    /// It is not wanted any more.
+    /// The supervisor forbade the launch.
     Forbidden,
     Failed(StartFailure),
 }
@@ -144,11 +144,11 @@ pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) started: Moment,
     pub(super) started_unix_millis: i64,
-    /// Why it is not in its control group, if it is not: what the system said.
+    /// Error number if the process could not join its control group; `None` if it has joined it.
     pub(super) outside: Option<i32>,
 }
 
-/// The supervisor's end of the threads.
+/// The loop's handle of the launching threads.
 #[derive(Debug)]
 pub(super) struct Launcher {
     work: mpsc::Sender<Launch>,
@@ -156,14 +156,14 @@ pub(super) struct Launcher {
     wake: Arc<OwnedFd>,
     under_way: usize,
     threads: usize,
-    /// Until when the lease goes, for the threads.
+    /// End of the lease; the threads read it.
     lease_until: Arc<AtomicU64>,
 }
 
 impl Launcher {
-    /// Starts the threads: one for each core, and at least two, so that one that hangs does not hold up the others.
+    /// Starts the threads: one per core, and at least two, so that one that hangs does not block the others.
     ///
-    /// Tasks may have so many `files` open, and run as `user`.
+    /// `files` is the limit of open files for tasks; `user` is the user that they run as.
     pub(super) fn start(user: Option<TaskUser>, files: Rlimit) -> io::Result<Self> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (work, inbox) = mpsc::channel();
@@ -187,7 +187,7 @@ impl Launcher {
                     if outbox.send(Launched { launch, result }).is_err() {
                         return;
                     }
-                    // Full only if nobody has read it for 2^64 launches.
+                    // Fails only after 2^64 unread launches.
                     rustix::io::write(&*bell, &1u64.to_ne_bytes()).ok();
                 }
             })?;
@@ -195,12 +195,12 @@ impl Launcher {
         Ok(Self { work, done, wake, under_way: 0, threads, lease_until })
     }
 
-    /// The lease goes until then: nothing is started later.
+    /// Sets the end of the lease; no program is started after it.
     pub(super) fn tell_lease(&self, until: BootMillis) {
         self.lease_until.store(until, Ordering::SeqCst);
     }
 
-    /// Becomes readable when there is something in [`Self::launched`].
+    /// Becomes readable when [`Self::launched`] has results.
     pub(super) fn wake(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
@@ -209,7 +209,7 @@ impl Launcher {
         self.under_way < LAUNCHES_MAX
     }
 
-    /// How many programs can be loaded at the same time.
+    /// Number of programs that can be loaded at the same time.
     pub(super) fn threads(&self) -> usize {
         self.threads
     }
@@ -220,11 +220,11 @@ impl Launcher {
 
     pub(super) fn launch(&mut self, launch: Launch) {
         self.under_way += 1;
-        // The threads end only with the process.
+        // The threads run until the process exits, so the channel is open.
         self.work.send(launch).ok();
     }
 
-    /// What was started, or was not, since the last time.
+    /// Returns the results since the last call.
     pub(super) fn launched(&mut self) -> Vec<Launched> {
         rustix::io::read(&*self.wake, &mut [0; 8]).ok();
         let launched: Vec<_> = self.done.try_iter().collect();
@@ -291,7 +291,7 @@ fn arguments(process: &ProcessRun, folder: &Path) -> Vec<String> {
     argv
 }
 
-/// All that a task finds in its environment: a clean one, what the job adds, and what we tell it.
+/// Environment of a task: defaults, the variables of the job, and the `BELFRY_` variables.
 fn environment(id: ExecutionId, order: &Order, process: &ProcessRun, folder: &Folder) -> Vec<String> {
     let door = folder.door.as_ref();
     let folder = folder.path.display();
@@ -324,7 +324,7 @@ fn environment(id: ExecutionId, order: &Order, process: &ProcessRun, folder: &Fo
     env
 }
 
-/// What a task of a schedule is told about the instant that it is for.
+/// Variables for a task of a schedule: its scheduled time and interval.
 fn of_schedule(origin: &v1::Origin) -> impl Iterator<Item = String> {
     let at = |micros: i64| model::Timestamp::from_micros(micros);
     let start = origin.interval_start_unix_us.map(|micros| format!("BELFRY_INTERVAL_START={}", at(micros)));
@@ -338,7 +338,7 @@ fn of_schedule(origin: &v1::Origin) -> impl Iterator<Item = String> {
     .chain(start)
 }
 
-/// What a task of a workflow is told about the step that it is for.
+/// Variables for a task of a workflow step.
 fn of_step(step: &v1::StepOrigin) -> impl Iterator<Item = String> {
     let item = step.item.iter().flat_map(|item| {
         [
@@ -362,7 +362,7 @@ fn c_strings(strings: &[String]) -> Result<Vec<CString>, StartFailure> {
     })
 }
 
-/// Explains why a program did not start, and what to check.
+/// Explains why a program did not start, and what the user can check.
 fn explain(error: SpawnError, program: &str, directory: &Path, user: Option<&str>) -> StartFailure {
     let system = io::Error::from_raw_os_error(error.errno);
     let who = user.map_or_else(String::new, |user| format!(" (tasks run as `{user}`)"));
@@ -429,7 +429,7 @@ mod tests {
         }
     }
 
-    /// A launch may wait in the queue, and its thread may run while the loop stands still.
+    /// A launch may wait in the queue, and its thread may run while the loop is stopped.
     #[test]
     fn nothing_is_started_when_the_lease_is_over_by_the_time_of_the_start() {
         let dir = tempfile::tempdir().unwrap();

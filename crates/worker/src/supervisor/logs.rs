@@ -1,16 +1,14 @@
-//! Logs of executions between their pipes and the server.
+//! Logs of executions, on their way from the pipes of the task to the server.
 //!
-//! A log is one stream of frames with offsets from 0. Its **head**, the first half of what is kept, is
-//! passed on in order as it comes. Once the head is full the **tail** begins: a ring of segment files that
-//! holds the newest half. Only when the task has ended is the tail put behind the head, with
-//! a notice between them that says how much was left out; so whoever follows a log never sees a gap
-//! being filled.
+//! A log is one stream of frames with offsets from 0. Its **head** is the first half of the retained bytes and is
+//! sent in order while the task runs. Once the head is full, the **tail** begins: a ring of segment files that holds
+//! the newest half. When the task has ended, the tail is appended to the head, with a notice between them that states
+//! the number of omitted bytes. So a client that follows a log never sees a gap being filled later.
 //!
-//! What is not kept stays in memory up to [`MEMORY_MAX`] and moves to a file beyond that; most
-//! logs never touch the disk. A server alone keeps what it has; where another one may go on in its place,
-//! nothing counts as kept before the whole log is where all of them find it, and a server that has less
-//! than the one before gets the rest again. A disk that is full costs log bytes (counted, with a notice), never the
-//! task's time.
+//! Unacknowledged bytes stay in memory up to [`MEMORY_MAX`], and move to a file beyond that; most logs never touch
+//! the disk. A single server retains the bytes that it acknowledges. In a cluster, no byte counts as retained before
+//! the whole log is in storage that all servers can read. A server that has fewer bytes than its predecessor gets the
+//! rest again. If the disk is full, log bytes are dropped (counted, with a notice), and the task is never delayed.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -25,15 +23,15 @@ use proto::logframe::{self, Stream};
 use crate::clock::unix_micros;
 use crate::link::{LOG_PART_COST, LOG_PART_MAX};
 
-/// The most bytes of one log in memory.
+/// Maximum number of bytes of one log in memory.
 const MEMORY_MAX: usize = 64 << 10;
 
-/// How much is kept of a log.
+/// Limits on the retained bytes of a log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Of the head, in framed bytes; and as much of the tail.
+    /// Limit of the head in framed bytes; the tail has the same limit.
     half: u64,
-    /// The size of a file of the tail.
+    /// Size at which a segment file of the tail is full, in bytes.
     segment: u64,
 }
 
@@ -43,7 +41,7 @@ impl Default for Bounds {
     }
 }
 
-/// Bytes of the stream in one place.
+/// Contiguous bytes of the stream, in memory or in a file.
 #[derive(Debug)]
 struct Part {
     /// Offset of its first byte.
@@ -64,28 +62,28 @@ pub(crate) struct ExecutionLog {
     pub(crate) fence: Fence,
     bounds: Bounds,
     dir: PathBuf,
-    /// What is to be sent, in order. While the task runs: only the head.
+    /// Parts to send, in order. While the task runs, this is only the head.
     parts: VecDeque<Part>,
-    /// The ring behind the head, once that is full; offsets are given when the task has ended.
+    /// Ring of segments after a full head; they get their offsets when the task has ended.
     tail: VecDeque<Part>,
     segments: u64,
-    /// Framed bytes that the task produced, kept or not.
+    /// Framed bytes that the task has produced, including lost bytes.
     produced: u64,
-    /// Framed bytes between head and tail that are lost.
+    /// Framed bytes that were omitted between head and tail.
     left_out: u64,
-    /// Framed bytes of the head that a full disk did not take, since the last that it took.
+    /// Framed bytes of the head that were lost to a full disk since the last successful write.
     gap: u64,
     ended: bool,
     sent: u64,
     acked: u64,
-    /// Below this nobody will ask again.
+    /// Below this offset no server will need the log again.
     kept: u64,
     end_sent: bool,
-    /// End offset and cost of each part under way.
+    /// End offset and cost of each part that is sent and not acknowledged.
     under_way: VecDeque<(u64, u64)>,
 }
 
-/// A piece of a log to send.
+/// Frames of a log to send.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Chunk {
     pub(crate) offset: u64,
@@ -94,7 +92,7 @@ pub(crate) struct Chunk {
 }
 
 impl ExecutionLog {
-    /// An empty log, whose files will be below `logs`.
+    /// Returns an empty log, whose files will be below `logs`.
     pub(crate) fn new(logs: &Path, execution: ExecutionId, fence: Fence, bounds: Bounds) -> Self {
         Self {
             fence,
@@ -115,7 +113,7 @@ impl ExecutionLog {
         }
     }
 
-    /// Takes what the task wrote.
+    /// Appends output of the task.
     pub(crate) fn append(&mut self, stream: Stream, data: &[u8]) {
         let mut frames = Vec::with_capacity(data.len() + logframe::HEADER);
         logframe::write(&mut frames, stream, unix_micros(), data);
@@ -127,7 +125,7 @@ impl ExecutionLog {
         }
     }
 
-    /// Takes a line by Belfry itself.
+    /// Appends a notice of Belfry itself.
     pub(crate) fn note(&mut self, text: &str) {
         self.append(Stream::Notice, format!("… {text} …\n").as_bytes());
     }
@@ -176,7 +174,7 @@ impl ExecutionLog {
         Ok(())
     }
 
-    /// The task has ended: nothing is appended any more.
+    /// Ends the log; nothing may be appended after this.
     pub(crate) fn finish(&mut self) {
         self.ended = true;
         let left_out = self.left_out + self.gap;
@@ -204,27 +202,27 @@ impl ExecutionLog {
         });
     }
 
-    /// The offset behind what can be sent now.
+    /// Offset after the last byte that can be sent now.
     fn end(&self) -> u64 {
         self.parts.back().map_or(self.acked, |part| part.start + part.len)
     }
 
-    /// Framed bytes that the task produced, kept or not.
+    /// Framed bytes that the task has produced, including lost bytes.
     pub(crate) fn produced(&self) -> u64 {
         self.produced
     }
 
-    /// Whether nothing is left to do: it ended, and all of it is kept or there was nothing.
+    /// Returns whether the log has ended and is retained completely, or is empty.
     pub(crate) fn is_complete(&self) -> bool {
         self.ended && self.kept >= self.end() && (self.end_sent || self.end() == 0)
     }
 
-    /// The next piece to send, if there is one.
+    /// Returns the next chunk to send, if there is one.
     pub(crate) fn next_chunk(&mut self) -> Option<Chunk> {
         let (offset, end) = (self.sent, self.end());
         if offset == end {
-            // An end without bytes is sent only when all before it is acknowledged; so the next
-            // acknowledgement can only mean the end.
+            // An end without bytes is sent only after all earlier bytes are acknowledged. So the next acknowledgement
+            // can only be that of the end.
             let due = self.ended && !self.end_sent && end > 0 && self.acked == end;
             self.end_sent |= due;
             return due.then(|| Chunk { offset, frames: Vec::new(), end: true });
@@ -240,7 +238,7 @@ impl ExecutionLog {
         Some(Chunk { offset, frames, end: last })
     }
 
-    /// Whether [`Self::next_chunk`] has something.
+    /// Returns whether [`Self::next_chunk`] would return a chunk.
     pub(crate) fn has_chunk(&self) -> bool {
         self.sent < self.end() || (self.ended && !self.end_sent && self.end() > 0 && self.acked == self.end())
     }
@@ -252,7 +250,7 @@ impl ExecutionLog {
         let mut bytes = part.read(offset, LOG_PART_MAX).unwrap_or_default();
         let whole = logframe::whole_prefix(&bytes).unwrap_or(0);
         if whole == 0 {
-            // The file is not what was written: nothing after this point can be read. Say so and end there.
+            // The file content is not what was written, so the rest is unreadable. End the log here with a notice.
             tracing::error!(dir = %self.dir.display(), offset, "cannot read a spooled log; the rest is lost");
             self.cut_at(offset);
             return Vec::new();
@@ -269,23 +267,23 @@ impl ExecutionLog {
         self.put_notice("the worker could not read the rest of this log");
     }
 
-    /// The lane was opened anew: everything that is not acknowledged is sent again.
+    /// Restarts sending after the connection was reopened: all unacknowledged bytes are sent again.
     pub(crate) fn rewind(&mut self) {
         self.sent = self.acked;
         self.end_sent = false;
         self.under_way.clear();
     }
 
-    /// Whether a server that has everything below `offset` lacks what is not here any more.
+    /// Returns whether a server with the bytes below `offset` needs bytes that are no longer stored here.
     pub(crate) fn is_lost_below(&self, offset: u64) -> bool {
         offset < self.acked && self.parts.front().is_some_and(|first| offset < first.start)
     }
 
-    /// The server has everything below `offset`, and any other one would have what is below `kept`. Returns
-    /// how much of the window that frees.
+    /// Records that the server has all bytes below `offset`, and that every other server would have those below
+    /// `kept`. Returns the freed bytes of the window.
     pub(crate) fn acknowledge(&mut self, offset: u64, kept: u64) -> u64 {
         if offset < self.acked {
-            // Another server than the one that acknowledged it: it gets the rest again.
+            // Another server than the one that acknowledged the bytes: send it the rest again.
             let freed = self.cost();
             self.acked = offset;
             self.rewind();
@@ -301,12 +299,12 @@ impl ExecutionLog {
         freed
     }
 
-    /// What is under way, as it counts in the window.
+    /// Cost in the window of all unacknowledged parts.
     pub(crate) fn cost(&self) -> u64 {
         self.under_way.iter().map(|(_, cost)| cost).sum()
     }
 
-    /// Lets go of what is kept.
+    /// Removes the bytes that no server will need again.
     fn trim(&mut self) {
         let kept = self.kept;
         while self.parts.len() > 1 && self.parts[0].start + self.parts[0].len <= kept {
@@ -323,7 +321,7 @@ impl ExecutionLog {
                     place: Place::Memory(std::mem::take(bytes)),
                 };
             }
-            // A spilled head that is through goes back to memory.
+            // A spilled head that is fully retained by the servers returns to memory.
             Place::File { .. } if done == first.len && !self.ended => {
                 let empty = Part { start: kept, len: 0, place: Place::Memory(Vec::new()) };
                 std::mem::replace(first, empty).remove();
@@ -332,7 +330,7 @@ impl ExecutionLog {
         }
     }
 
-    /// Removes its files.
+    /// Removes the files of the log.
     pub(crate) fn remove(self) {
         if self.parts.iter().chain(&self.tail).any(|p| matches!(p.place, Place::File { .. })) {
             fs::remove_dir_all(&self.dir).ok();
@@ -356,7 +354,7 @@ impl Part {
         Ok(Self { start, len: 0, place: Place::File { file, path } })
     }
 
-    /// Adds whole frames; memory becomes a file when it has grown too large.
+    /// Appends whole frames; moves memory to a file when it exceeds [`MEMORY_MAX`].
     fn push(&mut self, bytes: &[u8], dir: &Path) -> io::Result<()> {
         match &mut self.place {
             Place::Memory(memory) if memory.len() + bytes.len() <= MEMORY_MAX => {
@@ -371,7 +369,7 @@ impl Part {
             }
             Place::File { file, .. } => {
                 if let Err(error) = file.write_all(bytes) {
-                    // Half a frame must not stay.
+                    // A partial frame must not stay in the file.
                     file.set_len(self.len)?;
                     return Err(error);
                 }
@@ -408,7 +406,7 @@ fn notice(out: &mut Vec<u8>, text: &str) {
     logframe::write(out, Stream::Notice, unix_micros(), format!("… {text} …\n").as_bytes());
 }
 
-/// A number of bytes for people.
+/// Formats a number of bytes for people.
 fn shown(bytes: u64) -> String {
     match bytes {
         0..1_024 => format!("{bytes} B"),
@@ -417,7 +415,7 @@ fn shown(bytes: u64) -> String {
     }
 }
 
-/// The logs that an earlier supervisor left on disk, each ended where the disk has it.
+/// Recovers the logs that an earlier supervisor left on disk; each ends with the last whole frame on disk.
 pub(crate) fn recover(logs: &Path) -> io::Result<Vec<(ExecutionId, ExecutionLog)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(logs)?.flatten() {
