@@ -1,11 +1,11 @@
-//! Inputs: fetched before an execution starts.
+//! Inputs: downloaded before an execution starts.
 //!
-//! They are fetched by the agent before the supervisor hears of the execution at all, so nothing is
-//! journalled yet: an agent that dies here has lost nothing, the server assigns the execution again. Bytes
-//! go to a cache by hash, checked on the way; then a folder is filled for the execution under `stage/`,
-//! which the supervisor makes the execution's own by one rename.
+//! The agent downloads the inputs before it sends the start to the supervisor, so the execution is not in the journal
+//! yet. If the agent exits here, nothing is lost: the server assigns the execution again. Files are stored in a cache
+//! by hash, and the hash is verified during the download. They are then copied to a folder for the execution under
+//! `stage/`, which the supervisor takes over with one rename.
 //!
-//! No task can reach the stage, so no link can be put in the way of what is written there.
+//! No task can access the stage, so a task cannot place a symbolic link there.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
@@ -47,7 +47,7 @@ pub(super) enum FetchError {
     Io(#[from] io::Error),
 }
 
-/// Fetches artifacts for one session.
+/// Downloads artifacts for one session.
 #[derive(Debug, Clone)]
 pub(super) struct Artifacts {
     client: Client,
@@ -68,17 +68,17 @@ impl Artifacts {
         }
     }
 
-    /// Whether an execution has inputs, or a checkpoint to go on from.
+    /// Returns whether an execution has inputs, or a checkpoint to continue from.
     pub(super) fn are_needed(&self, assignment: &Assignment) -> bool {
         if assignment.checkpoint_version > 0 {
             return true;
         }
-        // Parsing every spec here as well would cost every execution some microseconds.
+        // Parsing every spec here too would cost some microseconds per execution.
         let word = br#""inputs""#;
         assignment.spec.windows(word.len()).any(|bytes| bytes == word) && !inputs(assignment).0.is_empty()
     }
 
-    /// Fills the folder of an execution; tells which versions of artifacts are in it.
+    /// Fills the folder of an execution; returns the versions of the artifacts in it.
     pub(super) async fn stage(&self, assignment: &Assignment) -> Result<Vec<FileVersion>, StartFailed> {
         let (inputs, namespace) = inputs(assignment);
         let dir = self.layout.stage().join(&assignment.execution_id);
@@ -110,7 +110,7 @@ impl Artifacts {
         Ok(versions)
     }
 
-    /// Brings the last checkpoint of the job. One that the store has lost does not keep the job from running.
+    /// Downloads the last checkpoint of the job. If the store has lost it, the job starts without it.
     async fn stage_checkpoint(&self, assignment: &Assignment, dir: &Path) -> Result<(), FetchError> {
         let mut backoff = Backoff::default();
         let mut tries = 1;
@@ -135,7 +135,7 @@ impl Artifacts {
         Ok(file.write_all(&found.data)?)
     }
 
-    /// The hash of an artifact, and the file in the cache that holds it.
+    /// Returns the hash of an artifact and its file in the cache, and downloads it if necessary.
     async fn fetch(&self, namespace: &str, reference: &str) -> Result<(String, PathBuf), FetchError> {
         if let Some((_, hash)) = reference.split_once("@sha256:") {
             let path = self.cached(hash)?;
@@ -143,7 +143,7 @@ impl Artifacts {
                 return Ok((hash.to_owned(), path));
             }
         }
-        // Closed never.
+        // The semaphore is never closed.
         let _permit = self.permits.acquire().await.map_err(io::Error::other)?;
         let mut backoff = Backoff::default();
         for _ in 1..TRIES {
@@ -170,7 +170,7 @@ impl Artifacts {
         let mut hash = Sha256::new();
         loop {
             hash.update(&chunk.data);
-            // Into the page cache, so it seldom waits.
+            // Written to the page cache, so this rarely blocks.
             file.file.write_all(&chunk.data)?;
             match in_time(chunks.message()).await? {
                 Some(next) => chunk = next,
@@ -196,13 +196,13 @@ impl Artifacts {
     }
 }
 
-/// Inputs and namespace of a spec; the supervisor will say what is wrong with one that cannot be read.
+/// Returns the inputs and namespace of a spec. For an invalid spec both are empty; the supervisor reports the error.
 fn inputs(assignment: &Assignment) -> (Vec<InputFile>, String) {
     serde_json::from_slice::<JobSpec>(&assignment.spec)
         .map_or_else(|_| (Vec::new(), String::new()), |spec| (spec.inputs, spec.namespace))
 }
 
-/// Whether trying again may help.
+/// Returns whether a retry may succeed.
 pub(super) fn may_pass(status: &Status) -> bool {
     !matches!(
         status.code(),
@@ -216,10 +216,10 @@ pub(super) fn may_pass(status: &Status) -> bool {
     )
 }
 
-/// A server that sends or takes nothing for so long is given up, though its connection may live.
+/// Time without data after which a transfer is aborted, even if the connection is still alive.
 pub(super) const STALL_MAX: Duration = Duration::from_secs(60);
 
-/// What a server answers, if it does within [`STALL_MAX`]; what has not come by then may come the next time.
+/// Waits for an answer of the server for at most [`STALL_MAX`]. The timeout error may be retried.
 async fn in_time<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
     let late = |_| Err(Status::unavailable(format!("no data from the server for {STALL_MAX:?}")));
     tokio::time::timeout(STALL_MAX, answer).await.unwrap_or_else(late)
@@ -229,16 +229,16 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a file is in the cache; marks it as used.
+/// Returns whether a file is in the cache; updates its modification time, which marks it as used.
 fn touch(path: &Path) -> bool {
     File::open(path).and_then(|file| file.set_modified(SystemTime::now())).is_ok()
 }
 
-/// Removes what fetches that were cut off have left: by an earlier agent, or in an earlier session.
+/// Removes the files of interrupted downloads of an earlier agent or session.
 pub(super) fn sweep(layout: &Layout, held: &[Held]) {
     let entries = |dir: PathBuf| fs::read_dir(dir).into_iter().flatten().flatten();
     for entry in entries(layout.stage()) {
-        // The supervisor may still be waiting to take one over.
+        // The supervisor may not have taken over this folder yet.
         if !held.iter().any(|held| entry.file_name() == held.execution_id.as_str()) {
             fs::remove_dir_all(entry.path()).ok();
         }
@@ -249,7 +249,7 @@ pub(super) fn sweep(layout: &Layout, held: &[Held]) {
     }
 }
 
-/// A file of the cache that is not whole yet; gone if it is not kept.
+/// An incomplete file of the cache; removed on drop unless it is kept.
 struct Partial {
     file: File,
     path: PathBuf,
@@ -266,7 +266,7 @@ impl Partial {
     }
 
     fn keep(mut self, path: &Path) -> io::Result<()> {
-        // Durable before it has its name: a torn file must never pass for the artifact.
+        // Durable before the rename: a partial file must never be used as the artifact.
         self.file.sync_data()?;
         fs::rename(&self.path, path)?;
         self.kept = true;
@@ -282,7 +282,7 @@ impl Drop for Partial {
     }
 }
 
-/// An empty folder, whatever an earlier try left.
+/// Creates an empty folder; removes one of an earlier attempt.
 fn make_stage(dir: &Path) -> io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -291,7 +291,7 @@ fn make_stage(dir: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(dir)
 }
 
-/// Copies a cached file to its place in an execution's folder.
+/// Copies a cached file to its path in an execution's folder.
 fn place(cached: &Path, dir: &Path, input: &InputFile, owner: Option<Owner>) -> Result<(), FetchError> {
     let path = Path::new(&input.path);
     if path.components().any(|part| !matches!(part, Component::Normal(_))) {
@@ -307,7 +307,7 @@ fn place(cached: &Path, dir: &Path, input: &InputFile, owner: Option<Owner>) -> 
         }
     }
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(dir.join(path))?;
-    // Shares blocks with the cache where the file system can.
+    // Shares blocks with the cache if the file system supports it.
     io::copy(&mut File::open(cached)?, &mut file)?;
     if let Some(owner) = owner {
         fchown(&file, Some(owner.uid), Some(owner.gid))?;
@@ -316,8 +316,8 @@ fn place(cached: &Path, dir: &Path, input: &InputFile, owner: Option<Owner>) -> 
     Ok(())
 }
 
-/// Removes the files of the cache that were not used for longest, until the rest fits. Copies in
-/// folders of executions are apart.
+/// Removes the least recently used files of the cache until the rest fits. Folders of executions have their own
+/// copies.
 fn prune(cache: &Path, bytes_max: u64, keep: &Path) {
     let Ok(entries) = fs::read_dir(cache) else { return };
     let mut files: Vec<_> = entries

@@ -1,4 +1,4 @@
-//! What the supervisor is asked, and has answered.
+//! Requests to the supervisor that wait for an answer, and the check that the supervisor responds.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,13 +10,13 @@ use tokio::sync::oneshot;
 use super::Shared;
 use crate::link::{ANSWERS_ASKS, Ping, Pong, Request};
 
-/// Questions that wait for their answers, and whether anything is heard of the supervisor.
+/// Pending requests to the supervisor, and the count of its messages.
 #[derive(Debug, Default)]
 pub(super) struct Asks {
     waiting: Mutex<Waiting>,
-    /// How many messages of the supervisor were read.
+    /// Number of messages that were read from the supervisor.
     heard: AtomicU64,
-    /// Whether one of them waits for the server, so that no further one is read.
+    /// Whether a message waits for the server, so that no further message is read.
     is_held_up: AtomicBool,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Asks {
 struct Waiting {
     last: u64,
     answers: HashMap<u64, oneshot::Sender<String>>,
-    /// What the supervisor said of itself last.
+    /// Last reported reason why the supervisor cannot start executions; empty if there is none.
     trouble: String,
 }
 
@@ -38,28 +38,28 @@ impl Asks {
         let mut waiting = self.lock();
         waiting.last += 1;
         let number = waiting.last;
-        // Whoever stopped to wait does not count any more.
+        // Drop requests whose caller no longer waits.
         waiting.answers.retain(|_, sender| !sender.is_closed());
         waiting.answers.insert(number, sender);
         (number, receiver)
     }
 
-    /// A message of the supervisor was read.
+    /// Records that a message of the supervisor was read.
     pub(super) fn heard(&self) {
         self.heard.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits for the server to take a message of the supervisor; no further one is read meanwhile.
+    /// Waits for the server to accept a message of the supervisor; no further message is read meanwhile.
     pub(super) async fn held_up<T>(&self, taken: impl Future<Output = T>) -> T {
         self.is_held_up.store(true, Ordering::Relaxed);
         let result = taken.await;
-        // The answers that came meanwhile are read next.
+        // Answers that arrived meanwhile are read next.
         self.heard();
         self.is_held_up.store(false, Ordering::Relaxed);
         result
     }
 
-    /// Returns once nothing was heard of the supervisor for as long as `patience`, although everything was read.
+    /// Returns once no message has arrived for `patience`, although all messages were read.
     async fn until_silent(&self, patience: Duration) {
         loop {
             let before = self.heard.load(Ordering::Relaxed);
@@ -70,38 +70,39 @@ impl Asks {
         }
     }
 
-    /// The supervisor has answered.
+    /// Passes an answer of the supervisor to the waiting caller.
     pub(super) fn answered(&self, pong: Pong) {
         if let Some(sender) = self.lock().answers.remove(&pong.number) {
-            // Nobody may wait for it any more.
+            // The caller may no longer wait.
             sender.send(pong.trouble).ok();
         }
     }
 
-    /// Why the supervisor can start nothing, as far as it was asked; empty if it can.
+    /// Last reported reason why the supervisor cannot start executions; empty if there is none.
     pub(super) fn trouble(&self) -> String {
         self.lock().trouble.clone()
     }
 }
 
 impl Shared {
-    /// Asks the supervisor, and waits until it has answered with the trouble that it has; one of an older release is not
-    /// asked.
+    /// Sends a request to the supervisor and waits for its answer. The answer contains the reason why it cannot start
+    /// executions, if any. Returns an empty text at once if the supervisor is of an older release.
     pub(super) async fn ask(&self, request: impl FnOnce(u64) -> Request) -> String {
         if self.version < ANSWERS_ASKS {
             return String::new();
         }
         let (number, answer) = self.asks.next();
         self.tell(request(number)).await;
-        // Dropped only with the link.
+        // Dropped only when the connection closes.
         answer.await.unwrap_or_default()
     }
 }
 
-/// Asks the supervisor again and again, until nothing was heard of it for too long. Then it stands still, and the fuse
-/// has frozen its tasks or is about to; heartbeats that continued would tell the server that all is well.
+/// Pings the supervisor repeatedly; returns when it has not responded for `supervisor_patience`. The supervisor is
+/// then stopped, and the fuse freezes its tasks. Further heartbeats would make the server believe that the worker is
+/// healthy.
 ///
-/// A server that is slow to take reports says nothing about the supervisor: its answers wait behind them.
+/// A slow server does not count: answers of the supervisor then wait behind its reports.
 pub(super) async fn watch(shared: &Shared) {
     let patience = Duration::from_millis(shared.config.supervisor_patience.as_millis());
     if shared.version < ANSWERS_ASKS {
@@ -127,7 +128,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    /// Whether the supervisor is given up within `time`.
+    /// Returns whether the supervisor is considered unresponsive within `time`.
     async fn is_given_up(asks: &Asks, time: Duration) -> bool {
         tokio::time::timeout(time, asks.until_silent(PATIENCE)).await.is_ok()
     }
@@ -139,7 +140,7 @@ mod tests {
         assert!(is_given_up(&asks, PATIENCE * 2).await);
     }
 
-    /// Its answers wait behind reports that a slow server has not taken yet.
+    /// Answers wait behind reports that a slow server has not accepted yet.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_is_slow_to_take_reports_does_not_count_against_the_supervisor() {
         let asks = Asks::default();

@@ -1,10 +1,11 @@
-//! Heartbeats and leases, on a lane of their own.
+//! Heartbeats and leases, on a connection of their own.
 //!
-//! A lease counts from the *sending* of the beat that it answers, on `CLOCK_BOOTTIME`: however long
-//! the answer took, the server counts from later and so ends it later than we do.
+//! A lease counts from the *sending* of the heartbeat that it answers, on `CLOCK_BOOTTIME`. The server counts from
+//! the receipt of that heartbeat, so the lease expires on the server later than here, however long the answer took.
 //!
-//! A server that stops answering is left while some of the lease is left, so that another one can renew it before the
-//! tasks are frozen: it may have lost the leadership, or hang behind a connection that works.
+//! If a server stops answering, the worker leaves it before the lease expires, so that another server can renew the
+//! lease before the tasks are frozen. The old server may have lost the leadership, or hang behind a working
+//! connection.
 
 use mutation::{Mutation, is_on};
 use std::collections::VecDeque;
@@ -25,10 +26,10 @@ use crate::clock::BootMillis;
 use crate::link::{LeaseUntil, Request};
 
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Beats without an answer after which the lane is opened anew.
+/// Number of unanswered heartbeats after which the connection is reopened.
 const UNANSWERED_MAX: u32 = 16;
 
-/// Beats until the session is over.
+/// Sends heartbeats until the session ends.
 pub(super) async fn run(
     shared: &Shared,
     server: &Server,
@@ -36,7 +37,7 @@ pub(super) async fn run(
 ) -> Result<std::convert::Infallible, SessionError> {
     let mut backoff = Backoff::default();
     let every = Duration::from_millis(welcome.heartbeat_interval_ms.clamp(10, 60_000));
-    // Some heartbeats fit into a lease, whatever the server says.
+    // At least three heartbeats fit into a lease, whatever the server configures.
     let lease = Duration::from_millis(welcome.lease_ms).max(every * 3);
     let mut beats = Beats {
         shared,
@@ -64,11 +65,11 @@ pub(super) async fn run(
     }
 }
 
-/// How long a server may leave heartbeats unanswered before the worker looks for another one.
+/// Time that a server may leave heartbeats unanswered before the worker tries another server.
 #[derive(Debug)]
 struct Patience {
     lease: Duration,
-    /// When the heartbeat was sent whose answer is the newest, or when the session was opened.
+    /// Sending time of the newest answered heartbeat, or the time at which the session was opened.
     answered: BootMillis,
 }
 
@@ -83,13 +84,13 @@ impl Patience {
 
     /// Waits until heartbeats have been unanswered for too long.
     async fn ends(&self, shared: &Shared) {
-        // The timer stands still while the machine sleeps, and the lease does not.
+        // The timer does not count while the machine is suspended, but the lease does.
         while let Some(left @ 1..) = self.ends_at().checked_sub(shared.machine.boot_millis()) {
             tokio::time::sleep(Duration::from_millis(left)).await;
         }
     }
 
-    /// When two thirds of the lease are over without an answer.
+    /// Time at which two thirds of the lease have passed without an answer.
     fn ends_at(&self) -> BootMillis {
         self.answered + u64::try_from(self.lease.as_millis()).unwrap_or(u64::MAX) * 2 / 3
     }
@@ -101,12 +102,12 @@ struct Beats<'a> {
     session: u64,
     probe: BoxedProbe,
     seq: u64,
-    /// Number and time of sending.
+    /// Sequence number and sending time of each unanswered heartbeat, oldest first.
     unanswered: VecDeque<(u64, BootMillis)>,
 }
 
 impl Beats<'_> {
-    /// Beats on one connection until it breaks.
+    /// Sends heartbeats on one connection until it fails.
     async fn lane(
         &mut self,
         server: &Server,
@@ -118,7 +119,7 @@ impl Beats<'_> {
             client = server.connect() => client?,
             () = self.patience.ends(self.shared) => return Err(SessionError::NoLease),
         };
-        // The first beat goes with the call, which a server may answer only then.
+        // The first heartbeat is sent with the call; some servers answer the call only after it.
         to_server.try_send(self.next()).map_err(|_| SessionError::Closed)?;
         let call = timeout(ANSWER_MAX, client.beat(ReceiverStream::new(outbox)));
         let mut grants = tokio::select! {
@@ -136,7 +137,8 @@ impl Beats<'_> {
                     if self.unanswered.len() >= UNANSWERED_MAX as usize {
                         return Err(SessionError::Silent(every * UNANSWERED_MAX));
                     }
-                    // Full: the connection does not move, and a beat of later is worth more than two.
+                    // If the queue is full, the connection is stalled; a later heartbeat is then worth more than two
+                    // queued ones.
                     if let Ok(permit) = to_server.try_reserve() {
                         permit.send(self.next());
                     } else if to_server.is_closed() {
@@ -158,7 +160,7 @@ impl Beats<'_> {
         }
     }
 
-    /// How the machine is, and what keeps its supervisor from starting tasks.
+    /// Health of the machine, and the reason why its supervisor cannot start tasks.
     fn health(&mut self) -> Health {
         let mut health = (self.probe)(self.shared.running.load(Ordering::Relaxed));
         if health.trouble.is_empty() {
@@ -182,7 +184,7 @@ impl Beats<'_> {
     }
 }
 
-/// When the beat that `seq` answers was sent; it and older ones wait no more.
+/// Returns when the heartbeat with this `seq` was sent; removes it and all older ones.
 fn answered(unanswered: &mut VecDeque<(u64, BootMillis)>, seq: u64) -> Option<BootMillis> {
     let at = unanswered.iter().position(|(number, _)| *number == seq)?;
     unanswered.drain(..=at).next_back().map(|(_, sent)| sent)

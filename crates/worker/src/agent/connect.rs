@@ -1,4 +1,4 @@
-//! Connections to servers, and how long to wait before the next try.
+//! Connections to the servers, and the backoff between attempts.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::IpAddr;
@@ -17,20 +17,20 @@ use super::machine::Machine;
 use crate::config::AgentConfig;
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// A connection that answers no ping for this long is dead.
+/// Interval of keep-alive pings; a connection without an answer for [`KEEP_ALIVE_ANSWER`] is closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(10);
-/// The largest message that is accepted: a batch of assignments with large specs.
+/// Maximum message size in bytes; a batch of assignments with large specs fits.
 const MESSAGE_MAX: usize = 16 << 20;
 const BACKOFF_FIRST: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
-/// The same where another server may take over at any moment.
+/// Maximum backoff if there are several servers, because another one may take over at any time.
 const BACKOFF_MAX_OF_SEVERAL: Duration = Duration::from_millis(500);
 
-/// A client that shows its token with each call.
+/// A client that sends its token with each call.
 pub(super) type Client = WorkerClient<InterceptedService<Channel, Bearer>>;
 
-/// Shows a token.
+/// Adds the token to each call.
 #[derive(Debug, Clone)]
 pub(super) struct Bearer(MetadataValue<Ascii>);
 
@@ -41,7 +41,7 @@ impl Interceptor for Bearer {
     }
 }
 
-/// A server that can be connected to.
+/// Address and credentials of a server.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
     pub(super) url: Arc<str>,
@@ -51,12 +51,12 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// A connection of its own.
+    /// Opens a new connection.
     pub(super) async fn connect(&self) -> Result<Client, tonic::transport::Error> {
         Ok(self.client(self.machine.connect(&self.endpoint).await?))
     }
 
-    /// A connection of its own that is made, and made again, when it is used.
+    /// Returns a new connection that is opened, and reopened, on use.
     pub(super) fn connect_lazily(&self) -> Client {
         self.client(self.machine.connect_lazily(&self.endpoint))
     }
@@ -68,10 +68,10 @@ impl Server {
     }
 }
 
-/// The most servers that are remembered.
+/// Maximum number of known servers.
 const SERVERS_MAX: usize = 64;
 
-/// The servers that are known: those of the configuration, and those that they name.
+/// The known servers: those of the configuration, and those that servers have reported.
 #[derive(Debug)]
 pub(super) struct Servers {
     config: Arc<AgentConfig>,
@@ -81,7 +81,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Those of a configuration.
+    /// Validates a configuration and starts with its servers.
     pub(super) fn new(config: Arc<AgentConfig>, machine: Arc<dyn Machine>) -> Result<Self, AgentError> {
         let (bearer, known) = configured(&config, &machine)?;
         Ok(Self { config, machine, bearer, known: Mutex::new(known) })
@@ -91,25 +91,25 @@ impl Servers {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many there are.
+    /// Number of known servers, at least 1.
     pub(super) fn count(&self) -> usize {
         self.lock().len()
     }
 
-    /// The one whose turn it is, round and round.
+    /// Returns the server with this index modulo the number of servers.
     pub(super) fn at(&self, turn: usize) -> Option<Server> {
         let known = self.lock();
         known.get(turn.checked_rem(known.len())?).cloned()
     }
 
-    /// The turn of the server at this address.
+    /// Returns the index of the server with this address.
     pub(super) fn turn_of(&self, url: &str) -> Option<usize> {
         self.lock().iter().position(|server| &*server.url == url)
     }
 
-    /// Remembers more servers, if the worker may trust them with its token as it does those of its
-    /// configuration: an address without TLS is not learned where all others have it, nor one of the
-    /// own machine where the others are elsewhere.
+    /// Adds servers, if the worker may trust them with its token like those of its configuration. An address without
+    /// TLS is added only if a configured address has no TLS, and a loopback address only if a configured address is
+    /// one.
     pub(super) fn learn(&self, urls: &[String]) {
         let fits = |url: &str| {
             let same_kind = |known: &String| {
@@ -131,14 +131,14 @@ impl Servers {
     }
 }
 
-/// Whether an address is one of the machine itself.
+/// Returns whether the host of an address is the local machine.
 fn is_loopback(url: &str) -> bool {
     let host = url.parse::<Uri>().ok().and_then(|uri| uri.host().map(str::to_owned)).unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
-/// The servers of a configuration, and what is shown to them.
+/// Returns the token and the servers of a configuration.
 fn configured(config: &AgentConfig, machine: &Arc<dyn Machine>) -> Result<(Bearer, Vec<Server>), AgentError> {
     if config.servers.is_empty() {
         return Err(AgentError::NoServer);
@@ -175,8 +175,8 @@ fn server(
     Ok(Server { url: url.into(), endpoint, machine: Arc::clone(machine), bearer })
 }
 
-/// Waits between tries: twice as long each time, half of it by chance, so that workers that lost
-/// one server together do not come back together.
+/// Exponential backoff between attempts. Each delay is twice the last one, and half of it is random, so that workers
+/// that lost the same server do not reconnect together.
 #[derive(Debug)]
 pub(super) struct Backoff {
     next: Duration,
@@ -190,13 +190,13 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Between tries at one of so many servers.
+    /// Returns a backoff for a worker with this number of known servers.
     pub(super) fn among(servers: usize) -> Self {
         let max = if servers > 1 { BACKOFF_MAX_OF_SEVERAL } else { BACKOFF_MAX };
         Self { next: BACKOFF_FIRST, max }
     }
 
-    /// How long to wait this time.
+    /// Returns the current delay, with `entropy` as the random part, and doubles the next one.
     fn draw(&mut self, entropy: u64) -> Duration {
         let whole = self.next;
         self.next = (whole * 2).min(self.max);
@@ -204,7 +204,7 @@ impl Backoff {
         half + half.mul_f64((entropy % 1_000) as f64 / 1_000.0)
     }
 
-    /// The length of the next wait.
+    /// Returns the next delay.
     pub(super) fn pause(&mut self) -> Duration {
         self.draw(spread())
     }
@@ -214,7 +214,7 @@ impl Backoff {
     }
 }
 
-/// A number that differs between workers, and from one time to the next. Nobody must be unable to guess it.
+/// Returns a number that differs between workers and between calls. It need not be unpredictable.
 fn spread() -> u64 {
     RandomState::new().hash_one(())
 }
@@ -250,7 +250,7 @@ mod tests {
         assert!(matches!(configured(&none), Err(AgentError::NoServer)));
     }
 
-    /// D6, H2. Who can read what a server says must not lead a worker's token elsewhere.
+    /// D6, H2. An attacker who controls the responses of a server must not redirect the worker's token.
     #[tokio::test]
     async fn only_servers_like_those_of_the_configuration_are_learned() {
         let learned = |known: &str, named: &[&str]| {

@@ -1,4 +1,4 @@
-//! How the worker's machine is.
+//! Health of the worker's machine: CPU use, available memory and disk space, as sent in heartbeats.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use crate::clock::{BootMillis, boot_millis};
 use crate::config::meminfo;
 use crate::disk::Room;
 
-/// Ticks of `/proc/stat` a second, on every platform that we know.
+/// Ticks of `/proc/stat` per second; the same on all supported platforms.
 const TICKS_A_SECOND: u64 = 100;
-/// The shortest time over which the use of CPU is measured: ticks would make noise of less.
+/// Minimum duration of a CPU measurement in milliseconds; below it, single ticks would dominate the result.
 const CPU_SPAN_MIN: BootMillis = 500;
 
-/// Measures; CPU is what was used since the last time, and 0 until there was one.
+/// Measures the health of the machine. CPU use is the average since the last sample, and 0 before the first one.
 #[derive(Debug)]
 pub(super) struct Probe {
     dir: PathBuf,
@@ -23,9 +23,9 @@ pub(super) struct Probe {
 
 #[derive(Debug)]
 struct CpuUse {
-    /// A time, and the ticks until then.
+    /// Start of the current measurement, and the busy ticks at that time.
     since: (BootMillis, u64),
-    /// Thousandths of a core, over the last span.
+    /// CPU use in the last measurement, in thousandths of a core.
     millis: u32,
 }
 
@@ -57,7 +57,7 @@ impl Probe {
     }
 }
 
-/// Thousandths of a core in use between two samples.
+/// Returns the CPU use between two samples, in thousandths of a core.
 fn cpu_millis(before: (BootMillis, u64), now: (BootMillis, u64)) -> u32 {
     let elapsed = now.0.saturating_sub(before.0).max(1);
     let busy_millis = now.1.saturating_sub(before.1) * 1_000 / TICKS_A_SECOND;
@@ -68,14 +68,14 @@ fn busy_ticks() -> u64 {
     fs::read_to_string("/proc/stat").map_or(0, |text| busy(&text))
 }
 
-/// All time of all cores that was neither idle nor waiting for a disk.
+/// Returns the ticks of all cores that were neither idle nor waiting for I/O.
 fn busy(stat: &str) -> u64 {
     let Some(line) = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")) else { return 0 };
     let ticks = line.split_ascii_whitespace().take(8).filter_map(|field| field.parse::<u64>().ok());
     ticks.enumerate().filter(|(field, _)| !matches!(field, 3 | 4)).map(|(_, ticks)| ticks).sum()
 }
 
-/// A disk that cannot be asked counts as one without room.
+/// A disk that cannot be measured counts as full.
 fn trouble(room: Option<Room>) -> Option<&'static str> {
     room.is_none_or(Room::is_almost_full).then_some("disk almost full")
 }

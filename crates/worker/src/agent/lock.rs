@@ -1,4 +1,4 @@
-//! One agent a folder: two would take the supervisor from each other for ever.
+//! Lock that allows one agent per folder: two agents would keep taking the supervisor's connection from each other.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, Write};
@@ -11,16 +11,16 @@ use super::AgentError;
 use crate::config::AgentConfig;
 use crate::layout::Layout;
 
-/// Between two tries.
+/// Delay between attempts to take the lock.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// The folder is this agent's for as long as it lives.
+/// Holds the lock of the folder until it is dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
 }
 
-/// Takes the folder. One that is being replaced has a moment to end.
+/// Locks the folder. Waits up to `lock_patience` for another agent to exit, for example one that is being replaced.
 pub(super) async fn take(config: &AgentConfig) -> Result<Lock, AgentError> {
     let failed = |source| AgentError::Lock { dir: config.dir.clone(), source };
     let deadline = tokio::time::Instant::now() + Duration::from_millis(config.lock_patience.as_millis());
@@ -38,7 +38,7 @@ pub(super) async fn take(config: &AgentConfig) -> Result<Lock, AgentError> {
             Err(error) => return Err(failed(error.into())),
         }
     }
-    // For people who look for the process, and nothing on a full disk.
+    // Tells users the process id of the agent; on a full disk the file stays empty.
     file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).ok();
     Ok(Lock { _file: file })
 }

@@ -1,8 +1,8 @@
-//! The lane of logs.
+//! The connection for logs.
 //!
-//! The supervisor decides what is sent and how much may be under way; this only carries it. When the lane
-//! breaks it is opened with a new generation, the supervisor begins again from what is acknowledged,
-//! and parts of an older generation are dropped.
+//! The supervisor decides which bytes are sent and how many may be unacknowledged; this module only transfers them.
+//! When the connection breaks, it is reopened with a new generation. The supervisor then restarts from the
+//! acknowledged offsets, and parts of an older generation are dropped.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use super::session_error::SessionError;
 use crate::link::{LogAcks, LogPart, LogsFrom, Request};
 
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Chunks that may wait for the connection.
+/// Capacity of the queue of chunks to the server.
 const TO_SERVER: usize = 8;
 
-/// Keeps a lane open to the server of the session, for ever.
+/// Keeps a log connection open to the server of the session, without end.
 pub(super) async fn run(shared: Shared, mut parts: mpsc::UnboundedReceiver<LogPart>) {
     let mut session = shared.session.subscribe();
     let mut backoff = Backoff::default();
@@ -32,7 +32,7 @@ pub(super) async fn run(shared: Shared, mut parts: mpsc::UnboundedReceiver<LogPa
                 Ok(Some(server)) => server.clone(),
                 _ => return,
             },
-            // Nobody can take it now; it comes again.
+            // Without a session the part is dropped; the supervisor sends it again.
             Some(_) = parts.recv() => continue,
         };
         generation += 1;
@@ -63,7 +63,7 @@ impl Lane<'_> {
         self.shared.tell(Request::LogsFrom(LogsFrom { generation: self.generation })).await;
         let (to_server, outbox) = mpsc::channel(TO_SERVER);
         let carry = self.carry(parts, to_server);
-        // The call is answered, by some servers, only after the first chunk.
+        // Some servers answer the call only after the first chunk.
         let receive = async {
             let acks = client.logs(ReceiverStream::new(outbox)).await?.into_inner();
             self.acknowledge(acks).await

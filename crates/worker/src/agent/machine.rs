@@ -1,7 +1,8 @@
-//! What an agent stands on: its supervisor's socket, the network, the clock, and how the machine is.
+//! Interface of an agent to its environment: the supervisor's socket, the network, the clock, and the machine's
+//! health.
 //!
-//! There is one machine in the product, the [`Host`]. A simulation has another, on which no time passes
-//! but its own and no byte leaves the process.
+//! In production the only implementation is [`Host`]. Simulations have another one with virtual time, whose
+//! connections stay inside the process.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -17,37 +18,37 @@ use super::supervisor::{self, ConnectError};
 use crate::clock::{BootMillis, boot_millis};
 use crate::config::AgentConfig;
 
-/// A connection, of whatever kind.
+/// A connection of any kind.
 pub(crate) type BoxedStream = Box<dyn Stream>;
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Tells how a machine is on which so many executions run.
+/// Measures the health of a machine; the argument is the number of running executions.
 pub(crate) type BoxedProbe = Box<dyn FnMut(u32) -> Health + Send>;
 
-/// Bytes in both directions.
+/// A bidirectional byte stream.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// What an agent needs of the machine that it runs on.
+/// Operations of the machine that an agent runs on.
 pub(crate) trait Machine: Debug + Send + Sync {
-    /// A connection to the supervisor of the worker's folder, which is started if there is none.
+    /// Connects to the supervisor of the worker folder, and starts the supervisor if none is running.
     fn supervisor<'a>(&'a self, config: &'a AgentConfig) -> BoxFuture<'a, Result<BoxedStream, ConnectError>>;
 
-    /// A connection to a server.
+    /// Connects to a server.
     fn connect<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, Result<Channel, Error>>;
 
-    /// A connection to a server that is made, and made again, when it is used.
+    /// Returns a connection to a server that is opened, and reopened, on use.
     fn connect_lazily(&self, endpoint: &Endpoint) -> Channel;
 
-    /// What the supervisor's clock shows; leases are counted on it.
+    /// Returns the time of the supervisor's clock, on which leases are counted.
     fn boot_millis(&self) -> BootMillis;
 
-    /// Who tells how the machine is, with its disk at `dir`.
+    /// Returns a probe for the health of the machine, with the disk of `dir`.
     fn probe(&self, dir: &Path) -> BoxedProbe;
 }
 
-/// The machine that the process runs on.
+/// The machine that this process runs on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Host;
 

@@ -1,7 +1,7 @@
-//! Outputs: stored after an execution succeeded, before that is reported.
+//! Outputs: stored after an execution has succeeded, and before the success is reported.
 //!
-//! The journal says by then that the process has ended well, so this may be cut off at any point: the
-//! supervisor asks again. A version that was stored twice has the same bytes and the same hash.
+//! The journal already records that the process has succeeded, so an upload may be interrupted at any time: the
+//! supervisor requests it again. A version that is stored twice has the same bytes and the same hash.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -28,16 +28,16 @@ use crate::link::{Request, Store, Stored};
 
 const CHUNK: usize = 64 << 10;
 
-/// Uploads that are under way; given up together with the link.
+/// Running uploads; aborted when the connection to the supervisor closes.
 #[derive(Debug)]
 pub(super) struct Uploads {
     shared: Shared,
     tasks: JoinSet<()>,
-    /// A supervisor may ask for the same execution again.
+    /// Executions whose outputs are being stored; the supervisor may request the same execution again.
     under_way: Arc<Mutex<HashSet<String>>>,
 }
 
-/// Why outputs are not stored, for good.
+/// Why outputs cannot be stored, even by a retry.
 struct Failure {
     error: &'static str,
     detail: String,
@@ -48,7 +48,7 @@ impl Uploads {
         Self { shared, tasks: JoinSet::new(), under_way: Arc::default() }
     }
 
-    /// Begins to store the outputs of an execution.
+    /// Starts to store the outputs of an execution.
     pub(super) fn begin(&mut self, store: Store) {
         while self.tasks.try_join_next().is_some() {}
         let Some(assignment) = store.assignment else { return };
@@ -71,7 +71,7 @@ impl Uploads {
     }
 }
 
-/// Stores every output; tells which versions they are.
+/// Stores all outputs; returns their versions.
 async fn store_all(shared: &Shared, assignment: &Assignment) -> Result<Vec<FileVersion>, Failure> {
     let spec: JobSpec = serde_json::from_slice(&assignment.spec).map_err(|error| Failure {
         error: "output_not_stored",
@@ -142,7 +142,7 @@ async fn store_one(
     }
 }
 
-/// A client for the server of the session, once there is one.
+/// Waits for a session and returns a client for its server.
 async fn connected(shared: &Shared) -> Result<Client, Attempt> {
     let gone = || Attempt::Again(Status::unavailable("the worker has no session with a server"));
     let mut session = shared.session.subscribe();
@@ -150,11 +150,11 @@ async fn connected(shared: &Shared) -> Result<Client, Attempt> {
     server.as_ref().map(super::connect::Server::connect_lazily).ok_or_else(gone)
 }
 
-/// Stores a file; returns the hash of its bytes.
+/// Stores a file; returns the hash of its content.
 async fn put(mut client: Client, head: PutArtifactRequest, file: File) -> Result<String, Status> {
     let (sender, requests) = mpsc::channel(4);
-    // While this end is open the server cannot take the artifact for complete. So a file that cannot be read
-    // to its end breaks the call off instead of ending it.
+    // While this sender is open, the server cannot consider the artifact complete. So if the file cannot be read to
+    // its end, the call is aborted instead of completed.
     let mut open = Some(sender.clone());
     let taken = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&taken);
@@ -180,7 +180,7 @@ async fn put(mut client: Client, head: PutArtifactRequest, file: File) -> Result
     }
 }
 
-/// Returns once nothing more was taken for [`STALL_MAX`].
+/// Returns once no chunk was accepted for [`STALL_MAX`].
 async fn stalled(taken: &AtomicU64) {
     let mut before = u64::MAX;
     loop {
@@ -205,7 +205,7 @@ fn read_into(
         let len = file.read(&mut chunk)?;
         chunk.truncate(len);
         next.data = Bytes::from(chunk);
-        // The head goes out even if the file is empty. A closed channel means that the call is over.
+        // The first message is sent even for an empty file. A closed channel means that the call has ended.
         if sender.blocking_send(std::mem::take(&mut next)).is_err() || len == 0 {
             return Ok(());
         }
@@ -213,10 +213,10 @@ fn read_into(
     }
 }
 
-/// Opens a file that a task left in its folder; `None` if it is not there.
+/// Opens a file that a task left in its folder; `None` if the file does not exist.
 ///
-/// The folder is the task's, and we may read what it may not: so no link is followed, only a file of the
-/// folder's owner is taken, and one that has no second name elsewhere.
+/// The task controls the folder, and the agent may read files that the task may not. So no symbolic link is followed.
+/// The file must belong to the owner of the folder and must have no other hard link.
 fn open_output(folder: &Path, path: &str) -> io::Result<Option<File>> {
     let dir = openat(CWD, folder, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;

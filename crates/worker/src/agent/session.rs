@@ -1,9 +1,9 @@
-//! The session: assignments, stops and acknowledgements down, reports up.
+//! The session with a server: receives assignments, stops and acknowledgements, and sends reports.
 //!
-//! Opening one: ask the supervisor for everything it holds, say `Hello` with it, wait for `Welcome`, carry
-//! out the stops that come with it, repeat every report. What the supervisor said before that belongs
-//! to an older session and is dropped. Only then do heartbeats begin, so that the first lease reaches the supervisor
-//! behind those stops; see [`crate::link`].
+//! A session is opened in these steps: request all holdings of the supervisor, send them in `Hello`, wait for
+//! `Welcome`, carry out the stops in it, and repeat every report. Earlier messages of the supervisor belong to an
+//! older session and are dropped. Heartbeats begin only after that, so that the first lease reaches the supervisor
+//! after those stops; see [`crate::link`].
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -28,32 +28,32 @@ use super::turns::{Ended, Turns};
 use super::{Shared, beat};
 use crate::link::{self, Holdings, Request, Start, Starts, SupervisorGreeting};
 
-/// The most reports in one message, and about the most bytes: a server reads no message beyond 4 MiB.
+/// Maximum number of reports in one message, and approximate maximum of its bytes: a server accepts at most 4 MiB.
 const REPORTS_A_MESSAGE: usize = 4_096;
 const MESSAGE_BYTES: usize = 2 << 20;
-/// Messages to the server that may wait.
+/// Capacity of the queue of messages to the server.
 const TO_SERVER: usize = 16;
 
-/// What the supervisor says that concerns the session.
+/// A message of the supervisor that concerns the session.
 #[derive(Debug)]
 pub(super) enum Event {
     Holdings(Holdings),
     Reports(Vec<v1::Report>),
 }
 
-/// Whether the servers take the token, as far as the log has said.
+/// Whether the servers accept the token, as last logged.
 #[derive(Debug, Default)]
 struct Token {
     is_refused: bool,
 }
 
-/// What the end of a session says of the token.
+/// Whether a session ended because the token was refused.
 #[derive(Debug, PartialEq, Eq)]
 enum Refusal {
     None,
     /// Refused for the first time since a session was open.
     New,
-    /// Refused again: the log has said so.
+    /// Refused again; the first refusal was logged.
     Known,
 }
 
@@ -74,12 +74,12 @@ impl Token {
     }
 }
 
-/// Keeps a session open, at one server or another, for ever.
+/// Keeps a session open with one of the servers, without end.
 pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events: mpsc::Receiver<Event>) {
     let mut turns = Turns::among(shared.servers.count());
     let mut token = Token::default();
     for generation in 1.. {
-        // There is one at least, or the configuration would have been refused.
+        // The configuration contains at least one server; it is refused otherwise.
         let Some(server) = shared.servers.at(turns.current()) else { return };
         let opened = tokio::time::Instant::now();
         let patience = turns.patience(shared.servers.count());
@@ -127,7 +127,7 @@ pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events
     }
 }
 
-/// Waits for `wanted`; what the supervisor says meanwhile will be said again.
+/// Waits for `wanted` and discards messages of the supervisor, which will be repeated.
 async fn discarding<T>(events: &mut mpsc::Receiver<Event>, wanted: impl Future<Output = T>) -> T {
     tokio::pin!(wanted);
     loop {
@@ -143,7 +143,7 @@ struct Session<'a> {
     server: &'a Server,
     greeting: &'a SupervisorGreeting,
     generation: u64,
-    /// How long the server may take for each step of the opening.
+    /// Maximum time to wait for the server in each step of the opening.
     patience: Duration,
     was_open: bool,
 }
@@ -185,7 +185,7 @@ impl Session<'_> {
         SessionError::Silent(self.patience)
     }
 
-    /// Everything that the supervisor holds now.
+    /// Requests all holdings of the supervisor, and waits for them.
     async fn holdings(&self, events: &mut mpsc::Receiver<Event>) -> Result<Holdings, SessionError> {
         self.shared.tell(Request::Sync(link::Sync { generation: self.generation })).await;
         loop {
@@ -219,7 +219,7 @@ impl Session<'_> {
         }
     }
 
-    /// Carries out what the server says.
+    /// Processes the messages of the server.
     async fn listen(
         &self,
         inbox: &mut Streaming<ServerMessage>,
@@ -242,7 +242,7 @@ impl Session<'_> {
                     }
                 }
                 Some(Said::Acks(acks)) => self.shared.tell(Request::Acks(acks)).await,
-                // A second welcome says nothing new; another body is of a newer server.
+                // A second `Welcome` is ignored; `None` is a message type of a newer server.
                 Some(Said::Welcome(_)) | None => {}
             }
         }
@@ -253,7 +253,7 @@ async fn send(to_server: &mpsc::Sender<WorkerMessage>, body: Say) -> Result<(), 
     to_server.send(WorkerMessage { body: Some(body) }).await.map_err(|_| SessionError::Closed)
 }
 
-/// Sends reports, first those of the holdings; as many together as there are.
+/// Sends reports in batches, first those of the holdings.
 async fn report(
     to_server: &mpsc::Sender<WorkerMessage>,
     held: Vec<v1::Report>,
@@ -280,7 +280,7 @@ async fn report(
     }
 }
 
-/// How many of these go into one message; at least one does.
+/// Returns the number of reports that fit into one message; at least 1 unless `reports` is empty.
 fn fitting(reports: &[v1::Report]) -> usize {
     let mut bytes = 0;
     let fits = |report: &&v1::Report| {
@@ -290,8 +290,8 @@ fn fitting(reports: &[v1::Report]) -> usize {
     reports.iter().take(REPORTS_A_MESSAGE).take_while(fits).count().max(1).min(reports.len())
 }
 
-/// Inputs that are being fetched. They are given up with the session: the server assigns again what the
-/// supervisor does not hold.
+/// Running downloads of inputs. They are aborted with the session; the server then assigns the executions again that
+/// the supervisor does not hold.
 struct Fetches<'a> {
     shared: &'a Shared,
     artifacts: Artifacts,
@@ -305,7 +305,7 @@ impl<'a> Fetches<'a> {
         Self { shared, artifacts, tasks: JoinSet::new(), aborts: HashMap::new() }
     }
 
-    /// Begins to fetch what is needed; returns the executions that need nothing.
+    /// Starts the necessary downloads; returns the executions without inputs.
     fn begin(&mut self, assignments: Vec<v1::Assignment>) -> Vec<Start> {
         while self.tasks.try_join_next().is_some() {}
         self.aborts.retain(|_, task| !task.is_finished());
@@ -334,7 +334,7 @@ impl<'a> Fetches<'a> {
         self.aborts.insert(id, task);
     }
 
-    /// What is stopped need not be fetched; the supervisor will refuse it.
+    /// Aborts the downloads of stopped executions; the supervisor refuses those executions.
     fn abort(&mut self, stops: &[v1::Stop]) {
         for stop in stops {
             if let Some(task) = self.aborts.remove(&stop.execution_id) {
@@ -348,7 +348,7 @@ impl<'a> Fetches<'a> {
 mod tests {
     use super::*;
 
-    /// H2. A refused token is told once, until a session was open again.
+    /// H2. A refused token is logged once, until a session has been open again.
     #[test]
     fn a_refused_token_is_told_once() {
         let mut token = Token::default();

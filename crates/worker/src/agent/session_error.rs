@@ -37,7 +37,7 @@ impl SessionError {
         }
     }
 
-    /// Whether the server did not respond.
+    /// Returns whether the server did not respond.
     pub(super) fn is_silence(&self) -> bool {
         matches!(self, Self::Connect(_) | Self::Silent(_) | Self::NoLease)
     }

@@ -1,4 +1,4 @@
-//! Finds the supervisor of the worker's folder, or starts one, and speaks to it.
+//! Finds or starts the supervisor of the worker folder, and connects to it.
 
 use std::fs::File;
 use std::io;
@@ -21,25 +21,25 @@ use crate::link::{
     write_frame,
 };
 
-/// A supervisor that was started listens, or has ended, by then: it may have survivors to kill first.
+/// Maximum time until a started supervisor listens or has exited; it may have to kill leftover processes first.
 const START_MAX: Duration = Duration::from_secs(20);
 const START_LOOK: Duration = Duration::from_millis(10);
 const GREETING_MAX: Duration = Duration::from_secs(10);
-/// A log of supervisors beyond this size begins anew.
+/// Size in bytes beyond which the log of supervisors is truncated when a supervisor starts.
 const LOG_MAX: u64 = 8 << 20;
-/// Messages that are written together.
+/// Maximum number of messages in one write.
 const WRITE_TOGETHER: usize = 64;
 
-/// Why there is no supervisor to work with.
+/// Why the agent cannot connect to a supervisor.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error("could not start `{}`", program.display())]
     Start { program: PathBuf, source: io::Error },
-    #[error("the supervisor ended with {status}: see `{}` for the cause", log.display())]
+    #[error("the supervisor exited with {status}: see `{}` for the cause", log.display())]
     Ended { status: ExitStatus, log: PathBuf },
     #[error("the supervisor of `{}` does not accept connections", .0.display())]
     Silent(PathBuf),
-    #[error("the supervisor of `{}` ended during the connection", .0.display())]
+    #[error("the supervisor of `{}` exited while the agent connected", .0.display())]
     Gone(PathBuf),
     #[error("cannot communicate with the supervisor")]
     Io(#[from] io::Error),
@@ -47,14 +47,14 @@ pub(crate) enum ConnectError {
     Link(#[from] LinkError),
 }
 
-/// A connection to a supervisor that has greeted.
+/// A connection to a supervisor, after the exchange of greetings.
 pub(super) struct Link {
     pub(super) inbound: Inbound,
     pub(super) outbound: Outbound,
     pub(super) greeting: SupervisorGreeting,
 }
 
-/// A socket of the supervisor of the folder; starts one if there is none.
+/// Connects to the supervisor of the folder; starts one if none is running.
 pub(super) async fn reach(config: &AgentConfig) -> Result<UnixStream, ConnectError> {
     let layout = Layout::new(&config.dir);
     match UnixStream::connect(layout.socket()).await {
@@ -63,7 +63,7 @@ pub(super) async fn reach(config: &AgentConfig) -> Result<UnixStream, ConnectErr
     }
 }
 
-/// Connects to the machine's supervisor.
+/// Connects to the machine's supervisor and exchanges greetings.
 pub(super) async fn connect(config: &AgentConfig, machine: &dyn Machine) -> Result<Link, ConnectError> {
     let layout = Layout::new(&config.dir);
     let (reader, writer) = tokio::io::split(machine.supervisor(config).await?);
@@ -82,12 +82,12 @@ pub(super) async fn connect(config: &AgentConfig, machine: &dyn Machine) -> Resu
     }
 }
 
-/// Starts a supervisor that outlives us, and waits until it listens.
+/// Starts a supervisor that outlives the agent, and waits until it listens.
 async fn start(config: &AgentConfig, layout: &Layout) -> Result<UnixStream, ConnectError> {
     let failed = |source| ConnectError::Start { program: config.program.clone(), source };
     std::fs::create_dir_all(&layout.dir).map_err(failed)?;
     let log = open_log(layout).map_err(failed)?;
-    // It opens a session of its own, and it is not killed when this handle is dropped.
+    // The supervisor opens its own session, and is not killed when this handle is dropped.
     let mut child = Command::new(&config.program)
         .arg("supervisor")
         .args(config.supervisor().to_args())
@@ -99,7 +99,7 @@ async fn start(config: &AgentConfig, layout: &Layout) -> Result<UnixStream, Conn
     let deadline = tokio::time::Instant::now() + START_MAX;
     while tokio::time::Instant::now() < deadline {
         if let Ok(socket) = UnixStream::connect(layout.socket()).await {
-            // Whoever starts it also reaps it.
+            // Reap the supervisor when it exits.
             tokio::spawn(async move { child.wait().await });
             return Ok(socket);
         }
@@ -120,14 +120,14 @@ fn open_log(layout: &Layout) -> io::Result<File> {
     Ok(file)
 }
 
-/// What the supervisor says.
+/// Reads the messages of the supervisor.
 pub(super) struct Inbound {
     reader: BufReader<ReadHalf<BoxedStream>>,
     body: Vec<u8>,
 }
 
 impl Inbound {
-    /// The next message; `None` when it is gone. Not to be cancelled.
+    /// Returns the next message; `None` when the connection has closed. Not cancel-safe.
     pub(super) async fn next(&mut self) -> Result<Option<Answer>, LinkError> {
         loop {
             let mut header = [0; 4];
@@ -138,7 +138,7 @@ impl Inbound {
             if self.reader.read_exact(&mut self.body).await.is_err() {
                 return Ok(None);
             }
-            // An answer of a newer supervisor that we do not know is skipped.
+            // An unknown message of a newer supervisor is skipped.
             if let Some(answer) = ToAgent::decode(self.body.as_slice())?.body {
                 return Ok(Some(answer));
             }
@@ -146,7 +146,7 @@ impl Inbound {
     }
 }
 
-/// What the supervisor is told.
+/// Writes the messages to the supervisor.
 pub(super) struct Outbound {
     writer: WriteHalf<BoxedStream>,
 }
@@ -158,7 +158,7 @@ impl Outbound {
         self.writer.write_all(&bytes).await
     }
 
-    /// Writes all that comes, until the supervisor is gone.
+    /// Writes all messages of the queue until the connection closes.
     pub(super) async fn run(mut self, mut messages: mpsc::Receiver<ToSupervisor>) {
         let mut batch = Vec::new();
         while messages.recv_many(&mut batch, WRITE_TOGETHER).await > 0 {

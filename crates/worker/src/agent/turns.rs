@@ -1,12 +1,13 @@
-//! Which server an agent asks next, and whether it waits before.
+//! Selects the next server to contact, and the delay before that.
 //!
-//! The agent asks the servers that it knows one after the other. A server that does not lead names the one that does,
-//! and the agent goes there. If it has just come from there, because that server did not answer, the others may not
-//! know yet that it is gone: the agent goes on asking the one that answers, which is soon the leader itself or knows it.
+//! The agent contacts its known servers in turn. A standby returns the address of the leader, and the agent contacts
+//! that server next. If the agent has just left that leader because it did not answer, the other servers may not know
+//! yet that it has failed. The agent then stays with the server that answers, which soon becomes the leader or learns
+//! the new one.
 //!
-//! Where there are several, a server that does not answer is left early: the work that waits for this worker may wait at
-//! another one. Only after all of them were silent does the agent wait for longer, as it does for the only server: what
-//! is slow may be the network, or the worker itself.
+//! If there are several servers, the agent leaves an unresponsive one early: executions that wait for this worker may
+//! be assigned by another server. Only after all servers were unresponsive does the agent wait longer, as for a
+//! single server: the network or the worker itself may be slow.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,42 +16,42 @@ use tokio::time::Instant;
 
 use super::connect::Backoff;
 
-/// How long an agent waits for the answer of one of several servers.
+/// Time that the agent waits for one of several servers to answer.
 const ANSWER_OF_SEVERAL: Duration = Duration::from_secs(3);
-/// The longest that an agent waits for an answer.
+/// Maximum time that the agent waits for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How often in a row the agent goes at once where it is sent, before it waits as after any failure.
+/// Number of consecutive redirects to a leader that the agent follows without a delay.
 const LED_AT_ONCE: u32 = 2;
-/// A session that was open for so long is no sign of a trouble that comes again at once.
+/// After a session of this duration, the agent reconnects without a delay.
 const STABLE: Duration = Duration::from_secs(1);
-/// For how long the agent goes to no server that did not answer it, whoever sends it there. Longer than a leader that is
-/// gone is still named.
+/// Duration for which the agent avoids an unresponsive server, even if a standby names it as the leader. Longer than
+/// a failed leader is still named.
 const AVOIDED: Duration = Duration::from_secs(8);
 
-/// How a session at a server went, or the try to open one.
+/// Result of a session, or of the attempt to open one.
 #[derive(Debug)]
 pub(super) struct Ended<'a> {
-    /// The address of the server.
+    /// Address of the server.
     pub(super) server: &'a str,
-    /// The leader, as the server named it.
+    /// Address of the leader, as reported by the server.
     pub(super) leader: Option<&'a str>,
     /// Whether the server did not answer.
     pub(super) silent: bool,
-    /// Whether the session was open.
+    /// Whether the session was opened.
     pub(super) was_open: bool,
-    /// How long it took in all.
+    /// Duration of the session, including the attempt to open it.
     pub(super) lasted: Duration,
 }
 
-/// The turns of the servers.
+/// Rotation of the known servers.
 #[derive(Debug)]
 pub(super) struct Turns {
     turn: usize,
     led: u32,
     backoff: Backoff,
-    /// Servers that did not answer when they were asked last, and when that was.
+    /// Unresponsive servers, with the time of their last failure.
     silent: BTreeMap<String, Instant>,
-    /// How many tries in a row took all the patience there was.
+    /// Number of consecutive attempts that timed out.
     waited_out: usize,
 }
 
@@ -59,12 +60,12 @@ impl Turns {
         Self { turn: 0, led: 0, backoff: Backoff::among(servers), silent: BTreeMap::new(), waited_out: 0 }
     }
 
-    /// The turn that is now.
+    /// Index of the current server.
     pub(super) fn current(&self) -> usize {
         self.turn
     }
 
-    /// How long to wait for an answer of the server whose turn it is, one of so many.
+    /// Timeout for the current server, if there are `servers` in total.
     pub(super) fn patience(&self, servers: usize) -> Duration {
         if servers <= 1 {
             return ANSWER_MAX;
@@ -73,8 +74,8 @@ impl Turns {
         ANSWER_OF_SEVERAL.saturating_mul(rounds.saturating_add(1)).min(ANSWER_MAX)
     }
 
-    /// Goes on after what was tried at this turn. Returns how long to wait before; `turn_of` finds the turn of an
-    /// address, and `servers` is how many there are.
+    /// Selects the next server after the result at the current one. Returns the delay before the next attempt, `None`
+    /// for no delay. `turn_of` returns the index of an address, and `servers` is the number of known servers.
     pub(super) fn next(
         &mut self,
         ended: &Ended<'_>,
@@ -90,7 +91,7 @@ impl Turns {
         }
         let waited_out = ended.silent && !ended.was_open && ended.lasted >= self.patience(servers);
         self.waited_out = if waited_out { self.waited_out + 1 } else { 0 };
-        // Its server gave the work to another one, or is gone, and whatever is to be started waits for us.
+        // The server has lost the leadership or failed, and executions to start may wait for this worker.
         if ended.was_open && ended.lasted > STABLE && servers > 1 {
             return None;
         }
@@ -135,7 +136,7 @@ mod tests {
             SERVERS[self.turns.current() % SERVERS.len()]
         }
 
-        /// A try at the server whose turn it is; answers with the pause before the next.
+        /// Simulates an attempt at the current server; returns the delay before the next attempt.
         fn end(&mut self, leader: Option<&str>, silent: bool, lasted: Duration) -> Option<Duration> {
             self.now += lasted;
             let was_open = lasted > STABLE && !silent;
@@ -164,7 +165,7 @@ mod tests {
         assert_eq!(pauses, [false, false, true, false, false, true]);
     }
 
-    /// The leader is cut off from this worker and from the database, and the other server does not know it yet.
+    /// The leader is cut off from this worker and from the database, and the other server does not know that yet.
     #[tokio::test]
     async fn it_does_not_go_back_to_a_server_that_did_not_answer_because_another_names_it() {
         let mut tries = Tries::new();
@@ -177,13 +178,13 @@ mod tests {
             );
             assert_eq!(tries.server(), "http://b");
         }
-        // In the end it believes what it is told.
+        // After the avoidance period, the agent follows the redirect.
         tries.now += AVOIDED;
         tries.end(Some("http://a"), false, QUICK);
         assert_eq!(tries.server(), "http://a");
     }
 
-    /// A worker that comes while the leader is cut off must not keep the work that waits for it waiting.
+    /// A worker that connects while the leader is cut off must not delay the executions that wait for it.
     #[tokio::test]
     async fn it_leaves_a_silent_server_early_only_while_another_may_answer() {
         let seconds = Duration::from_secs;

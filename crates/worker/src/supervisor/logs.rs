@@ -442,7 +442,7 @@ fn recover_one(logs: &Path, execution: ExecutionId, fence: Fence) -> io::Result<
         let mut part = Part::file(&log.dir, name, start.unwrap_or(0))?;
         part.len = whole_len(&log.dir.join(name))?;
         if start.is_some() {
-            // Bytes below were acknowledged, or they would still be in this file.
+            // Bytes before this part were acknowledged; otherwise they would still be in this file.
             (log.acked, log.sent, log.kept) = (part.start, part.start, part.start);
             log.parts = VecDeque::from([part]);
         } else {
@@ -455,7 +455,7 @@ fn recover_one(logs: &Path, execution: ExecutionId, fence: Fence) -> io::Result<
     Ok(log)
 }
 
-/// How much of a spool file is whole frames.
+/// Returns the length of the whole frames in a spool file.
 fn whole_len(path: &Path) -> io::Result<u64> {
     // At most half of LOG_BYTES_MAX, and only after a crash.
     let bytes = fs::read(path)?;
@@ -478,7 +478,7 @@ mod tests {
         Place_ { dir: tempfile::tempdir().unwrap() }
     }
 
-    /// Sends and acknowledges everything there is; returns stream and text of each frame.
+    /// Sends and acknowledges all bytes; returns the stream and text of each frame.
     fn drain(log: &mut ExecutionLog) -> Vec<(Stream, String)> {
         let mut frames = Vec::new();
         while let Some(chunk) = log.next_chunk() {
@@ -605,7 +605,7 @@ mod tests {
     fn a_disk_that_takes_nothing_costs_bytes_and_leaves_a_notice() {
         let place = place();
         let mut log = log(&place, 1 << 30, 1 << 20);
-        // A file where the log's folder should be stands in for a disk that is full.
+        // A file at the path of the log's folder stands in for a full disk.
         fs::write(&log.dir, "").unwrap();
         log.append(Stream::Stdout, &[b'x'; 100_000]);
         log.append(Stream::Stdout, b"small");
@@ -622,7 +622,7 @@ mod tests {
         log.append(Stream::Stdout, &[b'x'; 100_000]);
         let path = fs::read_dir(&log.dir).unwrap().next().unwrap().unwrap().path();
         drop(log);
-        // The crash tore the last frame.
+        // The crash left a partial last frame.
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(file.metadata().unwrap().len() - 10).unwrap();
         let (id, mut log) = recover(place.dir.path()).unwrap().pop().unwrap();
@@ -633,7 +633,7 @@ mod tests {
         assert!(log.is_complete());
     }
 
-    /// D6. The next server has nothing of what the one before had.
+    /// D6. The next server has no bytes of the log.
     #[test]
     fn a_log_is_sent_again_to_a_server_that_has_less_of_it() {
         let place = place();
@@ -654,7 +654,7 @@ mod tests {
         assert!(log.is_complete());
     }
 
-    /// D6. Until the whole log is where every server finds it.
+    /// D6. Bytes stay here until the whole log is in storage that all servers can read.
     #[test]
     fn what_is_acknowledged_and_not_kept_stays_here() {
         let place = place();
