@@ -1,7 +1,7 @@
-//! The clocks of a worker, and a little randomness.
+//! The clocks of a worker, and random bits.
 //!
-//! Durations and leases are counted on `CLOCK_BOOTTIME`, which goes on while a machine sleeps: a
-//! laptop that wakes must not think its lease fresh. The wall clock only dates what people read.
+//! Durations and leases are measured on `CLOCK_BOOTTIME`, which also advances while the machine is suspended: after a
+//! resume, an expired lease must not look valid. The wall clock is only used for timestamps that people read.
 
 use std::io::Read;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,25 +9,25 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rustix::time::{ClockId, clock_gettime};
 pub(crate) use supervisor::{BootMillis, Moment};
 
-/// Milliseconds since the machine started, sleep included.
+/// Milliseconds since the machine booted, including suspended time.
 pub(crate) fn boot_millis() -> BootMillis {
     let now = clock_gettime(ClockId::Boottime);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
-/// Milliseconds since the machine started, without the time that it was suspended.
+/// Milliseconds since the machine booted, without suspended time.
 fn awake_millis() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
 }
 
-/// This instant, with the time that the machine was suspended before it.
+/// Returns the current time, with the total time that the machine was suspended.
 pub(crate) fn now() -> Moment {
     let mut awake = awake_millis();
     loop {
         let boot = boot_millis();
         let after = awake_millis();
-        // Otherwise this thread lost the processor between the readings, which is no suspension.
+        // If more time has passed, the thread was descheduled between the readings, which is not a suspension.
         if after <= awake + 1 {
             return Moment { boot, asleep: boot.saturating_sub(awake) };
         }
@@ -35,20 +35,20 @@ pub(crate) fn now() -> Moment {
     }
 }
 
-/// The wall clock in Unix microseconds.
+/// Microseconds since the Unix epoch, by the wall clock.
 pub(crate) fn unix_micros() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX).saturating_add(moved_micros())
 }
 
-/// How far the wall clock of this process is ahead of the machine's: not at all.
+/// Offset of the wall clock in release builds: always zero.
 #[cfg(not(debug_assertions))]
 fn moved_micros() -> i64 {
     0
 }
 
-/// How far the wall clock of this process is ahead of the machine's: as many milliseconds as the file says
-/// that `BELFRY_TEST_CLOCK` names, if it does. Tests move it so without touching the machine's.
+/// Offset of the wall clock in microseconds. The file named by `BELFRY_TEST_CLOCK` contains it in milliseconds. Tests
+/// use it to move the clock of this process without changing the machine's.
 #[cfg(debug_assertions)]
 fn moved_micros() -> i64 {
     use std::path::PathBuf;
@@ -61,12 +61,12 @@ fn moved_micros() -> i64 {
     millis.saturating_mul(1_000)
 }
 
-/// The wall clock in Unix milliseconds.
+/// Milliseconds since the Unix epoch, by the wall clock.
 pub(crate) fn unix_millis() -> i64 {
     unix_micros() / 1_000
 }
 
-/// Which start of the machine this is.
+/// Returns the id of the current boot of the machine.
 pub(crate) fn boot_id() -> std::io::Result<String> {
     Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }

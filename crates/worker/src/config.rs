@@ -1,6 +1,6 @@
-//! What an agent and a supervisor are told when they start.
+//! Configuration of an agent and of a supervisor.
 //!
-//! The agent starts the supervisor, and the supervisor the fuse, by `program` with these arguments:
+//! The agent starts the supervisor, and the supervisor starts the fuse, by running `program` with these arguments:
 //!
 //! ```text
 //! PROGRAM supervisor --dir DIR [--program PROGRAM] [--task-user NAME] [--allow-root-tasks]
@@ -8,8 +8,8 @@
 //! PROGRAM fuse                       (its control socket is its standard input)
 //! ```
 //!
-//! [`SupervisorConfig::to_args`] writes what follows the subcommand, [`SupervisorConfig::from_args`]
-//! reads it, so the command line knows none of it.
+//! [`SupervisorConfig::to_args`] writes the arguments after the subcommand, and [`SupervisorConfig::from_args`]
+//! parses them. So the command line parser does not need to know them.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -18,46 +18,47 @@ use std::path::{Path, PathBuf};
 use model::worker::Capacity;
 use model::{Bytes, Duration, Millicores};
 
-/// What an agent is told.
+/// Configuration of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentConfig {
-    /// The worker's folder. All tasks of one folder belong to one worker; a wiped one is a new worker.
+    /// Worker folder. One folder is one worker with all its tasks; an emptied folder becomes a new worker.
     pub dir: PathBuf,
-    /// Servers, as `http://host:port` or `https://host:port`. One is used at a time; when it cannot
-    /// be reached the next is tried, in turns and for ever.
+    /// Server addresses, as `http://host:port` or `https://host:port`. One server is used at a time. If it cannot be
+    /// reached, the others are tried in turn, without end.
     pub servers: Vec<String>,
-    /// What it shows a server to be let in.
+    /// Token that authenticates the worker to the servers.
     pub token: String,
-    /// Certificate authority (PEM) that `https` servers must be signed by. `None`: the authorities of the system.
+    /// Certificate authority (PEM) for `https` servers [default: the authorities of the system].
     pub tls_ca_pem: Option<Vec<u8>>,
-    /// What people call this worker.
+    /// Display name of the worker [default: the host name].
     pub name: String,
-    /// What constraints are matched against.
+    /// Labels that worker constraints are matched against.
     pub labels: BTreeMap<String, String>,
-    /// What it has to give.
+    /// Resources and slots that the worker offers [default: all cores and memory, 16 slots per core].
     pub capacity: Capacity,
-    /// The program to start as supervisor; this very one by default.
+    /// Program to start as the supervisor [default: the current executable].
     pub program: PathBuf,
-    /// As in [`SupervisorConfig::task_user`].
+    /// See [`SupervisorConfig::task_user`].
     pub task_user: Option<String>,
-    /// As in [`SupervisorConfig::allow_root_tasks`].
+    /// See [`SupervisorConfig::allow_root_tasks`].
     pub allow_root_tasks: bool,
-    /// As in [`SupervisorConfig::orphan_limit`].
+    /// See [`SupervisorConfig::orphan_limit`].
     pub orphan_limit: Duration,
-    /// As in [`SupervisorConfig::idle_exit`].
+    /// See [`SupervisorConfig::idle_exit`].
     pub idle_exit: Duration,
-    /// As in [`SupervisorConfig::control_groups`].
+    /// See [`SupervisorConfig::control_groups`].
     pub control_groups: bool,
-    /// The most bytes that fetched artifacts may take on disk, beyond those in use.
+    /// Maximum size of the cache of downloaded artifacts, in bytes [default: 4 GiB]. Copies in folders of executions
+    /// do not count.
     pub cache_bytes_max: u64,
-    /// How long it waits for another agent of the folder to end, as one does that is being replaced.
+    /// Maximum time to wait for another agent of the folder to exit, for example during an upgrade [default: 5s].
     pub lock_patience: Duration,
-    /// After how long without an answer of the supervisor the session is given up.
+    /// Time without a response of the supervisor after which the session is closed [default: 10s].
     pub supervisor_patience: Duration,
 }
 
 impl AgentConfig {
-    /// An agent of `dir` that works for one server, with every default.
+    /// Creates the configuration of an agent with one server and all defaults.
     pub fn new(dir: impl Into<PathBuf>, server: impl Into<String>, token: impl Into<String>) -> Self {
         let supervisor = SupervisorConfig::new(dir);
         Self {
@@ -80,7 +81,7 @@ impl AgentConfig {
         }
     }
 
-    /// What its supervisor is told.
+    /// Returns the configuration of the supervisor that this agent starts.
     pub fn supervisor(&self) -> SupervisorConfig {
         SupervisorConfig {
             dir: self.dir.clone(),
@@ -94,26 +95,26 @@ impl AgentConfig {
     }
 }
 
-/// What a supervisor is told.
+/// Configuration of a supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SupervisorConfig {
-    /// The worker's folder.
+    /// Worker folder.
     pub dir: PathBuf,
-    /// The program to start as fuse; this very one by default.
+    /// Program to start as the fuse [default: the current executable].
     pub program: PathBuf,
-    /// The user that tasks run as, where the supervisor is root; `nobody` by default.
+    /// User that tasks run as, if the supervisor runs as root [default: `nobody`].
     pub task_user: Option<String>,
-    /// Whether tasks of a root supervisor run as root, for want of a `task_user`.
+    /// Whether tasks of a supervisor that runs as root may run as root, if `task_user` is not set or is root.
     pub allow_root_tasks: bool,
-    /// How long executions may stay frozen for want of a lease before they are killed.
+    /// Maximum time that executions stay frozen without a lease before they are killed [default: 1h].
     pub orphan_limit: Duration,
-    /// After how long without an agent and without anything to keep the supervisor ends itself.
+    /// Time without an agent, tasks and unsent data after which the supervisor exits [default: 1m].
     pub idle_exit: Duration,
-    /// Whether executions are put into control groups, where these can be made.
+    /// Whether executions run in control groups, if the worker may create them [default: true].
     pub control_groups: bool,
 }
 
-/// Why a supervisor's arguments were not understood.
+/// Why the arguments of a supervisor are invalid.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum ArgumentError {
@@ -128,7 +129,7 @@ pub enum ArgumentError {
 }
 
 impl SupervisorConfig {
-    /// A supervisor of `dir` with every default.
+    /// Creates the configuration of a supervisor with all defaults.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
@@ -141,7 +142,7 @@ impl SupervisorConfig {
         }
     }
 
-    /// The arguments behind `PROGRAM supervisor` that mean the same to [`Self::from_args`].
+    /// Returns the arguments after `PROGRAM supervisor`; [`Self::from_args`] parses them.
     pub fn to_args(&self) -> Vec<OsString> {
         let mut args: Vec<OsString> =
             vec!["--dir".into(), (&self.dir).into(), "--program".into(), (&self.program).into()];
@@ -160,10 +161,10 @@ impl SupervisorConfig {
         args
     }
 
-    /// Reads what [`Self::to_args`] wrote.
+    /// Parses the arguments that [`Self::to_args`] has written.
     ///
     /// # Errors
-    /// [`ArgumentError`] for anything else.
+    /// [`ArgumentError`] for an unknown, missing or invalid argument.
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, ArgumentError> {
         let mut args = args.into_iter();
         let mut config = Self::new("");
@@ -202,7 +203,7 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// All cores and all memory of the machine, and 16 executions a core at a time.
+/// Returns all cores and the whole memory of the machine, with 16 slots per core.
 fn machine_capacity() -> Capacity {
     let cores =
         std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
@@ -215,7 +216,7 @@ fn machine_capacity() -> Capacity {
     }
 }
 
-/// One line of `/proc/meminfo` in bytes; 0 where it is not there.
+/// Returns a value of `/proc/meminfo` in bytes; 0 if it is missing.
 pub(crate) fn meminfo(text: &str, key: &str) -> u64 {
     text.lines()
         .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))

@@ -1,41 +1,41 @@
-//! How much room is left on the disk of a worker's folder, and what a worker does about it.
+//! Free space on the disk of a worker folder, and its consequences.
 //!
-//! | left | what happens |
+//! | available | consequence |
 //! |---|---|
-//! | less than 64 MiB, or 1 % | the agent reports the worker as unhealthy: the server places nothing new here |
-//! | less than 8 MiB | the supervisor refuses what was placed here before the server knew |
-//! | nothing | running tasks go on, and their ends are recorded in the journal's reserve |
+//! | less than 64 MiB, or 1 % | the agent reports the worker as unhealthy: the server places no new executions here |
+//! | less than 8 MiB | the supervisor refuses executions that were assigned before the server knew |
+//! | nothing | running tasks continue, and their ends are recorded in the reserve of the journal |
 
 use std::path::Path;
 
-/// With less room than this, or than one part in [`ALMOST_FULL_PART`], a worker is unhealthy.
+/// A worker is unhealthy with less free space than this in bytes, or less than 1/[`ALMOST_FULL_PART`] of the disk.
 const ALMOST_FULL: u64 = 64 << 20;
 const ALMOST_FULL_PART: u64 = 100;
-/// With less room than this nothing is started.
+/// No task is started with less free space than this, in bytes.
 const FULL: u64 = 8 << 20;
 
-/// Room on a disk, in bytes.
+/// Free and total space of a disk, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// What a process of this user can still write.
+    /// Space that this user can still write.
     pub(crate) available: u64,
-    /// All of the disk.
+    /// Total size of the disk.
     pub(crate) total: u64,
 }
 
 impl Room {
-    /// The room on the disk that holds `dir`; `None` where the system does not say.
+    /// Returns the space on the disk of `dir`; `None` if it cannot be measured.
     pub(crate) fn at(dir: &Path) -> Option<Self> {
         let stat = rustix::fs::statvfs(dir).ok()?;
         Some(Self { available: stat.f_bavail * stat.f_frsize, total: stat.f_blocks * stat.f_frsize })
     }
 
-    /// Whether the worker should get no new executions.
+    /// Returns whether the worker should get no new executions.
     pub(crate) fn is_almost_full(self) -> bool {
         self.available < ALMOST_FULL || self.available < self.total / ALMOST_FULL_PART
     }
 
-    /// Whether nothing may be started any more.
+    /// Returns whether no task may be started.
     pub(crate) fn is_full(self) -> bool {
         self.available < FULL
     }

@@ -1,24 +1,26 @@
-//! The fuse: one small process that acts when the supervisor of its tasks cannot.
+//! The fuse: one small process that freezes or kills tasks when their supervisor cannot.
 //!
-//! - The lease runs out and nobody renews it (the supervisor is stopped, or hangs): every task that
-//!   could run elsewhere by now is frozen with all its processes.
-//!   It goes on looking until it is told of a new lease: a program that was just being loaded, or a process that
-//!   another one let go on, is frozen then.
-//! - The supervisor is gone (its end of the socket is closed): every task is killed.
+//! - The lease expires without renewal, because the supervisor is stopped or hangs. The fuse freezes every task that
+//!   may be retried elsewhere, with all its processes. It repeats the check until it receives a new lease. It thereby
+//!   also freezes programs that were still being loaded, and processes that another process has continued.
+//! - The supervisor exits, which closes its side of the socket: the fuse kills every task.
 //!
-//! It is a child of the supervisor with a session of its own. Whom it guards stands in a table in memory
-//! ([`guards`]) that is its standard output, as that is otherwise of no use to it. Its standard input is a
-//! socket over which it hears how far the lease goes (8 bytes each time, little endian), and that the
-//! supervisor is gone. A task stands in the table before it is started, and its process id after, so at no
-//! moment is one unguarded: until then it is recognised by its environment, and by its control group where it has one.
+//! The fuse is a child of the supervisor with its own session. The guarded executions are listed in a table in shared
+//! memory ([`guards`]), passed as the standard output, which the fuse does not need otherwise. Its standard input is
+//! a socket. Over it the fuse receives the end of the lease (8 bytes per message, little endian), and detects that
+//! the supervisor has exited.
 //!
-//! If the whole machine sleeps, tasks and fuse wake together and overlap by the fuse's wake-up time. For
-//! that remainder tasks have their fence.
+//! An execution is in the table before its task is started, and gets its process id after that, so it is guarded all
+//! the time. Until the process id is known, its processes are identified by their environment and their control
+//! group, if any.
+//!
+//! If the whole machine is suspended, tasks and fuse resume together, and tasks run until the fuse has been
+//! scheduled. The fence protects other systems during this overlap.
 //!
 //! # Cost
-//! It sleeps until the lease ends. Then one signal to each task's process group stops nearly all of it, some
-//! microseconds a task; only after that it looks for what left its group ([`tree`] says what that costs).
-//! It runs before ordinary processes where it may ([`prompt`]).
+//! The fuse sleeps until the lease expires. It then stops nearly all processes with one signal per process group,
+//! some microseconds per task. Only after that it searches for processes that left their group (for the cost see
+//! [`tree`]). It runs with a higher priority than ordinary processes if permitted ([`prompt`]).
 
 pub(crate) mod guards;
 mod prompt;
@@ -42,16 +44,16 @@ use crate::process::cgroup::procs_below;
 use crate::process::tree::{self, Root};
 use guards::{Guarded, Known};
 
-/// What the fuse writes back when it has frozen its tasks: first [`SINCE`], with a [`Moment`] in two words (little
-/// endian), and then this.
+/// Last byte of the notice to the supervisor that tasks were frozen. The notice consists of [`SINCE`], a [`Moment`]
+/// as two words (little endian), and this byte.
 pub(crate) const FROZE: u8 = b'F';
 pub(crate) const SINCE: u8 = b'@';
-/// The variable that names the folders of control groups, a line each: container engines put `:` into their names.
+/// Environment variable with the folders of control groups, one per line: container engines use `:` in their names.
 pub(crate) const GROUPS_VARIABLE: &str = "BELFRY_FUSE_GROUPS";
-/// Between two looks at tasks that are frozen, while one is being started and otherwise.
+/// Interval in milliseconds between checks of frozen tasks while a task is being started, and otherwise.
 const LOOK_AT_LAUNCHES: BootMillis = 100;
 const LOOK_AGAIN: BootMillis = 1_000;
-/// How long it watches what it has killed die.
+/// Maximum time that the fuse waits for killed processes to exit.
 const DYING_MAX: Duration = Duration::from_secs(10);
 
 /// Why a fuse could not do its work.
@@ -60,9 +62,9 @@ pub enum FuseError {
     /// An operation on its socket or timer failed.
     #[error("the fuse could not {action}")]
     System {
-        /// What was tried.
+        /// Operation that failed.
         action: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
@@ -71,15 +73,15 @@ fn failed<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> FuseErr
     move |source| FuseError::System { action, source: source.into() }
 }
 
-/// Runs a fuse; its standard input is the socket to its supervisor, its standard output the table of its
-/// tasks. Returns when the supervisor is gone and the tasks are dead.
+/// Runs a fuse. Its standard input is the socket to its supervisor, its standard output the table of guarded
+/// executions. Returns when the supervisor has exited and the tasks are dead.
 ///
 /// # Errors
-/// [`FuseError`] if the operating system refuses what it needs.
+/// [`FuseError`] if a required system call fails.
 pub fn run_fuse() -> Result<(), FuseError> {
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed("open its socket"))?;
     let known = Known::new(io::stdout()).map_err(failed("open the table of its tasks"))?;
-    // Fails only for a group leader, which then has a session apart from its supervisor's already.
+    // Fails only for a process group leader, which already has a session apart from its supervisor's.
     rustix::process::setsid().ok();
     std::env::set_current_dir("/").map_err(failed("leave its folder"))?;
     prompt::be_prompt();
@@ -94,13 +96,13 @@ struct Fuse {
     known: Known,
     timer: OwnedFd,
     until: Option<BootMillis>,
-    /// Whether tasks were frozen since that was heard.
+    /// Whether tasks were frozen since the last lease message.
     has_fired: bool,
-    /// Where control groups are.
+    /// Folders of control groups.
     bases: Vec<PathBuf>,
-    /// Bytes of a message that is not whole yet.
+    /// Bytes of an incomplete message.
     partial: Vec<u8>,
-    /// What the supervisor has not taken yet of the last notice.
+    /// Bytes of the last notice that the supervisor has not read yet.
     unsent: Vec<u8>,
 }
 
@@ -108,7 +110,7 @@ impl Fuse {
     fn new(socket: UnixStream, known: Known, bases: Vec<PathBuf>) -> Result<Self, FuseError> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
             .map_err(failed("create its timer"))?;
-        // A fuse that waited for its supervisor to read would freeze nothing meanwhile.
+        // If the fuse blocked until its supervisor reads, it would freeze no task meanwhile.
         socket.set_nonblocking(true).map_err(failed("set up its socket"))?;
         let (partial, unsent) = (Vec::new(), Vec::new());
         Ok(Self { socket, known, timer, until: None, has_fired: false, bases, partial, unsent })
@@ -136,7 +138,7 @@ impl Fuse {
         }
     }
 
-    /// Reads what came; false if the supervisor is gone.
+    /// Reads available messages; returns `false` if the supervisor has exited.
     fn hear(&mut self) -> bool {
         let mut buffer = [0; 256];
         match self.socket.read(&mut buffer) {
@@ -163,7 +165,7 @@ impl Fuse {
             tv_nsec: i64::try_from(until % 1_000).unwrap_or(0) * 1_000_000,
         };
         let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // The arguments are right by construction.
+        // Cannot fail, because the arguments are valid by construction.
         timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &Itimerspec { it_interval, it_value }).ok();
     }
 
@@ -177,7 +179,7 @@ impl Fuse {
         if is_first {
             signal_groups(&roots, Signal::STOP);
         }
-        // A look is not worth its cost where there is nobody to look for.
+        // A search is not worth its cost if there are no tasks to search for.
         let frozen = if roots.is_empty() { 0 } else { tree::freeze(&roots) };
         if is_first || frozen > 0 {
             self.tell(now);
@@ -185,7 +187,8 @@ impl Fuse {
         self.arm(boot_millis() + look_again(&roots));
     }
 
-    /// Tells the supervisor that its tasks are frozen since `at`; where it reads nothing, of several times the first.
+    /// Sends the supervisor a notice that its tasks are frozen since `at`. While a notice is unsent, later ones are
+    /// dropped.
     fn tell(&mut self, at: Moment) {
         if self.unsent.is_empty() {
             let words = [at.boot, at.asleep].map(u64::to_le_bytes).concat();
@@ -194,13 +197,13 @@ impl Fuse {
         self.send();
     }
 
-    /// Writes what is left of a notice, as far as the supervisor takes it.
+    /// Writes the unsent rest of a notice, as far as the socket accepts it.
     fn send(&mut self) {
         while !self.unsent.is_empty() {
             match self.socket.write(&self.unsent) {
                 Ok(len) => drop(self.unsent.drain(..len)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // That it is gone is heard when it is read.
+                // A closed connection is detected by the next read.
                 Err(_) => return,
             }
         }
@@ -216,7 +219,7 @@ impl Fuse {
         let deadline = Instant::now() + DYING_MAX;
         while Instant::now() < deadline && tree::members(&roots).iter().any(|m| !m.is_empty()) {
             std::thread::sleep(Duration::from_millis(10));
-            // Whoever gets the number of a main process that is gone is not ours.
+            // A new process with the id of an exited main process is not a task of this worker.
             for root in roots.iter_mut().filter(|root| root.pid.is_some_and(tree::is_gone)) {
                 root.is_reaped = true;
             }
@@ -235,12 +238,12 @@ impl Fuse {
     }
 }
 
-/// How long after a look the next one follows.
+/// Returns the interval until the next check, in milliseconds.
 fn look_again(roots: &[Root]) -> BootMillis {
     if roots.iter().any(|root| root.pid.is_none()) { LOOK_AT_LAUNCHES } else { LOOK_AGAIN }
 }
 
-/// Reaches at once whatever is still in the group that its task leads.
+/// Sends a signal to the process groups of the main processes, which reaches most processes at once.
 fn signal_groups(roots: &[Root], signal: Signal) {
     let pids = roots.iter().filter(|root| !root.is_reaped).filter_map(|root| root.pid);
     pids.for_each(|pid| tree::signal_group(pid, signal));
@@ -256,10 +259,10 @@ mod tests {
     use super::guards::Guards;
     use super::*;
 
-    /// How long a test waits for tasks to be frozen, in milliseconds.
+    /// Maximum time that a test waits for tasks to be frozen, in milliseconds.
     const FROZEN_MAX: BootMillis = 60_000;
 
-    /// Tasks that want all of the processor, dead when this is dropped.
+    /// Tasks that use all of the CPU; killed on drop.
     struct Busy(Vec<Child>);
 
     impl Busy {
@@ -284,7 +287,7 @@ mod tests {
         fn until_all_stand_still(&self) {
             let deadline = boot_millis() + FROZEN_MAX;
             while !self.all_stand_still() {
-                assert!(boot_millis() < deadline, "they run on without a lease");
+                assert!(boot_millis() < deadline, "tasks still run without a lease");
                 std::thread::yield_now();
             }
         }
@@ -303,7 +306,7 @@ mod tests {
         Guarded { execution, exempt: false, pid, is_reaped: false, group: 0 }
     }
 
-    /// A program that was still being loaded at the end of the lease, and a process that somebody lets go on.
+    /// A program that was still being loaded when the lease expired, and a process that another process continues.
     #[test]
     fn a_task_that_begins_to_run_after_the_end_of_its_lease_is_frozen_too() {
         let (mut supervisor, theirs) = UnixStream::pair().unwrap();
@@ -315,7 +318,7 @@ mod tests {
         let mut told = [0; 18];
         supervisor.read_exact(&mut told).unwrap();
         assert_eq!((told[0], told[17]), (SINCE, FROZE));
-        // It comes to run only now.
+        // The task starts to run only now.
         let tasks = Busy::start(1);
         let pid = tasks.pids().next();
         assert!(guards.guard(one(ExecutionId::from_bits(1), pid)));
@@ -326,7 +329,7 @@ mod tests {
         fuse.join().unwrap().unwrap();
     }
 
-    /// Whoever reads nothing is told nothing, and is guarded all the same.
+    /// If the supervisor reads nothing, it gets no notice, and its tasks are frozen all the same.
     #[test]
     fn tasks_are_frozen_while_the_supervisor_reads_nothing() {
         let (mut supervisor, mut theirs) = UnixStream::pair().unwrap();
@@ -343,7 +346,7 @@ mod tests {
         tasks.until_all_stand_still();
         tree::signal_process(pid.unwrap(), Signal::CONT);
         tasks.until_all_stand_still();
-        // Once it reads, it is told of the first time, whole.
+        // Once the supervisor reads, it receives the first notice completely.
         let (mut told, mut buffer) = (Vec::new(), [0; 1 << 10]);
         while told.len() < 18 {
             let len = supervisor.read(&mut buffer).unwrap();
@@ -356,7 +359,7 @@ mod tests {
         fuse.join().unwrap().unwrap();
     }
 
-    /// D4. With dozens of tasks that want the processor on every core.
+    /// D4. With dozens of tasks that use the CPU on every core.
     #[test]
     fn on_a_busy_machine_tasks_stand_still_after_the_end_of_their_lease() {
         let tasks = Busy::start(64);
@@ -374,7 +377,7 @@ mod tests {
         }
         supervisor.write_all(&until.to_le_bytes()).unwrap();
         tasks.until_all_stand_still();
-        // How soon is measured and not asserted: it is as much the machine's doing as ours.
+        // The delay is printed and not asserted: it depends on the machine.
         println!("{} ms after the end of the lease", boot_millis() - until);
         drop(supervisor);
         fuse.join().unwrap().unwrap();

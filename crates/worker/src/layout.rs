@@ -1,7 +1,7 @@
-//! Where things lie in a worker's folder.
+//! Paths in a worker folder.
 //!
-//! The path of a socket has at most 107 bytes on Linux. So sockets are spoken of by a link with a short
-//! name where the folder's own path would be too long for one of them.
+//! The path of a socket has at most 107 bytes on Linux. If the path of the worker folder is too long for its sockets,
+//! they are accessed through a symbolic link with a short path.
 
 use std::fs;
 use std::io;
@@ -11,34 +11,34 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// What a task saves to for its next execution, in its folder.
+/// Checkpoint file, in the folder of the execution.
 pub(crate) const CHECKPOINT_FILE: &str = ".belfry-checkpoint";
-/// Where a task finds why what it saved was not taken.
+/// File with the reason why a checkpoint file was refused, in the folder of the execution.
 pub(crate) const REFUSED_FILE: &str = ".belfry-checkpoint.refused";
-/// Where the socket of a task lies in its folder.
+/// Socket of a task, in the folder of the execution.
 pub(crate) const SOCKET_FILE: &str = ".belfry.sock";
 
 const EXECUTIONS: &str = "exec";
-/// The longest path of a socket, in bytes.
+/// Maximum length of the path of a socket, in bytes.
 const SOCKET_PATH_MAX: usize = 107;
-/// What stands behind the worker's folder in the longest of them: `/exec/exe_<26>/.belfry.sock`.
+/// Length of the longest socket path after the worker folder: `/exec/exe_<26>/.belfry.sock`.
 const SOCKET_BEHIND: usize =
     "/".len() + EXECUTIONS.len() + "/exe_".len() + 26 + "/".len() + SOCKET_FILE.len();
-/// Where the links are; everyone may pass through it, and nobody may remove those of others.
+/// Folder of the links; it is world-accessible, and only the owner of a file can remove it there.
 const LINKS: &str = "/tmp";
 
-/// Where things are in a worker's folder.
+/// Paths in one worker folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    /// The worker's folder itself.
+    /// The worker folder.
     pub(crate) dir: PathBuf,
-    /// The same by a path that is short enough for sockets, as far as there is one.
+    /// A path to the same folder that is short enough for sockets, if there is one.
     short: PathBuf,
 }
 
 impl Layout {
-    /// Makes the link to a folder that needs one. Where that fails the log says so, and sockets whose paths are too
-    /// long are not there.
+    /// Creates the short link if the folder needs one. If that fails, logs a warning; sockets whose paths are too
+    /// long then cannot be created.
     pub(crate) fn new(dir: &Path) -> Self {
         let short = short(dir, Path::new(LINKS)).unwrap_or_else(|error| {
             tracing::warn!(folder = %dir.display(), %error, "the path is too long for sockets, and no short link to it can be created");
@@ -47,19 +47,19 @@ impl Layout {
         Self { dir: dir.to_owned(), short }
     }
 
-    /// Removes the link to the folder, if there is one; whoever needs it next makes it again.
+    /// Removes the short link to the folder, if there is one; it is recreated when it is needed again.
     pub(crate) fn remove_link(&self) {
         if fs::read_link(&self.short).is_ok_and(|target| target == self.dir) {
             fs::remove_file(&self.short).ok();
         }
     }
 
-    /// Held locked by the one supervisor of the folder.
+    /// Lock file of the supervisor; only one runs per folder.
     pub(crate) fn lock(&self) -> PathBuf {
         self.dir.join("lock")
     }
 
-    /// Held locked by the one agent of the folder.
+    /// Lock file of the agent; only one runs per folder.
     pub(crate) fn agent_lock(&self) -> PathBuf {
         self.dir.join("agent.lock")
     }
@@ -68,50 +68,50 @@ impl Layout {
         self.dir.join("journal")
     }
 
-    /// Where the supervisor listens for its agent.
+    /// Socket on which the supervisor listens for its agent.
     pub(crate) fn socket(&self) -> PathBuf {
         self.short.join("supervisor.sock")
     }
 
-    /// Where the agent takes the connections of tasks from the supervisor.
+    /// Socket over which the agent receives the connections of tasks from the supervisor.
     pub(crate) fn calls(&self) -> PathBuf {
         self.short.join("calls.sock")
     }
 
-    /// The socket of a task, by the folder of its execution.
+    /// Socket of a task; `folder` is the folder of its execution.
     pub(crate) fn task_socket(&self, folder: &Path) -> PathBuf {
         let folder =
             folder.strip_prefix(&self.dir).map_or_else(|_| folder.to_owned(), |inner| self.short.join(inner));
         folder.join(SOCKET_FILE)
     }
 
-    /// What the supervisor says about itself.
+    /// Log of the supervisor itself.
     pub(crate) fn supervisor_log(&self) -> PathBuf {
         self.dir.join("supervisor.log")
     }
 
-    /// Folders of executions; each belongs to the user of its task.
+    /// Folders of executions; each belongs to the task user.
     pub(crate) fn executions(&self) -> PathBuf {
         self.dir.join(EXECUTIONS)
     }
 
-    /// Logs that outgrew memory.
+    /// Log files of executions that exceed the memory limit.
     pub(crate) fn logs(&self) -> PathBuf {
         self.dir.join("logs")
     }
 
-    /// Fetched artifacts by hash.
+    /// Downloaded artifacts, named by hash.
     pub(crate) fn cache(&self) -> PathBuf {
         self.dir.join("cache")
     }
 
-    /// Folders that the agent fills for executions to come.
+    /// Folders that the agent fills with inputs before executions start.
     pub(crate) fn stage(&self) -> PathBuf {
         self.dir.join("stage")
     }
 }
 
-/// A path to the folder that is short enough for sockets: its own, or a link of ours among `links`.
+/// Returns a path to the folder that is short enough for sockets: its own path, or a link in `links`.
 fn short(dir: &Path, links: &Path) -> io::Result<PathBuf> {
     let dir = std::path::absolute(dir)?;
     if dir.as_os_str().len() + SOCKET_BEHIND <= SOCKET_PATH_MAX {
@@ -124,7 +124,7 @@ fn short(dir: &Path, links: &Path) -> io::Result<PathBuf> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         made => return made.map(|()| link),
     }
-    // Through somebody else's our tasks would call him.
+    // Through a link of another user, our tasks would call a process of that user.
     let is_ours = fs::symlink_metadata(&link)?.uid() == rustix::process::geteuid().as_raw();
     match fs::read_link(&link) {
         Ok(target) if is_ours && target == dir => Ok(link),
@@ -160,7 +160,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let dir = long(base.path());
         let link = short(&dir, base.path()).unwrap();
-        assert_eq!(short(&dir, base.path()).unwrap(), link, "whoever asks next gets the same");
+        assert_eq!(short(&dir, base.path()).unwrap(), link, "a second call returns the same link");
         let layout = Layout { short: link, dir };
         let folder = layout.executions().join(EXECUTION);
         fs::create_dir_all(&folder).unwrap();

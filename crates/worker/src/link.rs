@@ -1,31 +1,29 @@
-//! What an agent and its supervisor say to each other, over a unix socket in the worker's folder.
+//! Protocol between an agent and its supervisor, over a unix socket in the worker folder.
 //!
-//! A frame is a length (u32, little endian) and one protobuf message. Protobuf, because an upgraded
-//! agent must be able to talk to a running, older supervisor: unknown fields are skipped, numbers
-//! are never used again, and both sides greet with their version first.
+//! A frame is a length (u32, little endian) and one protobuf message. Protobuf allows an upgraded agent to talk to a
+//! running, older supervisor: unknown fields are skipped, field numbers are never reused, and both sides first
+//! exchange their versions.
 //!
-//! The order that matters: on a new session the agent sends [`Sync`]; the supervisor answers with
-//! [`Holdings`], which repeats everything that is not acknowledged, so whatever came before it
-//! belongs to an older session and is dropped. The agent sends a [`LeaseUntil`] only for beats that
-//! were sent after it had passed on all stops of the session's `Welcome`.
+//! For a new session the agent sends [`Sync`]. The supervisor answers with [`Holdings`], which repeat everything that
+//! is not acknowledged; earlier messages belong to an older session and are dropped. The agent sends a [`LeaseUntil`]
+//! only for heartbeats that it sent after it had forwarded all stops of the session's `Welcome`.
 
 use bytes::Bytes;
 use proto::v1;
 
-/// The version of this protocol; grows with what the other side may rely on. All versions understand each other.
+/// Version of this protocol; grows with the features that the other side may rely on. All versions are compatible.
 pub(crate) const VERSION: u32 = 2;
-/// From this version on a supervisor answers [`Ping`] and [`Put`].
+/// Version from which a supervisor answers [`Ping`] and [`Put`].
 pub(crate) const ANSWERS_ASKS: u32 = 2;
-/// The largest frame that is accepted.
+/// Maximum size of a frame in bytes.
 pub(crate) const FRAME_MAX: usize = 32 << 20;
-/// Log bytes (with [`LOG_PART_COST`] for each part) that may be under way and unacknowledged.
+/// Maximum cost of log parts that are sent and not acknowledged: their bytes, plus [`LOG_PART_COST`] for each part.
 ///
-/// The supervisor stops there, so the agent can always take what comes and logs never stand in
-/// the way of reports.
+/// The supervisor stops sending logs at this limit, so the agent can always accept them and logs never block reports.
 pub(crate) const LOG_WINDOW: u64 = 4 << 20;
-/// What one part of a log counts beside its bytes.
+/// Fixed cost of a log part in the window, in bytes.
 pub(crate) const LOG_PART_COST: u64 = 1 << 10;
-/// The most bytes of frames in one part.
+/// Maximum number of bytes of frames in one log part.
 pub(crate) const LOG_PART_MAX: usize = 256 << 10;
 
 /// A message from the agent.
@@ -68,12 +66,12 @@ pub(crate) enum Request {
 pub(crate) struct AgentGreeting {
     #[prost(uint32, tag = "1")]
     pub(crate) version: u32,
-    /// The most executions at a time; more are refused.
+    /// Maximum number of concurrent executions; more are refused.
     #[prost(uint32, tag = "2")]
     pub(crate) slots: u32,
 }
 
-/// Asks for [`Holdings`].
+/// Requests [`Holdings`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Sync {
     #[prost(uint64, tag = "1")]
@@ -91,25 +89,25 @@ pub(crate) struct Starts {
 pub(crate) struct Start {
     #[prost(message, optional, tag = "1")]
     pub(crate) assignment: Option<v1::Assignment>,
-    /// The agent has filled a folder for it under `stage/`, to be used as its own.
+    /// Whether the agent has filled a folder for the execution under `stage/`.
     #[prost(bool, tag = "2")]
     pub(crate) staged: bool,
-    /// The agent could not: the execution has failed to start.
+    /// Why the agent could not fill that folder; the execution then fails to start.
     #[prost(message, optional, tag = "3")]
     pub(crate) failure: Option<v1::StartFailed>,
-    /// The versions of artifacts that it has put into that folder.
+    /// Versions of the artifacts in that folder.
     #[prost(message, repeated, tag = "4")]
     pub(crate) inputs: Vec<v1::FileVersion>,
 }
 
-/// The lease goes until this instant of `CLOCK_BOOTTIME`.
+/// End of the lease on `CLOCK_BOOTTIME`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct LeaseUntil {
     #[prost(uint64, tag = "1")]
     pub(crate) boot_millis: u64,
 }
 
-/// The log lane was opened anew: send from the last acknowledged offsets.
+/// The log connection was reopened: send from the last acknowledged offsets.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct LogsFrom {
     #[prost(uint64, tag = "1")]
@@ -122,36 +120,36 @@ pub(crate) struct LogAcks {
     pub(crate) acks: Vec<v1::LogAck>,
 }
 
-/// The outputs of an execution are stored, or never will be.
+/// The outputs of an execution are stored, or cannot be stored.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Stored {
     #[prost(string, tag = "1")]
     pub(crate) execution_id: String,
-    /// A stable word, empty where all went well.
+    /// Stable error code; empty on success.
     #[prost(string, tag = "2")]
     pub(crate) error: String,
     #[prost(string, tag = "3")]
     pub(crate) detail: String,
-    /// The versions that were stored.
+    /// Versions that were stored.
     #[prost(message, repeated, tag = "4")]
     pub(crate) outputs: Vec<v1::FileVersion>,
 }
 
-/// Asks whether the supervisor works; answered by [`Pong`].
+/// Checks that the supervisor responds; answered by [`Pong`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Ping {
     #[prost(uint64, tag = "1")]
     pub(crate) number: u64,
 }
 
-/// A task saved a checkpoint through its socket, so what its file had before is out of date; answered by [`Pong`].
+/// A task saved a checkpoint through its socket, which supersedes older content of its file; answered by [`Pong`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Put {
     #[prost(uint64, tag = "1")]
     pub(crate) number: u64,
     #[prost(string, tag = "2")]
     pub(crate) execution_id: String,
-    /// When it asked, by the clock that files are dated with.
+    /// Time of the request, by the clock for modification times of files.
     #[prost(int64, tag = "3")]
     pub(crate) unix_seconds: i64,
     #[prost(int64, tag = "4")]
@@ -183,12 +181,12 @@ pub(crate) enum Answer {
     Pong(Pong),
 }
 
-/// What was asked with this number is done.
+/// The request with this number was processed.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Pong {
     #[prost(uint64, tag = "1")]
     pub(crate) number: u64,
-    /// Why the supervisor can start nothing, or empty; of a [`Ping`] only.
+    /// Reason why the supervisor cannot start executions; empty if there is none. Only in answers to [`Ping`].
     #[prost(string, tag = "2")]
     pub(crate) trouble: String,
 }
@@ -204,7 +202,7 @@ pub(crate) struct SupervisorGreeting {
     pub(crate) boot_id: String,
     #[prost(message, optional, tag = "4")]
     pub(crate) capabilities: Option<v1::Capabilities>,
-    /// Whose files an execution's folder must be, where tasks have a user of their own.
+    /// Owner to set on the files in an execution's folder, if tasks have their own user.
     #[prost(message, optional, tag = "5")]
     pub(crate) owner: Option<Owner>,
 }
@@ -217,7 +215,7 @@ pub(crate) struct Owner {
     pub(crate) gid: u32,
 }
 
-/// Everything that is not forgotten, and every report that is not acknowledged.
+/// All executions whose end is not acknowledged, and all unacknowledged reports.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Holdings {
     #[prost(uint64, tag = "1")]
@@ -234,7 +232,7 @@ pub(crate) struct Holdings {
 pub(crate) struct Reports {
     #[prost(message, repeated, tag = "1")]
     pub(crate) reports: Vec<v1::Report>,
-    /// How many executions run now.
+    /// Number of running executions.
     #[prost(uint32, tag = "2")]
     pub(crate) running: u32,
 }
@@ -247,33 +245,33 @@ pub(crate) struct LogPart {
     pub(crate) chunk: Option<v1::LogChunk>,
 }
 
-/// Asks the agent to store the outputs of an execution that has run.
+/// Requests the agent to store the outputs of a succeeded execution.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Store {
     #[prost(message, optional, tag = "1")]
     pub(crate) assignment: Option<v1::Assignment>,
 }
 
-/// Asks the agent to save what a running task wrote to its checkpoint file.
+/// Requests the agent to save the checkpoint file of a running task.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Save {
     #[prost(string, tag = "1")]
     pub(crate) execution_id: String,
     #[prost(uint64, tag = "2")]
     pub(crate) fence: u64,
-    /// Counts what was asked of this execution.
+    /// Sequence number of the request within the execution.
     #[prost(uint64, tag = "3")]
     pub(crate) number: u64,
     #[prost(bytes = "bytes", tag = "4")]
     pub(crate) data: Bytes,
-    /// When the file was written; 0 from a supervisor of an older release.
+    /// Modification time of the file; 0 from a supervisor of an older release.
     #[prost(int64, tag = "5")]
     pub(crate) unix_seconds: i64,
     #[prost(int64, tag = "6")]
     pub(crate) nanos: i64,
 }
 
-/// It is saved, or never will be.
+/// The checkpoint is saved, or cannot be saved.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Saved {
     #[prost(string, tag = "1")]
@@ -282,7 +280,8 @@ pub(crate) struct Saved {
     pub(crate) number: u64,
 }
 
-/// Whose connection it is that is handed on; goes to the agent's socket for calls, beside the connection.
+/// Execution of a connection that is passed to the agent, sent over the agent's socket for calls together with the
+/// connection.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Call {
     #[prost(string, tag = "1")]
@@ -320,7 +319,7 @@ pub(crate) fn write_frame(out: &mut Vec<u8>, message: &impl prost::Message) {
     message.encode_raw(out);
 }
 
-/// Takes the next whole frame from the front of `buffer`, starting at `*at`.
+/// Decodes the next complete frame of `buffer` at `*at`, and advances `*at`; `None` if it is incomplete.
 pub(crate) fn read_frame<M: prost::Message + Default>(
     buffer: &[u8],
     at: &mut usize,
@@ -336,7 +335,7 @@ pub(crate) fn read_frame<M: prost::Message + Default>(
     Ok(Some(M::decode(body)?))
 }
 
-/// The length of the message behind a header.
+/// Returns the length of the message after a header.
 pub(crate) fn frame_len(header: [u8; 4]) -> Result<usize, LinkError> {
     let len = u32::from_le_bytes(header) as usize;
     if len > FRAME_MAX { Err(LinkError::TooLarge(len)) } else { Ok(len) }

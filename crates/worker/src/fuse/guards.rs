@@ -1,12 +1,12 @@
-//! Whom a fuse guards: a table in memory that it shares with its supervisor.
+//! Executions that a fuse guards: a table in shared memory of the supervisor and the fuse.
 //!
-//! The supervisor writes a record before a task is started, completes it with the process, and clears it at the
-//! end. The fuse reads the table when it has to act and never before: a task that starts and ends costs neither a
-//! system call nor a waking, and a fuse that takes the place of another one knows all that it knew.
+//! The supervisor writes a record before a task is started, adds the process id after that, and clears the record at
+//! the end. The fuse reads the table only when it has to act. So a task that starts and ends costs neither a system
+//! call nor a wake-up of the fuse, and a replacement fuse has the complete table.
 //!
-//! # Always true
-//! A record counts from the moment when its first word is written, which is last; and not any more from the moment when that
-//! is cleared, which is first. So the fuse never reads one that is half of one execution and half of another.
+//! # Invariants
+//! A record is valid while its first word is set. That word is written last and cleared first. So the fuse never
+//! reads a record that mixes two executions.
 #![expect(unsafe_code, reason = "memory that two processes share has no safe interface")]
 
 use std::collections::HashMap;
@@ -20,30 +20,30 @@ use model::ExecutionId;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fstat, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// How many executions at a time there is room for; what is not used takes no memory.
+/// Maximum number of executions in the table; unused records take no memory.
 const RECORDS: usize = 1 << 16;
-/// The words of a record: state and process, two of the execution, and the number of its control group.
+/// Words of a record: state with process id, two words of the execution id, and the control group number.
 const RECORD: usize = 4;
-/// Before the records stands how many of them were ever used.
+/// The first word of the table is the number of records that were ever used.
 const WORDS: usize = RECORD * (RECORDS + 1);
 const BYTES: usize = WORDS * size_of::<AtomicU64>();
-/// In the first word of a record, below the process: it counts; it is not frozen when the lease runs out; its main
-/// process has ended and was reaped.
+/// Flags in the first word of a record, below the process id: the record is valid; the execution is not frozen when
+/// the lease expires; its main process was reaped.
 const THERE: u64 = 1;
 const EXEMPT: u64 = 2;
 const REAPED: u64 = 4;
 
-/// An execution that is guarded.
+/// A guarded execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Guarded {
     pub(crate) execution: ExecutionId,
-    /// It is not frozen when the lease runs out.
+    /// Whether the execution is not frozen when the lease expires.
     pub(crate) exempt: bool,
-    /// Its main process, once that is known; until then it is recognised by its environment.
+    /// Main process, once it is known; until then the execution is identified by its environment.
     pub(crate) pid: Option<i32>,
-    /// Its main process was reaped: the number may be another's by now.
+    /// Whether the main process was reaped; another process may have the same id then.
     pub(crate) is_reaped: bool,
-    /// The number of its control group; 0 where it has none. It stays the same.
+    /// Number of the control group; 0 if there is none. Never changes.
     pub(crate) group: u32,
 }
 
@@ -54,7 +54,7 @@ impl Guarded {
         u64::from(pid) << 32 | THERE | flag(self.exempt, EXEMPT) | flag(self.is_reaped, REAPED)
     }
 
-    /// What stands in a record behind its state.
+    /// Returns the words of a record after its state.
     fn rest(&self) -> [u64; 3] {
         let bits = self.execution.to_bits().to_be_bytes();
         let (words, _) = bits.as_chunks::<8>();
@@ -73,17 +73,17 @@ impl Guarded {
     }
 }
 
-/// The table as this process sees it.
+/// The table, mapped into this process.
 #[derive(Debug)]
 struct Table(NonNull<c_void>);
 
-// SAFETY: it is nothing but the address of atomic words.
+// SAFETY: it is only the address of atomic words.
 unsafe impl Send for Table {}
 
 impl Table {
-    /// A file of [`BYTES`] that nobody can make shorter.
+    /// Maps a file of [`BYTES`] bytes that is sealed against shrinking.
     fn map(file: impl AsFd) -> io::Result<Self> {
-        // SAFETY: the system chooses the address, so nothing of ours lies there.
+        // SAFETY: the system chooses the address, so no other memory of ours lies there.
         let start = unsafe {
             mmap(null_mut(), BYTES, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)?
         };
@@ -91,7 +91,7 @@ impl Table {
     }
 
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: as many words are mapped for as long as `self` is there, at the start of a page; all who share
+        // SAFETY: [`WORDS`] words are mapped while `self` exists, at the start of a page; all processes that share
         // them use atomics.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), WORDS) }
     }
@@ -100,7 +100,7 @@ impl Table {
         &self.words()[RECORD * (place + 1)..][..RECORD]
     }
 
-    /// How many records were ever used.
+    /// Number of records that were ever used.
     fn used(&self) -> usize {
         usize::try_from(self.words()[0].load(Ordering::SeqCst)).map_or(RECORDS, |used| used.min(RECORDS))
     }
@@ -113,7 +113,7 @@ impl Drop for Table {
     }
 }
 
-/// The supervisor's end of the table.
+/// The supervisor's side of the table.
 #[derive(Debug)]
 pub(crate) struct Guards {
     file: OwnedFd,
@@ -123,10 +123,10 @@ pub(crate) struct Guards {
 }
 
 impl Guards {
-    /// An empty table.
+    /// Creates an empty table.
     ///
     /// # Errors
-    /// If the system gives no memory for it.
+    /// If the memory cannot be allocated.
     pub(crate) fn new() -> io::Result<Self> {
         let file = memfd_create("belfry-guards", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, BYTES as u64)?;
@@ -135,16 +135,15 @@ impl Guards {
         Ok(Self { file, table, places: HashMap::new(), free: Vec::new() })
     }
 
-    /// The table, for a fuse.
+    /// Returns a handle of the table for a fuse.
     ///
     /// # Errors
-    /// If no more files can be open.
+    /// If the limit of open files is reached.
     pub(crate) fn file(&self) -> io::Result<OwnedFd> {
         self.file.try_clone()
     }
 
-    /// From now on it is guarded, or differently than before. False if there is no room, which there always is for one that is
-    /// guarded already.
+    /// Guards an execution, or updates its record. Returns `false` if the table is full; an update always succeeds.
     #[must_use]
     pub(crate) fn guard(&mut self, guarded: Guarded) -> bool {
         let place = match self.places.get(&guarded.execution) {
@@ -162,7 +161,7 @@ impl Guards {
         true
     }
 
-    /// A place that was never used.
+    /// Takes a record that was never used.
     fn next(&self) -> Option<usize> {
         let place = self.table.used();
         (place < RECORDS).then(|| {
@@ -171,7 +170,7 @@ impl Guards {
         })
     }
 
-    /// It is over.
+    /// Ends the guarding of an execution.
     pub(crate) fn release(&mut self, execution: ExecutionId) {
         if let Some(place) = self.places.remove(&execution) {
             self.table.record(place)[0].store(0, Ordering::SeqCst);
@@ -180,15 +179,15 @@ impl Guards {
     }
 }
 
-/// The fuse's end of the table.
+/// The fuse's side of the table.
 #[derive(Debug)]
 pub(super) struct Known(Table);
 
 impl Known {
-    /// The table that a supervisor gave.
+    /// Maps the table of a supervisor.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the file does not have the size of a table.
     pub(super) fn new(file: impl AsFd) -> io::Result<Self> {
         if usize::try_from(fstat(&file)?.st_size) != Ok(BYTES) {
             return Err(io::ErrorKind::InvalidData.into());
@@ -196,7 +195,7 @@ impl Known {
         Table::map(file).map(Self)
     }
 
-    /// Whoever is guarded now.
+    /// Returns the executions that are guarded now.
     pub(super) fn all(&self) -> impl Iterator<Item = Guarded> {
         (0..self.0.used()).filter_map(|place| self.at(place))
     }
@@ -207,7 +206,7 @@ impl Known {
         loop {
             let state = load(0);
             let rest = [load(1), load(2), load(3)];
-            // Otherwise it was written meanwhile.
+            // Otherwise the record was written during the read; read it again.
             if load(0) == state {
                 return (state & THERE != 0).then(|| Guarded::from_words(state, rest));
             }
@@ -265,13 +264,13 @@ mod tests {
         let records = u128::try_from(RECORDS).unwrap();
         assert!((0..records).all(|bits| guards.guard(one(bits, None))));
         assert!(!guards.guard(one(records, None)));
-        assert!(guards.guard(one(5, Some(5))), "who is guarded already has a place");
+        assert!(guards.guard(one(5, Some(5))), "an execution in the table can be updated");
         guards.release(ExecutionId::from_bits(7));
         assert!(guards.guard(one(records, None)));
         assert_eq!(all(&guards).len(), RECORDS);
     }
 
-    /// What is written is read whole while others come and go in the same place.
+    /// Records are read consistently while others come and go in the same place.
     #[test]
     fn no_record_is_read_by_half() {
         let mut guards = Guards::new().unwrap();

@@ -1,22 +1,22 @@
-//! A process that must act on the millisecond, also where hundreds of others want the processor.
+//! Scheduling priority and locked memory for a process that must act within milliseconds on a busy machine.
 //!
-//! Each step is taken as far as the system allows it: without the rights for the first, the next one
-//! helps; without any, the process is as prompt as all others are.
+//! Each measure is taken if the process has the rights for it. Without the rights for real-time priority the next one
+//! is tried; without any, the process runs with ordinary priority.
 #![expect(unsafe_code, reason = "priorities and locked memory are the operating system's to give")]
 
 use crate::process::tree;
 
-/// The lowest of the priorities that come before every ordinary process.
+/// Lowest real-time priority; it precedes every ordinary process.
 const REAL_TIME: i32 = 1;
-/// The highest ordinary priority.
+/// Highest ordinary priority.
 const NICE: i32 = -20;
 
-/// Puts this thread before others, and keeps in memory what it needs when it is needed.
+/// Raises the priority of this thread, and locks the memory that it needs to act.
 pub(super) fn be_prompt() {
     if !come_first() {
         be_first_among_equals();
     }
-    // What was never used is not in memory; a look without roots uses what a freeze does.
+    // Memory that was never used is not loaded. A search without roots runs the same code as a freeze.
     tree::members(&[]);
     stay_in_memory();
 }
@@ -32,8 +32,8 @@ fn be_first_among_equals() -> bool {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) == 0 }
 }
 
-/// Only of what there is now, and only once it was used: locking all that is to come could make an
-/// allocation fail later.
+/// Locks only existing pages, and each only after its first use. Locking future pages could make a later allocation
+/// fail.
 fn stay_in_memory() -> bool {
     // SAFETY: no memory is passed; the flags touch none.
     unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) == 0 }

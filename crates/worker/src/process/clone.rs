@@ -1,8 +1,8 @@
-//! A child that is born in a control group (`clone3` with `CLONE_INTO_CGROUP`).
+//! Clones a child directly into a control group (`clone3` with `CLONE_INTO_CGROUP`).
 //!
-//! Moving a process into a v2 group costs some 50 µs and waits for others that move; being born in one costs
-//! nothing. The C library has no call for it, so the few instructions are here, for x86-64. Elsewhere a child
-//! joins by writing to `cgroup.procs`.
+//! Moving a process into a v2 group costs about 50 µs and waits for other moves; cloning a child into a group costs
+//! nothing. The C library has no function for it, so this module has the instructions for x86-64. On other
+//! architectures a child joins by writing to `cgroup.procs`.
 
 #![expect(unsafe_code, reason = "a child on a stack of its own has no safe interface")]
 
@@ -13,20 +13,20 @@ use std::ptr::null_mut;
 
 use libc::pid_t;
 
-/// `CLONE_INTO_CGROUP` of Linux 5.7.
+/// `CLONE_INTO_CGROUP`, available since Linux 5.7.
 const INTO_CGROUP: u64 = 0x2_0000_0000;
 
 const TRIAL_STACK: usize = 64 << 10;
 
-/// Starts a child on `stack` that calls `run(argument)` and ends with what that returns.
+/// Starts a child on `stack` that calls `run(argument)` and exits with its result.
 ///
 /// # Errors
-/// What `clone3` says; before Linux 5.7, or under a filter of system calls, that it does not know this.
+/// The error of `clone3`. Before Linux 5.7, or under a system call filter, it states that the call is not supported.
 ///
 /// # Safety
-/// As for `clone` with these flags: `stack` must be aligned to 16 bytes, large enough for `run`, and unused until the
-/// child has ended or called `exec`; so must be all that `run` uses. With `CLONE_PARENT_SETTID`, `parent_pid` must be
-/// valid.
+/// As for `clone` with these flags: `stack` must be aligned to 16 bytes and large enough for `run`. The stack, and
+/// all memory that `run` uses, must not be used otherwise until the child has exited or called `exec`. With
+/// `CLONE_PARENT_SETTID`, `parent_pid` must be valid.
 pub(super) unsafe fn into(
     group: RawFd,
     flags: c_int,
@@ -35,7 +35,7 @@ pub(super) unsafe fn into(
     run: extern "C" fn(*mut c_void) -> c_int,
     argument: *mut c_void,
 ) -> io::Result<pid_t> {
-    // SAFETY: plain data, for which zeros stand for nothing.
+    // SAFETY: plain data for which all-zero is a valid value.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
     args.flags = u64::from((flags & !libc::SIGCHLD).cast_unsigned()) | INTO_CGROUP;
     args.exit_signal = libc::SIGCHLD as u64;
@@ -43,7 +43,7 @@ pub(super) unsafe fn into(
     args.stack = stack.as_mut_ptr() as u64;
     args.stack_size = size_of_val(stack) as u64;
     args.cgroup = u64::from(group.cast_unsigned());
-    // SAFETY: `args` outlives the call; the rest is the caller's promise.
+    // SAFETY: `args` outlives the call; the caller guarantees the rest.
     let result = unsafe { clone3(&raw const args, run, argument) };
     match pid_t::try_from(result) {
         Ok(pid) if pid >= 0 => Ok(pid),
@@ -51,14 +51,14 @@ pub(super) unsafe fn into(
     }
 }
 
-/// Whether a child that is born in this v2 group comes to run there.
+/// Returns whether a child that is cloned into this v2 group runs and exits normally.
 pub(crate) fn lives_in(group: BorrowedFd<'_>) -> bool {
     extern "C" fn end(_: *mut c_void) -> c_int {
         0
     }
     let mut stack = vec![0; TRIAL_STACK / size_of::<u128>()];
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: the stack is ours and larger than `end` needs, and we wait until the child has ended.
+    // SAFETY: the stack is ours and larger than `end` needs, and the parent waits until the child has exited.
     let born = unsafe { into(group.as_raw_fd(), flags, &mut stack, null_mut(), end, null_mut()) };
     born.is_ok_and(|pid| {
         let mut status = -1;
@@ -75,7 +75,7 @@ unsafe fn clone3(
     argument: *mut c_void,
 ) -> c_long {
     let result: c_long;
-    // SAFETY: the child never comes out of the block; in the parent the system call changes these registers only.
+    // SAFETY: the child never leaves the block; in the parent the system call changes only these registers.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -101,7 +101,7 @@ unsafe fn clone3(
     result
 }
 
-// Elsewhere it was never run, so children join by writing there.
+// Untested on other architectures, so children join by writing there.
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn clone3(
     _: *const libc::clone_args,

@@ -1,13 +1,12 @@
 //! All processes of an execution, to freeze, thaw or kill them together.
 //!
-//! A task may fork as it likes. What belongs to it is found by several marks, each of which lives
-//! through some way of getting lost: its session; its descent; its control group, where it has one;
-//! and `BELFRY_EXECUTION_ID` in the environment, which a daemon that forked twice and opened a
-//! session of its own still carries. Since a process may fork while it is looked at, freezing and
-//! killing look again until they find nobody new.
+//! A task may fork freely. Its processes are found by several marks, which survive different ways of escaping: the
+//! session, the parent, the control group if there is one, and `BELFRY_EXECUTION_ID` in the environment. A daemon
+//! that forked twice and opened its own session still has the variable. Because a process may fork during a scan,
+//! freezing and killing repeat the scan until it finds no new process.
 //!
-//! A look reads all of `/proc` (some 20 µs a process), so it is for ends that leave something behind
-//! and for emergencies; an ordinary end asks [`children`] only.
+//! A scan reads all of `/proc` (about 20 µs per process). So it is used only for tasks that leave processes behind,
+//! and in emergencies; an ordinary end only reads [`children`].
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -18,48 +17,48 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clock::BootMillis;
 
-/// The variable that carries the execution's id.
+/// Environment variable with the id of the execution.
 pub(crate) const EXECUTION_VARIABLE: &str = "BELFRY_EXECUTION_ID";
-/// Milliseconds in a tick of `/proc/<pid>/stat`, on every platform that we know.
+/// Milliseconds per tick of `/proc/<pid>/stat`; the same on all supported platforms.
 const TICK: u64 = 10;
-/// How often freezing and killing look again before they leave the rest to the caller.
+/// Maximum number of scans in one freeze or kill; the caller handles the rest.
 const LOOKS_MAX: usize = 64;
 
-/// Whose processes are meant.
+/// Marks of the processes of one execution.
 #[derive(Debug, Clone)]
 pub(crate) struct Root {
     pub(crate) execution: ExecutionId,
-    /// The main process, leader of the task's session, where it is known.
+    /// Main process, the leader of the task's session, if it is known.
     pub(crate) pid: Option<i32>,
-    /// Whether the main process was reaped: then only its session still has that number.
+    /// Whether the main process was reaped; only its session has that id then.
     pub(crate) is_reaped: bool,
-    /// A `cgroup.procs` file that lists its processes, where it has one.
+    /// `cgroup.procs` file that lists the processes of the execution, if it has a control group.
     pub(crate) procs: Option<PathBuf>,
-    /// Processes that are known to be its own in other ways.
+    /// Processes that are known to belong to the execution for other reasons.
     pub(crate) also: Vec<i32>,
 }
 
 impl Root {
-    /// One of which nothing but the execution is known.
+    /// Returns a root with no mark except the execution id.
     pub(crate) fn of(execution: ExecutionId) -> Self {
         Self { execution, pid: None, is_reaped: false, procs: None, also: Vec::new() }
     }
 }
 
-/// One process as it was seen.
+/// One process, as found by a scan.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
     parent: i32,
     session: i32,
     state: u8,
-    /// When it was started, in milliseconds since the machine was; known to the hundredth of a second.
+    /// Start time in milliseconds since boot, with a resolution of 10 ms.
     pub(crate) started: BootMillis,
     execution: Option<ExecutionId>,
 }
 
 impl Process {
-    /// Whether it has ended and only waits to be reaped.
+    /// Returns whether the process has ended and is not reaped yet.
     fn is_dead(&self) -> bool {
         matches!(self.state, b'Z' | b'X')
     }
@@ -68,18 +67,18 @@ impl Process {
         matches!(self.state, b'T' | b't')
     }
 
-    /// Whether it has stopped by now, or was sent a signal that stops it and that nobody took back.
+    /// Returns whether the process has stopped, or has a pending SIGSTOP.
     fn is_about_to_stop(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
         let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let has_stopped = field("State:").is_none_or(|state| state.starts_with(['T', 't', 'Z', 'X']));
         let pending = field("ShdPnd:").and_then(|mask| u64::from_str_radix(mask, 16).ok());
-        // Gone, where there is nothing to read.
+        // If the file cannot be read, the process has ended.
         has_stopped || pending.is_none_or(|mask| mask & (1 << (libc::SIGSTOP - 1)) != 0)
     }
 }
 
-/// Every process of the machine that we may see, at one moment (or nearly).
+/// Scans all visible processes of the machine; the result is nearly a snapshot.
 fn look() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.filter_map(|entry| read_process(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
@@ -87,32 +86,32 @@ fn look() -> Vec<Process> {
 
 fn read_process(pid: i32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may hold anything, also parentheses.
+    // The name is in parentheses and may contain any characters, including parentheses.
     let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    // The 22nd field; the session is the 6th.
+    // The start time is field 22; the session is field 6.
     let ticks: u64 = fields.nth(15)?.parse().ok()?;
     Some(Process { pid, parent, session, state, started: ticks * TICK, execution: execution_of(pid) })
 }
 
-/// Whether a process has ended, and only waits to be reaped if it is there at all.
+/// Returns whether a process has ended; also if it is reaped already.
 pub(crate) fn is_dead(pid: i32) -> bool {
     read_process(pid).is_none_or(|process| process.is_dead())
 }
 
-/// Whether there is no process with this number.
+/// Returns whether no process with this id exists.
 pub(crate) fn is_gone(pid: i32) -> bool {
     read_process(pid).is_none()
 }
 
-/// Whether a process was stopped by a signal.
+/// Returns whether a process was stopped by a signal.
 pub(crate) fn is_stopped(pid: i32) -> bool {
     read_process(pid).is_some_and(|process| process.state == b'T')
 }
 
-/// When a process was started; `None` where it is gone.
+/// Start time of a process in milliseconds since boot; `None` if the process does not exist.
 pub(crate) fn started(pid: i32) -> Option<BootMillis> {
     read_process(pid).map(|process| process.started)
 }
@@ -125,7 +124,7 @@ fn execution_of(pid: i32) -> Option<ExecutionId> {
         .and_then(|id| str::from_utf8(id).ok()?.parse().ok())
 }
 
-/// The living processes of each of `roots`, in their order.
+/// Returns the living processes of each of `roots`, in their order.
 pub(crate) fn members(roots: &[Root]) -> Vec<Vec<Process>> {
     let processes = look();
     let owners = owners(&processes, roots);
@@ -138,13 +137,13 @@ pub(crate) fn members(roots: &[Root]) -> Vec<Vec<Process>> {
     members
 }
 
-/// Which root each process belongs to.
+/// Maps each process to the index of the root that it belongs to.
 fn owners(processes: &[Process], roots: &[Root]) -> HashMap<i32, usize> {
     let mut owners = HashMap::new();
     let mut sessions = HashMap::new();
     for (index, root) in roots.iter().enumerate() {
         if let Some(pid) = root.pid {
-            // A number that was given out again has no session of the task any more.
+            // An id that was reused is no session of the task any more.
             if !root.is_reaped {
                 owners.insert(pid, index);
                 sessions.insert(pid, index);
@@ -158,8 +157,8 @@ fn owners(processes: &[Process], roots: &[Root]) -> HashMap<i32, usize> {
         }
     }
     let by_execution: HashMap<_, _> = roots.iter().enumerate().map(|(i, r)| (r.execution, i)).collect();
-    // Until nothing new follows: children of members, and members of members' sessions. Our own
-    // session never becomes a task's, since every task leads one of its own.
+    // Repeat until no process is added: children of members, and processes in sessions of members. The supervisor's
+    // own session never belongs to a task, because every task leads its own.
     loop {
         let before = owners.len();
         for p in processes.iter().filter(|p| p.pid != 1) {
@@ -187,25 +186,26 @@ pub(crate) fn pids(text: &str) -> Vec<i32> {
     text.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Sends `signal` to one process; one that is gone already does not matter.
+/// Sends `signal` to one process; ignores a process that has ended.
 pub(crate) fn signal_process(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
-        // ESRCH: it ended meanwhile. EPERM: not ours any more, a set-uid program of a root task.
+        // ESRCH: it has ended. EPERM: it has another user now, as a set-uid program of a root task.
         kill_process(pid, signal).ok();
     }
 }
 
-/// Sends `signal` to all of a process group.
+/// Sends `signal` to all processes of a process group.
 pub(crate) fn signal_group(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         rustix::process::kill_process_group(pid, signal).ok();
     }
 }
 
-/// Stops every process of `roots`, until a look finds none that runs without having been told to stop. Returns how
-/// many were told.
+/// Stops all processes of `roots`, until a scan finds no running process without a pending stop. Returns the number
+/// of processes that got the signal.
 ///
-/// One that was stopped may be let go on by another that was not yet, so whoever is seen running is told again.
+/// A process that was stopped may be continued by another one that was not stopped yet. So each process that is seen
+/// running gets the signal again.
 pub(crate) fn freeze(roots: &[Root]) -> usize {
     let mut signalled = HashSet::new();
     for _ in 0..LOOKS_MAX {
@@ -222,16 +222,16 @@ pub(crate) fn freeze(roots: &[Root]) -> usize {
     signalled.len()
 }
 
-/// Lets every process of `roots` go on.
+/// Continues all processes of `roots`.
 pub(crate) fn thaw(roots: &[Root]) {
     for process in members(roots).into_iter().flatten() {
         signal_process(process.pid, Signal::CONT);
     }
 }
 
-/// Kills every process of `roots`, until a look finds none that was not killed.
+/// Kills all processes of `roots`, until a scan finds no new one.
 ///
-/// They are dead a moment later; [`members`] says when.
+/// They are dead a moment later; use [`members`] to check.
 pub(crate) fn kill(roots: &[Root]) {
     let mut signalled = HashSet::new();
     for _ in 0..LOOKS_MAX {
@@ -243,10 +243,10 @@ pub(crate) fn kill(roots: &[Root]) {
     }
 }
 
-/// The children of our first thread, or of `all_threads`; `None` where this kernel does not list them.
+/// Children of the supervisor's first thread, or of `all_threads`; `None` if the kernel does not list children.
 ///
-/// Orphans of tasks come to the first thread of their subreaper. Tasks themselves are children of the threads that
-/// started them, and so is a process that a task makes with `CLONE_PARENT`.
+/// Orphans of tasks become children of the first thread of their subreaper. Tasks themselves are children of the
+/// threads that started them, and so is a process that a task creates with `CLONE_PARENT`.
 pub(crate) fn children(all_threads: bool) -> Option<Vec<i32>> {
     let own = std::process::id();
     let of = |thread: &str| fs::read_to_string(format!("/proc/{own}/task/{thread}/children")).ok();
@@ -282,7 +282,7 @@ mod tests {
             daemon,
             process(15, 14, 15), // a child of the daemon
             process(20, 2, 20),  // another task
-            process(30, 2, 30),  // nobody's
+            process(30, 2, 30),  // not of a task
         ];
         let owners = owners(&seen, &[root(1, 10), root(2, 20)]);
         let of = |root| {
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(owners(&seen, &[known]).len(), 3);
     }
 
-    /// A process that lets another one go on while both are being stopped.
+    /// A process that continues another one while both are being stopped.
     #[test]
     fn what_is_let_go_on_while_it_is_stopped_is_stopped_again() {
         use std::os::unix::process::CommandExt;
@@ -324,7 +324,7 @@ mod tests {
             freeze(&roots);
             let deadline = crate::clock::boot_millis() + 5_000;
             while !members(&roots)[0].iter().all(Process::is_stopped) {
-                assert!(crate::clock::boot_millis() < deadline, "one runs on");
+                assert!(crate::clock::boot_millis() < deadline, "one still runs");
             }
             thaw(&roots);
         }

@@ -1,7 +1,7 @@
-//! Who tasks run as.
+//! The user that tasks run as.
 //!
-//! A supervisor that is root drops to another user for every task, `nobody` where none is named. One
-//! that is not root cannot, so its tasks run as itself.
+//! A supervisor that runs as root switches to another user for every task, `nobody` by default. A supervisor without
+//! root rights cannot switch, so its tasks run as its own user.
 
 use std::ffi::CString;
 use std::os::unix::fs::MetadataExt;
@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 
 use nix::unistd::{Gid, User, geteuid, getgrouplist};
 
-/// The user of a supervisor's tasks.
+/// User and groups of the tasks of a supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TaskUser {
     pub(crate) name: String,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// All its groups.
+    /// All groups of the user.
     pub(crate) groups: Vec<u32>,
 }
 
-/// Why tasks cannot run as they were meant to.
+/// Why the configured task user cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum UserError {
@@ -35,7 +35,7 @@ pub enum UserError {
     Lookup { name: String, source: std::io::Error },
 }
 
-/// Decides who tasks run as; `None` is whoever the supervisor is.
+/// Selects the user of tasks; `None` means the user of the supervisor.
 pub(crate) fn choose(wanted: Option<&str>, allow_root: bool) -> Result<Option<TaskUser>, UserError> {
     if !geteuid().is_root() {
         return match wanted {
@@ -72,8 +72,8 @@ fn look_up(name: &str) -> Result<TaskUser, UserError> {
 }
 
 impl TaskUser {
-    /// Whether this user can reach what is in `dir`, which is absolute: each folder on the way must
-    /// let it pass.
+    /// Checks that this user can access `dir`, an absolute path: each parent directory must be executable for the
+    /// user.
     pub(crate) fn check_reach(&self, dir: &Path) -> Result<(), UserError> {
         for path in dir.ancestors() {
             let Ok(metadata) = path.metadata() else { continue };

@@ -1,4 +1,4 @@
-//! The core's actions, carried out in their order.
+//! Carries out the actions of the core, in their order.
 
 use crashpoint::Point;
 use model::ExecutionId;
@@ -12,7 +12,7 @@ use crate::clock::{boot_millis, now};
 use crate::process::tree;
 
 impl Supervisor {
-    /// Does all that the core wants done.
+    /// Carries out all pending actions of the core.
     pub(super) fn act(&mut self) {
         while let Some(action) = self.core.next_action() {
             match action {
@@ -24,7 +24,8 @@ impl Supervisor {
                     } else if let Some(fuse) = &mut self.fuse {
                         fuse.tell_lease(until);
                     }
-                    // Before anything thaws: if we are stopped in between, nobody else would freeze it again.
+                    // Before any task is thawed: if the supervisor is stopped in between, only the fuse could freeze
+                    // the tasks again.
                     self.flush_fuse();
                     self.launcher.tell_lease(until);
                 }
@@ -51,7 +52,7 @@ impl Supervisor {
         }
     }
 
-    /// Kills these tasks with all that belongs to them. Their ends are seen when they are reaped.
+    /// Kills these tasks with all their processes. Their ends are processed when they are reaped.
     pub(super) fn kill_tasks(&self, ids: &[ExecutionId]) {
         for id in ids {
             if let Some(group) = self.tasks.get(id).and_then(|task| task.group.as_ref()) {

@@ -1,8 +1,8 @@
-//! The supervisor's end of the socket to its agent.
+//! The supervisor's side of the socket to its agent.
 //!
-//! Nothing here waits: what the agent does not take stays in a bounded buffer, and more is put there
-//! only when that is nearly empty. What is to be said is not queued as messages: it is read off
-//! the executions when there is room, so a slow agent costs no memory and hears the newest state.
+//! No operation here blocks. Unsent data stays in a bounded buffer, and is added only while the buffer is nearly
+//! empty. Messages are not queued: they are created from the executions when there is space. So a slow agent costs no
+//! memory and receives the newest state.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 
 use crate::link::{self, Answer, Request, ToAgent, ToSupervisor};
 
-/// Nothing is added to a buffer that holds more.
+/// Buffer size in bytes from which no message is added.
 const OUT_FULL: usize = 1 << 20;
 
 /// A connected agent.
@@ -19,18 +19,18 @@ pub(super) struct AgentLink {
     socket: UnixStream,
     input: Vec<u8>,
     out: Vec<u8>,
-    /// How much of `out` is written.
+    /// Number of bytes of `out` that are written.
     written: usize,
-    /// Whether we wait for the socket to take more.
+    /// Whether the socket accepts no more data at present.
     pub(super) blocked: bool,
-    /// Whether it has asked for what is held; before that it wants no reports.
+    /// Whether the agent has requested the holdings; no reports are sent before that.
     pub(super) synced: bool,
-    /// Which opening of the log lane is served, if one is.
+    /// Generation of the agent's log connection, if it is open.
     pub(super) logs: Option<u64>,
 }
 
 impl AgentLink {
-    /// Takes a connection, if it comes from our own user or root.
+    /// Accepts a connection if the peer runs as our own user or as root.
     pub(super) fn accept(socket: UnixStream) -> io::Result<Self> {
         let peer = rustix::net::sockopt::socket_peercred(&socket)?;
         if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
@@ -52,13 +52,13 @@ impl AgentLink {
         self.socket.as_fd()
     }
 
-    /// Reads what is there.
+    /// Reads and decodes the available messages.
     ///
     /// # Errors
-    /// If the agent is gone or makes no sense.
+    /// If the connection is closed or a message is malformed.
     pub(super) fn receive(&mut self) -> io::Result<Vec<Request>> {
         let mut buffer = vec![0; 64 << 10];
-        // Not until there is nothing left: others want their turn too.
+        // Bounded, so that a busy agent does not starve other work.
         for _ in 0..16 {
             match self.socket.read(&mut buffer) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -72,14 +72,14 @@ impl AgentLink {
         while let Some(message) =
             link::read_frame::<ToSupervisor>(&self.input, &mut at).map_err(io::Error::other)?
         {
-            // None: of a newer agent, and not for us.
+            // `None` is a message type of a newer agent; skipped.
             requests.extend(message.body);
         }
         self.input.drain(..at);
         Ok(requests)
     }
 
-    /// Whether there is room to say more.
+    /// Returns whether messages may be added to the buffer.
     pub(super) fn has_room(&self) -> bool {
         self.out.len() - self.written < OUT_FULL
     }
@@ -88,10 +88,10 @@ impl AgentLink {
         link::write_frame(&mut self.out, &ToAgent::from(answer));
     }
 
-    /// Writes as much as the socket takes; returns whether something is left.
+    /// Writes as much as the socket accepts; returns whether data is left.
     ///
     /// # Errors
-    /// If the agent is gone.
+    /// If the connection is closed.
     pub(super) fn flush(&mut self) -> io::Result<bool> {
         while self.written < self.out.len() {
             match self.socket.write(&self.out[self.written..]) {

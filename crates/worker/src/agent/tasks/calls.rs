@@ -1,4 +1,4 @@
-//! Connections of tasks, as the supervisor hands them on.
+//! Connections of tasks, which the supervisor passes to the agent with their execution id and fence.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,14 +20,14 @@ use super::{Caller, Upstream, http};
 use crate::layout::Layout;
 use crate::link::Call;
 
-/// Connections at a time, of all executions together.
+/// Maximum number of concurrent connections of all executions.
 const CONNECTIONS_MAX: usize = 256;
-/// And of one.
+/// Maximum number of concurrent connections of one execution.
 const CONNECTIONS_OF_ONE_MAX: usize = 8;
-/// The longest call: an id and a number.
+/// Maximum size of a [`Call`] message in bytes; it contains an id and a number.
 const CALL_BYTES: usize = 256;
 
-/// Serves the tasks of the folder, until it is dropped.
+/// Serves the tasks of the folder until the future is dropped.
 pub(in super::super) async fn serve(layout: Layout, upstream: Upstream) {
     let socket = match listen(&layout) {
         Ok(socket) => socket,
@@ -39,7 +39,7 @@ pub(in super::super) async fn serve(layout: Layout, upstream: Upstream) {
     let mut connections = JoinSet::new();
     let open = Open::default();
     loop {
-        // Those who come beyond the bound wait at their doors.
+        // Connections beyond the limit wait in their sockets.
         while connections.len() >= CONNECTIONS_MAX {
             connections.join_next().await;
         }
@@ -63,18 +63,19 @@ pub(in super::super) async fn serve(layout: Layout, upstream: Upstream) {
     }
 }
 
-/// The socket for calls, which is ours alone.
+/// Opens the datagram socket for calls, which only the agent's user can access.
 fn listen(layout: &Layout) -> io::Result<UnixDatagram> {
     let path = layout.calls();
     let absent = |error: io::Error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) };
-    // Of an earlier agent. Whoever was on the way to it calls again.
+    // Removes the socket of an earlier agent. Connections that were sent to it are dropped, and their tasks repeat
+    // the request.
     fs::remove_file(&path).or_else(absent)?;
     let socket = UnixDatagram::bind(&path)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
     Ok(socket)
 }
 
-/// The next call; nothing where it was none.
+/// Receives the next call; `None` for an invalid message.
 async fn next(socket: &UnixDatagram) -> io::Result<Option<(Call, UnixStream)>> {
     let (bytes, connection) = socket.async_io(Interest::READABLE, || receive(socket)).await?;
     let call = Call::decode(bytes.as_slice()).ok();
@@ -95,18 +96,18 @@ fn receive(socket: &UnixDatagram) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
     Ok((bytes, files.next().and_then(|mut files| files.next())))
 }
 
-/// How many connections each execution has.
+/// Number of open connections of each execution.
 #[derive(Debug, Clone, Default)]
 struct Open(Arc<Mutex<HashMap<Arc<str>, usize>>>);
 
-/// A connection that counts.
+/// An open connection; frees its slot when dropped.
 struct Place {
     open: Open,
     execution_id: Arc<str>,
 }
 
 impl Open {
-    /// A place for one more, if the execution may have it.
+    /// Takes a slot for one more connection; `None` if the execution has reached its limit.
     fn take(&self, execution_id: &Arc<str>) -> Option<Place> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(Arc::clone(execution_id)).or_default();

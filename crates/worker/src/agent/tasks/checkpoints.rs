@@ -1,9 +1,9 @@
-//! Checkpoints on their way to the server.
+//! Uploads of checkpoint files to the server.
 //!
-//! Those of one execution go one after the other, so that an older one never comes behind a newer. What a task
-//! wrote to its file is tried until the server took it or never will; a newer file takes the place of one that
-//! still waits. What a task saves through its socket takes the place of all files that it wrote before: it waits for the
-//! file that is being sent, and no file is sent before the supervisor knows that those it has are out of date.
+//! Checkpoints of one execution are saved one after the other, so that an older one never overwrites a newer one. A
+//! file is retried until the server has accepted it or refused it permanently. A newer file replaces one that still
+//! waits. A checkpoint that a task saves through its socket supersedes all files that the task wrote before. It waits
+//! for the file that is being sent. No file is sent before the supervisor knows that its older files are superseded.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,12 +17,12 @@ use crate::agent::artifacts::may_pass;
 use crate::agent::connect::Backoff;
 use crate::link::{Request, Save, Saved};
 
-/// A time in seconds and nanoseconds, by the clock that files are dated with.
+/// Modification time of a file, in seconds and nanoseconds of the wall clock.
 type FileTime = (i64, i64);
-/// Held while something of an execution is being sent.
+/// Lock that is held while a checkpoint of an execution is being sent.
 type Turn = OwnedMutexGuard<()>;
 
-/// Files that are being saved; given up together with the link.
+/// Running uploads of checkpoint files; aborted when the connection to the supervisor closes.
 #[derive(Debug)]
 pub(in super::super) struct Saves {
     upstream: Upstream,
@@ -30,24 +30,24 @@ pub(in super::super) struct Saves {
     waiting: Waiting,
 }
 
-/// For each execution of which something is being saved, what comes next.
+/// Upload state of each execution with a running upload.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Waiting(Arc<Mutex<HashMap<String, Next>>>);
 
 #[derive(Debug, Default)]
 struct Next {
-    /// What comes after the file that is being saved.
+    /// File to save after the current one.
     newer: Option<Save>,
     /// Whether a file is being saved.
     is_saving: bool,
-    /// How many calls are under way.
+    /// Number of running requests through the socket.
     calls: usize,
-    /// When the task asked for what it last saved through its socket: files that it wrote before are not sent.
+    /// Time of the last checkpoint that the task saved through its socket; files written before it are not sent.
     called: Option<FileTime>,
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// A task saves through its socket.
+/// A running request of a task to save a checkpoint through its socket.
 #[derive(Debug)]
 pub(super) struct Calling<'a> {
     waiting: &'a Waiting,
@@ -55,12 +55,12 @@ pub(super) struct Calling<'a> {
 }
 
 impl Calling<'_> {
-    /// Waits until no file is being sent; none is until the turn is dropped.
+    /// Waits until no file is being sent. No file is sent until the returned lock is dropped.
     pub(super) async fn turn(&self) -> Turn {
         self.waiting.turn(&self.execution_id).await
     }
 
-    /// The server has what the task asked to save at `asked`.
+    /// Records that the server has saved the checkpoint that the task requested at `asked`.
     pub(super) fn supersede(&self, asked: FileTime) {
         if let Some(next) = self.waiting.lock().get_mut(&self.execution_id) {
             next.called = next.called.max(Some(asked));
@@ -81,7 +81,7 @@ impl Drop for Calling<'_> {
 }
 
 impl Waiting {
-    /// A task begins to save through its socket.
+    /// Registers a request of a task to save a checkpoint through its socket.
     pub(super) fn call(&self, execution_id: &str) -> Calling<'_> {
         self.lock().entry(execution_id.to_owned()).or_default().calls += 1;
         Calling { waiting: self, execution_id: execution_id.to_owned() }
@@ -96,7 +96,7 @@ impl Waiting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a file; gives it back if no other of its execution is being saved.
+    /// Queues a file; returns it if no other file of the execution is being saved.
     fn put(&self, save: Save) -> Option<Save> {
         let mut waiting = self.lock();
         let next = waiting.entry(save.execution_id.clone()).or_default();
@@ -107,13 +107,13 @@ impl Waiting {
         Some(save)
     }
 
-    /// Whether the task has saved something newer through its socket.
+    /// Returns whether the task has saved a newer checkpoint through its socket.
     fn is_out_of_date(&self, save: &Save) -> bool {
         let called = self.lock().get(&save.execution_id).and_then(|next| next.called);
         called.is_some_and(|called| (save.unix_seconds, save.nanos) <= called)
     }
 
-    /// What is to be tried after `tried`; nothing once there is nothing left.
+    /// Returns the next file to save after an attempt with `tried`; `None` if there is none.
     fn after(&self, tried: Save, is_settled: bool) -> Option<Save> {
         let mut waiting = self.lock();
         let next = waiting.get_mut(&tried.execution_id)?;
@@ -137,7 +137,7 @@ impl Saves {
         Self { upstream, tasks: JoinSet::new(), waiting }
     }
 
-    /// Begins to save a file.
+    /// Starts to save a file.
     pub(in super::super) fn begin(&mut self, save: Save) {
         while self.tasks.try_join_next().is_some() {}
         if let Some(first) = self.waiting.put(save) {
@@ -146,7 +146,7 @@ impl Saves {
     }
 }
 
-/// Saves the files of one execution, until there is none left.
+/// Saves the files of one execution until none is left.
 async fn save_in_turn(upstream: Upstream, waiting: Waiting, first: Save) {
     let mut backoff = Backoff::default();
     let mut next = Some(first);
@@ -165,7 +165,7 @@ async fn save_in_turn(upstream: Upstream, waiting: Waiting, first: Save) {
     }
 }
 
-/// Whether a file is saved, or never will be.
+/// Tries to save a file; returns whether it is saved or permanently refused.
 async fn is_settled(upstream: &Upstream, save: &Save) -> bool {
     let execution_id = save.execution_id.as_str();
     let request = SaveCheckpointRequest {
@@ -192,7 +192,7 @@ async fn is_settled(upstream: &Upstream, save: &Save) -> bool {
 mod tests {
     use super::*;
 
-    /// A file that was written at this second.
+    /// Returns a file with this number, written at this second.
     fn save(number: u64) -> Save {
         let unix_seconds = number.cast_signed();
         let data = b"x".as_slice().into();
@@ -207,10 +207,10 @@ mod tests {
         let third = waiting.after(first, false).unwrap();
         assert_eq!(third.number, 3);
         let again = waiting.after(third, false).unwrap();
-        assert_eq!(again.number, 3, "what may pass is tried again");
+        assert_eq!(again.number, 3, "a temporary failure is retried");
         assert_eq!(waiting.after(again, true), None);
         assert!(waiting.lock().is_empty());
-        assert_eq!(waiting.put(save(4)), Some(save(4)), "the next one begins anew");
+        assert_eq!(waiting.put(save(4)), Some(save(4)), "the next file starts a new upload");
     }
 
     #[test]
@@ -222,7 +222,8 @@ mod tests {
         call.supersede((2, 0));
         waiting.call("another").supersede((9, 0));
         assert!(waiting.is_out_of_date(&first));
-        // One that comes now was written before, as the supervisor does not know of the call yet; the other after it.
+        // File 2 was written before the call, because the supervisor does not know of the call yet; file 3 was
+        // written after it.
         assert_eq!(waiting.put(save(2)), None);
         let second = waiting.after(first, true).unwrap();
         assert!(waiting.is_out_of_date(&second));
@@ -252,7 +253,7 @@ mod tests {
         next.await;
     }
 
-    /// What a future has ready.
+    /// Polls a future once and returns its output if it is ready.
     fn ready_now<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
         match future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
             std::task::Poll::Ready(output) => Some(output),

@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(layout("application/x-www-form-urlencoded".parse().unwrap()), Layout::List);
     }
 
-    /// C4. What is wrong is found before anything is sent, and named.
+    /// C4. Invalid elements are found and named before anything is sent.
     #[test]
     fn every_element_that_is_wrong_is_named() {
         let one = |refusal: Refusal| -> Vec<String> {
@@ -250,7 +250,7 @@ mod tests {
         );
     }
 
-    /// As many of the largest elements as there may be fit.
+    /// The maximum number of elements of maximum size fits.
     #[test]
     fn the_body_has_room_for_the_largest_batch() {
         let largest = vec!["x".repeat(ITEM_BYTES_MAX - 2); ADDED_MAX];

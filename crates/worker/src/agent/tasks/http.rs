@@ -1,12 +1,12 @@
-//! What a task says over its socket, in HTTP/1.1.
+//! HTTP/1.1 server for the requests of a task over its socket.
 //!
 //! ```text
-//! PUT  /checkpoint            the bytes       ─> 200 {"version":3}
-//! GET  /checkpoint                            ─> 200 the bytes · 404
-//! POST /elements?batch=NAME   a list          ─> 201 what was added · 200 what was there
+//! PUT  /checkpoint            data            ─> 200 {"version":3}
+//! GET  /checkpoint                            ─> 200 data · 404
+//! POST /elements?batch=NAME   list            ─> 201 added · 200 already added
 //! ```
 //!
-//! A refusal is a problem document with `code`, `detail` and `hint`, as those of the REST API are.
+//! An error response is a problem document with `code`, `detail` and `hint`, as in the REST API.
 
 use std::convert::Infallible;
 use std::os::unix::net::UnixStream;
@@ -30,12 +30,12 @@ use tonic::{Code, Status};
 
 use super::{ANSWER_MAX, Caller, Upstream, elements};
 
-/// How long a request may take to arrive: first its head, then its body.
+/// Maximum time for a request to arrive; applies to the head and to the body separately.
 const ARRIVAL_MAX: Duration = Duration::from_secs(10);
-/// How much of a request's head is read.
+/// Maximum size of the head of a request in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Why a request is not answered as the task wanted.
+/// Error response to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
@@ -45,7 +45,7 @@ pub(super) struct Refusal {
     pub(super) errors: Vec<FieldError>,
 }
 
-/// How large a body may be, and what is said of a larger one.
+/// Size limit of a body in bytes, and the texts for the error.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BodyBound {
     pub(super) bytes: usize,
@@ -61,7 +61,7 @@ const CHECKPOINT_BOUND: BodyBound = BodyBound {
 
 pub(super) type Answer = Result<Response<Full<Bytes>>, Refusal>;
 
-/// Serves one connection: one request.
+/// Serves one connection, which carries one request. Without a place (`has_place`) the request is refused as `busy`.
 pub(super) async fn serve(connection: UnixStream, caller: Caller, upstream: Upstream, has_place: bool) {
     let stream = connection.set_nonblocking(true).and_then(|()| tokio::net::UnixStream::from_std(connection));
     let stream = match stream {
@@ -81,7 +81,7 @@ pub(super) async fn serve(connection: UnixStream, caller: Caller, upstream: Upst
         .timer(TokioTimer::new())
         .header_read_timeout(ARRIVAL_MAX);
     let serving = http.serve_connection(TokioIo::new(stream), service);
-    // Whoever reads its answer too slowly is cut off, too.
+    // Also disconnects a client that reads its response too slowly.
     match tokio::time::timeout(ARRIVAL_MAX * 3 + ANSWER_MAX, serving).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(execution_id = &*caller.execution_id, %error, "call interrupted"),
