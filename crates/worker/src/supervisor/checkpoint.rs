@@ -1,17 +1,18 @@
-//! What tasks write to `$BELFRY_CHECKPOINT`.
+//! Checkpoint files: what tasks write to `$BELFRY_CHECKPOINT`.
 //!
-//! A file is taken when it is another one than before, by its number, size and time of change: about once a
-//! second while its task runs, through the agent, and once more at the end, with the report of it. So
-//! what a task saves within the grace of a stop is saved, whether or not an agent is there. What the server
-//! has is not told again by the report; if it is, the server notices that it is the same.
+//! A file is saved when its inode, size or modification time has changed. This is checked about once per second while
+//! the task runs, and the agent uploads the file. At the end of the task the last file is sent with the report. So a
+//! checkpoint that a task writes within the grace period of a stop is saved, whether or not an agent is connected. A
+//! checkpoint that the server already has is not sent in the report; a duplicate would do no harm, because the server
+//! detects it.
 //!
-//! A task may also save through its socket: the newer of the two counts, so a file from before that is not taken.
-//! A file that cannot be taken, above all one that is too large, is told to all who may look: a file beside it for
-//! the task, a line in the log, and the detail of the end for events and job.
+//! A task may also save a checkpoint through its socket. The newer of the two counts, so a file written before that
+//! is not saved. If a file cannot be saved, for example because it is too large, the refusal is reported in three
+//! places: a file in the task's folder, a line in the log, and the detail of the execution's end.
 //!
 //! # Cost
-//! One look at each running task's folder a second, and now and then one at its memory. A task that writes no such file
-//! costs nothing else.
+//! One `stat` per second for each running task, and one read of its memory use in every eighth check. A task that
+//! writes no checkpoint costs nothing else.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -31,48 +32,49 @@ use crate::layout::{CHECKPOINT_FILE, REFUSED_FILE};
 use crate::link::{Answer, Put, Save, Saved};
 use crate::process::spawn::peak_memory;
 
-/// Between two looks.
+/// Interval between checks, in milliseconds.
 const LOOK_EVERY: BootMillis = 1_000;
-/// The most that one look has saved; the others come with the next.
+/// Maximum number of files that one check sends; the others follow in the next check.
 const SAVES_A_LOOK: usize = 32;
-/// The memory of a task is looked at with one look in so many.
+/// The memory of a task is measured in one of this number of checks.
 const SAMPLES: u32 = 8;
 
-/// Which file it is, in which state: number, size, and time of change in seconds and nanoseconds.
+/// Identity and state of a file: inode, size, and modification time in seconds and nanoseconds.
 type Stamp = (u64, u64, i64, i64);
 
-/// How far a task's file was followed.
+/// State of the checkpoint file of a task.
 #[derive(Debug, Default)]
 pub(super) struct Followed {
-    /// What the server has, or will never take.
+    /// The file that the server has, or has permanently refused.
     settled: Option<Stamp>,
-    /// What the agent was last asked to save.
+    /// The file that the agent was last requested to save.
     asked: Option<Stamp>,
-    /// How often it was asked; names what it was asked last.
+    /// Number of requests to the agent, which is also the number of the last one.
     asks: u64,
-    /// When the task last saved through its socket, and the file then: one that is not newer is out of date.
+    /// Time of the last checkpoint that the task saved through its socket, and the file at that time. A file that is
+    /// not newer is superseded.
     called: Option<((i64, i64), Option<Stamp>)>,
-    /// Why the file was not taken, if the last one was not.
+    /// Reason why the last file was refused.
     refusal: Option<String>,
 }
 
-/// A file that is another one than before.
+/// A changed file.
 enum News {
-    /// Its bytes, and when it was written.
+    /// Content of the file, and its modification time.
     Save(Vec<u8>, (i64, i64)),
-    /// It is not taken.
+    /// The file is refused for this reason.
     Refused(String),
 }
 
-/// The file as it lies there now; nothing if it does not, or is no file.
+/// Current state of the file; `None` if it does not exist or is not a regular file.
 fn stamp(folder: &Path) -> Option<Stamp> {
     let found = fs::symlink_metadata(folder.join(CHECKPOINT_FILE)).ok().filter(fs::Metadata::is_file)?;
     Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
 }
 
-/// The bytes of the file.
+/// Reads the file, up to the size limit.
 fn read(folder: &Path) -> io::Result<Vec<u8>> {
-    // The file is the task's: it may have become a link to where we can read and it cannot, or a pipe.
+    // The task controls the file: it may be a link to a file that only the supervisor can read, or a pipe.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(CWD, folder.join(CHECKPOINT_FILE), flags, Mode::empty())?;
     if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
@@ -88,25 +90,26 @@ fn read(folder: &Path) -> io::Result<Vec<u8>> {
 }
 
 impl Followed {
-    /// What is in the folder before the task begins is what the server gave.
+    /// Starts to follow the file of a task. With `given`, the existing file is the checkpoint that the server has
+    /// provided.
     pub(super) fn from_start(folder: &Path, given: bool) -> Self {
         Self { settled: given.then(|| stamp(folder)).flatten(), ..Self::default() }
     }
 
-    /// The file, if it is to be saved and the agent was not asked to yet.
+    /// Returns the file if it has changed and the agent was not requested to save it yet.
     fn news(&mut self, folder: &Path) -> Option<News> {
         let now = stamp(folder).filter(|now| self.is_new(now) && Some(*now) != self.asked)?;
         Some(self.take(folder, now))
     }
 
-    /// The file, if the server does not have it, at the end of its task.
+    /// Returns the file at the end of its task, if the server does not have it.
     fn last(&mut self, folder: &Path) -> Option<News> {
         let now = stamp(folder).filter(|now| self.is_new(now))?;
         Some(self.take(folder, now))
     }
 
     fn is_new(&self, now: &Stamp) -> bool {
-        // Times alone would drop every further file after the wall clock was set back.
+        // A comparison of times alone would drop every further file after the wall clock was set back.
         let is_later = |(at, file): ((i64, i64), Option<Stamp>)| (now.2, now.3) > at || file != Some(*now);
         Some(*now) != self.settled && self.called.is_none_or(is_later)
     }
@@ -128,19 +131,19 @@ impl Followed {
         }
     }
 
-    /// The task saved through its socket at `at`.
+    /// Records that the task saved a checkpoint through its socket at `at`.
     fn called(&mut self, folder: &Path, at: (i64, i64)) {
         self.called = Some((at, stamp(folder)));
-        // What the agent was asked to save it may have given up for this.
+        // The agent may have dropped a pending file because of this checkpoint.
         self.asked = None;
         self.refusal = None;
     }
 }
 
-/// Writes into the task's folder why its file is not saved.
+/// Writes a file with the reason for the refusal to the task's folder.
 fn leave_word(folder: &Path, word: &str, owner: Option<(u32, u32)>) -> io::Result<()> {
     let path = folder.join(REFUSED_FILE);
-    // What lies there may be a link of the task to where we can write and it cannot.
+    // The task may have placed a link here to a file that only the supervisor can write.
     fs::remove_file(&path).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
     let mut file = fs::File::options().write(true).create_new(true).mode(0o600).open(&path)?;
     if let Some((uid, gid)) = owner {
@@ -150,14 +153,14 @@ fn leave_word(folder: &Path, word: &str, owner: Option<(u32, u32)>) -> io::Resul
 }
 
 impl Supervisor {
-    /// A task runs: its file is looked at from now on.
+    /// Schedules the next check of the checkpoint files.
     pub(super) fn follow_checkpoints(&mut self) {
         if !std::mem::replace(&mut self.follows_checkpoints, true) {
             self.poller.alarm(boot_millis() + LOOK_EVERY, Alarm::Checkpoints);
         }
     }
 
-    /// Looks at the file of every running task, and has the agent save those that are new.
+    /// Checks the file of every running task, and requests the agent to save the changed ones.
     pub(super) fn check_checkpoints(&mut self) {
         self.follows_checkpoints = false;
         self.looks = self.looks.wrapping_add(1);
@@ -198,7 +201,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells the task, and whoever reads its log, that its file is not saved.
+    /// Reports a refusal to the task and in its log.
     fn tell_refusal(&mut self, id: ExecutionId, refusal: &str) {
         tracing::warn!(execution_id = %id, refusal, "checkpoint not saved");
         if let Some(log) = self.logs.get_mut(&id) {
@@ -212,8 +215,8 @@ impl Supervisor {
         }
     }
 
-    /// What the file of a task that has ended holds, if the server does not have it; and why it is not taken, if the
-    /// last one was not.
+    /// Returns the checkpoint of an ended task that the server does not have, and the reason if the last file was
+    /// refused.
     pub(super) fn last_checkpoint(&mut self, id: ExecutionId) -> (Option<Bytes>, Option<String>) {
         let Some(Task { checkpoint, folder, .. }) = self.tasks.get_mut(&id) else { return (None, None) };
         let data = match checkpoint.last(&folder.path) {
@@ -227,26 +230,26 @@ impl Supervisor {
         (data, self.tasks.get_mut(&id).and_then(|task| task.checkpoint.refusal.take()))
     }
 
-    /// A task has saved a checkpoint through its socket.
+    /// Records that a task has saved a checkpoint through its socket.
     pub(super) fn saved_by_call(&mut self, put: &Put) {
         let Ok(id) = put.execution_id.parse::<ExecutionId>() else { return };
         let Some(Task { folder, checkpoint, .. }) = self.tasks.get_mut(&id) else { return };
         checkpoint.called(&folder.path, (put.unix_seconds, put.nanos));
     }
 
-    /// The agent has saved what it was last asked to of an execution, or never can.
+    /// Records that the agent has saved the file of a request, or that the file was permanently refused.
     pub(super) fn saved(&mut self, saved: &Saved) {
         let Ok(id) = saved.execution_id.parse::<ExecutionId>() else { return };
         if let Some(task) = self.tasks.get_mut(&id) {
             let followed = &mut task.checkpoint;
-            // What was asked last has not been answered yet where the file changed meanwhile.
+            // If the file has changed since, a newer request is still pending.
             if followed.asks == saved.number && followed.asked.is_some() {
                 followed.settled = followed.asked;
             }
         }
     }
 
-    /// A new agent knows nothing of what the one before was saving.
+    /// Repeats all pending requests to a new agent, which does not know those of the previous one.
     pub(super) fn save_again(&mut self) {
         for task in self.tasks.values_mut() {
             task.checkpoint.asked = None;

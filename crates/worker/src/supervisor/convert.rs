@@ -1,4 +1,4 @@
-//! The core's values as messages and as records of the journal.
+//! Converts values of the core to protocol messages and journal records, and back.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::task::Order;
 use crate::clock::unix_millis;
 use crate::link::Stored;
 
-/// What this shell attaches to executions.
+/// Data that this shell attaches to executions.
 #[derive(Debug)]
 pub(crate) enum Wire {}
 
@@ -52,7 +52,7 @@ pub(super) fn start_failed(code: &str, detail: impl Into<String>) -> StartFailur
     StartFailure { code: code.to_owned(), detail: detail.into() }
 }
 
-/// What is held, as a message.
+/// Converts a held execution to a message.
 pub(crate) fn held(Holding { execution, fence, job, is_active }: Holding) -> v1::Held {
     v1::Held {
         execution_id: execution.to_string(),
@@ -62,7 +62,7 @@ pub(crate) fn held(Holding { execution, fence, job, is_active }: Holding) -> v1:
     }
 }
 
-/// A report as a message. `started` is what is told of an execution that runs.
+/// Converts a report to a message. `started` returns the details of a running execution.
 pub(crate) fn message(
     execution: ExecutionId,
     fence: Fence,
@@ -80,7 +80,7 @@ pub(crate) fn message(
     v1::Report { execution_id: execution.to_string(), fence: fence.0, body: Some(body) }
 }
 
-/// A message as the report of an end; `None` where it is of none.
+/// Converts a message to the report of an end; `None` if the message reports a start.
 fn report(body: Option<Body>) -> Option<Report<Wire>> {
     Some(match body? {
         Body::Started(_) => return None,
@@ -92,14 +92,14 @@ fn report(body: Option<Body>) -> Option<Report<Wire>> {
     })
 }
 
-/// Where an execution was started: which start of the machine, and which folder.
+/// Where an execution was started: boot of the machine, and identity of the worker folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Site {
     pub(crate) boot_id: String,
     pub(crate) folder_id: String,
 }
 
-/// An entry as a record.
+/// Converts an entry of the core to a journal record.
 pub(crate) fn record(entry: Entry<Wire>, site: &Site) -> journal::Body {
     match entry {
         Entry::Started { execution, fence } => {
@@ -119,7 +119,7 @@ pub(crate) fn record(entry: Entry<Wire>, site: &Site) -> journal::Body {
     }
 }
 
-/// What a journal said, for the core.
+/// Converts the state of a journal to the state of the core.
 pub(crate) fn state(said: journal::State) -> State<Wire> {
     let held = said.held.into_iter().filter_map(|(id, held)| {
         let held = match held {
@@ -141,7 +141,7 @@ pub(crate) fn state(said: journal::State) -> State<Wire> {
     State { held, forgotten: said.forgotten }
 }
 
-/// What the core has, for a journal without a history.
+/// Converts the state of the core to that of a compacted journal.
 pub(crate) fn journal_state(worker: WorkerId, state: State<Wire>, site: &Site) -> journal::State {
     let held = state.held.into_iter().map(|(id, held)| {
         let held = match held {

@@ -1,12 +1,12 @@
-//! The sockets through which tasks call, and how their calls get to the agent.
+//! Sockets of tasks, and the transfer of their connections to the agent.
 //!
-//! Every folder of an execution has a socket in it, its *door*. The supervisor listens there and serves
-//! nothing: whoever comes is handed on, the open connection itself, to the agent. So a task that calls
-//! while no agent is there waits at the door, and one that was being answered calls again. A lent folder
-//! keeps its door from one execution to the next, so most executions cost nothing here but a watch.
+//! Every folder of an execution contains a socket, its *door*. The supervisor listens on it but serves no requests:
+//! it passes each open connection to the agent. So a task that calls while no agent is connected waits, and a task
+//! whose agent fails during a request repeats the request. A reused folder keeps its socket, so for most executions
+//! the only cost is to watch the socket.
 //!
-//! Connections go to the agent's socket as datagrams with the connection and the execution that it is of.
-//! One at a time: where the agent takes no more, one is held back and the doors stay shut until it does.
+//! Connections are sent to the agent's socket in datagrams, together with their execution. Only one is sent at a
+//! time: if the agent accepts no more, the connection is kept, and no further one is accepted until the agent does.
 
 use std::collections::HashMap;
 use std::fs;
@@ -28,7 +28,7 @@ use crate::clock::{BootMillis, boot_millis};
 use crate::layout::Layout;
 use crate::link::Call;
 
-/// Until an agent that takes no calls is tried again.
+/// Delay before a connection is sent again to an agent that accepted none, in milliseconds.
 const CALL_RETRY: BootMillis = 20;
 
 /// A socket in the folder of an execution.
@@ -36,12 +36,12 @@ const CALL_RETRY: BootMillis = 20;
 pub(super) struct Door {
     path: PathBuf,
     listener: UnixListener,
-    /// The file, by device and number.
+    /// Device and inode of the socket file.
     file: (u64, u64),
 }
 
 impl Door {
-    /// Makes the socket in a folder that is still ours alone, so nobody can put anything else in its place.
+    /// Creates the socket in a folder that the task cannot access yet, so that nothing can be put in its place.
     pub(super) fn open(path: PathBuf, owner: Option<(u32, u32)>) -> io::Result<Self> {
         let listener = UnixListener::bind(&path)?;
         listener.set_nonblocking(true)?;
@@ -52,17 +52,17 @@ impl Door {
         Ok(Self { path, listener, file: (metadata.dev(), metadata.ino()) })
     }
 
-    /// Where tasks call.
+    /// Path of the socket, as passed to the task.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether this is what lies at `path`.
+    /// Returns whether this socket is the file at `path`.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == self.file)
     }
 
-    /// Sends those away who still stand there: they came for an execution that is over.
+    /// Closes pending connections, which belong to an ended execution.
     pub(super) fn clear(&self) {
         while self.listener.accept().is_ok() {}
     }
@@ -72,16 +72,16 @@ impl Door {
     }
 }
 
-/// Calls on their way to the agent.
+/// Connections on their way to the agent.
 #[derive(Debug)]
 pub(super) struct Calls {
     socket: UnixDatagram,
     agent: SocketAddrUnix,
-    /// One that the agent did not take yet.
+    /// A connection that the agent has not accepted yet.
     held_back: Option<(OwnedFd, Vec<u8>)>,
-    /// Doors that are watched, and whose.
+    /// Watched sockets, with their executions.
     doors: HashMap<Token, ExecutionId>,
-    /// Doors where somebody stands, and that are shut until the agent takes calls again.
+    /// Sockets with pending connections that are not watched until the agent accepts connections again.
     shut: Vec<Token>,
 }
 
@@ -103,7 +103,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Whether nothing is held back (any more).
+    /// Sends the kept connection, if there is one; returns whether none is left.
     fn is_clear(&mut self) -> bool {
         if let Some((connection, call)) = self.held_back.take()
             && self.send(connection.as_fd(), &call).is_err()
@@ -115,7 +115,7 @@ impl Calls {
 }
 
 impl Supervisor {
-    /// From now on a task is heard.
+    /// Starts to accept connections of a task.
     pub(super) fn open_door(&mut self, id: ExecutionId) {
         let token = self.next_token;
         let Some(door) = self.door_of(id) else { return };
@@ -129,7 +129,7 @@ impl Supervisor {
         }
     }
 
-    /// A task has ended and is heard no more.
+    /// Stops accepting connections of a task that has ended.
     pub(super) fn close_door(&mut self, id: ExecutionId) {
         let Some(token) = self.tasks.get_mut(&id).and_then(|task| task.door.take()) else { return };
         self.calls.doors.remove(&token);
@@ -139,7 +139,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether it was a door where somebody came; then it is answered.
+    /// Accepts a connection if the token belongs to the socket of a task; returns whether it does.
     pub(super) fn answer_door(&mut self, token: Token) -> bool {
         let Some(&id) = self.calls.doors.get(&token) else { return false };
         let Some(task) = self.tasks.get(&id) else { return true };
@@ -150,7 +150,7 @@ impl Supervisor {
             self.calls.shut.push(token);
             return true;
         }
-        // One at a time: others have their turn, and whoever else stands there is reported again.
+        // One at a time, so that others have their turn; further connections are reported again.
         match door.listener.accept() {
             Ok((connection, _)) => self.hand_on(id, fence, connection.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -165,7 +165,7 @@ impl Supervisor {
         self.retry_calls();
     }
 
-    /// The agent may take calls again.
+    /// Sends the kept connection again, and watches the paused sockets once the agent accepts connections.
     pub(super) fn retry_calls(&mut self) {
         if !self.calls.is_clear() {
             return self.poller.alarm(boot_millis() + CALL_RETRY, Alarm::Calls);

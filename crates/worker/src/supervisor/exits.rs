@@ -1,9 +1,9 @@
 //! Children of the supervisor that are not, or not yet, known as tasks.
 //!
-//! - A child that ends while tasks are being started may be one of these: its end is kept until that is known.
-//! - A child whose parent has ended is an orphan that some task left. Its marks say of which task; where it has
-//!   none (it left its session, cleaned its environment, and no control group holds it), the time of its start leaves
-//!   those tasks that ran then.
+//! - A child that ends while tasks are being launched may be one of them: its exit is kept until that is known.
+//! - A child whose parent has exited is an orphan of a task. Its marks identify the task. It may have no mark: if it
+//!   left its session, cleared its environment, and is in no control group. Then its start time limits the tasks to
+//!   those that ran at that time.
 
 use std::collections::HashMap;
 
@@ -12,23 +12,23 @@ use model::ExecutionId;
 use crate::clock::BootMillis;
 use crate::process::spawn::Exit;
 
-/// An early end that nobody asked for within this time is not a task's.
+/// Time after which an unclaimed early exit does not belong to a task, in milliseconds.
 const EARLY_MAX: BootMillis = 60_000;
-/// With more early ends than this, old ones are looked for.
+/// Number of early exits from which old ones are removed.
 const EARLY_MANY: usize = 256;
-/// How exactly the system tells when a process was started.
+/// Resolution of the start time of a process, in milliseconds.
 const TICK: BootMillis = 10;
 
-/// Ends of children that may be tasks of which the loop has not heard yet.
+/// Exits of children that may be tasks whose launch the loop has not processed yet.
 #[derive(Debug, Default)]
 pub(super) struct EarlyExits {
     exits: HashMap<i32, (BootMillis, Exit)>,
-    /// With how many it is worth looking for old ones.
+    /// Number of exits at which the next search for old ones is worth its cost.
     many: usize,
 }
 
 impl EarlyExits {
-    /// A child that nobody knows was reaped at `now`.
+    /// Records that an unknown child was reaped at `now`.
     pub(super) fn note(&mut self, exit: Exit, now: BootMillis) {
         if self.exits.len() >= self.many.max(EARLY_MANY) {
             self.exits.retain(|_, (at, _)| *at + EARLY_MAX > now);
@@ -37,46 +37,47 @@ impl EarlyExits {
         self.exits.insert(exit.pid, (now, exit));
     }
 
-    /// How the child with this number ended that was started at `started`. What ended before had the number earlier.
+    /// Returns the exit of the child with this id and start time. An exit before the start belongs to an earlier
+    /// process with the same id.
     pub(super) fn take(&mut self, pid: i32, started: BootMillis) -> Option<Exit> {
         let (at, exit) = self.exits.remove(&pid)?;
         (at >= started).then_some(exit)
     }
 
-    /// Whether the child with this number has ended, and was reaped.
+    /// Returns whether the child with this id has ended and was reaped.
     pub(super) fn contains(&self, pid: i32) -> bool {
         self.exits.contains_key(&pid)
     }
 
-    /// No task is being started.
+    /// Forgets all exits; called when no task is being launched.
     pub(super) fn clear(&mut self) {
         self.exits.clear();
     }
 }
 
-/// A child that a task orphaned.
+/// An orphaned process of a task, now a child of the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stray {
     pub(super) started: BootMillis,
-    /// Whose it is, once that is known.
+    /// Execution that the process belongs to, once it is known.
     pub(super) owner: Option<ExecutionId>,
 }
 
-/// Whose an orphan without any mark is.
+/// The task that an orphan without marks belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// Of this task, which has ended.
+    /// It belongs to this task, which has ended.
     Of(ExecutionId),
-    /// Of one that still runs, perhaps.
+    /// It may belong to a task that is still running.
     Undecided,
-    /// No task was there when it was started.
+    /// No task was running when it was started.
     Nobodys,
 }
 
-/// Whose an orphan is that was started at `started`, among `tasks` with the starts of these.
+/// Finds the task of an orphan that was started at `started`, among `tasks` with their start times.
 ///
-/// Where several ran it may be of any that was there when it was started. It is of the last of them to end, so it
-/// outlives its own by no more than these.
+/// If several tasks were running at its start, the orphan may belong to any of them. It is assigned to the last of
+/// them to end, so it outlives its own task at most until then.
 pub(super) fn claim(
     started: BootMillis,
     tasks: impl Iterator<Item = (ExecutionId, BootMillis)>,
@@ -129,11 +130,11 @@ mod tests {
         let claim = |started, ended: &[u128]| {
             claim(started, tasks.into_iter(), |task| ended.iter().any(|bits| id(*bits) == task))
         };
-        assert_eq!(claim(300, &[1]), Claim::Of(id(1)), "the other one started later");
-        assert_eq!(claim(300, &[2]), Claim::Undecided, "its own still runs");
-        assert_eq!(claim(495, &[1]), Claim::Undecided, "it cannot be told to the hundredth of a second");
-        assert_eq!(claim(600, &[1]), Claim::Undecided, "it may be of the other one");
+        assert_eq!(claim(300, &[1]), Claim::Of(id(1)), "the other task started later");
+        assert_eq!(claim(300, &[2]), Claim::Undecided, "its task is still running");
+        assert_eq!(claim(495, &[1]), Claim::Undecided, "start times have a resolution of 10 ms");
+        assert_eq!(claim(600, &[1]), Claim::Undecided, "it may belong to the other task");
         assert_eq!(claim(600, &[1, 2]), Claim::Of(id(2)), "both have ended");
-        assert_eq!(claim(50, &[1, 2]), Claim::Nobodys, "it was there before them");
+        assert_eq!(claim(50, &[1, 2]), Claim::Nobodys, "it was started before both");
     }
 }

@@ -1,8 +1,8 @@
-//! Children that ended, and what they left behind.
+//! Ended children, and their remaining processes and files.
 //!
-//! A job ends when its main process ends. Whatever that leaves running is killed, and the core is told only when
-//! nothing of it is alive, so that the next execution never meets it. Ordinary ends leave
-//! nothing: then it suffices that its control group is empty and that no child of ours is unknown.
+//! A job ends when its main process ends. Remaining processes of the task are killed, and the core is notified only
+//! when none is alive, so that the next execution never runs beside them. Most tasks leave no process behind. Then
+//! two checks suffice: the control group is empty, and the supervisor has no unknown child.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -30,16 +30,17 @@ use crate::process::cgroup::Group;
 use crate::process::spawn::{Exit, reap_any};
 use crate::process::tree;
 
-/// Between two looks at what is dying.
+/// Interval between checks of dying processes, in milliseconds.
 const REMAINS_RETRY: BootMillis = 3;
-/// After this time remains that do not die (in the kernel, on a dead disk) no longer hold up the end.
+/// Time in milliseconds after which processes that do not exit (in the kernel, on a dead disk) no longer delay the
+/// end.
 const REMAINS_MAX: BootMillis = 30_000;
-/// The most that is read from a pipe before others have their turn; and at the end, all that a pipe holds.
+/// Maximum number of reads from a pipe in one turn, and at the end of the task, where it covers all bytes in a pipe.
 const READS_A_TURN: usize = 4;
 const READS_AT_END: usize = 64;
 
 impl Supervisor {
-    /// Reaps what has ended.
+    /// Reaps all ended children.
     pub(super) fn reap(&mut self) {
         let mut exited = Vec::new();
         while let Some(exit) = reap_any() {
@@ -48,16 +49,16 @@ impl Supervisor {
                 self.note_exit(id, exit);
                 self.tell(Event::Exited { execution: id });
             } else if self.fuse_was_reaped(exit.pid) {
-                // Another one was started.
+                // A new fuse was started.
             } else if self.strays.remove(&exit.pid).is_none() && !self.launcher.is_idle() {
-                // Perhaps a task that we are yet to hear of.
+                // May be a task whose launch has not been processed yet.
                 self.early_exits.note(exit, boot_millis());
             }
         }
         self.after_exits(exited);
     }
 
-    /// Ends the tasks whose main process has ended, once nothing of them is left.
+    /// Finishes the tasks whose main process has ended, once no process of them is left.
     pub(super) fn after_exits(&mut self, exited: Vec<ExecutionId>) {
         if exited.is_empty() {
             return;
@@ -76,13 +77,13 @@ impl Supervisor {
         }
     }
 
-    /// Which of `exited` have left processes behind.
+    /// Returns the tasks among `exited` that have left processes behind.
     fn with_remains(&mut self, exited: &[ExecutionId]) -> Vec<ExecutionId> {
         let Some(children) = tree::children(!self.cgroups.groups_all()) else { return exited.to_vec() };
         let is_known = |pid: &i32| self.pids.contains_key(pid) || self.is_fuse(*pid);
         let mut unknown: Vec<_> = children.into_iter().filter(|pid| !is_known(pid)).collect();
         if !unknown.is_empty() {
-            // To take these for strangers would cost a look at all processes with nearly each end.
+            // Treating these as unknown would cost a scan of all processes at nearly each end.
             let launching: HashSet<_> = self.launching.values().filter_map(Launching::pid).collect();
             unknown.retain(|pid| !launching.contains(pid));
         }
@@ -95,7 +96,7 @@ impl Supervisor {
             .copied()
             .filter(|id| {
                 let is_its = |pid| self.strays.get(pid).is_some_and(|stray| stray.owner == Some(*id));
-                // A process that the main process made as its own sibling is a child of the thread that started the task.
+                // A sibling that the main process has created is a child of the thread that started the task.
                 let is_left = |group: &Group| !group.is_empty();
                 let group = self.tasks.get(id).and_then(|task| task.group.as_ref());
                 group.is_some_and(is_left) || unknown.iter().any(is_its)
@@ -103,7 +104,7 @@ impl Supervisor {
             .collect()
     }
 
-    /// Finds out by their marks whose our unknown children are.
+    /// Identifies the tasks of unknown children by their marks.
     fn attribute(&mut self, unknown: &[i32]) {
         let launching = self.launching.keys().filter_map(|id| self.launching_root(*id));
         let tasks: Vec<_> = self.tasks.iter().map(|(id, task)| task.root(*id)).chain(launching).collect();
@@ -113,13 +114,13 @@ impl Supervisor {
             .flat_map(|(members, root)| members.into_iter().map(|p| (p.pid, root.execution)))
             .collect();
         for pid in unknown {
-            // One that is gone is reaped in a moment.
+            // A child that has ended will be reaped soon.
             let Some(started) = tree::started(*pid) else { continue };
             self.strays.insert(*pid, Stray { started, owner: owners.get(pid).copied() });
         }
     }
 
-    /// Finds an owner for those without marks, by the time of their start.
+    /// Assigns orphans without marks to a task by their start time.
     fn claim_strays(&mut self, unknown: &[i32]) {
         if !self.orphans_are_ours {
             return;
@@ -131,7 +132,7 @@ impl Supervisor {
             if tree::is_dead(*pid) {
                 continue;
             }
-            // What is just being started may have begun at any time.
+            // A task that is being launched may have started at any time.
             let launching = self.launching.keys().map(|id| (*id, 0));
             let tasks = self.tasks.iter().map(|(id, task)| (*id, task.started)).chain(launching);
             match claim(stray.started, tasks, |id| self.tasks.get(&id).is_some_and(|task| !task.is_alive())) {
@@ -145,12 +146,12 @@ impl Supervisor {
         }
     }
 
-    /// Ends a task once nothing of it is alive any more.
+    /// Finishes a task once none of its processes is alive.
     pub(super) fn check_remains(&mut self, id: ExecutionId) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.exit.is_some()) else { return };
         let (exited, exempt) = (task.exited, task.order.is_exempt());
         let (pid, group) = (Some(task.pid), task.group.as_ref().map_or(0, |group| group.number));
-        // The number of the main process may be another's by now.
+        // The id of the main process may belong to another process now.
         let _has_room = self.guards.guard(Guarded { execution: id, exempt, pid, is_reaped: true, group });
         let Some(root) = self.root(id) else { return };
         let alive = tree::members(std::slice::from_ref(&root)).concat();
@@ -166,7 +167,7 @@ impl Supervisor {
         self.poller.alarm(now + REMAINS_RETRY, Alarm::Remains(id));
     }
 
-    /// A task and all of its processes have ended.
+    /// Finishes a task whose processes have all ended.
     fn finish(&mut self, id: ExecutionId) {
         self.guards.release(id);
         self.poller.cancel(Alarm::Remains(id));
@@ -189,7 +190,7 @@ impl Supervisor {
         add_detail(&mut finished.detail, refusal.unwrap_or_default());
         finished.log_bytes = log_bytes;
         take_output(&task.folder.path, &mut finished);
-        // Then its folder, which has its name, stays until the agent has stored what is in it.
+        // The folder, which has the name of the execution, is kept until the agent has stored the outputs in it.
         let stores = has_outputs && is_success(&finished);
         let outputs = stores.then_some(task.order.assignment);
         self.tell(Event::Gone { execution: id, end: finished, outputs });
@@ -200,7 +201,7 @@ impl Supervisor {
 
     // Logs.
 
-    /// Reads what a task wrote, some of it at a time.
+    /// Reads a limited part of the output of a task.
     pub(super) fn read_pipe(&mut self, token: Token) {
         let Some((id, stream)) = self.pipes.get(&token).copied() else { return };
         let index = usize::from(stream == Stream::Stderr);
@@ -210,7 +211,7 @@ impl Supervisor {
         self.log_changed(id);
     }
 
-    /// False at the end of the pipe.
+    /// Returns `false` at the end of the pipe.
     fn read_some(&mut self, id: ExecutionId, index: usize, reads: usize) -> bool {
         let mut buffer = std::mem::take(&mut self.read_buffer);
         let mut open = true;
@@ -239,12 +240,12 @@ impl Supervisor {
     fn close_pipe(&mut self, id: ExecutionId, index: usize) {
         if let Some((token, pipe)) = self.tasks.get_mut(&id).and_then(|task| task.pipes[index].take()) {
             self.pipes.remove(&token);
-            // A process that is not quite dead may hold the other end; its bytes are nobody's now.
+            // A dying process may still hold the other end; its output is discarded.
             self.poller.unwatch(&pipe);
         }
     }
 
-    /// Reads what is left in the pipes of a task that has ended, and closes them.
+    /// Reads the remaining output of an ended task, and closes its pipes.
     fn drain_pipes(&mut self, id: ExecutionId) {
         for index in 0..2 {
             self.read_some(id, index, READS_AT_END);
@@ -252,7 +253,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends a log; returns how many bytes of frames there were.
+    /// Ends a log; returns the number of framed bytes that the task produced.
     fn finish_log(&mut self, id: ExecutionId) -> u64 {
         let Some(log) = self.logs.get_mut(&id) else { return 0 };
         log.finish();
@@ -277,7 +278,7 @@ impl Supervisor {
         self.log_changed(id);
     }
 
-    /// Something of this log may be sent.
+    /// Marks a log as possibly having bytes to send.
     pub(super) fn log_changed(&mut self, id: ExecutionId) {
         if self.logs.get(&id).is_some_and(ExecutionLog::has_chunk) && self.unsent_set.insert(id) {
             self.unsent.push_back(id);
@@ -293,7 +294,7 @@ fn add_detail(detail: &mut String, more: String) {
     }
 }
 
-/// Takes what the task wrote to `$BELFRY_OUTPUT`; a bad one fails an execution that went well.
+/// Reads the task's `$BELFRY_OUTPUT`; an invalid output fails an execution that succeeded otherwise.
 fn take_output(folder: &Path, finished: &mut v1::Finished) {
     match read_output(&folder.join(OUTPUT_FILE)) {
         Ok(output) => finished.output = output.into(),
@@ -302,15 +303,15 @@ fn take_output(folder: &Path, finished: &mut v1::Finished) {
             let more = std::mem::replace(&mut finished.detail, detail);
             add_detail(&mut finished.detail, more);
         }
-        // It failed already; why is more telling.
+        // It has failed already; that reason is more specific.
         Err(_) => {}
     }
 }
 
-/// What is in a task's output file: a JSON object as text, or nothing.
+/// Reads a task's output file: a JSON object as text, or empty.
 fn read_output(path: &Path) -> Result<Vec<u8>, (&'static str, String)> {
     let invalid = |what: String| ("output_invalid", format!("invalid $BELFRY_OUTPUT: {what}"));
-    // The file is the task's: it may be a link to where we can read and it cannot, or a pipe.
+    // The task controls the file: it may be a link to a file that only the supervisor can read, or a pipe.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, path, flags, Mode::empty()) {
         Ok(file) => file,

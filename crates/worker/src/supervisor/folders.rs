@@ -1,10 +1,9 @@
 //! Folders of executions.
 //!
-//! Every execution has a folder that is its home, its place for temporary files and, unless the job
-//! says otherwise, where it starts. One that brings files in or leaves files to be stored has a folder of its
-//! own name. The others are lent one: most leave it empty, and making and removing a folder for each
-//! would cost a short task a fifth of all its CPU time (measured on ext4). A folder is lent again only
-//! if nothing at all is different about it.
+//! Every execution has a folder for its home directory, its temporary files and, by default, its working directory.
+//! An execution with staged inputs or with outputs has a folder of its own name. The others get one from a pool: most
+//! leave it empty, and creating and removing a folder would cost a short task a fifth of its CPU time (measured on
+//! ext4). A folder is reused only if it is completely unchanged.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -17,10 +16,10 @@ use super::door::Door;
 use super::janitor::Janitor;
 use crate::layout::{CHECKPOINT_FILE, Layout, REFUSED_FILE, SOCKET_FILE};
 
-/// Names in an execution's folder that are ours.
+/// Files of Belfry in an execution's folder.
 pub(super) const SCRIPT_FILE: &str = ".belfry-script";
 pub(super) const OUTPUT_FILE: &str = ".belfry-output";
-/// How many empty folders are kept, each with an open file for its door.
+/// Maximum number of folders in the pool; each has an open socket.
 const SPARE_MAX: usize = 256;
 const MODE: u32 = 0o700;
 
@@ -28,27 +27,27 @@ const MODE: u32 = 0o700;
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,
-    /// Where its task calls; none if no socket could be made there.
+    /// Socket for requests of the task; `None` if it could not be created.
     pub(super) door: Option<Door>,
     lent: bool,
 }
 
 #[cfg(test)]
 impl Folder {
-    /// One that is only spoken of.
+    /// Returns a folder that exists only as a path.
     pub(super) fn of_test(path: &str) -> Self {
         Self { path: path.into(), door: None, lent: false }
     }
 }
 
-/// Lends folders, and takes them back.
+/// Creates folders, and keeps a pool of unchanged ones for reuse.
 #[derive(Debug)]
 pub(super) struct Folders {
     layout: Layout,
-    /// Whose they are, if not ours.
+    /// Task user and group that own the folders; `None` keeps the supervisor's.
     owner: Option<(u32, u32)>,
     spare: Vec<(PathBuf, Option<Door>)>,
-    /// The number of the next new one.
+    /// Number of the next new folder in the pool.
     next: u64,
     janitor: Janitor,
 }
@@ -58,12 +57,12 @@ impl Folders {
         Self { layout, owner, spare: Vec::new(), next: 1, janitor }
     }
 
-    /// No more is needed of them.
+    /// Removes the short link to the worker folder; called at the end.
     pub(super) fn close(&self) {
         self.layout.remove_link();
     }
 
-    /// An empty folder.
+    /// Returns an empty folder from the pool, or a new one.
     pub(super) fn lend(&mut self) -> io::Result<Folder> {
         let (path, door) = match self.spare.pop() {
             Some(spare) => spare,
@@ -77,7 +76,7 @@ impl Folders {
             let path = self.layout.executions().join(self.next.to_string());
             self.next += 1;
             match self.make(&path) {
-                // Of an earlier supervisor, and not removed yet.
+                // The folder of an earlier supervisor, not removed yet.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 result => return result.map(|door| (path, door)),
             }
@@ -89,11 +88,11 @@ impl Folders {
         self.furnish(path)
     }
 
-    /// Gives a folder that is ours its door, and then to its owner.
+    /// Creates the socket in a new folder, and then sets the owner of the folder.
     fn furnish(&self, path: &Path) -> io::Result<Option<Door>> {
         let door = Door::open(self.layout.task_socket(path), self.owner).inspect_err(|error| {
-            // The task does without.
-            tracing::warn!(folder = %path.display(), %error, "task without a socket");
+            // The task runs without a socket.
+            tracing::warn!(folder = %path.display(), %error, "cannot create the socket of a task");
         });
         self.own(path)?;
         Ok(door.ok())
@@ -103,7 +102,7 @@ impl Folders {
         self.owner.map_or(Ok(()), |(uid, gid)| chown(path, Some(uid), Some(gid)))
     }
 
-    /// A folder of the execution's own name: new, or what the agent has staged for it.
+    /// Creates a folder with the name of the execution, or moves the staged one there.
     pub(super) fn named(&self, id: ExecutionId, staged: bool) -> io::Result<Folder> {
         let path = self.path_of(id);
         let door = if staged {
@@ -115,12 +114,12 @@ impl Folders {
         Ok(Folder { path, door, lent: false })
     }
 
-    /// Where [`Self::named`] puts it.
+    /// Path of the folder that [`Self::named`] creates.
     pub(super) fn path_of(&self, id: ExecutionId) -> PathBuf {
         self.layout.executions().join(id.to_string())
     }
 
-    /// Takes a folder back whose processes have all ended.
+    /// Takes back a folder whose processes have all ended; reuses or removes it.
     pub(super) fn take_back(&mut self, folder: Folder) {
         if folder.lent && self.spare.len() < SPARE_MAX && self.is_as_new(&folder).unwrap_or(false) {
             self.spare.push((folder.path, folder.door));
@@ -129,12 +128,12 @@ impl Folders {
         }
     }
 
-    /// Removes the named folder of an execution, if it is still there.
+    /// Removes the folder with the name of the execution, if it exists.
     pub(super) fn remove_named(&self, id: ExecutionId) {
         self.janitor.remove(self.path_of(id));
     }
 
-    /// Whether a folder can be lent again, once our own files are gone.
+    /// Returns whether a folder can be reused, and removes the files of Belfry in it.
     fn is_as_new(&self, folder: &Folder) -> io::Result<bool> {
         let path = folder.path.as_path();
         let metadata = path.symlink_metadata()?;
@@ -142,7 +141,7 @@ impl Folders {
         let unchanged = metadata.is_dir()
             && metadata.mode() & 0o7777 == MODE
             && (metadata.uid(), metadata.gid()) == owner
-            // Access lists would be handed on.
+            // Access control lists would apply to the next task.
             && rustix::fs::llistxattr_query(path)? == 0;
         if !unchanged {
             return Ok(false);
@@ -159,13 +158,13 @@ impl Folders {
             if ![SCRIPT_FILE, OUTPUT_FILE, CHECKPOINT_FILE, REFUSED_FILE].iter().any(|ours| name == *ours) {
                 return Ok(false);
             }
-            // Fails for a folder of that name, and then this one is not empty.
+            // Fails for a folder of that name; this folder is then not empty.
             fs::remove_file(entry.path())?;
         }
         Ok(true)
     }
 
-    /// Removes all folders of an earlier supervisor but those that are `needed`.
+    /// Removes all folders of an earlier supervisor except those that are `needed`.
     pub(super) fn remove_others(&self, needed: impl Fn(ExecutionId) -> bool) {
         let Ok(entries) = fs::read_dir(self.layout.executions()) else { return };
         for entry in entries.flatten() {

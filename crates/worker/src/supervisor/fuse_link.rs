@@ -1,7 +1,7 @@
-//! The supervisor's end of the fuse.
+//! The supervisor's side of the connection to the fuse.
 //!
-//! It is told how far the lease goes, without ever waiting; whom it guards it reads from a table that we write
-//! ([`guards`]). A fuse that died, that is stopped, or that reads nothing any more, is replaced.
+//! The supervisor sends the end of the lease without blocking. The fuse reads the guarded executions from a table
+//! that the supervisor writes ([`guards`]). A fuse that has exited, is stopped, or reads nothing is replaced.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -17,7 +17,7 @@ use crate::fuse::guards;
 use crate::fuse::{FROZE, GROUPS_VARIABLE, SINCE};
 use crate::process::tree;
 
-/// A fuse with this much unread does not work any more.
+/// Number of unread bytes from which a fuse counts as unresponsive.
 const BACKLOG_MAX: usize = 4 << 10;
 
 /// A running fuse.
@@ -27,19 +27,19 @@ pub(super) struct FuseLink {
     child: Child,
     started: BootMillis,
     out: Vec<u8>,
-    /// What it said that is not whole yet.
+    /// Bytes of an incomplete message.
     partial: Vec<u8>,
 }
 
-/// What a fuse says.
+/// Notice of a fuse that it has frozen its tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Froze {
-    /// Since when tasks are frozen; a fuse of an older release does not say it.
+    /// Time since which tasks are frozen; `None` from a fuse of an older release.
     pub(super) since: Option<Moment>,
 }
 
 impl FuseLink {
-    /// Starts one that guards who stands in `table`, and whose control groups are below `bases`.
+    /// Starts a fuse that guards the executions in `table`, with control groups in `bases`.
     pub(super) fn start(program: &Path, table: OwnedFd, bases: &[PathBuf]) -> io::Result<Self> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -55,7 +55,8 @@ impl FuseLink {
         Ok(Self { socket: ours, child, started: boot_millis(), out: Vec::new(), partial: Vec::new() })
     }
 
-    /// When the next one may be started, if this one has ended at `now`: one that ends at once would do so again.
+    /// Returns when a new fuse may be started after this one has exited at `now`. If it exited shortly after its
+    /// start, a new one could do the same.
     pub(super) fn next_at(&self, now: BootMillis) -> BootMillis {
         if now >= self.started + FUSE_RETRY { now } else { now + FUSE_RETRY }
     }
@@ -64,7 +65,7 @@ impl FuseLink {
         i32::try_from(self.child.id()).unwrap_or(0)
     }
 
-    /// Whether somebody has stopped it, so that it cannot act.
+    /// Returns whether the fuse was stopped by a signal, so that it cannot act.
     pub(super) fn is_stopped(&self) -> bool {
         tree::is_stopped(self.pid())
     }
@@ -73,15 +74,15 @@ impl FuseLink {
         self.socket.as_fd()
     }
 
-    /// The lease goes until then.
+    /// Queues a message with the end of the lease.
     pub(super) fn tell_lease(&mut self, until: BootMillis) {
         self.out.extend_from_slice(&until.to_le_bytes());
     }
 
-    /// Writes what was collected, as far as the fuse takes it now.
+    /// Writes the queued messages, as far as the fuse accepts them.
     ///
     /// # Errors
-    /// If this fuse is no good any more.
+    /// If the fuse must be replaced.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         while !self.out.is_empty() {
             match self.socket.write(&self.out) {
@@ -94,10 +95,10 @@ impl FuseLink {
         if self.out.len() > BACKLOG_MAX { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
-    /// Whether it says that it has frozen its tasks, and since when: of several times the first.
+    /// Reads the notices of the fuse; the time is that of the first notice.
     ///
     /// # Errors
-    /// If it is gone.
+    /// If the connection is closed.
     pub(super) fn hear(&mut self) -> io::Result<Option<Froze>> {
         let mut buffer = [0; 256];
         let len = match self.socket.read(&mut buffer) {
@@ -112,19 +113,20 @@ impl FuseLink {
 
     /// Kills it, and returns its process id: it is reaped with the other children.
     pub(super) fn kill(mut self) -> i32 {
-        // Before its socket closes, or it would take that for the supervisor's end and kill the tasks.
+        // Before the socket closes; otherwise the fuse would assume that the supervisor has exited, and kill the
+        // tasks.
         self.child.kill().ok();
         self.pid()
     }
 }
 
-/// Takes what a fuse said off the front of `bytes`, as far as it is whole.
+/// Decodes the complete notices at the front of `bytes` and removes them.
 fn understand(bytes: &mut Vec<u8>) -> Option<Froze> {
     let (mut at, mut froze, mut since) = (0, None, None);
     while let Some(kind) = bytes.get(at) {
         match *kind {
             SINCE => {
-                // With the word behind it: half of this would be forgotten.
+                // The time and the final byte are read together; a time without it would be lost.
                 let Some(words) = bytes.get(at + 1..at + 18) else { break };
                 let (words, _) = words.as_chunks::<8>();
                 let [boot, asleep] = [words[0], words[1]].map(u64::from_le_bytes);
@@ -136,7 +138,7 @@ fn understand(bytes: &mut Vec<u8>) -> Option<Froze> {
                 froze = Some(Froze { since });
                 at += 1;
             }
-            // Of a newer fuse, and not for us.
+            // A message of a newer fuse; skipped.
             _ => at += 1,
         }
     }

@@ -1,4 +1,4 @@
-//! The thread that removes folders, which may be large, so that nobody waits for it.
+//! Thread that removes folders in the background, because the removal of a large one takes long.
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -19,19 +19,19 @@ impl Janitor {
         Ok(Self { work })
     }
 
-    /// Removes `dir` with all that is in it, some time soon. A restart does what was not done yet.
+    /// Removes `dir` with its content in the background. After a restart, the next supervisor removes what is left.
     pub(super) fn remove(&self, dir: PathBuf) {
-        // The thread ends only with the process.
+        // The thread runs until the process exits, so the channel is open.
         self.work.send(dir).ok();
     }
 }
 
 fn remove(dir: &std::path::Path) {
-    // Most are empty, and looking into one costs more than removing it.
+    // Most folders are empty, and listing one costs more than removing it.
     if fs::remove_dir(dir).is_ok() {
         return;
     }
-    // Follows no symbolic link, whatever the task has put there.
+    // Follows no symbolic link that a task has placed there.
     if let Err(error) = fs::remove_dir_all(dir)
         && error.kind() != io::ErrorKind::NotFound
     {

@@ -1,8 +1,7 @@
-//! What the supervisor waits for: files that become ready, and instants of `CLOCK_BOOTTIME`.
+//! Event loop of the supervisor: waits for files to become ready, and for times of `CLOCK_BOOTTIME`.
 //!
-//! Whoever is woken by a timer checks whether its reason still holds; what an execution leaves is removed with its
-//! end. One timer file stands for the earliest of them, since the time-outs of `epoll` itself do
-//! not count a machine's sleep.
+//! The handler of an alarm checks whether its reason still holds. Alarms of an execution are cancelled at its end.
+//! One timer file is armed for the earliest alarm, because timeouts of `epoll` do not count suspended time.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -17,10 +16,10 @@ use rustix::time::{
 
 use crate::clock::{BootMillis, boot_millis};
 
-/// Whom a ready file belongs to.
+/// Identifies a watched file.
 pub(super) type Token = u64;
 
-/// Tokens of what there is one of; those of pipes come after.
+/// Tokens of the files that exist once; those of pipes follow.
 pub(super) mod token {
     use super::Token;
 
@@ -34,34 +33,34 @@ pub(super) mod token {
     pub(in super::super) const FIRST_PIPE: Token = 16;
 }
 
-/// Why the supervisor wants to be woken.
+/// Reason of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Alarm {
-    /// The core wants to be woken.
+    /// The core has a timer that expires.
     Core,
-    /// What a task left behind may be dead by now.
+    /// Remaining processes of a task may have exited.
     Remains(ExecutionId),
-    /// The fuse is to be started again.
+    /// The fuse is to be started again after a delay.
     Fuse,
-    /// The agent may take calls of tasks again.
+    /// The agent may accept connections of tasks again.
     Calls,
     /// Tasks may have written checkpoints.
     Checkpoints,
-    /// Nothing may have happened for long enough to end.
+    /// The supervisor may have been idle long enough to exit.
     Idle,
-    /// Ending takes too long.
+    /// The shutdown has reached its time limit.
     Shutdown,
 }
 
-/// Waits.
+/// Waits for files and alarms.
 #[derive(Debug)]
 pub(super) struct Poller {
     epoll: OwnedFd,
     timer: OwnedFd,
     alarms: BTreeSet<(BootMillis, Alarm)>,
-    /// The instants of each alarm.
+    /// Times of each alarm.
     instants: HashMap<Alarm, Vec<BootMillis>>,
-    /// For when the timer file is set.
+    /// Time for which the timer file is armed.
     armed: Option<BootMillis>,
 }
 
@@ -74,39 +73,39 @@ impl Poller {
         Ok(poller)
     }
 
-    /// Reports when `file` can be read.
+    /// Reports when `file` is readable.
     pub(super) fn watch(&self, file: impl AsFd, token: Token) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, file, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?)
     }
 
-    /// Reports also, or no longer, when `file` can be written.
+    /// Enables or disables reports when `file` is writable.
     pub(super) fn watch_writing(&self, file: impl AsFd, token: Token, writing: bool) -> io::Result<()> {
         let flags =
             if writing { epoll::EventFlags::IN | epoll::EventFlags::OUT } else { epoll::EventFlags::IN };
         Ok(epoll::modify(&self.epoll, file, epoll::EventData::new_u64(token), flags)?)
     }
 
-    /// Forgets `file`, which others may still have open.
+    /// Stops watching `file`, which other processes may still have open.
     pub(super) fn unwatch(&self, file: impl AsFd) {
         // Fails only if it was not watched.
         epoll::delete(&self.epoll, file).ok();
     }
 
-    /// Wakes for `alarm` at `at`.
+    /// Sets `alarm` to `at`; an alarm may have several times.
     pub(super) fn alarm(&mut self, at: BootMillis, alarm: Alarm) {
         if self.alarms.insert((at, alarm)) {
             self.instants.entry(alarm).or_default().push(at);
         }
     }
 
-    /// Wakes for `alarm` no more.
+    /// Cancels all times of `alarm`.
     pub(super) fn cancel(&mut self, alarm: Alarm) {
         for at in self.instants.remove(&alarm).unwrap_or_default() {
             self.alarms.remove(&(at, alarm));
         }
     }
 
-    /// The alarms that are due.
+    /// Removes and returns the alarms whose time has come.
     pub(super) fn due(&mut self) -> Vec<Alarm> {
         let now = boot_millis();
         let mut due = Vec::new();
@@ -125,9 +124,9 @@ impl Poller {
         due
     }
 
-    /// Waits until a file is ready or an alarm is due; returns the tokens of the files.
+    /// Waits until a file is ready or an alarm expires; writes the tokens of the ready files to `ready`.
     ///
-    /// With `block` false it only looks.
+    /// With `block` false it returns at once.
     pub(super) fn wait(&mut self, block: bool, ready: &mut Vec<Token>) -> io::Result<()> {
         self.arm()?;
         let mut events =
@@ -156,7 +155,7 @@ impl Poller {
         if next == self.armed {
             return Ok(());
         }
-        // All zeros disarms; an instant that has passed rings at once.
+        // All zeros disarm the timer; a past time expires at once.
         let at = next.map_or(0, |at| at.max(1));
         let it_value = Timespec {
             tv_sec: i64::try_from(at / 1_000).unwrap_or(i64::MAX),

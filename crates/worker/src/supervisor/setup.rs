@@ -1,11 +1,12 @@
-//! How a supervisor starts, and what it does about what an earlier one left behind.
+//! Start-up of a supervisor, and recovery of the state of an earlier one.
 //!
-//! Executions that the journal says were started and never ended are dead or dying: the fuse killed
-//! them, or the machine went down. If it is still the same boot their processes are looked for all the
-//! same, and nothing new starts before they are gone. Then they are reported as interrupted.
+//! Executions that were started and never ended according to the journal are dead or dying: the fuse has killed them,
+//! or the machine has stopped. If the machine was not rebooted, their processes are searched for all the same, and no
+//! task is started before they are gone. Then they are reported as interrupted.
 //!
-//! A copy of a worker's folder has its journal and its identity, and may be started beside the original. So only what
-//! was started in this very folder is looked for, and control groups have its number in their names.
+//! A copy of a worker folder contains the same journal and identity, and may be started beside the original. So only
+//! processes of executions that were started in this folder are searched for, and the names of control groups contain
+//! the id of the folder.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};
@@ -43,17 +44,17 @@ use crate::process::cgroup::Cgroups;
 use crate::process::tree::{self, Root};
 use crate::process::user;
 
-/// How long survivors of an earlier supervisor may take to die.
+/// Maximum time to wait for remaining processes of an earlier supervisor to exit.
 const SURVIVORS_MAX: Duration = Duration::from_secs(10);
 
-/// Makes a supervisor that is ready to run.
+/// Creates a supervisor that is ready to run.
 pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorError> {
     let signals = block_signals().map_err(failed("block signals"))?;
-    // Fails only for a group leader: one that was started by hand, in the foreground.
+    // Fails only for a process group leader, such as a supervisor that was started by hand in the foreground.
     rustix::process::setsid().ok();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(failed("become the subreaper of its tasks"))?;
-    // Before we start any.
+    // Before any child is started.
     let orphans_are_ours = orphans_are_ours(tree::children(false).unwrap_or_default().len());
     let files = raise_file_limit();
     let config = with_absolute_dir(config)?;
@@ -149,7 +150,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     Ok(supervisor)
 }
 
-/// Has signals come through a file, in this thread and all that it starts.
+/// Blocks signals in this thread and all that it starts, and delivers them through a file.
 fn block_signals() -> io::Result<SignalFd> {
     let mut set = SigSet::empty();
     [NixSignal::SIGCHLD, NixSignal::SIGTERM, NixSignal::SIGINT, NixSignal::SIGHUP]
@@ -159,11 +160,11 @@ fn block_signals() -> io::Result<SignalFd> {
     Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
 }
 
-/// Lets us have as many files open as the system allows: each task takes some. Returns the limit that was
-/// meant for programs, which tasks get again.
+/// Raises the limit of open files to the maximum, because each task needs several. Returns the previous limit, which
+/// tasks get again.
 fn raise_file_limit() -> Rlimit {
     let before = getrlimit(Resource::Nofile);
-    // At worst fewer tasks run at a time.
+    // On failure, fewer tasks can run at a time.
     setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before }).ok();
     before
 }
@@ -174,7 +175,7 @@ fn with_absolute_dir(mut config: SupervisorConfig) -> Result<SupervisorConfig, S
     Ok(config)
 }
 
-/// The folders are nobody else's, except that the task user must pass through to its own.
+/// Creates the folders with access only for the own user; the task user may pass through to its own folders.
 fn make_folders(layout: &Layout, other_user: bool) -> io::Result<()> {
     let passable = if other_user { 0o711 } else { 0o700 };
     let folders = [
@@ -191,28 +192,28 @@ fn make_folders(layout: &Layout, other_user: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the folder for us until the process ends, however it does.
+/// Locks the folder until the process exits.
 fn lock(layout: &Layout) -> Result<(), SupervisorError> {
     let file = File::options().create(true).truncate(false).write(true).open(layout.lock());
     let mut file = file.map_err(failed("open its lock"))?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)
         .map_err(|_| SupervisorError::Locked(layout.dir.clone()))?;
-    // For people who look for the process, and nothing on a full disk.
+    // Tells users the process id of the supervisor; on a full disk the file stays empty.
     file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).ok();
-    // Held by the open file, which is closed with the process.
+    // The open file holds the lock, and is closed when the process exits.
     std::mem::forget(file);
     Ok(())
 }
 
 fn new_worker() -> WorkerId {
     let now = Timestamp::from_millis(unix_millis());
-    // Without entropy the time alone has to do: it is to the millisecond, and workers are few.
+    // Without entropy the id depends only on the time in milliseconds, which suffices for a few workers.
     WorkerId::from_bits(IdSource::default().next(now, ShardId(0), entropy().unwrap_or_default()))
 }
 
 fn listen(layout: &Layout) -> io::Result<UnixListener> {
     let path = layout.socket();
-    // We hold the lock, so nobody listens there any more.
+    // The lock is held, so no other supervisor listens there.
     fs::remove_file(&path).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
     let listener = UnixListener::bind(&path)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
@@ -220,19 +221,20 @@ fn listen(layout: &Layout) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Whether orphans can only come from tasks. The first process of a container also gets those of whoever else is in
-/// there; and one that took the place of a shell has `children` of that, whose orphans come to it too.
+/// Returns whether every orphan comes from a task. The first process of a container also gets orphans of other
+/// processes in it. A supervisor that replaced a shell by `exec` has `children` of that shell, and also gets their
+/// orphans.
 fn orphans_are_ours(children: usize) -> bool {
     std::process::id() != 1 && children == 0
 }
 
-/// What tells a folder apart from its copies while the machine runs: device and number.
+/// Returns the device and inode of a folder, which distinguish it from its copies while the machine runs.
 pub(super) fn folder_id(dir: &Path) -> io::Result<String> {
     let found = fs::metadata(dir)?;
     Ok(format!("{:x}-{:x}", found.dev(), found.ino()))
 }
 
-/// Kills what still runs of executions that an earlier supervisor of this boot started from this folder.
+/// Kills remaining processes of executions that an earlier supervisor started from this folder since the last boot.
 fn end_survivors(state: &State, boot: &str, folder: &str, cgroups: &Cgroups) {
     let is_ours = |held: &Held| match held {
         Held::Started { boot_id, folder_id, .. } => {
@@ -261,9 +263,9 @@ fn end_survivors(state: &State, boot: &str, folder: &str, cgroups: &Cgroups) {
 }
 
 impl Supervisor {
-    /// Continues with what an earlier supervisor left in the folder.
+    /// Takes over the folders and logs of an earlier supervisor.
     fn take_over(&mut self) {
-        // Needed while an execution's outputs are stored, and not after.
+        // Folders of executions whose outputs are not stored yet are needed, the others are not.
         self.folders.remove_others(|id| self.core.is_active(id));
         match logs::recover(&self.layout.logs()) {
             Ok(found) => found.into_iter().for_each(|(id, log)| self.adopt_log(id, log)),

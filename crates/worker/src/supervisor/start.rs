@@ -1,4 +1,4 @@
-//! Assignments for the core, and launches: what a task needs is made here, and [`super::launcher`] starts it.
+//! Passes assignments to the core, and prepares launches; [`super::launcher`] starts the programs.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -30,28 +30,28 @@ use crate::link::Start;
 use crate::process::cgroup::Group;
 use crate::process::tree::{self, Root};
 
-/// How many tasks are started before others have their turn.
+/// Maximum number of tasks that are launched in one turn of the loop.
 const STARTS_A_TURN: usize = 16;
-/// After this time the log says that a program is not loaded.
+/// Time in milliseconds after which a warning about a program that is still loading is logged.
 const SLOW: BootMillis = 10_000;
 
-/// An execution that a thread is launching, or that is held back.
+/// An execution that a thread is launching, or whose launch waits for a lease.
 #[derive(Debug)]
 pub(super) struct Launching {
-    /// Its control group, to find its processes by before their main process is known.
+    /// `cgroup.procs` of its control group, to find its processes before the main process is known.
     procs: Option<PathBuf>,
     birth: Arc<Birth>,
-    /// Whether the log says that it is slow.
+    /// Whether the warning about a slow launch was logged.
     is_told: bool,
 }
 
 impl Launching {
-    /// Its main process, once it was made.
+    /// Id of the main process, once it was created.
     pub(super) fn pid(&self) -> Option<i32> {
         self.birth.pid()
     }
 
-    /// When its thread began, if it has; writes to the log where that was long ago.
+    /// Returns when the launching thread began, if it has; logs a warning if that was long ago.
     pub(super) fn observe(&mut self, id: ExecutionId, now: BootMillis) -> Option<Moment> {
         let began = self.birth.began()?;
         if began.boot + SLOW <= now && !std::mem::replace(&mut self.is_told, true) {
@@ -67,7 +67,7 @@ impl Supervisor {
 
     /// Passes assignments to the core.
     pub(super) fn take_starts(&mut self, starts: Vec<Start>) {
-        // What is left is for running tasks to end.
+        // The remaining space is for the ends of running tasks.
         let disk_full = Room::at(&self.layout.dir).is_some_and(Room::is_full);
         for start in starts {
             let Some(assignment) = start.assignment else { continue };
@@ -88,7 +88,7 @@ impl Supervisor {
 
     // Launches.
 
-    /// Whether something can be launched now.
+    /// Returns whether a task can be launched now.
     pub(super) fn can_launch(&self) -> bool {
         self.launcher.has_room() && self.core.can_launch(boot_millis())
     }
@@ -127,14 +127,14 @@ impl Supervisor {
         }
     }
 
-    /// Takes note of the tasks that were started, or could not be.
+    /// Processes the results of launches.
     pub(super) fn take_launched(&mut self) {
         for Launched { mut launch, result } in self.launcher.launched() {
             let execution = launch.id;
             match result {
                 Ok(process) => self.started(execution, *launch.order, launch.prepared, process),
                 Err(NotStarted::NoLease) => {
-                    // Its thread has begun, and a process of it has ended; the next launch begins anew.
+                    // The thread has begun, and its process has ended; the next launch needs a new state.
                     launch.birth = Arc::default();
                     if let Some(launching) = self.launching.get_mut(&execution) {
                         launching.birth = Arc::clone(&launch.birth);
@@ -158,7 +158,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes back what was made for a process that is not started.
+    /// Releases the resources of a process that is not started.
     fn clear_away(&mut self, launch: Launch) {
         let Launch { id, prepared, .. } = launch;
         self.launching.remove(&id);
@@ -167,14 +167,14 @@ impl Supervisor {
         prepared.group.into_iter().for_each(|group| self.cgroups.take_back(group));
     }
 
-    /// A launch that was held back is not to take place any more.
+    /// Drops a launch that waits for a lease.
     pub(super) fn drop_launch(&mut self, id: ExecutionId) {
         if let Some(launch) = self.held_back.remove(&id) {
             self.clear_away(launch);
         }
     }
 
-    /// Keeps threads from launching, or kills what they have made.
+    /// Forbids launches that have not begun, and kills the processes of those that have.
     pub(super) fn kill_launches(&mut self, ids: &[ExecutionId]) {
         // All of them first: a thread whose process is killed takes the next launch.
         let has_begun = |id: &&ExecutionId| self.launching.get(id).is_some_and(|it| !it.birth.forbid());
@@ -185,7 +185,7 @@ impl Supervisor {
         }
     }
 
-    /// The processes of an execution that is being launched, as far as is known.
+    /// Returns the known processes of an execution that is being launched.
     pub(super) fn launching_root(&self, id: ExecutionId) -> Option<Root> {
         let launching = self.launching.get(&id)?;
         let pid = launching.birth.pid();
@@ -193,7 +193,7 @@ impl Supervisor {
         Some(Root { pid, is_reaped, procs: launching.procs.clone(), ..Root::of(id) })
     }
 
-    /// Why no task can be started, where every thread has waited for a program for long.
+    /// Reason why no task can be started, if every thread has been loading a program for long.
     pub(super) fn trouble(&self) -> Option<String> {
         let stuck = self.core.slow_launches(now());
         (stuck >= self.launcher.threads()).then(|| {
@@ -201,13 +201,13 @@ impl Supervisor {
         })
     }
 
-    /// Makes what the process needs.
+    /// Prepares the resources of the process.
     fn prepare(&mut self, id: ExecutionId, order: &Order) -> Result<Prepared, LaunchFailure> {
         let failed = |code, detail: String| LaunchFailure::Failed(start_failed(code, detail));
         let limits = &order.spec.resources.limits;
         let group =
             self.cgroups.create(limits).map_err(|error| failed("limit_unenforceable", describe(&error)))?;
-        // The fuse knows it before it runs.
+        // The execution is guarded by the fuse before its process exists.
         let number = group.as_ref().map_or(0, |group| group.number);
         if !self.guards.guard(guarded(id, order, None, number)) {
             group.into_iter().for_each(|group| self.cgroups.take_back(group));
@@ -221,7 +221,7 @@ impl Supervisor {
             Err(error) => {
                 group.into_iter().for_each(|group| self.cgroups.take_back(group));
                 Err(match error.kind() {
-                    // No fault of the job: another worker may have space.
+                    // Not a failure of the job: another worker may have space.
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => LaunchFailure::DiskFull,
                     _ => failed("no_resources", format!("cannot create the files of the execution: {error}")),
                 })
@@ -262,7 +262,7 @@ impl Supervisor {
         crashpoint::reach(Point::StartAfterExec);
         let Process { pid, started, started_unix_millis, outside } = process;
         let Prepared { folder, mut group, streams: Streams { stdout, stderr, .. } } = prepared;
-        // It has a place since before its start.
+        // The table already has a record, so the update cannot fail.
         let number = group.as_ref().map_or(0, |group| group.number);
         let _has_room = self.guards.guard(guarded(id, &order, Some(pid), number));
         if let Some(errno) = outside {
@@ -327,7 +327,7 @@ impl Supervisor {
     }
 }
 
-/// What the fuse is to know of an execution.
+/// Returns the record of an execution for the fuse.
 fn guarded(id: ExecutionId, order: &Order, pid: Option<i32>, group: u32) -> Guarded {
     Guarded { execution: id, exempt: order.is_exempt(), pid, is_reaped: false, group }
 }
@@ -339,14 +339,14 @@ fn in_memory(text: &str) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// A pipe whose reading end never waits.
+/// Creates a pipe whose read end does not block.
 fn output_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
     rustix::fs::fcntl_setfl(&reader, OFlags::NONBLOCK)?;
     Ok((reader, writer))
 }
 
-/// An error with all its causes.
+/// Formats an error with all its causes.
 fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

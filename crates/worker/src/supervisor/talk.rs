@@ -1,4 +1,4 @@
-//! What the agent asks for, and what it is told.
+//! Processes the requests of the agent, and sends reports, outputs to store and logs to it.
 
 use bytes::Bytes;
 use model::{ExecutionId, Fence};
@@ -15,12 +15,12 @@ use crate::link::{
     SupervisorGreeting, VERSION,
 };
 
-/// The most reports in one message, and about the most bytes: an agent reads no frame beyond
-/// [`FRAME_MAX`](crate::link::FRAME_MAX), and each report may bring an output and a checkpoint.
+/// Maximum number of reports in one message, and approximate maximum of its bytes. An agent accepts no frame larger
+/// than [`FRAME_MAX`](crate::link::FRAME_MAX), and each report may contain an output and a checkpoint.
 const REPORTS_A_MESSAGE: usize = 512;
 const MESSAGE_BYTES: usize = 4 << 20;
 
-/// Whether one more report fits into a message.
+/// Fill level of a message with reports.
 #[derive(Debug, Default)]
 struct Room {
     reports: usize,
@@ -39,9 +39,9 @@ impl Room {
 }
 
 impl Supervisor {
-    // Hearing.
+    // Receiving.
 
-    /// A new agent takes the place of the one before.
+    /// Accepts new connections; a new agent replaces the previous one.
     pub(super) fn accept(&mut self) {
         while let Ok((socket, _)) = self.listener.accept() {
             match AgentLink::accept(socket) {
@@ -141,7 +141,7 @@ impl Supervisor {
     fn take_log_ack(&mut self, ack: &v1::LogAck) {
         let Ok(id) = ack.execution_id.parse::<ExecutionId>() else { return };
         if ack.gone {
-            // What a running task writes from now on is not kept either.
+            // Later output of the task, if it is still running, is dropped as well.
             return self.drop_log(id);
         }
         let Some(log) = self.logs.get_mut(&id) else { return };
@@ -164,7 +164,7 @@ impl Supervisor {
         ids.into_iter().for_each(|id| self.log_changed(id));
     }
 
-    // Telling.
+    // Sending.
 
     pub(super) fn say(&mut self, answer: Answer) {
         if let Some(agent) = &mut self.agent {
@@ -190,7 +190,7 @@ impl Supervisor {
         self.save_again();
     }
 
-    /// Repeats everything that is not acknowledged: what is held at once, and reports as far as they fit. The others
+    /// Answers with all held executions, and with the unacknowledged reports as far as they fit. The other reports
     /// follow.
     fn tell_holdings(&mut self, generation: u64) {
         let held = self.core.holdings().map(convert::held).collect();
@@ -203,7 +203,7 @@ impl Supervisor {
         }
     }
 
-    /// The next reports, as many as fit into a message.
+    /// Returns the next reports, as far as they fit into one message.
     fn next_reports(&mut self) -> Vec<v1::Report> {
         let (mut room, mut reports) = (Room::default(), Vec::new());
         while room.is_left()
@@ -219,7 +219,7 @@ impl Supervisor {
     fn message(&self, execution: ExecutionId, fence: Fence, report: Report<Wire>) -> v1::Report {
         convert::message(execution, fence, report, || {
             let task = self.tasks.get(&execution);
-            // Its process is gone where only its output files are still to be stored.
+            // The process has ended if only the outputs are still to be stored.
             task.map_or_else(v1::Started::default, |task| v1::Started {
                 at_unix_ms: task.started_unix_millis,
                 pid: u32::try_from(task.pid).unwrap_or(0),
@@ -231,7 +231,7 @@ impl Supervisor {
         u32::try_from(self.core.active()).unwrap_or(u32::MAX)
     }
 
-    /// Tells the agent what is new, as far as it takes it.
+    /// Sends new state to the agent, as far as it accepts it.
     pub(super) fn flush_agent(&mut self) {
         loop {
             let told = self.tell_reports() | self.tell_stores() | self.tell_logs();
@@ -285,7 +285,7 @@ impl Supervisor {
         told
     }
 
-    /// Sends a part of each log in turn, while the window is open.
+    /// Sends a part of each log in turn, until the window is full.
     fn tell_logs(&mut self) -> bool {
         let Some(generation) = self.agent.as_ref().and_then(|agent| agent.logs) else { return false };
         let mut told = false;

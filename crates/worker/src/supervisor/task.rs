@@ -1,4 +1,4 @@
-//! A task: the processes of an execution that was launched, and what the shell keeps of them.
+//! A task: the processes of a launched execution, and the resources that the shell holds for it.
 
 use std::os::fd::OwnedFd;
 
@@ -17,19 +17,19 @@ use crate::process::cgroup::Group;
 use crate::process::spawn::{Exit, own_peak_memory, signal_name};
 use crate::process::tree::Root;
 
-/// What is to be started.
+/// An assignment with its parsed spec.
 #[derive(Debug)]
 pub(crate) struct Order {
     pub(crate) assignment: v1::Assignment,
     pub(crate) spec: JobSpec,
-    /// Whether the agent has filled a folder for it.
+    /// Whether the agent has filled a folder for the execution.
     pub(super) staged: bool,
-    /// The versions of artifacts in that folder.
+    /// Versions of the artifacts in that folder.
     pub(super) inputs: Vec<v1::FileVersion>,
 }
 
 impl Order {
-    /// What is to be started, as far as this worker understands it.
+    /// Parses the spec of an assignment; fails if this worker does not support it.
     pub(crate) fn new(
         assignment: v1::Assignment,
         staged: bool,
@@ -44,12 +44,12 @@ impl Order {
         }
     }
 
-    /// Whether it continues without a lease, because the server starts it nowhere else.
+    /// Returns whether the task continues without a lease, because the server never starts it elsewhere.
     pub(super) fn is_exempt(&self) -> bool {
         self.spec.delivery == Delivery::AtMostOnce
     }
 
-    /// What the core needs to know of it.
+    /// Returns the properties of the execution that the core needs.
     pub(crate) fn terms(&self) -> Terms {
         Terms {
             at_most_once: self.is_exempt(),
@@ -59,41 +59,41 @@ impl Order {
     }
 }
 
-/// A task that was started.
+/// A started task.
 #[derive(Debug)]
 pub(super) struct Task {
     pub(super) order: Order,
     pub(super) pid: i32,
     pub(super) folder: Folder,
-    /// By what its door is watched.
+    /// Token of its watched socket.
     pub(super) door: Option<Token>,
-    /// How far the file that it writes checkpoints to was followed.
+    /// State of its checkpoint file.
     pub(super) checkpoint: Followed,
     pub(super) started: BootMillis,
     pub(super) started_unix_millis: i64,
-    /// The most memory that was seen in its main process, in bytes.
+    /// Highest memory use that was measured in its main process, in bytes.
     pub(super) seen_memory: u64,
-    /// Its standard output and standard error, until they are closed.
+    /// Standard output and standard error, until they are closed.
     pub(super) pipes: [Option<(Token, OwnedFd)>; 2],
     pub(super) group: Option<Group>,
-    /// How its main process ended.
+    /// Exit of the main process, once it has ended.
     pub(super) exit: Option<Exit>,
     pub(super) exited: BootMillis,
 }
 
 impl Task {
-    /// Whether its main process still runs.
+    /// Returns whether the main process is still running.
     pub(super) fn is_alive(&self) -> bool {
         self.exit.is_none()
     }
 
-    /// Which processes are its own, as far as their marks say.
+    /// Returns the marks of the task's processes.
     pub(super) fn root(&self, execution: ExecutionId) -> Root {
         let procs = self.group.as_ref().and_then(Group::procs_path);
         Root { pid: Some(self.pid), is_reaped: self.exit.is_some(), procs, ..Root::of(execution) }
     }
 
-    /// What is reported of how it ended, without its output and log.
+    /// Returns the report of the end, without output and log.
     pub(super) fn finished(&self, exit: &Exit, verdict: Verdict) -> v1::Finished {
         let oom = self.group.as_ref().is_some_and(|g| g.oom_kills() > 0);
         let (how, detail) = self.how(exit, verdict, oom);
@@ -135,8 +135,9 @@ impl Task {
     }
 }
 
-/// The most memory that a task held, of what the system says of its process: that counts from before `exec`, when it
-/// shared our memory. So up to our own peak it says nothing, and what was `seen` stands, 0 if nothing was.
+/// Returns the peak memory of a task, in bytes. The value of the system includes the time before `exec`, when the child
+/// shared the supervisor's memory. So it counts only above the supervisor's own peak; otherwise the measured value `seen`
+/// is returned, which is 0 if there was no measurement.
 fn peak_of(told: u64, own: u64, seen: u64) -> u64 {
     if told > own { told } else { seen }
 }
@@ -151,7 +152,7 @@ fn described(exit: &Exit) -> String {
     }
 }
 
-/// Whether a task did what it was meant to.
+/// Returns whether a task succeeded.
 pub(super) fn is_success(finished: &v1::Finished) -> bool {
     finished.how() == How::Exited && finished.exit_code == Some(0) && finished.error.is_empty()
 }
@@ -164,6 +165,6 @@ mod tests {
     fn our_own_memory_is_not_taken_for_that_of_a_task() {
         assert_eq!(peak_of(64 << 20, 20 << 20, 1 << 20), 64 << 20);
         assert_eq!(peak_of(20 << 20, 20 << 20, 1 << 20), 1 << 20);
-        assert_eq!(peak_of(19 << 20, 20 << 20, 0), 0, "it ended before anybody looked");
+        assert_eq!(peak_of(19 << 20, 20 << 20, 0), 0, "it ended before the first measurement");
     }
 }

@@ -1,11 +1,12 @@
-//! The thread that writes the journal.
+//! Thread that writes the journal.
 //!
-//! The supervisor hands it a batch and goes on; while that one is being synced the next fills up
-//! (group commit, no timer). A wake-up file tells the supervisor's loop that a batch is durable.
+//! The supervisor passes a batch to the thread and continues. While this batch is synced, the next one fills up
+//! (group commit without a timer). An event file notifies the supervisor's loop when a batch is durable.
 //!
-//! The journal has a reserve for a full disk. When the reserve is used up too, the thread retries the batch until the
-//! disk has room, and the supervisor acts on nothing of that batch meanwhile. A failed sync ends the process at once,
-//! because the content of the disk is unknown then; the fuse kills the tasks, and the next supervisor reads the journal.
+//! The journal has a reserve for a full disk. If the reserve is used up too, the thread retries the batch until the
+//! disk has space, and the supervisor does not act on this batch meanwhile. After a failed sync the content of the
+//! disk is unknown, so the process exits at once. The fuse then kills the tasks, and the next supervisor reads the
+//! journal.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,9 +20,9 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::journal::{Entry, Journal, RewriteError, State};
 
-/// Between two tries on a full disk.
+/// Delay between attempts on a full disk.
 const RETRY: Duration = Duration::from_millis(500);
-/// The exit status after a failed sync (`EX_IOERR`).
+/// Exit code after a failed sync (`EX_IOERR`).
 const EXIT_SYNC_FAILED: i32 = 74;
 
 enum Work {
@@ -29,7 +30,7 @@ enum Work {
     Compact(Box<State>),
 }
 
-/// The supervisor's end of the thread. At most one batch is with it at a time.
+/// The supervisor's handle of the thread. The thread has at most one batch at a time.
 #[derive(Debug)]
 pub(crate) struct Writer {
     work: mpsc::Sender<Work>,
@@ -52,7 +53,7 @@ impl Writer {
                 if outbox.send(journal.len()).is_err() {
                     return;
                 }
-                // Full only if nobody has read it for 2^64 batches.
+                // Fails only after 2^64 unread batches.
                 rustix::io::write(&*bell, &1u64.to_ne_bytes()).ok();
             }
         })?;
@@ -68,12 +69,12 @@ impl Writer {
         !self.busy
     }
 
-    /// Hands over a batch; [`Self::poll`] says when it is done, durably if `sync`.
+    /// Passes a batch to the thread; [`Self::poll`] returns when it is written, and durable if `sync`.
     pub(crate) fn append(&mut self, entries: Vec<Entry>, sync: bool) {
         self.send(Work::Append { entries, sync });
     }
 
-    /// Has the file rewritten so that it says only `state`.
+    /// Rewrites the file so that it contains only `state`.
     pub(crate) fn compact(&mut self, state: State) {
         self.send(Work::Compact(Box::new(state)));
     }
@@ -81,11 +82,11 @@ impl Writer {
     fn send(&mut self, work: Work) {
         debug_assert!(!self.busy, "one batch at a time");
         self.busy = true;
-        // The thread ends only with the process.
+        // The thread runs until the process exits, so the channel is open.
         self.work.send(work).ok();
     }
 
-    /// The length of the journal, if the batch that was handed over is done.
+    /// Returns the length of the journal in bytes if the current batch is written, `None` otherwise.
     pub(crate) fn poll(&mut self) -> Option<u64> {
         let mut count = [0; 8];
         rustix::io::read(&*self.wake, &mut count).ok();
@@ -113,12 +114,12 @@ fn write(journal: &mut Journal, work: Work) {
         }
         Work::Compact(state) => match journal.compact(&state) {
             Ok(()) => {}
-            // A failure costs nothing but room.
+            // A failure only costs disk space.
             Err(error @ RewriteError::Before(_)) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(path = %journal.path().display(), error, "cannot compact the journal");
             }
-            // What we have open is not the file any more that the next supervisor reads.
+            // The open file is no longer the one that the next supervisor will read.
             Err(error @ RewriteError::Behind(_)) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(path = %journal.path().display(), error, "cannot sync the journal's directory; exiting");
