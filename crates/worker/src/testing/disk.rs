@@ -1,4 +1,4 @@
-//! The disk of a modelled machine: the bytes of a journal.
+//! The disk of a simulated machine, with the bytes of its journal.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,14 @@ use ::model::{ExecutionId, WorkerId};
 
 use crate::supervisor::journal::{self, State};
 
-/// What outlives a power cut; clones are the same disk.
+/// Data that survives a power cut; clones share the same disk.
 #[derive(Debug, Clone, Default)]
 pub struct Disk(Arc<Mutex<Bytes>>);
 
 #[derive(Debug, Default)]
 struct Bytes {
     journal: Vec<u8>,
-    /// Up to here they are durable.
+    /// Length of the durable part.
     synced: usize,
 }
 
@@ -23,10 +23,10 @@ impl Disk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the journal says, as a supervisor reads it that starts; it is durable from then on.
+    /// Reads the journal as a starting supervisor does, and makes it durable.
     ///
     /// # Panics
-    /// If the journal is damaged: no power cut may do that.
+    /// If the journal is damaged: a power cut must not damage it.
     pub(super) fn open(&self, worker: WorkerId) -> State {
         let mut bytes = self.lock();
         if bytes.journal.is_empty() {
@@ -38,7 +38,7 @@ impl Disk {
         state
     }
 
-    /// Up to where the journal is durable, and how long it is.
+    /// Returns the durable length and the total length of the journal, in bytes.
     pub(super) fn extent(&self) -> (u64, u64) {
         let bytes = self.lock();
         (bytes.synced as u64, bytes.journal.len() as u64)
@@ -53,12 +53,12 @@ impl Disk {
         bytes.synced = bytes.journal.len();
     }
 
-    /// Only so much is left.
+    /// Truncates the journal to `len` bytes, as a power cut may do.
     pub(super) fn tear(&self, len: u64) {
         self.lock().journal.truncate(usize::try_from(len).unwrap_or(usize::MAX));
     }
 
-    /// The executions whose outcomes nobody has acknowledged.
+    /// Returns the executions whose outcomes are not acknowledged.
     pub fn unacknowledged(&self) -> Vec<ExecutionId> {
         let bytes = self.lock();
         if bytes.journal.is_empty() {
@@ -72,5 +72,5 @@ impl Disk {
 }
 
 fn replay(bytes: &[u8]) -> (State, usize) {
-    journal::replay(Path::new("journal"), bytes).expect("a power cut damages no journal")
+    journal::replay(Path::new("journal"), bytes).expect("a power cut does not damage the journal")
 }

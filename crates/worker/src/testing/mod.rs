@@ -1,11 +1,11 @@
-//! A worker without processes: the real agent over the supervisor's core, for simulations.
+//! A simulated worker without processes: the real agent over the real supervisor core.
 //!
-//! [`run`] is a machine that is switched on. On it the product's agent speaks its own protocol to a
-//! supervisor over bytes in memory, and gRPC to servers over the roads of a [`World`]; what it reads of
-//! the clock is the world's. The supervisor ([`model`]) is the product's core over its journal; only the tasks are none:
-//! a [`Plan`] says what comes of each.
+//! [`run`] simulates a machine that is switched on. The agent of the product runs on it. It uses the real protocols:
+//! to a supervisor over bytes in memory, and gRPC to servers over the connections of a [`World`], which also provides
+//! the clock. The supervisor ([`model`]) is the core of the product with its journal. Only the tasks are simulated: a
+//! [`Plan`] states the result of each.
 //!
-//! Dropping the future of [`run`] is a power cut. What was written to the [`Disk`] is there again after it.
+//! Dropping the future of [`run`] simulates a power cut. A later [`run`] finds the content of the [`Disk`].
 
 mod disk;
 mod model;
@@ -31,100 +31,100 @@ use crate::agent::machine::{BoxFuture, BoxedProbe, BoxedStream, Machine};
 use crate::agent::supervisor::ConnectError;
 use crate::config::AgentConfig;
 
-/// Bytes in both directions.
+/// A bidirectional byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// A connection through a world.
+/// A connection through a simulated network.
 pub type Road = Box<dyn Stream>;
-/// A road that is being built.
+/// A connection that is being opened.
 pub type Approach = Pin<Box<dyn Future<Output = io::Result<Road>> + Send>>;
 
-/// Bytes between an agent and its supervisor that may be under way.
+/// Buffer size of the connection between an agent and its supervisor, in bytes per direction.
 const LINK_BYTES: usize = 1 << 20;
 
-/// What surrounds a modelled machine, and writes down what happens on it.
+/// Environment of a simulated machine; also records what happens on it.
 pub trait World: Send + Sync + 'static {
-    /// Milliseconds that have passed in the world; the clock that leases are counted on.
+    /// Returns the simulated time in milliseconds; leases are counted on this clock.
     fn millis(&self) -> u64;
 
-    /// A road to a server.
+    /// Opens a connection to a server.
     fn connect(&self, host: String, port: u16) -> Approach;
 
-    /// What comes of a task.
+    /// Returns the result of a task that is about to start.
     fn plan(&self, task: &Task) -> Plan;
 
-    /// A number of milliseconds, drawn between these two, both included.
+    /// Returns a random number of milliseconds from `least` to `most`, both inclusive.
     fn draw(&self, least: u64, most: u64) -> u64;
 
-    /// Something happened to a task, or is about to.
+    /// Records a step of a task, which has just happened or is about to.
     fn saw(&self, execution: ExecutionId, step: Step);
 }
 
-/// A task that is about to be started.
+/// A task that is about to start.
 #[derive(Debug, Clone)]
 pub struct Task {
-    /// Of which execution.
+    /// Id of the execution.
     pub execution: ExecutionId,
-    /// Of which job.
+    /// Id of the job.
     pub job: JobId,
-    /// Under which fence.
+    /// Fence of the execution.
     pub fence: Fence,
-    /// What the job is.
+    /// Spec of the job.
     pub spec: Arc<JobSpec>,
 }
 
-/// What comes of a task.
+/// Planned result of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plan {
-    /// It runs for so long and ends with this exit code.
+    /// The task runs for this time and exits with this code.
     Run {
-        /// In milliseconds.
+        /// Run time in milliseconds.
         millis: u64,
-        /// The code.
+        /// Exit code.
         exit: i32,
     },
-    /// It is not taken.
+    /// The worker refuses the execution, as on a full disk.
     Refuse,
-    /// It cannot be started.
+    /// The program cannot be started.
     StartFail,
 }
 
-/// What happens to a task.
+/// A step in the life of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Its assignment came.
+    /// The supervisor received the assignment.
     Heard {
-        /// Under which fence.
+        /// Fence of the assignment.
         fence: Fence,
     },
-    /// It started.
+    /// The task was started.
     Started {
-        /// For which job.
+        /// Id of the job.
         job: JobId,
-        /// Under which fence.
+        /// Fence of the execution.
         fence: Fence,
     },
-    /// It was frozen.
+    /// The task was frozen.
     Halted,
-    /// It was thawed.
+    /// The task was thawed.
     Resumed,
-    /// It ended by itself.
+    /// The task exited by itself.
     Ended {
-        /// With this code.
+        /// Exit code.
         exit: i32,
     },
-    /// It was killed.
+    /// The task was killed.
     Killed,
 }
 
-/// A machine that is switched on, until it is dropped: an agent, a supervisor, tasks.
+/// Runs a simulated machine with an agent, a supervisor and tasks, until the future is dropped.
 ///
-/// Each time that `restart` is notified its agent is killed, and another one started.
+/// Each notification of `restart` kills the agent and starts a new one.
 ///
 /// # Panics
-/// If the configuration cannot work.
+/// If the configuration is invalid.
 pub async fn run(
     world: Arc<dyn World>,
     id: WorkerId,
@@ -140,7 +140,7 @@ pub async fn run(
         loop {
             let machine = Arc::clone(&machine) as Arc<dyn Machine>;
             let agent = crate::agent::run_on(machine, config.clone(), restart.notified());
-            Box::pin(agent).await.expect("its servers and its token are well formed");
+            Box::pin(agent).await.expect("the servers and the token are valid");
         }
     };
     tokio::select! {
@@ -150,7 +150,7 @@ pub async fn run(
     }
 }
 
-/// A machine of a world.
+/// A machine in a [`World`].
 struct Simulated {
     world: Arc<dyn World>,
     connections: mpsc::UnboundedSender<DuplexStream>,

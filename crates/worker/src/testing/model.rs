@@ -1,7 +1,8 @@
-//! The supervisor of a modelled machine: the product's core, journal and messages, over tasks that only take time.
+//! The supervisor of a simulated machine: core, journal and messages of the product, over tasks that only take time.
 //!
-//! A task is started at once and is never slow to load, and the fuse never fails: those are played where worlds are
-//! smaller. Here the journal is the product's, byte by byte, and a power cut may tear it anywhere behind what was synced.
+//! Tasks start at once, programs are never slow to load, and the fuse never fails; smaller simulations cover these
+//! cases. The journal is byte for byte that of the product, and a power cut may truncate it anywhere after the synced
+//! part.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,18 +26,18 @@ use crate::supervisor::convert::{self, Site, Wire};
 use crate::supervisor::journal;
 use crate::supervisor::task::Order;
 
-/// The version of the link that is modelled: pauses and checkpoints are not.
+/// Protocol version of the simulated supervisor: it does not support pings and checkpoints.
 const MODELLED: u32 = 1;
-/// How late a fuse may act.
+/// Maximum delay of the fuse, in milliseconds.
 const FUSE_MILLIS: u64 = 40;
-/// How long a batch of the journal takes to be on the disk.
+/// Maximum time to write a batch of the journal, in milliseconds.
 const WRITE_MILLIS: u64 = 20;
 const LIMITS: Limits = Limits { orphan_limit: 300_000 };
 
-/// A process. Times are the world's, in milliseconds.
+/// A simulated process. All times are simulated milliseconds.
 #[derive(Debug)]
 struct Process {
-    /// What is left of it when it was looked at last.
+    /// Remaining run time at `since`.
     left: u64,
     since: u64,
     frozen: bool,
@@ -46,12 +47,12 @@ struct Process {
 }
 
 impl Process {
-    /// When it ends by itself.
+    /// Returns when the process exits by itself; `None` while it is frozen.
     fn end(&self) -> Option<u64> {
         (!self.frozen).then_some(self.since + self.left)
     }
 
-    /// It stands still, or goes on with at most so much to do.
+    /// Freezes or continues the process, and limits its remaining run time to `at_most`.
     fn set(&mut self, now: u64, frozen: bool, at_most: u64) {
         let ran = if self.frozen { 0 } else { now - self.since };
         self.left = self.left.saturating_sub(ran).min(at_most);
@@ -74,17 +75,17 @@ pub(super) struct Supervisor {
     site: Site,
     core: supervisor::Supervisor<Wire>,
     disk: Disk,
-    /// The batch that is on its way to the disk: when it is there, its bytes, and whether it is synced.
+    /// The batch that is being written: completion time, bytes, and whether it is synced.
     writing: Option<(u64, Vec<u8>, bool)>,
     processes: BTreeMap<ExecutionId, Process>,
     lease_until: u64,
-    /// When the fuse acts, unless the lease is renewed before.
+    /// Time at which the fuse freezes the tasks unless the lease is renewed before.
     fuse_at: Option<u64>,
     agents: u64,
     agent: Option<Agent>,
 }
 
-/// A power cut: tasks are gone with the machine, and so is some of what was not synced.
+/// Simulates a power cut: all tasks end, and some of the unsynced bytes may be lost.
 impl Drop for Supervisor {
     fn drop(&mut self) {
         for id in self.processes.keys() {
@@ -99,7 +100,7 @@ impl Drop for Supervisor {
 }
 
 impl Supervisor {
-    /// A supervisor that starts over what its disk says.
+    /// Creates a supervisor from the state on its disk.
     pub(super) fn new(world: Arc<dyn World>, id: WorkerId, slots: usize, disk: Disk) -> Self {
         let now = Moment { boot: world.millis(), asleep: 0 };
         let core = supervisor::Supervisor::new(LIMITS, convert::state(disk.open(id)), now);
@@ -149,7 +150,7 @@ impl Supervisor {
         self.act();
     }
 
-    /// What the product's loop does in each turn.
+    /// Does what one turn of the real supervisor's loop does.
     fn turn(&mut self) {
         while let Some((id, launch)) = self.core.next_launch(self.now()) {
             if let Launch::First(order) = launch {
@@ -178,7 +179,7 @@ impl Supervisor {
                 Action::Kill(ids) => ids.into_iter().for_each(|id| self.kill(id)),
                 Action::Freeze(ids) => ids.into_iter().for_each(|id| self.set_frozen(id, true)),
                 Action::Thaw(ids) => ids.into_iter().for_each(|id| self.set_frozen(id, false)),
-                // A launch is over at once, and nothing has a folder or a log.
+                // Launches complete at once, and executions have no folders and logs.
                 Action::ObserveLaunch(_) | Action::KillLaunches(_) | Action::DropLaunch(_) => {}
                 Action::RemoveFolder(_) | Action::DropLog(_) => {}
             }
@@ -187,7 +188,7 @@ impl Supervisor {
 
     // The agent.
 
-    /// A new agent takes the place of the one before.
+    /// A new agent replaces the previous one.
     fn accept(&mut self, stream: DuplexStream, requests: &mpsc::UnboundedSender<(u64, Request)>) {
         self.agents += 1;
         let (reader, writer) = tokio::io::split(stream);
@@ -231,7 +232,7 @@ impl Supervisor {
 
     fn say(&self, answer: Answer) {
         if let Some(agent) = &self.agent {
-            // An agent that is gone is told by nobody.
+            // The agent may have disconnected.
             let _gone = agent.to_agent.send(answer);
         }
     }
@@ -256,7 +257,7 @@ impl Supervisor {
         reports.map(|(id, fence, report)| convert::message(id, fence, report, started)).collect()
     }
 
-    /// Sends what is new.
+    /// Sends new reports to the agent.
     fn tell(&mut self) {
         if self.core.has_reports() && self.agent.as_ref().is_some_and(|agent| agent.synced) {
             let (reports, running) = (self.reports(), self.running());
@@ -283,7 +284,7 @@ impl Supervisor {
 
     // Tasks.
 
-    /// A start that is written down becomes a task, or fails to.
+    /// Starts a simulated task, or fails to start it, after the start was written to the journal.
     fn launch(&mut self, execution: ExecutionId, order: &Order) {
         let (fence, job) = (Fence(order.assignment.fence), order.assignment.job_id.parse());
         let job = job.unwrap_or(JobId::from_bits(0));
@@ -312,7 +313,7 @@ impl Supervisor {
         self.handle(Event::LaunchFailed { execution, failure });
     }
 
-    /// A SIGTERM, which it obeys sooner or later.
+    /// Simulates SIGTERM: the process exits after a random time, up to twice its grace period.
     fn terminate(&mut self, id: ExecutionId) {
         let now = self.now();
         let Some(process) = self.processes.get_mut(&id) else { return };
@@ -350,7 +351,7 @@ impl Supervisor {
         self.handle(Event::Gone { execution, end, outputs: None });
     }
 
-    // What time brings.
+    // Passing of time.
 
     fn pass(&mut self) {
         let now = self.now();
@@ -379,7 +380,7 @@ impl Supervisor {
         }
     }
 
-    /// The lease has ended, or the supervisor has renewed it meanwhile.
+    /// Freezes the tasks if the lease has expired and was not renewed meanwhile.
     fn fuse(&mut self) {
         let now = self.now();
         if self.lease_until > now {
@@ -396,7 +397,7 @@ impl Supervisor {
 
 async fn pause_for(pause: Option<Duration>) {
     match pause {
-        // What is due in the middle of a millisecond is so at its end.
+        // A time within a millisecond is handled at its end.
         Some(pause) => tokio::time::sleep(pause).await,
         None => std::future::pending().await,
     }

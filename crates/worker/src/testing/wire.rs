@@ -1,4 +1,4 @@
-//! Messages between an agent and a modelled supervisor, over bytes in memory.
+//! Transfers messages between an agent and a simulated supervisor, over bytes in memory.
 
 use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use crate::link::{Answer, Request, ToAgent, ToSupervisor, frame_len, write_frame};
 
-/// Passes on what an agent says, until it is gone.
+/// Forwards the messages of an agent until the connection closes.
 pub(super) async fn read(
     number: u64,
     mut from: ReadHalf<DuplexStream>,
@@ -27,7 +27,7 @@ pub(super) async fn read(
     }
 }
 
-/// Tells an agent, until it is gone.
+/// Sends messages to an agent until the connection closes.
 pub(super) async fn write(mut to: WriteHalf<DuplexStream>, mut answers: mpsc::UnboundedReceiver<Answer>) {
     while let Some(answer) = answers.recv().await {
         let mut bytes = Vec::new();
