@@ -136,8 +136,8 @@ impl Task {
 }
 
 /// Returns the peak memory of a task, in bytes. The value of the system includes the time before `exec`, when the child
-/// shared the supervisor's memory. So it counts only above the supervisor's own peak; otherwise the measured value `seen`
-/// is returned, which is 0 if there was no measurement.
+/// shared the supervisor's memory. So it counts only above the supervisor's own peak. Otherwise the measured value
+/// `seen` is returned, which is 0 if there was no measurement.
 fn peak_of(told: u64, own: u64, seen: u64) -> u64 {
     if told > own { told } else { seen }
 }
