@@ -1,4 +1,4 @@
-//! When the core is to be woken: at most one alarm for the lease and for each execution.
+//! Alarms of the core: at most one for the lease, and one for each execution.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,16 +6,16 @@ use model::ExecutionId;
 
 use crate::BootMillis;
 
-/// What is looked at.
+/// Subject of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Alarm {
-    /// The lease may have ended.
+    /// The lease may have expired.
     Lease,
-    /// An execution may have reached a limit.
+    /// An execution may have reached a time limit.
     Execution(ExecutionId),
 }
 
-/// All alarms.
+/// All alarms, ordered by time.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     by_time: BTreeSet<(BootMillis, Alarm)>,
@@ -41,7 +41,7 @@ impl Agenda {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Removes and returns an alarm that is due at `now`.
+    /// Removes and returns an alarm that has expired at `now`.
     pub(crate) fn pop(&mut self, now: BootMillis) -> Option<Alarm> {
         let (_, alarm) = *self.by_time.first().filter(|(at, _)| *at <= now)?;
         self.set(alarm, None);

@@ -1,7 +1,7 @@
-//! From an assignment over the journal to a launch.
+//! From an assignment to a launch.
 //!
-//! An execution that is held, or that was forgotten not long ago, is not started again: its report is repeated. A new
-//! one waits for a lease, then for its start to be durable.
+//! An execution that is held or was acknowledged recently is not started again: its report is repeated. A new
+//! execution first waits for a lease, and then for its start to be durable.
 
 use model::ExecutionId;
 use mutation::{Mutation, is_on};
@@ -14,7 +14,7 @@ use crate::{Assigned, BootMillis, Moment, Payloads, Report, Supervisor};
 impl<P: Payloads> Supervisor<P> {
     pub(crate) fn agent_connected(&mut self, slots: usize) {
         self.slots = slots;
-        // A new agent knows nothing of what the one before was storing.
+        // A new agent does not know which outputs the previous one was storing.
         let storing = self.executions.iter().filter(|(_, held)| matches!(held.phase, Phase::Storing(_)));
         self.to_store = storing.map(|(id, _)| *id).collect();
     }
@@ -27,7 +27,7 @@ impl<P: Payloads> Supervisor<P> {
         if self.forgotten.contains(execution) && !is_on(Mutation::SupervisorForgetsWhatItForgot) {
             return self.report_known(execution, fence);
         }
-        // The space that is left is for the ends of running executions.
+        // The remaining space is for the ends of running executions.
         if disk_full {
             return self.conclude(execution, fence, Report::disk_full());
         }
@@ -45,7 +45,7 @@ impl<P: Payloads> Supervisor<P> {
         self.admit_waiting(now.boot);
     }
 
-    /// Writes down the starts of what waits, if there is a lease to start it under.
+    /// Records the starts of waiting executions in the journal, if there is a valid lease.
     pub(crate) fn admit_waiting(&mut self, now: BootMillis) {
         if self.shutting_down || !self.has_lease(now) {
             return;
@@ -61,13 +61,13 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// Returns whether [`Self::next_launch`] has one at `now`.
+    /// Returns whether [`Self::next_launch`] may return a launch at `now`.
     pub fn can_launch(&self, now: BootMillis) -> bool {
         let waits = !self.ready.is_empty() || !self.held_back.is_empty();
         waits && !self.shutting_down && self.has_lease(now)
     }
 
-    /// Removes and returns the next execution to launch at `now`: its start is durable.
+    /// Removes and returns the next execution to launch at `now`; its start is durable.
     ///
     /// The shell answers with [`Event::Launched`](crate::Event::Launched),
     /// [`LaunchHeldBack`](crate::Event::LaunchHeldBack), [`LaunchCancelled`](crate::Event::LaunchCancelled) or
@@ -91,7 +91,7 @@ impl<P: Payloads> Supervisor<P> {
 }
 
 impl<P: Payloads> Phase<P> {
-    /// From waiting to starting; nothing where it does not wait.
+    /// Changes a waiting execution to starting.
     fn begin(&mut self) {
         self.change(|phase| match phase {
             Self::Waiting(order) => (Self::Starting(order), ()),
@@ -99,7 +99,7 @@ impl<P: Payloads> Phase<P> {
         });
     }
 
-    /// From starting to launching, if it is starting.
+    /// Changes a starting execution to launching; returns its order.
     fn launch(&mut self, launching: Launching) -> Option<Box<P::Order>> {
         self.change(|phase| match phase {
             Self::Starting(order) => (Self::Launching(Box::new(launching)), Some(order)),

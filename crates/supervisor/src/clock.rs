@@ -1,13 +1,13 @@
 //! Times of the machine's boot-time clock.
 
-/// An instant of `CLOCK_BOOTTIME` in milliseconds; the same for all processes of the machine.
+/// A time of `CLOCK_BOOTTIME` in milliseconds; the same for all processes of the machine.
 pub type BootMillis = u64;
 
-/// An instant, with the time that the machine was suspended before it.
+/// A time, with the total suspended time of the machine until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// The instant.
+    /// Time of `CLOCK_BOOTTIME`.
     pub boot: BootMillis,
-    /// How long the machine was suspended since its start, in milliseconds.
+    /// Suspended time since the machine was booted, in milliseconds.
     pub asleep: u64,
 }

@@ -1,23 +1,23 @@
-//! A limit on the running time of a task: neither frozen time nor suspended time of the machine counts.
+//! Limit on the running time of a task, which excludes frozen time and suspended time of the machine.
 //!
-//! The deadline is an instant of `CLOCK_BOOTTIME`, which the poller waits for. It moves back by the time that the task
-//! was frozen, by whomever, and by the time that the machine was suspended while the task was not frozen.
+//! The deadline is a time of `CLOCK_BOOTTIME`, for which the poller waits. It is extended by the time that the task
+//! was frozen, and by the time that the machine was suspended while the task was not frozen.
 
 use mutation::{Mutation, is_on};
 
 use crate::{BootMillis, Moment};
 
-/// Readings of two clocks differ by this much without any suspension.
+/// Maximum difference between two clock readings without a suspension, in milliseconds.
 const NOISE: u64 = 5;
 
-/// What is left of a limit on running time.
+/// Remaining running time of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Countdown {
-    /// When the limit is reached, if nothing halts the task from now on.
+    /// Deadline, if the task is not frozen from now on.
     due: BootMillis,
-    /// The suspended time that `due` allows for already.
+    /// Suspended time that is already included in `due`.
     asleep: u64,
-    /// Since when the task is frozen.
+    /// Start of the current freeze; `None` while the task is not frozen.
     halted: Option<Moment>,
 }
 
@@ -26,12 +26,12 @@ impl Countdown {
         Self { due: start.boot.saturating_add(limit), asleep: start.asleep, halted: None }
     }
 
-    /// The task was frozen at `at`. Of several instants the earliest counts.
+    /// Records that the task was frozen at `at`. The earliest time counts.
     pub(crate) fn halt(&mut self, at: Moment) {
         match self.halted {
             None => self.allow_for(at.asleep),
             Some(before) if before.boot <= at.boot => return,
-            // It was frozen earlier than it was noticed: suspended time in between is frozen time.
+            // The freeze began earlier than it was first reported: suspended time in between is frozen time.
             Some(before) => {
                 self.due = self.due.saturating_sub(before.asleep.saturating_sub(at.asleep));
                 self.asleep = at.asleep;
@@ -40,7 +40,7 @@ impl Countdown {
         self.halted = Some(at);
     }
 
-    /// The task goes on at `now`.
+    /// Records that the task was thawed at `now`.
     pub(crate) fn resume(&mut self, now: Moment) {
         if let Some(since) = self.halted.take()
             && !is_on(Mutation::SupervisorCountsFrozenTime)
@@ -50,7 +50,7 @@ impl Countdown {
         }
     }
 
-    /// When the limit is reached, or was; `None` while the task is frozen.
+    /// Returns the deadline; `None` while the task is frozen.
     pub(crate) fn due(&mut self, now: Moment) -> Option<BootMillis> {
         if self.halted.is_some() {
             return None;
@@ -68,7 +68,7 @@ impl Countdown {
     }
 }
 
-/// When a task was frozen of which it is not known yet that it was started.
+/// Freezes of a task that is being launched and whose start time is not known yet.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses {
     over: Vec<(Moment, Moment)>,
@@ -76,22 +76,22 @@ pub(crate) struct Pauses {
 }
 
 impl Pauses {
-    /// It was frozen at `at`. Of several instants the earliest counts.
+    /// Records that the task was frozen at `at`. The earliest time counts.
     pub(crate) fn halt(&mut self, at: Moment) {
         self.since = Some(self.since.filter(|since| since.boot <= at.boot).unwrap_or(at));
     }
 
-    /// It goes on at `now`.
+    /// Records that the task was thawed at `now`.
     pub(crate) fn resume(&mut self, now: Moment) {
         self.over.extend(self.since.take().map(|since| (since, now)));
     }
 
-    /// Whether it is frozen.
+    /// Returns whether the task is frozen.
     pub(crate) fn is_open(&self) -> bool {
         self.since.is_some()
     }
 
-    /// What is left of `limit` of a task that was started at `start`.
+    /// Returns the countdown of `limit` for a task that was started at `start`.
     pub(crate) fn countdown(&self, start: Moment, limit: u64) -> Countdown {
         let mut countdown = Countdown::new(start, limit);
         let later = |at: Moment| if at.boot < start.boot { start } else { at };
@@ -160,7 +160,7 @@ mod tests {
         countdown.halt(at(1_100, 0));
         countdown.resume(at(31_200, 30_000));
         assert_eq!(countdown.due(at(31_200, 30_000)), Some(31_600), "400 ms are left");
-        // Suspended for 20 s first, and frozen by the fuse at once when the machine wakes.
+        // Suspended for 20 s first, and frozen by the fuse immediately after the resume.
         countdown.halt(at(51_300, 50_000));
         countdown.resume(at(51_400, 50_000));
         assert_eq!(countdown.due(at(51_400, 50_000)), Some(51_700), "300 ms are left");

@@ -1,4 +1,4 @@
-//! From the exit of a main process to an outcome that the server has acknowledged.
+//! From the exit of a main process to an acknowledged outcome.
 
 use model::{ExecutionId, Fence};
 
@@ -8,7 +8,7 @@ use crate::journal::{Effect, Entry};
 use crate::{Action, BootMillis, Payloads, Report, Supervisor};
 
 impl<P: Payloads> Supervisor<P> {
-    /// Returns why a running execution ends, or ended; `None` for any other.
+    /// Returns the reason for the end of a running execution; `None` for any other execution.
     pub fn verdict(&self, execution: ExecutionId) -> Option<Verdict> {
         match &self.executions.get(&execution)?.phase {
             Phase::Running(task) => Some(task.verdict),
@@ -32,7 +32,8 @@ impl<P: Payloads> Supervisor<P> {
         let Some(assignment) = outputs else {
             return self.conclude(execution, fence, Report::Ended(Box::new(end)));
         };
-        // The journal knows that the process is over, so the next supervisor stores its files and does not run it again.
+        // The journal records the success, so the next supervisor stores the outputs and does not run the execution
+        // again.
         let ran = Entry::Ran { execution, fence, assignment: assignment.clone(), end: end.clone() };
         self.journal.record(ran, Effect::Store(execution));
         self.set_phase(execution, Phase::Storing(Box::new((assignment, end))));
@@ -46,7 +47,7 @@ impl<P: Payloads> Supervisor<P> {
         self.conclude(execution, held.fence, Report::Ended(Box::new(end)));
     }
 
-    /// Removes and returns the next execution whose output files the agent is to store.
+    /// Removes and returns the next execution whose outputs the agent is to store.
     pub fn next_to_store(&mut self) -> Option<(ExecutionId, P::Assignment)> {
         while let Some(execution) = self.to_store.pop_front() {
             if let Some(Phase::Storing(storing)) = self.executions.get(&execution).map(|held| &held.phase) {
@@ -56,13 +57,14 @@ impl<P: Payloads> Supervisor<P> {
         None
     }
 
-    /// Writes down how an execution ended, also one that never came here. It is reported once that is durable.
+    /// Records the end of an execution in the journal, also of one that never started here. It is reported once it is
+    /// durable.
     pub(crate) fn conclude(&mut self, execution: ExecutionId, fence: Fence, report: Report<P>) {
         let outcome = Entry::Outcome { execution, fence, report: report.clone() };
         self.journal.record(outcome, Effect::Ended(execution));
         self.agenda.set(Alarm::Execution(execution), None);
         let before = self.executions.get(&execution).map(|held| &held.phase);
-        // Until its end is durable the next supervisor would have to store what is in there.
+        // Until the end is durable, the next supervisor would still have to store the outputs in the folder.
         let has_folder = matches!(before, Some(Phase::Storing(_)));
         let is_new = before.is_none();
         let ended = Phase::Ended(Ended { report, is_durable: false, has_folder });
@@ -73,7 +75,7 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// The end of an execution is in the journal.
+    /// Processes the end of an execution that is durable in the journal.
     pub(crate) fn ended_durably(&mut self, now: BootMillis, execution: ExecutionId) {
         let Some(held) = self.executions.get_mut(&execution) else { return };
         let Phase::Ended(ended) = &mut held.phase else { return };
@@ -91,7 +93,7 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// The server has recorded the end: nothing is kept of it but its id.
+    /// Drops an execution whose end the server has recorded; only its id is kept.
     pub(crate) fn forget(&mut self, now: BootMillis, execution: ExecutionId) {
         let Some(held) = self.executions.remove(&execution) else { return };
         self.active -= usize::from(held.phase.is_active());

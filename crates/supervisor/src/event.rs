@@ -1,4 +1,4 @@
-//! What the shell tells the core, and what the core tells the shell to do.
+//! Events from the shell to the core, and actions from the core to the shell.
 
 use std::fmt::Debug;
 
@@ -7,207 +7,207 @@ use model::{ExecutionId, Fence, JobId};
 use crate::journal::Batch;
 use crate::{BootMillis, Moment};
 
-/// What a shell attaches to executions. The core carries these values and never looks into them.
+/// Data that a shell attaches to executions. The core carries these values and never reads them.
 pub trait Payloads {
-    /// Everything that is needed to start an execution.
+    /// Data for starting an execution.
     type Order: Debug;
-    /// Everything that is needed to store the output files of an execution.
+    /// Data for storing the outputs of an execution.
     type Assignment: Debug + Clone;
-    /// How an execution ended, with its usage and output.
+    /// End of an execution, with its usage and output.
     type End: Debug + Clone;
-    /// Which output files were stored, or why they were not.
+    /// Stored outputs, or the reason why they could not be stored.
     type Stored: Debug;
 
-    /// Returns the end of an execution that was running when its supervisor or its machine went down.
+    /// Returns the end of an execution that was running when its supervisor or its machine stopped.
     fn interrupted() -> Self::End;
 
-    /// Changes `end` into that of an execution that was stopped while its output files were stored.
+    /// Changes `end` to that of an execution that was stopped while its outputs were being stored.
     fn stop_while_storing(end: &mut Self::End);
 
-    /// Adds to `end` what came of storing the output files.
+    /// Adds the result of storing the outputs to `end`.
     fn add_outputs(end: &mut Self::End, stored: Self::Stored);
 }
 
-/// An execution that the server assigns to this worker.
+/// An execution that the server has assigned to this worker.
 #[derive(Debug)]
 pub struct Assigned<P: Payloads> {
-    /// Its id.
+    /// Id of the execution.
     pub execution: ExecutionId,
-    /// Its fence.
+    /// Fence of the execution.
     pub fence: Fence,
-    /// Its job.
+    /// Id of the job, if it is known.
     pub job: Option<JobId>,
-    /// What the core needs to know of the job.
+    /// Properties of the job that the core needs.
     pub terms: Terms,
-    /// What is needed to start it, or why it cannot be started.
+    /// Data for the start, or the reason why it is impossible.
     pub order: Result<P::Order, StartFailure>,
-    /// Whether the disk of the worker's folder has no space for new work.
+    /// Whether the disk of the worker folder has no space for further executions.
     pub disk_full: bool,
 }
 
-/// What the core needs to know of the job of an execution.
+/// Properties of a job that the core needs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Terms {
-    /// Whether the execution continues without a lease: the server starts it nowhere else.
+    /// Whether the execution continues without a lease, because the server never starts it elsewhere.
     pub at_most_once: bool,
-    /// How long it may run, in milliseconds.
+    /// Maximum running time in milliseconds; `None` is unlimited.
     pub timeout: Option<u64>,
-    /// How long it may take to end after it was asked to, in milliseconds.
+    /// Grace period between SIGTERM and SIGKILL, in milliseconds.
     pub grace: u64,
 }
 
 /// Why an execution could not be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartFailure {
-    /// A stable word.
+    /// Stable error code.
     pub code: String,
-    /// One line for people.
+    /// One-line explanation for users.
     pub detail: String,
 }
 
-/// What happens around the core.
+/// An event that the shell reports to the core.
 #[derive(Debug)]
 pub enum Event<P: Payloads> {
-    /// An agent has connected. It says how many slots the worker has.
+    /// An agent has connected.
     AgentConnected {
-        /// The most executions that may be active.
+        /// Maximum number of active executions.
         slots: usize,
     },
     /// The server assigned an execution.
     Assigned(Box<Assigned<P>>),
-    /// The server wants an execution to end.
+    /// The server has requested an execution to stop.
     StopRequested {
-        /// Which one.
+        /// Id of the execution.
         execution: ExecutionId,
         /// The fence that the server knows.
         fence: Fence,
-        /// How long it may take to end, in milliseconds.
+        /// Grace period in milliseconds.
         grace: u64,
-        /// Whether the server wants no report of it.
+        /// Whether the server wants no report about the execution.
         discard: bool,
     },
     /// The server has recorded the end of an execution.
     EndAcknowledged {
-        /// Which one.
+        /// Id of the execution.
         execution: ExecutionId,
-        /// The fence of the report.
+        /// Fence of the acknowledged report.
         fence: Fence,
     },
-    /// The worker's lease lasts until then.
+    /// The worker's lease was renewed.
     LeaseRenewed {
-        /// The end of the lease.
+        /// End of the lease.
         until: BootMillis,
     },
-    /// The agent has stored the output files of an execution, or cannot.
+    /// The agent has stored the outputs of an execution, or cannot store them.
     OutputsStored {
-        /// Which one.
+        /// Id of the execution.
         execution: ExecutionId,
-        /// What came of it.
+        /// Result of the storing.
         stored: P::Stored,
     },
     /// The batch of the last [`Action::WriteJournal`] is durable.
     JournalWritten,
-    /// The answer to [`Action::ObserveLaunch`].
+    /// Answer to [`Action::ObserveLaunch`].
     LaunchObserved {
-        /// Which execution.
+        /// Id of the execution.
         execution: ExecutionId,
-        /// When a thread began to start it; `None` while it waits for one.
+        /// Time at which a thread began the launch; `None` while it waits for a thread.
         began: Option<Moment>,
     },
-    /// A launch was not begun because the lease had ended.
+    /// A launch was not begun because the lease had expired.
     LaunchHeldBack {
-        /// Of which execution.
+        /// Id of the execution.
         execution: ExecutionId,
     },
-    /// A launch was not begun because of an [`Action::KillLaunch`].
+    /// A launch was not begun because of an [`Action::KillLaunches`].
     LaunchCancelled {
-        /// Of which execution.
+        /// Id of the execution.
         execution: ExecutionId,
     },
-    /// A launch failed; nothing of the program ran.
+    /// A launch failed; no instruction of the program was executed.
     LaunchFailed {
-        /// Of which execution.
+        /// Id of the execution.
         execution: ExecutionId,
-        /// Why; the worker refuses the execution where it is [`Refusal`](crate::Report::Refused).
+        /// Reason; for [`LaunchFailure::DiskFull`] the worker refuses the execution.
         failure: LaunchFailure,
     },
-    /// A program was loaded.
+    /// The program of an execution was loaded.
     Launched {
-        /// Of which execution.
+        /// Id of the execution.
         execution: ExecutionId,
-        /// When its launch began.
+        /// Time at which the launch began.
         at: Moment,
-        /// How its main process ended, if it has already.
+        /// Exit of the main process, if it has exited already.
         exit: Option<EarlyExit>,
     },
-    /// The main process of an execution has ended; others of it may be alive.
+    /// The main process of an execution has exited; other processes of it may be alive.
     Exited {
-        /// Which execution.
+        /// Id of the execution.
         execution: ExecutionId,
     },
-    /// No process of an execution is alive.
+    /// All processes of an execution have exited.
     Gone {
-        /// Which execution.
+        /// Id of the execution.
         execution: ExecutionId,
-        /// How it ended, given its [`Verdict`](crate::Verdict).
+        /// End of the execution, according to its [`Verdict`](crate::Verdict).
         end: P::End,
-        /// The assignment, if output files are to be stored now.
+        /// The assignment, if outputs are to be stored now.
         outputs: Option<P::Assignment>,
     },
     /// The fuse has frozen all executions that need a lease.
     FuseFroze {
-        /// When.
+        /// Time of the freeze.
         since: Moment,
     },
-    /// The fuse has ended, or was replaced. It may have frozen executions before.
+    /// The fuse has exited, or was replaced. It may have frozen executions before.
     FuseLost,
-    /// The time of [`Supervisor::next_alarm`](crate::Supervisor::next_alarm) has come.
+    /// The time of [`Supervisor::next_alarm`](crate::Supervisor::next_alarm) was reached.
     AlarmDue,
-    /// The process was told to end.
+    /// The supervisor was requested to shut down.
     ShutDown,
 }
 
 /// Why a launch failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LaunchFailure {
-    /// The job is to blame, or the worker is: the attempt failed.
+    /// The job or the worker has caused the failure: the attempt has failed.
     Failed(StartFailure),
-    /// The disk of the worker's folder is full: another worker may have space.
+    /// The disk of the worker folder is full: the execution is refused, because another worker may have space.
     DiskFull,
 }
 
-/// How a main process ended before the core heard that it was launched.
+/// How a main process ended before the core was notified of its launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EarlyExit {
-    /// A SIGKILL ended it.
+    /// Killed by SIGKILL.
     Killed,
-    /// It ended by itself.
+    /// Exited in any other way.
     ByItself,
 }
 
-/// What the shell has to do.
+/// An action that the shell must carry out.
 #[derive(Debug)]
 pub enum Action<P: Payloads> {
     /// Append a batch to the journal, then send [`Event::JournalWritten`].
     WriteJournal(Batch<P>),
-    /// Tell the launching threads and the fuse until when the lease lasts. The fuse hears it before any thaw.
+    /// Send the end of the lease to the launching threads and to the fuse. The fuse must get it before any thaw.
     TellLease(BootMillis),
-    /// Send [`Event::LaunchObserved`].
+    /// Send [`Event::LaunchObserved`] for this execution.
     ObserveLaunch(ExecutionId),
-    /// Keep the threads from beginning these launches, and then kill every process that was made for them.
+    /// Forbid the threads to begin these launches, and then kill all processes that were created for them.
     KillLaunches(Vec<ExecutionId>),
-    /// Release what was prepared for a launch that was held back.
+    /// Release the resources of a prepared launch that waits for a lease.
     DropLaunch(ExecutionId),
     /// Send SIGTERM to the process group of an execution.
     Terminate(ExecutionId),
     /// Kill all processes of these executions.
     Kill(Vec<ExecutionId>),
-    /// Stop all processes of these executions.
+    /// Freeze all processes of these executions.
     Freeze(Vec<ExecutionId>),
-    /// Let all processes of these executions continue.
+    /// Thaw all processes of these executions.
     Thaw(Vec<ExecutionId>),
-    /// Remove the folder of an execution whose output files were to be stored: its end is durable.
+    /// Remove the folder of an execution with outputs: its end is durable.
     RemoveFolder(ExecutionId),
-    /// Drop the log of an execution that the server wants nothing of.
+    /// Drop the log of an execution that the server has discarded.
     DropLog(ExecutionId),
 }

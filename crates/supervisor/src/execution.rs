@@ -1,4 +1,4 @@
-//! Where an execution stands on this worker.
+//! An execution on this worker, and its phases.
 
 use model::{Fence, JobId};
 
@@ -7,80 +7,80 @@ use crate::launch::Launching;
 use crate::report::Report;
 use crate::{BootMillis, Moment, Payloads, Terms};
 
-/// An execution that is held.
+/// An execution that the worker holds.
 #[derive(Debug)]
 pub(crate) struct Execution<P: Payloads> {
     pub(crate) fence: Fence,
     pub(crate) job: Option<JobId>,
     pub(crate) terms: Terms,
     pub(crate) phase: Phase<P>,
-    /// Whether its report waits to be sent.
+    /// Whether its report is queued.
     pub(crate) is_reporting: bool,
-    /// Whether the server wants no report of it.
+    /// Whether the server wants no report about it.
     pub(crate) discard: bool,
 }
 
-/// Where an execution stands.
+/// Phase of an execution; see the diagram in [`crate`].
 #[derive(Debug)]
 pub(crate) enum Phase<P: Payloads> {
-    /// Nothing is written down; it waits for a lease.
+    /// Not in the journal yet; waits for a lease.
     Waiting(Box<P::Order>),
-    /// Its start is in the journal, or on the way there.
+    /// Its start is in the journal, or is being written.
     Starting(Box<P::Order>),
-    /// The shell prepares and launches it; it may run already.
+    /// The shell prepares and launches it; the program may be running already.
     Launching(Box<Launching>),
-    /// Its main process runs, or what that left behind is being killed.
+    /// Its main process runs, or remaining processes are being killed.
     Running(Box<Task>),
-    /// It ran well, and its output files are being stored.
+    /// It succeeded, and its outputs are being stored.
     Storing(Box<(P::Assignment, P::End)>),
-    /// It is over.
+    /// It has ended; the report is kept until it is acknowledged.
     Ended(Ended<P>),
 }
 
-/// The last phase.
+/// Data of the last phase.
 #[derive(Debug)]
 pub(crate) struct Ended<P: Payloads> {
     pub(crate) report: Report<P>,
-    /// Whether the report is durable; it is sent only then.
+    /// Whether the report is durable; it is sent only after that.
     pub(crate) is_durable: bool,
-    /// Whether its folder is to be removed once the report is durable.
+    /// Whether the folder is to be removed once the report is durable.
     pub(crate) has_folder: bool,
 }
 
-/// An execution whose program is loaded.
+/// A running execution whose program was loaded.
 #[derive(Debug)]
 pub(crate) struct Task {
-    /// When its launch began.
+    /// Time at which its launch began.
     pub(crate) started: BootMillis,
-    /// What is left of its timeout.
+    /// Remaining timeout; `None` if the job has none.
     pub(crate) timeout: Option<Countdown>,
-    /// When it is killed, once it was asked to end.
+    /// Time at which it is killed after a SIGTERM; `None` without one.
     pub(crate) kill_at: Option<BootMillis>,
     pub(crate) is_killed: bool,
-    /// Why it is ended, if it is.
+    /// Reason for its end so far.
     pub(crate) verdict: Verdict,
     pub(crate) frozen_since: Option<Moment>,
-    /// Whether its main process has ended.
+    /// Whether its main process has exited.
     pub(crate) has_exited: bool,
 }
 
-/// Why an execution ended. The first reason stands.
+/// Reason for the end of an execution. The first reason is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Its main process ended by itself.
+    /// Its main process exited by itself.
     ByItself,
-    /// The server asked it to end.
+    /// The server requested a stop.
     Stopped,
     /// It reached its timeout.
     TimedOut,
-    /// It was frozen for too long.
+    /// It was frozen longer than the orphan limit.
     Orphaned,
-    /// The supervisor was told to end.
+    /// The supervisor was shut down.
     ShutDown,
 }
 
 impl Verdict {
-    /// Sets the reason, unless there is one.
+    /// Returns this reason, or `other` if there is none yet.
     pub(crate) fn or(self, other: Self) -> Self {
         if self == Self::ByItself { other } else { self }
     }
@@ -93,15 +93,15 @@ impl<P: Payloads> Execution<P> {
 }
 
 impl<P: Payloads> Phase<P> {
-    /// Whether it takes one of the worker's slots.
+    /// Returns whether the execution occupies a slot of the worker.
     pub(crate) fn is_active(&self) -> bool {
         !matches!(self, Self::Ended(_))
     }
 
-    /// What is to be reported now, if anything.
+    /// Returns the current report, if there is one.
     pub(crate) fn report(&self) -> Option<Report<P>> {
         match self {
-            // Its process has ended while its output files are stored, but the execution has not.
+            // While the outputs are stored, the process has exited, but the execution has not ended.
             Self::Running(_) | Self::Storing(_) => Some(Report::Started),
             Self::Ended(ended) if ended.is_durable => Some(ended.report.clone()),
             _ => None,
@@ -110,7 +110,7 @@ impl<P: Payloads> Phase<P> {
 }
 
 impl Task {
-    /// It was frozen at `at`, by the supervisor or by the fuse. Of several times the earliest counts.
+    /// Records that the task was frozen at `at`, by the supervisor or by the fuse. The earliest time counts.
     pub(crate) fn halt(&mut self, at: Moment) {
         self.frozen_since = Some(self.frozen_since.filter(|since| since.boot <= at.boot).unwrap_or(at));
         if let Some(timeout) = &mut self.timeout {
@@ -118,7 +118,7 @@ impl Task {
         }
     }
 
-    /// It continues at `now`.
+    /// Records that the task was thawed at `now`.
     pub(crate) fn resume(&mut self, now: Moment) {
         self.frozen_since = None;
         if let Some(timeout) = &mut self.timeout {

@@ -1,8 +1,8 @@
-//! Executions whose end was acknowledged, and that are refused when they are assigned once more.
+//! Acknowledged executions, which are refused when they are assigned again.
 //!
-//! A store that lost its last commits assigns again what it does not know to have ended. How far back that goes is a
-//! matter of time: so an id is kept for [`AGE_MIN`] at least, however many come after it, up to [`FORGOTTEN_MAX`]; and the
-//! newest [`KEPT_MIN`] are kept however old they are.
+//! A store that lost its last commits may assign executions again whose end it has lost. The extent of the loss
+//! depends on time. So each id is kept for at least [`AGE_MIN`], up to a total of [`FORGOTTEN_MAX`] ids. The newest
+//! [`KEPT_MIN`] ids are kept regardless of their age.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -10,14 +10,15 @@ use model::ExecutionId;
 
 use crate::BootMillis;
 
-/// The most that are kept: with 2 000 ends a second those of two minutes. Each takes some 60 bytes.
+/// Maximum number of ids: two minutes at 2 000 ends per second. Each takes about 60 bytes.
 pub const FORGOTTEN_MAX: usize = 1 << 18;
-/// The newest are kept whatever their age.
+/// Number of newest ids that are kept regardless of their age.
 const KEPT_MIN: usize = 10_000;
-/// For how long each is kept: longer than any store that survived loses commits for.
+/// Minimum time that an id is kept, in milliseconds; longer than the period for which a surviving store loses
+/// commits.
 const AGE_MIN: BootMillis = 120_000;
 
-/// The ids, the newest last.
+/// Ids of acknowledged executions, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Forgotten {
     ids: VecDeque<(BootMillis, ExecutionId)>,
@@ -25,7 +26,7 @@ pub(crate) struct Forgotten {
 }
 
 impl Forgotten {
-    /// Those that the journal had; when they ended it does not say.
+    /// Creates the set from the ids in the journal. Their age is unknown, so it counts from `now`.
     pub(crate) fn from_journal(ids: impl IntoIterator<Item = ExecutionId>, now: BootMillis) -> Self {
         let ids: VecDeque<_> = ids.into_iter().map(|id| (now, id)).collect();
         let set = ids.iter().map(|(_, id)| *id).collect();
@@ -65,7 +66,7 @@ mod tests {
     #[test]
     fn an_id_is_kept_for_two_minutes_however_many_come_after_it() {
         let mut forgotten = Forgotten::default();
-        // 2 000 a second.
+        // 2 000 ends per second.
         for n in 0..200_000 {
             forgotten.remember(id(n), n as u64 / 2);
         }

@@ -1,7 +1,7 @@
-//! What is written down before which action, and what a journal says to the next supervisor.
+//! Journal records, and the recovery of a supervisor from its journal.
 //!
-//! Entries collect in a batch while the batch before is being written, so many ends share one sync. What waits for an
-//! entry to be durable follows with [`Event::JournalWritten`](crate::Event::JournalWritten).
+//! Entries collect in a batch while the previous batch is being written, so many ends share one sync. The effects of
+//! an entry, such as a launch, follow with [`Event::JournalWritten`](crate::Event::JournalWritten).
 
 use std::collections::VecDeque;
 
@@ -11,39 +11,39 @@ use mutation::{Mutation, is_on};
 use crate::execution::{Ended, Execution, Phase};
 use crate::{Action, Moment, Payloads, Report, Supervisor};
 
-/// One line of the journal.
+/// One record of the journal.
 #[derive(Debug)]
 pub enum Entry<P: Payloads> {
     /// The execution is about to be launched.
     Started {
-        /// Which one.
+        /// Id of the execution.
         execution: ExecutionId,
-        /// Its fence.
+        /// Fence of the execution.
         fence: Fence,
     },
-    /// It has run well; its output files are still to be stored.
+    /// The execution succeeded; its outputs are not stored yet.
     Ran {
-        /// Which one.
+        /// Id of the execution.
         execution: ExecutionId,
-        /// Its fence.
+        /// Fence of the execution.
         fence: Fence,
-        /// What is needed to store them.
+        /// Data for storing the outputs.
         assignment: P::Assignment,
-        /// How it ended.
+        /// End of the execution.
         end: P::End,
     },
-    /// It is over, or was refused; the report is repeated until it is acknowledged.
+    /// The execution has ended or was refused; the report is repeated until it is acknowledged.
     Outcome {
-        /// Which one.
+        /// Id of the execution.
         execution: ExecutionId,
-        /// Its fence.
+        /// Fence of the execution.
         fence: Fence,
-        /// What is reported.
+        /// The report to send.
         report: Report<P>,
     },
-    /// Its end was acknowledged, or it was stopped before it came: it is never started.
+    /// The end was acknowledged, or a discarding stop arrived before the assignment: the execution is never started.
     Forgotten {
-        /// Which one.
+        /// Id of the execution.
         execution: ExecutionId,
     },
 }
@@ -53,44 +53,44 @@ pub enum Entry<P: Payloads> {
 pub struct Batch<P: Payloads> {
     /// The entries, in order.
     pub entries: Vec<Entry<P>>,
-    /// Whether something waits for them to be durable.
+    /// Whether an effect waits for the entries to be durable.
     pub sync: bool,
 }
 
-/// What a journal says of an execution that is not forgotten.
+/// State of an unacknowledged execution in a journal.
 #[derive(Debug)]
 pub enum Held<P: Payloads> {
     /// It was launched, or was about to be.
     Started {
-        /// Its fence.
+        /// Fence of the execution.
         fence: Fence,
     },
-    /// It ran well; its output files are to be stored.
+    /// It succeeded; its outputs are not stored yet.
     Ran {
-        /// Its fence.
+        /// Fence of the execution.
         fence: Fence,
-        /// Its job.
+        /// Id of the job, if it is known.
         job: Option<JobId>,
-        /// What is needed to store them.
+        /// Data for storing the outputs.
         assignment: P::Assignment,
-        /// How it ended.
+        /// End of the execution.
         end: P::End,
     },
-    /// It is over.
+    /// It has ended or was refused.
     Ended {
-        /// Its fence.
+        /// Fence of the execution.
         fence: Fence,
-        /// What is reported.
+        /// The report to send.
         report: Report<P>,
     },
 }
 
-/// What a journal says.
+/// State that a journal represents.
 #[derive(Debug)]
 pub struct State<P: Payloads> {
-    /// The executions that are not forgotten, in the order of their ids.
+    /// The unacknowledged executions, in the order of their ids.
     pub held: Vec<(ExecutionId, Held<P>)>,
-    /// Those that are, the newest last.
+    /// The acknowledged executions, oldest first.
     pub forgotten: VecDeque<ExecutionId>,
 }
 
@@ -100,7 +100,7 @@ impl<P: Payloads> Default for State<P> {
     }
 }
 
-/// What follows once a batch is durable.
+/// What happens once a batch is durable.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Effect {
     Launch(ExecutionId),
@@ -108,12 +108,12 @@ pub(crate) enum Effect {
     Ended(ExecutionId),
 }
 
-/// Entries on their way to the journal.
+/// Entries that are not durable yet.
 #[derive(Debug)]
 pub(crate) struct Pipeline<P: Payloads> {
     next: Batch<P>,
     effects: Vec<Effect>,
-    /// What follows from the batch that is being written.
+    /// Effects of the batch that is being written; `None` if none is being written.
     in_flight: Option<Vec<Effect>>,
 }
 
@@ -130,12 +130,12 @@ impl<P: Payloads> Default for Batch<P> {
 }
 
 impl<P: Payloads> Pipeline<P> {
-    /// Adds an entry that nothing waits for.
+    /// Adds an entry that has no effect to wait for.
     pub(crate) fn note(&mut self, entry: Entry<P>) {
         self.next.entries.push(entry);
     }
 
-    /// Adds an entry; `effect` follows once it is durable.
+    /// Adds an entry; `effect` takes place once it is durable.
     pub(crate) fn record(&mut self, entry: Entry<P>, effect: Effect) {
         self.next.entries.push(entry);
         self.next.sync = true;
@@ -148,7 +148,8 @@ impl<P: Payloads> Pipeline<P> {
 }
 
 impl<P: Payloads> Supervisor<P> {
-    /// Has the next batch written, unless one is being written: to be called when all events at hand are handled.
+    /// Starts to write the next batch, unless one is being written. Must be called after all available events were
+    /// handled.
     pub fn flush(&mut self) {
         if self.journal.in_flight.is_some() || self.journal.next.entries.is_empty() {
             return;
@@ -167,7 +168,7 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// Returns what the journal would say if it had no history, for compaction.
+    /// Returns the current state for the compaction of the journal.
     pub fn journal_state(&self) -> State<P> {
         let held = self.executions.iter().filter_map(|(id, Execution { fence, job, phase, .. })| {
             let held = match phase {
@@ -186,7 +187,7 @@ impl<P: Payloads> Supervisor<P> {
         State { held: held.collect(), forgotten: self.forgotten.ids() }
     }
 
-    /// Continues with what the journal says.
+    /// Restores the executions from the journal.
     pub(crate) fn restore(&mut self, held: Vec<(ExecutionId, Held<P>)>) {
         for (execution, held) in held {
             match held {

@@ -1,8 +1,8 @@
 //! Executions whose program is being loaded.
 //!
-//! That may take for ever: the program is on a disk that does not answer, or the fuse froze the process before. So an
-//! execution is stopped, timed out, frozen and thawed from the birth of its process, not from its first instruction.
-//! One that was killed before its program was loaded is reported like one that was started and killed.
+//! Loading may take forever: the disk of the program may not respond, or the fuse may have frozen the process before.
+//! So stops, timeouts, freezes and thaws apply from the creation of the process, not from its first instruction. An
+//! execution that was killed before its program was loaded is reported as started and killed.
 
 use model::ExecutionId;
 use mutation::{Mutation, is_on};
@@ -13,34 +13,34 @@ use crate::event::{EarlyExit, LaunchFailure};
 use crate::execution::{Execution, Phase, Task, Verdict};
 use crate::{Action, BootMillis, Moment, Payloads, Report, Supervisor};
 
-/// A launch that takes longer than this is looked at again, and counts as slow.
+/// Time in milliseconds after which a launch counts as slow; also the interval between checks.
 const SLOW: BootMillis = 10_000;
-/// Pause before a launch is killed again whose thread still waits: at first, and at most. Each time costs a look at all
-/// processes, and a process that waits for a dead disk does not die.
+/// First and maximum delay in milliseconds before a launch is killed again if its thread still waits. Each kill costs
+/// a scan of all processes, and a process that waits for a dead disk does not exit.
 const KILL_AGAIN: BootMillis = 100;
 const KILL_AGAIN_MAX: BootMillis = 10_000;
 
-/// What the shell launches.
+/// What the shell must launch.
 #[derive(Debug)]
 pub enum Launch<P: Payloads> {
-    /// An execution that nothing was prepared for yet.
+    /// An execution for which nothing was prepared yet.
     First(Box<P::Order>),
-    /// One that was prepared, and held back because the lease had ended.
+    /// A prepared launch that waited because the lease had expired.
     Again,
 }
 
-/// The state of a launch.
+/// State of a launch.
 #[derive(Debug)]
 pub(crate) struct Launching {
-    /// When a thread began to start it, once that is known.
+    /// Time at which a thread began the launch, if it is known.
     began: Option<Moment>,
-    /// When it was frozen.
+    /// Freezes during the launch.
     pub(crate) pauses: Pauses,
-    /// When it is killed, if it was asked to end.
+    /// Time at which it is killed, after a stop request.
     kill_at: Option<BootMillis>,
-    /// Why it was killed, if it was.
+    /// Reason for killing it; `ByItself` if it was not killed.
     verdict: Verdict,
-    /// How often it was killed.
+    /// Number of kills.
     kills: u32,
 }
 
@@ -55,12 +55,12 @@ impl Launching {
         self.kill_at.is_none() && self.verdict == Verdict::ByItself
     }
 
-    /// When it reaches its timeout; `None` while it is frozen or waits for a thread.
+    /// Returns when the timeout is reached; `None` while the launch is frozen or waits for a thread.
     fn times_out_at(&self, now: Moment, timeout: Option<u64>) -> Option<BootMillis> {
         self.pauses.countdown(self.began?, timeout?).due(now)
     }
 
-    /// Why it is to be killed at `now`.
+    /// Returns the reason for killing the launch at `now`, if any.
     fn verdict_at(&self, now: Moment, timeout: Option<u64>) -> Option<Verdict> {
         let is_over = |at: Option<BootMillis>| at.is_some_and(|at| at <= now.boot);
         (self.verdict != Verdict::ByItself)
@@ -75,7 +75,7 @@ impl Launching {
 }
 
 impl<P: Payloads> Supervisor<P> {
-    /// Returns how many launches have waited for long for their program to be loaded.
+    /// Returns the number of launches that have been loading their program for a long time.
     pub fn slow_launches(&self, now: Moment) -> usize {
         let is_slow = |held: &&Execution<P>| matches!(&held.phase, Phase::Launching(launching) if launching.is_slow(now));
         self.executions.values().filter(is_slow).count()
@@ -101,7 +101,7 @@ impl<P: Payloads> Supervisor<P> {
         if let Some(verdict) = launching.verdict_at(now, timeout) {
             return self.kill_launching(now.boot, vec![execution], verdict);
         }
-        // One that waits for a thread begins now at the earliest.
+        // A launch that waits for a thread begins now at the earliest.
         let times_out_at = match launching.began {
             Some(_) => launching.times_out_at(now, timeout),
             None => timeout.map(|timeout| now.boot.saturating_add(timeout)),
@@ -148,14 +148,14 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// Asks an execution to end that is being launched; it is killed after `grace` if it is not launched by then.
+    /// Stops an execution that is being launched: it is killed if it is not launched within `grace`.
     pub(crate) fn stop_launching(&mut self, now: Moment, execution: ExecutionId, grace: u64) {
         if let Some(at) = self.held_back.iter().position(|held| *held == execution) {
             self.held_back.remove(at);
             return self.drop_launch(execution);
         }
         let Some(held) = self.executions.get_mut(&execution) else { return };
-        // What is frozen cannot answer a SIGTERM, and without a lease it must not run to do so.
+        // A frozen process cannot handle SIGTERM, and without a lease it must not run to do so.
         let may_run = now.boot < self.lease_until || held.terms.at_most_once;
         let Phase::Launching(launching) = &mut held.phase else { return };
         let kill_at = if may_run { now.boot.saturating_add(grace) } else { now.boot };
@@ -168,12 +168,12 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// Kills executions that are being launched, or keeps their threads from launching them.
+    /// Kills executions that are being launched, or prevents their launch.
     pub(crate) fn kill_launching(&mut self, now: BootMillis, executions: Vec<ExecutionId>, verdict: Verdict) {
         for execution in &executions {
             let Some((launching, _)) = self.launching_mut(*execution) else { continue };
             launching.verdict = launching.verdict.or(verdict);
-            // Its thread may be about to create the process.
+            // The thread may be about to create the process.
             let again = (KILL_AGAIN << launching.kills.min(16)).min(KILL_AGAIN_MAX);
             launching.kills += 1;
             self.agenda.set(Alarm::Execution(*execution), Some(now + again));
@@ -181,7 +181,7 @@ impl<P: Payloads> Supervisor<P> {
         self.actions.push_back(Action::KillLaunches(executions));
     }
 
-    /// A program is loaded: does what came up meanwhile.
+    /// Processes a loaded program, and applies stops and freezes that occurred during the launch.
     pub(crate) fn launched(
         &mut self,
         now: Moment,
@@ -196,7 +196,7 @@ impl<P: Payloads> Supervisor<P> {
             timeout: timeout.map(|limit| pauses.countdown(at, limit)),
             kill_at: None,
             is_killed: false,
-            // Otherwise it ended by itself before it was killed.
+            // Otherwise the process exited by itself before it was killed.
             verdict: if exit == Some(EarlyExit::Killed) { verdict } else { Verdict::ByItself },
             frozen_since: None,
             has_exited: exit.is_some(),
@@ -207,7 +207,7 @@ impl<P: Payloads> Supervisor<P> {
         if exit.is_some() {
             return;
         }
-        // First: what is frozen is killed without a grace.
+        // First, because a frozen task is killed without a grace period.
         if !is_on(Mutation::SupervisorTrustsLaunches) {
             self.check_lease(now);
         }

@@ -1,4 +1,4 @@
-//! The worker's lease: without it, executions that may be started elsewhere are frozen.
+//! The worker's lease: without it, executions that may be retried elsewhere are frozen.
 
 use model::ExecutionId;
 use mutation::{Mutation, is_on};
@@ -8,7 +8,7 @@ use crate::execution::{Execution, Phase};
 use crate::{Action, BootMillis, Moment, Payloads, Supervisor};
 
 impl<P: Payloads> Supervisor<P> {
-    /// The lease lasts until `until`: what was frozen is thawed.
+    /// Renews the lease until `until`, and thaws the frozen executions.
     pub(crate) fn lease_renewed(&mut self, now: Moment, until: BootMillis) {
         if until <= self.lease_until || until <= now.boot {
             return;
@@ -16,7 +16,7 @@ impl<P: Payloads> Supervisor<P> {
         let had_ended = !self.has_lease(now.boot);
         self.lease_until = until;
         self.agenda.set(Alarm::Lease, Some(until));
-        // Before anything thaws: if the supervisor is stopped in between, only the fuse can freeze it again.
+        // Before any thaw: if the supervisor is stopped in between, only the fuse can freeze the executions again.
         self.actions.push_back(Action::TellLease(until));
         let frozen = |held: &Execution<P>| match &held.phase {
             Phase::Running(task) => task.frozen_since.is_some(),
@@ -27,7 +27,7 @@ impl<P: Payloads> Supervisor<P> {
         self.admit_waiting(now.boot);
     }
 
-    /// Freezes what may run elsewhere, if the lease has ended.
+    /// Freezes the executions that may be retried elsewhere, if the lease has expired.
     pub(crate) fn check_lease(&mut self, now: Moment) {
         if self.has_lease(now.boot) || is_on(Mutation::SupervisorIgnoresTheEndOfItsLease) {
             return;
@@ -36,7 +36,7 @@ impl<P: Payloads> Supervisor<P> {
         for (id, held) in self.executions.iter_mut().filter(|(_, held)| !held.terms.at_most_once) {
             match &mut held.phase {
                 Phase::Running(task) if task.frozen_since.is_none() => running.push(*id),
-                // The fuse freezes it, and may die before it says so.
+                // The fuse freezes the process, and may exit before it reports that.
                 Phase::Launching(launching) => launching.pauses.halt(now),
                 _ => {}
             }
@@ -48,7 +48,7 @@ impl<P: Payloads> Supervisor<P> {
         self.actions.push_back(Action::Freeze(running));
     }
 
-    /// These executions are frozen since `at`.
+    /// Records that these executions are frozen since `at`.
     fn halted(&mut self, now: Moment, executions: &[ExecutionId], at: Moment) {
         for execution in executions {
             if let Some(task) = self.task_mut(*execution) {
@@ -58,7 +58,8 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// The fuse has frozen everything that needs a lease: at the end of a lease, or just before it was renewed.
+    /// Processes the report of the fuse that all executions that need a lease are frozen. This happens when a lease
+    /// expires, or shortly before it is renewed.
     pub(crate) fn fuse_froze(&mut self, now: Moment, at: Moment) {
         let mut frozen = Vec::new();
         for (id, held) in self.executions.iter_mut().filter(|(_, held)| !held.terms.at_most_once) {
@@ -76,7 +77,7 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// A fuse has ended that may have frozen executions and did not say so.
+    /// Processes the exit of a fuse, which may have frozen executions without reporting it.
     pub(crate) fn fuse_lost(&mut self, now: Moment) {
         if self.has_lease(now.boot) {
             self.thaw_all(now);
@@ -87,7 +88,7 @@ impl<P: Payloads> Supervisor<P> {
         self.thaw(now, |held| matches!(held.phase, Phase::Running(_) | Phase::Launching(_)));
     }
 
-    /// Lets executions that need a lease continue; the time for which they were frozen counts towards no timeout.
+    /// Thaws executions that need a lease; their frozen time counts towards no timeout.
     fn thaw(&mut self, now: Moment, is_frozen: impl Fn(&Execution<P>) -> bool) {
         let (mut thawed, mut launching_again) = (Vec::new(), Vec::new());
         let mut forgets_launches = is_on(Mutation::SupervisorLeavesLaunchesFrozen);
@@ -112,8 +113,8 @@ impl<P: Payloads> Supervisor<P> {
         if !thawed.is_empty() {
             self.actions.push_back(Action::Thaw(thawed));
         }
-        // Their timeouts count again. They are looked at after all that waits to be heard: the fuse may still have to say
-        // since when they were frozen.
+        // Their timeouts count again. They are checked only after all pending events, because the fuse may still
+        // report since when they were frozen.
         for execution in launching_again {
             self.agenda.set(Alarm::Execution(execution), Some(now.boot));
         }

@@ -1,4 +1,4 @@
-//! The supervisor of a worker: which executions the worker holds, and what happens to them.
+//! The supervisor core of a worker: which executions the worker holds, and what happens to them.
 //!
 //! ```text
 //! Waiting ─lease─> Starting ─journal─> Launching ─exec─> Running ─> (Storing) ─journal─> Ended ─ack─> forgotten
@@ -6,30 +6,36 @@
 //! ```
 //!
 //! This crate decides and does no I/O. Its shell passes each [`Event`] to [`Supervisor::handle`] together with the
-//! time, and then carries out the [`Action`]s in order. The shell that ships is the process `belfry supervisor`: it owns
-//! the agent's socket, the journal's file, the processes, control groups and folders. The simulators are shells, too.
+//! time, and then carries out the [`Action`]s in order. In production the shell is the process `belfry supervisor`,
+//! which owns the agent's socket, the journal's file, the processes, control groups and folders. The simulators are
+//! also shells.
 //!
-//! - [`assign`](self): `assign.rs`, from an assignment over the journal to a launch. `launch.rs`: until the program is loaded.
-//! - `stop.rs`: stops, timeouts and graces. `lease.rs`: freezing and thawing. `end.rs`: from the exit to the outcome.
-//! - `journal.rs`: what is written down before which action. `report.rs`: what is reported to the server until it acknowledges.
-//! - `execution.rs`: the states. `countdown.rs`, `forgotten.rs`, `agenda.rs`: the parts.
+//! - `event.rs`: events and actions. `execution.rs`: the phases of an execution.
+//! - `assign.rs`: from an assignment to a launch. `launch.rs`: from a launch until the program is loaded.
+//! - `stop.rs`: stops, timeouts and grace periods. `lease.rs`: freezing and thawing. `end.rs`: from the exit to the
+//!   outcome.
+//! - `journal.rs`: records that must be durable before an action. `report.rs`: reports until the server acknowledges
+//!   them.
+//! - `countdown.rs`: timeouts. `agenda.rs`: alarms. `forgotten.rs`: ids of acknowledged executions. `clock.rs`:
+//!   times.
 //!
 //! # Invariants
 //! - An execution is launched at most once, and only after its start is durable in the journal.
-//! - Without a valid lease no launch begins, and no execution runs that may be started elsewhere.
-//! - An outcome is reported only once it is durable, and until the server acknowledges it.
-//! - An execution whose end was acknowledged, or that was stopped before it came, is refused when it is assigned again.
+//! - Without a valid lease no launch begins, and no execution runs that may be retried on another worker.
+//! - An outcome is reported only after it is durable, and repeated until the server acknowledges it.
+//! - An execution is refused if it is assigned again after its end was acknowledged, or after it was stopped before
+//!   its assignment arrived.
 //! - Neither frozen nor suspended time counts towards a timeout.
 //!
 //! # The lease
-//! An execution that is not `at_most_once` may be started elsewhere once the worker's lease has ended. It is frozen
-//! then, not killed: what does not run cannot overlap, and after a short outage of the server long jobs continue. The
-//! agent passes on a renewed lease only after the stops of the new session, so executions that the server no longer
-//! wants are stopped before the others are thawed.
+//! An execution that is not `at_most_once` may be retried on another worker once the worker's lease has expired. It
+//! is then frozen and not killed: a frozen execution cannot overlap with another one, and after a short outage of the
+//! server long jobs continue. The agent forwards a renewed lease only after the stops of the new session. So
+//! executions that the server has cancelled are stopped before the others are thawed.
 //!
 //! # Cost
-//! Each event costs O(log n) in the executions held, except for the end and the renewal of a lease, which look at all of
-//! them. Nothing is cloned on the way of a job but its outcome, once: for the journal.
+//! Each event costs O(log n) in the executions held, except for the expiry and the renewal of a lease, which visit
+//! all of them. The only copy per job is that of its outcome, for the journal.
 
 mod agenda;
 mod assign;
@@ -62,44 +68,45 @@ pub use launch::Launch;
 use report::Reports;
 pub use report::{Holding, Report};
 
-/// The limits that a supervisor keeps to.
+/// Limits that a supervisor enforces.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// How long an execution may stay frozen, in milliseconds, before it is killed.
+    /// Maximum time that an execution may stay frozen before it is killed, in milliseconds.
     pub orphan_limit: u64,
 }
 
-/// The core. `P` is what the shell attaches to executions.
+/// The supervisor core. `P` defines the data that the shell attaches to executions.
 #[derive(Debug)]
 pub struct Supervisor<P: Payloads> {
     limits: Limits,
     executions: BTreeMap<ExecutionId, Execution<P>>,
-    /// How many executions take a slot.
+    /// Number of executions that occupy a slot.
     active: usize,
     forgotten: Forgotten,
     /// Executions that wait for a lease, in the order of their assignments.
     waiting: VecDeque<ExecutionId>,
-    /// Executions whose start is durable.
+    /// Executions whose start is durable, and that are not launched yet.
     ready: VecDeque<ExecutionId>,
-    /// Launches that were prepared and not begun because the lease had ended.
+    /// Prepared launches that wait because the lease had expired.
     held_back: VecDeque<ExecutionId>,
-    /// Executions whose output files the agent is to be asked to store.
+    /// Executions whose outputs the agent is to be requested to store.
     to_store: VecDeque<ExecutionId>,
     reports: Reports<P>,
     journal: Pipeline<P>,
     agenda: Agenda,
     actions: VecDeque<Action<P>>,
-    /// The slots of the worker; unlimited until an agent has said.
+    /// Number of slots of the worker; unlimited until an agent has connected.
     slots: usize,
     lease_until: BootMillis,
-    /// Whether the supervisor was told to end.
+    /// Whether the shutdown has begun.
     shutting_down: bool,
 }
 
 impl<P: Payloads> Supervisor<P> {
-    /// Creates the supervisor of a worker whose journal said `state`.
+    /// Creates the supervisor of a worker from the `state` of its journal.
     ///
-    /// Executions that were running are interrupted: the shell has made sure that none of their processes is alive.
+    /// Executions that were running are reported as interrupted: the shell has made sure that none of their processes
+    /// is alive.
     pub fn new(limits: Limits, state: State<P>, now: Moment) -> Self {
         let mut this = Self {
             limits,
@@ -122,7 +129,7 @@ impl<P: Payloads> Supervisor<P> {
         this
     }
 
-    /// Takes one event. What follows from it is in [`Self::next_action`].
+    /// Processes one event. The resulting actions are returned by [`Self::next_action`].
     pub fn handle(&mut self, now: Moment, event: Event<P>) {
         match event {
             Event::AgentConnected { slots } => self.agent_connected(slots),
@@ -148,37 +155,37 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// Removes and returns the next thing to do.
+    /// Removes and returns the next action to carry out.
     pub fn next_action(&mut self) -> Option<Action<P>> {
         self.actions.pop_front()
     }
 
-    /// Returns when [`Event::AlarmDue`] is next to be sent.
+    /// Returns when the shell must send the next [`Event::AlarmDue`].
     pub fn next_alarm(&self) -> Option<BootMillis> {
         self.agenda.next()
     }
 
-    /// Returns whether the worker may start executions at `now`.
+    /// Returns whether the worker has a valid lease at `now`.
     pub fn has_lease(&self, now: BootMillis) -> bool {
         now < self.lease_until
     }
 
-    /// Returns until when the worker's lease lasts; 0 before the first one.
+    /// Returns the end of the worker's lease; 0 before the first one.
     pub fn lease_until(&self) -> BootMillis {
         self.lease_until
     }
 
-    /// Returns how many executions take one of the worker's slots.
+    /// Returns the number of executions that occupy a slot of the worker.
     pub fn active(&self) -> usize {
         self.active
     }
 
-    /// Returns whether an execution is held that has not ended.
+    /// Returns whether the execution is held and has not ended.
     pub fn is_active(&self, execution: ExecutionId) -> bool {
         self.executions.get(&execution).is_some_and(|held| held.phase.is_active())
     }
 
-    /// Returns whether nothing is left to be done before the process may end after [`Event::ShutDown`].
+    /// Returns whether the process may exit after [`Event::ShutDown`].
     pub fn has_shut_down(&self) -> bool {
         let runs = |phase: &Phase<P>| matches!(phase, Phase::Launching(_) | Phase::Running(_));
         self.shutting_down
@@ -186,7 +193,7 @@ impl<P: Payloads> Supervisor<P> {
             && !self.executions.values().any(|held| runs(&held.phase))
     }
 
-    /// Returns whether no execution is active and nothing waits for the journal.
+    /// Returns whether no execution is active and no record waits for the journal.
     pub fn is_idle(&self) -> bool {
         self.active == 0 && self.journal.is_idle()
     }
@@ -200,10 +207,10 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// Looks at an execution whose alarm has rung, and sets its next one.
+    /// Checks an execution whose alarm has expired, and sets its next alarm.
     fn check(&mut self, now: Moment, execution: ExecutionId) {
         match self.executions.get(&execution).map(|held| &held.phase) {
-            // Its birth is known to the thread that launches it.
+            // Only the launching thread knows whether the process exists.
             Some(Phase::Launching(_)) => self.actions.push_back(Action::ObserveLaunch(execution)),
             Some(Phase::Running(_)) => self.check_task(now, execution),
             _ => {}

@@ -1,4 +1,4 @@
-//! What the server is told of executions, until it acknowledges their ends.
+//! Reports to the server, which are repeated until the server acknowledges the end.
 
 use std::collections::VecDeque;
 
@@ -8,43 +8,43 @@ use mutation::{Mutation, is_on};
 use crate::execution::Phase;
 use crate::{Payloads, StartFailure, Supervisor};
 
-/// What is reported of an execution.
+/// Report about an execution.
 #[derive(Debug)]
 pub enum Report<P: Payloads> {
-    /// It runs, or its output files are being stored.
+    /// It is running, or its outputs are being stored.
     Started,
-    /// It was not started and never will be under this fence.
+    /// It was not started, and never will be under this fence.
     Refused {
-        /// A stable word.
+        /// Stable reason code.
         reason: String,
-        /// One line for people.
+        /// One-line explanation for users.
         detail: String,
     },
-    /// It could not be started; nothing of the program ran.
+    /// It could not be started; no instruction of the program was executed.
     StartFailed(StartFailure),
-    /// It ended.
+    /// It has ended.
     Ended(Box<P::End>),
 }
 
 /// An execution that the worker holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holding {
-    /// Its id.
+    /// Id of the execution.
     pub execution: ExecutionId,
-    /// Its fence.
+    /// Fence of the execution.
     pub fence: Fence,
-    /// Its job, where that is known.
+    /// Id of the job, if it is known.
     pub job: Option<JobId>,
-    /// Whether it takes a slot.
+    /// Whether it occupies a slot.
     pub is_active: bool,
 }
 
-/// Reports that are to be sent.
+/// Queued reports.
 #[derive(Debug)]
 pub(crate) struct Reports<P: Payloads> {
-    /// Executions whose report is to be sent, each once.
+    /// Held executions with a queued report, each once.
     held: VecDeque<ExecutionId>,
-    /// Reports about executions that are not held.
+    /// Queued reports about executions that are not held.
     others: VecDeque<(ExecutionId, Fence, Report<P>)>,
 }
 
@@ -82,7 +82,7 @@ impl<P: Payloads> Report<P> {
 }
 
 impl<P: Payloads> Supervisor<P> {
-    /// Returns all executions that are held, in the order of their ids.
+    /// Returns all held executions, in the order of their ids.
     pub fn holdings(&self) -> impl Iterator<Item = Holding> {
         self.executions.iter().map(|(id, held)| Holding {
             execution: *id,
@@ -92,7 +92,7 @@ impl<P: Payloads> Supervisor<P> {
         })
     }
 
-    /// Queues the reports of all executions that are held: a server asks for them when a session begins.
+    /// Queues the reports of all held executions; called at the start of a session.
     pub fn report_all(&mut self) {
         self.reports.held.clear();
         for (id, held) in &mut self.executions {
@@ -103,7 +103,7 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// Returns whether [`Self::next_report`] may have one.
+    /// Returns whether [`Self::next_report`] may return a report.
     pub fn has_reports(&self) -> bool {
         !self.reports.held.is_empty() || !self.reports.others.is_empty()
     }
@@ -126,7 +126,7 @@ impl<P: Payloads> Supervisor<P> {
         None
     }
 
-    /// Queues the report of an execution that is held, if there is one.
+    /// Queues the report of a held execution, if there is one.
     pub(crate) fn announce(&mut self, execution: ExecutionId) {
         let Some(held) = self.executions.get_mut(&execution) else { return };
         if !std::mem::replace(&mut held.is_reporting, true) {
@@ -134,7 +134,7 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// Reports an execution whose end was acknowledged before: a server that still asks for it has lost that end.
+    /// Reports an execution whose end was acknowledged before: a server that assigns it again has lost its end.
     pub(crate) fn report_known(&mut self, execution: ExecutionId, fence: Fence) {
         let detail = "the worker has already run this execution, and its end was acknowledged";
         self.reports.others.push_back((execution, fence, Report::refused("known", detail)));

@@ -1,4 +1,4 @@
-//! What ends an execution before its time: stops, timeouts, graces, and the end of the supervisor.
+//! Early ends of executions: stops, timeouts, grace periods, and the shutdown of the supervisor.
 
 use model::{ExecutionId, Fence};
 use mutation::{Mutation, is_on};
@@ -41,8 +41,9 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// A stop may come before its assignment: then that must never start. One that comes after the end was
-    /// acknowledged is late, or of a server whose store lost that end: it asks until it is answered.
+    /// Handles a stop for an execution that is not held. If it arrives before the assignment, the execution must
+    /// never start. If it arrives after the acknowledged end, it is late, or the server's store has lost that end;
+    /// the server repeats the stop until it gets an answer.
     fn stop_unknown(&mut self, now: BootMillis, execution: ExecutionId, fence: Fence, discard: bool) {
         match (self.forgotten.contains(execution), discard) {
             (true, true) => {}
@@ -61,12 +62,12 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// Asks an execution to end, and kills it after `grace`.
+    /// Sends SIGTERM to an execution, and kills it after `grace`.
     pub(crate) fn end_task(&mut self, now: Moment, execution: ExecutionId, verdict: Verdict, grace: u64) {
         let Some(task) = self.task_mut(execution).filter(|task| !task.has_exited) else { return };
         let is_first = task.verdict == Verdict::ByItself;
         task.verdict = task.verdict.or(verdict);
-        // What is frozen cannot answer a SIGTERM, and without a lease it must not run to do so.
+        // A frozen process cannot handle SIGTERM, and without a lease it must not run to do so.
         if grace == 0 || task.frozen_since.is_some() {
             task.is_killed = true;
             return self.actions.push_back(Action::Kill(vec![execution]));
@@ -78,7 +79,7 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    /// Looks at the limits of an execution.
+    /// Checks the time limits of an execution.
     pub(crate) fn check_task(&mut self, now: Moment, execution: ExecutionId) {
         let orphan_limit = self.limits.orphan_limit;
         let Some(held) = self.executions.get_mut(&execution) else { return };
@@ -99,7 +100,7 @@ impl<P: Payloads> Supervisor<P> {
         self.set_alarm(now, execution);
     }
 
-    /// Sets the alarm of a running execution for the first limit that it can reach.
+    /// Sets the alarm of a running execution to its next time limit.
     pub(crate) fn set_alarm(&mut self, now: Moment, execution: ExecutionId) {
         let orphan_limit = self.limits.orphan_limit;
         let Some(task) = self.task_mut(execution) else { return };
@@ -107,7 +108,7 @@ impl<P: Payloads> Supervisor<P> {
         self.agenda.set(Alarm::Execution(execution), at);
     }
 
-    /// Kills all executions; what was not launched never will be, and the server is told so.
+    /// Kills all executions; those that were not launched are reported as refused.
     pub(crate) fn shut_down(&mut self, now: Moment) {
         if std::mem::replace(&mut self.shutting_down, true) {
             return;
@@ -144,7 +145,7 @@ impl<P: Payloads> Supervisor<P> {
 }
 
 impl Task {
-    /// When it reaches its timeout; `None` while it is frozen, or once it is to end.
+    /// Returns when the timeout is reached; `None` while the task is frozen, or once it is being ended.
     fn times_out_at(&mut self, now: Moment) -> Option<BootMillis> {
         if self.verdict != Verdict::ByItself || is_on(Mutation::SupervisorIgnoresTimeouts) {
             return None;
@@ -152,8 +153,8 @@ impl Task {
         self.timeout.as_mut()?.due(now)
     }
 
-    /// When it has been frozen for too long. Suspended time of the machine does not count: no server could be reached
-    /// then, and none is to blame.
+    /// Returns when the orphan limit is reached. Suspended time of the machine does not count, because the worker
+    /// could not reach a server then.
     fn orphaned_at(&self, now: Moment, limit: u64) -> Option<BootMillis> {
         let since = self.frozen_since.filter(|_| !self.is_killed)?;
         Some(since.boot + limit + now.asleep.saturating_sub(since.asleep))
