@@ -1,7 +1,7 @@
 //! From an assignment to a launch.
 //!
-//! An execution that is held or was acknowledged recently is not started again: its report is repeated. A new
-//! execution first waits for a lease, and then for its start to be durable.
+//! A held execution is not started again: its report is repeated. An execution whose end was acknowledged recently is
+//! refused. A new execution first waits for a lease, and then for its start to be durable.
 
 use model::ExecutionId;
 use mutation::{Mutation, is_on};
