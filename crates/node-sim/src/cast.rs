@@ -1,12 +1,12 @@
-//! The servers and machines of one scene, which [`nemesis`](crate::nemesis) disturbs and [`scene`](crate::scene) plays.
+//! Servers and machines of one simulated world, used by [`nemesis`](crate::nemesis) and [`scene`](crate::scene).
 
 use crate::machines::Machine;
 use crate::servers::Way;
 
-/// What the clients' host is called.
+/// Name of the clients' host.
 pub(crate) const CLIENT: &str = "clients";
 
-/// Who takes part.
+/// All servers and machines of a world.
 pub(crate) struct Cast {
     pub(crate) ways: Vec<Way>,
     pub(crate) machines: Vec<Machine>,

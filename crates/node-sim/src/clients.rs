@@ -1,4 +1,4 @@
-//! Clients: they submit, cancel and look, over HTTP, and ask again until the answer is certain.
+//! Simulated clients: they submit, cancel and read jobs over HTTP, and repeat requests until the answer is certain.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,25 +19,25 @@ use turmoil::net::TcpStream;
 use crate::recorder::Recorder;
 use crate::servers;
 
-/// An answer that takes longer is none.
+/// Timeout of a request.
 const ANSWER_MAX: Duration = Duration::from_secs(4);
 
-/// A client, and all that it has under way.
+/// A client with all its requests.
 pub(crate) struct Client {
     pub(crate) recorder: Recorder,
     pub(crate) token: String,
     pub(crate) servers: usize,
     pub(crate) jobs: usize,
-    /// The rough time, over which jobs are spread.
+    /// Period over which the jobs are submitted.
     pub(crate) spread: Duration,
     pub(crate) dice: Mutex<Dice>,
     turn: AtomicUsize,
-    /// How many requests have no certain answer yet, its coming ones included.
+    /// Number of requests without a certain answer, including those not sent yet.
     open: AtomicUsize,
     pub(crate) done: Arc<AtomicBool>,
 }
 
-/// What an answer of HTTP says.
+/// Response of an HTTP request.
 struct Said {
     status: u16,
     body: Value,
@@ -65,7 +65,7 @@ impl Client {
         }
     }
 
-    /// Sends all of its requests, and ends when each has its answer.
+    /// Sends all requests; returns when each has its answer.
     pub(crate) async fn live(self: Rc<Self>) -> turmoil::Result {
         for number in 0..self.jobs {
             let pause = self.spread / u32::try_from(self.jobs).unwrap_or(u32::MAX);
@@ -108,7 +108,7 @@ impl Client {
         }
     }
 
-    /// Asks until the answer is certain, if it may ask twice.
+    /// Sends a request and, if `again`, repeats it until the answer is certain.
     async fn ask(
         &self,
         ask: &Ask,
@@ -142,7 +142,7 @@ impl Client {
         }
     }
 
-    /// What was accepted can be read at once: only a certain answer is written down.
+    /// Reads a job that was accepted, which must be visible at once. Only a certain answer is recorded.
     async fn read(&self, job: JobId) {
         let said = self.call(Method::GET, &format!("/api/v1/jobs/{job}"), Vec::new()).await;
         let found = match said.map(|said| said.status) {
@@ -178,7 +178,8 @@ impl Client {
     }
 }
 
-/// A job of any delivery; some wait, some share a key, some may be asked for only once.
+/// Returns a random job of any delivery level. Some have a start time, some share a concurrency key, and some have no
+/// idempotency key, so they are sent only once.
 fn spec(number: usize, dice: &mut Dice) -> JobSpec {
     let mut spec = JobSpec::command(["work"]);
     spec.name = format!("j{number}");

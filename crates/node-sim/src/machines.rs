@@ -1,4 +1,4 @@
-//! Workers' machines: the real agent over the supervisor's core, and tasks that only take time.
+//! Machines of workers: the real agent over the real supervisor core, and tasks that only take time.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,18 +14,18 @@ use worker::testing::{Approach, Disk, Plan, Road, Step, Task, World};
 
 use crate::recorder::{self, Recorder};
 
-/// What a host is called.
+/// Name of the host of a machine.
 pub(crate) fn name(machine: usize) -> String {
     format!("w{machine}")
 }
 
-/// A machine, on or off; clones are the same.
+/// A machine, switched on or off; clones are the same machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
     pub(crate) number: usize,
     pub(crate) id: WorkerId,
     pub(crate) disk: Disk,
-    /// Kills its agent.
+    /// Kills the agent when notified; a new one is started.
     pub(crate) restart: Arc<Notify>,
     surroundings: Arc<Surroundings>,
 }
@@ -44,12 +44,12 @@ impl Machine {
         Self { number, id, disk: Disk::default(), restart: Arc::default(), surroundings }
     }
 
-    /// What its host is called.
+    /// Name of the machine's host.
     pub(crate) fn name(&self) -> String {
         name(self.number)
     }
 
-    /// From the moment it is switched on until its power is cut.
+    /// Runs the machine from power-on until its power is cut.
     pub(crate) async fn live(self, servers: Vec<String>, token: String, dir: &Path) -> turmoil::Result {
         let name = self.name();
         let mut config = AgentConfig::new(dir.join(&name), "", token);
@@ -71,7 +71,7 @@ impl Surroundings {
 
 impl World for Surroundings {
     fn millis(&self) -> u64 {
-        // Beyond zero, so that no lease has ended before it began.
+        // Starts above zero, so that no lease has expired before it began.
         1_000 + u64::try_from(recorder::elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -85,7 +85,8 @@ impl World for Surroundings {
             0 => Plan::Refuse,
             1 => Plan::StartFail,
             n => {
-                // Some are longer than the lease, so that it ends under them, and another server judges their worker.
+                // Some tasks run longer than the lease, so that it expires during the task, and another server takes
+                // over the worker.
                 let longest = if n % 3 == 0 { 30_000 } else { 3_000 };
                 Plan::Run { millis: dice.between(5, longest), exit: i32::from(n < 6) }
             }

@@ -6,19 +6,19 @@
 //!              agents ──> the supervisor's core and journal, modelled tasks
 //! ```
 //!
-//! Where `belfry-sim` has a model of everything around the cores, here the code around it is the product's:
-//! REST API, gRPC lanes, node, driver and store on the servers; sessions, beats and reconnects of the agents.
-//! The network between them is turmoil's, the clock is the runtime's, paused. What happens is written down
-//! as by any other recorder, and judged by the checker.
+//! In `belfry-sim` everything around the cores is simulated. Here that code is the product's: REST API, gRPC streams,
+//! node, driver and store of the servers; sessions, heartbeats and reconnects of the agents. The network between them
+//! is simulated by turmoil, and the clock is the paused clock of the runtime. The history is recorded in the same
+//! format, and verified by the same checker.
 //!
-//! - [`scene`]: a cluster from its seed to its verdict. [`nemesis`]: what goes wrong in it.
-//! - [`servers`], [`machines`], [`clients`]: who takes part.
+//! - [`scene`]: runs a cluster from its seed to its result. [`nemesis`]: injects faults.
+//! - [`cast`], [`servers`], [`machines`], [`clients`]: participants.
 //! - [`mutations`]: deliberate bugs, each of which must be found.
-//! - [`recorder`]: the history, and the one clock. [`system`]: what the operating system says of time and chance.
+//! - [`recorder`]: history and clock. [`system`]: random numbers and time of the operating system.
 //!
-//! # Always true
-//! - A seed plays the same in every process, and in each process there is one: libraries draw numbers for a whole
-//!   process, so a second world in it would meet others.
+//! # Invariants
+//! - A seed gives the same result in every process, and each process runs only one seed: libraries draw random
+//!   numbers per process, so a second world in the same process would get other numbers.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks")]
 
 mod cast;
@@ -42,7 +42,7 @@ use clap::{Args, Parser, Subcommand};
 use mutation::Mutation;
 use sim::results::KeepBugs;
 
-/// Plays real servers and agents over a simulated network, and judges what happened.
+/// Runs real servers and agents over a simulated network, and checks the recorded history.
 #[derive(Parser)]
 #[command(name = "belfry-node-sim", version)]
 struct Cli {
@@ -52,33 +52,33 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Plays one seed after another until one fails.
+    /// Run seeds one after another until one fails.
     Run(RunArgs),
-    /// Plays seeds with each deliberate bug of agent and store until it is found.
+    /// Run seeds with each deliberate bug of agent and store until it is found.
     Mutations(MutationsArgs),
-    /// Plays one seed, and shows what it came to. `RUST_LOG` shows what the parts log.
+    /// Run one seed and show its result. Set `RUST_LOG` to show logs.
     Play(PlayArgs),
 }
 
 #[derive(Args)]
 struct RunArgs {
-    /// How many seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 50)]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     first: u64,
-    /// Plays one seed in so many twice, and compares.
+    /// Run each seed that is divisible by this number twice, and compare the results; 0 disables it.
     #[arg(long, default_value_t = 10)]
     again: u64,
 }
 
 #[derive(Args)]
 struct MutationsArgs {
-    /// In how many seeds each must be found.
+    /// Maximum number of seeds per bug.
     #[arg(long, default_value_t = 80)]
     within: u64,
-    /// Results of an earlier run: the seed that found a bug then is played first.
+    /// Results of an earlier run; the seed that found a bug then is run first.
     #[arg(long, value_name = "FILE")]
     kept: Option<PathBuf>,
     #[command(flatten)]
@@ -89,10 +89,10 @@ struct MutationsArgs {
 struct PlayArgs {
     /// The seed.
     seed: u64,
-    /// Writes the history there.
+    /// File to which the history is written.
     #[arg(long)]
     history: Option<PathBuf>,
-    /// A deliberate bug, to see it found.
+    /// Deliberate bug to activate.
     #[arg(long)]
     mutation: Option<Mutation>,
 }
@@ -118,7 +118,7 @@ fn play(args: &PlayArgs) -> Result<bool> {
     if let Some(mutation) = args.mutation {
         anyhow::ensure!(
             mutation::everywhere(mutation),
-            "a release build has no deliberate bugs: leave out `--release`"
+            "a release build has no deliberate bugs: run without `--release`"
         );
     }
     system::begin(args.seed);
@@ -142,11 +142,11 @@ fn play(args: &PlayArgs) -> Result<bool> {
     Ok(played.is_well())
 }
 
-/// A seed that is being played by a process of its own.
+/// A seed that is being run by its own process.
 struct Player {
     seed: u64,
     child: Child,
-    /// What it said the first time, where this is the second.
+    /// Output of the first run; `None` in the first run.
     before: Option<Vec<u8>>,
 }
 
@@ -175,7 +175,7 @@ fn run(args: &RunArgs) -> Result<bool> {
         let said = String::from_utf8_lossy(&output.stdout);
         if before.as_ref().is_some_and(|before| *before != output.stdout) {
             let before = String::from_utf8_lossy(before.as_deref().unwrap_or_default());
-            println!("I29: seed {seed} did not play the same twice:\n{before}{said}");
+            println!("I29: seed {seed} gave different results in two runs:\n{before}{said}");
             return Ok(false);
         }
         if !output.status.success() {
@@ -192,6 +192,6 @@ fn run(args: &RunArgs) -> Result<bool> {
             playing.push_back(Player::start(seed, Some(output.stdout))?);
         }
     }
-    println!("{played} seeds, {twice} of them twice: nothing found");
+    println!("{played} seeds, {twice} of them twice: no violation found");
     Ok(true)
 }

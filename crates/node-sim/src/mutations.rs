@@ -1,4 +1,4 @@
-//! Deliberate bugs of agent and store, each of which must be found in a few worlds.
+//! Deliberate bugs of agent and store, each of which must be found within some worlds.
 
 use std::process::{Command, ExitStatus};
 use std::sync::Mutex;
@@ -12,7 +12,7 @@ use sim::results::Bugs;
 
 use crate::MutationsArgs;
 
-/// Those of code that is real only here; those of the cores are found faster where worlds are smaller.
+/// Bugs in code that is simulated elsewhere. Bugs of the cores are found faster in the smaller simulations.
 pub(crate) fn all() -> impl Iterator<Item = Mutation> {
     Mutation::ALL
         .iter()
@@ -20,9 +20,9 @@ pub(crate) fn all() -> impl Iterator<Item = Mutation> {
         .filter(|mutation| !matches!(mutation.part(), "engine" | "leader" | "supervisor"))
 }
 
-/// Looks for each of them, on all processors. Whether all were found.
+/// Searches for each bug, on all processors; returns whether all were found.
 pub(crate) fn look(args: &MutationsArgs) -> Result<bool> {
-    ensure!(mutation::ARE_BUILT_IN, "a release build has no deliberate bugs: leave out `--release`");
+    ensure!(mutation::ARE_BUILT_IN, "a release build has no deliberate bugs: run without `--release`");
     let kept = args.kept.as_deref().map(Bugs::read).transpose()?.map_or_else(Vec::new, |bugs| bugs.found);
     let left = Mutex::new(all());
     let next = || left.lock().ok()?.next();
@@ -36,7 +36,7 @@ pub(crate) fn look(args: &MutationsArgs) -> Result<bool> {
         let threads: Vec<_> = (0..players).map(|_| scope.spawn(work)).collect();
         threads
             .into_iter()
-            .map(|thread| thread.join().expect("who looks does not panic"))
+            .map(|thread| thread.join().expect("a searching thread does not panic"))
             .collect::<Result<Vec<_>>>()
     })?;
     let mut looked: Vec<_> = looked.into_iter().flatten().collect();
@@ -62,8 +62,8 @@ pub(crate) fn look(args: &MutationsArgs) -> Result<bool> {
     Ok(true)
 }
 
-/// Plays one seed after another with a bug, each in a process of its own, until the verdict is bad. The seed that found
-/// it before comes first.
+/// Runs seeds with a bug, each in its own process, until a violation is found. The seed that found the bug before
+/// comes first.
 fn find(mutation: Mutation, within: u64, kept: &[Found]) -> Result<Option<Found>> {
     let known = kept.iter().find(|found| found.mutation == mutation.to_string()).map(|found| found.worlds);
     for seed in known.into_iter().chain(1..=within) {
@@ -75,6 +75,7 @@ fn find(mutation: Mutation, within: u64, kept: &[Found]) -> Result<Option<Found>
     Ok(None)
 }
 
+/// Runs one seed with a bug; returns the exit status and the output.
 fn play(mutation: Mutation, seed: u64) -> Result<(ExitStatus, String)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["play", &seed.to_string(), "--mutation", mutation.name()]);
@@ -82,10 +83,11 @@ fn play(mutation: Mutation, seed: u64) -> Result<(ExitStatus, String)> {
     Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// The first invariant of a verdict. Without one, somebody has no session or no answer in the end.
+/// Returns the first violated invariant in the output. Without one, a worker has no session or a client has no answer
+/// at the end.
 fn broken(said: &str) -> String {
     let names: Vec<_> = Invariant::ALL.iter().map(ToString::to_string).collect();
     let first =
         said.lines().filter_map(|line| line.split(' ').next()).find(|word| names.iter().any(|n| n == word));
-    first.map_or_else(|| "a session or an answer is missing in the end".to_owned(), str::to_owned)
+    first.map_or_else(|| "a session or an answer is missing at the end".to_owned(), str::to_owned)
 }

@@ -1,4 +1,5 @@
-//! What goes wrong, and when: drawn before a world begins, and all over before it ends.
+//! Fault injection: which faults occur, and when. All are drawn before a world begins, and are repaired before it
+//! ends.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,34 +14,34 @@ use crate::machines::Machine;
 use crate::recorder::Recorder;
 use crate::servers::{CALL_MILLIS, REACHED};
 
-/// How long messages take where nothing is slow.
+/// Maximum latency of messages without a fault.
 pub(crate) const QUICK: Duration = Duration::from_millis(20);
 
-/// How long a call to a store that says nothing takes until it fails.
+/// Time after which a call to an unresponsive store fails, in milliseconds.
 const SILENCE_MILLIS: u64 = 35_000;
 
-/// Something that goes wrong.
+/// An injected fault.
 #[derive(Debug, Clone)]
 enum Kind {
-    /// Nothing passes between the two: what is sent is lost, and with it the connections.
+    /// No message passes between the two hosts: messages are lost, and connections break.
     Cut(String, String),
-    /// The same in one direction alone.
+    /// The same in one direction only.
     OneWay(String, String),
-    /// Nothing passes for a while, and then all of it at once.
+    /// Messages between the two hosts are held, and delivered together at the end.
     Hold(String, String),
-    /// What passes takes so many milliseconds.
+    /// Messages between the two hosts take this number of milliseconds.
     Slow(String, String, u64),
-    /// A machine is cut off from every server.
+    /// A machine is cut off from all servers.
     Island(usize),
-    /// A host's power is cut, until it is switched on again.
+    /// A host loses power until the end of the fault.
     PowerCut(String),
-    /// An agent is killed and another one started.
+    /// The agent of a machine is killed, and a new one is started.
     NewAgent(usize),
-    /// The next commit of a server goes wrong.
+    /// The next commit of a server fails.
     Commit(usize, StoreFault),
-    /// The store is out of a server's reach: its calls fail after so many milliseconds.
+    /// A server cannot reach the store: its calls fail after this number of milliseconds.
     Away(usize, u64),
-    /// Calls of the store take up to so many milliseconds each way.
+    /// Calls to the store take up to this number of milliseconds in each direction.
     SlowStore(usize, u64),
 }
 
@@ -66,7 +67,7 @@ impl Kind {
     }
 }
 
-/// What a world's nemesis will do, the last of it first.
+/// Faults that are still to be injected and repaired, the last one first.
 pub(crate) struct Nemesis {
     deeds: Vec<(Duration, Deed)>,
     pub(crate) faults: usize,
@@ -79,7 +80,7 @@ enum Deed {
 }
 
 impl Nemesis {
-    /// Faults over the rough time of a world.
+    /// Draws random faults for the rough phase of a world.
     pub(crate) fn draw(cast: &Cast, rough: Duration, dice: &mut Dice) -> Self {
         let faults = dice.below(18);
         let mut deeds = Vec::new();
@@ -89,14 +90,14 @@ impl Nemesis {
         for _ in 0..faults {
             let kind = kind(cast, dice);
             let begins = rough.mul_f64(dice.fraction(0.05, 0.95));
-            // Shorter and longer than leases, and than connections that are silent live.
+            // Shorter and longer than leases, and than the time until a silent connection is closed.
             let lasts = Duration::from_millis(match dice.below(3) {
                 0 => dice.between(20, 1_000),
                 1 => dice.between(1_000, 6_000),
                 _ => dice.between(6_000, 25_000),
             });
             let ends = (begins + lasts).min(rough);
-            // What answers late and then not at all tempts a worker to trust its lease for too long.
+            // Late answers followed by none may cause a defective worker to trust its lease for too long.
             if let (Kind::Slow(..) | Kind::Hold(..), true) = (&kind, ends < rough && dice.chance(0.9)) {
                 let machine = cast.machines.iter().position(|machine| kind.concerns(&machine.name()));
                 let island = Kind::Island(machine.unwrap_or(0));
@@ -110,12 +111,12 @@ impl Nemesis {
         if cast.machines.len() > 1 && dice.chance(0.6) {
             deeds.extend(late_answers(cast, rough, dice));
         }
-        // Of one time, mending comes first: what begins there is to last.
+        // At the same time, repairs come before injections, so that a new fault is not repaired at once.
         deeds.sort_by_key(|(at, deed)| (std::cmp::Reverse(*at), matches!(deed, Deed::Mend(_))));
         Self { deeds, faults }
     }
 
-    /// Does what is due.
+    /// Injects and repairs the faults whose time has come.
     pub(crate) fn act(&mut self, sim: &mut Sim<'_>, cast: &Cast, recorder: &Recorder) {
         while let Some((_, deed)) = self.deeds.pop_if(|(at, _)| *at <= sim.elapsed()) {
             let (kind, begins) = match &deed {
@@ -129,7 +130,7 @@ impl Nemesis {
     }
 }
 
-/// Makes the network whole, whatever overlapped: what was held meanwhile comes now.
+/// Restores the network after overlapping faults, and delivers held messages.
 pub(crate) fn calm(sim: &Sim<'_>, cast: &Cast) {
     let others = cast.machines.iter().map(Machine::name).chain([CLIENT.to_owned()]);
     for other in others {
@@ -164,9 +165,9 @@ fn kind(cast: &Cast, dice: &mut Dice) -> Kind {
     }
 }
 
-/// One server alone reaches the store, and some workers reach that server alone, for longer than the leases of a server
-/// and of a worker together. The leader is cut off more often than not: another server leads then, and starts what
-/// it takes for lost a second time.
+/// Only one server can reach the store, and some workers can reach only that server. This lasts longer than the
+/// leases of a server and of a worker together. In most cases the leader is cut off: another server takes over, and
+/// retries the executions that it considers lost.
 fn partition(cast: &Cast, rough: Duration, dice: &mut Dice) -> Vec<(Duration, Deed)> {
     let survivor = dice.below(cast.ways.len());
     let machine = crate::machines::name(dice.below(cast.machines.len()));
@@ -180,9 +181,9 @@ fn partition(cast: &Cast, rough: Duration, dice: &mut Dice) -> Vec<(Duration, De
     kinds.flat_map(|kind| [(begins, Deed::Begin(kind.clone())), (ends, Deed::Mend(kind))]).collect()
 }
 
-/// Messages are slow, though not so slow that the worker leaves the server; then its heartbeats are lost, while the last
-/// answers are still under way. A worker that counts its lease from answers relies on it after the server gave its jobs to
-/// another one.
+/// Messages are slow, but not slow enough for the worker to leave the server. Then its heartbeats are lost while the
+/// last answers are still in transit. A worker that counts its lease from the answers relies on the lease after the
+/// server has assigned its jobs to another worker.
 fn late_answers(cast: &Cast, rough: Duration, dice: &mut Dice) -> Vec<(Duration, Deed)> {
     let machine = dice.below(cast.machines.len());
     let begins = rough.mul_f64(dice.fraction(0.1, 0.7));

@@ -1,4 +1,4 @@
-//! The history, and the one clock that everybody reads.
+//! The recorded history, and the single clock of a world.
 
 use std::cell::Cell;
 use std::fmt;
@@ -14,25 +14,25 @@ use sim::world::StoreRecorder;
 use crate::system;
 
 thread_local! {
-    /// Where the world stands between two of its steps, when no host is running.
+    /// Elapsed time between two steps of the world, when no host is running.
     static BETWEEN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// When the world began: the first of June 2026, at midnight.
+/// Start time of every world in Unix microseconds: 2026-06-01T00:00Z.
 const BEGAN: i64 = 1_780_272_000_000_000;
 
-/// The world has come so far, and no host is running.
+/// Sets the elapsed time between two steps of the world.
 pub(crate) fn between(elapsed: Duration) {
     BETWEEN.set(elapsed);
     system::set_clock(BEGAN + micros(elapsed));
 }
 
-/// How long the world has lasted.
+/// Returns the elapsed time of the world.
 pub(crate) fn elapsed() -> Duration {
     turmoil::sim_elapsed().unwrap_or_else(|| BETWEEN.get())
 }
 
-/// What time it is in the world.
+/// Returns the current time of the world.
 pub(crate) fn now() -> Timestamp {
     Timestamp::from_micros(BEGAN + micros(elapsed()))
 }
@@ -41,7 +41,7 @@ fn micros(elapsed: Duration) -> i64 {
     i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The world's clock, for an engine.
+/// Clock of the world for an engine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorldClock;
 
@@ -55,7 +55,7 @@ impl Clock for WorldClock {
     }
 }
 
-/// The world's time, for logs.
+/// Time of the world for log messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Elapsed;
 
@@ -65,7 +65,7 @@ impl tracing_subscriber::fmt::time::FormatTime for Elapsed {
     }
 }
 
-/// Writes down what happens; clones write to the same history.
+/// Records what happens; clones write to the same history.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorder(Arc<Mutex<Record>>);
 
@@ -74,13 +74,14 @@ struct Record {
     events: Vec<Event>,
     rows: StoreRecorder,
     requests: u64,
-    /// The time of the newest thing that the store did.
+    /// Time of the latest operation of the store.
     stored: Timestamp,
 }
 
 impl Record {
-    /// Hosts take turns of one tick, so the next one begins before the last one ended. Who meets whom only by the
-    /// network sees nothing of that, but the store is one for all: its time never runs back.
+    /// Hosts run in turns of one tick, so the next host starts before the previous one's end time. Hosts that
+    /// communicate only over the network do not notice that. The store is shared by all hosts, so its time must not
+    /// run backwards.
     fn of_store(&mut self) -> Timestamp {
         self.stored = self.stored.max(now());
         self.stored
@@ -92,29 +93,29 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something happened now.
+    /// Records an event at the current time.
     pub(crate) fn note(&self, what: What) {
         self.lock().events.push(Event { at: now(), what });
     }
 
-    /// A number for a request.
+    /// Returns a new request number.
     pub(crate) fn request(&self) -> u64 {
         let mut record = self.lock();
         record.requests += 1;
         record.requests
     }
 
-    /// The store is asked now.
+    /// Advances the time of the store at the start of an operation.
     pub(crate) fn set_store_time(&self) {
         self.lock().of_store();
     }
 
-    /// The time of the store, which knows it from those who ask it: it has threads of its own.
+    /// Returns the time of the store, which runs on threads of its own and gets its time from the callers.
     pub(crate) fn store_time(&self) -> Timestamp {
         self.lock().stored
     }
 
-    /// A batch became durable.
+    /// Records a durable batch.
     pub(crate) fn committed(&self, server: u32, leases: &[Lease], batch: &Batch) {
         let mut record = self.lock();
         let at = record.of_store();
@@ -123,7 +124,7 @@ impl Recorder {
         record.events.push(Event { at, what: What::Commit(Box::new(commit)) });
     }
 
-    /// A server has the shards for so long from now.
+    /// Records that a server owns the shards for `ttl` from now.
     pub(crate) fn owned(&self, server: u32, leases: &[Lease], ttl: model::Duration) {
         let Some(lease) = leases.first() else { return };
         let mut record = self.lock();
@@ -132,12 +133,12 @@ impl Recorder {
         record.events.push(Event { at, what });
     }
 
-    /// How many jobs have not ended.
+    /// Number of jobs that have not ended.
     pub(crate) fn live(&self) -> usize {
         self.lock().rows.live()
     }
 
-    /// Everything, in the order of its times.
+    /// Returns all events in the order of their times.
     pub(crate) fn finish(&self) -> Vec<Event> {
         let mut events = std::mem::take(&mut self.lock().events);
         events.sort_by_key(|event| event.at);

@@ -1,7 +1,7 @@
-//! A cluster, from its seed to its verdict.
+//! Runs a simulated cluster from its seed to its result.
 //!
-//! While it is *rough*, work comes and faults happen. Then it is *calm*: everything is mended, no more work comes,
-//! and all of it must end, workers must be back in their sessions, and no report may be left.
+//! In the *rough* phase, jobs are submitted and faults are injected. In the *calm* phase, all faults are repaired and
+//! no more jobs are submitted. All jobs must end, all workers must be back in a session, and no report may be left.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,18 +27,18 @@ use crate::nemesis::{self, Nemesis, QUICK};
 use crate::recorder::{self, Recorder};
 use crate::servers::{self, SHARD_LEASE, Way};
 
-/// How far each host goes before it is the next one's turn.
+/// Time that each host runs before the next one.
 const TICK: Duration = Duration::from_millis(10);
-/// All must have ended so long after the last fault was mended.
+/// Maximum time after the last repair until all jobs have ended.
 const PATIENCE: Duration = Duration::from_secs(150);
-/// How long it goes on once all has ended: connections that hang are noticed, and sessions come back.
+/// Additional time after all jobs have ended, so that hanging connections are detected and sessions reopened.
 const REST: Duration = Duration::from_secs(5);
 
-/// What a seed came to.
+/// Result of a seed.
 pub(crate) struct Played {
     pub(crate) history: History,
     pub(crate) report: Report,
-    /// What is wrong beside what the checker knows of.
+    /// Problems that the checker does not detect.
     pub(crate) complaints: Vec<String>,
     faults: usize,
     lasted: Duration,
@@ -49,7 +49,7 @@ impl Played {
         self.report.violations.is_empty() && self.complaints.is_empty()
     }
 
-    /// One line, the same for the same seed.
+    /// Returns a one-line summary, which is identical for the same seed.
     pub(crate) fn summary(&self) -> String {
         let count =
             |wanted: fn(&What) -> bool| self.history.events.iter().filter(|e| wanted(&e.what)).count();
@@ -62,13 +62,13 @@ impl Played {
             self.faults,
             self.lasted.as_secs(),
             self.history.fingerprint(),
-            if self.is_well() { "well" } else { "NOT WELL" },
+            if self.is_well() { "ok" } else { "FAILED" },
         )
     }
 }
 
-/// A folder that is gone when it is dropped. Its name is of the process: names by chance would be those of
-/// every other process with the same seed.
+/// A folder that is removed on drop. Its name contains the process id, because a random name would be the same in
+/// every process with the same seed.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -76,21 +76,21 @@ impl Folder {
         let memory = Path::new("/dev/shm");
         let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
         let path = place.join(format!("belfry-node-sim-{}", std::process::id()));
-        // One of a process that was killed and had the same number.
+        // The folder of a killed process with the same id.
         let _none = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).with_context(|| format!("cannot make `{}`", path.display()))?;
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot create `{}`", path.display()))?;
         Ok(Self(path))
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder that stays harms nobody.
+        // A folder that cannot be removed does no harm.
         let _left = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Plays a seed.
+/// Runs a seed.
 pub(crate) fn play(seed: u64) -> Result<Played> {
     let folder = Folder::make()?;
     recorder::between(Duration::ZERO);
@@ -154,7 +154,7 @@ pub(crate) fn play(seed: u64) -> Result<Played> {
             recorder.note(What::Calm);
             calm_since = Some(sim.elapsed());
         }
-        sim.step().map_err(|error| anyhow!("the world broke off: {error}"))?;
+        sim.step().map_err(|error| anyhow!("the simulation failed: {error}"))?;
         let is_over = calm_since.is_some()
             && done.load(Ordering::Relaxed)
             && recorder.live() == 0
@@ -170,13 +170,13 @@ pub(crate) fn play(seed: u64) -> Result<Played> {
     let unacknowledged = cast.machines.iter().flat_map(|machine| machine.disk.unacknowledged()).collect();
     recorder.note(What::End { unacknowledged });
     let lasted = sim.elapsed();
-    // What ends with the world is no part of it.
+    // Events during the teardown of the simulation are not recorded.
     let events = recorder.finish();
     drop(sim);
     let history = History { setup: Setup { shard_lease: SHARD_LEASE, ..Setup::default() }, events };
     let mut complaints = absent(&history, &cast);
     if !done.load(Ordering::Relaxed) {
-        complaints.push("a client has no certain answer in the end".into());
+        complaints.push("a client has no certain answer at the end".into());
     }
     Ok(Played { report: check::check(&history), history, complaints, faults: nemesis.faults, lasted })
 }
@@ -188,7 +188,7 @@ fn open(dir: &Path, recorder: &Recorder) -> Result<SqliteStore> {
     SqliteStore::open(dir.join("belfry.db"), options).context("cannot open the store")
 }
 
-/// The tokens of an admin and of the workers, as a first start makes them.
+/// Creates the tokens of an admin and of the workers, as the first start does.
 async fn tokens(store: &Arc<SqliteStore>, dir: &Path) -> Result<(String, String)> {
     let tokens = Tokens::load(Arc::clone(store) as Arc<dyn Store>).await?;
     let made = first_start(&tokens, &**store, dir).await?;
@@ -197,7 +197,7 @@ async fn tokens(store: &Arc<SqliteStore>, dir: &Path) -> Result<(String, String)
     Ok((admin, worker.trim().to_owned()))
 }
 
-/// Workers that have no session in the end.
+/// Returns a problem for each worker without a session at the end.
 fn absent(history: &History, cast: &Cast) -> Vec<String> {
     let mut last: BTreeMap<WorkerId, WorkerStatus> = BTreeMap::new();
     for event in &history.events {
@@ -209,5 +209,5 @@ fn absent(history: &History, cast: &Cast) -> Vec<String> {
         }
     }
     let absent = cast.machines.iter().filter(|machine| last.get(&machine.id) != Some(&WorkerStatus::Ready));
-    absent.map(|machine| format!("{} has no session in the end", machine.id)).collect()
+    absent.map(|machine| format!("{} has no session at the end", machine.id)).collect()
 }

@@ -1,7 +1,7 @@
-//! Servers: the product's, but for their network and their clock, over one store.
+//! Servers: the real ones with a simulated network and clock, over one store.
 //!
-//! The store is the embedded one, on a disk that outlives the servers. Each server has a way of its own to it,
-//! on which calls take virtual time and fail, as to a database that they share.
+//! The store is the embedded one, on a disk that outlives the servers. Each server has its own simulated connection
+//! to it, on which calls take virtual time and may fail, as with a shared database.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -23,34 +23,34 @@ use turmoil::net::{TcpListener, TcpStream};
 
 use crate::recorder::{Recorder, WorldClock};
 
-/// Where servers listen.
+/// Port on which servers listen.
 pub(crate) const PORT: u16 = 7070;
-/// How long the ownership of the shards lasts.
+/// Duration of the lease on the shards.
 pub(crate) const SHARD_LEASE: model::Duration = model::Duration::from_millis(2_500);
 
-/// How long a call of the store is under way at most, each way, where nothing is slow.
+/// Maximum delay of a store call in each direction without a fault, in milliseconds.
 pub(crate) const CALL_MILLIS: u64 = 3;
 
-/// The store can be reached.
+/// Value of [`Way::away`] while the store is reachable.
 pub(crate) const REACHED: u64 = u64::MAX;
 
-/// What a host is called.
+/// Name of the host of a server.
 pub(crate) fn name(server: usize) -> String {
     format!("s{server}")
 }
 
-/// Where it is reached.
+/// URL of a server.
 pub(crate) fn url(server: usize) -> String {
     format!("http://{}:{PORT}", name(server))
 }
 
-/// A server's way to the store; clones are the same way.
+/// The connection of a server to the store; clones are the same connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Way {
     pub(crate) store: Arc<FaultyStore<SqliteStore>>,
-    /// The longest delay of a call, each way, in milliseconds.
+    /// Maximum delay of a call in each direction, in milliseconds.
     pub(crate) slow: Arc<AtomicU64>,
-    /// How many milliseconds a call waits before it fails where the way is broken; [`REACHED`] where it is not.
+    /// Time until a call fails while the store is unreachable, in milliseconds; [`REACHED`] otherwise.
     pub(crate) away: Arc<AtomicU64>,
 }
 
@@ -70,7 +70,7 @@ impl Way {
     }
 }
 
-/// What happens on the way.
+/// Delays, failures and recording of the store calls of one server.
 #[derive(Debug)]
 struct Calls {
     number: u32,
@@ -86,7 +86,7 @@ impl Simulation for Calls {
         let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
         let mut delay = || Duration::from_millis(dice.between(0, longest));
         match operation {
-            // The loader and who takes its rows wait for each other.
+            // The loader and the consumer of its rows wait for each other.
             Operation::Load => [delay(), Duration::ZERO],
             _ => [delay(), delay()],
         }
@@ -110,7 +110,7 @@ impl Simulation for Calls {
     }
 }
 
-/// A port of a simulated host.
+/// Listening socket of a simulated host.
 struct Port(TcpListener);
 
 impl Listener for Port {
@@ -125,17 +125,16 @@ impl Listener for Port {
     }
 }
 
-/// How long whoever watches over a server waits before it starts it again.
+/// Delay before a failed server is started again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A server, from the moment its host is switched on until its power is cut. A process that cannot start is started
-/// again.
+/// Runs a server from power-on until its power is cut. A process that cannot start is started again.
 pub(crate) async fn live(server: usize, way: Way, dir: &Path) -> turmoil::Result {
     loop {
         match start(server, way.clone(), dir).await {
             Ok(running) => return Err(running.failed().await.into()),
             Err(error @ (StartError::Store(_) | StartError::Tokens(_))) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a server did not start");
+                tracing::warn!(error = &error as &dyn std::error::Error, "cannot start a server; retrying");
                 tokio::time::sleep(AGAIN).await;
             }
             Err(error) => return Err(error.into()),
@@ -148,7 +147,7 @@ async fn start(server: usize, way: Way, dir: &Path) -> Result<Running, StartErro
     config.name = name(server);
     config.advertise_url = Some(url(server));
     config.shard_lease = Some(SHARD_LEASE);
-    // Servers look at each other as often as where they share a database.
+    // This configuration makes servers check each other as often as with a shared database.
     config.store = StoreConfig::Postgres(PostgresConfig {
         url: String::new(),
         password: None,

@@ -1,20 +1,21 @@
-//! What the operating system says of chance and of the time: both come from the world.
+//! Random numbers and time of the operating system, replaced by those of the simulated world.
 //!
-//! The product and its libraries draw from the system: session numbers, jitter, the order of hash maps, which
-//! branch of a `select!` goes first. They ask it for the time: a date stands in each answer of HTTP and makes
-//! it longer or shorter, and a runtime counts from the moment in which it was made. Functions of these names in the
-//! program stand before those of the C library, so that the seed decides of all that. Nothing here is secret.
+//! The product and its libraries read random numbers from the system: session numbers, jitter, the order of hash
+//! maps, and the branch order of `select!`. They also read the time: each HTTP response contains a date, which
+//! changes its length, and a runtime counts from its creation. The functions in this file replace those of the C
+//! library with the same names, so that the seed determines all of this. The random numbers are not secret.
 
 use std::cell::Cell;
 
 thread_local! {
-    /// Threads that only serve the world's (the store's) begin all alike, so that their races decide nothing.
+    /// Threads other than the main one (those of the store) start with the same state, so that their races have no
+    /// effect.
     static CHANCE: Cell<u64> = const { Cell::new(0x5eed) };
-    /// What every clock shows in the world, in Unix microseconds; the system's on threads without.
+    /// Time of every clock in the world, in Unix microseconds; `None` on threads that use the system's clocks.
     static CLOCK: Cell<Option<i64>> = const { Cell::new(None) };
 }
 
-/// All that this thread draws from here on follows from `seed`.
+/// Seeds the random numbers of this thread.
 pub(crate) fn begin(seed: u64) {
     CHANCE.set(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5eed_0012);
 }
@@ -33,7 +34,7 @@ fn next() -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Stands before the C library's function of this name.
+/// Replaces the function of the C library with this name.
 #[unsafe(no_mangle)]
 #[expect(unsafe_code, reason = "the name is the C library's")]
 extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
@@ -48,7 +49,7 @@ extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
     isize::try_from(length).unwrap_or(isize::MAX)
 }
 
-/// Stands before the C library's function of this name.
+/// Replaces the function of the C library with this name.
 #[unsafe(no_mangle)]
 #[expect(unsafe_code, reason = "the name is the C library's")]
 extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> libc::c_int {

@@ -1,8 +1,9 @@
-//! Some seeds, each in a process of its own.
+//! Runs some seeds, each in its own process.
 
 use std::process::Command;
 
-/// D1–D4, I1–I30. Nothing is lost, doubled or stuck, and some of the seeds play the same once more, packet by packet.
+/// D1–D4, I1–I30. No job is lost, duplicated or stuck. Some of the seeds are run twice and give the same result,
+/// packet by packet.
 #[test]
 fn servers_and_agents_keep_their_promises_over_a_rough_network() {
     let args = ["run", "--seeds", "20", "--again", "5"];
@@ -10,13 +11,13 @@ fn servers_and_agents_keep_their_promises_over_a_rough_network() {
     let said = String::from_utf8_lossy(&output.stdout);
     let complained = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}{complained}");
-    assert!(said.ends_with("20 seeds, 4 of them twice: nothing found\n"), "{said}");
+    assert!(said.ends_with("20 seeds, 4 of them twice: no violation found\n"), "{said}");
 }
 
-/// The checker of these worlds sees what goes wrong in them.
+/// The checker finds each deliberate bug in the simulated worlds.
 #[test]
 fn every_deliberate_bug_of_agent_and_store_is_found() {
-    // The seeds that found them when the results were kept: playing all that find nothing takes minutes.
+    // These seeds found the bugs when the results were recorded; searching from the first seed takes minutes.
     let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results/mutations-node.json");
     let args = ["mutations", "--kept", kept];
     let output = Command::new(env!("CARGO_BIN_EXE_belfry-node-sim")).args(args).output().unwrap();
