@@ -1,4 +1,4 @@
-//! What the end of a lease does to executions, and its renewal.
+//! Expiry and renewal of leases.
 
 use model::ExecutionId;
 use supervisor::{Event, Moment, Terms, Verdict};
@@ -11,7 +11,7 @@ fn terms(at_most_once: bool, timeout: Option<u64>) -> Terms {
     Terms { at_most_once, timeout, grace: 300 }
 }
 
-/// A shell with a lease of a second, and an execution that runs.
+/// A shell with a lease of one second, and a running execution.
 fn running(terms: Terms) -> Shell {
     let mut shell = Shell::new();
     shell.renew(1_000);
@@ -67,7 +67,7 @@ fn a_start_that_is_written_down_after_the_end_of_the_lease_waits_for_the_next() 
     assert!(shell.launched.contains(&ONE));
 }
 
-/// The thread looked at the lease just before it ended, and the program took long to load.
+/// The thread checked the lease just before it expired, and the program took long to load.
 #[test]
 fn a_program_that_is_loaded_after_the_end_of_the_lease_is_frozen() {
     let mut shell = Shell::new();
@@ -98,7 +98,8 @@ fn a_launch_that_was_held_back_takes_place_under_the_next_lease() {
 #[test]
 fn neither_frozen_nor_suspended_time_counts_towards_a_timeout() {
     let mut shell = running(terms(false, Some(3_000)));
-    // Runs for a second, is frozen for five, and runs for another after a minute of sleep.
+    // Runs for one second, is frozen for five, and runs for another second after the machine was suspended for a
+    // minute.
     shell.pass(0, 6_000);
     shell.renew(120_000);
     shell.pass(60_000, 1_000);
@@ -107,7 +108,7 @@ fn neither_frozen_nor_suspended_time_counts_towards_a_timeout() {
     assert_eq!(shell.core.verdict(ONE), Some(Verdict::TimedOut));
 }
 
-/// The fuse acts while the supervisor stands still, which hears of it only afterwards.
+/// The fuse acts while the supervisor is stopped; the supervisor gets the notice only afterwards.
 #[test]
 fn time_counts_as_frozen_since_the_fuse_froze_it() {
     let mut shell = running(terms(false, Some(3_000)));
@@ -122,7 +123,7 @@ fn time_counts_as_frozen_since_the_fuse_froze_it() {
     assert_eq!(shell.core.verdict(ONE), Some(Verdict::TimedOut));
 }
 
-/// The same for a program that is still being loaded, and the renewal is heard first.
+/// The same for a program that is still being loaded; the renewal is processed first.
 #[test]
 fn a_launch_that_the_fuse_froze_is_not_timed_out_before_the_fuse_is_heard() {
     let mut shell = Shell::new();
@@ -146,7 +147,7 @@ fn an_execution_that_was_frozen_for_too_long_is_killed() {
     let mut shell = running(terms(false, None));
     shell.pass(0, ORPHAN_LIMIT);
     assert!(shell.processes[&ONE].is_alive);
-    // No server can be reached while the machine is suspended, and none is to blame.
+    // No server can be reached while the machine is suspended, so this time does not count.
     shell.pass(3 * ORPHAN_LIMIT, 500);
     assert!(shell.processes[&ONE].is_alive);
     shell.pass(0, 1_000);

@@ -1,6 +1,6 @@
-//! The core of the supervisor on virtual time, through its public face only.
+//! Tests of the supervisor core on virtual time, through its public API only.
 
-#![allow(clippy::unwrap_used, reason = "the vocabulary of tests fails as tests do")]
+#![allow(clippy::unwrap_used, reason = "test helpers fail like tests")]
 
 mod leases;
 mod properties;

@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order: nothing is launched twice, nothing runs without a lease, and all of it ends.
+//! Properties for random event orders: no execution is launched twice or runs without a lease, and all of them end.
 
 use model::ExecutionId;
 use mutation::Mutation;
@@ -8,7 +8,7 @@ use supervisor::{Event, Holding, Terms};
 
 use crate::shell::Shell;
 
-/// One thing that happens; numbers choose among what there is.
+/// One random step; its numbers select among the existing executions.
 #[derive(Debug, Clone)]
 enum Step {
     Assign { execution: u8, at_most_once: bool, timeout: Option<u64> },
@@ -53,7 +53,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// One of few executions.
+/// One of five executions.
 fn execution(number: u8) -> ExecutionId {
     ExecutionId::from_bits(u128::from(number % 5) + 1)
 }
@@ -100,7 +100,7 @@ fn play_all(steps: &[Step], has_fuse: bool) {
     assert!(shell.core.is_idle());
 }
 
-/// What finds no deliberate bug proves nothing.
+/// A property that finds no deliberate bug proves nothing.
 #[test]
 fn every_deliberate_bug_of_the_supervisor_is_found() {
     let ours = Mutation::ALL.iter().filter(|mutation| mutation.part() == "supervisor");
@@ -108,7 +108,7 @@ fn every_deliberate_bug_of_the_supervisor_is_found() {
         let _guard = mutation::here(*mutation);
         let config =
             Config { cases: 10_000, max_shrink_iters: 0, failure_persistence: None, ..Config::default() };
-        // The same worlds each time: a rare bug must not be missed by chance.
+        // The same worlds in each run, so that a rare bug is always found.
         let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
         let found = TestRunner::new_with_rng(config, rng).run(&world(120), |(steps, has_fuse)| {
             play_all(&steps, has_fuse);

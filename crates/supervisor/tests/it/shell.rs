@@ -1,4 +1,4 @@
-//! A shell that keeps everything in memory, and watches what the core does.
+//! An in-memory shell that checks the actions of the core.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,13 +8,13 @@ use supervisor::{
     Supervisor, Terms, Verdict,
 };
 
-/// How long an execution may stay frozen here, in milliseconds.
+/// Maximum time that an execution may stay frozen in tests, in milliseconds.
 pub(crate) const ORPHAN_LIMIT: u64 = 10_000;
 
 #[derive(Debug)]
 pub(crate) enum Plain {}
 
-/// How an execution ended, and whether its output files were stored.
+/// End of an execution, and whether its outputs were stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) verdict: Option<Verdict>,
@@ -40,7 +40,7 @@ impl Payloads for Plain {
     }
 }
 
-/// What a journal says of an execution.
+/// Journal record of an execution.
 #[derive(Debug, Clone)]
 enum Line {
     Started(Fence),
@@ -48,7 +48,7 @@ enum Line {
     Ended(Fence, Report<Plain>),
 }
 
-/// The journal.
+/// Content of the journal.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
     lines: BTreeMap<ExecutionId, Line>,
@@ -98,16 +98,16 @@ impl Disk {
 pub(crate) struct Process {
     pub(crate) terms: Terms,
     pub(crate) began: Moment,
-    /// Whether the core knows that it runs.
+    /// Whether the core was notified that the program is loaded.
     pub(crate) is_loaded: bool,
     pub(crate) is_alive: bool,
     pub(crate) was_killed: bool,
     pub(crate) frozen: bool,
-    /// How long it ran: neither frozen nor suspended, in milliseconds.
+    /// Running time in milliseconds, without frozen and suspended time.
     pub(crate) ran: u64,
-    /// How long of that it was being loaded without a lease, for want of a fuse.
+    /// Part of the running time without a lease during the loading, in worlds without a fuse.
     unguarded: u64,
-    /// Whether it was asked to end, by whatever.
+    /// Whether it got SIGTERM or was killed.
     pub(crate) was_terminated: bool,
     ended_by_itself: bool,
 }
@@ -119,20 +119,20 @@ pub(crate) struct Shell {
     pub(crate) now: Moment,
     pub(crate) disk: Disk,
     writing: Option<Batch<Plain>>,
-    /// Until when threads launch, and what the fuse was told.
+    /// End of the lease, as sent to the launching threads and the fuse.
     told_lease: BootMillis,
-    /// Launches that wait for a thread, with what they launch.
+    /// Launches that wait for a thread.
     pub(crate) queued: BTreeMap<ExecutionId, Terms>,
-    /// Launches that the end of the lease held back.
+    /// Launches that wait for the next lease.
     held_back: BTreeMap<ExecutionId, Terms>,
     forbidden: BTreeSet<ExecutionId>,
     pub(crate) processes: BTreeMap<ExecutionId, Process>,
-    /// Every launch that ever began.
+    /// All executions that were ever launched.
     pub(crate) launched: BTreeSet<ExecutionId>,
     pub(crate) to_store: Vec<ExecutionId>,
     pub(crate) reports: Vec<(ExecutionId, Fence, Report<Plain>)>,
     pub(crate) slots: usize,
-    /// Whether there is a fuse, which freezes what is being loaded when the lease ends.
+    /// Whether there is a fuse, which freezes programs that are being loaded when the lease expires.
     pub(crate) has_fuse: bool,
 }
 
@@ -209,7 +209,7 @@ impl Shell {
                 Action::DropLaunch(id) => drop(self.held_back.remove(&id).unwrap()),
                 Action::Terminate(id) => {
                     let process = self.processes.get_mut(&id).unwrap();
-                    assert!(!process.frozen, "{id} is frozen and could not obey");
+                    assert!(!process.frozen, "{id} is frozen and cannot handle SIGTERM");
                     process.was_terminated = true;
                 }
                 Action::Kill(ids) => self.kill(&ids),
@@ -219,7 +219,7 @@ impl Shell {
                     self.set_frozen(&ids, true);
                 }
                 Action::Thaw(ids) => {
-                    assert!(self.told_lease > self.now.boot, "{ids:?} are thawed before the fuse knows");
+                    assert!(self.told_lease > self.now.boot, "{ids:?} are thawed before the fuse is notified");
                     self.set_frozen(&ids, false);
                 }
                 Action::RemoveFolder(_) | Action::DropLog(_) => {}
@@ -236,7 +236,7 @@ impl Shell {
         }
     }
 
-    /// A SIGKILL is seen when the process is reaped.
+    /// Kills processes; the supervisor is notified when they are reaped.
     fn kill(&mut self, ids: &[ExecutionId]) {
         for id in ids {
             if let Some(process) = self.processes.get_mut(id).filter(|process| process.is_alive) {
@@ -245,7 +245,7 @@ impl Shell {
         }
     }
 
-    // What the world does.
+    // Environment.
 
     pub(crate) fn assign(&mut self, execution: ExecutionId, terms: Terms) {
         let assigned =
@@ -261,7 +261,7 @@ impl Shell {
         self.tell(Event::StopRequested { execution, fence: Fence(7), grace, discard });
     }
 
-    /// The batch that is being written is durable.
+    /// Makes the batch that is being written durable.
     pub(crate) fn write(&mut self) {
         if let Some(batch) = self.writing.take() {
             batch.entries.iter().for_each(|entry| self.disk.write(entry));
@@ -269,14 +269,14 @@ impl Shell {
         }
     }
 
-    /// Writes until nothing is left.
+    /// Writes all batches.
     pub(crate) fn write_all(&mut self) {
         while self.writing.is_some() {
             self.write();
         }
     }
 
-    /// A thread takes a launch that waits: it looks at the lease, and creates the process.
+    /// A thread takes a queued launch: it checks the lease and creates the process.
     pub(crate) fn begin(&mut self, execution: ExecutionId) {
         let Some(terms) = self.queued.remove(&execution) else { return };
         if self.now.boot >= self.told_lease {
@@ -301,7 +301,7 @@ impl Shell {
         self.processes.insert(execution, process);
     }
 
-    /// The program of a process is loaded, unless that is frozen.
+    /// Completes the loading of a program, unless its process is frozen.
     pub(crate) fn load(&mut self, execution: ExecutionId) {
         let Some(process) = self.processes.get_mut(&execution).filter(|process| !process.is_loaded) else {
             return;
@@ -318,7 +318,7 @@ impl Shell {
         self.tell(Event::Launched { execution, at, exit: (!is_alive).then_some(exit) });
     }
 
-    /// A process ends by itself, if it runs.
+    /// A process exits by itself, if it runs.
     pub(crate) fn exit(&mut self, execution: ExecutionId) {
         let runs = |process: &&mut Process| process.is_alive && !process.frozen;
         if let Some(process) = self.processes.get_mut(&execution).filter(runs) {
@@ -327,7 +327,7 @@ impl Shell {
         }
     }
 
-    /// A process that has ended is reaped, with all that it left behind.
+    /// An ended process is reaped, with all its remaining processes.
     pub(crate) fn reap(&mut self, execution: ExecutionId, with_outputs: bool) {
         let is_over = |process: &&Process| process.is_loaded && !process.is_alive;
         let Some(process) = self.processes.get(&execution).filter(is_over) else { return };
@@ -347,7 +347,7 @@ impl Shell {
         }
     }
 
-    /// Time passes, a part of it with the machine suspended first; alarms ring in between.
+    /// Advances the time, first with the machine suspended; alarms expire in between.
     pub(crate) fn pass(&mut self, asleep: u64, awake: u64) {
         self.now.boot += asleep;
         self.now.asleep += asleep;
@@ -380,10 +380,10 @@ impl Shell {
         if self.core.next_alarm().is_some_and(|at| at <= self.now.boot) {
             self.tell(Event::AlarmDue);
         }
-        assert!(self.core.next_alarm().is_none_or(|at| at > self.now.boot), "an alarm rings again at once");
+        assert!(self.core.next_alarm().is_none_or(|at| at > self.now.boot), "an expired alarm is still set");
     }
 
-    /// The fuse does what it must if the lease has ended, whether the supervisor did or not.
+    /// The fuse freezes processes if the lease has expired. With `tells` false, it exits before it reports that.
     pub(crate) fn fuse(&mut self, tells: bool) {
         if self.now.boot < self.told_lease {
             return;
@@ -397,7 +397,7 @@ impl Shell {
         self.tell(if tells { Event::FuseFroze { since: self.now } } else { Event::FuseLost });
     }
 
-    /// The supervisor dies, and with it all processes; of the batch that was being written `entries` are on the disk.
+    /// Simulates a crash of the supervisor, which ends all processes. `entries` of the current batch are on the disk.
     pub(crate) fn crash(&mut self, entries: usize) {
         let batch = self.writing.take();
         batch.iter().flat_map(|batch| &batch.entries).take(entries).for_each(|entry| self.disk.write(entry));
@@ -411,7 +411,7 @@ impl Shell {
         self.tell(Event::AgentConnected { slots: self.slots });
     }
 
-    /// The server acknowledges every end that was reported.
+    /// Acknowledges all reported ends.
     pub(crate) fn acknowledge(&mut self) {
         for (execution, fence, report) in std::mem::take(&mut self.reports) {
             if !matches!(report, Report::Started) {
@@ -420,7 +420,7 @@ impl Shell {
         }
     }
 
-    /// What must be so whenever nothing is due.
+    /// Checks the invariants that hold after every step.
     pub(crate) fn check(&self) {
         let has_lease = self.core.has_lease(self.now.boot);
         for (id, process) in self.processes.iter().filter(|(_, process)| process.is_alive) {
@@ -438,7 +438,7 @@ impl Shell {
         assert!(self.core.active() <= self.slots);
     }
 
-    /// Everything ends if it may: the lease is renewed, tasks end, reports are acknowledged.
+    /// Lets all executions end: renews the lease, ends tasks, and acknowledges reports.
     pub(crate) fn settle(&mut self) {
         for _ in 0..100 {
             self.renew(60_000);

@@ -1,4 +1,4 @@
-//! Stops, at every point of an execution's life.
+//! Stops in every phase of an execution.
 
 use model::ExecutionId;
 use supervisor::{Report, Terms, Verdict};
