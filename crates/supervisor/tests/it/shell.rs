@@ -219,7 +219,7 @@ impl Shell {
                     self.set_frozen(&ids, true);
                 }
                 Action::Thaw(ids) => {
-                    assert!(self.told_lease > self.now.boot, "{ids:?} are thawed before the fuse is notified");
+                    assert!(self.told_lease > self.now.boot, "{ids:?} are thawed without a lease");
                     self.set_frozen(&ids, false);
                 }
                 Action::RemoveFolder(_) | Action::DropLog(_) => {}

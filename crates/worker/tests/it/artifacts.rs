@@ -1,4 +1,4 @@
-//! Inputs before the start, outputs after the end.
+//! Inputs before the start, and outputs after the end.
 
 use crashpoint::Point;
 use model::JobSpec;
@@ -37,13 +37,13 @@ pub(crate) async fn inputs_are_there_before_the_task_starts() {
     rig.server.state().artifacts.insert(pinned.clone(), (hex(&data), data.clone()));
     let mut spec = script("./bin/tool; echo changed > data/in.txt");
     spec.inputs = vec![input("tool", "bin/tool", true), input(&pinned, "data/in.txt", false)];
-    // Twice: the second time the pinned one comes from the cache, unharmed by the first.
+    // Run it twice: the second run gets the pinned input from the cache, unchanged by the first run.
     for _ in 0..2 {
         let order = assignment(&spec);
         rig.server.assign(vec![order.clone()]).await;
         let finished = rig.server.finished(&order.execution_id).await;
         assert_eq!(finished.exit_code, Some(0), "{finished:?}");
-        let read = finished.files.expect("it tells what it read").inputs;
+        let read = finished.files.expect("the report contains the inputs").inputs;
         let read: Vec<_> = read.iter().map(|v| (&*v.artifact, &*v.sha256, &*v.path)).collect();
         let (tool_hash, data_hash) = (hex(b"#!/bin/sh\ncat data/in.txt\n"), hex(&data));
         assert_eq!(read, [("tool", &*tool_hash, "bin/tool"), ("data", &*data_hash, "data/in.txt")]);
@@ -86,7 +86,7 @@ pub(crate) async fn outputs_are_stored_before_success_is_reported() {
     let expected: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
     assert_eq!(stored["report"], expected.as_bytes());
     assert!(!stored.contains_key("extra"));
-    let told = finished.files.expect("it tells what it stored").outputs;
+    let told = finished.files.expect("the report contains the outputs").outputs;
     assert_eq!(told.iter().map(|v| (&*v.artifact, &*v.path)).collect::<Vec<_>>(), [("report", "out/report")]);
     assert_eq!(told[0].sha256, hex(expected.as_bytes()));
 }
@@ -114,8 +114,8 @@ pub(crate) async fn outputs_are_stored_by_the_next_supervisor_if_this_one_dies()
     let order = assignment(&storing("echo kept > file", vec![output("file", "file", false)]));
     rig.server.assign(vec![order.clone()]).await;
     let pid = rig.server.started(&order.execution_id).await;
-    rig.server.until("its end", |_| process_state(pid).is_none().then_some(())).await;
-    // Once the journal has it; its file is the last thing that the task leaves.
+    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
+    // Wait until the end is in the journal; the output file is the last thing that the task leaves.
     until_recorded(&rig, &order, 2).await;
     signal(rig.supervisor(), Signal::KILL);
     rig.server.state().closed = false;
@@ -124,11 +124,11 @@ pub(crate) async fn outputs_are_stored_by_the_next_supervisor_if_this_one_dies()
     assert_eq!(rig.server.state().stored["file"], b"kept\n");
 }
 
-/// D7. It has stored the outputs, and its journal does not say so yet.
+/// D7. The outputs were stored, and the journal does not record that yet.
 pub(crate) async fn outputs_that_were_stored_are_not_missing_where_the_supervisor_dies_before_it_records_the_end()
  {
     if !cfg!(debug_assertions) {
-        return eprintln!("skipped: a release build does not die at named points");
+        return eprintln!("skipped: a release build has no crash points");
     }
     let rig = Rig::with(|config, _| {
         let dir = config.dir.parent().unwrap();
@@ -137,7 +137,7 @@ pub(crate) async fn outputs_that_were_stored_are_not_missing_where_the_superviso
     })
     .await;
     rig.server.session().await;
-    // Nothing is stored yet.
+    // No output is stored yet.
     rig.server.state().closed = true;
     let outputs = vec![output("file", "file", false), output("extra", "extra", true)];
     let order = assignment(&storing("echo kept > file", outputs));
@@ -149,14 +149,14 @@ pub(crate) async fn outputs_that_were_stored_are_not_missing_where_the_superviso
     std::fs::write(&next, crashpoint::order(Point::JournalBeforeWrite, 1, 1)).unwrap();
     std::fs::rename(&next, &crash).unwrap();
     rig.server.state().closed = false;
-    rig.server.until("its death", |_| process_state(supervisor).is_none().then_some(())).await;
+    rig.server.until("its exit", |_| process_state(supervisor).is_none().then_some(())).await;
     assert!(!crash.exists() && rig.server.state().stored.contains_key("file"));
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!((finished.exit_code, finished.error.as_str()), (Some(0), ""), "{finished:?}");
     rig.server.until("an empty folder", |_| (rig.files_of_tasks() == 0).then_some(())).await;
 }
 
-/// Waits until the journal has so many records of an execution.
+/// Waits until the journal has this number of records of an execution.
 async fn until_recorded(rig: &Rig, order: &Assignment, records: usize) {
     let (journal, id) = (rig.config.dir.join("journal"), order.execution_id.as_bytes());
     let count = || {

@@ -1,6 +1,6 @@
-//! Journals that a disk or a power cut has harmed.
+//! Journals that were damaged by the disk or by a power cut.
 
-#![expect(unsafe_code, reason = "a function in the place of the C library's has no safe interface")]
+#![expect(unsafe_code, reason = "replacing a function of the C library has no safe interface")]
 
 use std::ffi::c_int;
 use std::fs;
@@ -17,14 +17,14 @@ use rustix::process::Signal;
 use crate::rig::{Rig, assignment, numbers, process_state, script, sh, signal, stop};
 use crate::server::State;
 
-/// A folder with a file of this name is not made durable, once.
+/// The next `fsync` of a folder that contains a file of this name fails.
 const FAILS: &str = "sync-fails";
 
-/// Takes the place of the C library's.
+/// Replaces the function of the C library.
 #[unsafe(no_mangle)]
 extern "C" fn fsync(file: c_int) -> c_int {
     if fs::remove_file(format!("/proc/self/fd/{file}/{FAILS}")).is_ok() {
-        // SAFETY: each thread has one.
+        // SAFETY: each thread has its own errno.
         unsafe { *libc::__errno_location() = libc::EIO };
         return -1;
     }
@@ -33,14 +33,14 @@ extern "C" fn fsync(file: c_int) -> c_int {
     if result == 0 { 0 } else { -1 }
 }
 
-/// An execution that must not start twice, and tells of its starts.
+/// An `at_most_once` execution that records its starts in a file.
 fn telling(starts: &Path) -> Assignment {
     let mut spec = script(&format!("echo 1 >> {}", starts.display()));
     spec.delivery = Delivery::AtMostOnce;
     assignment(&spec)
 }
 
-/// Some megabytes for the journal: executions that fail before they start, each with a large reason.
+/// Executions that fail before they start with a long reason, which together write some megabytes to the journal.
 fn large_failures() -> Vec<Assignment> {
     let mut spec = serde_json::to_value(JobSpec::command(["true"])).unwrap();
     spec["delivery"] = "x".repeat(250_000).into();
@@ -52,7 +52,8 @@ fn has_failed(state: &State, order: &Assignment) -> bool {
     state.of(&order.execution_id).any(|body| matches!(body, Body::StartFailed(_)))
 }
 
-/// Runs an execution until its end is acknowledged; assigns it again meanwhile, as a server does whose worker comes back.
+/// Runs an execution until its end is acknowledged. Meanwhile assigns it repeatedly, as a server does after a
+/// reconnect.
 async fn end(rig: &Rig, order: &Assignment) {
     let id = &order.execution_id;
     let again = async {
@@ -67,8 +68,8 @@ async fn end(rig: &Rig, order: &Assignment) {
     }
 }
 
-/// D7. The new file has the name of the old one, and its folder cannot be made durable. What is written to the old file
-/// from then on would be gone after the next restart.
+/// D7. The new file has the name of the old one, but the folder cannot be made durable. Records that are written to
+/// the old file after that would be lost at the next restart.
 pub(crate) async fn what_is_recorded_after_a_compaction_that_failed_is_known_after_a_restart() {
     let rig = Rig::new().await;
     let starts = rig.shared("starts");
@@ -84,21 +85,21 @@ pub(crate) async fn what_is_recorded_after_a_compaction_that_failed_is_known_aft
         let has_all = |state: &mut State| orders.iter().all(|order| has_failed(state, order));
         rig.server.until("the failures", |state| (has_all(state) || !fails.exists()).then_some(())).await;
     }
-    assert_ne!(fs::metadata(&journal).unwrap().ino(), old, "it failed before the new file was in place");
+    assert_ne!(fs::metadata(&journal).unwrap().ino(), old, "the compaction failed before the rename");
     rig.server.state().acknowledge = true;
     end(&rig, &after).await;
     let supervisor = rig.supervisor();
     signal(supervisor, Signal::KILL);
-    rig.server.until("its death", |_| process_state(supervisor).is_none().then_some(())).await;
+    rig.server.until("its exit", |_| process_state(supervisor).is_none().then_some(())).await;
     for order in [&before, &after] {
         rig.is_refused(order).await;
     }
     assert_eq!(numbers(&starts), [1, 1]);
 }
 
-/// Where the last batch of records begins: behind the record that says how much was durable by then.
+/// Returns the offset of the last batch of records, which begins with a `Synced` record.
 fn last_batch(journal: &[u8]) -> usize {
-    // The field of that record, and its kind.
+    // Protobuf tag of the `Synced` record.
     const SYNCED: u8 = 6 << 3 | 2;
     let (mut at, mut last) = (8, 0);
     while let Some(header) = journal.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
@@ -108,11 +109,11 @@ fn last_batch(journal: &[u8]) -> usize {
         }
         at = body + u32::from_le_bytes(*header) as usize;
     }
-    assert_eq!(at, journal.len(), "it ends with a whole record");
+    assert_eq!(at, journal.len(), "the journal ends with a whole record");
     last
 }
 
-/// D7. A disk need not write the blocks of a batch in order: one may be missing in the middle.
+/// D7. A disk need not write the blocks of a batch in order: a block in the middle may be missing.
 pub(crate) async fn a_worker_starts_over_a_journal_whose_last_batch_has_a_hole() {
     const STOPS: usize = 300;
     let mut rig = Rig::new().await;
@@ -128,12 +129,12 @@ pub(crate) async fn a_worker_starts_over_a_journal_whose_last_batch_has_a_hole()
     rig.kill_agent().await;
     let supervisor = rig.supervisor();
     signal(supervisor, Signal::KILL);
-    rig.server.until("its death", |_| process_state(supervisor).is_none().then_some(())).await;
+    rig.server.until("its exit", |_| process_state(supervisor).is_none().then_some(())).await;
 
     let journal = rig.config.dir.join("journal");
     let mut bytes = fs::read(&journal).unwrap();
     let batch = last_batch(&bytes);
-    assert!(bytes.len() - batch > STOPS * 50, "the last batch has {} bytes only", bytes.len() - batch);
+    assert!(bytes.len() - batch > STOPS * 50, "the last batch has only {} bytes", bytes.len() - batch);
     let hole = (batch + bytes.len()) / 2;
     bytes[hole..hole + 512].fill(0);
     fs::write(&journal, bytes).unwrap();

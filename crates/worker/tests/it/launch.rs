@@ -1,4 +1,4 @@
-//! Tasks whose programs are not loaded, as on a network file system that does not answer.
+//! Tasks whose programs are still being loaded, as on a network file system that does not respond.
 
 #![expect(unsafe_code, reason = "file leases have no safe interface")]
 
@@ -16,49 +16,49 @@ use rustix::process::Signal;
 
 use crate::rig::{Rig, assignment, is_frozen, numbers, process_state, script, sh, signal, stop};
 
-/// About the most starts that are under way at a time, those that wait for a thread among them.
+/// Approximate maximum number of concurrent launches, including those that wait for a thread.
 const LAUNCHES_MAX: usize = 64;
 const SHORT_LEASE: u64 = 400;
 
-/// The signal that says that somebody opens a file; the library does not name the number.
+/// `fcntl` command that selects the signal for opened leased files; `libc` does not define it.
 const F_SETSIG: i32 = 10;
 
-/// A program that is loaded only when this is dropped: whoever opens it waits until its lease is given back, or until the
-/// system takes the lease after 45 seconds.
+/// A program that cannot be loaded until this is dropped: opening it blocks until the file lease is returned, or
+/// until the kernel breaks the lease after 45 seconds.
 pub(crate) struct Hanging(File);
 
 impl Hanging {
-    /// One that sleeps. `None` where no lease can be had.
+    /// Creates a program that sleeps; `None` if file leases are not available.
     fn new(path: &Path) -> Option<Self> {
         fs::copy("/bin/sleep", path).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         let hanging = Self(File::open(path).unwrap());
-        // SIGURG, which is ignored: the default signal ends the process when somebody opens the file.
+        // SIGURG is ignored; the default signal would end the process when another process opens the file.
         // SAFETY: no memory is passed.
         let is_leased = unsafe {
             libc::fcntl(hanging.0.as_raw_fd(), F_SETSIG, libc::SIGURG) == 0
                 && libc::fcntl(hanging.0.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK) == 0
         };
         if !is_leased {
-            eprintln!("skipped: no file lease can be had here");
+            eprintln!("skipped: file leases are not available");
         }
         is_leased.then_some(hanging)
     }
 
-    /// Whether somebody waits for it.
+    /// Returns whether a process is waiting to open the program.
     fn is_awaited(&self) -> bool {
         // SAFETY: no memory is passed.
         unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_GETLEASE) != libc::F_WRLCK }
     }
 }
 
-/// A worker, and an execution whose program is not loaded.
+/// Starts an execution whose program is not loaded.
 pub(crate) async fn hanging(rig: &Rig, change: impl FnOnce(&mut JobSpec)) -> Option<(Hanging, Assignment)> {
     let (program, mut orders) = several_hanging(rig, 1, change).await?;
     Some((program, orders.remove(0)))
 }
 
-/// Several executions of one program that is not loaded.
+/// Starts several executions of one program that is not loaded.
 async fn several_hanging(
     rig: &Rig,
     count: usize,
@@ -77,8 +77,7 @@ async fn several_hanging(
     Some((program, orders))
 }
 
-/// As many executions of a program that is not loaded as there are threads to start programs, all of which run on
-/// without a lease.
+/// Occupies all launching threads with executions of a program that is not loaded; they run without a lease.
 async fn all_threads_hanging(rig: &Rig) -> Option<(Hanging, Vec<Assignment>)> {
     let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
     several_hanging(rig, threads, |spec| spec.delivery = Delivery::AtMostOnce).await
@@ -93,7 +92,7 @@ pub(crate) async fn a_task_whose_program_is_not_loaded_can_be_stopped() {
         assert_eq!((finished.how(), finished.signal), (How::Stopped, Some(9)), "{finished:?}");
         drop(program);
     }
-    // And its thread starts the next one.
+    // The thread then launches the next task.
     assert_eq!(rig.run("exit 0").await.1.exit_code, Some(0));
 }
 
@@ -103,8 +102,8 @@ pub(crate) async fn a_task_whose_program_is_not_loaded_times_out() {
     let Some((_program, order)) = hanging(&rig, |spec| spec.timeout = timeout).await else { return };
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!(finished.how(), How::TimedOut, "{finished:?}");
-    // The system takes the lease after 45 seconds.
-    assert!(finished.run_ms < 40_000, "it was loaded first: {finished:?}");
+    // The kernel breaks the file lease after 45 seconds.
+    assert!(finished.run_ms < 40_000, "the program was loaded first: {finished:?}");
 }
 
 pub(crate) async fn a_task_whose_program_is_not_loaded_ends_with_its_supervisor() {
@@ -113,7 +112,7 @@ pub(crate) async fn a_task_whose_program_is_not_loaded_ends_with_its_supervisor(
     signal(rig.supervisor(), Signal::TERM);
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!(finished.how(), How::Interrupted);
-    // Otherwise the next supervisor says that this one went down.
+    // Otherwise the next supervisor would report that this one went down.
     assert_eq!(finished.detail, "the worker's supervisor was stopped");
 }
 
@@ -123,16 +122,16 @@ async fn frozen_before_it_is_loaded(
 ) -> Option<(Hanging, Assignment)> {
     let found = hanging(rig, change).await?;
     let log = fs::read_to_string(rig.config.dir.join("supervisor.log")).unwrap();
-    if log.contains("no control group can be made here") {
-        eprintln!("skipped: no control group can be made here");
+    if log.contains("cannot create control groups") {
+        eprintln!("skipped: cannot create control groups");
         return None;
     }
     rig.server.state().lease_ms = None;
-    rig.server.until("freezing", |_| children(rig).into_iter().any(is_frozen).then_some(())).await;
+    rig.server.until("the freeze", |_| children(rig).into_iter().any(is_frozen).then_some(())).await;
     Some(found)
 }
 
-/// The processes that threads of the supervisor have started, other than its first.
+/// Returns the processes that threads of the supervisor other than its first have started.
 fn children(rig: &Rig) -> Vec<i32> {
     let supervisor = rig.supervisor();
     let threads = fs::read_dir(format!("/proc/{supervisor}/task")).unwrap().flatten();
@@ -157,16 +156,16 @@ pub(crate) async fn time_that_a_task_was_frozen_before_its_program_was_loaded_do
     let timeout = Some(Duration::from_secs(2));
     let found = frozen_before_it_is_loaded(&rig, |spec| spec.timeout = timeout).await;
     let Some((program, order)) = found else { return };
-    // Some 60 beats are three seconds: longer than the timeout.
+    // 60 heartbeats take about three seconds: longer than the timeout.
     let beats = rig.server.state().beats.len();
-    rig.server.until("sixty beats", |state| (state.beats.len() > beats + 60).then_some(())).await;
+    rig.server.until("sixty heartbeats", |state| (state.beats.len() > beats + 60).then_some(())).await;
     drop(program);
     rig.server.state().lease_ms = Some(60_000);
     let Finished { run_ms, .. } = rig.server.finished(&order.execution_id).await;
-    assert!(run_ms > 4_500, "{run_ms} ms, of which it was frozen for some three seconds");
+    assert!(run_ms > 4_500, "{run_ms} ms, including about three seconds frozen");
 }
 
-/// A task that is frozen when the lease is over; its process.
+/// Starts a task that is frozen when the lease expires; returns its process id.
 async fn sleeping(rig: &Rig) -> i32 {
     let order = assignment(&JobSpec::command(["sleep", "600"]));
     rig.server.assign(vec![order.clone()]).await;
@@ -174,17 +173,17 @@ async fn sleeping(rig: &Rig) -> i32 {
 }
 
 async fn frozen(rig: &Rig, pid: i32) {
-    rig.server.until("freezing", |_| is_frozen(pid).then_some(())).await;
+    rig.server.until("the freeze", |_| is_frozen(pid).then_some(())).await;
 }
 
-/// Ten heartbeats are ten chances to do what should not be done.
+/// Waits for ten heartbeats, during which a violation would become visible.
 async fn ten_beats(rig: &Rig) {
     let beats = rig.server.state().beats.len();
     rig.server.until("ten heartbeats", |state| (state.beats.len() > beats + 10).then_some(())).await;
 }
 
-/// D4. A burst of starts is under way when the supervisor is stopped. When it continues after the end of its lease, and
-/// its agent is gone, other workers may run what waits in the queue of its threads.
+/// D4. A burst of launches is running when the supervisor is stopped. It continues after its lease has expired, and
+/// its agent has been killed. Other workers may then run the executions in the queue of its threads.
 pub(crate) async fn starts_that_wait_for_a_thread_are_not_made_after_a_pause_that_outlasts_the_lease() {
     const WAITING: usize = 40;
     let mut rig = Rig::with(|_, state| state.lease_ms = Some(SHORT_LEASE)).await;
@@ -193,20 +192,20 @@ pub(crate) async fn starts_that_wait_for_a_thread_are_not_made_after_a_pause_tha
     let starts = rig.shared("starts");
     let orders: Vec<_> = (0..WAITING).map(|_| sh(&format!("echo 1 >> {}", starts.display()))).collect();
     rig.server.assign(orders.clone()).await;
-    // Their scripts are all that there is of them.
+    // Only their scripts exist so far.
     rig.server.until("a full queue", |_| (rig.files_of_tasks() == WAITING).then_some(())).await;
     rig.server.state().lease_ms = None;
     signal(rig.supervisor(), Signal::STOP);
     rig.kill_agent().await;
     frozen(&rig, sleeping).await;
     assert_eq!(numbers(&starts), [0; 0], "the queue was not full");
-    // The threads have work from now on.
+    // From now on the threads can launch.
     drop(program);
     signal(rig.supervisor(), Signal::CONT);
     rig.start_agent();
     rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
     ten_beats(&rig).await;
-    assert_eq!(numbers(&starts), [0; 0], "they were started without a lease");
+    assert_eq!(numbers(&starts), [0; 0], "tasks were started without a lease");
     rig.server.state().lease_ms = Some(60_000);
     for order in &orders {
         assert_eq!(rig.server.finished(&order.execution_id).await.exit_code, Some(0));
@@ -214,7 +213,8 @@ pub(crate) async fn starts_that_wait_for_a_thread_are_not_made_after_a_pause_tha
     assert_eq!(numbers(&starts), [1; WAITING], "each was started once");
 }
 
-/// D4. Nobody but the fuse can freeze it, and not before it is loaded: until then its environment is its supervisor's.
+/// D4. Only the fuse can freeze the task, and only after it was loaded: until then the process has the environment of
+/// its supervisor.
 pub(crate) async fn a_program_that_is_loaded_after_the_end_of_the_lease_is_frozen_beside_a_stopped_supervisor()
  {
     let rig = Rig::with(|config, state| {
@@ -235,51 +235,51 @@ pub(crate) async fn a_program_that_is_loaded_after_the_end_of_the_lease_is_froze
     rig.server.state().lease_ms = Some(60_000);
     signal(rig.supervisor(), Signal::CONT);
     assert_eq!(rig.server.started(&order.execution_id).await, pid);
-    rig.server.until("thawing", |_| (!is_frozen(pid)).then_some(())).await;
+    rig.server.until("the thaw", |_| (!is_frozen(pid)).then_some(())).await;
 }
 
-/// D5. The supervisor hears of the next lease before it hears that the program was started.
+/// D5. The supervisor processes the next lease before the start of the program.
 pub(crate) async fn a_program_that_the_fuse_froze_before_it_was_loaded_goes_on_under_the_next_lease() {
     let rig = Rig::with(|_, state| state.lease_ms = Some(SHORT_LEASE)).await;
     let Some((program, order)) = hanging(&rig, |_| {}).await else { return };
     let log = fs::read_to_string(rig.config.dir.join("supervisor.log")).unwrap();
-    if log.contains("no control group can be made here") {
-        return eprintln!("skipped: no control group can be made here");
+    if log.contains("cannot create control groups") {
+        return eprintln!("skipped: cannot create control groups");
     }
     let pid = children(&rig)[0];
     signal(rig.supervisor(), Signal::STOP);
     frozen(&rig, pid).await;
     rig.server.state().lease_ms = Some(60_000);
     signal(rig.supervisor(), Signal::CONT);
-    rig.server.until("thawing", |_| (!is_frozen(pid)).then_some(())).await;
+    rig.server.until("the thaw", |_| (!is_frozen(pid)).then_some(())).await;
     drop(program);
     assert_eq!(rig.server.started(&order.execution_id).await, pid);
     ten_beats(&rig).await;
-    assert!(!is_frozen(pid), "it was frozen under a valid lease");
+    assert!(!is_frozen(pid), "the task is frozen under a valid lease");
 }
 
-/// B5. The server is told, so that it places nothing there.
+/// B5. The server is notified, so that it places no executions there.
 pub(crate) async fn a_worker_whose_threads_all_wait_for_programs_says_so() {
     let rig = Rig::with(|config, _| config.supervisor_patience = Duration::from_secs(4)).await;
     let Some((program, orders)) = all_threads_hanging(&rig).await else { return };
     let trouble = |state: &crate::server::State| Some(state.beats.last()?.health.clone()?.trouble);
     let says = |text: &str| text.contains("cannot start tasks");
-    rig.server.until("the trouble", |state| trouble(state).filter(|text| says(text))).await;
+    rig.server.until("the health problem", |state| trouble(state).filter(|text| says(text))).await;
     drop(program);
     for order in &orders {
         rig.server.started(&order.execution_id).await;
     }
-    rig.server.until("no trouble", |state| trouble(state).filter(|text| !says(text))).await;
+    rig.server.until("no health problem", |state| trouble(state).filter(|text| !says(text))).await;
 }
 
-/// D2. It is known of them that they never ran, so that an at-most-once job loses nothing.
+/// D2. These executions never ran, so an `at_most_once` job loses nothing.
 pub(crate) async fn what_was_not_started_when_the_supervisor_is_told_to_end_is_refused() {
     let rig = Rig::new().await;
     let Some((_program, hanging)) = all_threads_hanging(&rig).await else { return };
     let starts = rig.shared("starts");
     let mut spec = script(&format!("echo 1 >> {}", starts.display()));
     spec.delivery = Delivery::AtMostOnce;
-    // Some wait for a thread, and others for a place in the queue of the threads.
+    // Some wait for a thread, and others for a place in the queue.
     let orders: Vec<_> = (0..LAUNCHES_MAX + 16).map(|_| assignment(&spec)).collect();
     rig.server.assign(orders.clone()).await;
     let queued = LAUNCHES_MAX - hanging.len();

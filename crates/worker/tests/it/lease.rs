@@ -1,4 +1,4 @@
-//! What the lease, the fuse and a new supervisor do.
+//! Leases, the fuse, and the restart of a supervisor.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -17,12 +17,12 @@ use crate::rig::{
 
 const SHORT_LEASE: u64 = 400;
 
-/// A worker whose first lease is short already: one that was long would outlast the test.
+/// A worker whose first lease is already short, because a long one would outlast the test.
 async fn short_leases() -> Rig {
     Rig::with(|_, state| state.lease_ms = Some(SHORT_LEASE)).await
 }
 
-/// A task that counts, into a file; and its process id.
+/// Starts a task that appends to a file; returns the file and the process id.
 async fn counting(rig: &Rig, name: &str) -> (Assignment, PathBuf, i32) {
     let file = rig.shared(name);
     let order = sh(&format!("while :; do echo 1 >> {}; sleep 0.01; done", file.display()));
@@ -32,26 +32,26 @@ async fn counting(rig: &Rig, name: &str) -> (Assignment, PathBuf, i32) {
 }
 
 async fn frozen(rig: &Rig, pid: i32) {
-    rig.server.until("freezing", |_| is_frozen(pid).then_some(())).await;
+    rig.server.until("the freeze", |_| is_frozen(pid).then_some(())).await;
 }
 
 async fn thawed(rig: &Rig, pid: i32) {
-    rig.server.until("thawing", |_| (!is_frozen(pid)).then_some(())).await;
+    rig.server.until("the thaw", |_| (!is_frozen(pid)).then_some(())).await;
 }
 
-/// Waits for the count to go on.
+/// Waits until the task appends to the file again.
 async fn counts(rig: &Rig, file: &Path) {
     let before = numbers(file).len();
-    rig.server.until("counting", |_| (numbers(file).len() > before).then_some(())).await;
+    rig.server.until("progress", |_| (numbers(file).len() > before).then_some(())).await;
 }
 
 pub(crate) async fn nothing_starts_without_a_lease() {
     let rig = Rig::with(|_, state| state.lease_ms = None).await;
     let order = sh("true");
     rig.server.assign(vec![order.clone()]).await;
-    // Ten beats are ten chances to start.
+    // Ten heartbeats would be ten opportunities for a start.
     let beats = rig.server.state().beats.len();
-    rig.server.until("ten beats", |state| (state.beats.len() > beats + 10).then_some(())).await;
+    rig.server.until("ten heartbeats", |state| (state.beats.len() > beats + 10).then_some(())).await;
     assert_eq!(rig.server.state().reports, []);
     rig.server.state().lease_ms = Some(60_000);
     rig.server.finished(&order.execution_id).await;
@@ -64,8 +64,8 @@ pub(crate) async fn tasks_freeze_when_the_lease_runs_out_and_go_on_with_the_next
     frozen(&rig, pid).await;
     let count = numbers(&file).len();
     let beats = rig.server.state().beats.len();
-    rig.server.until("five beats", |state| (state.beats.len() > beats + 5).then_some(())).await;
-    assert_eq!(numbers(&file).len(), count, "what is frozen does nothing");
+    rig.server.until("five heartbeats", |state| (state.beats.len() > beats + 5).then_some(())).await;
+    assert_eq!(numbers(&file).len(), count, "a frozen task does nothing");
     rig.server.state().lease_ms = Some(60_000);
     thawed(&rig, pid).await;
     counts(&rig, &file).await;
@@ -97,9 +97,9 @@ pub(crate) async fn frozen_time_does_not_count_towards_the_timeout() {
     let pid = rig.server.started(&order.execution_id).await;
     rig.server.state().lease_ms = None;
     frozen(&rig, pid).await;
-    // Some 40 beats are two seconds: longer than the timeout.
+    // 40 heartbeats take about two seconds: longer than the timeout.
     let beats = rig.server.state().beats.len();
-    rig.server.until("forty beats", |state| (state.beats.len() > beats + 40).then_some(())).await;
+    rig.server.until("forty heartbeats", |state| (state.beats.len() > beats + 40).then_some(())).await;
     assert!(rig.server.state().finished(&order.execution_id).is_none());
     rig.server.state().lease_ms = Some(60_000);
     let finished = rig.server.finished(&order.execution_id).await;
@@ -120,14 +120,14 @@ pub(crate) async fn what_the_server_no_longer_wants_is_gone_before_the_rest_thaw
         let id = unwanted.execution_id.clone();
         state.stops = vec![Stop { execution_id: id, fence: unwanted.fence, grace_ms: 0, discard: true }];
         state.lease_ms = Some(60_000);
-        // An open beat lane of the old session is answered with "unknown", so no lease comes that way.
+        // Heartbeats of the old session are answered with "unknown", so no lease is renewed that way.
         state.closed = true;
     }
     rig.server.hang_up();
     rig.server.state().closed = false;
     thawed(&rig, other).await;
-    rig.server.until("its death", |_| process_state(pid).is_none().then_some(())).await;
-    assert!(numbers(&file).len() <= count + 1, "it ran on");
+    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
+    assert!(numbers(&file).len() <= count + 1, "the task ran on");
 }
 
 pub(crate) async fn a_task_that_is_frozen_for_too_long_is_killed_as_interrupted() {
@@ -138,7 +138,7 @@ pub(crate) async fn a_task_that_is_frozen_for_too_long_is_killed_as_interrupted(
     .await;
     let (order, _, pid) = counting(&rig, "count").await;
     rig.server.state().lease_ms = None;
-    rig.server.until("its death", |_| process_state(pid).is_none().then_some(())).await;
+    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!(finished.how(), How::Interrupted, "{finished:?}");
 }
@@ -152,9 +152,9 @@ pub(crate) async fn time_that_the_fuse_froze_a_task_does_not_count_towards_its_t
     let pid = rig.server.started(&order.execution_id).await;
     signal(rig.supervisor(), Signal::STOP);
     frozen(&rig, pid).await;
-    // Some 60 beats are three seconds.
+    // 60 heartbeats take about three seconds.
     let beats = rig.server.state().beats.len();
-    rig.server.until("sixty beats", |state| (state.beats.len() > beats + 60).then_some(())).await;
+    rig.server.until("sixty heartbeats", |state| (state.beats.len() > beats + 60).then_some(())).await;
     rig.server.state().lease_ms = Some(60_000);
     signal(rig.supervisor(), Signal::CONT);
     let finished = rig.server.finished(&order.execution_id).await;
@@ -162,7 +162,7 @@ pub(crate) async fn time_that_the_fuse_froze_a_task_does_not_count_towards_its_t
     assert!(finished.run_ms > 3_900, "{finished:?}");
 }
 
-/// Launches are under way when the supervisor is stopped, and some of them are frozen before it hears of them.
+/// Launches are running when the supervisor is stopped, and some tasks are frozen before it processes their launch.
 pub(crate) async fn what_the_fuse_froze_while_it_was_launched_goes_on() {
     let rig = short_leases().await;
     let (_, _, pid) = counting(&rig, "count").await;
@@ -172,7 +172,7 @@ pub(crate) async fn what_the_fuse_froze_while_it_was_launched_goes_on() {
     rig.server.started(&orders[20].execution_id).await;
     signal(rig.supervisor(), Signal::STOP);
     frozen(&rig, pid).await;
-    assert!(rig.server.state().started(&last).is_none(), "all had started already");
+    assert!(rig.server.state().started(&last).is_none(), "all tasks had already started");
     rig.server.state().lease_ms = Some(60_000);
     signal(rig.supervisor(), Signal::CONT);
     for order in &orders {
@@ -181,15 +181,15 @@ pub(crate) async fn what_the_fuse_froze_while_it_was_launched_goes_on() {
     }
 }
 
-/// One that has left its session and cleaned its environment, and whose parent is gone.
+/// The process has left its session and cleared its environment, and its parent has exited.
 pub(crate) async fn the_fuse_freezes_a_process_without_any_mark() {
     let rig = short_leases().await;
     let pids = rig.shared("pids");
     rig.server.assign(vec![sh(&format!("{}; sleep 600", unmarked(&pids)))]).await;
     let pid = rig.server.until("its process", |_| numbers(&pids).first().copied()).await;
     let log = fs::read_to_string(rig.config.dir.join("supervisor.log")).unwrap();
-    if log.contains("no control group can be made here") {
-        eprintln!("skipped: no control group can be made here");
+    if log.contains("cannot create control groups") {
+        eprintln!("skipped: cannot create control groups");
         return;
     }
     signal(rig.supervisor(), Signal::STOP);
@@ -206,7 +206,7 @@ pub(crate) async fn the_fuse_freezes_tasks_whose_supervisor_is_stopped() {
     let main = rig.server.started(&order.execution_id).await;
     let daemon = rig.server.until("the daemon", |_| numbers(&pids).first().copied()).await;
     signal(rig.supervisor(), Signal::STOP);
-    // Beats are answered still, but no lease gets through to the fuse.
+    // Heartbeats are still answered, but no lease reaches the fuse.
     frozen(&rig, main).await;
     frozen(&rig, daemon).await;
     signal(rig.supervisor(), Signal::CONT);
@@ -222,11 +222,11 @@ pub(crate) async fn the_fuse_kills_everything_when_the_supervisor_is_killed() {
     rig.server.assign(vec![order.clone()]).await;
     let main = rig.server.started(&order.execution_id).await;
     rig.server.until("its children", |_| (numbers(&pids).len() == 2).then_some(())).await;
-    // Without an agent nobody starts another supervisor, which would kill them too.
+    // Without an agent no other supervisor is started, which would kill the processes too.
     rig.kill_agent().await;
     signal(rig.supervisor(), Signal::KILL);
     for pid in numbers(&pids).into_iter().chain([main]) {
-        rig.server.until("death", |_| process_state(pid).is_none().then_some(())).await;
+        rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
     }
 }
 
@@ -237,17 +237,17 @@ pub(crate) async fn a_fuse_that_dies_is_replaced_and_the_new_one_guards_what_run
     signal(fuse, Signal::KILL);
     rig.server.until("another fuse", |_| rig.fuse().filter(|other| *other != fuse)).await;
     assert!(process_state(pid).is_some());
-    // What tells the new fuse's work from the death signal is a daemon; it is known by its environment.
+    // Only the fuse kills a daemon, which gets no parent death signal; it is identified by its environment.
     let pids = rig.shared("pids");
     let order = sh(&format!("{}; sleep 600", daemon(&pids)));
     rig.server.assign(vec![order]).await;
     let daemon = rig.server.until("the daemon", |_| numbers(&pids).first().copied()).await;
     rig.kill_agent().await;
     signal(rig.supervisor(), Signal::KILL);
-    rig.server.until("death", |_| process_state(daemon).is_none().then_some(())).await;
+    rig.server.until("its exit", |_| process_state(daemon).is_none().then_some(())).await;
 }
 
-/// It has the identity of the original, and its journal says that the tasks of the original run.
+/// The copy has the identity of the original, and its journal lists the running tasks of the original.
 pub(crate) async fn a_supervisor_of_a_copied_folder_leaves_the_tasks_of_the_original_alone() {
     let rig = Rig::new().await;
     let (order, file, pid) = counting(&rig, "count").await;
@@ -257,18 +257,18 @@ pub(crate) async fn a_supervisor_of_a_copied_folder_leaves_the_tasks_of_the_orig
     let mut config = worker::SupervisorConfig::new(&copy);
     config.program.clone_from(&rig.config.program);
     let mut other = Command::new(&config.program).arg("supervisor").args(config.to_args()).spawn().unwrap();
-    // It listens once it has ended what it takes for its own.
+    // The supervisor listens after it has killed the processes that it considers its own.
     let is_ready = || UnixStream::connect(copy.join("supervisor.sock")).is_ok();
     rig.server.until("the other supervisor", |_| is_ready().then_some(())).await;
-    assert!(process_state(pid).is_some(), "the other supervisor has killed it");
+    assert!(process_state(pid).is_some(), "the other supervisor has killed the task");
     signal(other.id().cast_signed(), Signal::TERM);
     other.wait().unwrap();
     counts(&rig, &file).await;
     assert!(rig.server.state().finished(&order.execution_id).is_none());
 }
 
-/// A program whose first fuse closes its socket, and stops the process whose number is in `victim` from then on. When
-/// there is a second one, there is a file `replaced`.
+/// Creates a program whose first fuse closes its socket, and from then on stops the process whose id is in `victim`.
+/// The second fuse creates a file `replaced`.
 fn program_with_a_broken_fuse(dir: &Path, victim: &Path) -> PathBuf {
     let text = format!(
         "if [ \"$1\" = fuse ] && mkdir {dir}/was-broken 2>/dev/null; then\n\
@@ -289,7 +289,7 @@ pub(crate) async fn what_a_fuse_freezes_while_it_is_replaced_goes_on() {
     })
     .await;
     let (_, file, pid) = counting(&rig, "count").await;
-    // Many thaw after it, so that there is time to stop it once more.
+    // Many other tasks are thawed after it, so that there is time to stop it again.
     let crowd = rig.shared("crowd");
     let order = sh(&format!("for n in $(seq 500); do sleep 600 & done; echo 1 >> {}; wait", crowd.display()));
     rig.server.assign(vec![order]).await;
@@ -311,13 +311,13 @@ pub(crate) async fn executions_of_a_killed_supervisor_are_reported_as_interrupte
     assert!(process_state(pid).is_none());
     assert_ne!(rig.supervisor(), supervisor);
     assert_eq!(rig.server.state().hellos.last().unwrap().worker_id, worker);
-    // And it works again.
+    // The new supervisor works.
     let (_, finished) = rig.run("exit 0").await;
     assert_eq!(finished.exit_code, Some(0));
     assert!(Duration::from_millis(finished.run_ms) < Duration::from_secs(10));
 }
 
-/// As that of another release may, which does not understand the table of its tasks.
+/// A fuse of another release may do so, because it does not support the table of guarded executions.
 pub(crate) async fn a_fuse_that_ends_at_once_is_not_started_again_without_a_pause() {
     let begun = std::time::Instant::now();
     let rig = Rig::with(|config, state| {
@@ -331,7 +331,7 @@ pub(crate) async fn a_fuse_that_ends_at_once_is_not_started_again_without_a_paus
     let fuses = rig.dir.path().join("fuses");
     let count = || if fuses.exists() { numbers(&fuses).len() } else { 0 };
     let started = rig.server.until("four fuses", |_| Some(count()).filter(|count| *count >= 4)).await;
-    // One a second: a machine that is slow has fewer.
+    // One per second; a slow machine starts fewer.
     let seconds = begun.elapsed().as_secs();
     assert!(started as u64 <= seconds + 2, "{started} fuses in {seconds} s");
     rig.shared("good");
@@ -341,7 +341,8 @@ pub(crate) async fn a_fuse_that_ends_at_once_is_not_started_again_without_a_paus
     frozen(&rig, pid).await;
 }
 
-/// As tools do that slow others down by signals. It has left the group of its task, so it is stopped last.
+/// Tools that slow other processes down by signals do so. The signalling process has left the group of its task, so
+/// it is stopped last.
 pub(crate) async fn processes_that_another_one_of_their_task_lets_go_on_are_frozen_too() {
     const OTHERS: usize = 50;
     const ROUNDS: usize = 5;
@@ -357,20 +358,19 @@ pub(crate) async fn processes_that_another_one_of_their_task_lets_go_on_are_froz
         rig.server.until("all processes", |_| Some(numbers(&pids)).filter(|all| all.len() > OTHERS)).await;
     let are_frozen = || pids.iter().all(|pid| is_frozen(*pid));
     for _ in 0..ROUNDS {
-        // Then nobody but the fuse freezes them.
+        // With a stopped supervisor, only the fuse freezes them.
         signal(rig.supervisor(), Signal::STOP);
         frozen(&rig, pids[OTHERS]).await;
-        rig.server.until("freezing", |_| are_frozen().then_some(())).await;
+        rig.server.until("the freeze", |_| are_frozen().then_some(())).await;
         let beats = rig.server.state().beats.len();
-        rig.server.until("five beats", |state| (state.beats.len() > beats + 5).then_some(())).await;
-        assert!(are_frozen(), "some run on");
+        rig.server.until("five heartbeats", |state| (state.beats.len() > beats + 5).then_some(())).await;
+        assert!(are_frozen(), "some processes still run");
         signal(rig.supervisor(), Signal::CONT);
         thawed(&rig, pids[OTHERS]).await;
     }
 }
 
-/// A fuse that stands still freezes nothing. Its supervisor notices with the next lease, and not only when their socket is
-/// full.
+/// A stopped fuse freezes nothing. Its supervisor detects this with the next lease, before the socket is full.
 pub(crate) async fn a_fuse_that_is_stopped_is_replaced() {
     const BEATS_MAX: usize = 500;
     let rig = Rig::new().await;

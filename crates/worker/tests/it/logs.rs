@@ -1,4 +1,4 @@
-//! Logs on their way to the server.
+//! Uploads of logs to the server.
 
 use proto::logframe::Stream;
 use proto::v1::finished::How;
@@ -17,7 +17,7 @@ pub(crate) async fn a_long_log_is_bounded_and_says_what_was_left_out() {
     assert!(out.starts_with("1\n2\n3\n") && out.ends_with("11999999\n12000000\n"));
     let notice = rig.server.state().log(&id, Stream::Notice).unwrap();
     assert!(notice.contains("MiB omitted here: a log keeps only its first and last 32 MiB"), "{notice}");
-    // Nothing is left on the worker's disk.
+    // The worker's disk has no log files left.
     let spool = rig.config.dir.join("logs");
     rig.server
         .until("an empty spool", |_| std::fs::read_dir(&spool).unwrap().next().is_none().then_some(()))
@@ -27,26 +27,26 @@ pub(crate) async fn a_long_log_is_bounded_and_says_what_was_left_out() {
 pub(crate) async fn a_log_resumes_where_it_was_acknowledged() {
     let rig = Rig::new().await;
     let go = rig.shared("go");
-    // More than may be under way, so some of it is acknowledged for certain.
+    // More than the window, so some of it was acknowledged.
     rig.server.state().log_bytes_max = 6 << 20;
     let order = sh(&format!(
         "seq 1 2000000; while ! [ -s {} ]; do sleep 0.01; done; seq 2000001 2200000",
         go.display()
     ));
     rig.server.assign(vec![order.clone()]).await;
-    rig.server.until("a broken lane", |state| (state.log_bytes_max == 0).then_some(())).await;
+    rig.server.until("a broken connection", |state| (state.log_bytes_max == 0).then_some(())).await;
     let before = rig.server.state().log_offsets.len();
     rig.server.state().log_bytes_max = usize::MAX;
     std::fs::write(&go, "1").unwrap();
     rig.server.finished(&order.execution_id).await;
     let out = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
     assert!(out.lines().map(|line| line.parse::<u32>().unwrap()).eq(1..=2_200_000));
-    assert!(rig.server.state().log_offsets[before] > 0, "it did not begin from the start again");
+    assert!(rig.server.state().log_offsets[before] > 0, "the log was sent from the start again");
 }
 
 pub(crate) async fn heartbeats_and_reports_go_on_during_a_flood_of_logs() {
     let rig = Rig::new().await;
-    // A server that takes no logs at all is the worst case.
+    // A server that accepts no logs is the worst case.
     rig.server.state().log_acks = false;
     let floods: Vec<_> = (0..2).map(|_| sh("exec yes")).collect();
     rig.server.assign(floods.clone()).await;
@@ -59,8 +59,8 @@ pub(crate) async fn heartbeats_and_reports_go_on_during_a_flood_of_logs() {
         let (_, finished) = rig.run(&format!("exit {code}")).await;
         assert_eq!(finished.exit_code, Some(code));
     }
-    rig.server.until("ten more beats", |state| (state.beats.len() >= beats + 10).then_some(())).await;
-    // Without acknowledgements no more than the window is under way.
+    rig.server.until("ten more heartbeats", |state| (state.beats.len() >= beats + 10).then_some(())).await;
+    // Without acknowledgements at most the window is sent.
     let received: usize = rig.server.state().logs.values().map(|(log, _)| log.len()).sum();
     assert!(received <= 5 << 20, "{received}");
 }

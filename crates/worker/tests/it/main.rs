@@ -1,7 +1,7 @@
-//! The worker as a whole: a real agent, supervisor and fuse against a server within the test.
+//! Integration tests of the worker: a real agent, supervisor and fuse with a server inside the test.
 //!
-//! The agent starts the supervisor, and that the fuse, from the program that they are told; here it is
-//! this very test program. So it has a `main` that looks at its arguments, and the tests stand in a list.
+//! The agent starts the supervisor, and the supervisor starts the fuse, by running the configured program; here this
+//! is the test program itself. So it has its own `main`, which reads its arguments, and an explicit list of tests.
 
 #![expect(
     clippy::unwrap_used,
@@ -175,7 +175,7 @@ fn main() -> ExitCode {
     match args.next().as_deref().and_then(|arg| arg.to_str()) {
         Some("supervisor") => {
             log_to_stderr();
-            let config = worker::SupervisorConfig::from_args(args).expect("the agent's arguments are right");
+            let config = worker::SupervisorConfig::from_args(args).expect("the agent passes valid arguments");
             ended(worker::run_supervisor(config))
         }
         Some("fuse") => ended(worker::run_fuse()),

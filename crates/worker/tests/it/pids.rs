@@ -1,6 +1,6 @@
-//! Process ids that are given out again.
+//! Reused process ids.
 //!
-//! The test plays in a process id namespace of its own, in which it chooses the next number; it needs root for that.
+//! The test runs in its own process id namespace, in which it selects the next id; this requires root.
 
 use std::fs;
 use std::path::Path;
@@ -9,20 +9,20 @@ use std::process::Command;
 use crate::launch::hanging;
 use crate::rig::{Rig, numbers, sh};
 
-/// The last number that was given out.
+/// File with the last assigned process id.
 const LAST: &str = "/proc/sys/kernel/ns_last_pid";
-/// Others may take the number that is meant for a task: a thread of ours, for one.
+/// Maximum number of attempts; a thread of the test may take the id that is meant for a task.
 const TRIES: usize = 100;
 
-/// A command in a namespace of its own, in which it is the first process.
+/// Returns a command in its own namespace, in which it is the first process.
 fn alone(program: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--kill-child", "--mount-proc", program]);
     command
 }
 
-/// D2. A program that is not loaded keeps a start under way, and an orphan of a task ends meanwhile. Its number is given
-/// to another task, much later.
+/// D2. A program that is not loaded keeps a launch running while an orphan of a task exits. The id of the orphan is
+/// assigned to another task much later.
 pub(crate) async fn a_task_with_the_number_of_an_earlier_process_is_not_taken_for_ended() {
     let chooses = format!("echo 300 > {LAST} && [ \"$(sh -c 'echo $$')\" -gt 300 ]");
     let can_choose = alone("sh").args(["-c", &chooses]).output();
@@ -31,10 +31,10 @@ pub(crate) async fn a_task_with_the_number_of_an_earlier_process_is_not_taken_fo
     }
     let program = std::env::current_exe().unwrap();
     let played = alone(program.to_str().unwrap()).arg("numbers").status();
-    assert!(played.unwrap().success(), "see above");
+    assert!(played.unwrap().success(), "see the output of the test in the namespace");
 }
 
-/// The same within the namespace.
+/// The part of the test inside the namespace.
 pub(crate) async fn play() {
     let rig = Rig::new().await;
     let Some(_hanging) = hanging(&rig, |_| {}).await else { return };
@@ -51,19 +51,19 @@ pub(crate) async fn play() {
         });
         let (started, finished) = begun.await;
         let beats = rig.server.state().beats.len();
-        rig.server.until("ten beats", |state| (state.beats.len() > beats + 10).then_some(())).await;
+        rig.server.until("ten heartbeats", |state| (state.beats.len() > beats + 10).then_some(())).await;
         let finished = finished.or_else(|| rig.server.state().finished(id));
-        assert!(finished.is_none(), "it runs: {finished:?}");
+        assert!(finished.is_none(), "the task is still running: {finished:?}");
         fs::write(&go, "1").unwrap();
         assert_eq!(rig.server.finished(id).await.exit_code, Some(7));
         if started.is_some_and(|started| started.pid == orphan.unsigned_abs()) {
             return;
         }
     }
-    panic!("no task got the number that was meant for it");
+    panic!("no task got the selected process id");
 }
 
-/// The number of a process that a task left behind, and that has ended and is gone.
+/// Returns the id of an orphan of a task that has exited and was reaped.
 async fn orphan(rig: &Rig, number: usize) -> i32 {
     let (pids, go) = (rig.shared(&format!("orphan-{number}")), rig.shared(&format!("gone-{number}")));
     let leaves = format!("sh -c 'sh -c \"echo \\$\\$ >> {}\" & exit 0'", pids.display());
@@ -71,7 +71,7 @@ async fn orphan(rig: &Rig, number: usize) -> i32 {
     rig.server.assign(vec![task.clone()]).await;
     let pid = rig.server.until("the orphan", |_| numbers(&pids).first().copied()).await;
     let is_gone = || !Path::new(&format!("/proc/{pid}")).exists();
-    rig.server.until("its end", |_| is_gone().then_some(())).await;
+    rig.server.until("its exit", |_| is_gone().then_some(())).await;
     fs::write(&go, "1").unwrap();
     assert_eq!(rig.server.finished(&task.execution_id).await.exit_code, Some(0));
     pid

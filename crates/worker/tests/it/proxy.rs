@@ -1,4 +1,4 @@
-//! A way to a server on which single connections can be cut.
+//! A proxy in front of a server, on which single connections can be cut.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,16 +9,16 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// Ends with the runtime of its test.
+/// A TCP proxy; it ends with the runtime of its test.
 pub(crate) struct Proxy {
     address: SocketAddr,
     refuses: Arc<AtomicBool>,
-    /// By the address that the server sees.
+    /// Open connections by the client address that the server sees.
     connections: Arc<Mutex<HashMap<SocketAddr, AbortHandle>>>,
 }
 
 impl Proxy {
-    /// One before the server at this address.
+    /// Starts a proxy in front of the server at `url`.
     pub(crate) fn start(url: &str) -> Self {
         let target: SocketAddr = url.trim_start_matches("http://").parse().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -52,7 +52,7 @@ impl Proxy {
         self.refuses.store(true, Ordering::SeqCst);
     }
 
-    /// Cuts the connection that the server sees as from this address.
+    /// Cuts the connection with this client address.
     pub(crate) fn cut(&self, seen: SocketAddr) {
         self.connections.lock().unwrap()[&seen].abort();
     }

@@ -1,4 +1,4 @@
-//! A worker under test: its folder, its agent, and the server that it works for.
+//! A worker under test: its folder, its agent and its server.
 
 use std::fs;
 use std::future::pending;
@@ -29,11 +29,11 @@ impl Rig {
         Self::with(|_, _| {}).await
     }
 
-    /// A worker whose configuration differs from the default, or whose server does from the start.
+    /// Starts a worker with a changed configuration or a changed server state.
     pub(crate) async fn with(change: impl FnOnce(&mut AgentConfig, &mut State)) -> Self {
         let server = FakeServer::start().await;
         let dir = tempfile::tempdir().unwrap();
-        // The task user must get through.
+        // The task user must be able to access the folder.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let mut config =
             AgentConfig::new(dir.path().join("worker"), format!("http://{}", server.address), "secret");
@@ -51,7 +51,7 @@ impl Rig {
         self.agent = Some(tokio::spawn(run));
     }
 
-    /// Ends the agent as abruptly as a kill would.
+    /// Stops the agent as abruptly as SIGKILL.
     pub(crate) async fn kill_agent(&mut self) {
         if let Some(agent) = self.agent.take() {
             agent.abort();
@@ -59,7 +59,7 @@ impl Rig {
         }
     }
 
-    /// A file that tasks may write to and read from.
+    /// Creates a file that tasks may read and write.
     pub(crate) fn shared(&self, name: &str) -> PathBuf {
         let path = self.dir.path().join(name);
         fs::write(&path, "").unwrap();
@@ -67,7 +67,7 @@ impl Rig {
         path
     }
 
-    /// How many files all folders of executions have in them, beside their sockets.
+    /// Number of files in all folders of executions, without their sockets.
     pub(crate) fn files_of_tasks(&self) -> usize {
         let entries = |dir: &Path| {
             fs::read_dir(dir).into_iter().flatten().flatten().map(|e| e.path()).collect::<Vec<_>>()
@@ -82,7 +82,7 @@ impl Rig {
         fs::read_to_string(self.config.dir.join("lock")).unwrap().trim().parse().unwrap()
     }
 
-    /// The fuse: the one child of the supervisor that runs our own program.
+    /// The fuse: the only child of the supervisor that runs the test program.
     pub(crate) fn fuse(&self) -> Option<i32> {
         let own = fs::read_link("/proc/self/exe").unwrap();
         let pid = self.supervisor();
@@ -93,8 +93,8 @@ impl Rig {
             .map(|child| child.parse().unwrap())
     }
 
-    /// Assigns an execution again that has ended, and waits until that is refused. Again and again: a supervisor that is
-    /// about to end takes nothing more.
+    /// Assigns an ended execution repeatedly until it is refused; a supervisor that is shutting down accepts no
+    /// assignments.
     pub(crate) async fn is_refused(&self, order: &Assignment) {
         self.server.state().reports.clear();
         let refused = |body: &Body| matches!(body, Body::Refused(refused) if refused.reason == "known");
@@ -111,7 +111,7 @@ impl Rig {
         }
     }
 
-    /// Runs one script to its end.
+    /// Runs a script to its end.
     pub(crate) async fn run(&self, script: &str) -> (String, proto::v1::Finished) {
         let assignment = sh(script);
         let id = assignment.execution_id.clone();
@@ -136,7 +136,7 @@ impl Drop for Rig {
     }
 }
 
-/// Ends a supervisor, so that it leaves nothing behind; by force if it must be.
+/// Terminates a supervisor so that nothing is left behind; kills it after 10 seconds.
 fn end(supervisor: i32) {
     signal(supervisor, Signal::CONT);
     signal(supervisor, Signal::TERM);
@@ -155,14 +155,14 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
     }
 }
 
-/// The state letter of a process; `None` if it is dead or gone.
+/// State letter of a process; `None` if it is dead or does not exist.
 pub(crate) fn process_state(pid: i32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat[stat.rfind(')')? + 2..].chars().next().filter(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// Whether a task's main process stands still. A shell that was stopped together with a child which it had forked
-/// and which had not called `exec` yet waits for that in the kernel, and is not shown as stopped.
+/// Returns whether the main process of a task is stopped. A shell that was stopped together with a forked child
+/// before the child called `exec` waits in the kernel, and is not shown as stopped.
 pub(crate) fn is_frozen(pid: i32) -> bool {
     let waits_for_stopped = || {
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -176,7 +176,7 @@ pub(crate) fn is_frozen(pid: i32) -> bool {
     }
 }
 
-/// The worker's program, which does what `before` says in a shell first.
+/// Creates a program that runs the shell commands `before` and then the test program.
 pub(crate) fn program_with(dir: &Path, before: &str) -> PathBuf {
     let program = dir.join("program");
     let own = std::env::current_exe().unwrap();
@@ -185,7 +185,7 @@ pub(crate) fn program_with(dir: &Path, before: &str) -> PathBuf {
     program
 }
 
-/// The numbers in a file, one a line.
+/// Reads the numbers in a file, one per line.
 pub(crate) fn numbers(path: &Path) -> Vec<i32> {
     fs::read_to_string(path).unwrap().lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
@@ -202,11 +202,11 @@ pub(crate) fn stop(order: &Assignment, grace_ms: u64) -> Stop {
     Stop { execution_id: order.execution_id.clone(), fence: order.fence, grace_ms, discard: false }
 }
 
-/// An assignment with ids of its own.
+/// Creates an assignment with new ids.
 pub(crate) fn assignment(spec: &JobSpec) -> Assignment {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // The process id keeps tests that run side by side apart: survivors are looked for by execution.
+    // The process id separates concurrent tests, because remaining processes are found by execution id.
     let bits = (u128::from(std::process::id()) << 80) | (u128::from(number) << 16);
     Assignment {
         execution_id: ExecutionId::from_bits(bits).to_string(),
@@ -220,7 +220,7 @@ pub(crate) fn assignment(spec: &JobSpec) -> Assignment {
     }
 }
 
-/// A daemon as of old: forked twice, in a session of its own. Writes its process id to `file`.
+/// Script for a daemon that forks twice and has its own session. It writes its process id to `file`.
 pub(crate) fn daemon(file: &Path) -> String {
     format!(
         "setsid sh -c 'sh -c \"echo \\$\\$ >> {0}; exec sleep 600\" & exit 0'; while ! [ -s {0} ]; do sleep 0.01; done",
@@ -228,8 +228,8 @@ pub(crate) fn daemon(file: &Path) -> String {
     )
 }
 
-/// A process in a session of its own, with an empty environment, whose parent ends at once. Writes its process id to
-/// `file`.
+/// Script for a process with its own session and an empty environment, whose parent exits at once. It writes its
+/// process id to `file`.
 pub(crate) fn unmarked(file: &Path) -> String {
     format!(
         "sh -c 'setsid env -i sh -c \"echo \\$\\$ >> {0}; exec sleep 600\" </dev/null >/dev/null 2>&1 & exit 0'; while ! [ -s {0} ]; do sleep 0.01; done",

@@ -1,4 +1,4 @@
-//! Starting tasks and hearing of their ends.
+//! Starts of tasks, and the reports of their ends.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -39,11 +39,11 @@ pub(crate) async fn an_execution_that_is_assigned_again_does_not_run_again() {
     let order = sh(&format!("echo 1 >> {}", count.display()));
     rig.server.assign(vec![order.clone(), order.clone()]).await;
     rig.server.finished(&order.execution_id).await;
-    // Its report is repeated.
+    // The report is repeated.
     rig.server.state().reports.clear();
     rig.server.assign(vec![order.clone()]).await;
     rig.server.finished(&order.execution_id).await;
-    // Even after its end was acknowledged it is known.
+    // Even after its end was acknowledged, the execution is refused.
     rig.server.state().acknowledge = true;
     rig.server.hang_up();
     rig.server
@@ -57,7 +57,7 @@ pub(crate) async fn an_execution_that_is_assigned_again_does_not_run_again() {
     rig.server.assign(vec![order.clone()]).await;
     let refused = |body: &Body| matches!(body, Body::Refused(refused) if refused.reason == "known");
     rig.server.until("a refusal", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
-    // A server that has forgotten the end may want it stopped, and asks until it is told.
+    // A server that has lost the end may request a stop, and repeats it until it is answered.
     rig.server.state().reports.clear();
     let (execution_id, fence) = (order.execution_id.clone(), order.fence);
     rig.server.stop(proto::v1::Stop { execution_id, fence, grace_ms: 0, discard: false }).await;
@@ -152,7 +152,7 @@ pub(crate) async fn a_task_finds_a_clean_environment_and_a_folder_of_its_own() {
     );
 }
 
-/// B6. What a run is for is known to its task.
+/// B6. The task gets its scheduled time and interval.
 pub(crate) async fn a_task_of_a_schedule_finds_the_instant_that_it_is_for() {
     let rig = Rig::new().await;
     let instant = |text: &str| text.parse::<model::Timestamp>().unwrap().as_micros();
@@ -177,7 +177,7 @@ pub(crate) async fn a_task_of_a_schedule_finds_the_instant_that_it_is_for() {
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
 }
 
-/// C2, C3. What a step is for is known to its task, whatever characters are in it.
+/// C2, C3. The task gets its step and element, with any characters in the value.
 pub(crate) async fn a_task_of_a_workflow_finds_its_step_and_its_element() {
     let rig = Rig::new().await;
     let mut order =
@@ -215,7 +215,7 @@ pub(crate) async fn tasks_of_root_run_as_nobody_and_cannot_get_back() {
     assert_eq!(lines[..2], ["nobody", "nogroup"]);
     assert!(lines.contains(&"NoNewPrivs: 1".to_owned()), "{lines:?}");
     assert!(lines.contains(&"CapEff: 0000000000000000".to_owned()), "{lines:?}");
-    // What belongs to the worker is out of reach.
+    // The task cannot access the worker's files.
     let dir = rig.config.dir.display();
     let (id, _) = rig
         .run(&format!("cat {dir}/journal; ls {dir}; ls {dir}/exec; cat {dir}/supervisor.sock; true"))
@@ -273,7 +273,7 @@ pub(crate) async fn more_than_the_slots_are_refused() {
     rig.server.started(&orders[1].execution_id).await;
 }
 
-/// Before it runs its program a child shares the supervisor's memory, which is not its own.
+/// Before `exec` a child shares the supervisor's memory, which does not count as its own.
 pub(crate) async fn the_peak_of_memory_is_that_of_the_task() {
     let rig = Rig::new().await;
     let (_, small) = rig.run("sleep 2").await;
@@ -282,7 +282,7 @@ pub(crate) async fn the_peak_of_memory_is_that_of_the_task() {
     assert!(large.peak_memory_bytes > 50_000_000, "{large:?}");
 }
 
-/// Whether the worker said that it can keep a limit; tests of one are skipped where it cannot.
+/// Returns whether the worker can enforce a limit; otherwise the test is skipped.
 async fn can(rig: &Rig, what: &str, which: impl Fn(&proto::v1::Capabilities) -> bool) -> bool {
     let hello = rig.server.until("a hello", |state| state.hellos.first().cloned()).await;
     let can = hello.capabilities.as_ref().is_some_and(which);
@@ -297,7 +297,7 @@ pub(crate) async fn a_memory_limit_kills_what_uses_more() {
     if !can(&rig, "memory", |c| c.memory_limit).await {
         return;
     }
-    // The main process itself, so that no shell outlives it.
+    // The main process itself allocates, so that no shell survives.
     let order = assignment(&{
         let mut spec = JobSpec::command(["sh", "-c", "exec tail /dev/zero"]);
         spec.resources.limits.memory = Some(Bytes(32 << 20));
@@ -336,6 +336,6 @@ pub(crate) async fn a_thousand_short_tasks_all_end_well() {
         assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(0)), "{finished:?}");
     }
     rig.server
-        .until("quiet", |state| state.beats.last()?.health.as_ref().filter(|h| h.running == 0).map(drop))
+        .until("idle", |state| state.beats.last()?.health.as_ref().filter(|h| h.running == 0).map(drop))
         .await;
 }

@@ -1,4 +1,4 @@
-//! A server for one worker: it records what it hears and says what the test wants.
+//! A fake server for one worker: records messages, and answers as the test requires.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,47 +20,48 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tonic::{Request, Response, Status, Streaming};
 
-/// How long any one thing may take to happen.
+/// Maximum time to wait for any one condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What was heard, and how to answer.
+/// Recorded messages, and settings for the answers.
 pub(crate) struct State {
     pub(crate) hellos: Vec<Hello>,
     pub(crate) reports: Vec<Report>,
     pub(crate) beats: Vec<Heartbeat>,
     pub(crate) tokens: Vec<String>,
-    /// Executions whose end was acknowledged, once that is on its way.
+    /// Executions whose end was acknowledged; added after the acknowledgement was sent.
     pub(crate) acknowledged: Vec<String>,
-    /// Framed logs, and whether they are complete.
+    /// Framed logs by execution, and whether they are complete.
     pub(crate) logs: HashMap<String, (Vec<u8>, bool)>,
-    /// Offsets at which log chunks came, in order.
+    /// Offsets of the received log chunks, in their order.
     pub(crate) log_offsets: Vec<u64>,
     pub(crate) artifacts: HashMap<String, (String, Vec<u8>)>,
     pub(crate) stored: HashMap<String, Vec<u8>>,
-    /// Checkpoints that were saved, and the last one.
+    /// Saved checkpoints, and the last one.
     pub(crate) saved: Vec<SaveCheckpointRequest>,
     pub(crate) checkpoint: Option<Checkpoint>,
-    /// Elements that were added.
+    /// Added elements.
     pub(crate) added: Vec<AddElementsRequest>,
-    /// Why the next request of a task is not granted.
+    /// Error for the next request of a task.
     pub(crate) refusal: Option<Status>,
-    /// Leave requests of tasks unanswered, and how many were left so.
+    /// Whether requests of tasks stay unanswered, and the number of such requests.
     pub(crate) stalled: bool,
     pub(crate) stalls: u32,
-    /// Acknowledge ends.
+    /// Whether ends are acknowledged.
     pub(crate) acknowledge: bool,
-    /// Answer beats with this lease; not at all if `None`.
+    /// Lease in the answers to heartbeats; `None` sends no answer.
     pub(crate) lease_ms: Option<u64>,
-    /// The lease that `Welcome` tells.
+    /// Lease in the `Welcome` message.
     pub(crate) welcome_lease_ms: u64,
-    /// Acknowledge logs, and take this many bytes before the lane is broken off; then it is 0.
+    /// Whether logs are acknowledged, and the number of bytes to accept before the connection is closed once; it is 0
+    /// after that.
     pub(crate) log_acks: bool,
     pub(crate) log_bytes_max: usize,
-    /// What `Welcome` asks to stop.
+    /// Stops in the `Welcome` message.
     pub(crate) stops: Vec<Stop>,
-    /// Refuse new sessions.
+    /// Whether new sessions are refused.
     pub(crate) closed: bool,
-    /// Where the last session and the last lane of heartbeats come from.
+    /// Client addresses of the last session and the last heartbeat connection.
     pub(crate) session_lane: Option<SocketAddr>,
     pub(crate) beat_lane: Option<SocketAddr>,
     session: Option<mpsc::Sender<Result<ServerMessage, Status>>>,
@@ -112,7 +113,7 @@ impl State {
         })
     }
 
-    /// Whether the worker has left its session.
+    /// Returns whether the worker has closed its session.
     pub(crate) fn has_no_session(&self) -> bool {
         self.session.as_ref().is_none_or(mpsc::Sender::is_closed)
     }
@@ -124,7 +125,7 @@ impl State {
         })
     }
 
-    /// What the log says on one stream; `None` before it is complete.
+    /// Returns the text of one stream of a log; `None` before the log is complete.
     pub(crate) fn log(&self, execution: &str, stream: LogStream) -> Option<String> {
         let (bytes, true) = self.logs.get(execution)? else { return None };
         let (mut at, mut text) = (0, Vec::new());
@@ -173,7 +174,7 @@ impl FakeServer {
         result
     }
 
-    /// Waits until `look` finds what it looks for.
+    /// Waits until `look` returns a value.
     #[track_caller]
     pub(crate) fn until<T>(
         &self,
@@ -188,7 +189,7 @@ impl FakeServer {
                     if let Some(found) = look(&mut self.state()) {
                         return found;
                     }
-                    // Also without a change: some conditions are about the machine.
+                    // Also polls without a change, because some conditions concern the machine.
                     tokio::time::timeout(Duration::from_millis(20), changes.changed()).await.ok();
                 }
             };
@@ -196,7 +197,7 @@ impl FakeServer {
                 Ok(found) => found,
                 Err(_) => {
                     let reports = self.state().reports.iter().rev().take(5).cloned().collect::<Vec<_>>();
-                    panic!("{caller}: waited in vain for {what}; the last reports: {reports:#?}")
+                    panic!("{caller}: timed out waiting for {what}; the last reports: {reports:#?}")
                 }
             }
         }
@@ -228,12 +229,12 @@ impl FakeServer {
         self.say(Say::Stops(StopBatch { stops: vec![stop] })).await;
     }
 
-    /// Breaks the session off.
+    /// Closes the session.
     pub(crate) fn hang_up(&self) {
         self.change(|state| state.session = None);
     }
 
-    /// Answers what a task asks for, unless it is to be refused or left alone.
+    /// Answers a request of a task, unless it is to be refused or left unanswered.
     async fn answer_task<T>(&self, grant: impl FnOnce(&mut State) -> T) -> Result<Response<T>, Status> {
         let answer = self.change(|state| {
             if state.stalled {

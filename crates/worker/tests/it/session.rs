@@ -1,4 +1,4 @@
-//! Sessions that break, agents and supervisors that are killed.
+//! Broken sessions, and killed agents and supervisors.
 
 use model::spec::Delivery;
 use proto::v1::finished::How;
@@ -21,8 +21,8 @@ pub(crate) async fn unacknowledged_reports_are_repeated_on_the_next_session() {
     assert_eq!((held.len(), held[0].execution_id.as_str(), held[0].running), (1, id.as_str(), false));
 }
 
-/// Outputs and checkpoints of executions that end while no agent is there, and that the server acknowledges only at the
-/// end: more than a frame may hold.
+/// Executions with outputs and checkpoints that end while no agent is connected. The server acknowledges them only at
+/// the end. Together they exceed the size of a frame.
 pub(crate) async fn more_reports_than_one_message_holds_all_arrive() {
     const COUNT: usize = 300;
     let mut rig = Rig::new().await;
@@ -43,7 +43,7 @@ pub(crate) async fn more_reports_than_one_message_holds_all_arrive() {
     let journal = rig.config.dir.join("journal");
     rig.server
         .until("all ends in the journal", |_| {
-            // Those who stand at the gate go through; others may come to it only now.
+            // Tasks that wait at the gate continue; others may reach it only now.
             let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
             rustix::fs::open(&gate, flags, rustix::fs::Mode::empty()).ok();
             (std::fs::metadata(&journal).unwrap().len() > COUNT as u64 * 120_000).then_some(())
@@ -51,7 +51,7 @@ pub(crate) async fn more_reports_than_one_message_holds_all_arrive() {
         .await;
     rig.start_agent();
     all_arrive(&rig, &orders).await;
-    // Once more on the next session, and from the next supervisor.
+    // They are sent again in the next session, and by the next supervisor.
     rig.server.hang_up();
     rig.server.state().reports.clear();
     all_arrive(&rig, &orders).await;
@@ -71,7 +71,7 @@ async fn all_arrive(rig: &Rig, orders: &[Assignment]) {
     }
 }
 
-/// D7. A store that lost its last commits assigns again what ended before them, however much ended since.
+/// D7. A store that lost its last commits assigns executions again that ended before, however many have ended since.
 pub(crate) async fn an_execution_that_ended_ten_thousand_ends_ago_is_not_started_again() {
     const ENDS: usize = 10_100;
     let rig = Rig::new().await;
@@ -81,7 +81,7 @@ pub(crate) async fn an_execution_that_ended_ten_thousand_ends_ago_is_not_started
     let order = assignment(&spec);
     rig.server.assign(vec![order.clone()]).await;
     rig.server.finished(&order.execution_id).await;
-    // What is stopped before it comes ends without a process.
+    // An execution that is stopped before its assignment ends without a process.
     let stops: Vec<_> = (0..ENDS).map(|_| stop(&sh(""), 0)).collect();
     for stops in stops.chunks(1_000) {
         rig.server.say(Say::Stops(StopBatch { stops: stops.to_vec() })).await;
@@ -103,14 +103,14 @@ pub(crate) async fn a_second_agent_of_a_folder_is_refused() {
     let text = error.to_string();
     assert!(text.contains(&format!("another agent (process {})", std::process::id())), "{text}");
     assert!(text.contains(&rig.config.dir.display().to_string()), "{text}");
-    // The first one is not disturbed, and the folder is free once it is gone.
+    // The first agent continues, and the folder can be used again after it has exited.
     let (_, finished) = rig.run("exit 0").await;
     assert_eq!((finished.exit_code, rig.server.state().hellos.len()), (Some(0), 1));
     rig.kill_agent().await;
     worker::run_agent(config, std::future::ready(())).await.unwrap();
 }
 
-/// Its tasks are frozen, and the server is to give them to others.
+/// The tasks are frozen, and the server must be able to retry them elsewhere.
 pub(crate) async fn a_session_ends_while_the_supervisor_stands_still() {
     let rig = Rig::with(|config, _| config.supervisor_patience = model::Duration::from_millis(500)).await;
     rig.server.session().await;
@@ -119,7 +119,7 @@ pub(crate) async fn a_session_ends_while_the_supervisor_stands_still() {
     let beats = rig.server.state().beats.len();
     signal(rig.supervisor(), Signal::CONT);
     rig.server.session().await;
-    rig.server.until("beats", |state| (state.beats.len() > beats + 3).then_some(())).await;
+    rig.server.until("heartbeats", |state| (state.beats.len() > beats + 3).then_some(())).await;
     let (_, finished) = rig.run("exit 0").await;
     assert_eq!(finished.exit_code, Some(0));
 }
@@ -132,7 +132,7 @@ pub(crate) async fn a_task_and_its_report_outlive_the_agent() {
     let pid = rig.server.started(&order.execution_id).await;
     rig.kill_agent().await;
     std::fs::write(&go, "1").unwrap();
-    rig.server.until("its end", |_| process_state(pid).is_none().then_some(())).await;
+    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
     rig.start_agent();
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(6)));
@@ -165,7 +165,7 @@ pub(crate) async fn an_unknown_session_is_opened_anew() {
     assert_eq!(numbers(&file), [1]);
 }
 
-/// D6. Its connection works, so nothing but the missing answers tells that it cannot lead.
+/// D6. The connection works, so only the missing answers show that the server cannot lead.
 pub(crate) async fn a_server_that_answers_no_heartbeat_is_left() {
     let rig = Rig::with(|_, state| state.welcome_lease_ms = 900).await;
     rig.server.until("a heartbeat", |state| (!state.beats.is_empty()).then_some(())).await;
@@ -173,7 +173,7 @@ pub(crate) async fn a_server_that_answers_no_heartbeat_is_left() {
     rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
 }
 
-/// D6. Its session is whole, and only the connection of the heartbeats fails.
+/// D6. The session works, and only the heartbeat connection fails.
 pub(crate) async fn a_server_that_heartbeats_do_not_reach_is_left_for_another_one() {
     let other = FakeServer::start().await;
     let mut proxy = None;
@@ -194,7 +194,7 @@ pub(crate) async fn a_server_that_heartbeats_do_not_reach_is_left_for_another_on
     proxy.cut(lane);
     let hello = other.until("a hello", |state| state.hellos.first().cloned()).await;
     assert_eq!((hello.held.len(), hello.held[0].running), (1, true));
-    assert!(session.is_some_and(|session| session != lane), "the lanes share a connection");
+    assert!(session.is_some_and(|session| session != lane), "session and heartbeats share a connection");
     rig.server.until("the end of the session", |state| state.has_no_session().then_some(())).await;
 }
 
@@ -203,7 +203,7 @@ pub(crate) async fn heartbeats_tell_of_the_machine_and_show_the_token() {
     let order = sh("sleep 600");
     rig.server.assign(vec![order.clone()]).await;
     rig.server.started(&order.execution_id).await;
-    let health = rig.server.until("a beat that tells of it", |state| {
+    let health = rig.server.until("a heartbeat with the running task", |state| {
         state.beats.last()?.health.clone().filter(|health| health.running == 1)
     });
     let health = health.await;
@@ -231,5 +231,5 @@ pub(crate) async fn a_supervisor_with_nothing_to_do_ends_when_its_agent_is_gone(
     rig.server.session().await;
     let supervisor = rig.supervisor();
     rig.kill_agent().await;
-    rig.server.until("its end", |_| process_state(supervisor).is_none().then_some(())).await;
+    rig.server.until("its exit", |_| process_state(supervisor).is_none().then_some(())).await;
 }

@@ -1,7 +1,7 @@
-//! Stops, timeouts, and what is left behind.
+//! Stops, timeouts, and remaining processes.
 
-#![expect(unsafe_code, reason = "a process that is a sibling of the one that makes it has no safe interface")]
-#![expect(clippy::print_stdout, reason = "a program of this test says what it made")]
+#![expect(unsafe_code, reason = "creating a sibling process has no safe interface")]
+#![expect(clippy::print_stdout, reason = "a program of this test prints its result")]
 
 use std::fs;
 use std::process::ExitCode;
@@ -63,14 +63,14 @@ pub(crate) async fn a_task_that_ignores_its_timeout_is_killed_with_its_whole_tre
     assert!(finished.run_ms >= 700, "{finished:?}");
     let pids = numbers(&pids);
     assert_eq!(pids.len(), 3);
-    // Reported only when nothing of it was alive.
+    // The end is reported only after all processes have exited.
     assert_eq!(pids.iter().filter_map(|pid| process_state(*pid)).count(), 0);
 }
 
 pub(crate) async fn what_a_task_leaves_behind_is_killed_before_its_end_is_reported() {
     let rig = Rig::new().await;
     let pids = rig.shared("pids");
-    // A neighbour whose own stray child must be left alone.
+    // The daemon of another task must not be killed.
     let neighbour = rig.shared("neighbour");
     let other = sh(&format!("{}; sleep 600", daemon(&neighbour)));
     rig.server.assign(vec![other.clone()]).await;
@@ -92,7 +92,7 @@ pub(crate) async fn a_discarded_execution_is_killed_and_not_heard_of_again() {
     rig.server.assign(vec![order.clone()]).await;
     let pid = rig.server.started(&order.execution_id).await;
     rig.server.stop(Stop { discard: true, ..stop(&order, 0) }).await;
-    rig.server.until("its death", |_| process_state(pid).is_none().then_some(())).await;
+    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
     rig.server.until("an empty folder", |_| (rig.files_of_tasks() == 0).then_some(())).await;
     rig.server.hang_up();
     let hello = rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
@@ -100,12 +100,12 @@ pub(crate) async fn a_discarded_execution_is_killed_and_not_heard_of_again() {
     assert!(rig.server.state().finished(&order.execution_id).is_none());
 }
 
-/// Whether this worker can put executions into control groups.
+/// Returns whether this worker can create control groups.
 fn has_groups(rig: &Rig) -> bool {
     let log = fs::read_to_string(rig.config.dir.join("supervisor.log")).unwrap();
-    let has_groups = !log.contains("no control group can be made here");
+    let has_groups = !log.contains("cannot create control groups");
     if !has_groups {
-        eprintln!("skipped: no control group can be made here");
+        eprintln!("skipped: cannot create control groups");
     }
     has_groups
 }
@@ -143,16 +143,16 @@ pub(crate) async fn a_process_without_any_mark_dies_with_its_supervisor() {
     }
     rig.kill_agent().await;
     signal(rig.supervisor(), Signal::KILL);
-    rig.server.until("its death", |_| process_state(pid).is_none().then_some(())).await;
+    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
 }
 
-/// Makes a process that is not this one's child but its sibling, prints its process id and ends.
+/// Creates a process that is a sibling instead of a child, prints its process id and exits.
 pub(crate) fn make_sibling() -> ExitCode {
     // SAFETY: as `fork` in a program with one thread; the child calls nothing but `pause`.
     let pid = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_PARENT | libc::SIGCHLD, 0, 0, 0, 0) };
     if pid == 0 {
         loop {
-            // SAFETY: always safe.
+            // SAFETY: `pause` has no preconditions.
             unsafe { libc::pause() };
         }
     }
@@ -160,7 +160,7 @@ pub(crate) fn make_sibling() -> ExitCode {
     if pid > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// It is no child of its task but of the supervisor's thread that started the task.
+/// The sibling is not a child of the task but of the supervisor's thread that started the task.
 pub(crate) async fn a_sibling_that_a_task_made_dies_with_it() {
     for control_groups in [true, false] {
         let rig = Rig::with(|config, _| config.control_groups = control_groups).await;
@@ -173,7 +173,7 @@ pub(crate) async fn a_sibling_that_a_task_made_dies_with_it() {
     }
 }
 
-/// The supervisor takes the place of a shell that has started it, as a container's start script may.
+/// The supervisor replaces the shell that has started it, as in the start script of a container.
 pub(crate) async fn a_child_that_the_supervisor_did_not_start_lives_on() {
     let rig = Rig::with(|config, _| {
         let others = config.dir.with_file_name("others");
@@ -185,27 +185,27 @@ pub(crate) async fn a_child_that_the_supervisor_did_not_start_lives_on() {
         assert_eq!(rig.run(script).await.1.exit_code, Some(0));
     }
     let other = numbers(&rig.dir.path().join("others"))[0];
-    assert!(process_state(other).is_some(), "it was killed");
+    assert!(process_state(other).is_some(), "the process was killed");
     signal(other, Signal::KILL);
 }
 
-/// Where there are none, the time of its start is what is known of it.
+/// Without control groups, only the start time of the process is known.
 pub(crate) async fn without_control_groups_a_process_without_any_mark_dies_with_the_last_task_that_ran_at_its_start()
  {
     let rig = Rig::with(|config, _| config.control_groups = false).await;
-    // Alone: at once.
+    // Without another task: killed at once.
     let alone = rig.shared("alone");
     rig.run(&unmarked(&alone)).await;
     assert_eq!(process_state(numbers(&alone)[0]), None);
-    // Beside another task: with that at the latest.
+    // Beside another task: killed with that task at the latest.
     let beside = rig.shared("beside");
     let neighbour = sh("sleep 600");
     rig.server.assign(vec![neighbour.clone()]).await;
     rig.server.started(&neighbour.execution_id).await;
     rig.run(&unmarked(&beside)).await;
     let pid = numbers(&beside)[0];
-    assert!(process_state(pid).is_some(), "it may be the neighbour's");
-    // One that began later is not asked.
+    assert!(process_state(pid).is_some(), "it may belong to the other task");
+    // A task that started later does not matter.
     let late = sh("sleep 600");
     rig.server.assign(vec![late.clone()]).await;
     rig.server.started(&late.execution_id).await;

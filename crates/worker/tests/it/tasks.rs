@@ -1,4 +1,4 @@
-//! What running tasks ask for through their sockets, and what they save to their files.
+//! Requests of running tasks through their sockets, and checkpoint files.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use tonic::Status;
 
 use crate::rig::{Rig, process_state, sh};
 
-/// Runs a task that tells where its socket is and goes on until `go` is written to.
+/// Runs a task that prints the path of its socket and waits until `go` is not empty.
 async fn waiting_task(rig: &Rig) -> (Assignment, PathBuf, PathBuf) {
     let (told, go) = (rig.shared("socket"), rig.shared("go"));
     let order = sh(&format!(
@@ -27,7 +27,7 @@ async fn waiting_task(rig: &Rig) -> (Assignment, PathBuf, PathBuf) {
     (order, socket.trim().into(), go)
 }
 
-/// Sends a request; what comes back is read to its end by [`answer`].
+/// Sends a request; [`answer`] reads the response.
 fn ask(socket: &Path, request: &str) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -35,11 +35,11 @@ fn ask(socket: &Path, request: &str) -> UnixStream {
     stream
 }
 
-/// The status and the whole text of an answer.
+/// Returns the status and the whole text of a response.
 async fn answer(mut stream: UnixStream) -> (u16, String) {
     let read = tokio::task::spawn_blocking(move || {
         let mut bytes = Vec::new();
-        // An end that is a reset comes behind the answer to a request that was not read to its end.
+        // A connection reset may follow the response to a request that was not read completely.
         stream.read_to_end(&mut bytes).ok();
         String::from_utf8(bytes).unwrap()
     });
@@ -221,12 +221,13 @@ pub(crate) async fn a_call_for_an_execution_that_is_over_never_speaks_for_the_ne
     rig.kill_agent().await;
     let late = ask(&socket, &put("of the first", ""));
     std::fs::write(&go, "1").unwrap();
-    rig.server.until("its end", |_| process_state(pid).is_none().then_some(())).await;
-    // The supervisor may have handed it on, to nobody yet; then the agent says for whom it is.
+    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
+    // The supervisor may have sent the connection before an agent was connected; the agent then gets the execution
+    // with it.
     rig.start_agent();
     rig.server.finished(&first.execution_id).await;
     let (second, again, _) = waiting_task(&rig).await;
-    assert_eq!(again, socket, "the same folder was lent");
+    assert_eq!(again, socket, "the same folder is reused");
     let mut late = late;
     let mut text = String::new();
     late.read_to_string(&mut text).ok();
@@ -245,7 +246,7 @@ pub(crate) async fn what_a_task_writes_to_its_file_is_saved_while_it_runs() {
     assert_eq!((saved.execution_id.as_str(), &*saved.data), (order.execution_id.as_str(), b"1\n".as_slice()));
     std::fs::write(&go, "1").unwrap();
     let finished = rig.server.finished(&order.execution_id).await;
-    // Unless its end came before the supervisor had heard that it is saved.
+    // Unless the task ended before the supervisor was notified of the saved checkpoint.
     assert!(finished.checkpoint.is_none_or(|data| &*data == b"1\n"));
 }
 
@@ -254,12 +255,12 @@ pub(crate) async fn the_last_checkpoint_comes_with_the_end_of_its_task() {
     let (_, finished) = rig.run("echo 9 > tmp; mv tmp $BELFRY_CHECKPOINT; exit 3").await;
     assert_eq!(finished.checkpoint.as_deref(), Some(b"9\n".as_slice()));
     let (_, finished) = rig.run("exit 3").await;
-    assert_eq!(finished.checkpoint, None, "a folder that was lent before has nothing of the one before");
+    assert_eq!(finished.checkpoint, None, "a reused folder contains no file of the previous task");
     let (_, finished) = rig.run("ln -s /etc/passwd $BELFRY_CHECKPOINT").await;
     assert_eq!(finished.checkpoint, None);
 }
 
-/// To the task by a file, to readers of the log by a line, and to everyone else with the end.
+/// To the task in a file, to readers of the log in a line, and to all others in the detail of the end.
 pub(crate) async fn a_checkpoint_that_is_too_large_is_told_to_all() {
     let rig = Rig::new().await;
     let (id, finished) = rig.run("head -c 65537 /dev/zero > $BELFRY_CHECKPOINT").await;
@@ -270,7 +271,7 @@ pub(crate) async fn a_checkpoint_that_is_too_large_is_told_to_all() {
     assert!(log.contains(refusal), "{log}");
     let (_, finished) = rig.run("head -c 65537 /dev/zero > $BELFRY_CHECKPOINT; exit 3").await;
     assert_eq!(finished.detail, format!("exited with code 3; {refusal}"));
-    // While it runs; and it may do better.
+    // While the task runs, it can react to the refusal.
     let (_, finished) = rig
         .run(
             "head -c 65537 /dev/zero > $BELFRY_CHECKPOINT
@@ -285,7 +286,7 @@ pub(crate) async fn a_checkpoint_that_is_too_large_is_told_to_all() {
     );
 }
 
-/// The newer of the two counts, whichever it is.
+/// The newer of file and call counts.
 pub(crate) async fn a_file_and_a_call_do_not_overwrite_each_other_unnoticed() {
     let rig = Rig::new().await;
     let go = rig.shared("next");
@@ -297,7 +298,7 @@ pub(crate) async fn a_file_and_a_call_do_not_overwrite_each_other_unnoticed() {
         told.display(),
         go.display(),
     ));
-    // The server takes no file before the call.
+    // The server refuses the file before the call.
     rig.server.state().refusal = Some(Status::unavailable("not yet"));
     rig.server.assign(vec![order.clone()]).await;
     let read = || std::fs::read_to_string(&told).ok().filter(|text| text.ends_with('\n'));
@@ -307,7 +308,7 @@ pub(crate) async fn a_file_and_a_call_do_not_overwrite_each_other_unnoticed() {
     assert_eq!(status, 200, "{text}");
     std::fs::write(&go, "1").unwrap();
     let finished = rig.server.finished(&order.execution_id).await;
-    assert_eq!(finished.checkpoint, None, "the file is older");
+    assert_eq!(finished.checkpoint, None, "the file is older than the call");
     let saved: Vec<_> = rig.server.state().saved.iter().map(|saved| saved.data.clone()).collect();
     assert_eq!(saved.last().map(|data| &**data), Some(b"by call".as_slice()), "{saved:?}");
 
@@ -371,7 +372,7 @@ pub(crate) async fn a_file_that_no_agent_has_saved_comes_with_the_end() {
     let pid = rig.server.started(&order.execution_id).await;
     rig.kill_agent().await;
     std::fs::write(&go, "1").unwrap();
-    rig.server.until("its end", |_| process_state(pid).is_none().then_some(())).await;
+    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
     rig.start_agent();
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!(finished.checkpoint.as_deref(), Some(b"last\n".as_slice()));
