@@ -1,7 +1,7 @@
 //! Limit on the running time of a task, which excludes frozen time and suspended time of the machine.
 //!
 //! The deadline is a time of `CLOCK_BOOTTIME`, for which the poller waits. It is extended by the time that the task
-//! was frozen, and by the time that the machine was suspended while the task was not frozen.
+//! was frozen. It is also extended by the time that the machine was suspended while the task was not frozen.
 
 use mutation::{Mutation, is_on};
 

@@ -3,9 +3,8 @@
 //! A lease counts from the *sending* of the heartbeat that it answers, on `CLOCK_BOOTTIME`. The server counts from
 //! the receipt of that heartbeat, so the lease expires on the server later than here, however long the answer took.
 //!
-//! If a server stops answering, the worker leaves it before the lease expires, so that another server can renew the
-//! lease before the tasks are frozen. The old server may have lost the leadership, or hang behind a working
-//! connection.
+//! If a server stops answering, the worker leaves it before the lease expires. So another server can renew the lease
+//! before the tasks are frozen. The old server may have lost the leadership, or hang behind a working connection.
 
 use mutation::{Mutation, is_on};
 use std::collections::VecDeque;

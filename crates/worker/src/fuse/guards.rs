@@ -2,7 +2,7 @@
 //!
 //! The supervisor writes a record before a task is started, adds the process id after that, and clears the record at
 //! the end. The fuse reads the table only when it has to act. So a task that starts and ends costs neither a system
-//! call nor a wake-up of the fuse, and a replacement fuse has the complete table.
+//! call nor a wake-up of the fuse. A replacement fuse has the complete table.
 //!
 //! # Invariants
 //! A record is valid while its first word is set. That word is written last and cleared first. So the fuse never

@@ -293,10 +293,9 @@ impl Spawner {
         group: Option<RawFd>,
     ) -> Result<pid_t, SpawnError> {
         let top = self.stack.as_mut_ptr_range().end.cast::<c_void>();
-        // SAFETY: `all` and `before` are valid for the calls. Signals stay blocked while the child runs in
-        // our memory, so that no handler runs there. The stack is ours and large enough for `child`,
-        // `plan` outlives the child's use of it because of CLONE_VFORK, and the kernel writes `born` before the
-        // child runs.
+        // SAFETY: `all` and `before` are valid for the calls. Signals stay blocked while the child runs in our
+        // memory, so that no handler runs there. The stack is ours and large enough for `child`. `plan` outlives the
+        // child's use of it because of CLONE_VFORK. The kernel writes `born` before the child runs.
         unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();
             let mut before: libc::sigset_t = std::mem::zeroed();

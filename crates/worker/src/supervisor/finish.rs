@@ -1,8 +1,8 @@
 //! Ended children, and their remaining processes and files.
 //!
-//! A job ends when its main process ends. Remaining processes of the task are killed, and the core is notified only
-//! when none is alive, so that the next execution never runs beside them. Most tasks leave no process behind. Then
-//! two checks suffice: the control group is empty, and the supervisor has no unknown child.
+//! A job ends when its main process ends. Remaining processes of the task are killed. The core is notified only when
+//! none is alive, so that the next execution never runs beside them. Most tasks leave no process behind. Then two
+//! checks suffice: the control group is empty, and the supervisor has no unknown child.
 
 use std::collections::HashSet;
 use std::io::Read;

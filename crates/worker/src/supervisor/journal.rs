@@ -6,15 +6,15 @@
 //! ```
 //!
 //! Each batch of records begins with a [`Synced`] record, which states how much of the file was durable at that time.
-//! A bad record after the durable part was being written when the machine stopped. No action was based on it or on
-//! the records after it, because a disk need not write in order; all of them are dropped. A bad record in the durable
-//! part is damage, and the journal is refused: without this record an execution could be started twice. The journal
-//! is also refused if good records follow a bad one and no record states what was durable, as in a file of an older
-//! release.
+//! A bad record after the durable part was being written when the machine stopped. Good records may follow it,
+//! because a disk need not write in order. No action was based on any of them, so all are dropped. A bad record in
+//! the durable part is damage, and the journal is refused: without this record an execution could be started twice.
+//! In a file of an older release no record states what was durable. Such a journal is refused if good records follow
+//! a bad one.
 //!
-//! On opening, the file is rewritten with the live state only ([`Held`], and the newest [`FORGOTTEN_MAX`]
-//! acknowledged ids), if the live state is less than half of it. This module does not decide when to sync;
-//! [`super::writer`] does.
+//! A journal that is opened is rewritten with the live state only, if the live state is less than half of it. The
+//! live state consists of [`Held`] executions and the newest [`FORGOTTEN_MAX`] acknowledged ids. This module does not
+//! decide when to sync; [`super::writer`] does.
 //!
 //! The file keeps [`RESERVE`] bytes allocated after its end. Ends of running tasks are recorded there when the disk
 //! is full. A separate file, deleted when the disk is full, would not work: running tasks write to the same disk and

@@ -5,8 +5,8 @@
 //! task is started before they are gone. Then they are reported as interrupted.
 //!
 //! A copy of a worker folder contains the same journal and identity, and may be started beside the original. So only
-//! processes of executions that were started in this folder are searched for, and the names of control groups contain
-//! the id of the folder.
+//! processes of executions that were started in this folder are searched for. The names of control groups contain the
+//! id of the folder.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs::{self, File};

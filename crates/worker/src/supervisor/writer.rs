@@ -4,8 +4,8 @@
 //! (group commit without a timer). An event file notifies the supervisor's loop when a batch is durable.
 //!
 //! The journal has a reserve for a full disk. If the reserve is used up too, the thread retries the batch until the
-//! disk has space, and the supervisor does not act on this batch meanwhile. After a failed sync the content of the
-//! disk is unknown, so the process exits at once. The fuse then kills the tasks, and the next supervisor reads the
+//! disk has space. The supervisor does not act on this batch meanwhile. After a failed sync the content of the disk
+//! is unknown, so the process exits at once. The fuse then kills the tasks, and the next supervisor reads the
 //! journal.
 
 use std::io;
