@@ -39,7 +39,6 @@ pub(crate) fn name(server: usize) -> String {
     format!("s{server}")
 }
 
-/// URL of a server.
 pub(crate) fn url(server: usize) -> String {
     format!("http://{}:{PORT}", name(server))
 }

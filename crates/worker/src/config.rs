@@ -122,7 +122,7 @@ pub enum ArgumentError {
     Unknown(String),
     #[error("argument `{0}` needs a value")]
     NoValue(&'static str),
-    #[error("argument `{name}`: expected a number of milliseconds, found `{value}`")]
+    #[error("argument `{name}`: expected a number of milliseconds but got `{value}`")]
     NotMillis { name: &'static str, value: String },
     #[error("argument `--dir` is missing")]
     NoDir,

@@ -93,7 +93,6 @@ impl Disk {
     }
 }
 
-/// A process.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) terms: Terms,
@@ -112,7 +111,6 @@ pub(crate) struct Process {
     ended_by_itself: bool,
 }
 
-/// The shell.
 #[derive(Debug)]
 pub(crate) struct Shell {
     pub(crate) core: Supervisor<Plain>,

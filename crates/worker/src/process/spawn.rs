@@ -480,7 +480,6 @@ unsafe fn exec(plan: &mut Plan) {
     }
 }
 
-/// Opens `/dev/null`.
 pub(crate) fn dev_null() -> io::Result<OwnedFd> {
     Ok(std::fs::File::open("/dev/null")?.into())
 }

@@ -52,7 +52,7 @@ impl Supervisor {
                         Err(error) => tracing::error!(%error, "cannot watch the agent"),
                     }
                 }
-                Err(error) => tracing::warn!(%error, "connection refused"),
+                Err(error) => tracing::warn!(%error, "cannot accept the connection of an agent"),
             }
         }
     }

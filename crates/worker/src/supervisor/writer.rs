@@ -40,7 +40,6 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread.
     pub(crate) fn start(journal: Journal) -> io::Result<Self> {
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (work, inbox) = mpsc::channel();

@@ -60,14 +60,12 @@ impl Process {
     }
 }
 
-/// A connected agent.
 struct Agent {
     number: u64,
     to_agent: mpsc::UnboundedSender<Answer>,
     synced: bool,
 }
 
-/// The supervisor.
 pub(super) struct Supervisor {
     world: Arc<dyn World>,
     id: WorkerId,

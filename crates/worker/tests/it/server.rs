@@ -40,7 +40,6 @@ pub(crate) struct State {
     /// Saved checkpoints, and the last one.
     pub(crate) saved: Vec<SaveCheckpointRequest>,
     pub(crate) checkpoint: Option<Checkpoint>,
-    /// Added elements.
     pub(crate) added: Vec<AddElementsRequest>,
     /// Error for the next request of a task.
     pub(crate) refusal: Option<Status>,
