@@ -1,7 +1,7 @@
 //! Journal records, and the recovery of a supervisor from its journal.
 //!
-//! Entries collect in a batch while the previous batch is being written, so many ends share one sync. The effects of
-//! an entry, such as a launch, follow with [`Event::JournalWritten`](crate::Event::JournalWritten).
+//! Entries collect in a batch while the previous batch is being written, so that one sync covers many ends. The
+//! effects of an entry, such as a launch, follow with [`Event::JournalWritten`](crate::Event::JournalWritten).
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,9 @@
 //! Starts a program as a task.
 //!
-//! The child shares the parent's memory, and the parent waits until the child has called `exec` (`CLONE_VM |
-//! CLONE_VFORK`, as in `posix_spawn`). So no memory is copied, and the child returns an error through a plain field.
-//! Before `exec` the child allocates no memory and takes no lock. It uses raw system calls where the C library would
-//! also change the threads of the *parent*, as `setresuid` does.
+//! The child shares the parent's memory, and the parent waits until the child has called `exec`. The flags are
+//! `CLONE_VM` and `CLONE_VFORK`, as in `posix_spawn`. So no memory is copied, and the child returns an error through
+//! a plain field. Before `exec` the child allocates no memory and takes no lock. It uses raw system calls where the C
+//! library would also change the threads of the *parent*, as `setresuid` does.
 //!
 //! The table of open files, with several entries per running task, is not copied either. The child first shares it,
 //! and then copies only its low descriptors (`CLOSE_RANGE_UNSHARE`). The streams of the child are duplicated to low
