@@ -633,7 +633,7 @@ mod tests {
         let name = format!("belfry-test-left-{}", std::process::id());
         let earlier = Cgroups::detect(&name);
         let Some(base) = earlier.plain.as_ref().map(|plain| plain.base.clone()) else {
-            eprintln!("skipped: no control group can be made here");
+            eprintln!("skipped: cannot create control groups");
             return;
         };
         let left = base.join("7");
@@ -661,7 +661,7 @@ mod tests {
     fn a_group_that_was_not_joined_costs_the_next_execution_nothing() {
         let mut cgroups = Cgroups::detect(&format!("belfry-test-join-{}", std::process::id()));
         if !cgroups.groups_all() {
-            eprintln!("skipped: no control group can be made here");
+            eprintln!("skipped: cannot create control groups");
             return;
         }
         let none = Limits::default();
@@ -690,7 +690,7 @@ mod tests {
         let name = format!("belfry-test-{}", std::process::id());
         let mut cgroups = Cgroups::detect(&name);
         if !cgroups.groups_all() {
-            eprintln!("skipped: no control group can be made here");
+            eprintln!("skipped: cannot create control groups");
             return;
         }
         let none = Limits::default();
