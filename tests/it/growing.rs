@@ -149,7 +149,7 @@ spec:
     let wrote = site.belfry(&["logs", &job]).await;
     let told = wrote.stdout + &wrote.stderr;
     for line in [
-        "added 0 elements to number, 3 were there already: 6 in all\n",
+        "added 0 elements to number (3 already existed), 6 in total\n",
         "no elements: nothing is added\n",
         "refused with 3\n",
         "step `nobody` accepts no elements from this task: expected number",

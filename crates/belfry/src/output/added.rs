@@ -1,4 +1,4 @@
-//! What a task added to a step of its run.
+//! Result of `belfry task add`: elements that a task added to a step of its run.
 
 use client::AddedElements;
 use serde::Serialize;
@@ -7,21 +7,21 @@ use super::text::{clean, count};
 use super::{Format, Look};
 use crate::failure::Failure;
 
-/// The batches of one call, taken together.
+/// Totals over all batches of one call.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Added {
-    /// The step that goes over the elements.
+    /// Step that runs for each element.
     step: String,
-    /// How many elements the batches have.
+    /// Number of elements in the batches.
     count: u64,
-    /// How many of them were not there before.
+    /// Number of these elements that the step did not have before.
     added: u64,
-    /// How many elements the step has by now.
+    /// Number of elements of the step after the call.
     total: u32,
 }
 
 impl Added {
-    /// Counts a further batch.
+    /// Adds the result of a batch to the totals.
     pub(crate) fn include(&mut self, batch: AddedElements) {
         let size = u64::from(batch.count);
         self.count += size;
@@ -30,7 +30,7 @@ impl Added {
     }
 }
 
-/// What was added, as text in the format that is wanted.
+/// Formats the result.
 pub(crate) fn added(look: &Look, added: &Added) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Json => super::json(added)?,
@@ -43,11 +43,11 @@ pub(crate) fn added(look: &Look, added: &Added) -> Result<String, Failure> {
 fn sentence(added: &Added) -> String {
     let there = match added.count - added.added {
         0 => String::new(),
-        1 => ", 1 was there already".to_owned(),
-        there => format!(", {there} were there already"),
+        1 => " (1 already existed)".to_owned(),
+        there => format!(" ({there} already existed)"),
     };
     let what = count(added.added, "element");
-    format!("added {what} to {}{there}: {} in all\n", clean(&added.step), added.total)
+    format!("added {what} to {}{there}, {} in total\n", clean(&added.step), added.total)
 }
 
 #[cfg(test)]
@@ -71,9 +71,12 @@ mod tests {
     fn what_was_added_is_told_apart_from_what_was_there() {
         let both = [batch(1_000, 1_000, false), batch(500, 1_507, true)];
         let table = |batches| told(Format::Table, batches);
-        assert_eq!(table(&both[1..]), "added 500 elements to page: 1507 in all\n");
-        assert_eq!(table(&both), "added 500 elements to page, 1000 were there already: 1507 in all\n");
-        assert_eq!(table(&[batch(1, 1, false)]), "added 0 elements to page, 1 was there already: 1 in all\n");
+        assert_eq!(table(&both[1..]), "added 500 elements to page, 1507 in total\n");
+        assert_eq!(table(&both), "added 500 elements to page (1000 already existed), 1507 in total\n");
+        assert_eq!(
+            table(&[batch(1, 1, false)]),
+            "added 0 elements to page (1 already existed), 1 in total\n"
+        );
         assert_eq!(told(Format::Name, &both), "page\n");
         insta::assert_snapshot!(told(Format::Json, &both), @r#"
         {

@@ -17,10 +17,10 @@ use crate::failure::Failure;
 
 /// Maximum number of rows of each narrow table.
 const LINES: usize = 12;
-/// Width of the utilization chart of a worker, in characters.
+/// Maximum width of the utilization chart of a worker, in characters.
 const SIGNS: usize = 48;
 
-/// An answer, and the totals without the what-if changes.
+/// Forecast, with the totals of the current state if there are what-if changes.
 #[derive(Debug, Serialize)]
 pub(crate) struct Told {
     #[serde(flatten)]
@@ -210,10 +210,10 @@ impl Row for WindowRow<'_> {
         column("UNTIL", 10),
         column("QUEUE", 12),
         column("LATE JOBS", 9),
-        column("WAITING", 7),
-        column("LONGEST", 8),
+        column("PEAK WAITING", 12),
+        column("LONGEST WAIT", 12),
         column("JOB", 16),
-        column("WHY", 30),
+        column("REASON", 30),
     ];
 
     fn cells(&self, _: &Look) -> Vec<Cell> {
@@ -243,12 +243,12 @@ struct WorkerRow<'a>(&'a WorkerUse);
 impl Row for WorkerRow<'_> {
     const COLUMNS: &'static [Column] = &[
         column("NAME", 16),
-        column("RUNS", 8),
+        column("EXECUTIONS", 10),
         column("CPU", 5),
         column("MEMORY", 6),
         column("SLOTS", 5),
         wide("PEAK", 5),
-        column("OVER TIME", SIGNS),
+        column("UTILIZATION", SIGNS),
     ];
 
     fn cells(&self, _: &Look) -> Vec<Cell> {
@@ -290,11 +290,11 @@ impl Row for LineRow<'_> {
         column("NAME", 20),
         column("FIRINGS", 7),
         column("LATE", 5),
-        column("LATEST", 7),
+        column("MAX DELAY", 9),
         column("SKIPPED", 7),
         column("EXPIRED", 7),
         column("FAILED", 6),
-        wide("BUSY", 7),
+        wide("RUN TIME", 8),
         column("NOTE", 20),
     ];
 

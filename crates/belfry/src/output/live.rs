@@ -1,4 +1,4 @@
-//! Elements of a step that go on, as rows.
+//! Table of the running elements of a step (`belfry run get --step`).
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use super::table::{Cell, Column, Row, column, wide};
 use super::text::short;
 use super::workflows::SHOWN;
 
-/// An element that goes on, or the one job of a step without a list: its job, or the run that it called.
+/// Element of a step that has not ended, or the only job or called run of a step without elements.
 #[derive(Debug, Serialize)]
 pub(crate) struct LiveItem {
-    /// Which element, from 0; none where the step is done once.
+    /// Index of the element, from 0; `None` for a step without elements.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) index: Option<u32>,
-    /// The element: a text as it is, all else as JSON.
+    /// Value of the element: a string without quotes, any other value as JSON. `None` for called runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     item: Option<String>,
     #[serde(flatten)]
@@ -38,7 +38,7 @@ enum Work {
         worker_id: Option<WorkerId>,
         #[serde(skip_serializing_if = "Option::is_none")]
         worker: Option<String>,
-        /// How often it was tried.
+        /// Number of executions so far.
         executions: u32,
     },
     Run {
@@ -48,7 +48,7 @@ enum Work {
 }
 
 impl LiveItem {
-    /// The element of a job; `workers` have their names.
+    /// Creates the row of a job. `workers` maps worker ids to names.
     pub(crate) fn of_job(job: Job, workers: &BTreeMap<WorkerId, String>) -> Self {
         let item = job.step.and_then(|step| step.item);
         Self {
@@ -65,7 +65,7 @@ impl LiveItem {
         }
     }
 
-    /// The element of a called run.
+    /// Creates the row of a called run.
     pub(crate) fn of_run(run: &WorkflowRun) -> Self {
         Self {
             index: run.caller.and_then(|caller| caller.item),
@@ -82,9 +82,9 @@ impl Row for LiveItem {
         column("ITEM", 24),
         column("STATUS", 9),
         column("WORKER", 16),
-        column("TRIES", 5),
-        column("TOOK", 7),
-        column("JOB", 30),
+        column("ATTEMPTS", 8),
+        column("DURATION", 8),
+        column("JOB/RUN", 30),
         wide("STARTED", 27),
     ];
 

@@ -1,4 +1,4 @@
-//! Servers and workers as rows and details.
+//! Tables and detailed views of servers and workers.
 
 use model::Duration;
 use model::api::{Server, Worker};
@@ -25,8 +25,8 @@ fn worker_status(worker: &Worker) -> Cell {
 
 fn server_status(server: &Server) -> Cell {
     match (server.leads, server.draining) {
-        (true, true) => Cell::new("leaving", Tone::Waiting),
-        (true, false) => Cell::new("leading", Tone::Good),
+        (true, true) => Cell::new("draining", Tone::Waiting),
+        (true, false) => Cell::new("leader", Tone::Good),
         (false, true) => Cell::new("drained", Tone::Waiting),
         (false, false) => Cell::new("standby", Tone::Good),
     }
@@ -36,7 +36,7 @@ fn epoch(server: &Server) -> Cell {
     server.epoch.map_or_else(|| "-".into(), |epoch| epoch.to_string().into())
 }
 
-/// How far behind who stands by is; whoever does not lead and says nothing would have to load all rows.
+/// Replication lag of a standby. `cold` is a standby without a lag: at a takeover it must first load all live rows.
 fn lag(server: &Server) -> Cell {
     match server.lag {
         Some(lag) if lag < Duration::from_secs(10) => Cell::new(lag.to_string(), Tone::Good),
@@ -87,7 +87,7 @@ impl Detail for Server {
             ("Shards", self.shards.to_string().into()),
             ("Epoch", epoch(self)),
             ("Lag", lag(self)),
-            ("Address", self.url.as_deref().unwrap_or("-").into()),
+            ("URL", self.url.as_deref().unwrap_or("-").into()),
             ("Version", self.version.as_str().into()),
             ("Started", exact(look, self.started_at).into()),
         ]
@@ -104,9 +104,9 @@ impl Row for Worker {
         column("NAME", 16),
         column("STATUS", 9),
         column("RUNNING", 7),
-        column("CPU", 12),
-        column("MEMORY", 20),
-        column("HEARD", 10),
+        column("RESERVED CPU", 12),
+        column("RESERVED MEMORY", 20),
+        column("HEARTBEAT", 10),
         wide("VERSION", 9),
         wide("LABELS", 12),
         wide("CREATED", 30),
@@ -140,39 +140,39 @@ impl Detail for Worker {
             ("Status", worker_status(self)),
             ("Version", self.version.as_str().into()),
             ("Labels", labels(&self.labels)),
-            ("Executions", format!("{} of {}", self.reserved.executions, self.capacity.slots).into()),
-            ("CPU", format!("{} of {} set aside", self.reserved.cpu, self.capacity.cpu).into()),
+            ("Executions", format!("{} of {} slots", self.reserved.executions, self.capacity.slots).into()),
+            ("CPU", format!("{} of {} reserved", self.reserved.cpu, self.capacity.cpu).into()),
             (
                 "Memory",
-                format!("{} of {} set aside", bytes(self.reserved.memory.0), bytes(self.capacity.memory.0))
+                format!("{} of {} reserved", bytes(self.reserved.memory.0), bytes(self.capacity.memory.0))
                     .into(),
             ),
             ("Runtimes", self.capabilities.runtimes.join(", ").into()),
-            ("Enforces", enforces(self).into()),
-            ("Heard", exactly(look, self.heard_at)),
+            ("Capabilities", enforces(self).into()),
+            ("Heartbeat", exactly(look, self.heard_at)),
             ("Created", exact(look, self.created_at).into()),
             ("Updated", exact(look, self.updated_at).into()),
         ];
         for (name, capacity) in &self.capacity.custom {
             let reserved = self.reserved.custom.get(name).copied().unwrap_or(0);
-            lines.push(("Resource", format!("{name}: {reserved} of {capacity} set aside").into()));
+            lines.push(("Resource", format!("{name}: {reserved} of {capacity} reserved").into()));
         }
         if let Some(health) = &self.health {
-            lines.push(("CPU in use", health.cpu_used.to_string().into()));
-            lines.push(("Memory free", bytes(health.memory_available.0).into()));
-            lines.push(("Disk free", bytes(health.disk_available.0).into()));
+            lines.push(("CPU usage", health.cpu_used.to_string().into()));
+            lines.push(("Free memory", bytes(health.memory_available.0).into()));
+            lines.push(("Free disk", bytes(health.disk_available.0).into()));
         }
         for kept in &self.reservations {
             let text = format!(
-                "{} and {} for schedule {} at {}",
+                "{} CPU and {} memory for schedule {} at {}",
                 kept.cpu,
                 bytes(kept.memory.0),
                 kept.schedule,
                 exact(look, kept.scheduled_for)
             );
-            lines.push(("Kept", text.into()));
+            lines.push(("Reservation", text.into()));
         }
-        lines.extend(trouble(self).map(|trouble| ("Trouble", Cell::new(trouble, Tone::Bad))));
+        lines.extend(trouble(self).map(|trouble| ("Problem", Cell::new(trouble, Tone::Bad))));
         lines
     }
 }
@@ -182,11 +182,11 @@ fn enforces(worker: &Worker) -> String {
     let all = [
         (capabilities.memory_limit, "memory limits"),
         (capabilities.cpu_limit, "CPU limits"),
-        (capabilities.pids_limit, "limits on processes"),
-        (capabilities.own_user, "a user for tasks"),
+        (capabilities.pids_limit, "process limits"),
+        (capabilities.own_user, "separate user for tasks"),
     ];
     let can: Vec<_> = all.iter().filter(|(can, _)| *can).map(|(_, what)| *what).collect();
-    if can.is_empty() { "nothing".into() } else { can.join(", ") }
+    if can.is_empty() { "none".into() } else { can.join(", ") }
 }
 
 #[cfg(test)]

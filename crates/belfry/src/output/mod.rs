@@ -1,16 +1,23 @@
-//! What a command says: data on standard output, all else on standard error.
+//! Output of the commands: data on standard output, everything else on standard error.
 //!
-//! Every object has a table row, and most a detailed view, for people; JSON and YAML are the objects
-//! of the API as they are, for programs. A command builds text here and writes it in one place, so a
-//! reader that goes away ends it quietly.
+//! For users, every object has a table row, and most have a detailed view. For programs, JSON and YAML are the
+//! objects of the API, unchanged. A command formats text here and writes it through [`Out`], so a closed pipe
+//! (`belfry job list | head`) ends the command without an error.
 //!
-//! - [`table`]: rows and details; the objects implement [`table::Row`] and [`table::Detail`] in
-//!   [`objects`], [`machines`], [`schedules`], [`workflows`] and [`runs`].
-//! - [`added`]: what a task added to a step.
-//! - [`forecast`]: what is to come, in tables.
-//! - [`why`] and [`step_why`]: reasons in words.
-//! - [`time`] and [`text`]: how instants and foreign text are shown.
-//! - [`progress`]: what is shown while waiting.
+//! # Invariants
+//! - Text that a user or a task controls passes [`text::clean`] before it reaches a terminal.
+//! - Keys of JSON and YAML are those of the API; table headings may change, keys may not.
+//! - A color never carries information that the text lacks.
+//!
+//! # Modules
+//! - [`table`]: tables and detailed views. The objects implement [`table::Row`] and [`table::Detail`] in [`objects`]
+//!   (jobs, executions, queues, artifacts), [`machines`] (servers, workers), [`schedules`], [`workflows`], [`runs`]
+//!   and [`live`] (running elements).
+//! - [`added`]: result of `belfry task add`.
+//! - [`forecast`]: tables of `belfry forecast`.
+//! - [`why`] and [`step_why`]: waiting reasons of jobs and steps as text.
+//! - [`time`] and [`text`]: formatting of times, durations and untrusted text.
+//! - [`progress`]: progress line of a command that waits.
 
 pub(crate) mod added;
 pub(crate) mod forecast;
@@ -36,53 +43,52 @@ use serde::Serialize;
 use self::table::{Detail, Row};
 use crate::failure::Failure;
 
-/// How data is shown.
+/// Output format (`--output`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum Format {
-    /// Columns for people.
+    /// A table with the most important columns.
     #[default]
     Table,
-    /// More columns, and exact times.
+    /// A table with all columns and exact times.
     Wide,
-    /// The objects of the API; a stream has one on each line.
+    /// The objects of the API as JSON; a stream has one object per line.
     Json,
-    /// The same as YAML.
+    /// The objects of the API as YAML; a stream has one document per object.
     Yaml,
-    /// Ids or names alone, one on each line.
+    /// IDs or names only, one per line.
     Name,
 }
 
-/// How things look.
+/// Formatting options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
-    /// How data is shown.
     pub(crate) format: Format,
-    /// Whether standard output may be coloured.
+    /// Whether standard output may contain colors.
     pub(crate) color: bool,
-    /// From when relative times count.
+    /// Reference time of relative times such as `5s ago`.
     pub(crate) now: Timestamp,
 }
 
 impl Look {
-    /// Whether more columns and exact times are wanted.
+    /// Whether the format is [`Format::Wide`]: all columns and exact times.
     pub(crate) fn wide(&self) -> bool {
         self.format == Format::Wide
     }
 }
 
-/// Where a command writes.
+/// Standard output and standard error of a command, with their formatting options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Out {
-    /// How things look.
     pub(crate) look: Look,
-    /// Whether notes to people are left out.
+    /// Whether notes and hints are suppressed (`--quiet`); warnings and errors are not.
     pub(crate) quiet: bool,
-    /// Whether standard error may be coloured.
+    /// Whether standard error may contain colors.
     pub(crate) color_err: bool,
 }
 
 impl Out {
-    /// For this process: colours only on terminals, and not where `NO_COLOR` is set.
+    /// Creates the output of this process. Colors are used only on a terminal, and never if `NO_COLOR` is set or `TERM`
+    /// is `dumb`.
     pub(crate) fn new(format: Format, no_color: bool, quiet: bool) -> Self {
         let colors = !no_color
             && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
@@ -95,33 +101,33 @@ impl Out {
         Self { look, quiet, color_err: colors && std::io::stderr().is_terminal() }
     }
 
-    /// Writes data.
+    /// Writes data to standard output and flushes it.
     pub(crate) fn data(&self, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(bytes.as_ref())?;
         Ok(stdout.flush()?)
     }
 
-    /// Writes what a task wrote to its standard error, or a line of the log that is Belfry's own.
+    /// Writes to standard error: the standard error of a task, a notice in its log, or a rendered failure.
     pub(crate) fn error_data(&self, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
         Ok(std::io::stderr().lock().write_all(bytes.as_ref())?)
     }
 
-    /// Tells people something that is no data.
+    /// Writes a note to standard error, unless `quiet` is set.
     pub(crate) fn note(&self, line: impl AsRef<str>) {
         if !self.quiet {
-            // Nothing can be done if nobody hears it.
+            // A closed standard error is not a failure of the command.
             let _ = writeln!(std::io::stderr().lock(), "{}", line.as_ref());
         }
     }
 
-    /// Tells people what they should know even if they want quiet.
+    /// Writes a warning to standard error, also if `quiet` is set.
     pub(crate) fn warn(&self, line: impl AsRef<str>) {
         let (yellow, reset) = if self.color_err { ("\x1b[33m", "\x1b[0m") } else { ("", "") };
         let _ = writeln!(std::io::stderr().lock(), "{yellow}warning:{reset} {}", line.as_ref());
     }
 
-    /// Tells people what they can do about a warning.
+    /// Writes a hint about a warning to standard error, unless `quiet` is set.
     pub(crate) fn help(&self, line: impl AsRef<str>) {
         if !self.quiet {
             let (cyan, reset) = if self.color_err { ("\x1b[36m", "\x1b[0m") } else { ("", "") };
@@ -129,17 +135,17 @@ impl Out {
         }
     }
 
-    /// How things look now: what an answer tells may be younger than this process.
+    /// Returns the formatting options with the current time: a response may be newer than the start of this process.
     fn now(&self) -> Look {
         Look { now: jiff::Timestamp::now().into(), ..self.look }
     }
 
-    /// Shows one object: its details, or itself.
+    /// Writes one object: the detailed view, or the object as JSON or YAML.
     pub(crate) fn one<T: Detail>(&self, item: &T) -> Result<(), Failure> {
         self.data(one(&self.now(), item)?)
     }
 
-    /// Shows a list; `what` names its items where there are none.
+    /// Writes a list. For an empty table, writes the note `no {what}` instead.
     pub(crate) fn list<T: Row>(&self, items: &[T], what: &str) -> Result<(), Failure> {
         if items.is_empty() && matches!(self.look.format, Format::Table | Format::Wide) {
             self.note(format!("no {what}"));
@@ -148,33 +154,33 @@ impl Out {
         self.data(list(&self.now(), items)?)
     }
 
-    /// Shows one object as a row for people, and as itself for programs.
+    /// Writes one object as a table with one row, or as a single JSON or YAML object.
     pub(crate) fn row<T: Row>(&self, item: &T) -> Result<(), Failure> {
         self.data(row(&self.now(), item)?)
     }
 
-    /// Shows why a job stands where it stands.
+    /// Writes the waiting reasons of a job.
     pub(crate) fn why(&self, told: &model::why::Why) -> Result<(), Failure> {
         self.data(why::why(&self.now(), told)?)
     }
 
-    /// Shows what a task added.
+    /// Writes the result of `belfry task add`.
     pub(crate) fn added(&self, told: &added::Added) -> Result<(), Failure> {
         self.data(added::added(&self.look, told)?)
     }
 
-    /// Shows what is to come.
+    /// Writes a forecast, with times in `zone`.
     pub(crate) fn forecast(&self, told: &forecast::Told, zone: &jiff::tz::TimeZone) -> Result<(), Failure> {
         self.data(forecast::forecast(&self.look, told, zone)?)
     }
 
-    /// Shows one item of a stream; `first` brings the heads of the columns along.
+    /// Writes one item of a stream. With `first`, writes the column headings first.
     pub(crate) fn item<T: Row>(&self, item: &T, first: bool) -> Result<(), Failure> {
         self.data(stream_item(&self.now(), item, first)?)
     }
 }
 
-/// One object as text.
+/// Formats one object.
 pub(crate) fn one<T: Detail>(look: &Look, item: &T) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Table | Format::Wide => table::detail(look, item),
@@ -184,7 +190,7 @@ pub(crate) fn one<T: Detail>(look: &Look, item: &T) -> Result<String, Failure> {
     })
 }
 
-/// A list as text.
+/// Formats a list.
 pub(crate) fn list<T: Row>(look: &Look, items: &[T]) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Table | Format::Wide => table::rows(look, items),
@@ -211,17 +217,18 @@ fn stream_item<T: Row>(look: &Look, item: &T, first: bool) -> Result<String, Fai
     })
 }
 
-/// JSON for programs that people look at too.
+/// Formats a value as indented JSON.
 pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
     Ok(serde_json::to_string_pretty(value).map_err(anyhow::Error::from)? + "\n")
 }
 
-/// A value as JSON, or as YAML where that is wanted.
+/// Formats a value as YAML for [`Format::Yaml`], and as JSON for every other format.
 pub(crate) fn value(look: &Look, value: &impl Serialize) -> Result<String, Failure> {
     if look.format == Format::Yaml { yaml(value) } else { json(value) }
 }
 
-/// A spec as a document that `belfry apply` takes: what names it stands above, the rest below `spec`.
+/// Formats a spec as a document for `belfry apply`: name, namespace, owner and labels at the top, all other fields
+/// under `spec`.
 pub(crate) fn document(look: &Look, kind: &str, spec: &impl Serialize) -> Result<String, Failure> {
     const ABOVE: [&str; 4] = ["name", "namespace", "owner", "labels"];
     if look.format == Format::Json {
@@ -237,7 +244,7 @@ pub(crate) fn document(look: &Look, kind: &str, spec: &impl Serialize) -> Result
     let (mut head, mut body) = (format!("version: 1\nkind: {kind}\n"), "spec:\n".to_owned());
     let mut above = false;
     for line in yaml(spec)?.lines() {
-        // Only a key of the spec itself begins at the margin; a list below it begins with its dash there.
+        // Only keys of the spec and dashes of its lists start in the first column.
         if !line.starts_with([' ', '-']) && !line.is_empty() {
             above = line.split_once(':').is_some_and(|(key, _)| ABOVE.contains(&key));
         }
@@ -249,7 +256,7 @@ pub(crate) fn document(look: &Look, kind: &str, spec: &impl Serialize) -> Result
     Ok(head + &body)
 }
 
-/// YAML that reads back as the same.
+/// Formats a value as YAML that parses to an equal value.
 pub(crate) fn yaml(value: &impl Serialize) -> Result<String, Failure> {
     let mut text = serde_saphyr::to_string(value).map_err(anyhow::Error::from)?;
     if !text.ends_with('\n') {
@@ -268,7 +275,7 @@ mod tests {
         Look { format, color: false, now: Timestamp::default() }
     }
 
-    /// A document says the same as its spec, in either format, whatever stands in it.
+    /// A document is equal to its spec in each format, also if values look like keys of a document.
     #[test]
     fn a_spec_becomes_a_document_that_reads_back_as_the_same() {
         let mut job = JobSpec::command(["sh", "-c", "echo 'name: x'\n\nname: y\n- spec: z"]);

@@ -1,4 +1,11 @@
-//! The objects of the API as rows and details.
+//! Tables and detailed views of jobs, executions, events, queues and artifacts.
+//!
+//! Helpers for cells that several objects share (statuses, labels, times) are here too: [`job_status`], [`labels`],
+//! [`run_time`], [`at`], [`exactly`]. A missing value is shown as `-`.
+//!
+//! # Invariants
+//! - Every cell passes through [`Cell::new`], which escapes control characters.
+//! - Columns marked [`wide`] are shown with `-o wide` only; `cells` returns a value for each column, in their order.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +51,7 @@ pub(super) fn labels(labels: &BTreeMap<String, String>) -> Cell {
     labels.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(",").into()
 }
 
-/// What came of it in a word or two: `exit 3`, `signal 9`, `out_of_memory`.
+/// Formats a result: `exit 3`, `signal 9`, `out_of_memory`.
 fn result(result: Option<&JobResult>) -> Cell {
     let Some(result) = result else { return Cell::none() };
     let text = match (result.exit_code, result.signal, result.error.as_deref()) {
@@ -56,7 +63,7 @@ fn result(result: Option<&JobResult>) -> Cell {
     Cell::new(text, if result.error.is_some() { Tone::Bad } else { Tone::Plain })
 }
 
-/// How long it ran, so far or in all.
+/// Formats the time from `started` to `finished`, or to now if it has not finished.
 pub(super) fn run_time(look: &Look, started: Option<Timestamp>, finished: Option<Timestamp>) -> Cell {
     started.map(|at| coarse(finished.unwrap_or(look.now).since(at))).into()
 }
@@ -75,15 +82,15 @@ impl Row for Job {
         column("NAME", 16),
         column("STATUS", 9),
         column("RESULT", 12),
-        column("TRIES", 5),
-        column("RAN", 7),
+        column("ATTEMPTS", 8),
+        column("DURATION", 8),
         column("CREATED", 10),
         wide("NAMESPACE", 12),
         wide("QUEUE", 12),
         wide("PRIORITY", 8),
         wide("OWNER", 12),
         wide("WORKER", 30),
-        wide("DUE", 30),
+        wide("SCHEDULED TIME", 30),
         wide("LABELS", 12),
     ];
 
@@ -92,7 +99,7 @@ impl Row for Job {
             self.id.to_string().into(),
             self.name.as_str().into(),
             job_status(self.status),
-            // Until the job has ended, its result is that of an earlier try.
+            // Until the job has ended, its result is that of an earlier attempt.
             result(self.result.as_ref().filter(|_| self.status.is_final())),
             self.executions.to_string().into(),
             run_time(look, started(self), self.finished_at),
@@ -123,15 +130,15 @@ impl Detail for Job {
             ("Queue", format!("{} (priority {})", self.queue, self.priority).into()),
             ("Labels", labels(&self.labels)),
             ("Created", exact(look, self.created_at).into()),
-            ("Due", exact(look, self.due_at).into()),
+            ("Scheduled time", exact(look, self.due_at).into()),
             ("Started", exactly(look, self.started_at)),
             ("Finished", exactly(look, self.finished_at)),
-            ("Ran", run_time(look, started(self), self.finished_at)),
-            ("Tries", tries(self).into()),
+            ("Duration", run_time(look, started(self), self.finished_at)),
+            ("Attempts", tries(self).into()),
             ("Worker", self.worker_id.map(|id| id.to_string()).into()),
         ];
         if let Some(at) = started_again(self) {
-            lines.insert(10, ("This try", exact(look, at).into()));
+            lines.insert(10, ("Attempt started", exact(look, at).into()));
         }
         let (result_title, message_title) =
             if self.status.is_final() { ("Result", "Message") } else { ("Last result", "Last message") };
@@ -146,10 +153,10 @@ impl Detail for Job {
             let (size, at) = (bytes(known.size_bytes), exact(look, known.saved_at));
             ("Checkpoint", Cell::from(format!("version {}, {size}, {at}", known.version)))
         }));
-        lines.extend(self.cancel_requested_at.map(|at| ("Cancelled", exact(look, at).into())));
+        lines.extend(self.cancel_requested_at.map(|at| ("Cancel requested", exact(look, at).into())));
         lines.extend(self.origin.as_ref().map(|origin| {
             let text =
-                format!("{} for {} ({})", origin.name, exact(look, origin.scheduled_for), origin.cause);
+                format!("{} at {} ({})", origin.name, exact(look, origin.scheduled_for), origin.cause);
             ("Schedule", Cell::from(text))
         }));
         lines.extend(self.step.as_ref().map(|step| {
@@ -160,24 +167,24 @@ impl Detail for Job {
         }));
         lines.extend(self.retry_of.map(|job| ("Retry of", job.to_string().into())));
         lines.extend(started_runs(&self.started_runs));
-        lines.extend(self.spec.as_ref().map(|spec| ("Runs", what_runs(&spec.run).into())));
+        lines.extend(self.spec.as_ref().map(|spec| ("Command", what_runs(&spec.run).into())));
         lines
     }
 }
 
-/// Start of the time that a job ran: of its current try, or of its first once it has ended.
+/// Start time that the duration counts from: that of the current attempt, or of the first once the job has ended.
 fn started(job: &Job) -> Option<Timestamp> {
     started_again(job).or(job.started_at)
 }
 
-/// Start of the current try, if it is not the first.
+/// Start time of the current attempt, if it is not the first.
 fn started_again(job: &Job) -> Option<Timestamp> {
     job.execution_started_at.filter(|_| !job.status.is_final() && job.executions > 1)
 }
 
 fn tries(job: &Job) -> String {
     let mut text = job.executions.to_string();
-    let failures = [(job.run_failures, "failed"), (job.start_failures, "could not start")];
+    let failures = [(job.run_failures, "failed"), (job.start_failures, "failed to start")];
     let failures: Vec<_> =
         failures.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
     if !failures.is_empty() {
@@ -189,7 +196,7 @@ fn tries(job: &Job) -> String {
 pub(super) fn what_runs(run: &Run) -> String {
     match run {
         Run::Process(process) => match &process.script {
-            Some(script) => format!("a script of {}", count(script.lines().count() as u64, "line")),
+            Some(script) => format!("script ({})", count(script.lines().count() as u64, "line")),
             None => short(&process.command.join(" "), 100),
         },
         other => other.runtime().to_owned(),
@@ -224,12 +231,12 @@ impl Row for Execution {
     const COLUMNS: &'static [Column] = &[
         column("ID", 30),
         column("JOB", 30),
-        column("TRY", 3),
+        column("ATTEMPT", 7),
         column("STATUS", 9),
         column("RESULT", 12),
-        column("RAN", 7),
-        column("CPU", 7),
-        column("MEMORY", 10),
+        column("DURATION", 8),
+        column("CPU TIME", 8),
+        column("PEAK MEMORY", 11),
         column("ASSIGNED", 10),
         wide("STARTED", 30),
         wide("FINISHED", 30),
@@ -269,7 +276,7 @@ impl Row for Execution {
     }
 }
 
-/// Versions of artifacts, each with the beginning of its hash: `rows@4f2c19ab37de`.
+/// Formats versions of artifacts, each with the first 12 digits of its hash: `rows@4f2c19ab37de`.
 fn versions(files: Option<&[FileVersion]>) -> Cell {
     let short = |version: &FileVersion| {
         let hash: String = version.sha256.chars().take(12).collect();
@@ -283,11 +290,11 @@ fn versions(files: Option<&[FileVersion]>) -> Cell {
 
 impl Row for JobEvent {
     const COLUMNS: &'static [Column] = &[
-        column("AT", 30),
+        column("TIME", 30),
         column("STATUS", 9),
         column("CAUSE", 16),
-        column("TRY", 3),
-        column("WHAT HAPPENED", 40),
+        column("ATTEMPT", 7),
+        column("MESSAGE", 40),
     ];
 
     fn cells(&self, _look: &Look) -> Vec<Cell> {
@@ -312,9 +319,9 @@ impl Row for JobEvent {
 impl Row for FeedEvent {
     const COLUMNS: &'static [Column] = &[
         column("SEQ", 8),
-        column("AT", 27),
+        column("TIME", 27),
         column("TYPE", 17),
-        column("SUBJECT", 30),
+        column("OBJECT", 30),
         column("CAUSE", 14),
         wide("NAMESPACE", 12),
         wide("EXECUTION", 30),
@@ -322,7 +329,7 @@ impl Row for FeedEvent {
     ];
 
     fn cells(&self, _look: &Look) -> Vec<Cell> {
-        // Of a step the job is told by its own events.
+        // The object of a step event is the step: the job has events of its own.
         let job = self.job_id.filter(|_| self.step.is_none());
         let subject = job
             .map(|id| id.to_string())
@@ -355,7 +362,7 @@ fn cause_of(event: &FeedEvent) -> Option<&'static str> {
     cause.or(event.not_triggered.as_ref().map(|told| told.refusal.reason.as_str()))
 }
 
-/// A run, or a step of it.
+/// Formats a run, or a step of it: `run_… load`.
 fn subject_of_run(run: RunId, step: Option<&str>) -> String {
     step.map_or_else(|| run.to_string(), |step| format!("{run} {step}"))
 }
@@ -375,8 +382,8 @@ impl Row for Queue {
         column("WAITING", 8),
         column("RUNNING", 8),
         column("LIMIT", 6),
-        column("RATE", 6),
-        column("OLDEST", 10),
+        column("RATE LIMIT", 10),
+        column("OLDEST WAITING", 14),
         wide("BURST", 6),
         wide("WEIGHT", 6),
         wide("VERSION", 7),
@@ -408,22 +415,22 @@ impl Row for Queue {
 impl Detail for Queue {
     fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
         let settings = &self.settings;
-        let unlimited = || Cell::from("no limit");
+        let unlimited = || Cell::from("unlimited");
         let mut lines = vec![
             ("Queue", self.name.as_str().into()),
             ("Status", queue_status(self)),
             ("Note", settings.note.as_deref().into()),
             ("Waiting", self.waiting.to_string().into()),
             ("Running", self.running.to_string().into()),
-            ("Oldest", exactly(look, self.oldest_waiting_since)),
-            ("Concurrency", settings.concurrency.map_or_else(unlimited, |n| n.to_string().into())),
-            ("Rate", settings.rate_per_second.map_or_else(unlimited, |n| format!("{n} a second").into())),
+            ("Oldest waiting", exactly(look, self.oldest_waiting_since)),
+            ("Concurrency limit", settings.concurrency.map_or_else(unlimited, |n| n.to_string().into())),
+            ("Rate limit", settings.rate_per_second.map_or_else(unlimited, |n| format!("{n}/s").into())),
             ("Burst", settings.burst.map(|n| n.to_string()).into()),
             ("Weight", settings.weight.to_string().into()),
             ("Version", self.version.to_string().into()),
         ];
         for (namespace, weight) in &settings.namespace_weights {
-            lines.push(("Share", format!("{namespace}: {weight}").into()));
+            lines.push(("Namespace weight", format!("{namespace}={weight}").into()));
         }
         lines
     }
@@ -436,7 +443,7 @@ impl Row for Artifact {
         column("SHA256", 16),
         column("CREATED", 10),
         wide("NAMESPACE", 12),
-        wide("BY", 20),
+        wide("CREATED BY", 20),
     ];
 
     fn cells(&self, look: &Look) -> Vec<Cell> {

@@ -1,4 +1,4 @@
-//! What is shown while a command waits.
+//! Progress of a command that waits: a spinner line on a terminal, a line for each change elsewhere.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use model::api::Job;
 use super::Out;
 use super::text::clean;
 
-/// Tells people on standard error what is waited for: a line that moves on a terminal, a line for
-/// each change elsewhere, nothing where quiet is wanted.
+/// Progress on standard error. On a terminal, one line that is redrawn; elsewhere, one line per change; with `--quiet`,
+/// nothing. Dropping it removes the line.
 #[derive(Debug)]
 pub(crate) struct Progress {
     out: Out,
@@ -20,7 +20,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Begins to wait.
+    /// Creates the progress. On a terminal, the spinner starts at once.
     pub(crate) fn new(out: Out) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = (terminal && !out.quiet).then(|| {
@@ -34,12 +34,12 @@ impl Progress {
         Self { out, bar, told: None }
     }
 
-    /// Says where a job stands.
+    /// Shows the status of a job. A repeated status and a final status are shown on a terminal only.
     pub(crate) fn job(&mut self, job: &Job) {
         let text = sentence(job);
         match &self.bar {
             Some(bar) => bar.set_message(text),
-            // How it ended is told by whoever waited.
+            // The caller reports the final status.
             None if !job.status.is_final() && self.told.as_ref() != Some(&text) => {
                 self.out.note(&text);
                 self.told = Some(text);
@@ -48,7 +48,7 @@ impl Progress {
         }
     }
 
-    /// Does something that writes, out of the way of the line that moves.
+    /// Runs a function that writes to the terminal, with the progress line hidden meanwhile.
     pub(crate) fn beside<T>(&self, write: impl FnOnce() -> T) -> T {
         match &self.bar {
             Some(bar) => bar.suspend(write),
@@ -56,12 +56,12 @@ impl Progress {
         }
     }
 
-    /// Whether there is one line that moves, so that it may be said as often as it changes.
+    /// Whether the progress is one line that is redrawn, so that frequent updates are cheap.
     pub(crate) fn moves(&self) -> bool {
         self.bar.is_some()
     }
 
-    /// Says how far it is.
+    /// Shows a text: replaces the progress line on a terminal, and writes a line elsewhere.
     pub(crate) fn say(&self, text: impl Into<String>) {
         let text = text.into();
         match &self.bar {
@@ -70,7 +70,7 @@ impl Progress {
         }
     }
 
-    /// Ends the wait and leaves nothing behind.
+    /// Removes the progress line.
     pub(crate) fn clear(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -88,15 +88,15 @@ fn sentence(job: &Job) -> String {
     let name = clean(&job.name);
     let id = job.id;
     match job.status {
-        JobStatus::Ready => format!("{id} ({name}) waits until {}", job.due_at),
-        JobStatus::Waiting => format!("{id} ({name}) waits in queue `{}`", clean(&job.queue)),
+        JobStatus::Ready => format!("{id} ({name}) is scheduled for {}", job.due_at),
+        JobStatus::Waiting => format!("{id} ({name}) is waiting in queue `{}`", clean(&job.queue)),
         JobStatus::Running => format!("{id} ({name}) is running"),
-        JobStatus::Retrying => format!("{id} ({name}) failed and is tried again at {}", job.due_at),
+        JobStatus::Retrying => format!("{id} ({name}) failed; the next attempt starts at {}", job.due_at),
         ended => format!("{id} ({name}) {ended}"),
     }
 }
 
-/// How a job ended, as a line for people.
+/// Formats the final status of a job, with the message of its result unless it succeeded.
 pub(crate) fn ended(job: &Job) -> String {
     let why =
         job.result.as_ref().and_then(|r| r.message.as_deref()).filter(|_| job.status != JobStatus::Succeeded);

@@ -1,4 +1,9 @@
-//! Runs of workflows, their steps and the elements of these, as rows and details.
+//! Tables and detailed views of workflow runs, their steps and the elements of steps.
+//!
+//! [`RunPage`] is the detailed view of a run: its fields, at most [`STEPS_SHOWN`] steps (failed and running steps first),
+//! and with `-o wide` its history. As JSON and YAML it is the run alone.
+//!
+//! [`title`], [`done`] and [`story`] are also used by `belfry run watch` and the progress line.
 
 use std::fmt::Write as _;
 
@@ -36,7 +41,7 @@ fn step_status(status: StepStatus) -> Cell {
     Cell::new(status.as_str(), tone)
 }
 
-/// How many of its steps have ended, and how many of them badly.
+/// Formats the progress of a run: `ended/total`, and the number of failed steps.
 fn progress(steps: &StepCounts) -> Cell {
     let StepCounts { pending, running, waiting, succeeded, failed, upstream_failed, skipped, cancelled } =
         *steps;
@@ -55,11 +60,11 @@ impl Row for WorkflowRun {
         column("NUMBER", 6),
         column("STATUS", 9),
         column("STEPS", 14),
-        column("TOOK", 7),
+        column("DURATION", 8),
         column("CREATED", 10),
         wide("NAMESPACE", 12),
         wide("GENERATION", 10),
-        wide("BY", 12),
+        wide("CREATED BY", 12),
         wide("RETRY OF", 30),
         wide("CALLER", 30),
         wide("NOTE", 20),
@@ -88,12 +93,12 @@ impl Row for WorkflowRun {
     }
 }
 
-/// Whether it is of a workflow that is kept; only such a run has a number and a generation.
+/// Whether the run belongs to a stored workflow. Only such a run has a number and a generation.
 fn is_own(run: &WorkflowRun) -> bool {
     run.workflow_id.is_some()
 }
 
-/// `nightly #3`; the name alone of a run without a workflow of its own.
+/// Formats the title of a run: `nightly #3`, or only the name for a run without a stored workflow.
 pub(crate) fn title(run: &WorkflowRun) -> String {
     match run.number {
         0 => clean(&run.workflow),
@@ -101,7 +106,7 @@ pub(crate) fn title(run: &WorkflowRun) -> String {
     }
 }
 
-/// A run with its steps: the page that people see. Programs get the run alone.
+/// Run with its steps, for the detailed view. JSON and YAML contain the run alone.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 pub(crate) struct RunPage {
@@ -134,12 +139,12 @@ impl Detail for RunPage {
             ("Created", format!("{} by {}", exact(look, run.created_at), run.actor).into()),
             ("Started", exactly(look, run.started_at)),
             ("Finished", exactly(look, run.finished_at)),
-            ("Took", run_time(look, run.started_at, run.finished_at)),
+            ("Duration", run_time(look, run.started_at, run.finished_at)),
         ];
         if !is_own(run) {
             lines[1].1 = run.workflow.as_str().into();
         }
-        lines.extend(run.tries.map(|tries| ("Try", which_try(look, run.status, &tries).into())));
+        lines.extend(run.tries.map(|tries| ("Attempt", which_try(look, run.status, &tries).into())));
         for (name, value) in &run.parameters {
             lines.push(("Parameter", format!("{name}={}", short(&plain(value), SHOWN)).into()));
         }
@@ -156,7 +161,7 @@ impl Detail for RunPage {
         }));
         lines.extend(run.caller.map(|caller| ("Called by", called_by(caller).into())));
         for ended in run.trigger.iter().flat_map(|trigger| &trigger.ended) {
-            lines.push(("Started by", end(look, ended).into()));
+            lines.push(("Triggered by", end(look, ended).into()));
         }
         lines.extend(run.retry_of.map(|id| ("Retry of", id.to_string().into())));
         lines.extend(started_runs(&run.started_runs));
@@ -179,22 +184,24 @@ impl Detail for RunPage {
     }
 }
 
-/// `2 of 3, which begins at …`.
+/// Formats the attempt of a run: `2 of 3, starts at …`.
 fn which_try(look: &Look, status: RunStatus, tries: &RunTries) -> String {
     let RunTries { number, most, next_at, began_at } = tries;
     match (next_at, began_at) {
-        (Some(_), _) if status == RunStatus::Paused => format!("{number} of {most}, once the run is resumed"),
-        (Some(at), _) => format!("{number} of {most}, which begins at {}", exact(look, *at)),
-        (None, Some(at)) => format!("{number} of {most}, begun at {}", exact(look, *at)),
+        (Some(_), _) if status == RunStatus::Paused => {
+            format!("{number} of {most}, starts when the run is resumed")
+        }
+        (Some(at), _) => format!("{number} of {most}, starts at {}", exact(look, *at)),
+        (None, Some(at)) => format!("{number} of {most}, started at {}", exact(look, *at)),
         (None, None) => format!("{number} of {most}"),
     }
 }
 
-/// `workflow extract run_… succeeded at …`.
+/// Formats the end of a job or run: `workflow extract (run_…) succeeded at …`.
 pub(super) fn end(look: &Look, ended: &Ended) -> String {
     let id = ended.job_id.map(|id| id.to_string()).or(ended.run_id.map(|id| id.to_string()));
     let id = id.unwrap_or_default();
-    format!("{ended} ({id}), which {} at {}", how(ended.status), exact(look, ended.at))
+    format!("{ended} ({id}) {} at {}", how(ended.status), exact(look, ended.at))
 }
 
 const fn how(status: JobStatus) -> &'static str {
@@ -206,10 +213,10 @@ const fn how(status: JobStatus) -> &'static str {
     }
 }
 
-/// The runs that an end started, where there are any.
+/// Formats the runs that the end of a job or run triggered; `None` without any.
 pub(super) fn started_runs(runs: &[RunId]) -> Option<(&'static str, Cell)> {
     let named: Vec<_> = runs.iter().map(RunId::to_string).collect();
-    (!named.is_empty()).then(|| ("Its end started", joined(&named)))
+    (!named.is_empty()).then(|| ("Triggered runs", joined(&named)))
 }
 
 fn called_by(caller: Caller) -> String {
@@ -217,12 +224,13 @@ fn called_by(caller: Caller) -> String {
     format!("{} (step {}{item})", caller.run, caller.step)
 }
 
-/// A text as it is, all else as JSON.
+/// Formats a value: a string without quotes, any other value as JSON.
 pub(super) fn plain(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// As many steps as a page holds, in their order: what failed and what goes on before the rest.
+/// Selects at most [`STEPS_SHOWN`] steps and keeps their order. Failed steps have precedence, then running and waiting
+/// steps.
 fn worth_showing(steps: &[RunStep]) -> Vec<RunStep> {
     let weight = |step: &RunStep| match step.state.status {
         StepStatus::Failed => 0,
@@ -239,7 +247,7 @@ fn worth_showing(steps: &[RunStep]) -> Vec<RunStep> {
 
 impl Row for RunHistoryEntry {
     const COLUMNS: &'static [Column] =
-        &[column("AT", 27), column("STATUS", 9), column("CAUSE", 16), column("WHAT HAPPENED", 40)];
+        &[column("TIME", 27), column("STATUS", 9), column("CAUSE", 16), column("MESSAGE", 40)];
 
     fn cells(&self, _look: &Look) -> Vec<Cell> {
         let sentence = self.cause.sentence();
@@ -258,12 +266,12 @@ impl Row for RunStep {
         column("STEP", 24),
         column("STATUS", 15),
         column("ITEMS", 12),
-        column("TOOK", 7),
-        column("JOB", 30),
-        column("WHAT HAPPENED", 40),
+        column("DURATION", 8),
+        column("JOB/RUN", 30),
+        column("MESSAGE", 40),
         wide("KIND", 8),
-        wide("NEEDS", 20),
-        wide("JOIN", 12),
+        wide("UPSTREAM", 20),
+        wide("JOIN RULE", 12),
         wide("STARTED", 27),
         wide("FINISHED", 27),
         wide("OUTPUT", 30),
@@ -302,13 +310,13 @@ fn output(state: &RunStepState) -> Cell {
     state.output.as_ref().map(|output| short(&output.to_string(), SHOWN)).into()
 }
 
-/// Its job, or the run that it called.
+/// Formats the job or the called run of a step or an element.
 fn carried_out_by(state: &RunStepState) -> Cell {
     let job = state.job_id.map(|id| id.to_string());
     job.or_else(|| state.called.map(|id| id.to_string())).into()
 }
 
-/// How its elements did: `37/100, 2 failed`.
+/// Formats the progress of the elements of a step: `37/100, 2 failed`; `None` for a step without elements.
 pub(crate) fn done(state: &RunStepState) -> Option<String> {
     let total = state.total?;
     let Some(tally) = state.tally else { return Some(format!("of {total}")) };
@@ -321,7 +329,8 @@ fn items(state: &RunStepState) -> Cell {
     done(state).map(|text| Cell::new(text, if bad { Tone::Bad } else { Tone::Plain })).into()
 }
 
-/// What people should know beyond its status.
+/// Formats the message of a step or an element: what its status does not tell, such as the user who approved it, the
+/// error, or the time until which it waits. `None` if there is nothing to add.
 pub(crate) fn story(look: &Look, state: &RunStepState) -> Option<String> {
     let usual = [
         StepCause::NeedsOver,
@@ -337,29 +346,29 @@ pub(crate) fn story(look: &Look, state: &RunStepState) -> Option<String> {
         let what = match state.cause {
             Some(StepCause::Approved) => "approved",
             Some(StepCause::Rejected) => "rejected",
-            Some(StepCause::Marked) => "decided",
-            _ => "sent",
+            Some(StepCause::Marked) => "marked",
+            _ => "event sent",
         };
         return Some(format!("{what} by {}{note}", said.by));
     }
     if state.status == StepStatus::Waiting {
-        return state.wake_at.map(|at| format!("until {}", exact(look, at)));
+        return state.wake_at.map(|at| format!("waits until {}", exact(look, at)));
     }
     let told = state.message.clone().or_else(|| cause.map(|cause| cause.sentence().to_owned()));
     let late = state.late_workers.as_ref().map(came_late);
     told.into_iter().chain(late).reduce(|told, late| format!("{told}; {late}"))
 }
 
-/// `came late: w5, w6`.
+/// Formats the workers that became ready after the step had started: `late workers: w5, w6`.
 fn came_late(late: &LateWorkers) -> String {
     let names = short(&late.names.join(", "), SHOWN);
     match late.count as usize - late.names.len().min(late.count as usize) {
-        0 => format!("came late: {names}"),
-        more => format!("came late: {names} and {more} more"),
+        0 => format!("late workers: {names}"),
+        more => format!("late workers: {names} and {more} more"),
     }
 }
 
-/// How much of an element is shown.
+/// Maximum number of characters of an element in a table.
 const ITEM_SHOWN: usize = 40;
 
 impl Row for RunItem {
@@ -367,10 +376,10 @@ impl Row for RunItem {
         column("INDEX", 6),
         column("ITEM", 20),
         column("STATUS", 9),
-        column("TOOK", 7),
-        column("TRIES", 5),
-        column("JOB", 30),
-        column("WHAT HAPPENED", 40),
+        column("DURATION", 8),
+        column("ATTEMPTS", 8),
+        column("JOB/RUN", 30),
+        column("MESSAGE", 40),
         wide("WORKER", 30),
         wide("STARTED", 27),
         wide("FINISHED", 27),
@@ -537,14 +546,14 @@ mod tests {
         assert_eq!(serde_json::from_str::<WorkflowRun>(&json).unwrap(), whole);
     }
 
-    /// C2. A run that waits for its next try says which that is, and when it begins.
+    /// C2. The page of a run shows the number of its attempt, and the start time of the next one.
     #[test]
     fn the_page_of_a_run_says_which_try_it_is() {
         let told = |changes: &Value| {
             let page = RunPage { run: run(changes), steps: Vec::new() };
             let text = one(&look(Format::Table), &page).unwrap();
             text.lines()
-                .filter(|line| line.starts_with("Status") || line.starts_with("Try"))
+                .filter(|line| line.starts_with("Status") || line.starts_with("Attempt"))
                 .collect::<Vec<_>>()
                 .join("\n")
         };
@@ -552,25 +561,25 @@ mod tests {
         let waits = json!({"status": "retrying", "tries": {"number": 2, "most": 3, "next_at": at}});
         insta::assert_snapshot!(told(&waits), @"
         Status:     retrying
-        Try:        2 of 3, which begins at 2026-11-21T08:15:00Z (in 5m)
+        Attempt:    2 of 3, starts at 2026-11-21T08:15:00Z (in 5m)
         ");
         let paused = json!({"status": "paused", "tries": {"number": 2, "most": 3, "next_at": at}});
         insta::assert_snapshot!(told(&paused), @"
         Status:     paused
-        Try:        2 of 3, once the run is resumed
+        Attempt:    2 of 3, starts when the run is resumed
         ");
         let goes_on = json!({"tries": {"number": 2, "most": 3, "began_at": at}});
         insta::assert_snapshot!(told(&goes_on), @"
         Status:     running
-        Try:        2 of 3, begun at 2026-11-21T08:15:00Z (in 5m)
+        Attempt:    2 of 3, started at 2026-11-21T08:15:00Z (in 5m)
         ");
         insta::assert_snapshot!(told(&json!({"tries": {"number": 1, "most": 3}})), @"
         Status:     running
-        Try:        1 of 3
+        Attempt:    1 of 3
         ");
     }
 
-    /// A page has room for so many, and what needs somebody's eye is among them.
+    /// The page shows at most [`STEPS_SHOWN`] steps, and failed steps are among them.
     #[test]
     fn of_many_steps_those_that_failed_are_shown() {
         let count = u32::try_from(STEPS_SHOWN).unwrap();

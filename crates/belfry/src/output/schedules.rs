@@ -1,4 +1,7 @@
-//! Schedules, ledgers, backfills and calendars as rows and details.
+//! Tables and detailed views of schedules, ledgers, backfills, calendars and previews, and the table of `belfry apply`.
+//!
+//! Times of a schedule are shown in UTC; the detailed view adds the local time in the time zone of the schedule. A
+//! preview describes its timing in English or Chinese (`--lang`); all other output is English.
 
 use std::fmt::Write as _;
 
@@ -39,7 +42,7 @@ fn outcome(outcome: FiringOutcome) -> Cell {
     Cell::new(outcome.as_str(), tone)
 }
 
-/// `5 well, 1 badly`, and how many in a row.
+/// Formats the success rate: `85% of 20`. The cell is marked as bad if the last run failed.
 fn runs(schedule: &Schedule) -> Cell {
     let track = &schedule.track;
     if track.succeeded + track.failed == 0 {
@@ -54,17 +57,17 @@ impl Row for Schedule {
     const COLUMNS: &'static [Column] = &[
         column("NAME", 20),
         column("STATUS", 9),
-        column("WHEN", 20),
-        column("ZONE", 16),
-        column("NEXT", 10),
-        column("LAST", 10),
-        column("RUNS", 12),
+        column("TIMING", 20),
+        column("TIME ZONE", 16),
+        column("NEXT RUN", 10),
+        column("LAST RUN", 10),
+        column("SUCCESS RATE", 12),
         wide("ID", 30),
         wide("NAMESPACE", 12),
         wide("OWNER", 12),
         wide("FIRED", 6),
         wide("SKIPPED", 7),
-        wide("TAKES", 7),
+        wide("MEDIAN DURATION", 15),
         wide("LABELS", 12),
     ];
 
@@ -97,14 +100,14 @@ impl Detail for Schedule {
         let track = &self.track;
         let mut lines = vec![
             ("Schedule", self.name.as_str().into()),
-            ("Id", self.id.to_string().into()),
+            ("ID", self.id.to_string().into()),
             ("Namespace", self.namespace.as_str().into()),
             ("Status", status(self.status)),
             ("Owner", self.owner.as_deref().into()),
             ("Labels", labels(&self.labels)),
             ("Description", self.description.as_deref().into()),
-            ("When", format!("{}, in {}", self.when, self.zone).into()),
-            ("Next", self.next_at.map(|at| on_the_wall(look, at, &self.zone)).into()),
+            ("Timing", format!("{}, in {}", self.when, self.zone).into()),
+            ("Next run", self.next_at.map(|at| on_the_wall(look, at, &self.zone)).into()),
         ];
         lines.extend(self.pause.as_ref().map(|pause| {
             let note = pause.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
@@ -113,34 +116,34 @@ impl Detail for Schedule {
         lines.extend(self.last.map(|last| {
             let at = on_the_wall(look, last.scheduled_for, &self.zone);
             let created = last.job_id.map(|id| id.to_string()).or(last.run_id.map(|id| id.to_string()));
-            ("Last", format!("{at}: {}", created.unwrap_or_default()).into())
+            ("Last run", format!("{at}: {}", created.unwrap_or_default()).into())
         }));
         let what = match self.spec.as_ref().map(|spec| &spec.action) {
             Some(Action::Workflow(_)) => "started a run",
             _ => "created a job",
         };
-        let instants = format!("{} {what}, {} did not", self.fired, self.skipped);
-        lines.push(("Instants", instants.into()));
+        let instants = format!("{} {what}, {} skipped", self.fired, self.skipped);
+        lines.push(("Firings", instants.into()));
         if !self.buffered.is_empty() {
             let waiting = count(self.buffered.len() as u64, "firing");
-            lines.push(("Waiting", format!("{waiting} for the end of other runs").into()));
+            lines.push(("Buffered", format!("{waiting} waiting for other runs to end").into()));
         }
         lines.push(("Runs", format!("{} succeeded, {} failed", track.succeeded, track.failed).into()));
         let streak = track.streak.unsigned_abs();
         let streak = match track.streak {
             0 => Cell::none(),
-            1.. => Cell::new(format!("{streak} succeeded in a row"), Tone::Good),
-            _ => Cell::new(format!("{streak} failed in a row"), Tone::Bad),
+            1.. => Cell::new(format!("{streak} consecutive successes"), Tone::Good),
+            _ => Cell::new(format!("{streak} consecutive failures"), Tone::Bad),
         };
         lines.push(("Streak", streak));
         let takes = track.duration_p50.zip(track.duration_p95);
         let takes =
-            takes.map(|(p50, p95)| format!("{} usually, {} at most as a rule", coarse(p50), coarse(p95)));
-        lines.push(("Takes", takes.into()));
+            takes.map(|(p50, p95)| format!("{} (median), {} (95th percentile)", coarse(p50), coarse(p95)));
+        lines.push(("Duration", takes.into()));
         for (what, runs) in self
             .health
             .iter()
-            .flat_map(|health| [("Late now", &health.late_now), ("Stuck now", &health.stuck_now)])
+            .flat_map(|health| [("Late run", &health.late_now), ("Stuck run", &health.stuck_now)])
         {
             lines.extend(runs.iter().map(|run| {
                 let id = run.job_id.map(|id| id.to_string()).or(run.run_id.map(|id| id.to_string()));
@@ -150,17 +153,17 @@ impl Detail for Schedule {
             }));
         }
         lines.extend(self.spec.as_ref().map(|spec| match &spec.action {
-            Action::Job(job) => ("Job", what_runs(&job.run).into()),
+            Action::Job(job) => ("Command", what_runs(&job.run).into()),
             Action::Workflow(call) => ("Workflow", call.name.as_str().into()),
         }));
         lines.push(("Created", exact(look, self.created_at).into()));
-        lines.push(("Changed", exact(look, self.updated_at).into()));
+        lines.push(("Updated", exact(look, self.updated_at).into()));
         lines.push(("Version", format!("{} (generation {})", self.version, self.generation).into()));
         lines
     }
 }
 
-/// An instant as the zone of a schedule shows it, besides UTC.
+/// Formats a time in the time zone of a schedule, followed by UTC.
 fn on_the_wall(look: &Look, at: Timestamp, zone: &str) -> String {
     let shown = exact(look, at);
     if zone == UTC {
@@ -171,7 +174,7 @@ fn on_the_wall(look: &Look, at: Timestamp, zone: &str) -> String {
     format!("{}, {shown}", local.strftime("%Y-%m-%dT%H:%M:%S%:z"))
 }
 
-/// Something that was applied.
+/// Object that `belfry apply` has created, changed or left unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct AppliedObject {
     pub(crate) kind: &'static str,
@@ -179,7 +182,7 @@ pub(crate) struct AppliedObject {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) namespace: Option<String>,
     pub(crate) change: model::api::ApplyChange,
-    /// What somebody should know about it.
+    /// Warnings about the definition; the object was applied nevertheless.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<model::api::Warning>,
 }
@@ -214,7 +217,8 @@ impl Row for AppliedObject {
 }
 
 impl Row for TriggeredSchedule {
-    const COLUMNS: &'static [Column] = &[column("OUTCOME", 16), column("JOB", 30), column("INSTANT", 30)];
+    const COLUMNS: &'static [Column] =
+        &[column("OUTCOME", 16), column("JOB/RUN", 30), column("SCHEDULED TIME", 30)];
 
     fn cells(&self, _look: &Look) -> Vec<Cell> {
         vec![
@@ -232,9 +236,9 @@ impl Row for TriggeredSchedule {
 
 impl Row for UpcomingFiring {
     const COLUMNS: &'static [Column] = &[
-        column("AT", 30),
+        column("SCHEDULED TIME", 30),
         column("SCHEDULE", 20),
-        column("TAKES", 7),
+        column("MEDIAN DURATION", 15),
         wide("NAMESPACE", 12),
         wide("ID", 30),
     ];
@@ -256,10 +260,10 @@ impl Row for UpcomingFiring {
 
 impl Row for LedgerEntry {
     const COLUMNS: &'static [Column] = &[
-        column("INSTANT", 27),
+        column("SCHEDULED TIME", 27),
         column("OUTCOME", 16),
         column("CAUSE", 8),
-        column("JOB", 30),
+        column("JOB/RUN", 30),
         column("STATUS", 9),
         column("DETAIL", 20),
         wide("DECIDED", 27),
@@ -291,7 +295,7 @@ impl Row for LedgerEntry {
     }
 }
 
-/// How many instants had an outcome.
+/// Number of scheduled times with an outcome (`belfry schedule ledger --counts`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct OutcomeCount {
     pub(crate) outcome: FiringOutcome,
@@ -299,7 +303,7 @@ pub(crate) struct OutcomeCount {
 }
 
 impl Row for OutcomeCount {
-    const COLUMNS: &'static [Column] = &[column("OUTCOME", 16), column("INSTANTS", 8)];
+    const COLUMNS: &'static [Column] = &[column("OUTCOME", 16), column("COUNT", 8)];
 
     fn cells(&self, _look: &Look) -> Vec<Cell> {
         vec![outcome(self.outcome), self.count.to_string().into()]
@@ -330,7 +334,7 @@ impl Row for Backfill {
         wide("FROM", 20),
         wide("UNTIL", 20),
         wide("SCHEDULE ID", 30),
-        wide("BY", 12),
+        wide("CREATED BY", 12),
     ];
 
     fn cells(&self, look: &Look) -> Vec<Cell> {
@@ -366,21 +370,21 @@ impl Detail for Backfill {
             ("Started", format!("{} of {}", self.started, self.total).into()),
             ("Succeeded", self.succeeded.to_string().into()),
             ("Failed", self.failed.to_string().into()),
-            ("At once", self.concurrency.to_string().into()),
+            ("Concurrency", self.concurrency.to_string().into()),
             ("Note", self.note.as_deref().into()),
             ("Created", format!("{} by {}", exact(look, self.created_at), self.created_by).into()),
-            ("Ended", exactly(look, self.finished_at)),
+            ("Finished", exactly(look, self.finished_at)),
         ]
     }
 }
 
 fn left_out(left_out: &LeftOut) -> String {
     let why = match left_out.reason {
-        LeftOutReason::Held => "held",
-        LeftOutReason::Succeeded => "has run well",
-        LeftOutReason::Failed => "has run badly",
-        LeftOutReason::NotOver => "its run is not over",
-        LeftOutReason::Forgotten => "has run, and that is no longer kept",
+        LeftOutReason::Held => "excluded by the timing",
+        LeftOutReason::Succeeded => "already succeeded",
+        LeftOutReason::Failed => "already failed",
+        LeftOutReason::NotOver => "run has not ended",
+        LeftOutReason::Forgotten => "already run, result purged",
     };
     let detail = left_out.detail.as_deref().map(clean);
     let detail =
@@ -399,7 +403,7 @@ fn run_status(status: RunStatus) -> Cell {
     Cell::new(status.as_str(), tone)
 }
 
-/// What a backfill would start, as text in the format that is wanted.
+/// Formats the plan of a backfill: the runs that would start, and the scheduled times that would be skipped.
 pub(crate) fn plan(look: &Look, plan: &BackfillPlan) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Json => super::json(plan)?,
@@ -407,13 +411,13 @@ pub(crate) fn plan(look: &Look, plan: &BackfillPlan) -> Result<String, Failure> 
         Format::Name => plan.instants.iter().map(|at| format!("{at}\n")).collect(),
         Format::Table | Format::Wide => {
             let mut text = match plan.instants.len() as u64 {
-                0 => "It would start nothing.\n".to_owned(),
-                runs => format!("It would start {}:\n", count(runs, "run")),
+                0 => "The backfill would start no runs.\n".to_owned(),
+                runs => format!("The backfill would start {}:\n", count(runs, "run")),
             };
             plan.instants.iter().for_each(|at| push(&mut text, &format!("  {at}")));
             if plan.left_out_count > 0 {
-                let left = count(plan.left_out_count, "instant");
-                push(&mut text, &format!("It would leave out {left}:"));
+                let left = count(plan.left_out_count, "scheduled time");
+                push(&mut text, &format!("The backfill would skip {left}:"));
                 for one in &plan.left_out {
                     push(&mut text, &format!("  {}  {}", one.at, left_out(one)));
                 }
@@ -433,10 +437,10 @@ fn push(text: &mut String, line: &str) {
 }
 
 fn origin(calendar: &Calendar) -> &'static str {
-    if calendar.built_in { "built-in" } else { "own" }
+    if calendar.built_in { "built-in" } else { "custom" }
 }
 
-/// The version of a calendar that can have another one.
+/// Returns the version of a calendar; `None` for a built-in calendar, which cannot be changed.
 fn version(calendar: &Calendar) -> Option<String> {
     (!calendar.built_in).then(|| calendar.version.to_string())
 }
@@ -444,12 +448,12 @@ fn version(calendar: &Calendar) -> Option<String> {
 impl Row for Calendar {
     const COLUMNS: &'static [Column] = &[
         column("NAME", 20),
-        column("KIND", 9),
-        column("KNOWN UNTIL", 11),
+        column("TYPE", 9),
+        column("DATA UNTIL", 11),
         column("DESCRIPTION", 20),
         wide("NAMESPACE", 12),
         wide("VERSION", 7),
-        wide("CHANGED", 20),
+        wide("UPDATED", 20),
     ];
 
     fn cells(&self, look: &Look) -> Vec<Cell> {
@@ -473,12 +477,12 @@ impl Detail for Calendar {
     fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
         vec![
             ("Calendar", self.name.as_str().into()),
-            ("Kind", origin(self).into()),
+            ("Type", origin(self).into()),
             ("Namespace", self.namespace.as_deref().into()),
             ("Description", self.description.as_deref().into()),
-            ("Known until", self.known_until.map(|day| day.to_string()).into()),
+            ("Data until", self.known_until.map(|day| day.to_string()).into()),
             ("Version", version(self).into()),
-            ("Changed", exactly(look, self.updated_at)),
+            ("Updated", exactly(look, self.updated_at)),
         ]
     }
 
@@ -490,7 +494,7 @@ impl Detail for Calendar {
     }
 }
 
-/// A firing in the language that its preview is told in.
+/// Firing of a preview, with the language of the preview.
 struct Told<'a> {
     firing: &'a PreviewFiring,
     language: Language,
@@ -503,8 +507,13 @@ impl Serialize for Told<'_> {
 }
 
 impl Row for Told<'_> {
-    const COLUMNS: &'static [Column] =
-        &[column("LOCAL TIME", 25), column("UTC", 20), column("", 10), column("MARKS", 20), wide("RULES", 6)];
+    const COLUMNS: &'static [Column] = &[
+        column("LOCAL TIME", 25),
+        column("UTC", 20),
+        column("FROM NOW", 10),
+        column("NOTES", 20),
+        wide("RULES", 6),
+    ];
 
     fn cells(&self, look: &Look) -> Vec<Cell> {
         let firing = self.firing;
@@ -529,17 +538,17 @@ impl Row for Told<'_> {
 
 fn mark_in_words(mark: &str, language: Language) -> &str {
     let (english, chinese) = match mark {
-        "gap_shifted" => ("moved: the clocks leap over its time", "顺延：时钟拨快，跳过了这一时刻"),
-        "overlap_first" => ("the first of two: the clocks go back", "两次中的第一次：时钟拨慢"),
-        "overlap_second" => ("the second of two: the clocks go back", "两次中的第二次：时钟拨慢"),
-        "rolled" => ("moved from a day that is no working day", "原定日期不是工作日，已调整"),
-        "clock_change" => ("the clocks change on this day", "当天时钟有调整"),
+        "gap_shifted" => ("shifted: the clocks skip this time", "顺延：时钟拨快，跳过了这一时刻"),
+        "overlap_first" => ("first of two: the clocks go back", "两次中的第一次：时钟拨慢"),
+        "overlap_second" => ("second of two: the clocks go back", "两次中的第二次：时钟拨慢"),
+        "rolled" => ("moved: the original date is not a working day", "原定日期不是工作日，已调整"),
+        "clock_change" => ("clock change on this day", "当天时钟有调整"),
         other => (other, other),
     };
     if language == Language::Chinese { chinese } else { english }
 }
 
-/// The next firings and the timing in words, as text in the format that is wanted.
+/// Formats a preview: the description of the timing, then the next firings.
 pub(crate) fn preview(look: &Look, preview: &Preview, language: Language) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Json => super::json(preview)?,
@@ -636,7 +645,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Vec<Schedule>>(&json).unwrap(), [troubled()]);
     }
 
-    /// What is built in has no version that could change.
+    /// Built-in calendars have no version, because they cannot be changed.
     #[test]
     fn calendars_as_a_table() {
         let calendars: [Calendar; 2] = [
@@ -700,7 +709,7 @@ mod tests {
         }));
         insta::assert_snapshot!("backfill_plan", plan(&look(Format::Table), &planned).unwrap());
         let nothing: BackfillPlan = from(json!({"instants": [], "left_out_count": 0, "left_out": []}));
-        assert_eq!(plan(&look(Format::Table), &nothing).unwrap(), "It would start nothing.\n");
+        assert_eq!(plan(&look(Format::Table), &nothing).unwrap(), "The backfill would start no runs.\n");
     }
 
     #[test]

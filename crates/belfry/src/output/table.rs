@@ -1,4 +1,8 @@
-//! Rows of columns, and details as key and value.
+//! Tables, detailed views and lines of streams.
+//!
+//! An object implements [`Row`] (columns and cells) and possibly [`Detail`] (labels and values). [`rows`] sizes each
+//! column to its widest cell. [`line`] formats one row of a stream, whose later rows are unknown, so its columns have
+//! the fixed widths of [`Column`]. Columns are separated by two spaces.
 
 use comfy_table::{Cell as TableCell, Color, ContentArrangement, Table, presets};
 use serde::Serialize;
@@ -6,7 +10,7 @@ use serde::Serialize;
 use super::Look;
 use super::text::clean;
 
-/// What a value means; never told by colour alone.
+/// Meaning of a value, shown as a color. The text of the cell must express it too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -25,17 +29,16 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Text with a meaning; made safe to show.
+    /// Creates a cell. Control characters in the text are escaped.
     pub(crate) fn new(text: impl AsRef<str>, tone: Tone) -> Self {
         Self { text: clean(text.as_ref()), tone }
     }
 
-    /// What it means.
     pub(crate) fn tone(&self) -> Tone {
         self.tone
     }
 
-    /// Nothing to show.
+    /// Creates the cell of a missing value: `-`.
     pub(crate) fn none() -> Self {
         Self { text: "-".into(), tone: Tone::Dim }
     }
@@ -59,51 +62,51 @@ impl<T: Into<Self>> From<Option<T>> for Cell {
     }
 }
 
-/// A column.
+/// Column of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
-    /// Its head.
+    /// Heading, in capital letters.
     pub(crate) title: &'static str,
-    /// Whether it is shown only where wide output is wanted.
+    /// Whether the column is shown with `-o wide` only.
     pub(crate) wide: bool,
-    /// How many characters a stream keeps free for it.
+    /// Width in a stream, in characters; at least that of the heading.
     pub(crate) width: usize,
 }
 
-/// A column that is always shown.
+/// Creates a column that is always shown.
 pub(crate) const fn column(title: &'static str, width: usize) -> Column {
     Column { title, wide: false, width }
 }
 
-/// A column for wide output.
+/// Creates a column that is shown with `-o wide` only.
 pub(crate) const fn wide(title: &'static str, width: usize) -> Column {
     Column { title, wide: true, width }
 }
 
-/// An object that can be a row of a table.
+/// Object that can be a row of a table.
 pub(crate) trait Row: Serialize {
-    /// Its columns.
+    /// Columns, including those for `-o wide`.
     const COLUMNS: &'static [Column];
 
-    /// A value for each column.
+    /// Returns one cell for each of [`Row::COLUMNS`], in their order.
     fn cells(&self, look: &Look) -> Vec<Cell>;
 
-    /// Its id or name.
+    /// Returns the id or the name, for `-o name`.
     fn name(&self) -> String;
 }
 
-/// An object that has a detailed view.
+/// Object that has a detailed view.
 pub(crate) trait Detail: Row {
-    /// What is known about it, and what that is called.
+    /// Returns the lines of the detailed view: label and value.
     fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)>;
 
-    /// What follows below, as text that is safe to show.
+    /// Returns the text below these lines. The implementation must escape control characters.
     fn below(&self, _look: &Look) -> String {
         String::new()
     }
 }
 
-/// All rows with the heads of their columns.
+/// Formats a table: the headings, then all rows.
 pub(crate) fn rows<T: Row>(look: &Look, items: &[T]) -> String {
     let mut table = plain_table(look);
     table.set_header(shown(look, T::COLUMNS).map(|c| TableCell::new(c.title)));
@@ -116,7 +119,7 @@ pub(crate) fn rows<T: Row>(look: &Look, items: &[T]) -> String {
     finish(&mut table)
 }
 
-/// One row of a stream, whose further rows are not known yet: columns have fixed widths.
+/// Formats one row of a stream with fixed column widths. With `first`, the headings come first.
 pub(crate) fn line<T: Row>(look: &Look, item: &T, first: bool) -> String {
     let mut text = String::new();
     if first {
@@ -134,7 +137,7 @@ pub(crate) fn line<T: Row>(look: &Look, item: &T, first: bool) -> String {
     text
 }
 
-/// Key and value on each line.
+/// Formats a detailed view: one label and value per line, then [`Detail::below`].
 pub(crate) fn detail<T: Detail>(look: &Look, item: &T) -> String {
     let mut table = plain_table(look);
     for (key, cell) in item.detail(look) {

@@ -1,11 +1,11 @@
-//! Text from elsewhere, made safe to show on a terminal.
+//! Formatting of untrusted text, byte counts and plurals.
 
 use std::fmt::Write as _;
 
 use model::why::OpenEnum;
 
-/// The text without control characters and without marks that change the direction of writing: a
-/// job's name must not move the cursor, colour the line or hide a part of it.
+/// Escapes control characters and Unicode characters that change the direction of text. Without this, the name of a job
+/// could move the cursor, color the line or hide a part of it.
 pub(crate) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for c in text.chars() {
@@ -25,7 +25,7 @@ pub(crate) fn clean(text: &str) -> String {
     cleaned
 }
 
-/// The text in at most so many characters.
+/// Cuts a text to at most `max` characters; a cut text ends in `…`.
 pub(crate) fn short(text: &str, max: usize) -> String {
     if text.chars().count() <= max {
         return text.to_owned();
@@ -33,7 +33,7 @@ pub(crate) fn short(text: &str, max: usize) -> String {
     text.chars().take(max.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The words for a value; one of a later version is shown raw, which is better than not at all.
+/// Formats a value of an open enum with `words`. A value of a newer server is shown as JSON.
 pub(crate) fn in_words<T>(value: &OpenEnum<T>, words: impl FnOnce(&T) -> String) -> String {
     match value {
         OpenEnum::Known(known) => words(known),
@@ -41,7 +41,7 @@ pub(crate) fn in_words<T>(value: &OpenEnum<T>, words: impl FnOnce(&T) -> String)
     }
 }
 
-/// Bytes for people: `1.4 GiB`.
+/// Formats a number of bytes with a binary unit: `1.4 GiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -57,7 +57,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{amount:.1} {}", UNITS[unit])
 }
 
-/// `1 job`, `2 jobs`.
+/// Formats a count with a regular noun: `1 job`, `2 jobs`.
 pub(crate) fn count(n: u64, one: &str) -> String {
     if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") }
 }

@@ -1,25 +1,25 @@
-//! Instants and durations for people.
+//! Formatting of times and durations.
 
 use model::{Duration, Timestamp};
 
 use super::Look;
 
-/// An instant: how long ago it was, or the exact one where wide columns are wanted.
+/// Formats a time for a table: relative to now, or exact with `-o wide`.
 pub(crate) fn when(look: &Look, at: Timestamp) -> String {
     if look.wide() { at.to_string() } else { relative(look.now, at) }
 }
 
-/// An instant in a detailed view: the exact one and how long ago it was.
+/// Formats a time for a detailed view: exact, then relative to now.
 pub(crate) fn exact(look: &Look, at: Timestamp) -> String {
     format!("{at} ({})", relative(look.now, at))
 }
 
-/// `5s ago`, `in 3h`.
+/// Formats a time relative to `now`: `5s ago`, `in 3h`.
 pub(crate) fn relative(now: Timestamp, at: Timestamp) -> String {
     if at > now { format!("in {}", coarse(at.since(now))) } else { format!("{} ago", coarse(now.since(at))) }
 }
 
-/// A duration in its largest unit, or its two largest while they are small: `250ms`, `9s`, `3m20s`, `5h`, `12d`.
+/// Formats a duration in its largest unit, or in two units if the first is small: `250ms`, `9s`, `3m20s`, `5h`, `12d`.
 pub(crate) fn coarse(duration: Duration) -> String {
     let millis = duration.as_millis();
     let seconds = millis / 1_000;

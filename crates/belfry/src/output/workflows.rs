@@ -1,4 +1,7 @@
-//! Workflows and what a run of one would do, as rows and details.
+//! Tables and detailed views of workflows, and the plan of a run (`belfry workflow plan`).
+//!
+//! The detailed view of a workflow has its fields, its triggers, and at most [`STEPS_SHOWN`] steps. Values and lists of
+//! names are cut to [`SHOWN`] characters; JSON and YAML contain them in full.
 
 use std::fmt::Write as _;
 
@@ -17,9 +20,9 @@ use super::time::{exact, when};
 use super::{Format, Look};
 use crate::failure::Failure;
 
-/// Steps that a page shows.
+/// Maximum number of steps in a detailed view.
 pub(super) const STEPS_SHOWN: usize = 60;
-/// Characters of a value, and of a list of names.
+/// Maximum number of characters of a value or of a list of names.
 pub(super) const SHOWN: usize = 120;
 
 pub(super) fn kind(kind: StepKind) -> &'static str {
@@ -31,7 +34,7 @@ pub(super) fn kind(kind: StepKind) -> &'static str {
     }
 }
 
-/// `clean (finally)`: the section where it is not the usual one.
+/// Formats the name of a step, with its section unless that is `steps`: `clean (finally)`.
 pub(super) fn in_section(name: &str, section: Section) -> String {
     match section {
         Section::Steps => name.to_owned(),
@@ -48,9 +51,9 @@ impl Row for Workflow {
         column("NAME", 20),
         column("STEPS", 6),
         column("RUNS", 6),
-        column("LAST", 9),
-        column("STARTED", 10),
-        column("CHANGED", 10),
+        column("LAST STATUS", 11),
+        column("LAST RUN", 10),
+        column("UPDATED", 10),
         wide("ID", 30),
         wide("NAMESPACE", 12),
         wide("OWNER", 12),
@@ -87,7 +90,7 @@ impl Detail for Workflow {
     fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
         let mut lines = vec![
             ("Workflow", self.name.as_str().into()),
-            ("Id", self.id.to_string().into()),
+            ("ID", self.id.to_string().into()),
             ("Namespace", self.namespace.as_str().into()),
             ("Owner", self.owner.as_deref().into()),
             ("Labels", labels(&self.labels)),
@@ -98,8 +101,8 @@ impl Detail for Workflow {
         }
         if let Some(spec) = &self.spec {
             lines.extend(spec.timeout.map(|timeout| ("Timeout", timeout.to_string().into())));
-            lines.extend(spec.max_parallel_steps.map(|most| ("Steps at once", most.to_string().into())));
-            lines.extend(spec.max_parallel_runs.map(|most| ("Runs at once", most.to_string().into())));
+            lines.extend(spec.max_parallel_steps.map(|most| ("Max parallel steps", most.to_string().into())));
+            lines.extend(spec.max_parallel_runs.map(|most| ("Max parallel runs", most.to_string().into())));
             let outputs: Vec<_> = spec.outputs.keys().cloned().collect();
             lines.push(("Outputs", joined(&outputs)));
         }
@@ -108,19 +111,22 @@ impl Detail for Workflow {
             lines.push(("Trigger", trigger_line(trigger, self.triggers.get(number)).into()));
             let state = self.triggers.get(number);
             lines.extend(
-                state.iter().flat_map(|state| &state.kept).map(|ended| ("  came", end(look, ended).into())),
+                state
+                    .iter()
+                    .flat_map(|state| &state.kept)
+                    .map(|ended| ("  received", end(look, ended).into())),
             );
             lines.extend(state.and_then(|state| state.last_refusal.as_ref()).map(|refusal| {
                 let detail = refusal.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
                 let (ended, why) = (end(look, &refusal.ended), refusal.reason.sentence());
-                ("  not started", format!("{ended}: {why}{detail}").into())
+                ("  not triggered", format!("{ended}: {why}{detail}").into())
             }));
         }
         lines.extend([
             ("Steps", self.steps.to_string().into()),
             ("Runs", self.runs.to_string().into()),
             ("Created", exact(look, self.created_at).into()),
-            ("Changed", exact(look, self.updated_at).into()),
+            ("Updated", exact(look, self.updated_at).into()),
             ("Version", format!("{} (generation {})", self.version, self.generation).into()),
         ]);
         lines
@@ -139,14 +145,14 @@ impl Detail for Workflow {
 fn parameter_line(name: &str, parameter: &Parameter) -> String {
     let kind = word(&parameter.kind);
     let default = match &parameter.default {
-        Some(value) => format!(", {} if absent", short(&value.to_string(), SHOWN)),
-        None => ", needed".to_owned(),
+        Some(value) => format!(", default {}", short(&value.to_string(), SHOWN)),
+        None => ", required".to_owned(),
     };
     let what = parameter.description.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
     format!("{name} ({kind}{default}){what}")
 }
 
-/// `success of workflow extract, failure of job rates (2 runs)`.
+/// Formats a trigger: `success of workflow extract, failure of job rates (2 runs)`.
 fn trigger_line(trigger: &TriggerSpec, state: Option<&TriggerStatus>) -> String {
     let source = |source: &Source| {
         let within = source.within.map(|within| format!(" within {within}")).unwrap_or_default();
@@ -154,7 +160,7 @@ fn trigger_line(trigger: &TriggerSpec, state: Option<&TriggerStatus>) -> String 
         let on = match source.on {
             EndsIn::Success => "success",
             EndsIn::Failure => "failure",
-            EndsIn::Any => "any end",
+            EndsIn::Any => "any result",
         };
         format!("{on} of {} {}{labels}{within}", source.kind.as_str(), source.name)
     };
@@ -168,7 +174,7 @@ fn trigger_line(trigger: &TriggerSpec, state: Option<&TriggerStatus>) -> String 
     if let Some(state) = state {
         let _ = write!(text, " ({}", count(state.runs, "run"));
         let _ = if state.refused > 0 {
-            write!(text, ", {} not started)", state.refused)
+            write!(text, ", {} not triggered)", state.refused)
         } else {
             write!(text, ")")
         };
@@ -183,7 +189,7 @@ pub(super) fn left_out(text: &mut String, count_left: usize, help: &str) {
     }
 }
 
-/// A step as its author wrote it.
+/// Step of a workflow definition, as a row.
 #[derive(Serialize)]
 struct Written<'a> {
     section: Section,
@@ -194,11 +200,11 @@ struct Written<'a> {
 impl Row for Written<'_> {
     const COLUMNS: &'static [Column] = &[
         column("STEP", 24),
-        column("DOES", 40),
+        column("ACTION", 40),
         column("FOR EACH", 16),
-        column("NEEDS", 20),
-        wide("JOIN", 12),
-        wide("WHEN", 20),
+        column("UPSTREAM", 20),
+        wide("JOIN RULE", 12),
+        wide("CONDITION", 20),
     ];
 
     fn cells(&self, _look: &Look) -> Vec<Cell> {
@@ -218,7 +224,7 @@ impl Row for Written<'_> {
     }
 }
 
-/// A unit variant as the API writes it.
+/// Returns the name of a unit variant in the API, such as `all_success`.
 pub(super) fn word(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).ok();
     value.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
@@ -244,7 +250,7 @@ fn each(each: &ForEach) -> String {
         Over::List(expression) => short(expression, SHOWN),
         Over::Shards(shards) => count(u64::from(*shards), "shard"),
         Over::Workers(constraints) if constraints.is_empty() => "all workers".into(),
-        Over::Workers(_) => "workers with labels".into(),
+        Over::Workers(_) => "matching workers".into(),
         Over::AddedBy(steps) => format!("added by {}", short(&steps.join(", "), SHOWN)),
     }
 }
@@ -262,7 +268,7 @@ impl Row for PlannedStep {
         column("STEP", 24),
         column("KIND", 8),
         column("ITEMS", 6),
-        column("NEEDS", 20),
+        column("UPSTREAM", 20),
         column("COMMAND", 40),
     ];
 
@@ -286,7 +292,7 @@ impl Row for PlannedStep {
     }
 }
 
-/// What a run would do, as text in the format that is wanted.
+/// Formats the plan of a run: the values of the parameters, then the steps in a possible order.
 pub(crate) fn plan(look: &Look, plan: &RunPlan) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Json => super::json(plan)?,
