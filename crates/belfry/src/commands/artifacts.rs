@@ -1,4 +1,6 @@
-//! `belfry artifact …`
+//! `belfry artifact`: pushes, lists, fetches and deletes artifacts.
+//!
+//! A download goes to a temporary file that is renamed when it is complete, and its SHA-256 is verified.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -34,7 +36,7 @@ pub(super) async fn run(context: &Context, command: ArtifactCommand) -> Result<(
             let (_, result) = each(context.out, names, async |name: String| {
                 let (name, version) = split(&name);
                 client.delete_artifact(name, Some(namespace), version).await?;
-                context.out.note(format!("deleted {name}"));
+                context.out.note(format!("deleted artifact {name}"));
                 Ok(())
             })
             .await;
@@ -44,7 +46,7 @@ pub(super) async fn run(context: &Context, command: ArtifactCommand) -> Result<(
     }
 }
 
-/// Refuses what cannot be sent before the server is asked.
+/// Rejects a missing file or a directory before the request is sent.
 fn check_file(file: &Path) -> Result<(), Failure> {
     if file == Path::new("-") {
         return Ok(());
@@ -53,7 +55,7 @@ fn check_file(file: &Path) -> Result<(), Failure> {
         |what: String| Failure::message(Exit::Failed, format!("cannot store `{}`: {what}", file.display()));
     let found = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?;
     if found.is_dir() {
-        let help = format!("pack it: `tar c {} | belfry artifact push NAME -`", file.display());
+        let help = format!("pack it with `tar c {} | belfry artifact push NAME -`", file.display());
         return Err(failed("it is a directory".into()).help(help));
     }
     Ok(())
@@ -68,14 +70,14 @@ async fn push(
     if file != Path::new("-") {
         return Ok(client.put_artifact_file(name, Some(namespace), file).await?);
     }
-    // A pipe can be read only once, and a request may have to be repeated.
+    // A pipe can be read only once, but a retried request must send the bytes again.
     let mut spool = tempfile::NamedTempFile::new()?;
     std::io::copy(&mut std::io::stdin().lock(), &mut spool)?;
     spool.flush()?;
     Ok(client.put_artifact_file(name, Some(namespace), spool.path()).await?)
 }
 
-/// The name and the version in `NAME@sha256:HEX`.
+/// Splits `NAME@sha256:HEX` into name and version.
 fn split(name: &str) -> (&str, Option<&str>) {
     match name.split_once('@') {
         Some((name, version)) => (name, Some(version.strip_prefix("sha256:").unwrap_or(version))),
@@ -96,16 +98,16 @@ async fn get(
     if file == Path::new("-") {
         if std::io::stdout().is_terminal() {
             return Err(Failure::usage("refusing to write an artifact, which may be binary, to a terminal")
-                .help("name a file"));
+                .help("specify an output file"));
         }
         return fetch(body, |chunk| context.out.data(chunk)).await.map(drop);
     }
     let size = save(body, &file).await?;
-    context.out.note(format!("{} ({})", file.display(), bytes(size)));
+    context.out.note(format!("wrote {} ({})", file.display(), bytes(size)));
     Ok(())
 }
 
-/// Writes to a temporary file beside, which takes the name once it is whole.
+/// Writes to a temporary file in the same directory and renames it when the download is complete.
 async fn save(body: ArtifactBody, file: &Path) -> Result<u64, Failure> {
     let failed = |error: std::io::Error| {
         Failure::message(Exit::Failed, format!("cannot write `{}`: {error}", file.display()))
@@ -120,7 +122,7 @@ async fn save(body: ArtifactBody, file: &Path) -> Result<u64, Failure> {
     Ok(size)
 }
 
-/// Hands each piece on, and checks that together they are what was asked for.
+/// Passes each chunk to `write` and verifies the SHA-256 of the whole. Returns the size in bytes.
 async fn fetch(
     mut body: ArtifactBody,
     mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
@@ -153,7 +155,7 @@ mod tests {
         let shown = refused.render(false).replace(&folder.path().display().to_string(), "DIR");
         insta::assert_snapshot!(shown, @r"
         error: cannot store `DIR`: it is a directory
-        help: pack it: `tar c DIR | belfry artifact push NAME -`
+        help: pack it with `tar c DIR | belfry artifact push NAME -`
         ");
         assert!(check_file(&folder.path().join("none")).unwrap_err().render(false).contains("No such file"));
         assert!(check_file(Path::new("-")).is_ok());

@@ -1,4 +1,4 @@
-//! `belfry calendar …`
+//! `belfry calendar`: manages calendars, lists their days and imports iCalendar files.
 
 use jiff::civil::Date;
 
@@ -45,12 +45,12 @@ pub(super) async fn run(context: &Context, command: CalendarCommand) -> Result<(
             }
             if let Some(until) = imported.spec.known_until {
                 context.out.warn(format!(
-                    "events recur after {until}, and the calendar has their days up to then: import the file again \
-                     before that day"
+                    "the calendar has the days of recurring events only until {until}: import the file again before that \
+                     day"
                 ));
             }
             if imported.saved {
-                context.out.note(format!("saved as calendar `{}`", imported.spec.name));
+                context.out.note(format!("saved calendar {}", imported.spec.name));
             }
             context.out.data(document(&context.out.look, "calendar", &imported.spec)?)
         }

@@ -1,4 +1,4 @@
-//! `belfry config …`
+//! `belfry config`: validates a configuration file, or lists all settings with their origins.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::{Format, value};
 use crate::settings::{Settings, Sources};
 
-/// Where servers and workers look for their file.
+/// Default configuration file of servers and workers.
 pub(super) const SYSTEM_FILE: &str = "/etc/belfry/config.toml";
 
 pub(super) fn run(context: &Context, command: ConfigCommand) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! `belfry events`
+//! `belfry events`: writes the event feed until it is interrupted.
 
 use client::{EventFilter, FeedItem};
 use futures::TryStreamExt as _;
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub(super) async fn run(context: &Context, args: EventsArgs) -> Result<(), Failure> {
     let (client, namespace) = context.connect()?;
     let filter = EventFilter {
-        // Workers and queues are in no namespace: a namespace that nobody named must not hide them.
+        // Workers and queues have no namespace: only an explicit `--namespace` may hide their events.
         namespace: namespace.filter().filter(|_| namespace.by_flag()),
         job_id: args.job,
         kind: args.kind,

@@ -1,4 +1,4 @@
-//! `belfry job …`
+//! `belfry job` and `belfry why`: lists, shows, changes, cancels and retries jobs.
 
 use client::{Client, ExecutionFilter, JobFilter};
 use futures::TryStreamExt as _;
@@ -94,13 +94,13 @@ async fn watch(context: &Context, id: JobId) -> Result<(), Failure> {
 async fn executions(context: &Context, args: ExecutionsArgs) -> Result<(), Failure> {
     let (client, namespace) = context.connect()?;
     if let Some(id) = args.id {
-        // A job that is not there is not found, rather than one without executions.
+        // For a missing job, report `not found`, not an empty list.
         client.job(id).await?;
     }
     let filter = ExecutionFilter {
         job_id: args.id,
         worker_id: worker(&client, args.worker.as_deref()).await?,
-        // A job's id says its namespace already.
+        // The id of a job already determines its namespace.
         namespace: namespace.filter().filter(|_| args.id.is_none()),
         status: args.status,
     };
@@ -125,7 +125,7 @@ fn update_patch(args: &UpdateArgs) -> Result<Value, Failure> {
     let mut flags = Patch::default();
     args.due.patch(&mut flags, jiff::Timestamp::now().into())?;
     args.spec.patch(&mut flags)?;
-    // No merge: a null in the patch means something, and must be sent.
+    // Not `json_patch::merge`: it would drop a null, which the server needs to reset a field.
     overlay(&mut patch, flags.into_value());
     if patch == json!({}) {
         return Err(Failure::usage("nothing to change")
@@ -134,7 +134,7 @@ fn update_patch(args: &UpdateArgs) -> Result<Value, Failure> {
     Ok(patch)
 }
 
-/// Puts one patch on top of another.
+/// Merges the patch `above` into `below`; values of `above` have precedence, and nulls are kept.
 fn overlay(below: &mut Value, above: Value) {
     match (below, above) {
         (Value::Object(below), Value::Object(above)) => {

@@ -1,4 +1,10 @@
-//! `belfry logs`, and the logs of a submission that is followed.
+//! `belfry logs`, and the log of a job that was submitted with `--follow`.
+//!
+//! `belfry logs` writes both streams of a task to standard output, in the order of the log. `submit --follow` writes
+//! them to standard output and standard error, as if the task ran locally. Notices of Belfry, such as omitted output, go
+//! to standard error with the prefix `belfry:`. With `-o json` each entry is one line on standard output.
+//!
+//! If standard output is not a terminal and no timestamps are requested, the bytes of the task are written unchanged.
 
 use std::io::IsTerminal as _;
 
@@ -14,9 +20,9 @@ use crate::args::job::LogsArgs;
 use crate::failure::Failure;
 use crate::output::{Format, Out};
 
-/// How much is gathered before it is written, where nobody waits for it.
+/// Number of buffered bytes after which a stored log is written.
 const BUFFER: usize = 64 * 1024;
-/// After how long people are told that nothing has started.
+/// Delay after which the user is told that the job has not started.
 const NOTHING_YET: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure> {
@@ -28,7 +34,7 @@ pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure
         ..LogQuery::default()
     };
     let mut writer = Writer::new(context.out, Split::Together, args.timestamps);
-    // What goes to a file or a program is what the task wrote; a terminal gets text.
+    // A file or a pipe gets the bytes of the task; a terminal gets valid UTF-8.
     writer.raw = args.raw || !args.timestamps && !std::io::stdout().is_terminal();
     if !args.follow {
         return print(&client, target, query, &mut writer).await;
@@ -85,7 +91,7 @@ async fn print(
     writer.flush()
 }
 
-/// Shows what a job writes until it has ended, and ends as it did.
+/// Writes the log of a job until the job has ended; fails with the exit code of the job.
 pub(super) async fn follow_to_the_end(
     context: &Context,
     client: &Client,
@@ -120,26 +126,26 @@ pub(super) async fn follow_to_the_end(
     }
 }
 
-/// Where a task's standard error goes.
+/// Destination of the standard error of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Split {
-    /// To our standard output, in the order of the log: the log is the data that was asked for.
+    /// Standard output, in the order of the log.
     Together,
-    /// To our standard error, as if the task ran here.
+    /// Standard error, as if the task ran locally.
     Apart,
 }
 
-/// Writes entries of a log.
+/// Writes log entries to standard output and standard error.
 struct Writer {
     out: Out,
     split: Split,
     timestamps: bool,
-    /// Whether bytes that are not UTF-8 are written as they are.
+    /// Whether bytes that are not UTF-8 are written unchanged.
     raw: bool,
-    /// What is not written yet; all of one stream.
+    /// Bytes that are not written yet; all for the same stream.
     buffer: Vec<u8>,
     to_stderr: bool,
-    /// Whether the next entry begins a line.
+    /// Whether the next entry starts a line; only then a timestamp is written.
     at_line_start: bool,
 }
 
@@ -193,7 +199,7 @@ impl Writer {
         }
     }
 
-    /// Goes over to the other stream, if it is the other.
+    /// Selects the stream of the next bytes; flushes the buffer if the stream changes.
     fn direct(&mut self, to_stderr: bool) -> Result<(), Failure> {
         let to_stderr = to_stderr && self.out.look.format != Format::Json;
         if self.to_stderr != to_stderr {

@@ -1,4 +1,5 @@
-//! `belfry submit` of many jobs: one run of a definition with one step, kept with the run alone.
+//! `belfry submit` with `--shards`, `--over` or `--on-all-workers`: starts one run of a workflow with one mapped step.
+//! The workflow is stored with the run only.
 
 use client::Client;
 use model::api::StartDefinition;
@@ -11,10 +12,10 @@ use crate::args::workflow::WaitingArgs;
 use crate::failure::Failure;
 use crate::output::document;
 
-/// What the one step is called.
+/// Name of the only step.
 const STEP: &str = "task";
 
-/// Starts the run of `specs` over a list, and waits for it or follows it as `args` say.
+/// Starts the run, and waits for it or follows it if `args` request that.
 pub(super) async fn submit(
     context: &Context,
     client: &Client,
@@ -32,7 +33,8 @@ pub(super) async fn submit(
     runs::begun(context, client, &run, &WaitingArgs { wait, follow, wait_timeout }).await
 }
 
-/// The definition, and the key of its start. What a workflow decides moves from the job to it.
+/// Builds the definition, and returns the idempotency key of the start. Fields that belong to the workflow (key,
+/// namespace, owner, labels, retention) are taken from the job.
 fn definition(specs: Vec<JobSpec>, each: ForEach) -> Result<(Option<String>, StartDefinition), Failure> {
     let [mut job] = <[JobSpec; 1]>::try_from(specs).map_err(|specs| {
         Failure::usage(format!(

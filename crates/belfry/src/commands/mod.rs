@@ -1,4 +1,9 @@
-//! What each command does.
+//! Implementation of the commands, one module per command or group of commands.
+//!
+//! [`run`] dispatches a parsed command line. A module connects through [`Context::connect`], calls the client, and writes
+//! through [`Out`]. Commands that talk to a server run on a single-threaded runtime and end at Ctrl-C with exit code
+//! 130; `serve` has its own runtime and signal handling. Shared helpers for lists ([`take`], [`note_more`]) and for
+//! several objects ([`each`]) are here.
 
 mod apply;
 mod artifacts;
@@ -37,14 +42,14 @@ use crate::settings::{Settings, Sources};
 
 /// What every command gets.
 pub(crate) struct Context {
-    /// What was said on the command line.
+    /// Global options of the command line.
     pub(crate) global: Global,
-    /// Where to write.
+    /// Output of the command.
     pub(crate) out: Out,
 }
 
 impl Context {
-    /// The sources of a command that talks to a server.
+    /// Returns the sources of settings for a command that talks to a server.
     fn sources(&self) -> Sources {
         let sources = Sources::environment();
         let file = sources.user_file();
@@ -60,38 +65,38 @@ impl Context {
         sources
     }
 
-    /// The settings of a command that talks to a server.
+    /// Loads the settings for a command that talks to a server.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         Settings::load(&self.sources())
     }
 
-    /// A client, and the namespace that is meant.
+    /// Creates a client from the settings, and returns the selected namespace with it.
     pub(crate) fn connect(&self) -> Result<(Client, Namespace), Failure> {
         let sources = self.sources();
         let settings = Settings::load(&sources)?;
         Ok((crate::connect::connect(&settings, &sources, self.out)?, self.namespace(&settings)))
     }
 
-    /// The namespace that is meant.
+    /// Returns the namespace from the settings.
     fn namespace(&self, settings: &Settings) -> Namespace {
         let name = settings.text("client.namespace").unwrap_or_else(|| model::spec::DEFAULT.to_owned());
         Namespace { name, by_flag: self.global.namespace.is_some() }
     }
 }
 
-/// The namespace that is meant.
+/// Selected namespace: a name, or `*` for all namespaces.
 pub(crate) struct Namespace {
     name: String,
     by_flag: bool,
 }
 
 impl Namespace {
-    /// For lists: none where all are meant.
+    /// Returns the filter for lists; `None` for all namespaces.
     pub(crate) fn filter(&self) -> Option<String> {
         (self.name != "*").then(|| self.name.clone())
     }
 
-    /// For one thing that lives in it.
+    /// Returns the namespace of a single object. Fails for `*`.
     pub(crate) fn one(&self) -> Result<&str, Failure> {
         match self.name.as_str() {
             "*" => Err(Failure::usage("`*` is not allowed here: expected the name of one namespace")),
@@ -99,13 +104,13 @@ impl Namespace {
         }
     }
 
-    /// Whether it was named on the command line.
+    /// Whether the namespace comes from `--namespace`, not from the environment or a file.
     pub(crate) fn by_flag(&self) -> bool {
         self.by_flag
     }
 }
 
-/// Runs a command.
+/// Runs a parsed command line.
 pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     let Cli { global, command } = cli;
     let out = Out::new(global.output, global.no_color, global.quiet);
@@ -121,7 +126,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         },
         Command::Forecast(args) => block_on(forecast::run(&context, *args)),
         Command::Worker(args) => match args.command {
-            // Not said to clap, which would refuse the global options before a subcommand, too.
+            // Not `args_conflicts_with_subcommands` of clap: it would also reject global options before a subcommand.
             Some(_) if args.run != WorkerRunArgs::default() => {
                 Err(Failure::usage("options to run a worker cannot be combined with this subcommand"))
             }
@@ -133,7 +138,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Why(args) => block_on(jobs::why(&context, args.id)),
         Command::Job(command) => block_on(jobs::run(&context, command)),
         Command::Schedule(command) => match *command {
-            // A draft needs no server.
+            // A preview of timing options needs no server.
             ScheduleCommand::Next(args) if args.is_draft() => schedules::next_of_draft(&context, &args),
             command => block_on(schedules::run(&context, command)),
         },
@@ -158,7 +163,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// Runs a command that waits for answers; Ctrl-C ends it.
+/// Runs a command that talks to a server. Ctrl-C ends it with [`Exit::Interrupted`].
 fn block_on(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -191,7 +196,7 @@ async fn version(context: &Context, server: bool) -> Result<(), Failure> {
     context.out.data(text)
 }
 
-/// As many items of a stream as are wanted, and whether there are more.
+/// Reads items up to the limit of `many`, and returns whether there are more.
 async fn take<T>(items: client::Items<T>, many: &Many) -> Result<(Vec<T>, bool), Failure> {
     let wanted = if many.all { usize::MAX } else { many.limit };
     let mut items = items;
@@ -205,14 +210,15 @@ async fn take<T>(items: client::Items<T>, many: &Many) -> Result<(Vec<T>, bool),
     Ok((taken, false))
 }
 
-/// Says that a list was cut.
+/// Writes a note if the list was cut at its limit.
 fn note_more(out: Out, more: bool, many: &Many) {
     if more {
         out.note(format!("more than {} found: use `--limit N` or `--all` to show more", many.limit));
     }
 }
 
-/// Does something with each of several things; what fails is shown, and the rest is done all the same.
+/// Calls `action` for each item and returns the results. With several items, each failure is written to standard error
+/// and the other items are still processed; the returned failure then only carries the first exit code.
 async fn each<I, T, F>(out: Out, items: Vec<I>, action: impl Fn(I) -> F) -> (Vec<T>, Result<(), Failure>)
 where
     F: Future<Output = Result<T, Failure>>,
@@ -224,7 +230,7 @@ where
             Ok(result) => done.push(result),
             Err(failure) if alone => first = Err(failure),
             Err(failure) => {
-                // Also where quiet is wanted: these are errors.
+                // Also with `--quiet`: these are errors.
                 let shown = out.error_data(failure.render(out.color_err));
                 if first.is_ok() {
                     first = shown.and(Err(Failure::silent(failure.exit())));

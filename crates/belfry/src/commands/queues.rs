@@ -1,4 +1,4 @@
-//! `belfry queue …`
+//! `belfry queue`: lists, configures, pauses and deletes queues.
 
 use client::{Client, Error};
 use futures::TryStreamExt as _;
@@ -9,7 +9,7 @@ use super::{Context, each};
 use crate::args::more::{QueueCommand, QueueSetArgs};
 use crate::failure::Failure;
 
-/// How often a change is tried anew when somebody else was faster.
+/// Maximum number of attempts to change a queue when concurrent updates conflict.
 const TRIES: usize = 5;
 
 pub(super) async fn run(context: &Context, command: QueueCommand) -> Result<(), Failure> {
@@ -28,7 +28,7 @@ pub(super) async fn run(context: &Context, command: QueueCommand) -> Result<(), 
         QueueCommand::Delete { names } => {
             let (_, result) = each(context.out, names, async |name: String| {
                 client.delete_queue(&name).await?;
-                context.out.note(format!("deleted {name}"));
+                context.out.note(format!("deleted queue {name}"));
                 Ok(())
             })
             .await;
@@ -37,7 +37,7 @@ pub(super) async fn run(context: &Context, command: QueueCommand) -> Result<(), 
     }
 }
 
-/// Reads the settings, changes them, and writes them only if nobody did meanwhile.
+/// Reads the settings, changes them, and writes them with their version. Retries after a version conflict.
 async fn set(client: &Client, args: &QueueSetArgs) -> Result<Queue, Failure> {
     let mut tries = 0;
     loop {

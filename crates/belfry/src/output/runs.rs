@@ -175,7 +175,7 @@ impl Detail for RunPage {
         if !shown.is_empty() {
             let _ = write!(text, "\n{}", table::rows(look, &shown));
         }
-        let help = format!("`belfry run steps {}` lists all", self.run.id);
+        let help = format!("run `belfry run steps {}` to list all steps", self.run.id);
         left_out(&mut text, self.steps.len() - shown.len(), &help);
         if look.wide() && !self.run.history.is_empty() {
             let _ = write!(text, "\n{}", table::rows(look, &self.run.history));
@@ -590,7 +590,7 @@ mod tests {
         let text = one(&look(Format::Table), &page).unwrap();
         assert!(text.contains("\nlast ") && text.contains("\ns0 ") && !text.contains("\ns100 "), "{text}");
         assert!(
-            text.ends_with(&format!("… and 61 more steps: `belfry run steps {RUN}` lists all\n")),
+            text.ends_with(&format!("… and 61 more steps: run `belfry run steps {RUN}` to list all steps\n")),
             "{text}"
         );
     }

@@ -137,7 +137,7 @@ impl Detail for Workflow {
         let steps: Vec<_> = spec.all_steps().map(|(section, step)| Written { section, step }).collect();
         let shown = &steps[..steps.len().min(STEPS_SHOWN)];
         let mut text = format!("\n{}", table::rows(look, shown));
-        left_out(&mut text, steps.len() - shown.len(), "`-o yaml` shows them");
+        left_out(&mut text, steps.len() - shown.len(), "use `-o yaml` to show all");
         text
     }
 }

@@ -1,4 +1,4 @@
-//! What somebody asks of a run or of a step.
+//! Actions on runs and steps: cancel, pause, resume, retry, mark, approve, reject, send an event.
 
 use client::Client;
 use model::api::{CancelRun, FieldError, MarkStep, RetryRun, StepKind, WorkflowRun};
@@ -65,7 +65,7 @@ pub(super) async fn mark(context: &Context, args: MarkArgs) -> Result<(), Failur
     context.out.row(&client.mark_step(args.id, &args.step, &what).await?)
 }
 
-/// What somebody says to a step that waits for approval.
+/// Decision about a step that waits for approval.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Decision {
     Approve,
@@ -85,7 +85,7 @@ pub(super) async fn decide(context: &Context, args: DecideArgs, decision: Decisi
     })
 }
 
-/// The one step of a run that waits for approval.
+/// Returns the name of the only step that waits for approval. Fails if there is none, or more than one.
 async fn waiting(client: &Client, id: RunId) -> Result<String, Failure> {
     let steps = client.run_steps(id).await?.steps;
     let waits = |step: &model::api::RunStep| {
@@ -94,12 +94,12 @@ async fn waiting(client: &Client, id: RunId) -> Result<String, Failure> {
     let mut names = steps.into_iter().filter(waits).map(|step| step.name);
     match (names.next(), names.next()) {
         (Some(one), None) => Ok(one),
-        (None, _) => Err(Failure::usage(format!("no step of {id} waits for approval"))
+        (None, _) => Err(Failure::usage(format!("no step of run {id} waits for approval"))
             .help(format!("run `belfry run steps {id}` to list all steps"))),
         (Some(first), Some(second)) => {
             let all: Vec<_> = [first, second].into_iter().chain(names).collect();
-            Err(Failure::usage(format!("several steps wait for approval: {}", all.join(", ")))
-                .help(format!("name one step: `belfry run approve {id} {}`", all[0])))
+            Err(Failure::usage(format!("several steps of run {id} wait for approval: {}", all.join(", ")))
+                .help(format!("specify one step, for example `belfry run approve {id} {}`", all[0])))
         }
     }
 }

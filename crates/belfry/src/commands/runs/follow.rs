@@ -1,8 +1,8 @@
-//! A run's steps as they change, and waiting for runs.
+//! Following a run, and waiting for runs.
 //!
-//! Each change of a step is a line of data. On a terminal a line below says how far the run is; of a
-//! step over a list only the server's engine knows how far its elements are, so it is asked now and
-//! then while somebody looks.
+//! Each change of a step status is one row on standard output. On a terminal, a progress line shows how many steps have
+//! ended. The progress of the elements of a mapped step is not part of the stored run, so the leader is polled for it
+//! every second, but only while the progress line is shown.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -23,14 +23,14 @@ use crate::output::progress::Progress;
 use crate::output::runs::{done, title};
 use crate::output::text::clean;
 
-/// What to do with a run once nobody waits for it any more.
-const GOES_ON: &str = "the run continues: run `belfry run why RUN` for what it waits for, or `belfry run cancel RUN` to cancel it";
-/// How often the server is asked about elements while somebody looks.
+/// Hint after a wait has timed out.
+const GOES_ON: &str = "the run continues: run `belfry run why RUN` for its waiting reasons, or `belfry run cancel RUN` to cancel it";
+/// Interval of polls for the progress of elements.
 const ELEMENTS_EVERY: StdDuration = StdDuration::from_secs(1);
-/// Steps that are told below, and of how many the elements are asked for.
+/// Maximum number of steps in the progress line, in the report of a failed run, and in a poll for elements.
 const TOLD: usize = 4;
 
-/// Shows a run's steps until it has ended, and ends as it did.
+/// Follows a run until it has ended; fails if it did not succeed.
 pub(super) async fn to_the_end(
     context: &Context,
     client: &Client,
@@ -42,7 +42,7 @@ pub(super) async fn to_the_end(
     outcome([&view.run])
 }
 
-/// Shows a run's steps each time that one changes; the last view is handed back.
+/// Writes a row for each change of a step until the run has ended, and returns the last state.
 pub(super) async fn show(context: &Context, client: &Client, run: RunId) -> Result<RunView, Failure> {
     let mut views = client.watch_run_steps(run);
     let mut follower = Follower::new(context);
@@ -70,7 +70,7 @@ pub(super) async fn show(context: &Context, client: &Client, run: RunId) -> Resu
     last.ok_or_else(|| Failure::message(Exit::Failed, format!("run {run} does not exist")))
 }
 
-/// Waits until all have ended; fails if one of them did not succeed.
+/// Waits until all runs have ended; fails if one of them did not succeed.
 pub(in crate::commands) async fn for_runs(
     context: &Context,
     client: &Client,
@@ -86,7 +86,7 @@ pub(in crate::commands) async fn for_runs(
             let mut last = None;
             while let Some(run) = watch.try_next().await? {
                 let text = sentence(&run);
-                // How it ended is told by whoever waited.
+                // The final status is reported after the wait.
                 if !run.status.is_final() && told.borrow().get(&id) != Some(&run.status) {
                     told.borrow_mut().insert(id, run.status);
                     progress.borrow().say(text);
@@ -123,7 +123,7 @@ fn outcome<'a>(runs: impl IntoIterator<Item = &'a WorkflowRun>) -> Result<(), Fa
     if bad { Err(Failure::silent(Exit::Failed)) } else { Ok(()) }
 }
 
-/// Writes what changes of a run's steps.
+/// Writes changes of steps and the progress line.
 struct Follower<'a> {
     context: &'a Context,
     progress: Progress,
@@ -155,16 +155,16 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// What somebody has to do for a step to go on.
+/// Returns a hint for a step that waits for approval.
 fn hint(run: RunId, step: &RunStep) -> Option<String> {
     let waits = step.kind == StepKind::Approval && step.state.status == StepStatus::Waiting;
     let name = clean(&step.name);
     waits.then(|| {
-        format!("step {name} waits for approval: run `belfry run approve {run} {name}`, or `reject`")
+        format!("step {name} waits for approval: run `belfry run approve {run} {name}` or `belfry run reject …`")
     })
 }
 
-/// Fills in how the elements of steps that go on did; what the server does not tell stays as it was.
+/// Updates the progress of the elements of running steps. Errors are ignored: the old values stay.
 async fn ask_for_elements(client: &Client, view: &mut RunView) {
     let live = view.steps.steps.iter_mut();
     let live = live.filter(|step| step.for_each && step.state.status == StepStatus::Running).take(TOLD);
@@ -179,7 +179,7 @@ async fn ask_for_elements(client: &Client, view: &mut RunView) {
     }
 }
 
-/// `nightly #3 is running: 5 of 12 steps ended; load (37/100), gate`.
+/// Formats the progress line: `nightly #3 is running: 5 of 12 steps ended; load (37/100), gate`.
 fn so_far(view: &RunView) -> String {
     let live: Vec<_> = view.steps.steps.iter().filter(|step| step.state.status.is_live()).collect();
     let mut told: Vec<_> = live
@@ -214,7 +214,7 @@ fn sentence(run: &WorkflowRun) -> String {
     format!("{} {status}: {ended} of {} steps ended", title(run), ended + open)
 }
 
-/// How a run ended, as lines for people: with the steps that made it fail.
+/// Formats the final status of a run, with the steps that made it fail.
 fn ended(run: &WorkflowRun, steps: &[RunStep]) -> String {
     let mut text = format!("{} ({}) {}", run.id, title(run), run.status);
     let counts = |name: &str| {

@@ -1,7 +1,10 @@
-//! `belfry run …`
+//! `belfry run`: lists, shows, explains, follows and controls workflow runs.
 //!
-//! - `follow`: a run's steps as they change, and waiting for runs.
-//! - `acts`: what somebody asks of a run or of a step.
+//! - `follow`: follows a run, and waits for runs.
+//! - `acts`: cancel, pause, resume, retry, mark, approve, reject, send an event.
+//!
+//! The progress of the elements of a running step is known to the leader only. `get` and `steps` request it with one
+//! additional request (`run why`) if such a step exists.
 
 mod acts;
 mod follow;
@@ -27,9 +30,9 @@ use crate::output::runs::RunPage;
 use crate::output::text::{clean, count};
 use crate::output::{Format, step_why};
 
-/// Steps that are explained where none is named.
+/// Maximum number of steps that `run why` explains without a step name.
 const EXPLAINED_MAX: usize = 10;
-/// The most steps that the server explains at once.
+/// Maximum number of steps that the server explains in one request.
 const EXPLAINED_MOST: usize = 1_000;
 
 pub(super) async fn run(context: &Context, command: RunCommand) -> Result<(), Failure> {
@@ -58,7 +61,7 @@ pub(super) async fn run(context: &Context, command: RunCommand) -> Result<(), Fa
     }
 }
 
-/// What a command does with the run that it has started: shows it, waits for it or follows it.
+/// Writes the id of a run that was just started, then waits for the run or follows it if `how` requests that.
 pub(super) async fn begun(
     context: &Context,
     client: &Client,
@@ -71,7 +74,7 @@ pub(super) async fn begun(
     }
     let people = matches!(context.out.look.format, Format::Table | Format::Name);
     match (people, how.wait) {
-        // For people too only the id: `run=$(belfry workflow start …)` is what everybody types.
+        // Only the id, also in tables: scripts use `run=$(belfry workflow start …)`.
         (true, _) => context.out.data(format!("{}\n", run.id))?,
         (false, false) => context.out.row(run)?,
         (false, true) => {}
@@ -103,7 +106,7 @@ async fn get(context: &Context, args: RunGetArgs) -> Result<(), Failure> {
     let ids = args.ids;
     if let Some(step) = &args.step {
         let [id] = ids.as_slice() else {
-            return Err(Failure::usage("`--step` needs exactly one run"));
+            return Err(Failure::usage("`--step` requires exactly one run"));
         };
         return context.out.list(&live_items(&client, *id, step).await?, "running elements");
     }
@@ -117,13 +120,14 @@ async fn get(context: &Context, args: RunGetArgs) -> Result<(), Failure> {
     context.out.list(&runs, "runs").and(result)
 }
 
-/// What goes on of a step, by the numbers of its elements. Costs a look at all that goes on of the run.
+/// Returns the running elements of a step, by index. Costs a scan of all jobs and called runs of the run that have not
+/// ended, and of all workers.
 async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<LiveItem>, Failure> {
     let steps = client.run_steps(id).await?.steps;
     let number =
         steps.iter().find(|known| known.name == step).map(|known| known.number).ok_or_else(|| {
-            Failure::usage(format!("{id} has no step `{}`", clean(step)))
-                .help(format!("`belfry run steps {id}` lists them"))
+            Failure::usage(format!("run {id} has no step `{}`", clean(step)))
+                .help(format!("run `belfry run steps {id}` to list all steps"))
         })?;
     let live = JobStatus::ALL.iter().copied().filter(|status| !status.is_final()).collect();
     let jobs = client.jobs(JobFilter { run: Some(id), status: live, ..JobFilter::default() });
@@ -141,7 +145,8 @@ async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<LiveIt
     Ok(live)
 }
 
-/// The steps of a run. Those over a list that go on tell how their elements did so far, which costs one more question.
+/// Returns the steps of a run, with the progress of the elements of running steps. That costs one more request if such a
+/// step exists.
 async fn steps_of(client: &Client, id: RunId) -> Result<Vec<RunStep>, Failure> {
     let mut steps = client.run_steps(id).await?.steps;
     let goes_on = |step: &RunStep| {
@@ -150,7 +155,7 @@ async fn steps_of(client: &Client, id: RunId) -> Result<Vec<RunStep>, Failure> {
     if !steps.iter().any(goes_on) {
         return Ok(steps);
     }
-    // A run that has ended meanwhile has nothing to tell.
+    // The request fails if the run has ended meanwhile; then the progress is not needed.
     let told = client.run_why(id, EXPLAINED_MOST).await.map(|why| why.steps).unwrap_or_default();
     let tally = |step: &RunStep| {
         let why = told.iter().find(|why| why.step == step.name)?;
@@ -201,7 +206,7 @@ async fn why(context: &Context, args: StepArgs) -> Result<(), Failure> {
     }
     context.out.data(step_why::whys(&context.out.look, &all)?)?;
     if left_out > 0 {
-        let help = format!("`belfry run steps {}` lists all", args.id);
+        let help = format!("run `belfry run steps {}` to list all steps", args.id);
         context.out.note(format!("… and {}: {help}", count(left_out as u64, "more step")));
     }
     Ok(())
