@@ -150,7 +150,7 @@ spec:
     let told = wrote.stdout + &wrote.stderr;
     for line in [
         "added 0 elements to number (3 already existed), 6 in total\n",
-        "no elements: nothing is added\n",
+        "no elements to add\n",
         "refused with 3\n",
         "step `nobody` accepts no elements from this task: expected number",
         "\"added\": 0,\n  \"total\": 6\n",

@@ -153,7 +153,7 @@ async fn a_backup_that_is_brought_back_is_refused_until_it_is_said_to_be_one() {
     let checked = site.belfry(&["store", "check", &backup.display().to_string()]).await.exits(0);
     assert!(checked.stderr.contains("checked every page"), "{}", checked.stderr);
     let checked = site.belfry(&["store", "check", &store]).await.exits(0);
-    assert!(checked.stderr.contains("while a server runs on it"), "{}", checked.stderr);
+    assert!(checked.stderr.contains("a server is using the store"), "{}", checked.stderr);
     let forgotten = site.submit(&JobSpec::command(["true"])).await;
     site.server.shut_down().await;
     for file in ["belfry.db-wal", "belfry.db-shm"] {

@@ -1,8 +1,10 @@
-//! Commands that stay: `belfry server`, `belfry worker`, `belfry dev`, and a worker's own processes.
+//! Long-running commands: `belfry server`, `belfry worker`, `belfry dev`, and the internal processes of a worker.
 //!
-//! SIGTERM and Ctrl-C end them in good order, a second one at once. `dev` is a server and an agent in
-//! one process, with the supervisor as a process of its own; at its end the supervisor ends too, so
-//! that nothing runs on behind the user's back.
+//! SIGTERM and Ctrl-C start a graceful shutdown. In `dev`, a second signal exits immediately.
+//!
+//! `dev` runs a server and an agent in one process, and the supervisor as a child process. When `dev` ends, it stops the
+//! supervisor too, so that no task keeps running. It writes the address of the server into the data directory
+//! ([`AddressFile`]) and a record for other commands of the same user ([`Record`]).
 
 use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
@@ -24,17 +26,17 @@ use crate::logging;
 use crate::output::Out;
 use crate::settings::{Settings, Sources};
 
-/// How long `dev` waits for its supervisor: a little more than a task may take from SIGTERM to SIGKILL.
+/// Time for which `dev` waits for its supervisor to end: longer than the default grace period of a task (10 s).
 const SUPERVISOR_ENDS_WITHIN: Duration = Duration::from_secs(15);
 
-/// Runs a worker's supervisor; the agent wrote its arguments.
+/// Runs the supervisor of a worker; its arguments come from the agent.
 pub(crate) fn supervisor(arguments: impl Iterator<Item = OsString>) -> Result<(), Failure> {
     logging::install(&Settings::load(&Sources::environment())?, "info")?;
     let config = SupervisorConfig::from_args(arguments).map_err(|e| Failure::new(Exit::Usage, e))?;
     worker::run_supervisor(config).map_err(|e| Failure::new(Exit::Failed, e))
 }
 
-/// Runs a worker's fuse.
+/// Runs the fuse of a worker.
 pub(crate) fn fuse() -> Result<(), Failure> {
     worker::run_fuse().map_err(|e| Failure::new(Exit::Failed, e))
 }
@@ -59,11 +61,11 @@ pub(super) fn server(context: &Context, args: &ServerRunArgs) -> Result<(), Fail
         let running = server::start(config).await.map_err(start_failure)?;
         let _address = AddressFile::write(&running.services.config.data_dir, &running);
         if running.first_admin_token.is_some() {
-            // The token itself is in no log.
+            // Only the path: a token must never be logged.
             let path = running.admin_token_path.display();
             match settings.text("log.format").as_deref() {
                 Some("json") => tracing::info!(%path, "first admin token created"),
-                _ => context.out.note(format!("the first admin token is in {path}")),
+                _ => context.out.note(format!("created the first admin token: {path}")),
             }
         }
         until_stopped(&running, &mut stop).await?;
@@ -131,37 +133,37 @@ async fn run_dev(
     let record = Record::write(sources, running.addr, data, &std::process::id().to_string());
     let found = record.is_ok();
     let _record = record.inspect_err(|error| {
-        tracing::warn!(%error, "cannot write the file by which commands find this server");
+        tracing::warn!(%error, "cannot write the record of the running server");
     });
     let url = format!("http://{}", running.addr);
 
     let dir = data.join("worker");
     let mut config = AgentConfig::new(&dir, &url, read_token(&running.worker_token_path)?);
     settings.apply_to_worker(&mut config)?;
-    // A worker of the system has strangers' tasks, and gives them a user of their own. Here they are
-    // the user's, whose files another user could perhaps not even reach.
+    // A worker service runs tasks of other users, so it needs a separate task user. In `dev` all tasks belong to the
+    // current user, whose files a separate user might not be able to read.
     config.allow_root_tasks |= config.task_user.is_none();
     let as_root = config.task_user.is_none() && rustix::process::geteuid().is_root();
     let (end_agent, agent_ends) = tokio::sync::oneshot::channel::<()>();
     let agent = tokio::spawn(worker::run_agent(config, async {
-        // Dropped or sent, it means the same.
+        // An error means that the sender was dropped, which also requests the shutdown.
         let _ = agent_ends.await;
     }));
 
     let admin = read_token(&running.admin_token_path)?;
     out.note(welcome(&url, &admin, &running.admin_token_path, data, custom && !found));
     if as_root {
-        out.warn("tasks run as root, because you are root; set `BELFRY_WORKER__TASK_USER=NAME` to run them as another user");
+        out.warn("tasks run as root; set `BELFRY_WORKER__TASK_USER=NAME` to run them as another user");
     }
     let result = until_stopped(&running, &mut stop).await;
-    out.note("stopping");
+    out.note("shutting down");
     tokio::select! {
         ended = end_dev(running, address, agent, end_agent, &dir) => result.and(ended),
         () = stop.asked() => Err(Failure::silent(Exit::Interrupted)),
     }
 }
 
-/// First the agent, which would start the supervisor anew; then the supervisor; then the server.
+/// Shuts down in this order: the agent, which would restart the supervisor; the supervisor; the server.
 async fn end_dev(
     running: Running,
     address: Option<AddressFile>,
@@ -177,29 +179,29 @@ async fn end_dev(
     agent.and(server)
 }
 
-/// What a user sees first. The fragment of the dashboard's address signs its browser in; no request
-/// and no log of a server has it.
+/// Formats the text that `dev` prints at its start. The admin token is in the fragment of the dashboard's URL: browsers
+/// do not send fragments, so the token appears in no request and no server log.
 fn welcome(url: &str, admin: &str, token: &Path, data: &Path, custom: bool) -> String {
     let find =
         if custom { format!("\n  export BELFRY_DEV_DATA='{}'", data.display()) } else { String::new() };
     format!(
-        "Belfry runs: a server and a worker, at {url}\n\
-         \x20 open     {url}/#token={admin}\n\
-         \x20 data     {}\n\
-         \x20 token    {}\n\
-         \x20 API      {url}/docs\n\n\
-         In another terminal:{find}\n\
+        "Belfry is running: a server and a worker at {url}\n\
+         \x20 dashboard  {url}/#token={admin}\n\
+         \x20 data       {}\n\
+         \x20 token      {}\n\
+         \x20 API docs   {url}/docs\n\n\
+         Run in another terminal:{find}\n\
          \x20 belfry submit --follow -- echo 'hello from Belfry'\n\
          \x20 belfry job list\n\n\
-         Ctrl-C stops both.",
+         Press Ctrl-C to stop both.",
         data.display(),
         token.display(),
     )
 }
 
-/// Tells the supervisor of a folder to end, and waits until it has.
+/// Sends SIGTERM to the supervisor of a worker directory, and waits until it has ended.
 async fn end_supervisor(dir: &Path) {
-    // Whoever listens on the socket is the supervisor; nothing that is written down could be stale.
+    // The process that listens on the socket is the supervisor; a PID file could be stale.
     let Ok(socket) = UnixStream::connect(dir.join("supervisor.sock")) else { return };
     let Ok(peer) = rustix::net::sockopt::socket_peercred(&socket) else { return };
     if rustix::process::kill_process(peer.pid, rustix::process::Signal::TERM).is_err() {
@@ -207,7 +209,7 @@ async fn end_supervisor(dir: &Path) {
     }
     let gone = tokio::task::spawn_blocking(move || {
         let _ = socket.set_read_timeout(Some(SUPERVISOR_ENDS_WITHIN));
-        // It speaks first, perhaps; its end is the end of the stream.
+        // The supervisor may write first; the end of the stream is the end of the process.
         let mut socket = socket;
         std::io::copy(&mut socket, &mut std::io::sink())
     });
@@ -216,12 +218,12 @@ async fn end_supervisor(dir: &Path) {
     }
 }
 
-/// Where a running server listens, for the command line of the same user.
+/// File with the address of a running server, for commands of the same user. Dropping it removes the file.
 struct AddressFile(PathBuf);
 
 impl AddressFile {
-    /// Writes it where that is possible. A server is needed most where its disk is full, and clients can name it
-    /// without this file.
+    /// Writes the file. A failure, for example a full disk, is logged and does not stop the server: clients can use
+    /// `--url` instead.
     fn write(data: &Path, running: &Running) -> Option<Self> {
         let path = data.join(ADDRESS_FILE);
         let written = || {
@@ -246,7 +248,7 @@ impl Drop for AddressFile {
     }
 }
 
-/// SIGTERM and Ctrl-C.
+/// Listener for SIGTERM and Ctrl-C.
 struct Stop {
     interrupt: Signal,
     terminate: Signal,
@@ -265,7 +267,7 @@ impl Stop {
     }
 }
 
-/// Completes when the server is to stop, or with an error when it cannot go on.
+/// Completes when a shutdown is requested, or with an error when the server has failed.
 async fn until_stopped(running: &Running, stop: &mut Stop) -> Result<(), Failure> {
     tokio::select! {
         () = stop.asked() => Ok(()),
@@ -291,7 +293,7 @@ fn log_flags(sources: &mut Sources, log: &LogArgs) {
     sources.flag("log.format", "--log-format", log.log_format.as_ref());
 }
 
-/// Several values of a flag as one text, if there are any.
+/// Joins the values of a repeatable flag with commas; `None` without values.
 fn joined(values: &[String]) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }

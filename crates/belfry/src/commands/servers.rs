@@ -1,4 +1,4 @@
-//! `belfry server …` for those who look after servers.
+//! `belfry server list|get|drain|undrain`: lists and drains servers.
 
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use super::Context;
 use crate::args::serve::ServerCommand;
 use crate::failure::{Exit, Failure};
 
-/// How often a server that is to be empty is looked at, and for how long.
+/// Interval of polls during a drain.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Timeout of the handover during a drain.
 const EMPTY_WITHIN: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(context: &Context, command: ServerCommand) -> Result<(), Failure> {
@@ -33,7 +34,7 @@ pub(super) async fn run(context: &Context, command: ServerCommand) -> Result<(),
     }
 }
 
-/// Empties a server, and waits until another one has what it had.
+/// Drains a server, and waits until it owns no shards and another server is the leader.
 async fn drain(client: &Client, id: ServerId) -> Result<Server, Failure> {
     let mut server = client.drain_server(id).await?;
     let deadline = tokio::time::Instant::now() + EMPTY_WITHIN;
@@ -43,16 +44,17 @@ async fn drain(client: &Client, id: ServerId) -> Result<Server, Failure> {
         }
         if tokio::time::Instant::now() > deadline {
             let name = &server.name;
-            let detail = format!("server `{name}` has not handed over within {}s", EMPTY_WITHIN.as_secs());
+            let detail =
+                format!("server `{name}` has not handed over its shards within {}s", EMPTY_WITHIN.as_secs());
             return Err(Failure::message(Exit::Failed, detail)
-                .help("draining continues; see the server's log or `belfry server list`"));
+                .help("the drain continues; check the log of the server, and `belfry server list`"));
         }
         tokio::time::sleep(LOOK_EVERY).await;
         server = client.server(id).await?;
     }
 }
 
-/// The server with this id or name.
+/// Returns the id of the server with this id or name. Fails if several servers have the name.
 async fn find(client: &Client, text: &str) -> Result<ServerId, Failure> {
     if let Ok(id) = text.parse() {
         return Ok(id);

@@ -1,4 +1,13 @@
-//! `belfry store …`: about the store itself, its copies and its damage.
+//! `belfry store`: copies, checks, backs up and repairs stores.
+//!
+//! - `copy`: copies an embedded store into a PostgreSQL database, or back, and compares every row.
+//! - `check`: reads every page and row of an embedded store.
+//! - `backup`: writes a consistent backup of an embedded store; the server may run.
+//! - `restored`: marks a store as restored from an earlier state.
+//! - `reset-clock`: sets the engine time of a stopped store back to the clock.
+//!
+//! Stores are named by a data directory, a file, `sqlite:///PATH` or `postgres://…`. Databases are opened with the
+//! server's settings, so password files work as for the server. A copy needs stopped servers.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -21,11 +30,11 @@ use crate::output::table::{Cell, Column, Row, Tone, column, wide};
 use crate::output::{Look, Out, progress};
 use crate::settings::Settings;
 
-/// What the database of a data directory is called.
+/// File name of the embedded store in a data directory.
 const FILE: &str = "belfry.db";
-/// The reserve of space is the server's: a command makes none, and leaves the one that is there.
+/// Size of the disk space reserve: only the server creates or removes it.
 const NO_RESERVE: u64 = 0;
-/// How often a line tells how far the copy is, where the line cannot move.
+/// Interval of progress lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(context: &Context, command: StoreCommand) -> Result<(), Failure> {
@@ -51,7 +60,7 @@ async fn run_reset_clock(context: &Context, args: &ResetClockArgs) -> Result<(),
     })?;
     context.out.note(match reset.from > now {
         true => format!(
-            "engine time was {} ahead and is {} now; {} live rows were changed. Start the servers.",
+            "engine time was {} ahead of the clock; it is now {}. Changed {} live rows. Next: start the servers.",
             reset.from.since(now),
             reset.to,
             reset.rows
@@ -61,7 +70,7 @@ async fn run_reset_clock(context: &Context, args: &ResetClockArgs) -> Result<(),
     Ok(())
 }
 
-/// Opens the store that is meant by an argument.
+/// Opens the store that the argument `STORE` names.
 async fn open(
     context: &Context,
     text: &str,
@@ -84,7 +93,7 @@ fn refused(error: StoreError) -> Failure {
     match error {
         StoreError::Unavailable { .. } => Failure::new(Exit::Unreachable, error),
         StoreError::InUse { .. } => Failure::new(Exit::Failed, error)
-            .help("stop the server that runs on it, then run the command again"),
+            .help("stop the server that uses the store, then run the command again"),
         _ => Failure::new(Exit::Failed, error),
     }
 }
@@ -93,7 +102,7 @@ fn is_database(store: &str) -> bool {
     store.starts_with("postgres://") || store.starts_with("postgresql://")
 }
 
-/// The file that is meant, where only a file will do.
+/// Returns the file of an embedded store. Rejects a database with the hint `instead`.
 fn existing(store: &str, instead: &str) -> Result<PathBuf, Failure> {
     if is_database(store) {
         return Err(Failure::usage("`STORE` is a PostgreSQL database").help(instead));
@@ -103,7 +112,7 @@ fn existing(store: &str, instead: &str) -> Result<PathBuf, Failure> {
 }
 
 async fn run_check(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
-    let path = existing(&args.store, "use `pg_amcheck`, and the checksums of its pages")?;
+    let path = existing(&args.store, "use `pg_amcheck` and the data checksums of PostgreSQL")?;
     let checked =
         tokio::task::spawn_blocking(move || sqlite::check(&path)).await.map_err(anyhow::Error::from)?;
     let checked = checked.map_err(|error| {
@@ -120,18 +129,18 @@ async fn run_check(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
     context.out.list(&problems, "problems")?;
     match problems.len() {
         0 => {
-            let served = if checked.is_served { ", while a server runs on it" } else { "" };
+            let served = if checked.is_served { "; a server is using the store" } else { "" };
             context.out.note(format!("checked every page and {} rows{served}", checked.rows));
             Ok(())
         }
         count => Err(Failure::message(Exit::Failed, format!("the store is damaged: {count} problems")).help(
-            "bring a backup back, or keep what is there: either way, run `belfry store restored` before you start the \
-             server. Rows that cannot be read are set aside by the server that meets them",
+            "restore a backup, or keep this store; in both cases run `belfry store restored` before you start the \
+             server. The server quarantines rows that it cannot read",
         )),
     }
 }
 
-/// Something that is wrong with a store.
+/// Problem that a check has found.
 #[derive(Debug, Serialize)]
 struct Problem {
     problem: String,
@@ -150,7 +159,7 @@ impl Row for Problem {
 }
 
 async fn run_backup(context: &Context, args: &BackupArgs) -> Result<(), Failure> {
-    let path = existing(&args.store, "use `pg_dump`, or base backups with a log archive")?;
+    let path = existing(&args.store, "use `pg_dump`, or base backups with WAL archiving")?;
     let to = args.file.clone();
     let made =
         tokio::task::spawn_blocking(move || sqlite::backup(&path, &to)).await.map_err(anyhow::Error::from)?;
@@ -160,7 +169,7 @@ async fn run_backup(context: &Context, args: &BackupArgs) -> Result<(), Failure>
     })?;
     context.out.note(format!(
         "backed up and checked {} rows, {} bytes: {}\n\n\
-         Next: copy `objects` of the data directory too, which has complete logs and artifacts",
+         Next: copy the folder `objects` of the data directory too; it contains logs and artifacts",
         made.rows,
         made.bytes,
         args.file.display(),
@@ -174,8 +183,8 @@ async fn run_restored(context: &Context, args: &RestoredArgs) -> Result<(), Fail
     let store = open(context, &args.store, args.password_file.as_ref(), accepting).await?;
     store.note_restored().await.map_err(refused)?;
     context.out.note(format!(
-        "noted: {} is an earlier state. Now start the servers: the first hears every worker before it starts \
-         anything that is not at_least_once",
+        "marked as restored: {} is an earlier state. Next: start the servers. The first leader waits for reports from \
+         all workers before it starts a job that is not at_least_once",
         args.store
     ));
     Ok(())
@@ -196,7 +205,7 @@ async fn run_copy(context: &Context, args: &CopyArgs) -> Result<(), Failure> {
         (true, false) => {
             let to = target("--to", &args.to)?;
             let database = database(context, "--from", &args.from, password_file)?;
-            // Nothing is committed to the database, so it need not be a safe one.
+            // The database is only read, so unsafe settings do not matter.
             let read =
                 postgres::Options { allow_unsafe: true, require_sync_standby: false, ..options(&database) };
             let options = Options { target: read, ..Options::default() };
@@ -229,7 +238,7 @@ async fn run_copy(context: &Context, args: &CopyArgs) -> Result<(), Failure> {
     }
 }
 
-/// The file that is meant by an argument: of a folder, the one that a server keeps there.
+/// Returns the file of an embedded store: for a directory, the store file in it.
 fn source(argument: &'static str, text: &str) -> Result<PathBuf, Failure> {
     let path = match text.split_once("://") {
         Some(("sqlite", path)) => Path::new(path),
@@ -242,14 +251,14 @@ fn source(argument: &'static str, text: &str) -> Result<PathBuf, Failure> {
     Ok(if path.is_dir() { path.join(FILE) } else { path.to_owned() })
 }
 
-/// The file that a copy is to become: of a path, the one in that folder unless it is named as a file.
+/// Returns the file that a copy creates: a path that does not end in `.db` is a data directory.
 fn target(argument: &'static str, text: &str) -> Result<PathBuf, Failure> {
     let path = source(argument, text)?;
     let is_file = text.contains("://") || path.extension().is_some_and(|extension| extension == "db");
     Ok(if is_file { path } else { path.join(FILE) })
 }
 
-/// The database that is meant by an argument, found as by a server.
+/// Returns the database that an argument names, with the settings of a server.
 fn database(
     context: &Context,
     argument: &'static str,
@@ -266,7 +275,7 @@ fn database(
     }
 }
 
-/// Opened as by a server.
+/// Returns the options with which a server opens the database.
 fn options(database: &PostgresConfig) -> postgres::Options {
     postgres::Options {
         allow_unsafe: database.allow_unsafe,
@@ -291,7 +300,7 @@ fn folder(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// What the user does after a copy; `data` is the data directory of the embedded store, `store` the database.
+/// Instructions after a copy. `data` is the data directory of the embedded store, `store` the URL of the database.
 enum NextSteps {
     IntoDatabase { data: PathBuf, store: String },
     OutOfDatabase { data: PathBuf, store: String },
@@ -302,7 +311,7 @@ impl NextSteps {
         let rows = report.found + report.copied;
         let again = match report.found {
             0 => String::new(),
-            found => format!(" ({found} were there already)"),
+            found => format!(" ({found} already existed)"),
         };
         let steps = match self {
             Self::IntoDatabase { data, store } => {
@@ -312,10 +321,10 @@ impl NextSteps {
                         "start the server with `--data {data} --store {store}` in addition to its previous options"
                     ),
                     format!(
-                        "share {data}/objects (logs, artifacts) with the servers that you add, by the setting server.objects_dir"
+                        "share {data}/objects (logs, artifacts) with additional servers: set server.objects_dir"
                     ),
                     format!(
-                        "never start a server without `--store` on {data} again: it would do the same work twice"
+                        "never start a server on {data} without `--store` again: it would run the same jobs twice"
                     ),
                 ]
             }
@@ -323,14 +332,14 @@ impl NextSteps {
                 let data = data.display();
                 [
                     format!(
-                        "copy to {data}: the objects of the servers (logs, artifacts: server.objects_dir) as `objects`, \
+                        "copy to {data}: the directory server.objects_dir of the servers (logs, artifacts) as `objects`, \
                          and the files `admin-token` and `worker-token`"
                     ),
                     format!(
-                        "start one server with `--data {data}` and without `--store`, and point workers at it"
+                        "start one server with `--data {data}` and without `--store`, and set its URL on all workers"
                     ),
                     format!(
-                        "never start a server with `--store {store}` again: it would do the same work twice"
+                        "never start a server with `--store {store}` again: it would run the same jobs twice"
                     ),
                 ]
             }
@@ -339,7 +348,7 @@ impl NextSteps {
     }
 }
 
-/// A table that was compared, as it is shown.
+/// Comparison of a table of the source with that of the target.
 #[derive(Debug, Serialize)]
 struct TableRow {
     table: &'static str,
@@ -365,18 +374,18 @@ fn rows(tables: &[Verified]) -> Vec<TableRow> {
     tables.iter().map(row).collect()
 }
 
-/// So much of a hash is shown where there is little room.
+/// Number of digits of a hash in narrow tables.
 const SHORT_HASH: usize = 16;
 
 impl Row for TableRow {
     const COLUMNS: &'static [Column] = &[
         column("TABLE", 16),
-        column("ROWS", 10),
-        column("COPIED", 10),
+        column("SOURCE ROWS", 11),
+        column("TARGET ROWS", 11),
         column("SHA-256", SHORT_HASH),
-        column("COPY", 7),
-        wide("OF THE SOURCE", 64),
-        wide("OF THE COPY", 64),
+        column("RESULT", 7),
+        wide("SOURCE SHA-256", 64),
+        wide("TARGET SHA-256", 64),
     ];
 
     fn cells(&self, _look: &Look) -> Vec<Cell> {
@@ -396,10 +405,10 @@ impl Row for TableRow {
     }
 }
 
-/// Tells how far a copy is.
+/// Shows the progress of a copy: the table, the rows and their rate.
 struct Teller {
     progress: progress::Progress,
-    /// When the phase began, and how many rows were done by then.
+    /// Current phase, its start time, and the number of rows that were done at its start.
     since: Option<(Phase, Instant, u64)>,
     told: Option<Instant>,
 }
@@ -427,7 +436,7 @@ impl Teller {
     }
 }
 
-/// `copying jobs_ended: 120000 of 1000000 rows, 25000 rows/s`.
+/// Formats the progress: `copying jobs_ended: 120000 of 1000000 rows, 25000 rows/s`.
 fn sentence(progress: Progress, done: u64, within: Duration) -> String {
     let verb = match progress.phase {
         Phase::Copying => "copying",
@@ -470,9 +479,9 @@ mod tests {
         let look = Look { format: Format::Table, color: false, now: model::Timestamp::default() };
         let rows = rows(&[verified("jobs_ended", 120_000), verified("keys", 119_999)]);
         insta::assert_snapshot!(list(&look, &rows).unwrap(), @r"
-        TABLE       ROWS    COPIED  SHA-256           COPY
-        jobs_ended  120000  120000  abababababababab  same
-        keys        120000  119999  abababababababab  differs
+        TABLE       SOURCE ROWS  TARGET ROWS  SHA-256           RESULT
+        jobs_ended  120000       120000       abababababababab  same
+        keys        120000       119999       abababababababab  differs
         ");
     }
 
@@ -482,20 +491,20 @@ mod tests {
         let store = || "postgres://belfry@db.example/belfry".to_owned();
         let report = |found| Report { found, copied: 100, tables: Vec::new() };
         insta::assert_snapshot!(NextSteps::IntoDatabase { data: data(), store: store() }.after(&report(20)), @r"
-        copied and verified 120 rows (20 were there already)
+        copied and verified 120 rows (20 already existed)
 
         Next:
           start the server with `--data /var/lib/belfry --store postgres://belfry@db.example/belfry` in addition to its previous options
-          share /var/lib/belfry/objects (logs, artifacts) with the servers that you add, by the setting server.objects_dir
-          never start a server without `--store` on /var/lib/belfry again: it would do the same work twice
+          share /var/lib/belfry/objects (logs, artifacts) with additional servers: set server.objects_dir
+          never start a server on /var/lib/belfry without `--store` again: it would run the same jobs twice
         ");
         insta::assert_snapshot!(NextSteps::OutOfDatabase { data: data(), store: store() }.after(&report(0)), @r"
         copied and verified 100 rows
 
         Next:
-          copy to /var/lib/belfry: the objects of the servers (logs, artifacts: server.objects_dir) as `objects`, and the files `admin-token` and `worker-token`
-          start one server with `--data /var/lib/belfry` and without `--store`, and point workers at it
-          never start a server with `--store postgres://belfry@db.example/belfry` again: it would do the same work twice
+          copy to /var/lib/belfry: the directory server.objects_dir of the servers (logs, artifacts) as `objects`, and the files `admin-token` and `worker-token`
+          start one server with `--data /var/lib/belfry` and without `--store`, and set its URL on all workers
+          never start a server with `--store postgres://belfry@db.example/belfry` again: it would run the same jobs twice
         ");
     }
 

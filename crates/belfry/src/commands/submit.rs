@@ -1,4 +1,8 @@
-//! `belfry submit`: from flags and files to jobs.
+//! `belfry submit`: builds jobs from flags and files, and submits them.
+//!
+//! A file contains one spec, a list of specs, an object with the key `jobs`, or several YAML documents. Flags are a merge
+//! patch on top of each spec ([`patched`]). The namespace comes from `--namespace`, else from the file, else from the
+//! settings. Options for several jobs (`--shards`, `--over`, `--on-all-workers`) are handled by `many`.
 
 use std::path::Path;
 
@@ -39,7 +43,7 @@ pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failu
         all => client.submit_all(all).await?,
     };
     for job in submitted.iter().filter(|job| !job.created) {
-        context.out.note(format!("job {} was submitted before with this idempotency key", job.id));
+        context.out.note(format!("job {} was already submitted with this idempotency key", job.id));
     }
     let jobs: Vec<_> = submitted.iter().map(|job| job.id).collect();
     match (args.follow, jobs.as_slice()) {
@@ -57,7 +61,7 @@ pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failu
     }
 }
 
-/// For people too only the ids: `job=$(belfry submit …)` is what everybody types.
+/// Writes the submitted jobs. Tables contain only the ids: scripts use `job=$(belfry submit …)`.
 pub(super) fn show(context: &Context, submitted: &[SubmittedJob]) -> Result<(), Failure> {
     match (context.out.look.format, submitted) {
         (Format::Table | Format::Name, all) => {
@@ -75,7 +79,7 @@ async fn dry_run(context: &Context, client: &client::Client, specs: &[JobSpec]) 
         let answer = client.submit_dry_run(spec).await?;
         let text = match context.out.look.format {
             Format::Json => json(&answer)?,
-            // Through the type, whose fields stand in the order in which people read them.
+            // Through the type, whose field order is easier to read than that of the JSON object.
             _ => match serde_json::from_value::<JobSpec>(answer.clone()) {
                 Ok(spec) => yaml(&spec)?,
                 Err(_) => yaml(&answer)?,
@@ -90,7 +94,7 @@ async fn dry_run(context: &Context, client: &client::Client, specs: &[JobSpec]) 
     Ok(())
 }
 
-/// The specs of a file, or the one of defaults, changed by the flags.
+/// Returns the specs of the file, or one spec with defaults, with the flags applied.
 fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec<JobSpec>, Failure> {
     let mut patch = Patch::default();
     args.due.patch(&mut patch, now)?;
@@ -120,6 +124,7 @@ fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec
         .collect()
 }
 
+/// Applies a merge patch to a spec.
 pub(super) fn patched(spec: &JobSpec, patch: &Value) -> Result<JobSpec, Failure> {
     let mut value = serde_json::to_value(spec).map_err(anyhow::Error::from)?;
     if *patch == json!({}) {
@@ -130,14 +135,14 @@ pub(super) fn patched(spec: &JobSpec, patch: &Value) -> Result<JobSpec, Failure>
         .map_err(|error| Failure::usage(format!("cannot build the job spec: {error}")))
 }
 
-/// A spec, and whether its file says in which namespace.
+/// Spec from a file, and whether the file sets its namespace.
 #[derive(Debug)]
 struct Read {
     names_namespace: bool,
     spec: JobSpec,
 }
 
-/// What of a document is looked at before it is known which of its forms it has.
+/// Fields of a document that determine its form, and whether it sets a namespace.
 #[derive(Debug, Deserialize)]
 struct Shape {
     namespace: Option<serde::de::IgnoredAny>,
@@ -162,7 +167,7 @@ fn read_file(path: &Path) -> Result<Vec<Read>, Failure> {
     })
 }
 
-/// One spec, `jobs:` with several, a list of them, or several YAML documents.
+/// Parses one spec, an object with the key `jobs`, a list of specs, or several YAML documents.
 fn read_specs(text: &str) -> Result<Vec<Read>, String> {
     let specs = match text.trim_start().chars().next() {
         Some('[') => zip(from_json(text)?, from_json(text)?),
@@ -186,7 +191,7 @@ fn read_yaml(text: &str) -> Result<Vec<Read>, String> {
     }
 }
 
-/// All documents, read as the server reads one: `no` is a text, and keys mean what they say.
+/// Parses all YAML documents with the options of the server: `no` is a string, and merge keys (`<<`) are an error.
 fn from_yaml<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, String> {
     let options = serde_saphyr::options! {
         merge_keys: serde_saphyr::options::MergeKeyPolicy::Error,
@@ -196,7 +201,7 @@ fn from_yaml<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, String> {
     serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
         let said = error.to_string();
         let said = said.strip_prefix("error: ").unwrap_or(&said);
-        // A wrong value is told without the name of its field, which stands in the line.
+        // The error for a wrong value does not name the field, so the line is added.
         let line = error
             .location()
             .and_then(|at| text.lines().nth(usize::try_from(at.line()).ok()?.checked_sub(1)?));

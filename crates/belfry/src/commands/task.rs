@@ -1,4 +1,4 @@
-//! `belfry task …`: for shells, what tasks of other languages ask of their socket.
+//! `belfry task`: checkpoints and added elements for shell scripts. Tasks in other languages use the task socket.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -42,8 +42,8 @@ async fn add(context: &Context, task: &Task, args: AddArgs) -> Result<(), Failur
         None => args.elements.iter().map(|text| element(text)).collect(),
     };
     if elements.is_empty() {
-        // Whoever looks for something may well find nothing.
-        context.out.note("no elements: nothing is added");
+        // Not an error: a task may find no elements.
+        context.out.note("no elements to add");
         return Ok(());
     }
     check(&elements)?;
@@ -55,7 +55,7 @@ async fn add(context: &Context, task: &Task, args: AddArgs) -> Result<(), Failur
     context.out.added(&added)
 }
 
-/// The elements of a file: of a list in JSON, or of each line that is not empty.
+/// Parses the elements of a file: a JSON list, or one element per non-empty line.
 fn elements(text: &str) -> Result<Vec<Value>, Failure> {
     if text.trim_start().starts_with('[') {
         return serde_json::from_str(text)
@@ -64,12 +64,12 @@ fn elements(text: &str) -> Result<Vec<Value>, Failure> {
     Ok(text.lines().filter(|line| !line.trim().is_empty()).map(element).collect())
 }
 
-/// JSON where it reads as such, else a text.
+/// Parses an element: valid JSON as JSON, any other text as a string.
 fn element(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }
 
-/// Finds what would be refused before the first batch is on its way.
+/// Checks the size of each element before the first batch is sent.
 fn check(elements: &[Value]) -> Result<(), Failure> {
     let wrong = elements.iter().enumerate().filter_map(|(i, element)| {
         let found = element.to_string().len();
@@ -83,10 +83,10 @@ fn check(elements: &[Value]) -> Result<(), Failure> {
     }
     Err(Failure::usage("elements are too large")
         .fields(wrong)
-        .help("store large data as an artifact, and add its name"))
+        .help("store large data as an artifact, and add the name of the artifact"))
 }
 
-/// What the batches of so many elements are called.
+/// Returns the names of the batches for this number of elements: `NAME`, `NAME/2`, `NAME/3`.
 fn batch_names(name: &str, elements: usize) -> Result<Vec<String>, Failure> {
     let further = (2..=elements.div_ceil(ADDED_MAX)).map(|number| format!("{name}/{number}"));
     let names: Vec<_> = std::iter::once(name.to_owned()).chain(further).collect();
@@ -98,7 +98,7 @@ fn batch_names(name: &str, elements: usize) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// What is to be saved; reads no more of it than can be.
+/// Reads the data of a checkpoint; stops after the maximum size.
 fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |error| Failure::usage(format!("cannot read `{}`: {error}", file.display()));
     let mut bytes = Vec::new();
@@ -110,7 +110,7 @@ fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     }
     if bytes.len() > CHECKPOINT_BYTES_MAX {
         return Err(Failure::usage(format!("a checkpoint has at most {CHECKPOINT_BYTES_MAX} bytes"))
-            .help("store large data as an artifact, and save its name"));
+            .help("store large data as an artifact, and save the name of the artifact"));
     }
     Ok(bytes)
 }

@@ -1,4 +1,7 @@
-//! Waiting for jobs, and ending as they did.
+//! Waiting for jobs (`job wait`, `submit --wait`, `schedule trigger --wait`).
+//!
+//! The exit code is that of the first job, in the order of the arguments, that did not succeed: its own exit code, 128
+//! plus the signal, or 1. At most [`WATCHED_MAX`] jobs are watched concurrently.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +16,13 @@ use crate::failure::{Exit, Failure};
 use crate::output::Format;
 use crate::output::progress::{Progress, ended};
 
-/// How many jobs are watched at a time: each is a stream of its own.
+/// Maximum number of jobs or runs that are watched concurrently; each needs a stream.
 pub(super) const WATCHED_MAX: usize = 16;
-/// What to do with a job once nobody waits for it any more.
+/// Hint after a wait has timed out.
 pub(super) const JOB_GOES_ON: &str =
-    "the job continues: run `belfry why JOB` for what it waits for, or `belfry job cancel JOB` to cancel it";
+    "the job continues: run `belfry why JOB` for its waiting reasons, or `belfry job cancel JOB` to cancel it";
 
-/// Waits until all have ended, and ends as the first of them that did not succeed.
+/// Waits until all jobs have ended. Fails with the exit code of the first job that did not succeed.
 pub(super) async fn for_jobs(
     context: &Context,
     client: &Client,
@@ -62,7 +65,7 @@ async fn next(mut watch: client::Items<Job>) -> Watched {
     (job, watch)
 }
 
-/// The result of something that may take at most so long; `help` says what to do if it takes longer.
+/// Runs `work` with a timeout. After the timeout it fails with [`Exit::TimedOut`] and the hint `help`.
 pub(super) async fn within<T>(
     timeout: Option<Duration>,
     help: &str,
@@ -71,11 +74,11 @@ pub(super) async fn within<T>(
     let Some(timeout) = timeout else { return work.await };
     match tokio::time::timeout(timeout.to_std(), work).await {
         Ok(result) => result,
-        Err(_) => Err(Failure::message(Exit::TimedOut, format!("not ended within {timeout}")).help(help)),
+        Err(_) => Err(Failure::message(Exit::TimedOut, format!("wait timed out after {timeout}")).help(help)),
     }
 }
 
-/// Says how jobs ended: as data for programs, in words for people.
+/// Reports how jobs ended: as notes for tables, and as data for all other formats.
 pub(super) fn tell(context: &Context, jobs: &[Job]) -> Result<(), Failure> {
     match (context.out.look.format, jobs) {
         (Format::Table, all) => {
@@ -87,7 +90,8 @@ pub(super) fn tell(context: &Context, jobs: &[Job]) -> Result<(), Failure> {
     }
 }
 
-/// The exit code of a job that did not succeed: its own, 128 and the signal that ended it, or 1.
+/// Returns the exit code for a job that did not succeed: its own, 128 plus the signal that ended it, or 1. `None` if the
+/// job succeeded.
 pub(super) fn failed(job: &Job) -> Option<Exit> {
     if job.status == JobStatus::Succeeded {
         return None;

@@ -1,4 +1,4 @@
-//! `belfry worker …` for those who look after workers.
+//! `belfry worker list|get|cordon|uncordon|drain|remove`: manages workers.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -55,19 +55,19 @@ async fn admit<F: Future<Output = Result<Worker, Failure>>>(
 
 async fn remove(context: &Context, client: &Client, args: WorkerRemoveArgs) -> Result<(), Failure> {
     if !args.yes {
-        confirm(&format!("forget {}", args.workers.iter().map(|w| clean(w)).collect::<Vec<_>>().join(", ")))?;
+        confirm(&format!("remove {}", args.workers.iter().map(|w| clean(w)).collect::<Vec<_>>().join(", ")))?;
     }
     let (_, result) = each(context.out, args.workers, async |name| {
         let id = find(client, &name).await?;
         client.remove_worker(id).await?;
-        context.out.note(format!("forgot {id}"));
+        context.out.note(format!("removed worker {id}"));
         Ok(())
     })
     .await;
     result
 }
 
-/// The worker with this id or name.
+/// Returns the id of the worker with this id or name. Fails if several workers have the name.
 pub(super) async fn find(client: &Client, text: &str) -> Result<WorkerId, Failure> {
     if let Ok(id) = text.parse() {
         return Ok(id);
@@ -91,7 +91,7 @@ pub(super) async fn find(client: &Client, text: &str) -> Result<WorkerId, Failur
     }
 }
 
-/// Asks before something that cannot be undone.
+/// Asks the user to confirm an action that cannot be undone.
 fn confirm(what: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::usage(format!(

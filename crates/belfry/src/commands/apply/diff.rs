@@ -1,4 +1,4 @@
-//! What an object would change, line by line.
+//! Unified diff between an object on the server and its definition in a file.
 
 use client::Client;
 use model::queue::QueueSettings;
@@ -11,10 +11,10 @@ use crate::failure::Failure;
 use crate::output::text::clean;
 use crate::output::yaml;
 
-/// Lines around a change that are shown with it.
+/// Number of context lines around a change.
 const AROUND: usize = 3;
 
-/// An object as the server has it and as the file wants it, as YAML of one form.
+/// Returns an object as YAML: the version on the server (empty if it does not exist), and the version in the file.
 pub(super) async fn sides(client: &Client, object: &Object) -> Result<(String, String), Failure> {
     match object {
         Object::Schedule(spec) => {
@@ -46,7 +46,7 @@ fn text<T: Serialize>(value: Option<&T>) -> Result<String, Failure> {
     value.map_or_else(|| Ok(String::new()), yaml)
 }
 
-/// The difference in the form of `diff -u`; empty if there is none.
+/// Formats a difference as `diff -u` does; empty without differences.
 pub(super) fn unified(title: &str, current: &str, wanted: &str, color: bool) -> String {
     if current == wanted {
         return String::new();

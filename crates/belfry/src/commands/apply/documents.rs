@@ -1,8 +1,13 @@
-//! From files to objects.
+//! Parses files into objects.
 //!
-//! A document is `kind`, `name` and `spec`, with `version`, `namespace`, `labels` and `owner` where
-//! they are wanted; a file has one or more. The metadata is put into the spec while it is parsed,
-//! straight into its type: no value is guessed on the way, so `no` stays a text and `1.10` a version.
+//! A file contains one or more documents. A document has the keys `kind`, `name` and `spec`, and optionally `version`,
+//! `namespace`, `labels` and `owner`. Commands for one kind also accept a bare spec.
+//!
+//! The metadata is merged into the spec while the spec is deserialized into its type. There is no untyped step between,
+//! so no value changes its type: `no` stays a string, and so does `1.10`.
+//!
+//! Deserialization stops at the first error of a document; then [`misfits::find`] looks for further errors, so that a
+//! user sees all errors of all files together, each with its document, path and line.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,22 +30,22 @@ use super::super::Namespace;
 use crate::args::spec::read_text;
 use crate::failure::Failure;
 
-/// One object, and where it was read.
+/// Object with its source.
 #[derive(Debug)]
 pub(in crate::commands) struct Document {
-    /// The file, and which of its documents if it has several.
+    /// File, with the number of the document if the file has several.
     source: String,
     pub(in crate::commands) object: Object,
 }
 
 impl Document {
-    /// A field of it, for messages.
+    /// Formats the path of a field with its document, for messages.
     pub(in crate::commands) fn place(&self, path: &str) -> String {
         if path.is_empty() { self.source.clone() } else { format!("{}: {path}", self.source) }
     }
 }
 
-/// What a document defines.
+/// Object that a document defines.
 #[derive(Debug)]
 pub(in crate::commands) enum Object {
     Schedule(Box<ScheduleSpec>),
@@ -50,7 +55,7 @@ pub(in crate::commands) enum Object {
 }
 
 impl Object {
-    /// What it is called, for people.
+    /// Formats kind, namespace and name, for the headings of `belfry diff`.
     pub(super) fn title(&self) -> String {
         match self {
             Self::Schedule(spec) => format!("schedule {}/{}", spec.namespace, spec.name),
@@ -61,10 +66,10 @@ impl Object {
     }
 }
 
-/// The kinds that there are, for messages.
+/// Supported kinds, for messages.
 const KINDS: &str = "`workflow`, `schedule`, `calendar` or `queue`";
 
-/// What stands around a spec. Also tells a document from a bare spec: only one has a `spec`.
+/// Metadata of a document. A file without `spec` and `kind` is a bare spec.
 #[derive(Debug, Default, Deserialize)]
 struct Metadata {
     version: Option<u32>,
@@ -76,12 +81,12 @@ struct Metadata {
     spec: Option<IgnoredAny>,
 }
 
-/// All documents of these files.
+/// Parses all documents of the files; directories are searched recursively.
 ///
-/// `kind` is that of documents that name none.
+/// `kind` is the kind of documents without the key `kind`.
 ///
 /// # Errors
-/// Everything that is wrong with any of them.
+/// One failure with all errors of all documents, or the first file that cannot be read.
 pub(in crate::commands) fn read(
     files: &[PathBuf],
     namespace: &Namespace,
@@ -109,12 +114,12 @@ pub(in crate::commands) fn read(
     }
     if documents.is_empty() {
         return Err(Failure::usage("the files contain no definitions")
-            .help("in folders, only files that end in `.yaml`, `.yml` or `.json` are read"));
+            .help("in directories, only files that end in `.yaml`, `.yml` or `.json` are read"));
     }
     Ok(documents)
 }
 
-/// The files that are meant: of a folder all that end in `.yaml`, `.yml` or `.json`, in order.
+/// Returns the files: for a directory, all files in it that end in `.yaml`, `.yml` or `.json`, sorted by name.
 fn found(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in paths {
@@ -136,7 +141,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     }
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
-        // Links are not followed into folders: they might lead back.
+        // Symbolic links to directories are not followed, because they may form a cycle.
         let kind = entry.file_type().map_err(failed)?;
         let path = entry.path();
         let ending = path.extension().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
@@ -149,15 +154,15 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// One document as text.
+/// Text of a document.
 struct Part<'a> {
     text: &'a str,
     json: bool,
-    /// How many lines of the file stand before it.
+    /// Number of lines of the file before the document.
     lines_before: usize,
 }
 
-/// What is wrong with a document, and in which field.
+/// Error in a document: the path of the field, and the detail.
 #[derive(Debug)]
 struct Wrong {
     path: String,
@@ -165,7 +170,7 @@ struct Wrong {
 }
 
 impl Wrong {
-    /// Whether it is what an object as a whole says only because a field of it was taken out as wrong.
+    /// Whether this error of an object is only a consequence of errors in its fields, which were removed as invalid.
     fn follows_from(&self, others: &[Self]) -> bool {
         let is_of_a_field = ["missing field", "unknown field", "invalid type"]
             .iter()
@@ -198,7 +203,7 @@ fn parts(text: &str) -> Result<Vec<Part<'_>>, String> {
     }
 }
 
-/// A line that begins with `---` begins a document wherever it stands, also within a block of text.
+/// Splits a file into YAML documents. A line that starts with `---` starts a document, also within a block scalar.
 fn yaml_parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let (mut begin, mut lines_before, mut offset) = (0, 0, 0);
@@ -207,7 +212,7 @@ fn yaml_parts(text: &str) -> Vec<Part<'_>> {
             line.strip_prefix("---").map(|rest| rest.starts_with([' ', '\t', '\r', '\n']) || rest.is_empty());
         if rest == Some(true) {
             parts.push(Part { text: &text[begin..offset], json: false, lines_before });
-            // The line itself stays with its document: something may stand behind the dashes.
+            // The line belongs to the new document: content may follow the dashes.
             (begin, lines_before) = (offset, number);
         }
         offset += line.len();
@@ -314,8 +319,8 @@ impl Part<'_> {
         read.map_err(|first| self.all_wrong::<T>(first, Some(&fields)))
     }
 
-    /// Everything that is wrong with a spec whose first error is known: parsing stops there. `outside` are the fields of
-    /// a document that stand outside of its spec.
+    /// Finds all errors of a spec; deserialization stops at the `first` one. `outside` are the metadata fields that belong
+    /// to the spec.
     fn all_wrong<T: DeserializeOwned>(&self, first: Wrong, outside: Option<&Fields>) -> Vec<Wrong> {
         let value: Option<Value> = match self.json {
             true => serde_json::from_str(self.text).ok(),
@@ -346,7 +351,7 @@ impl Part<'_> {
         all
     }
 
-    /// Parses, and says where something is wrong: the path, and the line of the file.
+    /// Deserializes a value. An error has the path of the field and the line in the file.
     fn parse<R: Read>(&self, reader: R) -> Result<R::Value, Wrong> {
         let mut track = Track::new();
         if self.json {
@@ -363,10 +368,10 @@ impl Part<'_> {
         read.map_err(|error| {
             let said = error.to_string();
             let said = said.strip_prefix("error: ").unwrap_or(&said);
-            // The place is told once, as a line of the file and not of the document.
+            // The location is reported once, as a line of the file, not of the document.
             let said = match said.split(" at line ").next().unwrap_or(said) {
                 said if said.contains("merge keys are not allowed") => {
-                    "merge keys (`<<`) are not supported: write out the fields"
+                    "merge keys (`<<`) are not supported: repeat the fields"
                 }
                 said => said,
             };
@@ -379,7 +384,7 @@ impl Part<'_> {
     }
 }
 
-/// Puts a workflow into another namespace, with those of its jobs that stand in its own.
+/// Moves a workflow into another namespace, with the jobs that are in its current namespace.
 fn move_to(spec: &mut WorkflowSpec, namespace: &str) {
     let sections = [&mut spec.steps, &mut spec.on_failure, &mut spec.finally];
     for step in sections.into_iter().flatten() {
@@ -397,14 +402,14 @@ fn wrong(track: Track, detail: String) -> Wrong {
     Wrong { path: if path == "." { String::new() } else { path }, detail }
 }
 
-/// Reads a value from whatever a document is written in.
+/// Deserializes a value, independent of the format of the document.
 trait Read {
     type Value;
 
     fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error>;
 }
 
-/// The value itself.
+/// Reader of a bare value.
 struct Bare<T>(PhantomData<T>);
 
 impl<T: DeserializeOwned> Read for Bare<T> {
@@ -415,7 +420,7 @@ impl<T: DeserializeOwned> Read for Bare<T> {
     }
 }
 
-/// The value below `spec`, with some fields that stand outside.
+/// Reader of the value under `spec`, with additional fields from the metadata.
 struct Inside<T> {
     fields: Fields,
     value: PhantomData<T>,
@@ -460,7 +465,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Inside<T> {
     }
 }
 
-/// A map, read as if some more fields stood in it.
+/// Reader of a map with additional fields.
 struct With<T> {
     fields: Fields,
     value: PhantomData<T>,
@@ -490,7 +495,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for With<T> {
     }
 }
 
-/// Fields, and behind them those of a map.
+/// Map access that returns the additional fields first, then those of a map.
 struct Chained<A> {
     fields: std::vec::IntoIter<(&'static str, Value)>,
     value: Option<Value>,
@@ -606,7 +611,7 @@ spec: { concurrency: 2 }
         assert!(objects(bare).unwrap_err().contains("kind: is missing"));
     }
 
-    /// Everything that is wrong with a file is said at once, with document, path and line.
+    /// All errors of a file are reported together, with document, path and line.
     #[test]
     fn what_is_wrong_is_told_with_its_document_its_path_and_its_line() {
         insta::assert_snapshot!(objects(
@@ -622,7 +627,7 @@ spec: { concurrency: 2 }
         .unwrap_err());
     }
 
-    /// Parsing stops at the first slip of a document; the others are told with it.
+    /// Deserialization stops at the first error of a document; the other errors are reported too.
     #[test]
     fn every_slip_of_a_file_is_told_at_once() {
         let slips = "\
@@ -675,7 +680,7 @@ spec:
         assert_eq!(titles("mine", true)[..2], ["calendar mine/off", "schedule mine/nightly"]);
     }
 
-    /// Each is valid by itself, without a server; what a workflow calls stands in the same file.
+    /// Each example is valid without a server; called workflows are in the same file.
     #[test]
     fn every_workflow_of_the_examples_is_valid() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/workflows");

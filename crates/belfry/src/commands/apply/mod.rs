@@ -1,11 +1,12 @@
-//! `belfry apply` and `belfry diff`: what files define, brought to the server.
+//! `belfry apply` and `belfry diff`: apply the definitions in files to the server, or show what would change.
 //!
-//! - `documents`: from files to objects; everything that is wrong with any is said at once.
-//! - `diff`: what would change, line by line.
+//! - `documents`: parses files into objects and reports all errors together.
+//! - `diff`: formats the changes of an object as a unified diff.
 //!
-//! Calendars go first, then queues, then workflows, then schedules, which refer to others. Workflows,
-//! which may call each other, are applied all or none, and so are schedules; what was done before a
-//! refusal stays done, and applying again goes on from there.
+//! Calendars are applied first, then queues, workflows and schedules, because later kinds refer to earlier ones. All
+//! workflows are applied in one transaction, because they may call each other; schedules are applied in transactions of
+//! at most [`SCHEDULES_AT_ONCE`]. Objects that were applied before an error stay applied. Applying the same files again
+//! is idempotent.
 
 mod diff;
 pub(super) mod documents;
@@ -26,14 +27,14 @@ use crate::args::schedule::{ApplyArgs, DiffArgs};
 use crate::failure::{Exit, Failure};
 use crate::output::schedules::AppliedObject;
 
-/// Schedules of one request at most; a request has room for more of ordinary size.
+/// Maximum number of schedules in a request; well below the size limit of a request for schedules of usual size.
 const SCHEDULES_AT_ONCE: usize = 2_000;
 
 pub(super) async fn run(context: &Context, args: ApplyArgs) -> Result<(), Failure> {
     apply(context, args, None).await
 }
 
-/// The same for documents of one kind, which may leave out their `kind`.
+/// Applies documents of one kind, which may omit the key `kind`.
 pub(super) async fn run_kind(context: &Context, args: ApplyArgs, kind: &'static str) -> Result<(), Failure> {
     apply(context, args, Some(kind)).await
 }
@@ -49,7 +50,7 @@ async fn apply(context: &Context, args: ApplyArgs, kind: Option<&'static str>) -
         warn(context, &done);
     }
     if args.dry_run {
-        context.out.note("dry run: nothing was changed");
+        context.out.note("dry run: no changes were made");
     }
     result
 }
@@ -63,7 +64,8 @@ fn warn(context: &Context, done: &[AppliedObject]) {
     schedules::warn(context.out, of("schedule"));
 }
 
-/// Calendars so that each comes after those of the files that it names; in a circle, as they stand.
+/// Sorts calendars so that each comes after the calendars of the files that it refers to. Calendars in a cycle keep their
+/// order.
 fn in_order<'a>(mut waiting: Vec<(&'a Document, &'a CalendarSpec)>) -> Vec<(&'a Document, &'a CalendarSpec)> {
     let mut order = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {
@@ -88,7 +90,7 @@ fn refers_to(step: &CalendarStep) -> Option<&str> {
 struct Work {
     client: Client,
     dry_run: bool,
-    /// Calendars that a dry run would create, with their namespaces.
+    /// Namespaces and names of the calendars that a dry run would create.
     new_calendars: BTreeSet<(String, String)>,
 }
 
@@ -163,7 +165,7 @@ impl Work {
         Ok(change)
     }
 
-    /// In one request, however many there are: in several they could not call each other.
+    /// Applies all workflows in one request, so that they may call each other.
     async fn workflows(&self, all: &[(&Document, &WorkflowSpec)]) -> Result<Vec<AppliedObject>, Failure> {
         let specs = all.iter().map(|(_, spec)| (*spec).clone()).collect();
         let AppliedWorkflows { workflows } =
@@ -200,8 +202,8 @@ impl Work {
         Ok(objects.collect())
     }
 
-    /// Takes out what names a calendar that would be created: the server does not have it yet, and
-    /// the rest is to be checked all the same.
+    /// Removes references to calendars that a dry run would create. The server does not have these calendars yet, and would
+    /// reject the schedule before it checks the rest. Returns whether a reference was removed.
     fn strip_new_calendars(&self, spec: &mut ScheduleSpec) -> bool {
         let Timing { only, exclude, roll, .. } = &mut spec.timing;
         let before = (only.len(), exclude.len(), roll.is_some());
@@ -219,7 +221,7 @@ impl Work {
     }
 }
 
-/// What there is, or none.
+/// Returns `None` for a `404` error.
 pub(super) fn found<T>(result: Result<T, client::Error>) -> Result<Option<T>, client::Error> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -228,7 +230,7 @@ pub(super) fn found<T>(result: Result<T, client::Error>) -> Result<Option<T>, cl
     }
 }
 
-/// A refusal of one document: its fields are told with the document.
+/// Converts an error about one document: the paths of its fields get the name of the document.
 fn at(document: &Document, error: client::Error) -> Failure {
     let mut failure = Failure::from(error);
     for field in failure.fields_mut() {
@@ -237,7 +239,7 @@ fn at(document: &Document, error: client::Error) -> Failure {
     failure
 }
 
-/// A refusal of several schedules: `schedules[3].timing…` is told as a place of its document.
+/// Converts an error about several schedules: a path such as `schedules[3].timing…` becomes a path in its document.
 fn at_each(batch: &[(&Document, &ScheduleSpec)], error: client::Error) -> Failure {
     let mut failure = Failure::from(error);
     let mut expressions = std::collections::BTreeMap::new();
@@ -252,7 +254,7 @@ fn at_each(batch: &[(&Document, &ScheduleSpec)], error: client::Error) -> Failur
     with_carets(failure, |path| expressions.get(path).cloned())
 }
 
-/// Which object of a list in a request a path leads into, and the rest of the path.
+/// Returns the object of a list in a request that a path refers to, and the rest of the path.
 fn object_at<'a, T>(
     all: &'a [(&'a Document, &'a T)],
     list: &str,

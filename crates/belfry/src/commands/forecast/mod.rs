@@ -111,7 +111,7 @@ fn changes(args: &ForecastArgs) -> Vec<WhatIf> {
 
 fn refused(error: WhatIfError) -> Failure {
     let help = match &error {
-        WhatIfError::NoWorker { .. } => "`belfry worker list` lists all workers",
+        WhatIfError::NoWorker { .. } => "run `belfry worker list` to list all workers",
         WhatIfError::NothingToCopy { .. } => "add a worker with `--add-worker cpu=8,memory=32GiB`",
         _ => return Failure::usage(error.to_string()),
     };

@@ -1,12 +1,12 @@
-//! Points into an expression that cannot be read, at the place that the message names.
+//! Adds the expression and a caret to an error of a cron expression, at the column that the error names.
 
 use model::timing::{Cron, Filter, Rule, Timing};
 
 use crate::failure::Failure;
 
-/// Adds to each wrong field that names a column what stands there, and a caret below it.
+/// Adds the expression and a caret below it to each field error that names a column.
 ///
-/// `find` tells the expression at the path of a field.
+/// `find` returns the expression at the path of a field.
 pub(crate) fn with_carets(mut failure: Failure, find: impl Fn(&str) -> Option<String>) -> Failure {
     let fields = std::mem::take(failure.fields_mut());
     for field in &fields {
@@ -18,7 +18,7 @@ pub(crate) fn with_carets(mut failure: Failure, find: impl Fn(&str) -> Option<St
     failure
 }
 
-/// The number in `at column 7: …`.
+/// Parses the number in `at column 7: …`.
 fn column(detail: &str) -> Option<usize> {
     let (_, rest) = detail.split_once("at column ")?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -29,7 +29,7 @@ fn pointed(expression: &str, column: usize) -> Vec<String> {
     vec![expression.to_owned(), format!("{}^", " ".repeat(column - 1))]
 }
 
-/// The cron expression at a path within a timing, such as `rules[0].cron`.
+/// Returns the cron expression at a path within a timing, such as `rules[0].cron`.
 pub(crate) fn expression(timing: &Timing, path: &str) -> Option<String> {
     let path = path.rsplit_once("timing.").map_or(path, |(_, path)| path);
     let (list, rest) = path.split_once('[')?;
@@ -65,10 +65,10 @@ mod tests {
             path: "timing.rules[0].cron".into(),
             detail: "at column 3: found `60`, expected an hour from 0 to 23".into(),
         };
-        let failure = Failure::usage("unreadable").fields(vec![field]);
+        let failure = Failure::usage("invalid timing").fields(vec![field]);
         let failure = with_carets(failure, |path| expression(&timing, path));
         insta::assert_snapshot!(failure.render(false), @r"
-        error: unreadable
+        error: invalid timing
           timing.rules[0].cron: at column 3: found `60`, expected an hour from 0 to 23
               0 60 * * *
                 ^

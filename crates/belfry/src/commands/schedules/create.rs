@@ -1,4 +1,4 @@
-//! `belfry schedule create`: from flags to a schedule.
+//! `belfry schedule create`: builds a schedule from flags.
 
 use client::WorkflowRef;
 use model::schedule::{Action, Jitter};
@@ -56,7 +56,7 @@ fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ScheduleSpec, Failur
         refuse_flags_of_jobs(&patch)?;
     }
     let mut job = patched(&JobSpec::command(Vec::<String>::new()), &patch)?;
-    // What a job calls its deadline is one of each firing, and the schedule decides it.
+    // The start deadline applies to each firing, so it belongs to the schedule, not to the job.
     let start_deadline = job.start_deadline.take();
     let of_namespace = namespace.one()?;
     of_namespace.clone_into(&mut job.namespace);
@@ -78,14 +78,15 @@ fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ScheduleSpec, Failur
     Ok(spec)
 }
 
-/// A schedule of a workflow has an owner, labels and a deadline; all else of a job stands in its steps.
+/// Rejects job options with `--workflow`, except owner, labels and start deadline: the steps of the workflow define their
+/// jobs.
 fn refuse_flags_of_jobs(patch: &Value) -> Result<(), Failure> {
     let of_schedules = ["owner", "labels", "start_deadline"];
     let mut of_jobs = patch.as_object().into_iter().flat_map(|patch| patch.keys());
     match of_jobs.find(|key| !of_schedules.contains(&key.as_str())) {
         None => Ok(()),
         Some(key) => Err(Failure::usage(format!(
-            "`--workflow` cannot be combined with options of jobs, such as the one for `{key}`"
+            "`--workflow` cannot be combined with job options, such as the option for `{key}`"
         ))
         .help("the steps of the workflow define their jobs")),
     }

@@ -1,4 +1,10 @@
-//! `belfry schedule …` and `belfry backfill …`
+//! `belfry schedule` and `belfry backfill`.
+//!
+//! - `create`: builds a schedule from flags.
+//! - `carets`: points at the invalid column of a cron expression.
+//!
+//! `schedule next` without a schedule name computes the preview locally ([`next_of_draft`]) and needs no server. `trigger`
+//! prints the id of the new job or run; if the overlap policy buffers or drops the firing, it says so.
 
 mod carets;
 mod create;
@@ -72,7 +78,7 @@ pub(super) async fn run(context: &Context, command: ScheduleCommand) -> Result<(
     }
 }
 
-/// Says what somebody should know about schedules that were taken all the same.
+/// Writes the warnings about schedules that were accepted, and a hint if there are any.
 pub(super) fn warn<'a>(
     out: Out,
     schedules: impl IntoIterator<Item = (&'a String, &'a Vec<model::api::Warning>)>,
@@ -85,7 +91,7 @@ pub(super) fn warn<'a>(
         }
     }
     if warned {
-        out.help("correct the rules and apply the schedule again; a schedule that is only triggered by hand needs no rule");
+        out.help("correct the rules and apply the schedule again; a schedule that is only triggered manually needs no rules");
     }
 }
 
@@ -151,13 +157,14 @@ pub(super) fn next_of_draft(context: &Context, args: &NextArgs) -> Result<(), Fa
             path: problem.path.clone(),
             detail: problem.message.clone(),
         });
-        let failure = Failure::usage("unreadable").fields(fields.collect());
+        let failure = Failure::usage("invalid timing").fields(fields.collect());
         with_carets(failure, |path| expression(&timing, path))
     })?;
     show_preview(context, &answer, args)
 }
 
-/// `H` and `~` depend on the schedule's name, and a draft has none.
+/// Returns the seed of `H` and `~`. It depends on the name of a schedule; a draft has no name, so the preview of these
+/// fields may differ.
 fn seed() -> u64 {
     server::preview::seed(model::spec::DEFAULT, "")
 }
@@ -188,14 +195,14 @@ async fn trigger(context: &Context, args: TriggerArgs) -> Result<(), Failure> {
     let triggered = client.trigger_schedule(&schedule, &how).await?;
     let created = triggered.job_id.map(|job| job.to_string()).or(triggered.run_id.map(|run| run.to_string()));
     match (created, context.out.look.format) {
-        // As with a submission: the id is what everybody takes from here.
+        // Only the id, as for `belfry submit`: scripts capture it.
         (Some(id), Format::Table) => context.out.data(format!("{id}\n"))?,
         _ => context.out.row(&triggered)?,
     }
     let waiting = match triggered.outcome {
-        FiringOutcome::Buffered => Some("the firing waits for earlier runs to end"),
+        FiringOutcome::Buffered => Some("the firing is buffered until earlier runs have ended"),
         FiringOutcome::Coalesced => {
-            Some("the firing was merged with one that already waits for earlier runs to end")
+            Some("the firing was merged with a buffered firing that waits for earlier runs to end")
         }
         _ => None,
     };
@@ -204,22 +211,22 @@ async fn trigger(context: &Context, args: TriggerArgs) -> Result<(), Failure> {
         (_, Some(run), _) if args.wait => runs::for_runs(context, &client, &[run], args.wait_timeout).await,
         (Some(_), ..) | (_, Some(_), _) => Ok(()),
         (None, None, Some(waiting)) if args.wait => {
-            let told = format!("cannot wait: {waiting}");
-            Err(Failure::message(Exit::Failed, told).help("use `--overlap allow_all` to start it at once"))
+            let told = format!("cannot wait for the run: {waiting}");
+            Err(Failure::message(Exit::Failed, told).help("use `--overlap allow_all` to start it now"))
         }
         (None, None, Some(waiting)) => {
             context.out.note(waiting);
             Ok(())
         }
         (None, None, None) if triggered.outcome == FiringOutcome::NotStarted => {
-            let told = "the workflow does not exist, or rejects the parameters of the schedule";
+            let told = "no run was started: the workflow is missing, or rejects the schedule's parameters";
             Err(Failure::message(Exit::Failed, told).help("run `belfry schedule ledger` for the reason"))
         }
         (None, None, None) => Err(Failure::message(
             Exit::Failed,
-            format!("the schedule started nothing: {}", triggered.outcome),
+            format!("no run was started: outcome `{}`", triggered.outcome),
         )
-        .help("earlier runs are still running: use `--overlap allow_all` to start it anyway")),
+        .help("earlier runs have not ended: use `--overlap allow_all` to start another run now")),
     }
 }
 
@@ -254,12 +261,12 @@ async fn ledger(context: &Context, args: LedgerArgs) -> Result<(), Failure> {
         let counts = client.ledger_counts(&schedule, args.from).await?;
         let rows: Vec<_> =
             counts.into_iter().map(|(outcome, count)| OutcomeCount { outcome, count }).collect();
-        return context.out.list(&rows, "instants");
+        return context.out.list(&rows, "scheduled times");
     }
     let filter =
         LedgerFilter { outcome: args.outcome, from: args.from, until: args.until, ..LedgerFilter::default() };
     let (lines, more) = take(client.ledger(schedule, filter), &args.many).await?;
-    context.out.list(&lines, "instants")?;
+    context.out.list(&lines, "scheduled times")?;
     note_more(context.out, more, &args.many);
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! `belfry workflow …`
+//! `belfry workflow`: applies, lists, shows, starts, plans and deletes workflows.
 //!
-//! - `parameters`: from flags and a file to the parameters of a run.
+//! - `parameters`: parses the parameters of a run from flags and a file.
 
 pub(super) mod parameters;
 
@@ -36,7 +36,7 @@ pub(super) async fn run(context: &Context, command: WorkflowCommand) -> Result<(
     }
 }
 
-/// Says what somebody should know about workflows that were taken all the same.
+/// Writes the warnings about workflows that were accepted.
 pub(super) fn warn<'a>(
     out: Out,
     workflows: impl IntoIterator<Item = (&'a String, &'a Vec<model::api::Warning>)>,

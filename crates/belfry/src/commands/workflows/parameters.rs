@@ -1,7 +1,7 @@
-//! From flags and a file to the parameters of a run.
+//! Parses the parameters of a run from flags and a file.
 //!
-//! What a flag says has the type that the workflow declares: the value of a text is taken as it is, so
-//! that `-p version=1.10` needs no quotes; everything else is JSON.
+//! A flag has the type that the workflow declares: a string is used unchanged, so that `-p version=1.10` needs no quotes;
+//! every other type is parsed as JSON. Flags override the file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::args::spec::{Pair, read_text};
 use crate::args::workflow::ParameterArgs;
 use crate::failure::Failure;
 
-/// The parameters that are given; the workflow is asked for their types only if there are flags.
+/// Returns the parameters from the file and the flags. Requests the workflow, for the types, only if there are flags.
 pub(super) async fn read(
     client: &Client,
     workflow: &WorkflowRef,
@@ -29,8 +29,9 @@ pub(super) async fn read(
     Ok(given)
 }
 
-/// What each firing of a schedule gives to its workflow. A text with a reference stays one, whatever the type:
-/// its value takes its place when the schedule fires. So does all of a workflow that is not there yet.
+/// Returns the parameters that each firing of a schedule passes to its workflow. A value with a reference (`${{ … }}`)
+/// stays a string, whatever the declared type: it is evaluated when the schedule fires. If the workflow does not exist
+/// yet, all values stay strings.
 pub(in crate::commands) async fn of_firing(
     client: &Client,
     workflow: &WorkflowRef,
@@ -53,7 +54,7 @@ fn from_file(path: &Path) -> Result<Map<String, Value>, Failure> {
     let text = read_text(path)?;
     let name = if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) };
     from_text(&text).map_err(|detail| {
-        Failure::usage(format!("{name} does not contain parameters: {detail}"))
+        Failure::usage(format!("cannot parse parameters in {name}: {detail}"))
             .help("expected one parameter per line, for example `day: 2026-11-21`, or a JSON object")
     })
 }
@@ -73,8 +74,8 @@ fn from_text(text: &str) -> Result<Map<String, Value>, String> {
     })
 }
 
-/// Everything that is wrong is said at once. A name that is not declared is left to the server, which
-/// knows those that are.
+/// Parses flags with the declared types. Reports all errors together. An undeclared name is not an error here: the server
+/// rejects it and lists the declared names.
 fn from_flags(declared: &BTreeMap<String, Parameter>, flags: &[Pair]) -> Result<Map<String, Value>, Failure> {
     let (mut given, mut wrong) = (Map::new(), Vec::new());
     for Pair(name, text) in flags {
@@ -99,8 +100,8 @@ fn from_flags(declared: &BTreeMap<String, Parameter>, flags: &[Pair]) -> Result<
 
 fn example(kind: ParameterType) -> &'static str {
     match kind {
-        ParameterType::String => "a text",
-        ParameterType::Integer => "a whole number",
+        ParameterType::String => "a string",
+        ParameterType::Integer => "an integer",
         ParameterType::Number => "a number",
         ParameterType::Boolean => "true or false",
         ParameterType::Array => r#"a JSON list, for example '["eu", "cn"]'"#,
@@ -142,7 +143,7 @@ mod tests {
     fn every_flag_that_cannot_be_read_is_told() {
         insta::assert_snapshot!(flags(&[("n", "three"), ("regions", "eu,cn"), ("day", "x")]).unwrap_err(), @r#"
         error: invalid parameters
-          n: invalid value `three`: expected a whole number
+          n: invalid value `three`: expected an integer
           regions: invalid value `eu,cn`: expected a JSON list, for example '["eu", "cn"]'
         "#);
     }
