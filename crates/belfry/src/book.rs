@@ -1,4 +1,4 @@
-//! What the book says about schedules, held against the code: tables of firings and of parts of specs.
+//! Tests of tables in the book against the code: firings of timings, and parts of schedule specs.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The rows of all tables between `<!-- checked: NAME -->` and `<!-- end -->`, without their heads.
+/// Returns the rows of all tables between `<!-- checked: NAME -->` and `<!-- end -->`, without their headings.
 fn rows(page: &str, name: &str) -> Vec<Vec<String>> {
     let mark = format!("<!-- checked: {name} -->");
     let parts = page.split(mark.as_str()).skip(1);
@@ -22,7 +22,7 @@ fn rows(page: &str, name: &str) -> Vec<Vec<String>> {
     lines.map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
 }
 
-/// What stands between backticks.
+/// Returns the code spans of a cell.
 fn codes(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
@@ -31,7 +31,7 @@ fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("`{text}`: {error}"))
 }
 
-/// The local times, with their offsets, at which a timing fires on a day.
+/// Returns the local times, with offsets, at which a timing fires on a day.
 fn firings(timing: &Timing, day: &str) -> Vec<String> {
     let (zones, calendars) = (Zones::bundled(), CalendarMap::default());
     let reading = Reading { zones: &zones, calendars: &calendars, seed: 1 };
@@ -39,7 +39,7 @@ fn firings(timing: &Timing, day: &str) -> Vec<String> {
     let from = format!("{day_before}T12:00:00Z").parse().unwrap();
     let all = preview(timing, &reading, from, 100).unwrap().firings;
     let of_day = all.iter().filter_map(|firing| firing.local.strip_prefix(day)?.strip_prefix('T'));
-    // Seconds are not shown: `03:00:00+02:00` stands there as `03:00+02:00`.
+    // The book omits seconds: `03:00+02:00` for `03:00:00+02:00`.
     of_day.map(|time| format!("{}{}", &time[..5], &time[8..])).collect()
 }
 
@@ -60,7 +60,7 @@ fn the_firings_that_the_book_shows_are_those_of_the_timetable() {
     }
 }
 
-/// H5. A part that no server would take helps nobody who comes from elsewhere.
+/// H5. Every part of a spec in the migration guide is accepted by a server.
 #[test]
 fn every_part_of_a_spec_that_the_book_shows_is_valid() {
     let (zones, calendars) = (Zones::bundled(), CalendarMap::default());

@@ -1,9 +1,15 @@
-//! Finding the server and the token.
+//! Selection of the server and the token.
 //!
-//! A server is named by flag, variable or file; else it is the `belfry dev` of the same user, which
-//! leaves its address and its token in its data folder. The token of that folder goes to that
-//! server only, never to an address from another source. A server with another data folder is found by
-//! the record that it keeps while it runs ([`running`]).
+//! The server URL comes from a flag, an environment variable or a file. Without one, it is the address of the user's
+//! running `belfry dev`: from its record ([`running`]), else from the files in its data directory. If several run, the
+//! command fails and asks for `BELFRY_DEV_DATA`.
+//!
+//! The token comes from `--token-file`, else `$BELFRY_TOKEN`, else a configured token file, else the data directory of
+//! that `belfry dev`.
+//!
+//! # Invariants
+//! - The token of a `belfry dev` is sent to its own address only, never to a URL from another source.
+//! - No message and no log contains a token.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,21 +24,21 @@ use crate::settings::{Origin, Settings, Sources};
 
 pub(crate) mod running;
 
-/// Where a server listens unless told otherwise.
+/// Default URL of a server on this machine.
 const DEFAULT_URL: &str = "http://127.0.0.1:7070";
-/// In the data folder of `belfry dev`: where it listens, as `127.0.0.1:7070`.
+/// Name of the file in the data directory of `belfry dev` that contains its address, such as `127.0.0.1:7070`.
 pub(crate) const ADDRESS_FILE: &str = "address";
-/// How a token is named.
+/// Hint for a missing or invalid token.
 pub(crate) const TOKEN_HELP: &str = "set the token with `--token-file FILE` or $BELFRY_TOKEN; the first admin token of a server is in the file \
      `admin-token` in its data directory";
-/// No token is longer.
+/// Maximum length of a token, in bytes.
 const TOKEN_LEN_MAX: usize = 4096;
 
-/// A client for the server that the settings lead to. A server that is named is asked without a token too: a proxy in
-/// front of it may add one. If none does, the server refuses the request.
+/// Creates a client for the configured server. A configured server needs no token: a proxy may add one. Without such a
+/// proxy, the server rejects the request.
 ///
 /// # Errors
-/// Without a server, and without a token for it.
+/// If no server is configured and no `belfry dev` is running, or a token file cannot be read.
 pub(crate) fn connect(settings: &Settings, sources: &Sources, out: Out) -> Result<Client, Failure> {
     let Found { url, token } = find(settings, sources)?;
     if url.is_none() && token.is_none() {
@@ -51,7 +57,7 @@ pub(crate) fn connect(settings: &Settings, sources: &Sources, out: Out) -> Resul
     Ok(client.on_retry(announce(out)))
 }
 
-/// The server that is meant, and the token for it.
+/// Selected server URL and token.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
     url: Option<String>,
@@ -66,14 +72,14 @@ fn find(settings: &Settings, sources: &Sources) -> Result<Found, Failure> {
     let dev = if is_named {
         by_folder()
     } else {
-        // The default folder may be left from a server that was killed: one that runs comes first.
+        // The default data directory may belong to a killed server, so running servers have precedence.
         only(running::all(sources).into_iter().filter(own).collect(), settings)?.or_else(by_folder)
     };
     let token = token(settings, dev.as_ref())?;
     Ok(Found { url: url.or_else(|| dev.map(|dev| dev.url)), token })
 }
 
-/// The only `belfry dev` of the user that runs, if one does.
+/// Returns the user's running `belfry dev`, if any. Fails if several are running and the settings do not name one.
 fn only(mut running: Vec<Dev>, settings: &Settings) -> Result<Option<Dev>, Failure> {
     if running.len() <= 1 || settings.text("client.token").is_some() && settings.text("client.url").is_some()
     {
@@ -81,11 +87,11 @@ fn only(mut running: Vec<Dev>, settings: &Settings) -> Result<Option<Dev>, Failu
     }
     let folders: Vec<_> = running.iter().filter_map(|dev| dev.token_file.parent()).collect();
     let shown: Vec<_> = folders.iter().map(|folder| format!("'{}'", folder.display())).collect();
-    Err(Failure::usage(format!("{} of your `belfry dev` are running", running.len()))
+    Err(Failure::usage(format!("{} `belfry dev` servers of your user are running", running.len()))
         .help(format!("set BELFRY_DEV_DATA to the data directory of one of them: {}", shown.join(" or "))))
 }
 
-/// Says once that a request is tried again, so that a wait is not taken for a hang.
+/// Returns a callback that reports the first retry, so that the command does not seem to hang.
 fn announce(out: Out) -> client::RetryNotice {
     let said = std::sync::Once::new();
     Arc::new(move |error, _pause| said.call_once(|| out.note(format!("{error}; retrying"))))
@@ -106,7 +112,7 @@ fn token(settings: &Settings, dev: Option<&Dev>) -> Result<Option<String>, Failu
     }
 }
 
-/// Reads a token from a file of one line; `-` is standard input.
+/// Reads a token from a file with one line; `-` is standard input.
 pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
     let read = if path == Path::new("-") {
         std::io::read_to_string(std::io::stdin())
@@ -128,7 +134,7 @@ pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
     Ok(token.to_owned())
 }
 
-/// A `belfry dev` of the same user.
+/// Address and token file of a `belfry dev` of the same user.
 struct Dev {
     url: String,
     token_file: PathBuf,
@@ -154,7 +160,7 @@ mod tests {
     }
 
     impl Setup {
-        /// A user with a `belfry dev` at 127.0.0.1:7171.
+        /// Creates a user whose `belfry dev` listens on 127.0.0.1:7171.
         fn new(variables: &[(&str, &str)]) -> Self {
             client::install_crypto();
             let dir = tempfile::tempdir().unwrap();
@@ -185,7 +191,7 @@ mod tests {
             refused.render(false).replace(&self.dir.path().display().to_string(), "DIR")
         }
 
-        /// Removes every setting of the data folder of `belfry dev`.
+        /// Removes all settings of the data directory of `belfry dev`.
         fn unnamed(&mut self) {
             self.sources.variables.clear();
             self.sources.variables.insert("HOME".into(), self.dir.path().join("home").display().to_string());
@@ -193,7 +199,7 @@ mod tests {
             self.sources.variables.insert("XDG_RUNTIME_DIR".into(), runtime);
         }
 
-        /// A further `belfry dev` that runs.
+        /// Adds a running `belfry dev`.
         fn running(&self, name: &str, port: u16) -> running::Record {
             let data = self.dir.path().join(name);
             std::fs::create_dir(&data).unwrap();
@@ -215,7 +221,7 @@ mod tests {
         );
         let two = setup.running("two", 7002);
         insta::assert_snapshot!(setup.refusal(), @r"
-        error: 2 of your `belfry dev` are running
+        error: 2 `belfry dev` servers of your user are running
         help: set BELFRY_DEV_DATA to the data directory of one of them: 'DIR/one' or 'DIR/two'
         ");
         drop(two);
@@ -225,7 +231,7 @@ mod tests {
         drop(one);
     }
 
-    /// Killed, it could not take its record away.
+    /// A killed server does not remove its record.
     #[test]
     fn a_record_of_a_server_that_is_gone_is_ignored() {
         let mut setup = Setup::new(&[]);

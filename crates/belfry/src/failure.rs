@@ -1,7 +1,11 @@
-//! Why a command failed, and with which exit code.
+//! Failures of commands: rendering and exit codes.
 //!
-//! A failure is shown once, at the end, as `error: …` with its causes, the fields that are wrong,
-//! and `help: …`. Exit codes are a contract: scripts branch on them.
+//! A failure is rendered once, at the end of the command: `error: …`, its causes, the invalid fields, and `help: …`.
+//! Hints of the server refer to the API; [`help_of`] replaces them with hints that name commands.
+//!
+//! Exit codes are a contract with scripts: 0 success, 1 failed, 2 usage, 3 not found, 4 access denied, 5 server
+//! unreachable or unavailable, 124 timeout, 130 interrupted. A command that waits for a job ends with the exit code of
+//! the job.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,29 +14,29 @@ use model::api::{Code, FieldError};
 
 use crate::output::text::clean;
 
-/// How a command ends. Jobs that are waited for bring exit codes of their own.
+/// Reason for which a command fails; determines its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The server refused, or something went wrong.
+    /// The request was rejected, or another error occurred: 1.
     Failed,
-    /// The command line, a file or a spec was wrong.
+    /// The command line, a file or a spec is invalid: 2.
     Usage,
-    /// There is no such thing.
+    /// The object does not exist: 3.
     NotFound,
-    /// No token, a wrong one, or one without the right.
+    /// The token is missing, invalid, or lacks the permission: 4.
     Refused,
-    /// The server cannot be reached, or cannot be used now.
+    /// The server is unreachable or temporarily unavailable: 5.
     Unreachable,
-    /// A wait ran into its end.
+    /// A wait timed out: 124.
     TimedOut,
-    /// Ctrl-C ended a wait.
+    /// Ctrl-C interrupted the command: 130.
     Interrupted,
-    /// The exit code of the job that was waited for.
+    /// The job that the command waited for failed with this exit code.
     Job(u8),
 }
 
 impl Exit {
-    /// The number that the process ends with.
+    /// Returns the exit code of the process.
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Failed => 1,
@@ -47,21 +51,21 @@ impl Exit {
     }
 }
 
-/// Why a command failed.
+/// Failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
-    /// `None` where everything was said already.
+    /// `None` if the error was already written.
     error: Option<anyhow::Error>,
     help: Option<String>,
     fields: Vec<FieldError>,
-    /// What stands at a field that is wrong, by its path: lines that point into it.
+    /// Lines that are shown below an invalid field, by its path; they point at the error.
     excerpts: BTreeMap<String, Vec<String>>,
     request: Option<String>,
 }
 
 impl Failure {
-    /// Something went wrong.
+    /// Creates a failure from an error; its chain of causes is rendered.
     pub(crate) fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
         Self {
             exit,
@@ -73,41 +77,41 @@ impl Failure {
         }
     }
 
-    /// The same from a text.
+    /// Creates a failure from a message.
     pub(crate) fn message(exit: Exit, message: impl Into<String>) -> Self {
         Self::new(exit, anyhow::Error::msg(message.into()))
     }
 
-    /// The user wrote something that cannot be understood.
+    /// Creates a failure about invalid input, with [`Exit::Usage`].
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::message(Exit::Usage, message)
     }
 
-    /// Ends with this code, without a word.
+    /// Creates a failure that renders nothing.
     pub(crate) fn silent(exit: Exit) -> Self {
         Self { exit, error: None, help: None, fields: Vec::new(), excerpts: BTreeMap::new(), request: None }
     }
 
-    /// With what the user can do next.
+    /// Adds a hint: what the user can do next.
     #[must_use]
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// With the fields that are wrong.
+    /// Adds the invalid fields.
     #[must_use]
     pub(crate) fn fields(mut self, fields: Vec<FieldError>) -> Self {
         self.fields = fields;
         self
     }
 
-    /// The fields that are wrong, to be told in another way.
+    /// Returns the invalid fields, so that callers can change their paths.
     pub(crate) fn fields_mut(&mut self) -> &mut Vec<FieldError> {
         &mut self.fields
     }
 
-    /// Shows these lines below the field at this path.
+    /// Adds lines below the field at this path.
     pub(crate) fn excerpt(&mut self, path: &str, lines: Vec<String>) {
         self.excerpts.insert(path.to_owned(), lines);
     }
@@ -116,7 +120,7 @@ impl Failure {
         self.exit
     }
 
-    /// Whether a reader of our output went away; nobody is there to be told.
+    /// Whether the error is a closed pipe of standard output; then nothing is rendered.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         self.error.as_ref().is_some_and(|error| {
             error.chain().any(|cause| {
@@ -127,7 +131,7 @@ impl Failure {
         })
     }
 
-    /// What is shown on standard error; empty for a silent one.
+    /// Renders the failure for standard error; empty for a silent failure.
     pub(crate) fn render(&self, color: bool) -> String {
         let Some(error) = &self.error else { return String::new() };
         let (red, cyan, reset) = if color { ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
@@ -153,7 +157,7 @@ impl Failure {
     }
 }
 
-/// The causes below an error, without those that say again what was said.
+/// Returns the causes of an error, without those whose text was already shown.
 fn causes(error: &anyhow::Error) -> Vec<String> {
     let mut said = error.to_string();
     let mut causes = Vec::new();
@@ -185,12 +189,12 @@ impl From<client::Error> for Failure {
             _ => (Exit::Failed, Vec::new(), None),
         };
         let error = match error {
-            // The list of the fields says more than the sentence about the first of them.
+            // The list of fields contains more than the detail, which is about the first field.
             client::Error::Problem(problem) if !problem.errors.is_empty() => {
                 help = None;
                 anyhow::Error::msg(problem.title.trim_end_matches('.').to_lowercase())
             }
-            // What is between is how the HTTP library came to it.
+            // Intermediate causes are details of the HTTP library.
             client::Error::Unreachable { ref source, .. } => {
                 let root = anyhow::Error::msg(root_cause(source).to_string());
                 root.context(error.to_string())
@@ -201,7 +205,7 @@ impl From<client::Error> for Failure {
     }
 }
 
-/// What to do next in terms of commands, where the server's hint is in terms of the API.
+/// Returns a hint that names commands, for codes whose server hint refers to the API.
 fn help_of(code: &str) -> Option<&'static str> {
     Some(match Code::from_word(code)? {
         Code::Unauthenticated => crate::connect::TOKEN_HELP,
@@ -213,7 +217,7 @@ fn help_of(code: &str) -> Option<&'static str> {
             "run `belfry artifact list` to list all artifacts; check the namespace (`-n`)"
         }
         Code::QueueInUse => {
-            "wait until its jobs end, or cancel them; `belfry job list --queue QUEUE` lists them"
+            "wait until its jobs end, or cancel them; run `belfry job list --queue QUEUE` to list them"
         }
         Code::ArtifactInUse => "run `belfry run wait RUN` to wait for the run, or `belfry run cancel RUN`",
         Code::ScheduleNotFound => {
@@ -222,20 +226,20 @@ fn help_of(code: &str) -> Option<&'static str> {
         Code::CalendarNotFound => {
             "run `belfry calendar list` to list all calendars; check the namespace (`-n`)"
         }
-        Code::BackfillNotFound => "run `belfry backfill list` to list all backfills that are kept",
+        Code::BackfillNotFound => "run `belfry backfill list` to list all backfills",
         Code::WorkflowNotFound => {
             "run `belfry workflow list` to list all workflows; check the namespace (`-n`)"
         }
-        Code::RunNotFound => "run `belfry run list` to list all runs that are kept",
+        Code::RunNotFound => "run `belfry run list` to list all runs",
         Code::StepNotFound => "run `belfry run steps RUN` to list all steps",
         Code::RunEnded => "run `belfry run retry RUN` to run it again, once it has ended",
         Code::RunNotEnded => "run `belfry run wait RUN` to wait for its end, or `belfry run cancel RUN`",
         Code::StepEnded => {
             "run `belfry run retry RUN --from STEP` to run the step again, once the run has ended"
         }
-        Code::ApprovalNotPending => "run `belfry run why RUN` for what the step waits for",
+        Code::ApprovalNotPending => "run `belfry run why RUN` for the waiting reasons of the step",
         Code::RunsWaiting => {
-            "cancel these runs, or wait until they have started; `belfry run list --status waiting` lists them"
+            "cancel these runs, or wait until they start; run `belfry run list --status waiting` to list them"
         }
         Code::ScheduleExists => "run `belfry apply -f FILE` to change it, or choose another name",
         Code::JobEnded => "run `belfry job retry JOB` to run the job again",
@@ -314,7 +318,7 @@ mod tests {
         ");
     }
 
-    /// The hint of the server speaks of headers.
+    /// The server's hint is about HTTP headers, so the command replaces it.
     #[test]
     fn a_refusal_without_a_token_says_how_to_name_one() {
         let client::Error::Problem(mut problem) = problem(401) else { return };
@@ -323,7 +327,7 @@ mod tests {
         assert!(shown.contains("--token-file FILE"), "{shown}");
     }
 
-    /// The contract of the command line.
+    /// Exit codes are a contract with scripts.
     #[test]
     fn every_kind_of_refusal_has_its_exit_code() {
         let code = |status| Failure::from(problem(status)).exit().code();

@@ -1,4 +1,4 @@
-//! What the processes of a server and a worker log: on standard error, never on standard output.
+//! Logging of servers and workers, on standard error.
 
 use std::io::IsTerminal;
 
@@ -7,20 +7,20 @@ use tracing_subscriber::EnvFilter;
 use crate::failure::Failure;
 use crate::settings::Settings;
 
-/// Sets logging up for a process that stays; `info` where nothing is said.
+/// Installs the logger of a long-running process. `default` is the log filter if none is configured.
 ///
 /// # Errors
-/// Where the filter cannot be understood.
+/// If the configured filter is invalid.
 pub(crate) fn install(settings: &Settings, default: &str) -> Result<(), Failure> {
     let level = settings.text("log.level").unwrap_or_else(|| default.to_owned());
     let filter = EnvFilter::builder().parse(&level).map_err(|error| {
-        Failure::usage(format!("`{level}` says not what to log: {error}"))
-            .help("expected `info`, `debug`, or filters as `server=debug`")
+        Failure::usage(format!("invalid log filter `{level}`: {error}"))
+            .help("expected `info`, `debug`, or filters by module such as `server=debug`")
     })?;
     let terminal = std::io::stderr().is_terminal();
     let json = settings.text("log.format").as_deref() == Some("json");
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // Fails only where a logger is installed already; then that one logs.
+    // Fails only if a logger is already installed; then that one is used.
     let _ = if json {
         builder.json().flatten_event(true).try_init()
     } else {

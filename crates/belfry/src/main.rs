@@ -1,19 +1,21 @@
-//! `belfry`, the one binary: server, worker, and the command line of both.
+//! The `belfry` binary: server, worker and command line.
 //!
 //! ```text
-//! args ──> commands ──> client ──> a server elsewhere
-//!            │  └─────> output: data on stdout, all else on stderr
+//! args ──> commands ──> client ──> REST API of a server
+//!            │  └─────> output: data on stdout, everything else on stderr
 //!            └────────> server, worker: `belfry server`, `belfry worker`, `belfry dev`
 //! ```
 //!
 //! - [`args`]: the command line as types, and its help texts.
-//! - [`commands`]: what each command does.
-//! - [`settings`] and [`connect`]: flag, else variable, else file, else default.
-//! - [`output`]: tables, JSON and YAML, words, progress.
-//! - [`failure`]: errors as they are shown, and the exit codes.
+//! - [`commands`]: implementation of the commands.
+//! - [`settings`]: settings from flags, environment variables, a file and defaults.
+//! - [`connect`]: selection of the server and the token.
+//! - [`output`]: tables, JSON, YAML and progress.
+//! - [`failure`]: rendering of errors, and exit codes.
+//! - [`logging`]: logs of servers and workers.
 //!
-//! `belfry supervisor` and `belfry fuse` are the processes of a worker that it starts itself. Their
-//! arguments are the worker's own affair, so they are handed over before the command line is read.
+//! `belfry supervisor` and `belfry fuse` are internal processes of a worker, which starts them itself. Their arguments
+//! are private to the worker crate, so they are dispatched before the command line is parsed.
 
 mod args;
 mod commands;
@@ -37,8 +39,8 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 use crate::args::Cli;
 use crate::failure::Failure;
 
-/// Millions of small rows live here for long, and threads hand them to each other: the C library's
-/// allocator takes half as long again for it, and keeps more.
+/// A server keeps millions of small rows that move between threads. For this load the allocator of the C library takes
+/// 1.5 times as long and keeps more memory.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -51,7 +53,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Nobody reads any more, `head` for instance: that is no failure.
+        // A closed pipe (`belfry job list | head`) is not a failure.
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             show(&failure);
@@ -62,13 +64,13 @@ fn main() -> ExitCode {
 
 fn command_line(arguments: Vec<OsString>) -> Result<(), Failure> {
     client::install_crypto();
-    // A line that cannot be read has no options yet.
+    // Needed before parsing: errors of the parser have colors too.
     let plain = arguments.iter().any(|argument| argument == "--no-color");
     let color = if plain { clap::ColorChoice::Never } else { clap::ColorChoice::Auto };
     let parsed = Cli::command().color(color).try_get_matches_from(arguments);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        // Help and version are data; both and usage errors print themselves with their exit code.
+        // `exit` prints help, version or the usage error, with the matching exit code.
         Err(error) => error.exit(),
     };
     commands::run(cli)
@@ -76,6 +78,6 @@ fn command_line(arguments: Vec<OsString>) -> Result<(), Failure> {
 
 fn show(failure: &Failure) {
     let color = output::Out::new(output::Format::Table, false, false).color_err;
-    // Nothing can be done if nobody hears it.
+    // A closed standard error is not a failure of the command.
     let _ = std::io::stderr().lock().write_all(failure.render(color).as_bytes());
 }

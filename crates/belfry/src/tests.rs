@@ -1,10 +1,10 @@
-//! The command line as a whole: its help texts and what it accepts.
+//! Tests of the whole command line: help texts and parsing.
 
 use clap::{Command, CommandFactory as _, Parser as _};
 
 use crate::args::Cli;
 
-/// Every command that can be asked for help, with its path.
+/// Collects every command with its path, without the `help` commands.
 fn all(command: &Command, path: &str, found: &mut Vec<(String, Command)>) {
     found.push((path.to_owned(), command.clone()));
     for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
@@ -25,7 +25,7 @@ fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
 }
 
-/// A new command cannot be forgotten: they are taken from the definition itself.
+/// The commands are taken from the definition, so a new command cannot be missed.
 #[test]
 fn the_help_of_every_command() {
     let mut text = String::new();
@@ -45,7 +45,7 @@ fn every_command_and_every_argument_says_what_it_is_for() {
     }
 }
 
-/// What the help says of a flag that is left out is what the spec says.
+/// The defaults in the help texts are those of the spec.
 #[test]
 fn the_defaults_that_the_help_names_are_those_of_the_spec() {
     let spec = serde_json::to_value(model::JobSpec::command(["true"])).unwrap();
@@ -99,7 +99,7 @@ fn the_lines_of_the_examples_can_be_read() {
     for (path, command) in commands() {
         let Some(examples) = command.get_before_help() else { continue };
         for line in examples.to_string().lines().filter(|line| line.trim_start().starts_with("belfry ")) {
-            // What follows two blanks explains; what follows `>` and `|` is the shell's.
+            // Two spaces start an explanation; `>` and `|` start shell syntax.
             let line = line.trim().split("  ").next().unwrap_or_default();
             let line = line.split(['>', '|']).next().unwrap_or_default();
             let line = line.replace("JOB", "job_01k9zq3m6c0000000000000000");
@@ -118,7 +118,7 @@ fn the_lines_of_the_examples_can_be_read() {
     assert!(read > 30, "only {read} examples were found");
 }
 
-/// Words as a shell would take them; quotes keep together what is between them.
+/// Splits a line into words as a shell does, with single quotes.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted, mut begun) = (Vec::new(), String::new(), false, false);
     for c in line.chars() {
@@ -178,7 +178,7 @@ fn a_worker_is_run_by_the_word_that_also_looks_after_workers() {
     assert_eq!(worker(&["belfry", "--url", "http://x", "worker", "list"]), Ok(true));
 }
 
-/// There `-n` is how many firings, as with `tail` and `head`; the namespace has its long name.
+/// In `schedule next`, `-n` is the number of firings, as in `head` and `tail`; the namespace has its long option only.
 #[test]
 fn the_namespace_can_be_named_wherever_a_short_letter_means_something_else() {
     for line in [

@@ -1,4 +1,4 @@
-//! `belfry forecast`.
+//! Arguments of `forecast`.
 
 use std::path::PathBuf;
 
@@ -95,12 +95,12 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 fn scale(text: &str) -> Result<Scale, String> {
-    // A name may hold a `=`.
+    // The name may contain `=`, so the last one separates.
     let (name, by) = text.rsplit_once('=').ok_or("expected NAME=FACTOR, such as build-1=2x")?;
     Ok(Scale { name: name.to_owned(), factor: factor(by)? })
 }
 
-/// `cpu=8,memory=32GiB,slots=50,gpu=2,name=big,zone:eu`.
+/// Parses `cpu=8,memory=32GiB,slots=50,gpu=2,name=big,zone:eu`.
 fn worker(text: &str) -> Result<Worker, String> {
     let capacity = Capacity { slots: 100, ..Capacity::default() };
     let mut worker = Worker::new("new", capacity);

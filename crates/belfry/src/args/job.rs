@@ -1,4 +1,4 @@
-//! Commands about jobs.
+//! Arguments of `submit`, `logs`, `why` and `job`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The flags that make of one job many: shards, elements of a list, or one on every worker.
+//! Options of `submit` that start several jobs from one spec: shards, elements of a list, or all workers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

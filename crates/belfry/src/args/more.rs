@@ -1,4 +1,4 @@
-//! Commands about queues, artifacts, events and the configuration.
+//! Arguments of `queue`, `artifact`, `events` and `config`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Commands about schedules, backfills, calendars, and files that define them.
+//! Arguments of `schedule`, `backfill`, `calendar`, `apply` and `diff`.
 
 use std::path::PathBuf;
 
@@ -89,7 +89,7 @@ pub(crate) struct WhenArgs {
 }
 
 impl WhenArgs {
-    /// The timing from the options.
+    /// Builds the timing from the options.
     pub(crate) fn timing(&self) -> Timing {
         let dialect = self.dialect.unwrap_or_default();
         let cron = |expression: &String| Rule::Cron(Cron { expression: expression.clone(), dialect });
@@ -126,13 +126,13 @@ fn status(text: &str) -> Result<ScheduleStatus, String> {
     word(text, &["active", "paused", "completed"])
 }
 
-/// `en`, `zh`, `zh-CN`.
+/// Parses `en`, `zh` or `zh-CN`.
 fn language(text: &str) -> Result<Language, String> {
     let text = if text.eq_ignore_ascii_case("zh") { "zh-CN" } else { text };
     text.parse().map_err(|error: timetable::ParseLanguageError| error.to_string())
 }
 
-/// The language of the environment, from the first variable that is set.
+/// Returns the language of the environment, from the first variable that is set.
 fn language_of(variable: impl Fn(&str) -> Option<String>) -> Language {
     let set =
         ["LC_ALL", "LC_MESSAGES", "LANG"].into_iter().filter_map(variable).find(|text| !text.is_empty());
@@ -189,7 +189,7 @@ pub(crate) struct CreateArgs {
     #[arg(long, value_name = "NAME", conflicts_with_all = ["command", "script"], help_heading = "What it starts")]
     pub(crate) workflow: Option<String>,
     /// Parameter of the workflow runs, may refer to the firing: day='${{ firing.scheduled_for }}'; repeatable
-    // Clap asks for no `requires` that conflicts with what is there, so these conflict themselves.
+    // Clap ignores `requires` if the required option conflicts with a given one, so the conflicts are repeated here.
     #[arg(short, long = "param", value_name = "NAME=VALUE", value_parser = parse_pair, requires = "workflow", conflicts_with_all = ["command", "script"], help_heading = "What it starts")]
     pub(crate) parameters: Vec<Pair>,
     #[command(flatten)]
@@ -251,7 +251,7 @@ pub(crate) struct NextArgs {
     #[arg(long, value_name = "LANGUAGE", value_parser = language)]
     lang: Option<Language>,
     /// Namespace [env: BELFRY_NAMESPACE] [default: default]
-    // Takes the place of the global one, whose `-n` means the number here.
+    // Replaces the global option: `-n` is the number of firings here.
     #[arg(id = "namespace", long = "namespace", value_name = "NAME", help_heading = "Global options")]
     pub(crate) _namespace: Option<String>,
 }
@@ -262,7 +262,7 @@ impl NextArgs {
         self.schedule.is_none()
     }
 
-    /// The language of the description.
+    /// Returns the language of the description.
     pub(crate) fn lang(&self) -> Language {
         self.lang.unwrap_or_else(|| language_of(|name| std::env::var(name).ok()))
     }
@@ -488,7 +488,7 @@ pub(crate) struct DiffArgs {
 mod tests {
     use super::*;
 
-    /// H1. The first variable that is set decides, as with every program that knows locales.
+    /// H1. The first variable that is set determines the language, as POSIX locales require.
     #[test]
     fn the_words_are_in_the_language_of_the_environment() {
         let of = |set: &[(&str, &str)]| {

@@ -1,4 +1,4 @@
-//! Commands that stay: a server, a worker, or both; and those that look after workers.
+//! Arguments of `dev`, `server` and `worker`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

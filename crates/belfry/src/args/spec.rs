@@ -1,7 +1,7 @@
-//! The flags that describe a job, as a merge patch of its spec.
+//! Options for the spec of a job, as a JSON merge patch.
 //!
-//! A submission applies the patch to what a file says, or to a spec of defaults; an update sends it
-//! as it is. So each flag means the same in both, and only what was given changes anything.
+//! A submission applies the patch to the spec in a file, or to a spec of defaults; an update sends the patch to the
+//! server. So each option means the same in both, and only given options change a field.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 
-/// A name and a value, with `=` between.
+/// Name and value of a `NAME=VALUE` argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pair(pub(crate) String, pub(crate) String);
 
@@ -26,7 +26,7 @@ pub(crate) fn parse_pair(text: &str) -> Result<Pair, String> {
     }
 }
 
-/// `NAME=VALUE`, or `NAME` for the value in this environment.
+/// Parses `NAME=VALUE`, or `NAME` for the value of that variable in this environment.
 fn variable(text: &str) -> Result<Pair, String> {
     if text.contains('=') {
         return parse_pair(text);
@@ -41,7 +41,7 @@ fn count_pair(text: &str) -> Result<(String, u64), String> {
     count.parse().map(|n| (name, n)).map_err(|_| format!("`{count}` is not a whole number"))
 }
 
-/// `zone=a,b`, `zone!=a`, `gpu`, `!gpu` as a constraint.
+/// Parses a constraint: `zone=a,b`, `zone!=a`, `gpu` or `!gpu`.
 fn constraint(text: &str) -> Result<Value, String> {
     let values = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<_>>();
     let (label, operator, values) = if let Some((label, right)) = text.split_once("!=") {
@@ -59,12 +59,12 @@ fn constraint(text: &str) -> Result<Value, String> {
     Ok(json!({"label": label, "operator": operator, "values": values}))
 }
 
-/// A time: RFC 3339, a local time, or a time of today or tomorrow.
+/// Parses a time: RFC 3339, a local time, or the next occurrence of a time of day.
 pub(crate) fn instant(text: &str) -> Result<Timestamp, String> {
     instant_at(text, &jiff::Zoned::now())
 }
 
-/// A past time: a duration ago, a time of day, `today`, `yesterday`, or an exact time.
+/// Parses a past time: a duration ago, the last occurrence of a time of day, `today`, `yesterday`, or an exact time.
 pub(crate) fn past(text: &str) -> Result<Timestamp, String> {
     past_at(text, &jiff::Zoned::now())
 }
@@ -100,7 +100,7 @@ fn past_at(text: &str, now: &jiff::Zoned) -> Result<Timestamp, String> {
     })
 }
 
-/// A time without a date.
+/// Parses a time of day; `None` for a text with a date.
 fn time_of_day(text: &str) -> Option<jiff::civil::Time> {
     (text.contains(':') && !text.contains(['-', 'T', ' '])).then(|| text.parse().ok())?
 }
@@ -113,7 +113,7 @@ fn instant_at(text: &str, now: &jiff::Zoned) -> Result<Timestamp, String> {
         return Ok(zoned.timestamp().into());
     }
     let local = |civil: jiff::civil::DateTime| civil.to_zoned(now.time_zone().clone()).ok();
-    // A time alone is read as a date and time too, so it comes first.
+    // A time of day also parses as a civil date and time, so it is tried first.
     if let Some(time) = time_of_day(text) {
         let today = local(now.date().to_datetime(time)).filter(|at| at > now);
         let next = today.or_else(|| local(now.date().tomorrow().ok()?.to_datetime(time)));
@@ -137,7 +137,7 @@ fn enforcement(text: &str) -> Result<Enforcement, String> {
     word(text, &["required", "best_effort"])
 }
 
-/// A word of the API; `-` may replace `_`.
+/// Parses a name of the API, such as `at_least_once`; `-` may replace `_`.
 pub(crate) fn word<T: serde::de::DeserializeOwned>(text: &str, known: &[&str]) -> Result<T, String> {
     serde_json::from_value(Value::String(text.replace('-', "_")))
         .map_err(|_| format!("expected one of {}", known.join(", ")))
@@ -306,7 +306,7 @@ impl Patch {
         let mut at = &mut self.0;
         for name in folders.split('.').filter(|name| !name.is_empty()) {
             let next = at.entry(name).or_insert_with(|| json!({}));
-            // Whatever was no object, a list for instance, is none to set a field of.
+            // A value that is not an object, such as a list, has no fields to set.
             let Value::Object(next) = next else { return Ok(()) };
             at = next;
         }
@@ -425,7 +425,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     let shown =
         if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) };
     let read = || -> std::io::Result<Vec<u8>> {
-        // No spec may be so large; a device or a mistaken file need not be read to its end.
+        // Specs are smaller. The limit also ends the read of a device or a wrong file.
         let mut bytes = Vec::new();
         let max = model::limits::BATCH_BODY_BYTES_MAX as u64 + 1;
         if path == Path::new("-") {

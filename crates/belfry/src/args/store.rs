@@ -1,4 +1,4 @@
-//! Commands about the store itself: its copies, and its damage.
+//! Arguments of `store`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Commands for what runs as a task.
+//! Arguments of `task`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Commands about workflows and their runs.
+//! Arguments of `workflow` and `run`.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
-//! Records of the `belfry dev` servers of a user that run.
+//! Records of the running `belfry dev` servers of a user.
 //!
-//! Each server keeps a file with its address and its data folder, and holds a lock on it. A record without a lock was
-//! left behind by a server that was killed. The folder is `$XDG_RUNTIME_DIR/belfry/dev`, or `dev-running` in the user's
-//! data folder; only the user can read it.
+//! Each server writes a file with its address and its data directory, and holds a lock on it (`flock`). A record without
+//! a lock is stale: its server was killed. The directory is `$XDG_RUNTIME_DIR/belfry/dev`, or `dev-running` in the user's
+//! data directory; only the user can read it.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -22,28 +22,28 @@ struct Content {
     data_dir: PathBuf,
 }
 
-/// The record of this process; dropping it removes it.
+/// Record of this process. Dropping it removes the file.
 #[derive(Debug)]
 pub(crate) struct Record {
     path: PathBuf,
-    /// Its lock says that the server runs.
+    /// The open file holds the lock while the server runs.
     file: File,
 }
 
 impl Record {
-    /// Writes the record of a server, under a name that no other one of the user has.
+    /// Writes the record of a server. The name must be unique among the servers of the user.
     pub(crate) fn write(
         sources: &Sources,
         address: SocketAddr,
         data_dir: &Path,
         name: &str,
     ) -> std::io::Result<Self> {
-        let folder = folder(sources).ok_or_else(|| std::io::Error::other("there is no home folder"))?;
+        let folder = folder(sources).ok_or_else(|| std::io::Error::other("cannot find the home directory"))?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let data_dir = std::path::absolute(data_dir)?;
         let content = serde_json::to_vec(&Content { address, data_dir })?;
         let path = folder.join(format!("{name}.json"));
-        // Locked before it is renamed into place, so that no other process removes it as stale.
+        // Locked before the rename, so that no other process removes the file as stale.
         let partial = folder.join(format!("{name}.partial"));
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&partial)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -52,7 +52,7 @@ impl Record {
         Ok(Self { path, file })
     }
 
-    /// Ends as a process does that is killed.
+    /// Drops the record and leaves its file, as a killed process does.
     #[cfg(test)]
     pub(super) fn leave_behind(self) {
         let kept = std::fs::read(&self.path).unwrap();
@@ -64,13 +64,13 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // If it stays, it has no lock.
+        // A file that cannot be removed is stale, because it has no lock.
         let _removed = std::fs::remove_file(&self.path);
         let _unlocked = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
 
-/// The servers of the user that run, in the order of their data folders.
+/// Returns the running servers of the user, sorted by data directory. Removes stale records.
 pub(super) fn all(sources: &Sources) -> Vec<Dev> {
     let Some(entries) = folder(sources).and_then(|folder| std::fs::read_dir(folder).ok()) else {
         return Vec::new();

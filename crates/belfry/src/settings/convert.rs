@@ -1,4 +1,7 @@
-//! Settings as what server and worker take.
+//! Conversion of settings into the configuration of a server or a worker.
+//!
+//! The typed getters return `None` for a setting without a value. Checks that need several settings are here or in
+//! `ServerConfig::check`; checks of single values are in `value`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,7 +21,7 @@ macro_rules! typed {
             pub(crate) fn $name(&self, key: &str) -> Option<$type> {
                 match self.value(key)? {
                     Value::$variant(value) => Some(value.clone()),
-                    other => unreachable!("{key} is asked for as another kind than {other:?}"),
+                    other => unreachable!("setting {key} has the wrong kind: {other:?}"),
                 }
             }
         )*}
@@ -26,34 +29,34 @@ macro_rules! typed {
 }
 
 typed! {
-    /// A text.
+    /// Returns a text setting.
     text: Text -> String;
-    /// A path.
+    /// Returns a path setting.
     path: Path -> PathBuf;
-    /// An address to listen on.
+    /// Returns an address setting.
     address: Address -> SocketAddr;
-    /// A length of time.
+    /// Returns a duration setting.
     duration: Duration -> Duration;
-    /// An amount of memory or disk.
+    /// Returns a size setting.
     bytes: Bytes -> Bytes;
-    /// An amount of CPU.
+    /// Returns a CPU setting.
     cpu: Cpu -> Millicores;
-    /// A number.
+    /// Returns a count setting.
     count: Count -> u64;
-    /// A list of texts.
+    /// Returns a list setting.
     list: List -> Vec<String>;
 }
 
 impl Settings {
-    /// Whether a flag is set.
+    /// Whether a boolean setting is `true`.
     pub(crate) fn is_set(&self, key: &str) -> bool {
         matches!(self.value(key), Some(Value::Flag(true)))
     }
 
-    /// What a server takes.
+    /// Returns the configuration of a server.
     ///
     /// # Errors
-    /// Where settings cannot be set together or cannot work.
+    /// If settings exclude each other or are out of range.
     pub(crate) fn server(&self) -> Result<ServerConfig, Failure> {
         let mut config = ServerConfig::new(self.path("server.data_dir").unwrap_or_default());
         config.exposure = match (self.is_set("server.behind_proxy"), self.is_set("server.insecure")) {
@@ -110,7 +113,10 @@ impl Settings {
         Ok(Some(url.trim_end_matches('/').to_owned()))
     }
 
-    /// Where the rows of a server are.
+    /// Returns the store configuration: embedded, or a PostgreSQL database.
+    ///
+    /// # Errors
+    /// If the URL is invalid or contains a password, or the password file cannot be read.
     pub(crate) fn store(&self) -> Result<StoreConfig, Failure> {
         let Some(url) = self.text("server.store") else { return Ok(StoreConfig::Embedded) };
         let named = match self.origin("server.store") {
@@ -125,7 +131,7 @@ impl Settings {
         if before_at.split_once("://").is_some_and(|(_, user)| user.contains(':'))
             || url.contains("password=")
         {
-            // It would stand in files, lists of processes and `config show`.
+            // A password in the URL would be visible in files, process lists and `belfry config show`.
             return Err(Failure::usage(format!("`{named}` contains a password"))
                 .help("remove it, and name a file in `server.store_password_file` or set $PGPASSWORD"));
         }
@@ -157,10 +163,10 @@ impl Settings {
         }
     }
 
-    /// What a worker takes: `servers` and `token` where nothing is set, as in `dev`.
+    /// Returns the configuration of a worker.
     ///
     /// # Errors
-    /// Where something is missing, or a file cannot be read.
+    /// If the server or the token is not configured, or a file cannot be read.
     pub(crate) fn worker(&self) -> Result<AgentConfig, Failure> {
         let servers = self.list("worker.servers").filter(|servers| !servers.is_empty());
         let Some(servers) = servers else {
@@ -184,7 +190,7 @@ impl Settings {
         Ok(config)
     }
 
-    /// What of a worker does not depend on which server it works for.
+    /// Applies the settings that do not depend on the server; `belfry dev` uses them too.
     pub(crate) fn apply_to_worker(&self, config: &mut AgentConfig) -> Result<(), Failure> {
         if let Some(Value::Map(labels)) = self.value("worker.labels") {
             config.labels.clone_from(labels);

@@ -1,8 +1,12 @@
-//! Settings: flag, else environment, else file, else default, and which of them it was.
+//! Settings and their origins.
 //!
-//! All settings stand in one table ([`table::SETTINGS`]); files, variables, `config show` and the
-//! docs follow it. One file is read, never several merged. Everything that is wrong is said at once,
-//! by the name under which it was written.
+//! The value of a setting comes from a flag, else an environment variable, else a file, else its default. All settings
+//! are in one table ([`table::SETTINGS`]), from which files, variables, `belfry config show` and the docs are derived.
+//! One file is read; files are never merged. All errors are reported together, each under the name that the user wrote.
+//!
+//! - [`table`]: the settings with their kinds, defaults and help texts.
+//! - `value`: kinds of values, and parsing of text and TOML.
+//! - `convert`: configuration of servers and workers from settings.
 
 mod convert;
 pub(crate) mod table;
@@ -20,7 +24,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::Look;
 use crate::output::table::{Cell, Column, Row, column};
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Origin {
     Default,
@@ -40,19 +44,19 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Where settings are read from.
+/// Sources of settings.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sources {
-    /// The environment.
+    /// Environment variables.
     pub(crate) variables: BTreeMap<String, String>,
-    /// The file, if there is one.
+    /// Configuration file, if any.
     pub(crate) file: Option<PathBuf>,
-    /// What was given on the command line: setting, flag, text.
+    /// Flags of the command line: key of the setting, flag, text.
     pub(crate) flags: Vec<(&'static str, &'static str, String)>,
 }
 
 impl Sources {
-    /// The environment of this process, and no file.
+    /// Returns the environment of this process, without a file. Variables that are not UTF-8 are ignored.
     pub(crate) fn environment() -> Self {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -60,29 +64,29 @@ impl Sources {
         Self { variables, ..Self::default() }
     }
 
-    /// Uses the named file, else the first that exists of those that are looked at by default.
+    /// Selects the file: `named`, else `$BELFRY_CONFIG`, else the first of `defaults` that exists.
     pub(crate) fn with_file(mut self, named: Option<PathBuf>, defaults: &[PathBuf]) -> Self {
         let named = named.or_else(|| self.variable("BELFRY_CONFIG").map(PathBuf::from));
         self.file = named.or_else(|| defaults.iter().find(|path| path.exists()).cloned());
         self
     }
 
-    /// Sets a setting from a flag, if the flag was given.
+    /// Adds a flag, if it was given.
     pub(crate) fn flag(&mut self, key: &'static str, flag: &'static str, text: Option<impl ToString>) {
         self.flags.extend(text.map(|text| (key, flag, text.to_string())));
     }
 
-    /// A variable that is set and not empty.
+    /// Returns an environment variable; `None` if it is not set or empty.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// `~/.config/belfry/config.toml`, or where `XDG_CONFIG_HOME` says.
+    /// Returns the configuration file of the user: `~/.config/belfry/config.toml`, or below `XDG_CONFIG_HOME`.
     pub(crate) fn user_file(&self) -> Option<PathBuf> {
         self.user_dir("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("config.toml"))
     }
 
-    /// `~/.local/share/belfry`, or where `XDG_DATA_HOME` says.
+    /// Returns the data directory of the user: `~/.local/share/belfry`, or below `XDG_DATA_HOME`.
     pub(crate) fn user_data(&self) -> Option<PathBuf> {
         self.user_dir("XDG_DATA_HOME", ".local/share")
     }
@@ -96,20 +100,20 @@ impl Sources {
     }
 }
 
-/// What is wrong with a setting.
+/// Error in a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wrong {
-    /// The setting as it was written: a key, a variable or a flag, and the file.
+    /// Name that the user wrote: a key with its file, a variable or a flag.
     pub(crate) at: String,
-    /// What was found and what was expected.
+    /// Value that was found, and what was expected.
     pub(crate) detail: String,
 }
 
-/// All settings, each with a value or none.
+/// Values of all settings, with their origins. A setting without a value and a default is absent.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     values: BTreeMap<&'static str, (Value, Origin)>,
-    /// The file that was read.
+    /// File that was read, if any.
     pub(crate) file: Option<PathBuf>,
 }
 
@@ -117,7 +121,7 @@ impl Settings {
     /// Reads all sources.
     ///
     /// # Errors
-    /// A [`Failure`] that lists everything that is wrong.
+    /// One [`Failure`] that lists all invalid settings, or the file that cannot be read or parsed.
     pub(crate) fn load(sources: &Sources) -> Result<Self, Failure> {
         let mut wrong = Vec::new();
         let mut settings = Self { values: BTreeMap::new(), file: sources.file.clone() };
@@ -139,7 +143,7 @@ impl Settings {
             if text.is_empty() {
                 continue;
             }
-            // A test reads every default.
+            // A test parses every default, so an error is impossible here.
             if let Ok(value) = setting.kind.parse(&text) {
                 self.values.insert(setting.key, (value, Origin::Default));
             }
@@ -181,7 +185,7 @@ impl Settings {
                 Err(detail) => wrong.push(Wrong { at: format!("${name}"), detail }),
             }
         }
-        // Only these are surely meant for us: a task sees `BELFRY_JOB_ID` and its like.
+        // Unknown variables are reported for these prefixes only: tasks have variables such as `BELFRY_JOB_ID`.
         for name in sources.variables.keys() {
             let ours = ["BELFRY_SERVER__", "BELFRY_WORKER__"].iter().any(|prefix| name.starts_with(prefix));
             if ours && !SETTINGS.iter().any(|s| s.variable() == *name) {
@@ -205,12 +209,12 @@ impl Settings {
         self.values.get(key).map(|(value, _)| value)
     }
 
-    /// Where the value of a setting comes from, if it has one.
+    /// Returns the origin of a setting; `None` if it has no value.
     pub(crate) fn origin(&self, key: &str) -> Option<&Origin> {
         self.values.get(key).map(|(_, origin)| origin)
     }
 
-    /// All settings in the order of the table.
+    /// Returns all settings in the order of the table. Values of secrets are omitted.
     pub(crate) fn rows(&self) -> Vec<SettingRow> {
         let row = |setting: &Setting| {
             let found = self.values.get(setting.key);
@@ -252,7 +256,7 @@ fn refusal(wrong: Vec<Wrong>) -> Failure {
         .help("`belfry config show` lists all settings")
 }
 
-/// How many characters must change to make one of the other (Levenshtein).
+/// Returns the Levenshtein distance of two texts, in characters.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -266,7 +270,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// A setting as it is shown.
+/// Setting as a row of `belfry config show`.
 #[derive(Debug, Serialize)]
 pub(crate) struct SettingRow {
     key: &'static str,
@@ -282,7 +286,7 @@ impl Row for SettingRow {
         column("VALUE", 24),
         column("ORIGIN", 16),
         crate::output::table::wide("VARIABLE", 24),
-        crate::output::table::wide("MEANING", 40),
+        crate::output::table::wide("DESCRIPTION", 40),
     ];
 
     fn cells(&self, _look: &Look) -> Vec<Cell> {

@@ -1,31 +1,31 @@
-//! Every setting that there is.
+//! Table of all settings. The order is that of `belfry config show` and of the configuration reference in the docs.
 
 use super::value::Kind;
 
-/// One setting.
+/// Definition of a setting.
 #[derive(Debug)]
 pub(crate) struct Setting {
-    /// `section.name`, as in a file.
+    /// Key, `section.name`, as in a file.
     pub(crate) key: &'static str,
-    /// The variable, where it is not `BELFRY_SECTION__NAME`.
+    /// Environment variable, if it is not `BELFRY_SECTION__NAME`.
     short_variable: Option<&'static str>,
-    /// What kind of value it has.
+    /// Kind of its value.
     pub(crate) kind: Kind,
-    /// Its default as text; empty for none, `{data}` for the user's data folder.
+    /// Default as text; empty for none, `{data}` for the user's data directory.
     pub(crate) default: &'static str,
-    /// Whether it is never shown, and refused in a file.
+    /// Whether the value is never shown, and rejected in files.
     pub(crate) secret: bool,
-    /// What it means.
+    /// Description, for `belfry config show` and the docs.
     pub(crate) help: &'static str,
 }
 
 impl Setting {
-    /// The setting with this key.
+    /// Returns the setting with this key.
     pub(crate) fn find(key: &str) -> Option<&'static Self> {
         SETTINGS.iter().find(|setting| setting.key == key)
     }
 
-    /// The variable that sets it.
+    /// Returns the environment variable of the setting.
     pub(crate) fn variable(&self) -> String {
         match self.short_variable {
             Some(name) => name.to_owned(),
@@ -48,7 +48,7 @@ const fn plain(key: &'static str, kind: Kind, default: &'static str, help: &'sta
     Setting { key, short_variable: None, kind, default, secret: false, help }
 }
 
-/// Every setting, in the order in which they are shown.
+/// All settings.
 pub(crate) const SETTINGS: &[Setting] = &[
     named("client.url", "BELFRY_URL", Kind::Text, "", "server URL"),
     Setting {

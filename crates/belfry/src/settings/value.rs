@@ -1,4 +1,4 @@
-//! Kinds of values, and reading them from text and from TOML.
+//! Kinds of values, and parsing of values from text and TOML.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use model::{Bytes, Duration, Millicores};
 use serde::{Serialize, Serializer};
 
-/// What kind of value a setting has.
+/// Kind of the value of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Text,
@@ -19,16 +19,16 @@ pub(crate) enum Kind {
     Cpu,
     Count,
     Flag,
-    /// Texts; in a variable with commas between.
+    /// List of texts; separated by commas in variables and flags.
     List,
-    /// Names and texts; in a variable as `a=b,c=d`.
+    /// Map of names to texts; `a=b,c=d` in variables and flags.
     Map,
-    /// Names and counts, likewise.
+    /// Map of names to counts, in the same format.
     Counts,
     OneOf(&'static [&'static str]),
 }
 
-/// A value of a setting.
+/// Value of a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
     Text(String),
@@ -45,7 +45,7 @@ pub(crate) enum Value {
 }
 
 impl Kind {
-    /// From a variable or a flag.
+    /// Parses the text of a variable or a flag.
     pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
         let quoted = |expected: &str| format!("`{text}` is not {expected}");
         match self {
@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// From a file. Numbers and texts may stand for each other where that is clear.
+    /// Converts a TOML value. A number or a boolean is accepted for every kind of single value.
     pub(crate) fn convert(self, value: toml::Value) -> Result<Value, String> {
         let (found, text) = match value {
             toml::Value::String(text) => ("text", Some(text)),

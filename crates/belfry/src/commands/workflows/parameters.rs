@@ -101,7 +101,7 @@ fn from_flags(declared: &BTreeMap<String, Parameter>, flags: &[Pair]) -> Result<
 fn example(kind: ParameterType) -> &'static str {
     match kind {
         ParameterType::String => "a string",
-        ParameterType::Integer => "an integer",
+        ParameterType::Integer => "a whole number",
         ParameterType::Number => "a number",
         ParameterType::Boolean => "true or false",
         ParameterType::Array => r#"a JSON list, for example '["eu", "cn"]'"#,
@@ -143,7 +143,7 @@ mod tests {
     fn every_flag_that_cannot_be_read_is_told() {
         insta::assert_snapshot!(flags(&[("n", "three"), ("regions", "eu,cn"), ("day", "x")]).unwrap_err(), @r#"
         error: invalid parameters
-          n: invalid value `three`: expected an integer
+          n: invalid value `three`: expected a whole number
           regions: invalid value `eu,cn`: expected a JSON list, for example '["eu", "cn"]'
         "#);
     }
