@@ -23,16 +23,16 @@ use super::spec::instant;
 })]
 pub(crate) struct ForecastArgs {
     /// Start of the range [default: now]
-    #[arg(long, value_name = "TIME", value_parser = instant, help_heading = "The range")]
+    #[arg(long, value_name = "TIME", value_parser = instant, help_heading = "Range")]
     pub(crate) from: Option<Timestamp>,
     /// End of the range
-    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "length", help_heading = "The range")]
+    #[arg(long, value_name = "TIME", value_parser = instant, conflicts_with = "length", help_heading = "Range")]
     pub(crate) to: Option<Timestamp>,
     /// Length of the forecast [default: 24h]
-    #[arg(id = "length", long = "for", value_name = "DURATION", help_heading = "The range")]
+    #[arg(id = "length", long = "for", value_name = "DURATION", help_heading = "Range")]
     pub(crate) length: Option<Duration>,
     /// Time zone of the output [default: the zone of this machine]
-    #[arg(long, value_name = "ZONE", value_parser = zone, help_heading = "The range")]
+    #[arg(long, value_name = "ZONE", value_parser = zone, help_heading = "Range")]
     pub(crate) time_zone: Option<TimeZone>,
 
     /// Object files or folders to include as if they were applied, `-` for stdin

@@ -11,20 +11,20 @@ use serde_json::Value;
 use super::spec::read_text;
 use crate::failure::Failure;
 
-/// The value of `BELFRY_ITEM` of each job, by its index.
+/// Value of `BELFRY_ITEM` for each shard, by the index of the shard.
 type ShardItems = BTreeMap<u32, String>;
 
-/// `0=Beijing,1=Shanghai`.
+/// Parses `0=Beijing,1=Shanghai`.
 fn shard_items(text: &str) -> Result<ShardItems, String> {
     let mut items = ShardItems::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let (index, item) = part.split_once('=').ok_or("expected NUMBER=ITEM with commas between")?;
+        let (index, item) = part.split_once('=').ok_or("expected NUMBER=ITEM,NUMBER=ITEM,…")?;
         let index = index.trim().parse().map_err(|_| format!("`{index}` is not the number of a shard"))?;
         if items.insert(index, item.trim().to_owned()).is_some() {
-            return Err(format!("shard {index} stands there twice"));
+            return Err(format!("shard {index} is given twice"));
         }
     }
-    if items.is_empty() { Err("expected NUMBER=ITEM with commas between".into()) } else { Ok(items) }
+    if items.is_empty() { Err("expected NUMBER=ITEM,NUMBER=ITEM,…".into()) } else { Ok(items) }
 }
 
 /// Options that run one spec as several jobs.
@@ -52,7 +52,7 @@ pub(crate) struct ManyArgs {
 }
 
 impl ManyArgs {
-    /// The elements to run jobs for, if any. With `--on-all-workers` the constraints select the workers.
+    /// Returns the elements to run jobs for, if any. With `--on-all-workers` the constraints select the workers.
     ///
     /// # Errors
     /// Options that contradict each other, and a file that cannot be read.
@@ -63,8 +63,8 @@ impl ManyArgs {
             (None, None, Some(path)) => Over::Items(elements(path)?),
             (None, None, None) if self.on_all_workers => Over::Workers(std::mem::take(constraints)),
             (None, None, None) if self.max_parallel.is_some() || self.max_failed.is_some() => {
-                return Err(Failure::usage("`--max-parallel` and `--max-failed` are for many jobs").help(
-                    "add `--shards N`, `--over FILE` or `--on-all-workers`; a queue limits single jobs",
+                return Err(Failure::usage("`--max-parallel` and `--max-failed` require several jobs").help(
+                    "add `--shards N`, `--over FILE` or `--on-all-workers`; use a queue to limit single jobs",
                 ));
             }
             (None, None, None) => return Ok(None),
@@ -74,29 +74,29 @@ impl ManyArgs {
     }
 }
 
-/// The items in the order of their indices. With a number of shards, missing items are empty strings.
+/// Returns the items in the order of their indices. With a number of shards, missing items are empty strings.
 fn in_order(items: &ShardItems, shards: Option<u32>) -> Result<Vec<Value>, Failure> {
     let last = items.last_key_value().map_or(0, |(&index, _)| index);
     if let Some(shards) = shards.filter(|&shards| last >= shards) {
-        return Err(Failure::usage(format!("`--shard-items` names shard {last}, and there are {shards}"))
-            .help("shards are counted from 0"));
+        return Err(Failure::usage(format!("`--shard-items` has shard {last}, but there are {shards} shards"))
+            .help("shards are numbered from 0"));
     }
     if shards.is_none() && items.len() <= last as usize {
         let missing = (0..last).find(|index| !items.contains_key(index)).unwrap_or_default();
-        return Err(Failure::usage(format!("`--shard-items` says nothing of shard {missing}"))
-            .help(format!("add it, or say `--shards {}`: it then gets no item", u64::from(last) + 1)));
+        return Err(Failure::usage(format!("`--shard-items` has no item for shard {missing}"))
+            .help(format!("add it, or set `--shards {}`: missing items are then empty", u64::from(last) + 1)));
     }
     let total = shards.unwrap_or(last + 1);
     Ok((0..total).map(|index| Value::from(items.get(&index).map_or("", String::as_str))).collect())
 }
 
-/// The elements of a file: a JSON list, or its lines without empty ones.
+/// Parses the elements of a file: a JSON list, or one element per non-empty line.
 fn elements(path: &Path) -> Result<Vec<Value>, Failure> {
     let text = read_text(path)?;
     let name = if path == Path::new("-") { "standard input".into() } else { format!("`{}`", path.display()) };
     let elements: Vec<Value> = if text.trim_start().starts_with('[') {
         serde_json::from_str(&text)
-            .map_err(|error| Failure::usage(format!("{name} has no list in JSON: {error}")))?
+            .map_err(|error| Failure::usage(format!("{name} does not contain a JSON list: {error}")))?
     } else {
         text.lines().filter(|line| !line.trim().is_empty()).map(Value::from).collect()
     };
@@ -149,11 +149,11 @@ mod tests {
         let padded = items(&["--shards", "3", "--shard-items", "0=a=b"]);
         assert_eq!(padded, Ok(vec![json!("a=b"), json!(""), json!("")]));
         for (wrong, told) in [
-            (&["--shard-items", "0=a,2=c"][..], "nothing of shard 1"),
-            (&["--shards", "2", "--shard-items", "2=c"], "names shard 2"),
+            (&["--shard-items", "0=a,2=c"][..], "no item for shard 1"),
+            (&["--shards", "2", "--shard-items", "2=c"], "has shard 2"),
             (&["--shard-items", "0=a,0=b"], "twice"),
             (&["--shard-items", "a"], "NUMBER=ITEM"),
-            (&["--max-failed", "1"], "are for many jobs"),
+            (&["--max-failed", "1"], "require several jobs"),
         ] {
             let error = items(wrong).unwrap_err();
             assert!(error.contains(told), "{wrong:?}: {error}");
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(read(&[]), Ok(None));
     }
 
-    /// C3. What says where a job may go says where a broadcast goes.
+    /// C3. The constraints of the job select the workers of `--on-all-workers`.
     #[test]
     fn a_broadcast_takes_the_constraints() {
         let rule =

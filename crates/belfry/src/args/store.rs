@@ -114,10 +114,10 @@ pub(crate) struct RestoredArgs {
     "belfry store reset-clock postgres://belfry@db.example/belfry --password-file db-password"
 })]
 #[command(
-    after_help = "A server whose clock leapt ahead keeps that time when the clock is set right: schedules and retries \
-    wait until the clock has caught up, and `/readyz?verbose` says so. Set the clock right, stop all servers of the \
+    after_help = "A server whose clock jumped ahead keeps that time after the clock is corrected: schedules and retries \
+    wait until the clock has caught up, and `/readyz?verbose` reports it. Correct the clock, stop all servers of the \
     store, run this command, and start the servers. Schedules continue from the present; firings that ran early run \
-    again at their time. Retries wait for as long as they had left. Nothing changes if engine time is not ahead."
+    again at their scheduled time. Retries keep their remaining delay. Nothing changes if engine time is not ahead."
 )]
 pub(crate) struct ResetClockArgs {
     /// The store: a server's data directory, its `belfry.db`, sqlite:///PATH, or postgres://USER@HOST:PORT/DATABASE

@@ -163,7 +163,7 @@ pub(crate) enum RunCommand {
     Pause(RunPauseArgs),
     /// Resume paused runs
     Resume(RunsArgs),
-    /// Retry an ended run, as a new run that keeps the results of succeeded steps
+    /// Retry an ended run, as a new run that keeps the results of succeeded and skipped steps
     Retry(RunRetryArgs),
     /// Set the final status of a step that has not ended
     Mark(MarkArgs),
@@ -337,7 +337,7 @@ pub(crate) struct RunRetryArgs {
     /// Run
     #[arg(value_name = "RUN")]
     pub(crate) id: RunId,
-    /// First step to run again, however it ended [default: all steps that did not succeed]
+    /// First step to run again, however it ended [default: unsuccessful steps, except skipped]
     #[arg(long, value_name = "STEP")]
     pub(crate) from: Option<String>,
     /// Reason, shown to users
