@@ -1,4 +1,4 @@
-//! Artifacts: files that jobs take and leave.
+//! Artifacts: files that jobs use and produce. Each version of an artifact is identified by its SHA-256.
 
 use std::path::Path;
 
@@ -11,30 +11,31 @@ use crate::error::Error;
 use crate::http::{Client, Request};
 use crate::page::{self, Items, Page};
 
-/// Which artifacts; the default is the newest version of each.
+/// Filter for artifacts. By default it selects the newest version of each artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ArtifactFilter {
-    /// Of this namespace.
+    /// Namespace; `None` selects all namespaces.
     pub namespace: Option<String>,
-    /// All versions of this one.
+    /// Name of an artifact, of which all versions are listed.
     pub name: Option<String>,
 }
 
-/// An artifact that is being fetched.
+/// Download of an artifact.
 pub struct ArtifactBody {
-    /// The hash that names its version.
+    /// SHA-256 of the whole artifact in lower-case hexadecimal, which identifies the version. The client does not verify it.
     pub sha256: Option<String>,
-    /// How many bytes will come.
+    /// Size of the artifact in bytes.
     pub size_bytes: Option<u64>,
     client: Client,
     response: reqwest::Response,
 }
 
 impl ArtifactBody {
-    /// The next piece, or `None` at the end.
+    /// Returns the next chunk, or `None` at the end.
     ///
     /// # Errors
-    /// If the connection breaks or nothing comes for too long.
+    /// [`Error::Interrupted`] if the connection is lost, and [`Error::Timeout`] if no bytes arrive for
+    /// [`Patience::idle`](crate::Patience::idle).
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         let idle = self.client.patience().idle;
         let url = self.client.url().to_owned();
@@ -46,15 +47,17 @@ impl ArtifactBody {
 }
 
 fn put(name: &str, namespace: Option<&str>) -> Request {
-    // The hash of its bytes names a version: the same bytes again are the same version.
+    // Idempotent: the same bytes are the same version.
     Request::put(["artifacts", name]).query_opt("namespace", namespace)
 }
 
 impl Client {
     /// Stores bytes as the newest version of an artifact.
     ///
+    /// `namespace` defaults to `default`.
+    ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `body_too_large` and `storage_full`.
     pub async fn put_artifact(
         &self,
         name: &str,
@@ -64,10 +67,13 @@ impl Client {
         self.json(put(name, namespace).bytes(bytes)).await
     }
 
-    /// Stores a file as the newest version of an artifact; it is read anew for each try.
+    /// Stores a file as the newest version of an artifact. Each retry reads the file again.
+    ///
+    /// The upload has no timeout.
     ///
     /// # Errors
-    /// As every request, and [`Error::File`].
+    /// [Request errors](crate#request-errors), among them `body_too_large` and `storage_full`, or [`Error::File`] if the
+    /// file cannot be read.
     pub async fn put_artifact_file(
         &self,
         name: &str,
@@ -77,10 +83,12 @@ impl Client {
         self.json(put(name, namespace).file(path.to_owned())).await
     }
 
-    /// Deletes an artifact: one version, or all of them.
+    /// Deletes a version of an artifact, or all versions if `version` is `None`.
+    ///
+    /// `version` is a SHA-256 in hexadecimal.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `artifact_not_found` and `artifact_in_use`.
     pub async fn delete_artifact(
         &self,
         name: &str,
@@ -91,10 +99,10 @@ impl Client {
         self.done(request.query_opt("namespace", namespace).query_opt("version", version)).await
     }
 
-    /// One page of artifacts.
+    /// Returns one page of artifacts.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn artifacts_page(
         &self,
         filter: &ArtifactFilter,
@@ -107,7 +115,7 @@ impl Client {
         self.json(request).await
     }
 
-    /// All artifacts that the filter lets through.
+    /// Streams all artifacts that match the filter.
     pub fn artifacts(&self, filter: ArtifactFilter) -> Items<Artifact> {
         let (client, filter) = (self.clone(), std::sync::Arc::new(filter));
         page::all(move |page| {
@@ -116,10 +124,10 @@ impl Client {
         })
     }
 
-    /// Fetches a version of an artifact; the newest where none is named.
+    /// Starts the download of a version of an artifact, or of the newest version if `version` is `None`.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `artifact_not_found`.
     pub async fn artifact(
         &self,
         name: &str,
@@ -140,7 +148,7 @@ impl Client {
 }
 
 impl ArtifactBody {
-    /// The pieces as a stream.
+    /// Converts the download into a stream of chunks.
     pub fn into_stream(self) -> Items<Bytes> {
         futures::stream::try_unfold(self, |mut body| async move {
             Ok(body.chunk().await?.map(|chunk| (chunk, body)))

@@ -1,4 +1,4 @@
-//! Calendars: named sets of days that schedules refer to.
+//! Calendars: named sets of days to which schedules refer.
 
 use jiff::civil::Date;
 use model::api::{Calendar, CalendarDays, ImportedCalendar, List};
@@ -12,29 +12,31 @@ fn named(request: Request, namespace: Option<&str>) -> Request {
 }
 
 impl Client {
-    /// All calendars of a namespace, by name, and the built-in ones.
+    /// Returns all calendars of a namespace, sorted by name, and the built-in calendars. The namespace `*` selects all
+    /// namespaces.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn calendars(&self, namespace: Option<&str>) -> Result<Vec<Calendar>, Error> {
         let list: List<Calendar> = self.json(named(Request::get(["calendars"]), namespace)).await?;
         Ok(list.items)
     }
 
-    /// One calendar.
+    /// Returns a calendar with its spec.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `calendar_not_found`.
     pub async fn calendar(&self, name: &str, namespace: Option<&str>) -> Result<Calendar, Error> {
         self.json(named(Request::get(["calendars", name]), namespace)).await
     }
 
-    /// Sets a calendar up, replacing what it was.
+    /// Creates a calendar, or replaces it.
     ///
-    /// With `version`, only if it is still that one; 0 stands for a calendar that does not exist.
+    /// With `version`, the request fails unless the stored calendar has this version; `Some(0)` requires that it does
+    /// not exist.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec`, `version_mismatch` and `calendar_built_in`.
     pub async fn put_calendar(&self, spec: &CalendarSpec, version: Option<u64>) -> Result<Calendar, Error> {
         let request = named(Request::put(["calendars", &spec.name]), Some(&spec.namespace)).json(spec);
         self.json(match version {
@@ -44,27 +46,28 @@ impl Client {
         .await
     }
 
-    /// Checks a calendar; nothing is stored.
+    /// Validates a calendar and returns it with all defaults, without storing it.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec`.
     pub async fn put_calendar_dry_run(&self, spec: &CalendarSpec) -> Result<CalendarSpec, Error> {
         let request = named(Request::put(["calendars", &spec.name]), Some(&spec.namespace));
         self.json(request.query("dry_run", true).json(spec)).await
     }
 
-    /// Forgets a calendar that nothing refers to.
+    /// Deletes a calendar.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `calendar_not_found`, `calendar_in_use` and
+    /// `calendar_built_in`.
     pub async fn delete_calendar(&self, name: &str, namespace: Option<&str>) -> Result<(), Error> {
         self.done(named(Request::delete(["calendars", name]), namespace)).await
     }
 
-    /// The days of a calendar from one day to another, both included.
+    /// Returns the days of a calendar from `from` to `until`, both inclusive.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `calendar_not_found`.
     pub async fn calendar_days(
         &self,
         name: &str,
@@ -76,10 +79,10 @@ impl Client {
         self.json(named(request, namespace)).await
     }
 
-    /// Reads an iCalendar text; saved under `name`, if one is given.
+    /// Parses an iCalendar text (RFC 5545). With `name`, stores the result as a calendar.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec`.
     pub async fn import_calendar(
         &self,
         text: &str,

@@ -1,75 +1,77 @@
-//! Why a request came to nothing.
+//! Errors of requests.
 
 use model::api::Problem;
 
-/// Why a request came to nothing.
+/// Error of a request.
+///
+/// See [request errors](crate#request-errors) for the errors that all methods share.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server refused it and said why.
+    /// The server rejected the request with a problem document (RFC 9457), or a gateway returned an HTTP error.
     #[error("{}", .0.detail)]
     Problem(Box<Problem>),
-    /// No connection came about; nothing was asked.
+    /// No connection was established; the request was not sent.
     #[error("cannot reach the server at {url}")]
     Unreachable {
-        /// The server's address.
+        /// URL of the server, or path of the task socket.
         url: String,
-        /// What the network said.
+        /// Error of the HTTP library.
         #[source]
         source: reqwest::Error,
     },
-    /// The connection ended before the answer; the request may have been carried out.
+    /// The connection was lost before the response was complete; the request may have taken effect.
     #[error("the connection to {url} was lost before the response")]
     Interrupted {
-        /// The server's address.
+        /// URL of the server, or path of the task socket.
         url: String,
-        /// What the network said.
+        /// Error of the HTTP library.
         #[source]
         source: reqwest::Error,
     },
-    /// No answer came in time; the request may have been carried out.
+    /// No response arrived within the timeout; the request may have taken effect.
     #[error("no response from {url} within {after:?}")]
     Timeout {
-        /// The server's address.
+        /// URL of the server, or path of the task socket.
         url: String,
-        /// How long was waited.
+        /// Timeout that has passed.
         after: std::time::Duration,
     },
-    /// The answer is none that Belfry gives.
+    /// The response is not that of a Belfry server.
     #[error("{url} does not respond like a Belfry server: {detail}")]
     Protocol {
-        /// The address that was asked.
+        /// URL of the request.
         url: String,
-        /// What is wrong with the answer.
+        /// Reason.
         detail: String,
     },
-    /// The address is none of a server.
+    /// The URL that was passed to [`Client::new`](crate::Client::new) is invalid.
     #[error("`{url}` is not a server URL: {detail}")]
     Address {
-        /// What was given, without user or password.
+        /// The URL; `…` if it contains a user or a password.
         url: String,
-        /// What is wrong with it.
+        /// Reason.
         detail: String,
     },
-    /// The token has characters that no token has.
+    /// The token is empty, or contains spaces or non-ASCII characters.
     #[error("the token contains invalid characters")]
     Token,
-    /// This process is no task, or one of a worker that is too old.
+    /// The process is not a task: the environment variable `BELFRY_SOCKET` is not set.
     #[error("not inside a Belfry task: `BELFRY_SOCKET` is not set")]
     NoTask,
     /// A local file could not be read.
     #[error("cannot read `{path}`")]
     File {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Why.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
 }
 
 impl Error {
-    /// The stable word of the server's refusal.
+    /// Returns the stable code of a rejection, such as `job_not_found`; `None` for all other errors.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Problem(problem) => Some(&problem.code),
@@ -77,7 +79,7 @@ impl Error {
         }
     }
 
-    /// The HTTP status of the server's refusal.
+    /// Returns the HTTP status of a rejection; `None` for all other errors.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Problem(problem) => Some(problem.status),
@@ -85,7 +87,7 @@ impl Error {
         }
     }
 
-    /// What the user can do next.
+    /// Returns a hint: what the user can do next.
     pub fn help(&self) -> Option<String> {
         match self {
             Self::Problem(problem) => problem.hint.clone(),

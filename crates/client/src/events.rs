@@ -1,4 +1,4 @@
-//! The feed of everything that happens.
+//! Event feed: changes of jobs, executions, workers, queues, schedules, workflows and runs.
 
 use futures::stream::{self, StreamExt};
 use model::JobId;
@@ -9,30 +9,48 @@ use crate::http::{Client, Request};
 use crate::page::Items;
 use crate::sse::EventSource;
 
-/// Which events; the default is all that happen from now on.
+/// Filter for events. By default it selects all events from now on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventFilter {
-    /// Of this namespace.
+    /// Namespace; `None` selects all namespaces, and events without one.
     pub namespace: Option<String>,
-    /// Of this job.
+    /// Job.
     pub job_id: Option<JobId>,
-    /// Of this type, such as `job.failed`.
+    /// Types, separated by commas: `job.failed`, or `job` for all types that begin with `job.`.
     pub kind: Option<String>,
-    /// After this place in the feed.
+    /// Sequence number: only later events are returned. `Some(0)` selects all events that are retained.
     pub since: Option<u64>,
 }
 
-/// What comes out of the feed.
+/// Item of the feed.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FeedItem {
-    /// Something happened.
+    /// An event.
     Event(Box<FeedEvent>),
-    /// What happened meanwhile is no longer known: read anew what matters. The feed goes on.
+    /// Events were missed, because their retention ended while the stream was disconnected. Read the objects again. The
+    /// feed continues with later events.
     Reset,
 }
 
 impl Client {
-    /// What happens, as it happens; resumes by itself and never ends.
+    /// Streams events as they happen. The stream reconnects after a lost connection.
+    ///
+    /// It ends only after an error, for example if the server cannot be reached for
+    /// [`Patience::retry_for`](crate::Patience::retry_for).
+    ///
+    /// ```no_run
+    /// # async fn example(belfry: client::Client) -> Result<(), client::Error> {
+    /// use futures::TryStreamExt as _;
+    ///
+    /// let failed = client::EventFilter { kind: Some("job.failed".into()), ..Default::default() };
+    /// let mut feed = belfry.events(&failed);
+    /// while let Some(item) = feed.try_next().await? {
+    ///     if let client::FeedItem::Event(event) = item {
+    ///         println!("{:?} failed", event.job_id);
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn events(&self, filter: &EventFilter) -> Items<FeedItem> {
         let feed = Feed::new(self.clone(), filter);
         stream::unfold(Some(feed), |feed| async move {
@@ -61,12 +79,12 @@ impl Feed {
         Self { source: EventSource::new(client.clone(), request, &["since"]), client }
     }
 
-    /// Opens the feed; what happens from then on is in it.
+    /// Opens the feed; it contains all events from then on.
     pub(crate) async fn connect(&mut self) -> Result<(), Error> {
         self.source.connect().await
     }
 
-    /// May be dropped and called again without losing an event.
+    /// Returns the next item. Cancel-safe: no event is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<FeedItem, Error> {
         let event = self.source.next().await?;
         if event.kind == "reset" {

@@ -1,7 +1,13 @@
-//! One request and its answer: addresses, tokens, tries, problems.
+//! The HTTP layer: URLs, authentication, retries and problem documents.
 //!
-//! Routes are built from segments, so that a name with a slash stays one segment. Redirects are not
-//! followed: a token goes nowhere but to the address that the user named.
+//! [`Client`] sends a [`Request`] and retries it as `retry` decides. Every method of the API builds a `Request` and calls
+//! `json`, `done` or `open`.
+//!
+//! # Invariants
+//! - Paths are built from segments and percent-encoded, so a name with a slash stays one segment.
+//! - Redirects are not followed: the token is sent to the configured URL only.
+//! - The URL of a request is removed from errors of the HTTP library, because a query may contain private values.
+//! - A proxy of the environment is never used for a loopback address.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,10 +24,18 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::retry::{NO_PROBLEM, Patience, Repeat, Tries};
 
-/// Told before each wait for another try.
+/// Callback that is called before each retry, with the error and the delay.
 pub type RetryNotice = Arc<dyn Fn(&Error, Duration) + Send + Sync>;
 
-/// A connection to a Belfry server. Cheap to clone.
+/// Client of a Belfry server. Cheap to clone; clones share a connection pool.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), client::Error> {
+/// client::install_crypto();
+/// let belfry = client::Client::new("https://belfry.example", Some("bf_admin_…"))?;
+/// println!("connected as {}", belfry.me().await?.name);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -41,12 +55,12 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// A client of the server at `url`, with a token that is sent along each request.
+    /// Creates a client of the server at `url`, such as `https://belfry.example` or `http://127.0.0.1:7070`.
     ///
-    /// Nothing is connected before the first request.
+    /// `token` is sent with each request. No connection is opened before the first request.
     ///
     /// # Errors
-    /// [`Error::Address`] and [`Error::Token`].
+    /// [`Error::Address`] if the URL is invalid, and [`Error::Token`] if the token contains invalid characters.
     ///
     /// # Panics
     /// If no TLS provider is installed: call [`crate::install_crypto`] first.
@@ -54,10 +68,10 @@ impl Client {
         Self::with_patience(url, token, Patience::default())
     }
 
-    /// The same, with a patience of its own.
+    /// Creates a client with its own timeouts; see [`Client::new`].
     ///
     /// # Errors
-    /// [`Error::Address`] and [`Error::Token`].
+    /// [`Error::Address`] if the URL is invalid, and [`Error::Token`] if the token contains invalid characters.
     ///
     /// # Panics
     /// If no TLS provider is installed: call [`crate::install_crypto`] first.
@@ -75,19 +89,19 @@ impl Client {
         Ok(Self { http, base, token, patience, notice: None })
     }
 
-    /// Calls `notice` before each wait for another try.
+    /// Sets a callback that is called before each retry.
     #[must_use]
     pub fn on_retry(mut self, notice: RetryNotice) -> Self {
         self.notice = Some(notice);
         self
     }
 
-    /// The server's address.
+    /// Returns the URL of the server, without a trailing slash.
     pub fn url(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
     }
 
-    /// Whether the token travels over a network that anybody on the way can read.
+    /// Whether the token is sent unencrypted over a network: the URL is `http` and not a loopback address.
     pub fn is_plaintext(&self) -> bool {
         self.base.scheme() == "http" && !is_loopback(&self.base)
     }
@@ -96,7 +110,7 @@ impl Client {
         self.patience
     }
 
-    /// Sends a request and reads its whole answer, trying again where that is safe.
+    /// Sends a request and reads the whole response. Retries where that is safe.
     pub(crate) async fn answer(&self, request: &Request) -> Result<Answer, Error> {
         let mut tries = Tries::new(self.patience);
         loop {
@@ -108,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Sends a request and hands back its answer as soon as it begins, for streams.
+    /// Sends a request and returns the response when its headers have arrived, for streams. Retries where that is safe.
     pub(crate) async fn open(&self, request: &Request) -> Result<reqwest::Response, Error> {
         let mut tries = Tries::new(self.patience);
         loop {
@@ -120,14 +134,14 @@ impl Client {
         }
     }
 
-    /// The answer's body as JSON.
+    /// Sends a request and deserializes the JSON response.
     pub(crate) async fn json<T: DeserializeOwned>(&self, request: Request) -> Result<T, Error> {
         let answer = self.answer(&request).await?;
         serde_json::from_slice(&answer.body)
             .map_err(|error| self.protocol(&request, format!("cannot parse the response: {error}")))
     }
 
-    /// Sends a request whose answer has nothing to read.
+    /// Sends a request and ignores the body of the response.
     pub(crate) async fn done(&self, request: Request) -> Result<(), Error> {
         self.answer(&request).await.map(drop)
     }
@@ -147,7 +161,7 @@ impl Client {
 
     async fn try_answer(&self, request: &Request) -> Result<Answer, Error> {
         let timeout = match request.body {
-            // How long a large file takes is the network's affair.
+            // The duration of an upload depends on the size of the file and the network.
             Body::File(_) => None,
             _ => Some(self.patience.answer),
         };
@@ -217,7 +231,7 @@ impl Client {
     }
 
     fn network(&self, source: reqwest::Error) -> Error {
-        // Without the address: the message names the server already, and a query is nobody's business.
+        // Without the URL: the message already names the server, and a query may contain private values.
         let source = source.without_url();
         let url = self.url().to_owned();
         if source.is_connect() {
@@ -287,7 +301,7 @@ fn bearer(token: &str) -> Result<HeaderValue, Error> {
     Ok(value)
 }
 
-/// What came back.
+/// Response with a success status.
 pub(crate) struct Answer {
     pub(crate) body: Bytes,
 }
@@ -299,7 +313,7 @@ enum Body {
     File(PathBuf),
 }
 
-/// What is asked.
+/// Request to the API, without the base URL and the token.
 #[derive(Debug)]
 pub(crate) struct Request {
     method: Method,
@@ -332,18 +346,18 @@ impl Request {
         Self::new(Method::DELETE, Repeat::IfUntouched, path)
     }
 
-    /// A post that is repeated only if it was surely not carried out; see [`Request::repeatable`].
+    /// Creates a POST request. It is retried only if it had no effect; see [`Request::repeatable`].
     pub(crate) fn post<S: ToString>(path: impl IntoIterator<Item = S>) -> Self {
         Self::new(Method::POST, Repeat::IfUntouched, path)
     }
 
-    /// Says that a second time changes nothing.
+    /// Marks the request as idempotent: it is also retried if its outcome is unknown.
     pub(crate) fn repeatable(mut self) -> Self {
         self.repeat = Repeat::Safe;
         self
     }
 
-    /// Says that a second time may change something, or be refused for the first.
+    /// Marks the request as not idempotent: it is retried only if it had no effect.
     pub(crate) fn once(mut self) -> Self {
         self.repeat = Repeat::IfUntouched;
         self
@@ -365,12 +379,12 @@ impl Request {
         self.query_opt("limit", page.limit).query_opt("cursor", page.cursor.as_ref())
     }
 
-    /// Leaves out a parameter.
+    /// Removes a query parameter.
     pub(crate) fn without_query(&mut self, name: &str) {
         self.query.retain(|(n, _)| *n != name);
     }
 
-    /// Adds a header; one that cannot be sent is left out, for callers whose values are their own.
+    /// Adds a header. An invalid value is ignored; callers pass valid values.
     pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
         self.set_header(name, value);
         self
@@ -394,8 +408,8 @@ impl Request {
     }
 
     pub(crate) fn json_as(mut self, content_type: &'static str, value: &impl Serialize) -> Self {
-        // Only maps with keys that are no text fail to become JSON, and no type of ours has one.
-        let bytes = serde_json::to_vec(value).expect("requests are made of plain structs");
+        // Only maps whose keys are not strings cannot be serialized to JSON, and no request contains one.
+        let bytes = serde_json::to_vec(value).expect("requests contain no map with keys other than strings");
         self.body = Body::Bytes(content_type, bytes.into());
         self
     }

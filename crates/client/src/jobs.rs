@@ -1,4 +1,4 @@
-//! Jobs and executions: submit, find, change, end.
+//! Jobs and their executions: submit, list, change, cancel and retry.
 
 use bytes::Bytes;
 use model::api::{CancelJob, CancelledJob, Execution, Job, JobEvent, List, SubmittedJob, SubmittedJobs};
@@ -15,32 +15,32 @@ use crate::error::Error;
 use crate::http::{Client, Request};
 use crate::page::{self, Items, Page};
 
-/// Which jobs; the default is all of them.
+/// Filter for jobs. By default it selects all jobs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct JobFilter {
-    /// With one of these statuses; any where empty.
+    /// Statuses; an empty list selects all.
     pub status: Vec<JobStatus>,
-    /// Of this owner.
+    /// Owner.
     pub owner: Option<String>,
-    /// Of this namespace.
+    /// Namespace; `None` selects all namespaces.
     pub namespace: Option<String>,
-    /// In this queue.
+    /// Queue.
     pub queue: Option<String>,
-    /// With this name.
+    /// Name of the job.
     pub name: Option<String>,
-    /// With all of these labels.
+    /// Labels, of which the job must have all.
     pub labels: Vec<(String, String)>,
-    /// Whose newest execution is, or was, on this worker.
+    /// Worker of the newest execution.
     pub worker_id: Option<WorkerId>,
-    /// Of this schedule.
+    /// Schedule that created the job.
     pub schedule: Option<ScheduleId>,
-    /// Of this backfill.
+    /// Backfill that created the job.
     pub backfill: Option<BackfillId>,
-    /// Of this run of a workflow.
+    /// Run of a workflow that created the job.
     pub run: Option<RunId>,
-    /// Submitted at or after this time.
+    /// Start of the range of submission times, inclusive.
     pub created_after: Option<Timestamp>,
-    /// Submitted before this time.
+    /// End of the range of submission times, exclusive.
     pub created_before: Option<Timestamp>,
 }
 
@@ -64,14 +64,14 @@ impl JobFilter {
     }
 }
 
-/// Which executions; the default is all of them.
+/// Filter for executions. By default it selects all executions.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ExecutionFilter {
-    /// Of this job.
+    /// Job.
     pub job_id: Option<JobId>,
-    /// On this worker.
+    /// Worker.
     pub worker_id: Option<WorkerId>,
-    /// Of this namespace.
+    /// Namespace; `None` selects all namespaces.
     pub namespace: Option<String>,
     /// With one of these statuses; any where empty.
     pub status: Vec<ExecutionStatus>,
@@ -99,7 +99,7 @@ struct History<T> {
     items: Vec<T>,
 }
 
-/// A key that nobody else has: 128 random bits.
+/// Returns a random idempotency key with 128 bits.
 pub(crate) fn random_key() -> String {
     format!("cli-{:032x}", rand::rng().random::<u128>())
 }
@@ -113,52 +113,62 @@ fn submission(body: &impl Serialize, key: Option<&str>) -> Request {
 }
 
 impl Client {
-    /// Submits one job.
+    /// Submits a job.
     ///
-    /// A spec without an idempotency key is sent with a random one: however often this has to be
-    /// tried, it makes one job.
+    /// A spec without an idempotency key is sent with a random key, so retries of the request create one job. With a
+    /// key, a repeated submission returns the job of the first one, with `created: false`.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec`, `idempotency_key_reused` and `storage_full`.
+    ///
+    /// ```no_run
+    /// # async fn example(belfry: client::Client) -> Result<(), client::Error> {
+    /// let spec = model::JobSpec { priority: 80, ..model::JobSpec::command(["make", "report"]) };
+    /// let submitted = belfry.submit(&spec).await?;
+    /// let ended = belfry.wait(submitted.id).await?;
+    /// println!("{}: {}", ended.id, ended.status);
+    /// # Ok(()) }
+    /// ```
     pub async fn submit(&self, spec: &JobSpec) -> Result<SubmittedJob, Error> {
         let key = spec.idempotency_key.is_none().then(random_key);
         self.json(submission(spec, key.as_deref())).await
     }
 
-    /// Submits several jobs, all or none; likewise with a key.
+    /// Submits several jobs in one transaction: either all are created, or none. Retries of the request create each job
+    /// once.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec` and `body_too_large`.
     pub async fn submit_all(&self, jobs: &[JobSpec]) -> Result<Vec<SubmittedJob>, Error> {
         let submitted: SubmittedJobs = self.json(submission(&Batch { jobs }, Some(&random_key()))).await?;
         Ok(submitted.jobs)
     }
 
-    /// What a submission would store, with every default filled in; nothing is stored.
+    /// Validates a spec and returns it with all defaults, without submitting it.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec`.
     pub async fn submit_dry_run(&self, spec: &JobSpec) -> Result<Value, Error> {
         self.json(submission(spec, None).query("dry_run", true)).await
     }
 
-    /// One job, with its spec.
+    /// Returns a job with its spec.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `job_not_found`.
     pub async fn job(&self, id: JobId) -> Result<Job, Error> {
         self.json(Request::get(["jobs".to_owned(), id.to_string()])).await
     }
 
-    /// One page of jobs, newest first, without their specs.
+    /// Returns one page of jobs, newest first, without their specs.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn jobs_page(&self, filter: &JobFilter, page: &Page) -> Result<List<Job>, Error> {
         self.json(filter.request(page)).await
     }
 
-    /// All jobs that the filter lets through, newest first.
+    /// Streams all jobs that match the filter, newest first, without their specs.
     pub fn jobs(&self, filter: JobFilter) -> Items<Job> {
         let (client, filter) = (self.clone(), std::sync::Arc::new(filter));
         page::all(move |page| {
@@ -169,10 +179,11 @@ impl Client {
 
     /// Changes a job that has not started, by a JSON merge patch (RFC 7386) of its spec.
     ///
-    /// With `version`, only if it is still that one.
+    /// With `version`, the request fails unless the job still has this version.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `job_not_found`, `job_started`, `invalid_spec` and
+    /// `version_mismatch`.
     pub async fn update_job(&self, id: JobId, patch: &Value, version: Option<u64>) -> Result<Job, Error> {
         let request = Request::patch(["jobs".to_owned(), id.to_string()])
             .json_as("application/merge-patch+json", patch)
@@ -180,10 +191,12 @@ impl Client {
         self.json(request).await
     }
 
-    /// Cancels a job; a running one is stopped first.
+    /// Cancels a job. A running execution is stopped first, so the returned status may still be `running`.
+    ///
+    /// `reason` is recorded in the history of the job.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `job_not_found` and `job_ended`.
     pub async fn cancel_job(&self, id: JobId, reason: Option<&str>) -> Result<CancelledJob, Error> {
         let body = CancelJob { reason: reason.map(str::to_owned) };
         self.json(
@@ -192,18 +205,20 @@ impl Client {
         .await
     }
 
-    /// Submits an ended job again, as a new one.
+    /// Submits an ended job again, as a new job with the same spec.
+    ///
+    /// The request is not retried if its outcome is unknown.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `job_not_found` and `job_not_ended`.
     pub async fn retry_job(&self, id: JobId) -> Result<SubmittedJob, Error> {
         self.json(Request::post(["jobs".to_owned(), id.to_string(), "retry".to_owned()])).await
     }
 
-    /// The last checkpoint of a job, as its task saved it. The job itself tells of what kind it is.
+    /// Returns the last checkpoint of a job, as its task saved it. [`Job::checkpoint`] has its content type.
     ///
     /// # Errors
-    /// As every request; `checkpoint_not_found` if it has saved none.
+    /// [Request errors](crate#request-errors), among them `job_not_found` and `checkpoint_not_found`.
     pub async fn job_checkpoint(&self, id: JobId) -> Result<Bytes, Error> {
         let request = Request::get(["jobs", &id.to_string(), "checkpoint"]).header("accept", "*/*");
         let interrupted = |source: reqwest::Error| Error::Interrupted {
@@ -213,28 +228,28 @@ impl Client {
         self.open(&request).await?.bytes().await.map_err(interrupted)
     }
 
-    /// Why a job stands where it stands.
+    /// Explains why a job is waiting, or why it ended as it did.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `job_not_found`.
     pub async fn why(&self, id: JobId) -> Result<Why, Error> {
         self.json(Request::get(["jobs".to_owned(), id.to_string(), "why".to_owned()])).await
     }
 
-    /// A job's history, oldest first.
+    /// Returns the history of a job, oldest event first.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `job_not_found`.
     pub async fn job_events(&self, id: JobId) -> Result<Vec<JobEvent>, Error> {
         let history: History<JobEvent> =
             self.json(Request::get(["jobs".to_owned(), id.to_string(), "events".to_owned()])).await?;
         Ok(history.items)
     }
 
-    /// One page of executions, newest first.
+    /// Returns one page of executions, newest first.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn executions_page(
         &self,
         filter: &ExecutionFilter,
@@ -243,7 +258,7 @@ impl Client {
         self.json(filter.request(page)).await
     }
 
-    /// All executions that the filter lets through, newest first.
+    /// Streams all executions that match the filter, newest first.
     pub fn executions(&self, filter: ExecutionFilter) -> Items<Execution> {
         let (client, filter) = (self.clone(), std::sync::Arc::new(filter));
         page::all(move |page| {
@@ -252,18 +267,18 @@ impl Client {
         })
     }
 
-    /// The executions of one job.
+    /// Returns the executions of a job, newest first.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `job_not_found`.
     pub async fn job_executions(&self, id: JobId) -> Result<List<Execution>, Error> {
         self.json(Request::get(["jobs".to_owned(), id.to_string(), "executions".to_owned()])).await
     }
 
-    /// One execution.
+    /// Returns an execution.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `execution_not_found`.
     pub async fn execution(&self, id: ExecutionId) -> Result<Execution, Error> {
         self.json(Request::get(["executions".to_owned(), id.to_string()])).await
     }

@@ -1,20 +1,40 @@
-//! The REST client of Belfry, for Rust programs and for the command line.
+//! REST client of Belfry, a distributed job scheduler.
 //!
-//! A [`Client`] knows a server's address and a token, and has a method for each route, typed by
-//! [`model::api`]. It stands between `model` and the binary, and knows nothing of the server's
-//! insides.
+//! A [`Client`] holds the URL of a server and a token, and has a method for each operation of the REST API, typed by
+//! [`model::api`]. It is cheap to clone. It needs a Tokio runtime.
 //!
-//! - [`Client`]: requests, tried again where that is safe ([`Patience`] says how long).
-//! - [`logs`] and [`events`]: streams that resume where they broke off.
-//! - [`watch`]: the changes of a job, or of a run, until it ends.
-//! - [`Task`]: what a running task asks of its own socket.
-//! - [`Error`]: why a request came to nothing, and what to do about it.
+//! - [`Client`]: requests, with retries where they are safe. [`Patience`] sets the timeouts.
+//! - [`logs`] and [`events`]: streams that reconnect and resume after a lost connection.
+//! - [`watch`]: changes of a job or a run until it has ended.
+//! - [`Task`]: checkpoints and added elements, from inside a running task.
+//! - [`Error`]: why a request failed, and a hint what to do.
 //!
-//! # Always true
-//! - A submission carries an idempotency key, so that trying again cannot make a second job.
-//! - A request that may have been carried out is repeated only if a second time changes nothing.
-//! - The token is in no address, no error and no `Debug` output.
-//! - Every wait for an answer has an end; streams end with what they stream.
+//! Methods whose names end in `_page` return one page of a list. Their counterparts without the suffix return a stream
+//! ([`Items`]) over all pages.
+//!
+//! # Request errors
+//!
+//! Methods that send a request return these errors:
+//!
+//! - [`Error::Problem`]: the server rejected the request. [`Error::code`] is a stable code, such as `job_not_found`
+//!   (404), `version_mismatch` (412), `invalid_spec` (422) or `busy` (429).
+//! - [`Error::Unreachable`]: no connection was established; the request had no effect.
+//! - [`Error::Interrupted`], [`Error::Timeout`]: the connection was lost, or the response did not arrive in time. The
+//!   request may have taken effect.
+//! - [`Error::Protocol`]: the response is not that of a Belfry server.
+//!
+//! # Retries
+//!
+//! A request that had no effect (`429`, `503`, no connection) is retried with exponential backoff until
+//! [`Patience::retry_for`] ends. If the outcome is unknown, only idempotent requests are retried. Submissions, starts of
+//! runs and triggers are idempotent, because they carry an idempotency key.
+//!
+//! # Invariants
+//! - A retried submission never creates a second job.
+//! - The token appears in no URL, no error and no `Debug` output.
+//! - Every wait for a response has a timeout. Uploads of files and streams have none, but an idle stream reconnects.
+//!
+//! # Example
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), client::Error> {
@@ -60,10 +80,11 @@ pub use task::{AddedElements, SavedCheckpoint, Task};
 pub use watch::RunView;
 pub use workflows::{WorkflowFilter, WorkflowRef};
 
-/// Makes ring the TLS provider of this process; without one, [`Client::new`] panics.
+/// Installs `ring` as the TLS provider of this process.
 ///
-/// A second call changes nothing.
+/// Call this before [`Client::new`], which panics without a TLS provider. If a provider is already installed, the call
+/// has no effect.
 pub fn install_crypto() {
-    // The only error is that a provider was installed before, which is as good.
+    // The only error is that a provider is already installed.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }

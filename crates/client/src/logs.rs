@@ -1,4 +1,7 @@
-//! Logs: page by page, as they grow, or of a whole job over all of its executions.
+//! Logs of executions: read page by page, or followed while they grow.
+//!
+//! [`Client::follow_job_logs`] follows all executions of a job, one after another. Followed logs reconnect and resume
+//! after a lost connection; no entry is lost or repeated.
 
 use std::collections::VecDeque;
 
@@ -13,12 +16,12 @@ use crate::page::Items;
 use crate::sse::EventSource;
 use crate::watch::Watch;
 
-/// Whose log.
+/// Selection of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogSource {
-    /// Of a job's execution by its number, or of its newest one.
+    /// Log of the execution of a job with this number, from 1, or of its newest execution.
     Job(JobId, Option<u32>),
-    /// Of an execution.
+    /// Log of an execution.
     Execution(ExecutionId),
 }
 
@@ -32,16 +35,16 @@ impl LogSource {
     }
 }
 
-/// Which part of a log; the default is all of it, from its beginning.
+/// Selection of a part of a log. By default it selects the whole log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LogQuery {
-    /// `stdout` or `stderr`; both where absent.
+    /// Stream, `stdout` or `stderr`; `None` selects both.
     pub stream: Option<String>,
-    /// Where to begin: a `next_offset` from before.
+    /// Offset to start at: the `next_offset` of an earlier page or entry.
     pub offset: Option<u64>,
-    /// The most entries of a page.
+    /// Maximum number of entries of a page; `None` for the default of the server.
     pub limit: Option<usize>,
-    /// Only the last lines.
+    /// Number of last lines to return, instead of starting at `offset`.
     pub tail: Option<usize>,
 }
 
@@ -55,34 +58,34 @@ impl LogQuery {
     }
 }
 
-/// One page of a log.
+/// Page of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogPage {
-    /// In the order in which they were written.
+    /// Entries in the order in which the task wrote them.
     pub items: Vec<LogEntry>,
-    /// Where the next page begins.
+    /// Offset of the next page.
     pub next_offset: u64,
-    /// Whether nothing comes any more.
+    /// Whether the log is complete: the execution has ended, and no entries follow.
     pub complete: bool,
 }
 
-/// What comes out of a log that is followed.
+/// Item of a followed log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogItem {
-    /// The log of an execution begins.
+    /// The log of an execution starts.
     Begin {
-        /// Which.
+        /// Execution.
         execution: ExecutionId,
-        /// Which try of its job it is; 0 where only the execution was named.
+        /// Number of the execution within its job, from 1.
         number: u32,
     },
-    /// Something was written.
+    /// The task wrote an entry.
     Entry(LogEntry),
-    /// The execution ended, and its log with it.
+    /// The log is complete. Contains the final status of the execution, if the server knows it.
     End(Option<ExecutionStatus>),
 }
 
-/// A log that is followed; see [`Client::follow_execution_logs`].
+/// Log of an execution that is followed; see [`Client::follow_execution_logs`].
 pub struct LogStream {
     client: Client,
     source: EventSource,
@@ -101,17 +104,19 @@ impl LogStream {
         Self { client: client.clone(), source, execution }
     }
 
-    /// What comes next. [`LogItem::End`] is the last; may be dropped and called again before it.
+    /// Returns the next item. [`LogItem::End`] is the last one.
+    ///
+    /// Cancel-safe: no entry is lost if the future is dropped. The first item is an entry, not [`LogItem::Begin`].
     ///
     /// # Errors
-    /// If the server cannot be reached any more, or refuses.
+    /// [Request errors](crate#request-errors), among them `execution_not_found`.
     pub async fn next(&mut self) -> Result<LogItem, Error> {
         loop {
             let event = self.source.next().await?;
             match event.kind.as_str() {
                 "log" => return self.parse(&event.data).map(LogItem::Entry),
                 "end" => return Ok(LogItem::End(self.parse::<End>(&event.data)?.status)),
-                // Of a later version.
+                // Event of a newer server.
                 _ => {}
             }
         }
@@ -126,15 +131,15 @@ impl LogStream {
 }
 
 impl Client {
-    /// One page of a log.
+    /// Returns one page of a log.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `job_not_found` and `execution_not_found`.
     pub async fn logs(&self, source: LogSource, query: &LogQuery) -> Result<LogPage, Error> {
         self.json(query.apply(source.request())).await
     }
 
-    /// All of a log that there is now, page by page.
+    /// Streams the entries of a log that exist now, over all pages.
     pub fn all_logs(&self, source: LogSource, query: LogQuery) -> Items<LogEntry> {
         let start = (self.clone(), query, VecDeque::new(), false);
         stream::try_unfold(start, move |(client, mut query, mut items, mut over)| async move {
@@ -146,7 +151,7 @@ impl Client {
                     return Ok(None);
                 }
                 let page = client.logs(source, &query).await?;
-                // A page that leads nowhere is the last one, whatever it says.
+                // A page without progress is the last one, even if it is not marked as complete.
                 over = page.complete || page.items.is_empty() || query.offset == Some(page.next_offset);
                 query = LogQuery { offset: Some(page.next_offset), tail: None, ..query };
                 items.extend(page.items);
@@ -155,15 +160,28 @@ impl Client {
         .boxed()
     }
 
-    /// An execution's log as it grows, to its end; resumes by itself.
+    /// Follows the log of an execution until it is complete. Reconnects after a lost connection.
     pub fn follow_execution_logs(&self, execution: ExecutionId, query: &LogQuery) -> LogStream {
         LogStream::new(self, execution, query)
     }
 
-    /// The logs of a job's executions as they grow, one after another, until the job has ended.
+    /// Follows the logs of the executions of a job, one after another, until the job has ended.
     ///
-    /// Waits for the first execution where there is none, and goes over to the next after a retry.
-    /// Each execution is a [`LogItem::Begin`], entries, and a [`LogItem::End`].
+    /// Waits for the first execution, and continues with the next one after a retry. Each execution is a
+    /// [`LogItem::Begin`], its entries, and a [`LogItem::End`].
+    ///
+    /// ```no_run
+    /// # async fn example(belfry: client::Client, job: model::JobId) -> Result<(), client::Error> {
+    /// use futures::TryStreamExt as _;
+    ///
+    /// let mut log = belfry.follow_job_logs(job, client::Begin::First, client::LogQuery::default());
+    /// while let Some(item) = log.try_next().await? {
+    ///     if let client::LogItem::Entry(entry) = item {
+    ///         print!("{}", entry.text);
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
     pub fn follow_job_logs(&self, job: JobId, begin: Begin, query: LogQuery) -> Items<LogItem> {
         let follow = Follow {
             watch: Watch::new(self.clone(), job),
@@ -182,16 +200,16 @@ impl Client {
     }
 }
 
-/// With which execution of a job following begins.
+/// First execution of a job that is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Begin {
-    /// With its first.
+    /// The first execution.
     First,
-    /// With the newest that there is.
+    /// The newest execution at the time of the call.
     Newest,
 }
 
-/// Follows a job from execution to execution.
+/// State of following all executions of a job.
 struct Follow {
     client: Client,
     watch: Watch,
@@ -200,7 +218,7 @@ struct Follow {
     log: Option<LogStream>,
     /// Executions to follow, oldest first.
     next: VecDeque<Execution>,
-    /// The highest number that was followed, or is to be.
+    /// Highest number of an execution that was followed or is in `next`.
     seen: u32,
 }
 
@@ -216,7 +234,7 @@ impl Follow {
         loop {
             if let Some(execution) = self.next.pop_front() {
                 self.log = Some(LogStream::new(&self.client, execution.id, &self.query));
-                // Where to begin is said of the first log only; later ones are read as a whole.
+                // Offset and tail apply to the first log only; later logs are read from their start.
                 self.query = LogQuery { stream: self.query.stream.take(), ..LogQuery::default() };
                 return Ok(Some(LogItem::Begin { execution: execution.id, number: execution.number }));
             }
@@ -227,7 +245,7 @@ impl Follow {
         }
     }
 
-    /// Finds the executions that were not followed yet.
+    /// Finds executions that were not followed yet.
     async fn look(&mut self, job: JobId) -> Result<(), Error> {
         let newest_first = self.client.job_executions(job).await?.items;
         let unseen = newest_first.into_iter().filter(|e| e.number > self.seen);

@@ -1,4 +1,4 @@
-//! Lists, page by page or as one stream.
+//! Pages of lists, and streams over all pages.
 
 use std::collections::VecDeque;
 
@@ -7,19 +7,19 @@ use model::api::List;
 
 use crate::error::Error;
 
-/// Which page of a list.
+/// Page of a list. The default is the first page.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Page {
-    /// The most items on it; the server's default where absent.
+    /// Maximum number of items; `None` for the default of the server.
     pub limit: Option<usize>,
-    /// Where it begins: the `next_cursor` of the page before.
+    /// Cursor of the page: the `next_cursor` of the previous page.
     pub cursor: Option<String>,
 }
 
-/// A stream that can be polled as it is; it ends behind its first error.
+/// Boxed stream of items. It ends after its first error.
 pub type Items<T> = BoxStream<'static, Result<T, Error>>;
 
-/// All items of a list as one stream; a page is fetched when the one before is used up.
+/// Streams all items of a list. A page is fetched when the items of the previous page are consumed.
 pub(crate) fn all<T, F>(fetch: impl Fn(Page) -> F + Send + 'static) -> Items<T>
 where
     T: Send + 'static,

@@ -1,8 +1,8 @@
-//! Whether, and when, a request is tried again.
+//! Retry policy of requests.
 //!
-//! Connection errors and answers that say "not now" are tried again until [`Patience`] ends. What
-//! may have been carried out is repeated only if its request says that a second time changes
-//! nothing ([`Repeat`]).
+//! Requests that had no effect (connection errors, `429`, `503`) are retried until [`Patience::retry_for`] ends. Requests
+//! with an unknown outcome are retried only if they are idempotent ([`Repeat::Safe`]). The delay is that of the
+//! `Retry-After` header, else 100 ms, doubled with each retry up to 2 s, with a jitter of 25 %.
 
 use std::time::{Duration, Instant};
 
@@ -10,22 +10,22 @@ use rand::RngExt;
 
 use crate::error::Error;
 
-/// The code of a refusal that came without a problem document, from a gateway for instance.
+/// Code of an HTTP error without a problem document, for example from a gateway.
 pub(crate) const NO_PROBLEM: &str = "http_error";
 
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// How long a client keeps trying.
+/// Timeouts of a client, and the time for which it retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// From the first failure of a request until it is given up; zero tries once.
+    /// Time for which a request is retried, counted from its first failure; zero disables retries. Default: 30 s.
     pub retry_for: Duration,
-    /// For the answer to one try.
+    /// Timeout of the response to one attempt. Uploads of files have none. Default: 30 s.
     pub answer: Duration,
-    /// For a connection.
+    /// Timeout of a connection attempt. Default: 5 s.
     pub connect: Duration,
-    /// A stream on which nothing comes for so long, not even a heartbeat, is opened anew.
+    /// Time without any bytes, also without keep-alives, after which a stream reconnects. Default: 45 s.
     pub idle: Duration,
 }
 
@@ -40,16 +40,16 @@ impl Default for Patience {
     }
 }
 
-/// What a second time would change.
+/// Whether a request is idempotent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Nothing: it reads, carries a key, or sets what is set already.
+    /// Idempotent: the request reads, has an idempotency key, or sets a value that is already set.
     Safe,
-    /// Possibly something: only what was surely not carried out is tried again.
+    /// Not idempotent: retried only if the request had no effect.
     IfUntouched,
 }
 
-/// The tries of one request.
+/// Attempts of a request.
 #[derive(Debug)]
 pub(crate) struct Tries {
     retry_for: Duration,
@@ -62,7 +62,7 @@ impl Tries {
         Self { retry_for: patience.retry_for, failed_first: None, count: 0 }
     }
 
-    /// How long to wait before the next try, or `None` if `error` is final.
+    /// Returns the delay before the next attempt, or `None` if `error` is final or the time for retries has ended.
     pub(crate) fn next(&mut self, error: &Error, repeat: Repeat) -> Option<Duration> {
         let asked = match verdict(error) {
             Verdict::Final => return None,
@@ -74,8 +74,8 @@ impl Tries {
         let left = self.retry_for.checked_sub(spent).filter(|left| !left.is_zero())?;
         self.count += 1;
         let pause = asked.unwrap_or_else(|| jittered(self.count));
-        // A wait beyond the end would only delay the bad news; one more try at the end is worth it
-        // where the pause is our own choice.
+        // A delay that the server requests is not shortened; one that ends too late only delays the error. A delay of
+        // our own is cut, so that the last attempt is at the end.
         if asked.is_some() && pause > left { None } else { Some(pause.min(left)) }
     }
 }
@@ -87,9 +87,9 @@ fn jittered(count: u32) -> Duration {
 
 enum Verdict {
     Final,
-    /// It may have been carried out.
+    /// The request may have taken effect.
     Unknown,
-    /// It was not carried out.
+    /// The request had no effect.
     NotNow {
         after: Option<Duration>,
     },
@@ -100,7 +100,7 @@ fn verdict(error: &Error) -> Verdict {
         Error::Unreachable { .. } => Verdict::NotNow { after: None },
         Error::Interrupted { .. } | Error::Timeout { .. } => Verdict::Unknown,
         Error::Problem(problem) => match (problem.status, problem.code.as_str()) {
-            // `http_error` is our own word for a gateway's page: it does not say how far it came.
+            // `http_error` stands for a page of a gateway, which does not tell whether the request reached the server.
             (502..=504, "outcome_unknown" | NO_PROBLEM) => Verdict::Unknown,
             (429 | 503, _) => Verdict::NotNow { after: problem.retry_after.map(Duration::from_secs) },
             _ => Verdict::Final,
