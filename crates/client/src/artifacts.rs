@@ -22,7 +22,7 @@ pub struct ArtifactFilter {
 
 /// Download of an artifact.
 pub struct ArtifactBody {
-    /// SHA-256 of the whole artifact in lower-case hexadecimal, which identifies the version. The client does not verify it.
+    /// SHA-256 of the whole artifact in hexadecimal, which identifies the version. The client does not verify it.
     pub sha256: Option<String>,
     /// Size of the artifact in bytes.
     pub size_bytes: Option<u64>,
@@ -72,8 +72,8 @@ impl Client {
     /// The upload has no timeout.
     ///
     /// # Errors
-    /// [Request errors](crate#request-errors), among them `body_too_large` and `storage_full`, or [`Error::File`] if the
-    /// file cannot be read.
+    /// [Request errors](crate#request-errors), among them `body_too_large` and `storage_full`, or
+    /// [`Error::File`] if the file cannot be read.
     pub async fn put_artifact_file(
         &self,
         name: &str,

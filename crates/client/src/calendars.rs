@@ -36,7 +36,7 @@ impl Client {
     /// not exist.
     ///
     /// # Errors
-    /// [Request errors](crate#request-errors), among them `invalid_spec`, `version_mismatch` and `calendar_built_in`.
+    /// [Request errors](crate#request-errors), among them `invalid_spec` and `version_mismatch`.
     pub async fn put_calendar(&self, spec: &CalendarSpec, version: Option<u64>) -> Result<Calendar, Error> {
         let request = named(Request::put(["calendars", &spec.name]), Some(&spec.namespace)).json(spec);
         self.json(match version {

@@ -1,7 +1,7 @@
 //! The HTTP layer: URLs, authentication, retries and problem documents.
 //!
-//! [`Client`] sends a [`Request`] and retries it as `retry` decides. Every method of the API builds a `Request` and calls
-//! `json`, `done` or `open`.
+//! [`Client`] sends a [`Request`] and retries it as `retry` decides. Every method of the API builds a `Request` and
+//! calls `json`, `done` or `open`.
 //!
 //! # Invariants
 //! - Paths are built from segments and percent-encoded, so a name with a slash stays one segment.

@@ -73,7 +73,7 @@ pub struct ExecutionFilter {
     pub worker_id: Option<WorkerId>,
     /// Namespace; `None` selects all namespaces.
     pub namespace: Option<String>,
-    /// With one of these statuses; any where empty.
+    /// Statuses; an empty list selects all.
     pub status: Vec<ExecutionStatus>,
 }
 
@@ -210,7 +210,7 @@ impl Client {
     /// The request is not retried if its outcome is unknown.
     ///
     /// # Errors
-    /// [Request errors](crate#request-errors), among them `job_not_found` and `job_not_ended`.
+    /// [Request errors](crate#request-errors), among them `job_not_found`, `job_not_ended` and `schedule_run_limit`.
     pub async fn retry_job(&self, id: JobId) -> Result<SubmittedJob, Error> {
         self.json(Request::post(["jobs".to_owned(), id.to_string(), "retry".to_owned()])).await
     }

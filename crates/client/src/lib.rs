@@ -26,8 +26,8 @@
 //! # Retries
 //!
 //! A request that had no effect (`429`, `503`, no connection) is retried with exponential backoff until
-//! [`Patience::retry_for`] ends. If the outcome is unknown, only idempotent requests are retried. Submissions, starts of
-//! runs and triggers are idempotent, because they carry an idempotency key.
+//! [`Patience::retry_for`] ends. If the outcome is unknown, only idempotent requests are retried. Submissions, starts
+//! of runs and triggers are idempotent, because they carry an idempotency key.
 //!
 //! # Invariants
 //! - A retried submission never creates a second job.

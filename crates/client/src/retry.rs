@@ -1,8 +1,8 @@
 //! Retry policy of requests.
 //!
-//! Requests that had no effect (connection errors, `429`, `503`) are retried until [`Patience::retry_for`] ends. Requests
-//! with an unknown outcome are retried only if they are idempotent ([`Repeat::Safe`]). The delay is that of the
-//! `Retry-After` header, else 100 ms, doubled with each retry up to 2 s, with a jitter of 25 %.
+//! Requests that had no effect (connection errors, `429`, `503`) are retried until [`Patience::retry_for`] ends.
+//! Requests with an unknown outcome are retried only if they are idempotent ([`Repeat::Safe`]). The delay is that of
+//! the `Retry-After` header, else 100 ms, doubled with each retry up to 2 s, with a jitter of 25 %.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Runs of workflows: find them and their steps, and change what becomes of them.
+//! Runs of workflows: list, explain, cancel, pause, resume and retry runs; mark, approve and reject steps.
 
 use std::sync::Arc;
 
@@ -12,20 +12,20 @@ use crate::error::Error;
 use crate::http::{Client, Request};
 use crate::page::{self, Items, Page};
 
-/// Which runs; the default is all of them.
+/// Filter for runs. By default it selects all runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RunFilter {
-    /// With one of these statuses; any where empty.
+    /// Statuses; an empty list selects all.
     pub status: Vec<RunStatus>,
-    /// Of this namespace.
+    /// Namespace; `None` selects all namespaces.
     pub namespace: Option<String>,
-    /// Of this workflow: its id, or its name, with which runs that others called come too.
+    /// Workflow, by id or name. A name also selects runs that other workflows called.
     pub workflow: Option<String>,
-    /// That this run called.
+    /// Run whose steps called the runs.
     pub caller: Option<RunId>,
-    /// Of this schedule.
+    /// Schedule that started the runs.
     pub schedule: Option<ScheduleId>,
-    /// Of this backfill.
+    /// Backfill that started the runs.
     pub backfill: Option<BackfillId>,
 }
 
@@ -56,23 +56,23 @@ fn said(note: Option<&str>) -> Note {
 }
 
 impl Client {
-    /// One run, with the spec that it is pinned to and its history.
+    /// Returns a run with its history and the definition that it is pinned to.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `run_not_found`.
     pub async fn run(&self, id: RunId) -> Result<WorkflowRun, Error> {
         self.json(get(id, &[])).await
     }
 
-    /// One page of runs, newest first, without their specs and histories.
+    /// Returns one page of runs, newest first, without their definitions and histories.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn runs_page(&self, filter: &RunFilter, page: &Page) -> Result<List<WorkflowRun>, Error> {
         self.json(filter.request(page)).await
     }
 
-    /// All runs that the filter lets through, newest first.
+    /// Streams all runs that match the filter, newest first.
     pub fn runs(&self, filter: RunFilter) -> Items<WorkflowRun> {
         let (client, filter) = (self.clone(), Arc::new(filter));
         page::all(move |page| {
@@ -81,18 +81,18 @@ impl Client {
         })
     }
 
-    /// All steps of a run, in the order of its workflow.
+    /// Returns all steps of a run, in the order of the definition.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `run_not_found`.
     pub async fn run_steps(&self, id: RunId) -> Result<RunSteps, Error> {
         self.json(get(id, &["steps"])).await
     }
 
-    /// One page of the elements of a step that have ended, by their numbers.
+    /// Returns one page of the ended elements of a step, sorted by index. An empty list of statuses selects all.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `run_not_found` and `step_not_found`.
     pub async fn run_items_page(
         &self,
         id: RunId,
@@ -105,7 +105,7 @@ impl Client {
         self.json(get(id, &["steps", step, "items"]).query_opt("status", statuses).page(page)).await
     }
 
-    /// All elements of a step that have ended, by their numbers; with one of these statuses, where any are named.
+    /// Streams all ended elements of a step, sorted by index. An empty list of statuses selects all.
     pub fn run_items(&self, id: RunId, step: &str, statuses: &[StepStatus]) -> Items<RunItem> {
         let (client, step): (_, Arc<str>) = (self.clone(), step.into());
         let statuses: Arc<[StepStatus]> = statuses.into();
@@ -115,66 +115,78 @@ impl Client {
         })
     }
 
-    /// Why the steps of a run that have not ended stand where they stand; of `limit` steps at most.
+    /// Explains why the steps of a run that have not ended are waiting, for at most `limit` steps.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `run_not_found`.
     pub async fn run_why(&self, id: RunId, limit: usize) -> Result<RunWhy, Error> {
         self.json(get(id, &["why"]).query("limit", limit)).await
     }
 
-    /// Why a step stands where it stands.
+    /// Explains why a step is waiting, or why it ended as it did.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `run_not_found` and `step_not_found`.
     pub async fn step_why(&self, id: RunId, step: &str) -> Result<StepWhy, Error> {
         self.json(get(id, &["steps", step, "why"])).await
     }
 
-    /// Stops a run; `finally` runs all the same, where it is not left out.
+    /// Cancels a run. The `on_failure` and `finally` steps still run, unless `how.skip_finally` is set.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `run_not_found` and `run_ended`.
     pub async fn cancel_run(&self, id: RunId, how: &CancelRun) -> Result<WorkflowRun, Error> {
         self.json(post(id, &["cancel"]).json(how).repeatable()).await
     }
 
-    /// Lets no further step of a run begin until it is resumed.
+    /// Pauses a run: running steps continue, but no further step starts until the run is resumed.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `run_not_found` and `run_ended`.
     pub async fn pause_run(&self, id: RunId, note: Option<&str>) -> Result<WorkflowRun, Error> {
         self.json(post(id, &["pause"]).json(&said(note)).repeatable()).await
     }
 
-    /// Lets a paused run go on.
+    /// Resumes a paused run.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `run_not_found` and `run_ended`.
     pub async fn resume_run(&self, id: RunId) -> Result<WorkflowRun, Error> {
         self.json(post(id, &["resume"]).repeatable()).await
     }
 
-    /// Tries an ended run again; answers with the new run, which takes over what ended well.
+    /// Retries an ended run as a new run, with the same definition and parameters. Returns the new run.
+    ///
+    /// The new run keeps the results of steps that succeeded or were skipped, and runs the other steps, with everything
+    /// downstream of them. With `how.from` it also runs that step and everything downstream.
+    ///
+    /// An `at_most_once` job that has started is not started again, unless `how.repeat` names its step.
+    ///
+    /// The request is not retried if its outcome is unknown.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `run_not_found`, `run_not_ended` and `repeat_forbidden`.
     pub async fn retry_run(&self, id: RunId, how: &RetryRun) -> Result<WorkflowRun, Error> {
         self.json(post(id, &["retry"]).json(how)).await
     }
 
-    /// Decides what becomes of a step that has not ended.
+    /// Sets the final status of a step that has not ended. A running step is stopped first.
+    ///
+    /// The request is not retried if its outcome is unknown.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `run_not_found`, `run_ended`, `step_not_found` and
+    /// `step_ended`.
     pub async fn mark_step(&self, id: RunId, step: &str, what: &MarkStep) -> Result<WorkflowRun, Error> {
         self.json(post(id, &["steps", step, "mark"]).json(what)).await
     }
 
-    /// Approves what a step waits for.
+    /// Approves a step that waits for approval; the step succeeds.
+    ///
+    /// The request is not retried if its outcome is unknown.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `step_not_found`, `approval_not_pending` and `not_approver`.
     pub async fn approve_step(
         &self,
         id: RunId,
@@ -184,19 +196,24 @@ impl Client {
         self.json(post(id, &["steps", step, "approve"]).json(&said(note))).await
     }
 
-    /// Rejects what a step waits for: it fails.
+    /// Rejects a step that waits for approval; the step fails.
+    ///
+    /// The request is not retried if its outcome is unknown.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `step_not_found`, `approval_not_pending` and `not_approver`.
     pub async fn reject_step(&self, id: RunId, step: &str, note: Option<&str>) -> Result<WorkflowRun, Error> {
         self.json(post(id, &["steps", step, "reject"]).json(&said(note))).await
     }
 
-    /// Sends an event to the steps of a run that wait, or will wait, for one of this name. Its payload is
-    /// an object.
+    /// Sends an event to all steps of a run that wait for an event with this name, or will wait for it.
+    ///
+    /// `payload` becomes the output of these steps. Returns the number of steps that received the event.
+    ///
+    /// The request is not retried if its outcome is unknown.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `run_not_found`, `run_ended` and `event_not_awaited`.
     pub async fn send_event(
         &self,
         id: RunId,

@@ -1,4 +1,4 @@
-//! Schedules: apply, find, pause, trigger, look ahead and back; and backfills of them.
+//! Schedules, their fire ledgers and their backfills.
 
 use model::api::{
     AppliedSchedules, Backfill, BackfillPlan, CancelBackfill, Ledger, LedgerEntry, List, PauseSchedule,
@@ -13,12 +13,12 @@ use crate::http::{Client, Request};
 use crate::jobs::random_key;
 use crate::page::{self, Items, Page};
 
-/// A schedule by its id, or by its name in a namespace.
+/// Reference to a schedule: by id, or by name and namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleRef {
-    /// Its id or its name.
+    /// Id or name.
     pub name: String,
-    /// Where the name is looked for; the server's default where absent.
+    /// Namespace of the name; `None` for `default`. Ignored for an id.
     pub namespace: Option<String>,
 }
 
@@ -42,28 +42,28 @@ impl ScheduleRef {
     }
 
     fn scoped(&self, request: Request) -> Request {
-        // An id says its namespace already.
+        // An id already determines the namespace.
         let by_name = self.name.parse::<ScheduleId>().is_err();
         request.query_opt("namespace", self.namespace.as_ref().filter(|_| by_name))
     }
 }
 
-/// Which schedules; the default is all of them.
+/// Filter for schedules. By default it selects all schedules.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ScheduleFilter {
-    /// With this status.
+    /// Status.
     pub status: Option<ScheduleStatus>,
-    /// Of this owner.
+    /// Owner.
     pub owner: Option<String>,
-    /// Of this namespace.
+    /// Namespace; `None` selects all namespaces.
     pub namespace: Option<String>,
-    /// With this text in the name.
+    /// Part of the name.
     pub text: Option<String>,
-    /// With all of these labels.
+    /// Labels, of which the schedule must have all.
     pub labels: Vec<(String, String)>,
-    /// Whose next firing is before this time.
+    /// Time before which the next firing must be.
     pub due_before: Option<Timestamp>,
-    /// Whether each is told with its spec.
+    /// Whether to return the specs.
     pub specs: bool,
 }
 
@@ -81,18 +81,18 @@ impl ScheduleFilter {
     }
 }
 
-/// Which lines of a fire ledger; the default is all of them.
+/// Filter for entries of a fire ledger. By default it selects all entries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LedgerFilter {
-    /// With one of these outcomes; any where empty.
+    /// Outcomes; an empty list selects all.
     pub outcome: Vec<FiringOutcome>,
-    /// From one of these causes; any where empty.
+    /// Causes; an empty list selects all.
     pub cause: Vec<FiringCause>,
-    /// Of this backfill.
+    /// Backfill.
     pub backfill_id: Option<BackfillId>,
-    /// Whose nominal instant is at or after this time.
+    /// Start of the range of scheduled times, inclusive.
     pub from: Option<Timestamp>,
-    /// Whose nominal instant is before this time.
+    /// End of the range of scheduled times, exclusive.
     pub until: Option<Timestamp>,
 }
 
@@ -115,12 +115,13 @@ struct Batch<'a> {
 }
 
 impl Client {
-    /// Creates a schedule or gives it a new spec; nothing changes if it has this one.
+    /// Creates a schedule, or replaces its spec. An equal spec changes nothing.
     ///
-    /// With `version`, only if it is still that one; 0 stands for a schedule that does not exist.
+    /// With `version`, the request fails unless the stored schedule has this version; `Some(0)` requires that it does
+    /// not exist.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec` and `version_mismatch`.
     pub async fn put_schedule(&self, spec: &ScheduleSpec, version: Option<u64>) -> Result<Schedule, Error> {
         let request = Request::put(["schedules", &spec.name]).query("namespace", &spec.namespace).json(spec);
         self.json(match version {
@@ -130,27 +131,42 @@ impl Client {
         .await
     }
 
-    /// The spec as it would be stored, with every default; nothing is stored.
+    /// Validates a schedule and returns it with all defaults, without storing it.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec`.
     pub async fn put_schedule_dry_run(&self, spec: &ScheduleSpec) -> Result<ScheduleSpec, Error> {
         let request = Request::put(["schedules", &spec.name]).query("namespace", &spec.namespace);
         self.json(request.query("dry_run", true).json(spec)).await
     }
 
-    /// Creates a schedule; refused if there is one of its name.
+    /// Creates a schedule.
+    ///
+    /// The request is not retried if its outcome is unknown.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec` and `schedule_exists`.
+    ///
+    /// ```no_run
+    /// # async fn example(belfry: client::Client) -> Result<(), client::Error> {
+    /// use model::timing::{Cron, Rule, Timing};
+    ///
+    /// let timing = Timing { rules: vec![Rule::Cron(Cron::new("0 2 * * *"))], ..Timing::default() };
+    /// let job = model::JobSpec::command(["make", "report"]);
+    /// let schedule = belfry.create_schedule(&model::ScheduleSpec::new("nightly", timing, job)).await?;
+    /// println!("next run: {:?}", schedule.next_at);
+    /// # Ok(()) }
+    /// ```
     pub async fn create_schedule(&self, spec: &ScheduleSpec) -> Result<Schedule, Error> {
         self.json(Request::post(["schedules"]).json(spec)).await
     }
 
-    /// Creates schedules or gives them new specs, all or none; says what was done to each.
+    /// Creates schedules or replaces their specs, in one transaction. Returns the change of each schedule.
+    ///
+    /// With `dry_run`, nothing is stored.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec`.
     pub async fn apply_schedules(
         &self,
         schedules: &[ScheduleSpec],
@@ -160,18 +176,18 @@ impl Client {
         self.json(request.query_opt("dry_run", dry_run.then_some(true))).await
     }
 
-    /// One schedule, with its spec and its health.
+    /// Returns a schedule with its spec, its statistics and its health.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `schedule_not_found`.
     pub async fn schedule(&self, schedule: &ScheduleRef) -> Result<Schedule, Error> {
         self.json(schedule.get(&[])).await
     }
 
-    /// One page of schedules, newest first, with their specs only where the filter wants them.
+    /// Returns one page of schedules, newest first. Specs are included only with [`ScheduleFilter::specs`].
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn schedules_page(
         &self,
         filter: &ScheduleFilter,
@@ -180,7 +196,7 @@ impl Client {
         self.json(filter.request(page)).await
     }
 
-    /// All schedules that the filter lets through, newest first.
+    /// Streams all schedules that match the filter, newest first.
     pub fn schedules(&self, filter: ScheduleFilter) -> Items<Schedule> {
         let (client, filter) = (self.clone(), std::sync::Arc::new(filter));
         page::all(move |page| {
@@ -189,18 +205,20 @@ impl Client {
         })
     }
 
-    /// Forgets a schedule; its runs go on.
+    /// Deletes a schedule. Its jobs and runs continue; its backfills are cancelled.
+    ///
+    /// With `version`, the request fails unless the schedule still has this version.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `schedule_not_found` and `version_mismatch`.
     pub async fn delete_schedule(&self, schedule: &ScheduleRef, version: Option<u64>) -> Result<(), Error> {
         self.done(schedule.scoped(Request::delete(schedule.path(&[]))).if_match(version)).await
     }
 
-    /// Skips the firings of a schedule until it is resumed.
+    /// Pauses a schedule: its firings are skipped until it is resumed.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `schedule_not_found`.
     pub async fn pause_schedule(
         &self,
         schedule: &ScheduleRef,
@@ -210,18 +228,18 @@ impl Client {
         self.json(schedule.post(&["pause"]).json(&body).repeatable()).await
     }
 
-    /// Lets a paused schedule fire again.
+    /// Resumes a paused schedule. Skipped firings stay skipped.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `schedule_not_found`.
     pub async fn resume_schedule(&self, schedule: &ScheduleRef) -> Result<Schedule, Error> {
         self.json(schedule.post(&["resume"]).repeatable()).await
     }
 
-    /// Fires a schedule now. Sent with a random key: however often it has to be tried, it fires once.
+    /// Triggers a schedule now, in addition to its scheduled times. Retries of the request trigger it once.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `schedule_not_found` and `schedule_run_limit`.
     pub async fn trigger_schedule(
         &self,
         schedule: &ScheduleRef,
@@ -231,10 +249,10 @@ impl Client {
         self.json(schedule.post(&["trigger"]).json(how).header("idempotency-key", &key).repeatable()).await
     }
 
-    /// The next firings of a schedule.
+    /// Returns the next `n` firings of a schedule after `from`, or after now.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `schedule_not_found` and `invalid_parameter`.
     pub async fn next_firings(
         &self,
         schedule: &ScheduleRef,
@@ -244,18 +262,19 @@ impl Client {
         self.json(schedule.get(&["next"]).query("n", n).query_opt("from", from)).await
     }
 
-    /// The next firings of a draft; nothing is stored.
+    /// Returns the next firings of a timing, without storing it.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec`.
     pub async fn preview_schedule(&self, draft: &PreviewSchedule) -> Result<Preview, Error> {
         self.json(Request::post(["schedules", "preview"]).json(draft).repeatable()).await
     }
 
-    /// The firings of all schedules until then.
+    /// Returns the firings of all schedules until a time, in order of time. The result may end earlier; see
+    /// [`Upcoming::until`].
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn upcoming_firings(
         &self,
         namespace: Option<&str>,
@@ -265,10 +284,10 @@ impl Client {
         self.json(request.query_opt("namespace", namespace)).await
     }
 
-    /// One page of a schedule's fire ledger, the newest instant first.
+    /// Returns one page of the fire ledger of a schedule, latest scheduled time first.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `schedule_not_found`.
     pub async fn ledger_page(
         &self,
         schedule: &ScheduleRef,
@@ -278,7 +297,7 @@ impl Client {
         self.json(filter.query(schedule.get(&["ledger"])).page(page)).await
     }
 
-    /// All lines of a schedule's fire ledger that the filter lets through.
+    /// Streams all entries of the fire ledger of a schedule that match the filter, latest scheduled time first.
     pub fn ledger(&self, schedule: ScheduleRef, filter: LedgerFilter) -> Items<LedgerEntry> {
         let (client, asked) = (self.clone(), std::sync::Arc::new((schedule, filter)));
         page::all(move |page| {
@@ -290,10 +309,10 @@ impl Client {
         })
     }
 
-    /// How many instants of a schedule had each outcome, since then.
+    /// Returns the number of scheduled times per outcome, from `from` on.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `schedule_not_found`.
     pub async fn ledger_counts(
         &self,
         schedule: &ScheduleRef,
@@ -304,10 +323,13 @@ impl Client {
         Ok(ledger.counts.unwrap_or_default())
     }
 
-    /// Makes up for a past range of a schedule.
+    /// Starts a backfill of a past range of a schedule.
+    ///
+    /// The request is not retried if its outcome is unknown.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `schedule_not_found`, `nothing_to_backfill` and
+    /// `backfill_limit`.
     pub async fn start_backfill(
         &self,
         schedule: &ScheduleRef,
@@ -316,10 +338,10 @@ impl Client {
         self.json(schedule.post(&["backfills"]).json(range)).await
     }
 
-    /// What a backfill would start; nothing is stored.
+    /// Returns the runs that a backfill would start, and the scheduled times that it would skip, without starting it.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `schedule_not_found`.
     pub async fn plan_backfill(
         &self,
         schedule: &ScheduleRef,
@@ -328,10 +350,10 @@ impl Client {
         self.json(schedule.post(&["backfills"]).query("dry_run", true).json(range).repeatable()).await
     }
 
-    /// One page of backfills, newest first.
+    /// Returns one page of backfills, newest first.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn backfills_page(
         &self,
         schedule: Option<ScheduleId>,
@@ -342,7 +364,7 @@ impl Client {
         self.json(request.query_opt("namespace", namespace).page(page)).await
     }
 
-    /// All backfills, newest first; of one schedule, if one is named.
+    /// Streams all backfills, newest first; with `schedule`, only those of this schedule.
     pub fn backfills(&self, schedule: Option<ScheduleId>, namespace: Option<String>) -> Items<Backfill> {
         let (client, namespace) = (self.clone(), std::sync::Arc::new(namespace));
         page::all(move |page| {
@@ -351,18 +373,20 @@ impl Client {
         })
     }
 
-    /// One backfill.
+    /// Returns a backfill.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `backfill_not_found`.
     pub async fn backfill(&self, id: BackfillId) -> Result<Backfill, Error> {
         self.json(Request::get(["backfills", &id.to_string()])).await
     }
 
-    /// Starts no further run of a backfill; with `cancel_runs`, those that are not over are cancelled.
+    /// Cancels a backfill: no further run starts. With `cancel_runs`, its runs that have not ended are cancelled too.
+    ///
+    /// The request is not retried if its outcome is unknown.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `backfill_not_found` and `backfill_ended`.
     pub async fn cancel_backfill(&self, id: BackfillId, cancel_runs: bool) -> Result<Backfill, Error> {
         let request = Request::post(["backfills", &id.to_string(), "cancel"]);
         self.json(request.json(&CancelBackfill { cancel_runs })).await

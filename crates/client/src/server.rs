@@ -1,42 +1,42 @@
-//! The server itself: who one is to it, and which version it is.
+//! Identity of the token, and version of the server.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::http::{Client, Request};
 
-/// Whom a token belongs to.
+/// Identity of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Me {
-    /// The name of its owner.
+    /// Name of the owner of the token.
     pub name: String,
-    /// What it is for: `admin`, `worker`.
+    /// Kind of the token: `admin` or `worker`.
     pub kind: String,
 }
 
-/// Which version a server is.
+/// Version of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerVersion {
-    /// Its version.
+    /// Version, such as `0.1.0`.
     pub version: String,
-    /// What else it tells.
+    /// Further fields of the response.
     #[serde(flatten)]
     pub more: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Client {
-    /// Whom the token belongs to.
+    /// Returns the identity of the token.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `unauthenticated`.
     pub async fn me(&self) -> Result<Me, Error> {
         self.json(Request::get(["me"])).await
     }
 
-    /// Which version the server is.
+    /// Returns the version of the server.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn server_version(&self) -> Result<ServerVersion, Error> {
         self.json(Request::get(["version"])).await
     }

@@ -7,35 +7,37 @@ use crate::error::Error;
 use crate::http::{Client, Request};
 
 impl Client {
-    /// All servers that are there.
+    /// Returns all running servers of the store.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn servers(&self) -> Result<Vec<Server>, Error> {
         let list: List<Server> = self.json(Request::get(["servers"])).await?;
         Ok(list.items)
     }
 
-    /// One server.
+    /// Returns a server.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `server_not_found`.
     pub async fn server(&self, id: ServerId) -> Result<Server, Error> {
         self.json(Request::get(["servers", &id.to_string()])).await
     }
 
-    /// Has a server give its shards to another one, and take none.
+    /// Drains a server: it hands its shards over to another server, and takes none until it is undrained or restarted.
+    ///
+    /// Returns before the handover is complete: poll [`Client::server`] until it owns no shards.
     ///
     /// # Errors
-    /// As every request; `no_other_server` where nobody could go on.
+    /// [Request errors](crate#request-errors), among them `server_not_found` and `no_other_server`.
     pub async fn drain_server(&self, id: ServerId) -> Result<Server, Error> {
         self.json(Request::post(["servers", &id.to_string(), "drain"]).repeatable()).await
     }
 
-    /// Lets a server take shards again.
+    /// Undoes a drain: the server may take shards again.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `server_not_found`.
     pub async fn undrain_server(&self, id: ServerId) -> Result<Server, Error> {
         self.json(Request::post(["servers", &id.to_string(), "undrain"]).repeatable()).await
     }

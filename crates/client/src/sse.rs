@@ -1,8 +1,8 @@
-//! Server-sent events: reading them, and going on where they broke off.
+//! Server-sent events with automatic reconnection.
 //!
-//! The decoder follows the HTML standard's event stream format. A broken connection is opened anew
-//! with `Last-Event-ID`; it ends only when its reader stops or the server cannot be reached for as
-//! long as the client is patient.
+//! [`Decoder`] implements the event stream format of the HTML standard. [`EventSource`] reconnects after a lost or idle
+//! connection and sends `Last-Event-ID`, so that no event is lost or repeated. It fails only if the server rejects the
+//! request, or cannot be reached for [`Patience::retry_for`](crate::Patience::retry_for).
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use reqwest::header::CONTENT_TYPE;
 use crate::error::Error;
 use crate::http::{Client, Request};
 
-/// The most that one event may have before its stream is given up.
+/// Maximum size of an event in bytes; a larger one is an error.
 const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// How long to wait before a stream is opened anew, until the server says something else.
+/// Delay before a reconnect, unless the server sends `retry`.
 const REOPEN_AFTER: Duration = Duration::from_secs(2);
-/// A server may not make us wait longer than this.
+/// Maximum delay that a server can request with `retry`.
 const REOPEN_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// One event.
+/// Event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SseEvent {
-    /// Its kind; `message` where none is named.
+    /// Value of `event`; `message` if it is absent.
     pub(crate) kind: String,
     pub(crate) data: String,
 }
 
-/// Bytes in, events out.
+/// Incremental decoder: takes bytes, produces events.
 #[derive(Debug, Default)]
 struct Decoder {
     line: Vec<u8>,
@@ -40,7 +40,7 @@ struct Decoder {
 }
 
 impl Decoder {
-    /// Takes bytes in; false if an event is larger than may be.
+    /// Decodes bytes. Returns `false` if an event is larger than [`EVENT_BYTES_MAX`].
     fn feed(&mut self, bytes: &[u8]) -> bool {
         for &byte in bytes {
             match byte {
@@ -78,7 +78,7 @@ impl Decoder {
             }
             "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
             "retry" => self.retry = value.parse().ok().map(Duration::from_millis),
-            // A line that begins with a colon is a heartbeat, others are of a later version.
+            // A line that starts with a colon is a keep-alive; other fields are from a newer server.
             _ => {}
         }
     }
@@ -95,11 +95,11 @@ impl Decoder {
     }
 }
 
-/// A stream of events that resumes by itself.
+/// Stream of events that reconnects and resumes.
 pub(crate) struct EventSource {
     client: Client,
     request: Request,
-    /// Parameters that say where to begin; the last id takes their place.
+    /// Query parameters with the start position; `Last-Event-ID` replaces them after the first event.
     start: &'static [&'static str],
     response: Option<reqwest::Response>,
     decoder: Decoder,
@@ -107,13 +107,13 @@ pub(crate) struct EventSource {
 }
 
 impl EventSource {
-    /// Nothing is asked before the first [`EventSource::next`].
+    /// Creates a stream. The first [`EventSource::next`] or [`EventSource::connect`] sends the request.
     pub(crate) fn new(client: Client, request: Request, start: &'static [&'static str]) -> Self {
         let request = request.header("accept", "text/event-stream");
         Self { client, request, start, response: None, decoder: Decoder::default(), opened_before: false }
     }
 
-    /// The next event. May be dropped and called again without losing one.
+    /// Returns the next event. Cancel-safe: no event is lost if the future is dropped.
     pub(crate) async fn next(&mut self) -> Result<SseEvent, Error> {
         loop {
             if let Some((event, id)) = self.decoder.ready.pop_front() {
@@ -125,7 +125,7 @@ impl EventSource {
         }
     }
 
-    /// Opens the stream, if it is not open.
+    /// Connects, unless the stream is connected. Waits before a reconnect.
     pub(crate) async fn connect(&mut self) -> Result<(), Error> {
         if self.response.is_some() {
             return Ok(());
@@ -142,7 +142,7 @@ impl EventSource {
                 .protocol(&self.request, format!("expected an event stream, found `{kind}`")));
         }
         self.opened_before = true;
-        // A piece of an event that the old connection left behind will come again as a whole.
+        // An incomplete event of the old connection is dropped: the server sends it again.
         self.decoder =
             Decoder { retry: self.decoder.retry, id: self.decoder.id.take(), ..Decoder::default() };
         self.response = Some(response);
@@ -154,11 +154,11 @@ impl EventSource {
         match tokio::time::timeout(self.client.patience().idle, response.chunk()).await {
             Ok(Ok(Some(chunk))) => {
                 if !self.decoder.feed(&chunk) {
-                    let detail = format!("an event has more than {EVENT_BYTES_MAX} bytes");
+                    let detail = format!("an event exceeds {EVENT_BYTES_MAX} bytes");
                     return Err(self.client.protocol(&self.request, detail));
                 }
             }
-            // Ended, broken or silent: all the same, the next round opens it anew.
+            // Ended, lost or idle: `next` reconnects.
             Ok(Ok(None) | Err(_)) | Err(_) => self.response = None,
         }
         Ok(())

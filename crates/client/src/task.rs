@@ -1,8 +1,8 @@
-//! What a running task asks for, through the socket that it finds in `BELFRY_SOCKET`.
+//! API for running tasks, through the Unix socket in `BELFRY_SOCKET`.
 //!
-//! No token and no address is needed: the socket is the task's own, and its worker speaks for it. All that
-//! is asked here may be asked again without being done twice, so it is, for as long as an agent that was
-//! restarted or a server that changed takes to be back.
+//! A task needs no URL and no token: the socket identifies the task, and the worker forwards its requests to the
+//! server. All requests are idempotent. They are retried for up to 60 s, which covers a restart of the agent and a
+//! takeover of the server.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), client::Error> {
@@ -29,79 +29,79 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 
-/// Where a task finds the path of its socket.
+/// Environment variable with the path of the task socket.
 pub const SOCKET_VARIABLE: &str = "BELFRY_SOCKET";
-/// How long what may pass is tried again.
+/// Time for which temporary errors are retried.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two tries.
+/// Delay between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long one try may take; the agent answers before.
+/// Timeout of one attempt; longer than that of the agent.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// The running task that this program is.
+/// Task that this process runs.
 #[derive(Debug, Clone)]
 pub struct Task {
     http: reqwest::Client,
     socket: PathBuf,
 }
 
-/// A checkpoint that was saved.
+/// Saved checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedCheckpoint {
-    /// Counts the checkpoints of the job, from 1.
+    /// Version, counted from 1 within the job.
     pub version: u64,
-    /// What the bytes are.
+    /// Content type of the data.
     pub content_type: String,
-    /// The bytes.
+    /// Data, at most 64 KiB.
     pub data: Bytes,
 }
 
-/// What a task added to a step of its run.
+/// Result of adding elements to a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddedElements {
-    /// The step that goes over them.
+    /// Step that runs for each element.
     pub step: String,
-    /// The number of the first of them in the step's list; the others follow.
+    /// Index of the first element of the batch in the step; the others follow.
     pub first: u32,
-    /// How many the batch has.
+    /// Number of elements of the batch.
     pub count: u32,
-    /// How many elements the step has by now.
+    /// Number of elements of the step.
     pub total: u32,
-    /// Whether they were added now; false if the batch was there already, as it was then.
+    /// Whether the batch was added; `false` if a batch with this name already existed. It is then unchanged.
     pub added: bool,
 }
 
-/// What a save answers.
+/// Response to a save.
 #[derive(Deserialize)]
 struct Saved {
     version: u64,
 }
 
 impl Task {
-    /// The task of this process.
+    /// Returns the task of this process.
     ///
     /// # Errors
-    /// [`Error::NoTask`] where this is none.
+    /// [`Error::NoTask`] if this process is not a task.
     pub fn from_env() -> Result<Self, Error> {
         let socket =
             std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()).ok_or(Error::NoTask)?;
         Self::at(Path::new(&socket))
     }
 
-    /// The task whose socket this is.
+    /// Returns the task with this socket.
     ///
     /// # Errors
-    /// If no HTTP client can be made.
+    /// If the HTTP client cannot be created.
     pub fn at(socket: &Path) -> Result<Self, Error> {
         let http = reqwest::Client::builder().unix_socket(socket).no_proxy().timeout(ANSWER_MAX).build();
         let failed = |source| Error::Unreachable { url: socket.display().to_string(), source };
         Ok(Self { http: http.map_err(failed)?, socket: socket.to_owned() })
     }
 
-    /// The last checkpoint of the job, if it has one.
+    /// Returns the last checkpoint of the job, or `None` if there is none.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn checkpoint(&self) -> Result<Option<SavedCheckpoint>, Error> {
         let asked = self.ask(|| self.http.get("http://task/checkpoint")).await;
         let response = match asked {
@@ -116,13 +116,14 @@ impl Task {
         Ok(Some(SavedCheckpoint { version, content_type, data }))
     }
 
-    /// Saves what the next execution of the job is to go on from; at most 64 KiB. Returns its version.
+    /// Saves a checkpoint of at most 64 KiB, from which the next execution of the job resumes. Returns its version.
     ///
-    /// With `expected`, only on top of that version; 0 means that there is none yet.
+    /// With `expected`, the request fails unless the last checkpoint has this version; `Some(0)` requires that there is
+    /// none.
     ///
     /// # Errors
-    /// As every request; `version_mismatch` if another was saved meanwhile, `not_current` if another
-    /// execution goes on with the job by now.
+    /// [Request errors](crate#request-errors), and `version_mismatch` if another checkpoint was saved meanwhile,
+    /// `not_current` if another execution of the job has started.
     pub async fn save_checkpoint(
         &self,
         data: impl Into<Bytes>,
@@ -144,15 +145,27 @@ impl Task {
         Ok(saved.version)
     }
 
-    /// Adds elements to a step of the run: to the only one that goes over what this task adds, unless one is
-    /// named. At most 1,000 of 1 KiB each; more go in several batches.
+    /// Adds elements to a step of the run that is mapped over the results of this task. With several such steps, `step`
+    /// selects one.
     ///
-    /// A batch is known by its name, within the step, or the element of one, whose task this is: the same name again,
-    /// also by the next execution, adds nothing, whatever it brings. So name it by what led to it.
+    /// A batch has at most 1,000 elements of at most 1 KiB each; add more in several batches.
+    ///
+    /// The request is idempotent by the name of the batch, within the step (or the element) of this task: a repeated
+    /// name adds nothing, also in the next execution and with other elements. Derive the name from the source of the
+    /// elements, such as a page number.
     ///
     /// # Errors
-    /// As every request; `elements_not_accepted` if no such step goes over what this task adds, `step_ended` if it goes
-    /// over nothing any more, `not_current` if another execution goes on with the job by now.
+    /// [Request errors](crate#request-errors), and `elements_not_accepted` if no step accepts elements from this task,
+    /// `step_ended` if the step accepts no more elements, `not_current` if another execution of the job has started.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), client::Error> {
+    /// let task = client::Task::from_env()?;
+    /// let links = [serde_json::json!("https://a.example"), serde_json::json!("https://b.example")];
+    /// let added = task.add_elements(None, "page-7", &links).await?;
+    /// println!("{} elements in total", added.total);
+    /// # Ok(()) }
+    /// ```
     pub async fn add_elements(
         &self,
         step: Option<&str>,
@@ -166,7 +179,7 @@ impl Task {
         response.json().await.map_err(|source| self.interrupted(source))
     }
 
-    /// Asks until there is an answer, or what may pass has lasted too long.
+    /// Sends a request, and retries temporary errors for [`PATIENCE`].
     async fn ask(&self, make: impl Fn() -> RequestBuilder) -> Result<Response, Error> {
         let end = Instant::now() + PATIENCE;
         loop {

@@ -1,8 +1,8 @@
-//! The changes of a job, or of a run, until it ends.
+//! Watching a job or a run until it has ended.
 //!
-//! The feed of events says when to look, and a slow poll is the seat belt: a watcher that loses the
-//! feed, or never had it, is late but not wrong. A run may change much faster than somebody can look:
-//! it is looked at no more often than [`RUN_PAUSE`] says, and what happens in between is one change.
+//! The event feed triggers reads of the object. A poll every 5 s is the fallback if an event is missed; without a feed,
+//! the object is polled every 500 ms. A run may change very often: it is read at most every 200 ms, and several changes
+//! in between are returned as one.
 
 use std::time::Duration;
 
@@ -18,22 +18,22 @@ use crate::page::Items;
 
 const POLL: Duration = Duration::from_secs(5);
 const POLL_WITHOUT_FEED: Duration = Duration::from_millis(500);
-/// How long the feed may take to open before the job is looked at without it.
+/// Timeout of opening the feed; afterwards the object is read without it.
 const FEED_OPENS_WITHIN: Duration = Duration::from_secs(2);
-/// The shortest time between two looks at a run.
+/// Minimum interval between two reads of a run.
 const RUN_PAUSE: Duration = Duration::from_millis(200);
 
-/// A run, and its steps at the same time or a little later.
+/// Run with its steps. The steps are read after the run, so they may be newer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunView {
-    /// The run.
+    /// Run.
     pub run: WorkflowRun,
-    /// Its steps.
+    /// Steps of the run.
     pub steps: RunSteps,
 }
 
 impl Client {
-    /// A job as it is, and then each time that it changed, until it has ended.
+    /// Streams the current state of a job, then its state after each change, until the job has ended.
     pub fn watch(&self, job: JobId) -> Items<Job> {
         stream::try_unfold(Watch::new(self.clone(), job), |mut watch| async move {
             Ok(watch.next().await?.map(|job| (job, watch)))
@@ -41,7 +41,10 @@ impl Client {
         .boxed()
     }
 
-    /// A run as it is, and then each time that it or one of its steps changed, until it has ended.
+    /// Streams the current state of a run, then its state after each change of the run or of a step, until the run has
+    /// ended.
+    ///
+    /// Several changes within 200 ms are one item.
     pub fn watch_run(&self, run: RunId) -> Items<WorkflowRun> {
         stream::try_unfold(RunWatch::new(self.clone(), run), |mut watch| async move {
             Ok(watch.next().await?.map(|run| (run, watch)))
@@ -49,7 +52,7 @@ impl Client {
         .boxed()
     }
 
-    /// The same with all of its steps each time.
+    /// Streams like [`Client::watch_run`], with all steps of the run in each item.
     pub fn watch_run_steps(&self, run: RunId) -> Items<RunView> {
         stream::try_unfold(RunWatch::new(self.clone(), run), |mut watch| async move {
             let Some(run) = watch.next().await? else { return Ok(None) };
@@ -59,17 +62,18 @@ impl Client {
         .boxed()
     }
 
-    /// Waits until a job has ended, however long that takes.
+    /// Waits until a job has ended, and returns it. There is no timeout.
     ///
     /// # Errors
-    /// As every request; the server may be away for as long as the client is patient.
+    /// [Request errors](crate#request-errors), among them `job_not_found`; [`Error::Unreachable`] only if the server is
+    /// unreachable for longer than [`Patience::retry_for`](crate::Patience::retry_for).
     pub async fn wait(&self, id: JobId) -> Result<Job, Error> {
         let mut watch = Watch::new(self.clone(), id);
         loop {
             match watch.next().await? {
                 Some(job) if job.status.is_final() => return Ok(job),
                 Some(_) => {}
-                // It cannot be: a watch ends only behind an ended job.
+                // Unreachable: a watch returns an ended job before it ends.
                 None => return self.job(id).await,
             }
         }
@@ -90,7 +94,7 @@ impl Watch {
         Self { feed: Some(Feed::new(client.clone(), &filter)), client, job, version: None, over: false }
     }
 
-    /// The job once it differs from what was told last, or `None` behind its end.
+    /// Returns the job when its version has changed, or `None` after it has ended.
     pub(crate) async fn next(&mut self) -> Result<Option<Job>, Error> {
         if self.over {
             return Ok(None);
@@ -109,7 +113,7 @@ impl Watch {
         }
     }
 
-    /// Opens the feed before the first look, so that no change falls between the two.
+    /// Opens the feed before the first read, so that no change is missed between the two.
     async fn open_feed(&mut self) {
         let Some(feed) = &mut self.feed else { return };
         if let Ok(Err(_)) = tokio::time::timeout(FEED_OPENS_WITHIN, feed.connect()).await {
@@ -117,7 +121,7 @@ impl Watch {
         }
     }
 
-    /// Waits until the job may have changed.
+    /// Waits until the job may have changed: for an event, or for the poll interval.
     async fn nudge(&mut self) {
         let Some(feed) = &mut self.feed else {
             return tokio::time::sleep(POLL_WITHOUT_FEED).await;
@@ -141,7 +145,7 @@ impl RunWatch {
         Self { client, run, feed: None, version: None, over: false }
     }
 
-    /// The run once it differs from what was told last, or `None` behind its end.
+    /// Returns the run when its version has changed, or `None` after it has ended.
     async fn next(&mut self) -> Result<Option<WorkflowRun>, Error> {
         if self.over {
             return Ok(None);
@@ -162,8 +166,8 @@ impl RunWatch {
         }
     }
 
-    /// Opens the feed before the look that counts, so that no change falls between the two; the look
-    /// before that tells in which namespace to listen.
+    /// Opens the feed before the first read that is returned, so that no change is missed between the two. An earlier read
+    /// determines the namespace of the feed.
     async fn open_feed(&mut self) -> Result<(), Error> {
         let run = self.client.run(self.run).await?;
         let kind = Some("run,step".to_owned());
@@ -174,17 +178,17 @@ impl RunWatch {
         Ok(())
     }
 
-    /// Waits until the run may have changed, and at least for its pause.
+    /// Waits until the run may have changed, but at least for [`RUN_PAUSE`].
     async fn nudge(&mut self) {
         let pause = Instant::now() + RUN_PAUSE;
         self.hears_of_it(Instant::now() + POLL).await;
-        // What comes until the next look is in it already.
+        // Further events before the next read are covered by it.
         while Instant::now() < pause && self.hears_of_it(pause).await {}
         let extra = if self.feed.is_some() { Duration::ZERO } else { POLL_WITHOUT_FEED };
         tokio::time::sleep_until(pause + extra).await;
     }
 
-    /// Whether the feed brings something about the run before then.
+    /// Waits for an event of the run. Returns `false` if none arrives before `until`.
     async fn hears_of_it(&mut self, until: Instant) -> bool {
         while let Some(feed) = &mut self.feed {
             match tokio::time::timeout_at(until, feed.next()).await {

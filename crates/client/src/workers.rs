@@ -1,4 +1,4 @@
-//! Workers and queues.
+//! Workers and queues: list, cordon, drain, configure, pause and resume.
 
 use model::WorkerId;
 use model::api::{List, Queue, Worker};
@@ -20,15 +20,15 @@ fn worker(id: WorkerId) -> [String; 2] {
 }
 
 impl Client {
-    /// One page of workers.
+    /// Returns one page of workers.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn workers_page(&self, page: &Page) -> Result<List<Worker>, Error> {
         self.json(Request::get(["workers"]).page(page)).await
     }
 
-    /// All workers.
+    /// Streams all workers.
     pub fn workers(&self) -> Items<Worker> {
         let client = self.clone();
         page::all(move |page| {
@@ -37,34 +37,34 @@ impl Client {
         })
     }
 
-    /// One worker.
+    /// Returns a worker.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `worker_not_found`.
     pub async fn worker(&self, id: WorkerId) -> Result<Worker, Error> {
         self.json(Request::get(worker(id))).await
     }
 
-    /// Lets no new work onto a worker; what runs there may end.
+    /// Cordons a worker: it gets no new executions; running executions continue.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `worker_not_found`.
     pub async fn cordon(&self, id: WorkerId) -> Result<Worker, Error> {
         self.admit(id, "cordon").await
     }
 
-    /// Lets work onto a worker again.
+    /// Uncordons a worker: it gets new executions again. Also undoes a drain.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `worker_not_found`.
     pub async fn uncordon(&self, id: WorkerId) -> Result<Worker, Error> {
         self.admit(id, "uncordon").await
     }
 
-    /// Lets no new work onto a worker, and moves what runs there elsewhere.
+    /// Drains a worker: it gets no new executions, and running executions are moved to other workers.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `worker_not_found`.
     pub async fn drain(&self, id: WorkerId) -> Result<Worker, Error> {
         self.admit(id, "drain").await
     }
@@ -73,23 +73,23 @@ impl Client {
         self.json(Request::post(["workers", &id.to_string(), verb]).repeatable()).await
     }
 
-    /// Forgets a worker that will not come back; refused while it is connected.
+    /// Removes a lost worker that will not come back.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `worker_not_found` and `worker_connected`.
     pub async fn remove_worker(&self, id: WorkerId) -> Result<(), Error> {
         self.done(Request::delete(worker(id))).await
     }
 
-    /// One page of queues.
+    /// Returns one page of queues.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn queues_page(&self, page: &Page) -> Result<List<Queue>, Error> {
         self.json(Request::get(["queues"]).page(page)).await
     }
 
-    /// All queues.
+    /// Streams all queues.
     pub fn queues(&self) -> Items<Queue> {
         let client = self.clone();
         page::all(move |page| {
@@ -98,20 +98,21 @@ impl Client {
         })
     }
 
-    /// One queue.
+    /// Returns a queue.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `queue_not_found`.
     pub async fn queue(&self, name: &str) -> Result<Queue, Error> {
         self.json(Request::get(["queues", name])).await
     }
 
-    /// Sets a queue up, replacing all of its settings.
+    /// Creates a queue, or replaces all of its settings.
     ///
-    /// With `version`, only if it is still that one; 0 stands for a queue that nobody set up.
+    /// With `version`, the request fails unless the stored queue has this version; `Some(0)` requires that it has no
+    /// settings.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec` and `version_mismatch`.
     pub async fn set_queue(
         &self,
         name: &str,
@@ -126,26 +127,26 @@ impl Client {
         .await
     }
 
-    /// Deletes the settings of a queue; refused while jobs wait or run in it.
+    /// Deletes the settings of a queue. Fails while the queue has waiting or running jobs.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `queue_not_found` and `queue_in_use`.
     pub async fn delete_queue(&self, name: &str) -> Result<(), Error> {
         self.done(Request::delete(["queues", name])).await
     }
 
-    /// Lets nothing of a queue start, until it is resumed.
+    /// Pauses a queue: none of its waiting jobs starts until it is resumed. Running jobs continue.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn pause_queue(&self, name: &str, note: Option<&str>) -> Result<Queue, Error> {
         self.json(Request::post(["queues", name, "pause"]).json(&Pause { note }).repeatable()).await
     }
 
-    /// Lets the jobs of a queue start again.
+    /// Resumes a paused queue.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn resume_queue(&self, name: &str) -> Result<Queue, Error> {
         self.json(Request::post(["queues", name, "resume"]).repeatable()).await
     }

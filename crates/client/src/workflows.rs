@@ -1,4 +1,4 @@
-//! Workflows: apply, find, plan and start.
+//! Workflows: apply, list, delete, plan and start.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use crate::http::{Client, Request};
 use crate::jobs::random_key;
 use crate::page::{self, Items, Page};
 
-/// A workflow by its id, or by its name in a namespace.
+/// Reference to a workflow: by id, or by name and namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkflowRef {
-    /// Its id or its name.
+    /// Id or name.
     pub name: String,
-    /// Where the name is looked for; the server's default where absent.
+    /// Namespace of the name; `None` for `default`. Ignored for an id.
     pub namespace: Option<String>,
 }
 
@@ -37,24 +37,24 @@ impl WorkflowRef {
     }
 
     fn scoped(&self, request: Request) -> Request {
-        // An id says its namespace already.
+        // An id already determines the namespace.
         let by_name = self.name.parse::<WorkflowId>().is_err();
         request.query_opt("namespace", self.namespace.as_ref().filter(|_| by_name))
     }
 }
 
-/// Which workflows; the default is all of them.
+/// Filter for workflows. By default it selects all workflows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkflowFilter {
-    /// Of this owner.
+    /// Owner.
     pub owner: Option<String>,
-    /// Of this namespace.
+    /// Namespace; `None` selects all namespaces.
     pub namespace: Option<String>,
-    /// With this text in the name.
+    /// Part of the name.
     pub text: Option<String>,
-    /// With all of these labels.
+    /// Labels, of which the workflow must have all.
     pub labels: Vec<(String, String)>,
-    /// Tells the newest runs of each, so many at most.
+    /// Maximum number of newest runs to return for each workflow; `None` returns none.
     pub runs: Option<usize>,
 }
 
@@ -71,12 +71,13 @@ impl WorkflowFilter {
 }
 
 impl Client {
-    /// Creates a workflow or gives it a new spec; nothing changes if it has this one.
+    /// Creates a workflow, or replaces its spec. An equal spec changes nothing; a changed spec is a new generation.
     ///
-    /// With `version`, only if it is still that one; 0 stands for a workflow that does not exist.
+    /// With `version`, the request fails unless the stored workflow has this version; `Some(0)` requires that it does
+    /// not exist.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec` and `version_mismatch`.
     pub async fn put_workflow(&self, spec: &WorkflowSpec, version: Option<u64>) -> Result<Workflow, Error> {
         let request = put(spec);
         self.json(match version {
@@ -86,18 +87,20 @@ impl Client {
         .await
     }
 
-    /// The workflow as it would be, with every default; nothing is stored.
+    /// Validates a workflow and returns it with all defaults, without storing it.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec`.
     pub async fn put_workflow_dry_run(&self, spec: &WorkflowSpec) -> Result<WorkflowSpec, Error> {
         self.json(put(spec).query("dry_run", true)).await
     }
 
-    /// Creates workflows or gives them new specs, all or none; they may call each other.
+    /// Creates workflows or replaces their specs, in one transaction. The workflows may call each other.
+    ///
+    /// With `dry_run`, nothing is stored.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec`.
     pub async fn apply_workflows(
         &self,
         workflows: Vec<WorkflowSpec>,
@@ -107,18 +110,18 @@ impl Client {
         self.json(request.query_opt("dry_run", dry_run.then_some(true))).await
     }
 
-    /// One workflow, with its spec: the newest, or that of a generation.
+    /// Returns a workflow with its spec: that of `generation`, or the newest.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `workflow_not_found`.
     pub async fn workflow(&self, workflow: &WorkflowRef, generation: Option<u64>) -> Result<Workflow, Error> {
         self.json(workflow.get().query_opt("generation", generation)).await
     }
 
-    /// One page of workflows, newest first, without their specs.
+    /// Returns one page of workflows, newest first, without their specs.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors).
     pub async fn workflows_page(
         &self,
         filter: &WorkflowFilter,
@@ -127,7 +130,7 @@ impl Client {
         self.json(filter.request(page)).await
     }
 
-    /// All workflows that the filter lets through, newest first.
+    /// Streams all workflows that match the filter, newest first, without their specs.
     pub fn workflows(&self, filter: WorkflowFilter) -> Items<Workflow> {
         let (client, filter) = (self.clone(), Arc::new(filter));
         page::all(move |page| {
@@ -136,27 +139,38 @@ impl Client {
         })
     }
 
-    /// Forgets a workflow; its runs go on.
+    /// Deletes a workflow. Its runs continue.
+    ///
+    /// With `version`, the request fails unless the workflow still has this version.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `workflow_not_found`, `runs_waiting` and `version_mismatch`.
     pub async fn delete_workflow(&self, workflow: &WorkflowRef, version: Option<u64>) -> Result<(), Error> {
         let request = workflow.scoped(Request::delete(["workflows", &workflow.name]));
         self.done(request.if_match(version)).await
     }
 
-    /// Starts a run. Sent with a random key: however often it has to be tried, it starts one.
+    /// Starts a run. Retries of the request start one run.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `workflow_not_found`, `invalid_spec` and `waiting_run_limit`.
+    ///
+    /// ```no_run
+    /// # async fn example(belfry: client::Client) -> Result<(), client::Error> {
+    /// let nightly = client::WorkflowRef { name: "nightly".into(), namespace: None };
+    /// let run = belfry.start_run(&nightly, &model::api::StartRun::default()).await?;
+    /// println!("started {}", run.id);
+    /// # Ok(()) }
+    /// ```
     pub async fn start_run(&self, workflow: &WorkflowRef, how: &StartRun) -> Result<WorkflowRun, Error> {
         self.start_run_once(workflow, how, &random_key()).await
     }
 
-    /// The same with a key of the caller's own: a second start with it answers with the first one's run.
+    /// Starts a run with an idempotency key: a repeated start with the same key returns the run of the first one.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `workflow_not_found`, `invalid_spec`, `waiting_run_limit` and
+    /// `idempotency_key_reused`.
     pub async fn start_run_once(
         &self,
         workflow: &WorkflowRef,
@@ -167,11 +181,12 @@ impl Client {
         self.json(request.repeatable()).await
     }
 
-    /// Starts a run of a definition that is kept with the run alone. However often it has to be tried, it
-    /// starts one; with a `key` of the caller's own, a second start answers with the first one's run.
+    /// Starts a run of a definition that is stored with the run only. Retries of the request start one run.
+    ///
+    /// With `key`, a repeated start with the same key returns the run of the first one.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec` and `idempotency_key_reused`.
     pub async fn start_definition(
         &self,
         how: &StartDefinition,
@@ -182,18 +197,18 @@ impl Client {
         self.json(request.repeatable()).await
     }
 
-    /// What would be started: the definition with every default.
+    /// Validates a definition and returns it with all defaults, without starting a run.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `invalid_spec`.
     pub async fn start_definition_dry_run(&self, how: &StartDefinition) -> Result<WorkflowSpec, Error> {
         self.json(Request::post(["runs"]).query("dry_run", true).json(how).repeatable()).await
     }
 
-    /// What a run would do; nothing is stored.
+    /// Returns the steps of a run in a possible order, and the values of its parameters, without starting it.
     ///
     /// # Errors
-    /// As every request.
+    /// [Request errors](crate#request-errors), among them `workflow_not_found` and `invalid_spec`.
     pub async fn plan_run(&self, workflow: &WorkflowRef, how: &StartRun) -> Result<RunPlan, Error> {
         self.json(workflow.post("plan").json(how).repeatable()).await
     }

@@ -1,4 +1,4 @@
-//! A server whose answers a test writes down beforehand.
+//! Fake server with scripted responses.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, Request, Response, StatusCode};
 use client::{Client, Patience, Task};
 use serde_json::{Value, json};
 
-/// What was asked of the server.
+/// Request that the server received.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) line: String,
@@ -37,7 +37,7 @@ struct State {
     asked: Vec<Asked>,
 }
 
-/// A server that answers in the order in which its test said, and remembers what it was asked.
+/// Server that returns its scripted responses in order, and records the requests.
 #[derive(Clone, Default)]
 pub(crate) struct Fake(Arc<Mutex<State>>);
 
@@ -64,7 +64,7 @@ impl Fake {
         self.answers(status, problem)
     }
 
-    /// A stream of events that is cut off behind its last piece.
+    /// Adds an event stream that is cut off at the end of `text`.
     pub(crate) fn streams(&self, text: &'static str) -> &Self {
         self.answers_with(move || {
             Response::builder()
@@ -74,7 +74,7 @@ impl Fake {
         })
     }
 
-    /// The connection breaks in the middle of the answer's body.
+    /// Adds a response whose connection is lost within the body.
     pub(crate) fn breaks(&self) -> &Self {
         self.answers_with(|| {
             let pieces = futures::stream::iter([Ok(Bytes::from("{")), Err(std::io::Error::other("cut"))]);
@@ -108,7 +108,7 @@ impl Fake {
         }
     }
 
-    /// Serves, and hands back a client that knows the address.
+    /// Starts the server, and returns a client of it.
     pub(crate) async fn start(&self) -> Client {
         self.start_with(Patience { retry_for: Duration::from_secs(20), ..Patience::default() }).await
     }
@@ -121,7 +121,7 @@ impl Fake {
         Client::with_patience(&format!("http://{address}"), Some("bf_admin_1_secret"), patience).unwrap()
     }
 
-    /// Serves as the socket of a task, and hands back that task.
+    /// Serves on a task socket, and returns the task.
     pub(crate) fn start_task(&self, socket: &Path) -> Task {
         client::install_crypto();
         let listener = tokio::net::UnixListener::bind(socket).expect("a folder of the test's own is empty");
@@ -148,7 +148,7 @@ pub(crate) fn submitted() -> Value {
     json!({"id": JOB, "created": true})
 }
 
-/// A job as the API shows it.
+/// Job as the API returns it.
 pub(crate) fn job(version: u64, status: &str, executions: u32) -> Value {
     let at = "2026-11-21T08:00:00Z";
     json!({
@@ -158,7 +158,7 @@ pub(crate) fn job(version: u64, status: &str, executions: u32) -> Value {
     })
 }
 
-/// A page of executions, by their numbers and ids.
+/// Page of executions with these numbers and ids.
 pub(crate) fn executions(all: &[(u32, &str)]) -> Value {
     let execution = |(number, id): &(u32, &str)| {
         json!({

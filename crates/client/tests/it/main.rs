@@ -1,4 +1,4 @@
-//! The client against a small server that answers as each test tells it to.
+//! Tests of the client against a fake server with scripted responses.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, too, fail by panicking")]
 

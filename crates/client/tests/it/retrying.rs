@@ -1,4 +1,4 @@
-//! What is tried again, with what, and what is not.
+//! Retries of requests: which requests are retried, and with which idempotency keys.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -135,7 +135,7 @@ async fn nobody_there_is_unreachable_and_each_wait_is_announced() {
 #[tokio::test]
 async fn a_server_that_never_answers_is_given_up() {
     client::install_crypto();
-    // It accepts, by its backlog, and says nothing.
+    // Connections are accepted by the backlog, but no response is sent.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let patience =
         Patience { retry_for: Duration::ZERO, answer: Duration::from_millis(200), ..Patience::default() };

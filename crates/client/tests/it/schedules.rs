@@ -1,4 +1,4 @@
-//! Schedules: what is asked, under which names, and what is tried again.
+//! Requests for schedules: URLs, query parameters and retries.
 
 use client::{LedgerFilter, ScheduleFilter, ScheduleRef};
 use futures::TryStreamExt;
@@ -32,7 +32,7 @@ async fn a_trigger_is_repeated_with_its_first_key_until_it_is_answered() {
     assert_eq!(asked[0].json(), json!({"reason": "upgrade"}));
 }
 
-/// A second one would run everything twice.
+/// A second backfill would run everything twice.
 #[tokio::test]
 async fn a_backfill_is_not_repeated_when_its_outcome_is_unknown() {
     let fake = Fake::default();

@@ -1,4 +1,4 @@
-//! Streams that break off, and go on.
+//! Streams that reconnect and resume.
 
 use client::{Begin, EventFilter, FeedItem, LogItem, LogQuery};
 use futures::{StreamExt, TryStreamExt};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::fake::{EXECUTION, EXECUTION_2, Fake, JOB, executions, job};
 
-/// `retry: 1` keeps the pause before a reconnect short.
+/// `retry: 1` reduces the delay before a reconnect to 1 ms.
 const LOG_HALF: &str = "retry: 1\n\nevent: log\nid: 20\ndata: {\"next_offset\":20,\"at\":\"2026-11-21T08:00:00Z\",\"stream\":\"stdout\",\"text\":\"one\\n\"}\n\nevent: log\nid: 40\ndata: {\"next";
 const LOG_REST: &str = "event: log\nid: 40\ndata: {\"next_offset\":40,\"at\":\"2026-11-21T08:00:00Z\",\"stream\":\"stderr\",\"text\":\"two\\n\"}\n\nevent: end\ndata: {\"status\":\"failed\"}\n\n";
 const LOG_WHOLE: &str = "event: log\nid: 9\ndata: {\"next_offset\":9,\"at\":\"2026-11-21T08:00:00Z\",\"stream\":\"stdout\",\"text\":\"again\\n\"}\n\nevent: end\ndata: {\"status\":\"succeeded\"}\n\n";

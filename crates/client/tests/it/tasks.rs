@@ -1,11 +1,11 @@
-//! What a running task asks for, through its socket.
+//! Requests of a running task through its socket.
 
 use client::AddedElements;
 use serde_json::json;
 
 use crate::fake::Fake;
 
-/// C4. What may have taken effect is asked again, word for word: a batch of one name is there once.
+/// C4. A request with an unknown outcome is retried unchanged; the name of the batch makes it idempotent.
 #[tokio::test]
 async fn elements_are_added_again_until_that_is_known_to_have_happened() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Workflows and their runs: what is asked, under which names, and what is tried again.
+//! Requests for workflows and runs: URLs, bodies and retries.
 
 use client::{RunFilter, WorkflowFilter, WorkflowRef};
 use futures::TryStreamExt;
@@ -19,7 +19,7 @@ fn id() -> RunId {
     RUN.parse().unwrap()
 }
 
-/// A run as the API shows it.
+/// Run as the API returns it.
 fn run(version: u64, status: &str) -> Value {
     let at = "2026-11-21T08:00:00Z";
     json!({
@@ -51,7 +51,7 @@ async fn a_start_is_repeated_with_its_first_key_until_it_is_answered() {
     assert_eq!(asked[0].line, "POST /api/v1/workflows/nightly/start?namespace=pay");
 }
 
-/// A second one would be another run.
+/// A second retry would be another run.
 #[tokio::test]
 async fn a_retry_is_not_repeated_when_its_outcome_is_unknown() {
     let fake = Fake::default();
@@ -90,7 +90,7 @@ async fn filters_become_parameters_and_names_stay_one_segment() {
     assert_eq!(lines[3], format!("GET /api/v1/runs/{RUN}/steps/a%2Fb/items"));
 }
 
-/// Each act has its address and its body.
+/// Each action has its own URL and body.
 #[tokio::test]
 async fn what_is_asked_of_a_run_is_asked_where_the_server_listens() {
     let fake = Fake::default();
@@ -148,7 +148,7 @@ async fn a_workflow_is_put_under_its_name_with_the_version_that_it_must_have() {
     assert_eq!((asked[0].header("if-none-match"), asked[1].header("if-match")), (Some("*"), Some("\"4\"")));
 }
 
-/// What happens between two looks is one change; without a feed it is late, but not wrong.
+/// Several changes between two reads are one item. Without a feed, items are late but correct.
 #[tokio::test]
 async fn a_run_is_watched_with_its_steps_until_it_has_ended() {
     let fake = Fake::default();
