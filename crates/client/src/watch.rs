@@ -166,8 +166,8 @@ impl RunWatch {
         }
     }
 
-    /// Opens the feed before the first read that is returned, so that no change is missed between the two. An earlier read
-    /// determines the namespace of the feed.
+    /// Opens the feed before the first read that is returned, so that no change is missed between the two. An earlier
+    /// read determines the namespace of the feed.
     async fn open_feed(&mut self) -> Result<(), Error> {
         let run = self.client.run(self.run).await?;
         let kind = Some("run,step".to_owned());

@@ -22,7 +22,7 @@ use crate::output::{Format, Out};
 
 /// Number of buffered bytes after which a stored log is written.
 const BUFFER: usize = 64 * 1024;
-/// Delay after which the user is told that the job has not started.
+/// Delay after which a note says that the job has not started.
 const NOTHING_YET: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure> {

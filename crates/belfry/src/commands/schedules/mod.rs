@@ -143,7 +143,7 @@ async fn next(context: &Context, args: &NextArgs) -> Result<(), Failure> {
     show_preview(context, &answer, args)
 }
 
-/// When an expression would fire: told without a server, which would tell the same.
+/// Previews the firings of timing options without a server. The server computes the same preview.
 pub(super) fn next_of_draft(context: &Context, args: &NextArgs) -> Result<(), Failure> {
     check_count(args.count)?;
     let (zones, calendars) = (Zones::bundled(), CalendarMap::default());
