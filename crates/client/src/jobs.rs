@@ -1,4 +1,9 @@
 //! Jobs and their executions: submit, list, change, cancel and retry.
+//!
+//! A job is one unit of work; an execution is one attempt of a job on a worker, numbered from 1. [`Client::submit`]
+//! creates a job, [`Client::wait`] waits until it has ended, and [`Client::why`] explains why it is waiting.
+//!
+//! Submissions carry an idempotency key, so retries of the request never create a second job.
 
 use bytes::Bytes;
 use model::api::{CancelJob, CancelledJob, Execution, Job, JobEvent, List, SubmittedJob, SubmittedJobs};

@@ -1,4 +1,7 @@
 //! Runs of workflows: list, explain, cancel, pause, resume and retry runs; mark, approve and reject steps.
+//!
+//! A run is one pass through a workflow, pinned to the definition at its start. [`Client::start_run`] starts a run, and
+//! [`Client::watch_run`] watches it.
 
 use std::sync::Arc;
 

@@ -40,7 +40,7 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Format, Out, value};
 use crate::settings::{Settings, Sources};
 
-/// What every command gets.
+/// Context of a command: global options and output.
 pub(crate) struct Context {
     /// Global options of the command line.
     pub(crate) global: Global,

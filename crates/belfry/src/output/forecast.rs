@@ -1,4 +1,10 @@
-//! Output of a forecast: totals, overloads, workers and schedules.
+//! Output of `belfry forecast`: totals, overloads, workers and schedules.
+//!
+//! The page has one column of totals, or two with what-if changes (current, what if), then three tables. Narrow tables
+//! have at most [`LINES`] rows, and of the schedules only those with problems; `-o wide` shows all. Times are in the
+//! requested time zone, with the day only if the range is longer than a day.
+//!
+//! JSON and YAML contain the whole answer of the forecast crate.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -167,12 +173,12 @@ impl Clock<'_> {
         self.shown(at, "%a %Y-%m-%d %H:%M")
     }
 
-    /// Without the day if the range has only one day.
+    /// Formats a time without seconds; without the day if the range is at most one day.
     fn short(&self, at: Timestamp) -> String {
         self.shown(at, if self.is_long { "%a %d %H:%M" } else { "%H:%M" })
     }
 
-    /// The same with seconds.
+    /// Formats a time with seconds; without the day if the range is at most one day.
     fn exact(&self, at: Timestamp) -> String {
         self.shown(at, if self.is_long { "%a %d %H:%M:%S" } else { "%H:%M:%S" })
     }
@@ -182,7 +188,7 @@ impl Clock<'_> {
     }
 }
 
-/// An overload as a row.
+/// Row of an overload.
 #[derive(Serialize)]
 struct WindowRow<'a> {
     window: &'a Window,
@@ -236,7 +242,7 @@ impl Row for WindowRow<'_> {
     }
 }
 
-/// A worker as a row.
+/// Row of a worker.
 #[derive(Serialize)]
 struct WorkerRow<'a>(&'a WorkerUse);
 
@@ -281,7 +287,7 @@ fn over_time(used: &[Shares]) -> String {
     used.chunks(part).map(sign).collect()
 }
 
-/// A schedule as a row.
+/// Row of a schedule.
 #[derive(Serialize)]
 struct LineRow<'a>(&'a ScheduleLine);
 

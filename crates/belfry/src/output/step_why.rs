@@ -1,4 +1,8 @@
-//! Waiting reasons of the steps of a run as text.
+//! Waiting reasons of the steps of a run as text (`belfry run why`).
+//!
+//! The engine determines the reasons; this module only formats them. A reason that a user can resolve names the command,
+//! such as `belfry run approve`. Lists of steps and workers are cut to [`NEEDS_SHOWN`] entries. A reason of a newer server
+//! is shown as JSON.
 
 use std::fmt::Write as _;
 
@@ -136,7 +140,7 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
     }
 }
 
-/// `attempt 2 of 3, which starts at …`.
+/// Formats the next attempt: `attempt 2 of 3, which starts at …`.
 pub(crate) fn next_try(look: &Look, next: &NextTry) -> String {
     let NextTry { number, most, at } = next;
     match at {

@@ -1,4 +1,8 @@
-//! Waiting reasons of a job as text, in the order in which they must be resolved.
+//! Waiting reasons of a job as text (`belfry why`).
+//!
+//! The engine determines the reasons; this module only formats them, in the order in which they must be resolved. If no
+//! worker is eligible, each worker is listed with the filters that reject it, at most [`WORKERS_SHOWN`] without
+//! `-o wide`. A reason of a newer server is shown as JSON.
 
 use std::fmt::Write as _;
 

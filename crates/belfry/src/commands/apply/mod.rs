@@ -268,7 +268,7 @@ fn object_at<'a, T>(
 pub(super) async fn diff(context: &Context, args: DiffArgs) -> Result<(), Failure> {
     let (client, namespace) = context.connect()?;
     let documents = read(&args.files, &namespace, None)?;
-    // What could not be applied has no difference to show.
+    // A dry run first: invalid definitions are reported instead of a diff.
     let mut work = Work { client: client.clone(), dry_run: true, new_calendars: BTreeSet::new() };
     let mut would = Vec::new();
     work.all(&documents, &mut would).await?;
