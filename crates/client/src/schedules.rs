@@ -1,7 +1,7 @@
 //! Schedules, their fire ledgers and their backfills.
 //!
-//! A schedule creates a job or a run at each scheduled time. The fire ledger has an entry for each scheduled time: the job
-//! or run, or the reason why there is none. A backfill runs the scheduled times of a past range.
+//! A schedule creates a job or a run at each scheduled time. The fire ledger has an entry for each scheduled time: the
+//! job or run, or the reason why there is none. A backfill runs the scheduled times of a past range.
 //!
 //! A [`ScheduleRef`] names a schedule by id, or by name and namespace.
 

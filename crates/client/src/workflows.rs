@@ -1,7 +1,7 @@
 //! Workflows: apply, list, delete, plan and start.
 //!
-//! A workflow is a named, versioned graph of steps; each change of its spec is a new generation. A [`WorkflowRef`] names a
-//! workflow by id, or by name and namespace.
+//! A workflow is a named, versioned graph of steps; each change of its spec is a new generation. A [`WorkflowRef`]
+//! names a workflow by id, or by name and namespace.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! `belfry logs`, and the log of a job that was submitted with `--follow`.
 //!
 //! `belfry logs` writes both streams of a task to standard output, in the order of the log. `submit --follow` writes
-//! them to standard output and standard error, as if the task ran locally. Notices of Belfry, such as omitted output, go
-//! to standard error with the prefix `belfry:`. With `-o json` each entry is one line on standard output.
+//! them to standard output and standard error, as if the task ran locally. Notices of Belfry, such as omitted output,
+//! go to standard error with the prefix `belfry:`. With `-o json` each entry is one line on standard output.
 //!
 //! If standard output is not a terminal and no timestamps are requested, the bytes of the task are written unchanged.
 

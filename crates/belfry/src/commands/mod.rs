@@ -1,9 +1,9 @@
 //! Implementation of the commands, one module per command or group of commands.
 //!
-//! [`run`] dispatches a parsed command line. A module connects through [`Context::connect`], calls the client, and writes
-//! through [`Out`]. Commands that talk to a server run on a single-threaded runtime and end at Ctrl-C with exit code
-//! 130; `serve` has its own runtime and signal handling. Shared helpers for lists ([`take`], [`note_more`]) and for
-//! several objects ([`each`]) are here.
+//! [`run`] dispatches a parsed command line. A module connects through [`Context::connect`], calls the client, and
+//! writes through [`Out`]. Commands that talk to a server run on a single-threaded runtime and end at Ctrl-C with exit
+//! code 130; `serve` has its own runtime and signal handling. Shared helpers for lists ([`take`], [`note_more`]) and
+//! for several objects ([`each`]) are here.
 
 mod apply;
 mod artifacts;

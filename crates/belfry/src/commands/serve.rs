@@ -2,8 +2,8 @@
 //!
 //! SIGTERM and Ctrl-C start a graceful shutdown. In `dev`, a second signal exits immediately.
 //!
-//! `dev` runs a server and an agent in one process, and the supervisor as a child process. When `dev` ends, it stops the
-//! supervisor too, so that no task keeps running. It writes the address of the server into the data directory
+//! `dev` runs a server and an agent in one process, and the supervisor as a child process. When `dev` ends, it stops
+//! the supervisor too, so that no task keeps running. It writes the address of the server into the data directory
 //! ([`AddressFile`]) and a record for other commands of the same user ([`Record`]).
 
 use std::ffi::OsString;

@@ -90,8 +90,8 @@ pub(super) fn tell(context: &Context, jobs: &[Job]) -> Result<(), Failure> {
     }
 }
 
-/// Returns the exit code for a job that did not succeed: its own, 128 plus the signal that ended it, or 1. `None` if the
-/// job succeeded.
+/// Returns the exit code for a job that did not succeed: its own, 128 plus the signal that ended it, or 1. `None` if
+/// the job succeeded.
 pub(super) fn failed(job: &Job) -> Option<Exit> {
     if job.status == JobStatus::Succeeded {
         return None;

@@ -1,8 +1,8 @@
 //! Records of the running `belfry dev` servers of a user.
 //!
-//! Each server writes a file with its address and its data directory, and holds a lock on it (`flock`). A record without
-//! a lock is stale: its server was killed. The directory is `$XDG_RUNTIME_DIR/belfry/dev`, or `dev-running` in the user's
-//! data directory; only the user can read it.
+//! Each server writes a file with its address and its data directory, and holds a lock on it (`flock`). A record
+//! without a lock is stale: its server was killed. The directory is `$XDG_RUNTIME_DIR/belfry/dev`, or `dev-running` in
+//! the user's data directory; only the user can read it.
 
 use std::fs::File;
 use std::io::Write as _;

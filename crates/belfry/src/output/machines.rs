@@ -1,9 +1,9 @@
 //! Tables and detailed views of servers and workers.
 //!
 //! The status of a server combines its role and its drain: `leader`, `standby`, `draining`, `drained`. The status of a
-//! worker combines its connection, its admission and its health: `ready`, `unhealthy`, `cordoned`, `draining`, `expected`
-//! (known, but not connected since the start of the leader), `lost`. CPU and memory are the reservations of its
-//! executions, not their usage.
+//! worker combines its connection, its admission and its health: `ready`, `unhealthy`, `cordoned`, `draining`,
+//! `expected` (known, but not connected since the start of the leader), `lost`. CPU and memory are the reservations of
+//! its executions, not their usage.
 
 use model::Duration;
 use model::api::{Server, Worker};

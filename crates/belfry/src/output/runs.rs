@@ -1,7 +1,7 @@
 //! Tables and detailed views of workflow runs, their steps and the elements of steps.
 //!
-//! [`RunPage`] is the detailed view of a run: its fields, at most [`STEPS_SHOWN`] steps (failed and running steps first),
-//! and with `-o wide` its history. As JSON and YAML it is the run alone.
+//! [`RunPage`] is the detailed view of a run: its fields, at most [`STEPS_SHOWN`] steps (failed and running steps
+//! first), and with `-o wide` its history. As JSON and YAML it is the run alone.
 //!
 //! [`title`], [`done`] and [`story`] are also used by `belfry run watch` and the progress line.
 

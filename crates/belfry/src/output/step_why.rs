@@ -1,8 +1,8 @@
 //! Waiting reasons of the steps of a run as text (`belfry run why`).
 //!
-//! The engine determines the reasons; this module only formats them. A reason that a user can resolve names the command,
-//! such as `belfry run approve`. Lists of steps and workers are cut to [`NEEDS_SHOWN`] entries. A reason of a newer server
-//! is shown as JSON.
+//! The engine determines the reasons; this module only formats them. A reason that a user can resolve names the
+//! command, such as `belfry run approve`. Lists of steps and workers are cut to [`NEEDS_SHOWN`] entries. A reason of a
+//! newer server is shown as JSON.
 
 use std::fmt::Write as _;
 

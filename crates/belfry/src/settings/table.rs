@@ -1,8 +1,9 @@
 //! Table of all settings.
 //!
-//! The order is that of `belfry config show` and of the configuration reference in the docs, which is generated from this
-//! table. Sections are `client`, `log`, `dev`, `server` and `worker`. A setting without a default has no value unless it is
-//! set. Defaults of servers and workers must equal those of their configuration types; a test in `convert` compares them.
+//! The order is that of `belfry config show` and of the configuration reference in the docs, which is generated from
+//! this table. Sections are `client`, `log`, `dev`, `server` and `worker`. A setting without a default has no value
+//! unless it is set. Defaults of servers and workers must equal those of their configuration types; a test in `convert`
+//! compares them.
 
 use super::value::Kind;
 

@@ -319,8 +319,8 @@ impl Part<'_> {
         read.map_err(|first| self.all_wrong::<T>(first, Some(&fields)))
     }
 
-    /// Finds all errors of a spec; deserialization stops at the `first` one. `outside` are the metadata fields that belong
-    /// to the spec.
+    /// Finds all errors of a spec; deserialization stops at the `first` one. `outside` are the metadata fields that
+    /// belong to the spec.
     fn all_wrong<T: DeserializeOwned>(&self, first: Wrong, outside: Option<&Fields>) -> Vec<Wrong> {
         let value: Option<Value> = match self.json {
             true => serde_json::from_str(self.text).ok(),

@@ -64,8 +64,8 @@ fn warn(context: &Context, done: &[AppliedObject]) {
     schedules::warn(context.out, of("schedule"));
 }
 
-/// Sorts calendars so that each comes after the calendars of the files that it refers to. Calendars in a cycle keep their
-/// order.
+/// Sorts calendars so that each comes after the calendars of the files that it refers to. Calendars in a cycle keep
+/// their order.
 fn in_order<'a>(mut waiting: Vec<(&'a Document, &'a CalendarSpec)>) -> Vec<(&'a Document, &'a CalendarSpec)> {
     let mut order = Vec::with_capacity(waiting.len());
     while !waiting.is_empty() {
@@ -202,8 +202,8 @@ impl Work {
         Ok(objects.collect())
     }
 
-    /// Removes references to calendars that a dry run would create. The server does not have these calendars yet, and would
-    /// reject the schedule before it checks the rest. Returns whether a reference was removed.
+    /// Removes references to calendars that a dry run would create. The server does not have these calendars yet, and
+    /// would reject the schedule before it checks the rest. Returns whether a reference was removed.
     fn strip_new_calendars(&self, spec: &mut ScheduleSpec) -> bool {
         let Timing { only, exclude, roll, .. } = &mut spec.timing;
         let before = (only.len(), exclude.len(), roll.is_some());

@@ -145,8 +145,8 @@ async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<LiveIt
     Ok(live)
 }
 
-/// Returns the steps of a run, with the progress of the elements of running steps. That costs one more request if such a
-/// step exists.
+/// Returns the steps of a run, with the progress of the elements of running steps. That costs one more request if such
+/// a step exists.
 async fn steps_of(client: &Client, id: RunId) -> Result<Vec<RunStep>, Failure> {
     let mut steps = client.run_steps(id).await?.steps;
     let goes_on = |step: &RunStep| {

@@ -78,8 +78,8 @@ fn spec(args: &CreateArgs, namespace: &Namespace) -> Result<ScheduleSpec, Failur
     Ok(spec)
 }
 
-/// Rejects job options with `--workflow`, except owner, labels and start deadline: the steps of the workflow define their
-/// jobs.
+/// Rejects job options with `--workflow`, except owner, labels and start deadline: the steps of the workflow define
+/// their jobs.
 fn refuse_flags_of_jobs(patch: &Value) -> Result<(), Failure> {
     let of_schedules = ["owner", "labels", "start_deadline"];
     let mut of_jobs = patch.as_object().into_iter().flat_map(|patch| patch.keys());

@@ -3,8 +3,8 @@
 //! - `create`: builds a schedule from flags.
 //! - `carets`: points at the invalid column of a cron expression.
 //!
-//! `schedule next` without a schedule name computes the preview locally ([`next_of_draft`]) and needs no server. `trigger`
-//! prints the id of the new job or run; if the overlap policy buffers or drops the firing, it says so.
+//! `schedule next` without a schedule name computes the preview locally ([`next_of_draft`]) and needs no server.
+//! `trigger` prints the id of the new job or run; if the overlap policy buffers or drops the firing, it says so.
 
 mod carets;
 mod create;

@@ -1,7 +1,7 @@
 //! Parses the parameters of a run from flags and a file.
 //!
-//! A flag has the type that the workflow declares: a string is used unchanged, so that `-p version=1.10` needs no quotes;
-//! every other type is parsed as JSON. Flags override the file.
+//! A flag has the type that the workflow declares: a string is used unchanged, so that `-p version=1.10` needs no
+//! quotes; every other type is parsed as JSON. Flags override the file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -74,8 +74,8 @@ fn from_text(text: &str) -> Result<Map<String, Value>, String> {
     })
 }
 
-/// Parses flags with the declared types. Reports all errors together. An undeclared name is not an error here: the server
-/// rejects it and lists the declared names.
+/// Parses flags with the declared types. Reports all errors together. An undeclared name is not an error here: the
+/// server rejects it and lists the declared names.
 fn from_flags(declared: &BTreeMap<String, Parameter>, flags: &[Pair]) -> Result<Map<String, Value>, Failure> {
     let (mut given, mut wrong) = (Map::new(), Vec::new());
     for Pair(name, text) in flags {
