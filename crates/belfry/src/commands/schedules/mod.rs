@@ -211,7 +211,7 @@ async fn trigger(context: &Context, args: TriggerArgs) -> Result<(), Failure> {
         (_, Some(run), _) if args.wait => runs::for_runs(context, &client, &[run], args.wait_timeout).await,
         (Some(_), ..) | (_, Some(_), _) => Ok(()),
         (None, None, Some(waiting)) if args.wait => {
-            let told = format!("cannot wait for the run: {waiting}");
+            let told = format!("cannot wait: {waiting}");
             Err(Failure::message(Exit::Failed, told).help("use `--overlap allow_all` to start it now"))
         }
         (None, None, Some(waiting)) => {
