@@ -78,13 +78,16 @@ impl ManyArgs {
 fn in_order(items: &ShardItems, shards: Option<u32>) -> Result<Vec<Value>, Failure> {
     let last = items.last_key_value().map_or(0, |(&index, _)| index);
     if let Some(shards) = shards.filter(|&shards| last >= shards) {
-        return Err(Failure::usage(format!("`--shard-items` has shard {last}, but there are {shards} shards"))
-            .help("shards are numbered from 0"));
+        return Err(Failure::usage(format!(
+            "`--shard-items` has shard {last}, but there are {shards} shards"
+        ))
+        .help("shards are numbered from 0"));
     }
     if shards.is_none() && items.len() <= last as usize {
         let missing = (0..last).find(|index| !items.contains_key(index)).unwrap_or_default();
-        return Err(Failure::usage(format!("`--shard-items` has no item for shard {missing}"))
-            .help(format!("add it, or set `--shards {}`: missing items are then empty", u64::from(last) + 1)));
+        return Err(Failure::usage(format!("`--shard-items` has no item for shard {missing}")).help(
+            format!("add it, or set `--shards {}`: missing items are then empty", u64::from(last) + 1),
+        ));
     }
     let total = shards.unwrap_or(last + 1);
     Ok((0..total).map(|index| Value::from(items.get(&index).map_or("", String::as_str))).collect())

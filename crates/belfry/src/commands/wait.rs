@@ -19,8 +19,7 @@ use crate::output::progress::{Progress, ended};
 /// Maximum number of jobs or runs that are watched concurrently; each needs a stream.
 pub(super) const WATCHED_MAX: usize = 16;
 /// Hint after a wait has timed out.
-pub(super) const JOB_GOES_ON: &str =
-    "the job continues: run `belfry why JOB` for its waiting reasons, or `belfry job cancel JOB` to cancel it";
+pub(super) const JOB_GOES_ON: &str = "the job continues: run `belfry why JOB` for its waiting reasons, or `belfry job cancel JOB` to cancel it";
 
 /// Waits until all jobs have ended. Fails with the exit code of the first job that did not succeed.
 pub(super) async fn for_jobs(

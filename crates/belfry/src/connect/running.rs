@@ -38,7 +38,8 @@ impl Record {
         data_dir: &Path,
         name: &str,
     ) -> std::io::Result<Self> {
-        let folder = folder(sources).ok_or_else(|| std::io::Error::other("cannot find the home directory"))?;
+        let folder =
+            folder(sources).ok_or_else(|| std::io::Error::other("cannot find the home directory"))?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let data_dir = std::path::absolute(data_dir)?;
         let content = serde_json::to_vec(&Content { address, data_dir })?;

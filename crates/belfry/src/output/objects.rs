@@ -155,8 +155,7 @@ impl Detail for Job {
         }));
         lines.extend(self.cancel_requested_at.map(|at| ("Cancel requested", exact(look, at).into())));
         lines.extend(self.origin.as_ref().map(|origin| {
-            let text =
-                format!("{} at {} ({})", origin.name, exact(look, origin.scheduled_for), origin.cause);
+            let text = format!("{} at {} ({})", origin.name, exact(look, origin.scheduled_for), origin.cause);
             ("Schedule", Cell::from(text))
         }));
         lines.extend(self.step.as_ref().map(|step| {

@@ -102,7 +102,9 @@ impl Failure {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Work {
     /// A query; a cancelled one exceeded `limit`.
-    Query { limit: Duration },
+    Query {
+        limit: Duration,
+    },
     Change,
 }
 

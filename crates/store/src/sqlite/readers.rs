@@ -58,9 +58,9 @@ impl Readers {
         });
         let (answer, seen) =
             work.await.map_err(|error| StoreError::Unavailable { source: error.into() })??;
-        tokio::time::timeout(self.limit.to_std(), self.durable.reached(seen))
-            .await
-            .map_err(|_| StoreError::Unavailable { source: "the fsync of the store takes too long".into() })?;
+        tokio::time::timeout(self.limit.to_std(), self.durable.reached(seen)).await.map_err(|_| {
+            StoreError::Unavailable { source: "the fsync of the store takes too long".into() }
+        })?;
         self.trust.check().and(Ok(answer))
     }
 

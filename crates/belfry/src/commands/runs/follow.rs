@@ -160,7 +160,9 @@ fn hint(run: RunId, step: &RunStep) -> Option<String> {
     let waits = step.kind == StepKind::Approval && step.state.status == StepStatus::Waiting;
     let name = clean(&step.name);
     waits.then(|| {
-        format!("step {name} waits for approval: run `belfry run approve {run} {name}` or `belfry run reject …`")
+        format!(
+            "step {name} waits for approval: run `belfry run approve {run} {name}` or `belfry run reject …`"
+        )
     })
 }
 
