@@ -1,7 +1,7 @@
-//! How a standby gets the shards, and how a server gives them back.
+//! Acquiring and releasing the shards.
 //!
-//! Epochs grow with every acquire, so the store refuses whatever an earlier owner still sends. A server
-//! that owns the shards and had a commit with an unknown outcome releases them and acquires them anew for this reason.
+//! Every acquire grants new, higher epochs, so the store refuses whatever a former owner still sends. For this reason
+//! a server that owns the shards and had a commit with an unknown outcome releases them and acquires them again.
 
 use std::sync::Arc;
 
@@ -14,30 +14,31 @@ use crate::event::{Action, Answer, Call, Failure, FailureKind, Notice, Readiness
 use crate::leader::{Leader, Phase};
 use crate::lease::LeadershipLease;
 
-/// How long to wait for shards that another server holds before asking again; and if that server is about to
-/// release them.
+/// Delay before the next acquire request while another server owns the shards.
 const ACQUIRE_AGAIN: Duration = Duration::from_millis(250);
+/// The same delay when that server is about to hand over.
 const ACQUIRE_SOON: Duration = Duration::from_millis(10);
-/// At most so much longer, at random: standbys do not ask in step.
+/// Maximum random addition to [`ACQUIRE_AGAIN`], in milliseconds, so that standbys do not send their requests
+/// together.
 const ACQUIRE_JITTER_MILLIS: u64 = 100;
-/// How long a shutdown or a handover waits for the store to take the shards back.
+/// Timeout of the release call during a shutdown or a handover.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What follows when shards were given back.
+/// What follows the release of the shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterRelease {
-    /// They are acquired anew, under new epochs.
+    /// They are acquired again, under new epochs.
     AcquireAnew,
-    /// It got some of them, and asks for all of them again later.
+    /// This server owned only some of them, and requests all of them again later.
     AskAgain,
-    /// Another server takes them.
+    /// Another server takes over.
     HandedOver,
     /// The process ends.
     Stop,
 }
 
 impl<R> Leader<R> {
-    /// Asks for the shards if that is allowed, or loads those that it owns.
+    /// Acquires the shards if that is allowed, or loads the shards that this server owns.
     pub(crate) fn ask(&mut self, now: Now) {
         let common = &mut self.common;
         if common.stops {
@@ -58,7 +59,7 @@ impl<R> Leader<R> {
     fn say_drained(&mut self) {
         let common = &mut self.common;
         if !common.standing.may_acquire {
-            let reason = "standing by: it was drained, and another server decides".into();
+            let reason = "standby: this server is drained, and another server can lead".into();
             common.show(Readiness::Loading { reason });
             common.said_standby = true;
         }
@@ -87,12 +88,13 @@ impl<R> Leader<R> {
         self.load(now, leases);
     }
 
-    /// Another server holds some of the shards. Two servers that each kept a part would wait for each other.
+    /// Handles a partial acquire: another server owns some of the shards. Two servers that each held a part would
+    /// wait for each other.
     fn not_all(&mut self, now: Now, taken: Vec<Lease>, all: usize) {
         let common = &mut self.common;
         if !std::mem::replace(&mut common.said_standby, true) {
             common.notice(Notice::StandsBy { shards: all - taken.len() });
-            let reason = "standing by: another server that shares the store owns the shards".into();
+            let reason = "standby: another server owns the shards".into();
             common.show(Readiness::Loading { reason });
         }
         if taken.is_empty() {
@@ -111,7 +113,7 @@ impl<R> Leader<R> {
         self.phase = Phase::Standby { ask_at: now.steady + pause };
     }
 
-    /// The shards could not be acquired, or no engine could be built for them.
+    /// Handles a failure to acquire the shards, or to build an engine for them.
     pub(crate) fn not_taken(&mut self, now: Now, failure: Failure) {
         let tainted = failure.kind != FailureKind::Full;
         let cause = match failure.kind {
@@ -123,7 +125,8 @@ impl<R> Leader<R> {
         }
         self.common.said_standby = false;
         let loading = Readiness::Loading { reason: failure.message.clone() };
-        // A store that stays away is asked several times a second: the log names each reason once.
+        // A standby repeats its request several times a second while the store is unavailable: each reason is logged
+        // once.
         if self.common.shown != loading {
             self.common.show(loading);
             self.common.notice(Notice::NotTaken(failure));
@@ -131,7 +134,7 @@ impl<R> Leader<R> {
         self.again(now, tainted, cause);
     }
 
-    /// Tries again after a pause.
+    /// Retries after a delay.
     pub(crate) fn again(&mut self, now: Now, tainted: bool, cause: Cause) {
         let common = &mut self.common;
         common.stop_renewing();
@@ -146,14 +149,14 @@ impl<R> Leader<R> {
         }
     }
 
-    /// Gives the shards back, if it owns any.
+    /// Releases the shards, if this server owns any.
     pub(crate) fn release(&mut self, next: AfterRelease) {
         let common = &mut self.common;
         common.stop_renewing();
         if next == AfterRelease::Stop {
             common.show(Readiness::Stopping);
         }
-        // Those that are acquired anew are given up with the answer.
+        // With `AcquireAnew` the leases are kept until the release is answered.
         let leases = match next {
             AfterRelease::AcquireAnew => common.leases.clone(),
             _ => common.leases.take(),

@@ -1,25 +1,29 @@
-//! How long a server waits before it asks for the shards again after a failure.
+//! Delays before a server acquires or loads the shards again after a failure.
+//!
+//! Called by `acquire` and `lead`. Each cause has its own exponential delay from [`MIN`] to its maximum. Leadership
+//! that lasted longer than [`STABLE`] resets both.
 
 use model::Duration;
 
 const MIN: Duration = Duration::from_millis(50);
 const MAX: Duration = Duration::from_secs(2);
-/// The longest pause while the store is away: asking costs little, and a failover of the database takes longer by this
-/// pause.
+/// Maximum delay while the store is unavailable. A request costs little, and the delay adds to the time of a database
+/// failover.
 const AWAY_MAX: Duration = Duration::from_millis(250);
-/// Leadership that lasted this long resets the backoff.
+/// Leadership that lasted longer than this resets the backoff.
 const STABLE: Duration = Duration::from_secs(10);
 
-/// Why the shards are to be taken again.
+/// Why the shards must be acquired or loaded again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The store does not answer, or another server owns the shards; before that all went well.
+    /// The store does not answer, or another server owns the shards. Before that the store had accepted commits, or
+    /// no row had been loaded.
     Away,
-    /// What failed may fail again at once, and each try loads all rows.
+    /// Another failure, which may recur immediately; each attempt loads all rows.
     Failed,
 }
 
-/// Pauses that grow, for each cause up to its maximum.
+/// Exponential delays, one for each cause.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     away: Duration,
@@ -33,7 +37,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The next pause.
+    /// Returns the next delay.
     pub(crate) fn pause(&mut self, cause: Cause) -> Duration {
         let (next, max) = match cause {
             Cause::Away => (&mut self.away, AWAY_MAX),
@@ -44,7 +48,7 @@ impl Backoff {
         pause
     }
 
-    /// Leadership lasted this long.
+    /// Records that leadership lasted this long.
     pub(crate) fn held(&mut self, time: Duration) {
         if time > STABLE {
             *self = Self::default();
@@ -61,13 +65,13 @@ mod tests {
         (0..20).map(|_| backoff.pause(cause)).max().unwrap()
     }
 
-    /// D7. A database may fail over again before the last time is forgotten.
+    /// D7. A database may fail over again within a short time.
     #[test]
     fn a_store_that_goes_away_is_asked_soon_whatever_failed_before() {
         let mut backoff = Backoff::default();
         assert_eq!(longest(&mut backoff, Cause::Failed), MAX);
         assert_eq!(longest(&mut backoff, Cause::Away), AWAY_MAX);
-        assert_eq!(backoff.pause(Cause::Failed), MAX, "a store that was away makes no failure good");
+        assert_eq!(backoff.pause(Cause::Failed), MAX, "an unavailable store does not reset the other delay");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The batches that are being committed.
 //!
-//! While one batch is being committed the engine takes inputs for the next, so a batch is as large as the store is slow
-//! (group commit without a timer). Under load the next ones are sent ahead, as many as the store takes, so that it
-//! never waits for the engine. Answers may come in any order; effects are released in the order of the batches.
+//! While one batch is being committed, the engine collects inputs for the next one, so a slower store gets larger
+//! batches (group commit without a timer). Under load, further batches are sent ahead, up to the limit of the store,
+//! so that the store never waits for the engine. Answers may arrive in any order; effects are released in the order
+//! of the batches.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,17 +14,17 @@ use model::record::Batch;
 
 use crate::event::{CallId, Committed, Failure};
 
-/// A batch that is being committed, and what is released when it is.
+/// A batch that is being committed, with the effects that its commit releases.
 #[derive(Debug)]
 pub(crate) struct InFlightCommit {
     pub(crate) number: u64,
-    /// The call; none while the store has no space and is not asked.
+    /// The call; `None` while the batch waits for free space in the store.
     pub(crate) call: Option<CallId>,
     pub(crate) batch: Arc<Batch>,
     pub(crate) effects: Vec<Effect>,
-    /// On the steady clock: the lease that a commit prolongs counts from here.
+    /// Steady time of the sending: a lease that the commit extends counts from here.
     pub(crate) sent_at: Timestamp,
-    /// The answer, until those before it have theirs.
+    /// The answer, held until all earlier commits are answered.
     pub(crate) answer: Option<Result<Committed, Failure>>,
 }
 
@@ -58,19 +59,19 @@ impl Commits {
         self.queue.iter_mut()
     }
 
-    /// Notes the answer to a call; returns `false` if it is the call of no commit.
+    /// Records the answer to a call. Returns `false` if the call is not a commit.
     pub(crate) fn answered(&mut self, call: CallId, answer: Result<Committed, Failure>) -> bool {
         let commit = self.queue.iter_mut().find(|commit| commit.call == Some(call));
         commit.map(|commit| commit.answer = Some(answer)).is_some()
     }
 
-    /// The oldest commit, if it was answered.
+    /// Removes and returns the oldest commit, if it is answered.
     pub(crate) fn pop_answered(&mut self) -> Option<(InFlightCommit, Result<Committed, Failure>)> {
         let answer = self.queue.front_mut()?.answer.take()?;
         self.queue.pop_front().map(|commit| (commit, answer))
     }
 
-    /// Puts a commit back that was the oldest.
+    /// Puts back a commit that was the oldest.
     pub(crate) fn put_back(&mut self, commit: InFlightCommit) {
         self.queue.push_front(commit);
     }

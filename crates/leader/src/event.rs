@@ -1,4 +1,8 @@
-//! The inputs of a [`Leader`](crate::Leader), and its outputs.
+//! Inputs of a [`Leader`](crate::Leader): [`Event`], [`Answer`], [`Failure`]. Outputs: [`Action`], [`Call`],
+//! [`Notice`].
+//!
+//! The shell translates them to sockets, store calls and log messages. Every [`Call`] gets one answer, unless the
+//! leader abandons it with [`Action::Abandon`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,40 +14,40 @@ use model::{Duration, JobStatus, Refusal, ShardId, Timestamp};
 
 use crate::suspects::Suspect;
 
-/// Identifies one call of the store.
+/// Identifies one store call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
-/// An input of a leader. `R` is where the reply to a request goes.
+/// An input of a leader. `R` is the destination of the reply to a request.
 #[derive(Debug)]
 pub enum Event<R> {
-    /// A request of a client.
+    /// A client request.
     Request {
-        /// Identifies it; the same ticket as in `input`.
+        /// Identifies the request; equal to the ticket in `input`.
         ticket: Ticket,
-        /// What is asked.
+        /// The request.
         input: Input,
-        /// Where the reply goes.
+        /// Destination of the reply.
         reply: R,
     },
-    /// A message of a worker, or the end of its session.
+    /// A message from a worker, or the end of its session.
     Worker(Input),
-    /// The answer to a call, or what became of it.
+    /// The answer to a call, or its failure.
     Answered(CallId, Result<Answer, Failure>),
-    /// Rows that a [`Call::Load`] or [`Call::Preload`] found so far.
+    /// The next rows that a [`Call::Load`] or [`Call::Preload`] found.
     Rows(CallId, Vec<LiveRow>),
-    /// What this server may do with the shards changed.
+    /// The rights of this server changed.
     Standing(Standing),
-    /// The process is to end.
+    /// The process is shutting down.
     Stop,
 }
 
-/// What a server may do with the shards; [`membership`](crate::membership) decides it.
+/// The rights of a server on the shards, as decided by [`membership`](crate::membership).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// The server may ask for the shards.
+    /// The server may acquire the shards.
     pub may_acquire: bool,
-    /// The leader is about to hand over: a standby asks for the shards often.
+    /// The leader is about to hand over: a standby sends acquire requests often.
     pub takeover_is_near: bool,
     /// A standby that follows the live rows goes first, because this server would have to load them.
     pub yields: bool,
@@ -57,49 +61,49 @@ impl Default for Standing {
     }
 }
 
-/// What the store is asked for.
+/// A call to the store.
 #[derive(Debug, Clone)]
 pub enum Call {
-    /// All shards, for the length of a lease.
+    /// Acquires all free shards, for the length of a lease.
     Acquire,
-    /// Prolongs leases.
+    /// Renews leases.
     Renew(Arc<[Lease]>),
-    /// Gives shards back, so that another server need not wait for the end of their leases.
+    /// Releases shards, so that another server need not wait for the end of their leases.
     Release(Arc<[Lease]>),
-    /// Which shards have lost their newest commits.
+    /// Requests the shards that have lost their newest commits.
     LostTails(Arc<[Lease]>),
-    /// All live rows; they come as [`Event::Rows`] before the answer.
+    /// Loads all live rows. They arrive as [`Event::Rows`] before the answer.
     Load(Arc<[Lease]>),
-    /// The store's own clock.
+    /// Reads the store's own clock.
     Clock,
-    /// Makes a batch durable. Commits are done in the order in which they were asked for, and none behind one that
-    /// failed.
+    /// Commits a batch. Commits are executed in the order of their calls; after a failed commit, none behind it is
+    /// executed.
     Commit(Arc<[Lease]>, Arc<Batch>),
-    /// Whether the store has space.
+    /// Checks whether the store has free space.
     Probe,
-    /// Notes that the commits that shards had lost were dealt with.
+    /// Records that the lost commits of the shards were reconciled.
     Reconciled(Arc<[Lease]>),
-    /// Where the changelog ends.
+    /// Requests the end of the changelog.
     ChangelogEnd,
-    /// What commits touched behind this place.
+    /// Requests the keys that commits changed after this position.
     ChangelogSince(Place),
-    /// All live rows, while another server changes them; they come as [`Event::Rows`] before the answer, and not before
-    /// [`Leader::rows_from`](crate::Leader::rows_from).
+    /// Loads all live rows while another server changes them. They arrive as [`Event::Rows`] before the answer, and
+    /// not before [`Leader::rows_from`](crate::Leader::rows_from).
     Preload,
-    /// The live rows of these keys, all as they are at one moment.
+    /// Reads the live rows of these keys, all from one snapshot.
     LiveRows(Vec<LiveKey>),
-    /// How many jobs there are of each status.
+    /// Counts the jobs of each status.
     CountJobs,
 }
 
-/// What a call was answered with.
+/// The result of a successful call.
 #[derive(Debug)]
 pub enum Answer {
     /// To [`Call::Acquire`].
     Acquired {
-        /// The shards that were free; all, some or none.
+        /// The shards that were free: all, some or none.
         leases: Vec<Lease>,
-        /// For how long the owner before may still renew leases of workers.
+        /// How long the former owner may still renew worker leases.
         former_owner: Duration,
     },
     /// To [`Call::LostTails`].
@@ -108,7 +112,7 @@ pub enum Answer {
     Loaded(Loaded),
     /// To [`Call::ChangelogEnd`].
     ChangelogEnd(Place),
-    /// To [`Call::ChangelogSince`]; `None` if the changelog does not reach back to the place.
+    /// To [`Call::ChangelogSince`]; `None` if the changelog no longer contains the position.
     ChangelogSince(Option<Since>),
     /// To [`Call::LiveRows`].
     LiveRows(Reread),
@@ -122,155 +126,157 @@ pub enum Answer {
     Done,
 }
 
-/// What a load found.
+/// Result of a load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Loaded {
     /// Engine time of the newest commit.
     pub now: Timestamp,
-    /// How many live rows there were.
+    /// Number of live rows.
     pub rows: u64,
-    /// How many of them could not be read and were set aside.
+    /// Number of these rows that were unreadable and quarantined.
     pub quarantined: u64,
 }
 
-/// What a commit did besides.
+/// Result of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Committed {
-    /// The place of the first event of the batch in the feed.
+    /// Position of the batch's first event in the event feed.
     pub first_event: u64,
-    /// Whether it also prolonged the leases.
+    /// Whether the commit also renewed the leases.
     pub prolonged: bool,
-    /// Whether it used space that is reserved for the end of running work.
+    /// Whether the commit used space that is reserved for finishing running work.
     pub space_low: bool,
 }
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// What that means for the caller.
+    /// Category of the failure, which determines how the leader continues.
     pub kind: FailureKind,
-    /// The same for people.
+    /// Error message for people.
     pub message: String,
 }
 
-/// What a failed call means.
+/// Category of a failed call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureKind {
     /// Another server owns the shards. Nothing was changed.
     Fenced,
     /// The store has no space. Nothing was changed.
     Full,
-    /// The store is away. Nothing was changed.
+    /// The store is unavailable. Nothing was changed.
     Unavailable,
-    /// Whether anything was changed cannot be known.
+    /// It is unknown whether anything was changed.
     OutcomeUnknown,
     /// The data was written by a newer version. Nothing was changed.
     TooNew,
     /// The store cannot be trusted: the process must end.
     Fatal,
-    /// Anything else. Whether anything was changed cannot be known.
+    /// Any other failure. It is unknown whether anything was changed.
     Other,
 }
 
-/// Whether a server takes requests, and why not.
+/// Whether a server accepts requests, and why not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
-    /// It is a standby, or loads its shards.
+    /// The server is a standby, or loads its shards.
     Loading {
-        /// What it waits for, or what went wrong before.
+        /// What the server waits for, or the failure before.
         reason: String,
     },
-    /// Its leadership lease has ended and the store has not confirmed it: it decides nothing until then.
+    /// The leadership lease has ended without a confirmed renewal: the server decides nothing until the store
+    /// confirms one.
     Suspended,
-    /// It takes everything.
+    /// The server accepts all requests.
     Ready,
     /// The store's volume is full: new work is refused, running work continues.
     Full,
-    /// It is being shut down.
+    /// The server is shutting down.
     Stopping,
-    /// The store cannot be trusted any more; the process must end.
+    /// The store cannot be trusted any more: the process must exit.
     Failed {
-        /// What happened.
+        /// The failure.
         reason: String,
     },
 }
 
 impl Readiness {
-    /// Whether it does not decide, and may do so soon.
+    /// Whether the server does not lead now but may do so soon.
     pub fn is_to_come(&self) -> bool {
         matches!(self, Self::Loading { .. } | Self::Suspended)
     }
 }
 
-/// Why a request got no reply.
+/// Why a request got no reply of the engine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Unanswered {
-    /// The engine refused it. Nothing was changed.
+    /// The engine refused the request. Nothing was changed.
     Refused(Refusal),
-    /// Whether it happened cannot be known.
+    /// It is unknown whether the request took effect.
     OutcomeUnknown,
     /// The store has no space for new work. Nothing was changed.
     Full,
     /// This server does not lead. Nothing was changed.
     Loading,
-    /// The same request made the engine fail before. Nothing was changed.
+    /// The same request made the engine panic before. Nothing was changed.
     Poisoned,
 }
 
-/// An output of a leader. Actions are carried out in their order.
+/// An output of a leader. The shell must carry out actions in their order.
 #[derive(Debug)]
 pub enum Action<R> {
-    /// Calls the store. A call that has no answer after `timeout` is given up as [`FailureKind::Unavailable`].
+    /// Calls the store. A call without an answer after `timeout` fails as [`FailureKind::Unavailable`].
     Call {
         /// Identifies the call.
         id: CallId,
-        /// What is asked for.
+        /// The call to make.
         call: Call,
-        /// How long it may take.
+        /// Timeout; `None` if the leader abandons the call itself.
         timeout: Option<Duration>,
     },
-    /// Gives a call up: its answer is of no interest any more.
+    /// Abandons a call: its answer is not needed any more.
     Abandon(CallId),
     /// Replies to a request.
     Reply {
-        /// To whom.
+        /// Destination of the reply.
         to: R,
-        /// What.
+        /// The reply, or why there is none.
         reply: Result<Reply, Unanswered>,
     },
-    /// Sends this to a worker.
+    /// Sends an effect to a worker.
     ToWorker(Effect),
-    /// Closes a session of a worker.
+    /// Closes a worker session.
     CloseSession(Session),
-    /// Closes the sessions of all workers.
+    /// Closes all worker sessions.
     CloseSessions,
-    /// A batch is durable, and its effects were released: watchers may hear of its events.
+    /// Publishes the events of a batch to watchers: it is durable, and its effects were released.
     Publish {
         /// The batch.
         batch: Arc<Batch>,
-        /// What the commit did besides.
+        /// Result of the commit.
         committed: Committed,
-        /// When the commit was sent, on the steady clock.
+        /// Steady time at which the commit was sent.
         sent_at: Timestamp,
         /// Engine time of the batch before.
         before: Timestamp,
     },
-    /// Shows this to clients, workers and probes.
+    /// Shows the readiness to clients, workers and probes.
     Show(Readiness),
-    /// Takes nothing more from clients and workers than what waits already.
+    /// Closes the lanes: no further input of clients and workers is accepted. Inputs that already wait are still
+    /// handled.
     CloseLanes,
-    /// Names what workers hold of commits that the store has lost.
+    /// Reports executions that workers hold and that the store has lost.
     NameStrays(Vec<Stray>),
-    /// Drops what is not used any more; that may take long.
+    /// Drops a value outside the engine's thread, because that may take long.
     Retire(Retired),
-    /// Shows up to which moment (on the steady clock) this standby knows what the leader did to the live rows; `None` if
+    /// Shows how up to date this standby is: the steady time up to which it knows all changes of live rows. `None` if
     /// it does not follow them.
     ShowFollowed(Option<Timestamp>),
-    /// Logs and counts this.
+    /// Logs and counts an event.
     Notice(Notice),
 }
 
-/// What is dropped apart from the engine's thread: it may hold millions of jobs.
+/// A value that is dropped outside the engine's thread: it may hold millions of jobs.
 #[derive(Debug)]
 pub enum Retired {
     /// An engine.
@@ -279,89 +285,89 @@ pub enum Retired {
     Follower(Box<Follower>),
 }
 
-/// What people want to know of; the shell logs and counts it.
+/// An event that operators want to know about; the shell logs and counts it.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the variants say what their fields are")]
 pub enum Notice {
-    /// Another server holds this number of shards.
+    /// Another server owns this number of shards.
     StandsBy { shards: usize },
     /// The shards cannot be acquired or loaded.
     NotTaken(Failure),
-    /// The engine is to be loaded again.
+    /// The engine is about to be rebuilt.
     Reloads,
     /// Rows were loaded.
     Loaded { rows: u64, quarantined: u64, took: Duration },
-    /// A live row was set aside: it contradicts the others.
+    /// A live row was quarantined: it contradicts other rows.
     RowSetAside(String),
-    /// The engine failed while it took rows.
+    /// The engine panicked while it restored rows.
     EngineFailedOnRows,
     /// Shards lost their newest commits.
     TailLost { shards: usize },
-    /// The wall clock is so far ahead of a second clock, which is believed.
+    /// The wall clock is ahead of a second clock by `ahead`; the second clock is used.
     ClockNotBelieved { ahead: Duration, second: &'static str },
-    /// The wall clock stands so far behind the newest commit.
+    /// The wall clock is behind the newest commit by this duration.
     ClockBehind(Duration),
     /// This standby has read all live rows: it is ready to take over.
     Follows { rows: u64, took: Duration },
-    /// This standby does not follow the live rows, and reads all of them again after a pause.
+    /// This standby stopped following the live rows, and reads all of them again after a delay.
     NotFollowed { why: NotFollowed, again_in: Duration },
-    /// What this standby followed cannot be used for a takeover: all live rows are loaded.
+    /// The standby's engine cannot be used for a takeover: all live rows are loaded.
     StandbyUseless(NotFollowed),
     /// This server leads.
     Leads { followed: bool, took: Duration },
     /// The leadership lease cannot be renewed.
     RenewalFails(Failure),
-    /// It can again.
+    /// The leadership lease can be renewed again.
     RenewedAgain,
     /// Another server owns the shards.
     Deposed(Failure),
-    /// The lease ended before the store confirmed it.
+    /// The leadership lease ended before the store confirmed a renewal.
     Suspended,
-    /// The store has confirmed it after so long.
+    /// The store confirmed a renewal after a suspension of this length.
     Resumed { after: Duration },
-    /// The store did not confirm it for long.
+    /// The suspension lasted too long, and leadership ended.
     GivenUp,
     /// A commit failed.
     CommitFailed(Failure),
     /// The store's volume is full.
     SpaceLow,
-    /// It has space again.
+    /// The volume has free space again.
     SpaceAgain,
-    /// Every worker has reported what it holds of lost commits: jobs that waited for that continue.
+    /// Every worker has reported what it holds of lost commits: held jobs are released.
     Reconciled,
-    /// The store could not note that.
+    /// The store could not record the reconciliation.
     ReconcileFails(Failure),
-    /// Another server is to lead.
+    /// The handover to another server begins.
     HandsOver,
-    /// Shards cannot be given back.
+    /// The shards cannot be released.
     ReleaseFails(Failure),
-    /// The engine failed while it handled this.
+    /// The engine panicked while it handled this input.
     EngineFailed(Suspect),
-    /// An input was set aside: handling it failed before.
+    /// An input was dropped: the engine panicked on it before.
     InputSetAside(Suspect),
-    /// The process must end.
+    /// The process must exit.
     Fatal { reason: String },
 }
 
-/// Why a standby cannot use what it has read.
+/// Why a standby cannot use the rows that it has read.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum NotFollowed {
     #[error("{}", .0.message)]
     Store(Failure),
-    #[error("the changelog does not reach back far enough")]
+    #[error("the changelog does not reach back to the position of this standby")]
     OutOfReach,
     #[error(transparent)]
     Unfollowed(#[from] engine::Unfollowed),
-    #[error("{0} live rows cannot be read")]
+    #[error("{0} live rows are unreadable")]
     Damaged(u64),
     #[error("{0} live rows contradict each other")]
     Inconsistent(usize),
-    #[error("this server had not read all live rows yet")]
+    #[error("this standby had not finished its initial load")]
     Unread,
-    #[error("this server counts {here:?} live jobs, and the store counts {there:?}")]
+    #[error("live jobs by status differ: expected {there:?} as in the store, but this standby has {here:?}")]
     Miscounted { here: BTreeMap<JobStatus, u64>, there: BTreeMap<JobStatus, u64> },
-    #[error("the engine failed on a row")]
+    #[error("the engine panicked while it restored a row")]
     Panicked,
 }
 

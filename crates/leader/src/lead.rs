@@ -1,4 +1,4 @@
-//! Leadership: the engine decides, the store commits, and only then the world hears of it.
+//! Leadership: the engine decides, the store commits, and only then are effects released.
 //!
 //! ```text
 //! inputs ──> engine.handle
@@ -7,15 +7,16 @@
 //! ```
 //!
 //! # Suspension
-//! The leadership lease may end before the store has confirmed it: the store is slow, or this server is cut off from it.
-//! Another server may lead from now on. So this server is not ready, closes its sessions, renews no worker lease and
-//! releases no effect without a commit. It keeps its engine and its in-flight commits, because the next
+//! The leadership lease may end before the store has confirmed a renewal: the store is slow, or this server is cut
+//! off from it. From then on another server may lead. So this server is not ready, closes its sessions, renews no
+//! worker lease, and releases no effect without a commit. It keeps its engine and its in-flight commits: the next
 //! successful renewal proves that no other server took the shards, and ends the suspension. A commit that succeeds
-//! meanwhile is durable, so its clients are answered.
+//! during a suspension is durable, so its clients are answered.
 //!
 //! # A full disk
-//! A store with a reserve commits in it and says so; one without refuses. A refused batch is kept, and committed once
-//! there is space: the sessions and leases of workers need no row, so their tasks run on.
+//! A store with a reserve still commits, and reports that space is low. A store without a reserve refuses the commit.
+//! The refused batch is held, and committed once there is space. Worker sessions and leases need no row, so running
+//! tasks continue.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,81 +36,82 @@ use crate::event::{
 use crate::leader::{Common, Leader, Phase, SLEEP_MAX};
 use crate::suspects::Suspect;
 
-/// How often a full store is asked whether it takes writes again.
+/// Interval at which a full store is probed for free space.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
-/// How soon the leader repeats a failed note that lost commits were dealt with.
+/// Delay before a failed [`Call::Reconciled`] is repeated.
 const RECONCILE_AGAIN: Duration = Duration::from_secs(1);
-/// How long a shutdown waits for its last commits.
+/// Maximum time that a shutdown waits for its last commits.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
-/// The same for a handover. Clients that still wait after it get `OutcomeUnknown` or `Loading`.
+/// Maximum time that a handover waits for its last commits. Clients that still wait then get `OutcomeUnknown` or
+/// `Loading`.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a server that ends looks whether all is decided.
+/// Interval at which a server that shuts down or hands over checks whether all inputs are decided.
 const LOOK_WHETHER_DECIDED: Duration = Duration::from_millis(1);
-/// Longest suspension, in lease lengths. After it, waiting clients get `OutcomeUnknown`, and the server acquires the
-/// shards again when the store is back.
+/// Maximum length of a suspension, in lease lengths. After it, waiting clients get `OutcomeUnknown`, and the server
+/// acquires the shards again when the store is available.
 const SUSPENDED_LENGTHS_MAX: u64 = 4;
 
-/// A server that leads.
+/// State of a server that leads.
 #[derive(Debug)]
 pub(crate) struct Leading {
     pub(crate) engine: Box<Engine>,
     leases: Arc<[Lease]>,
     since: Timestamp,
     pub(crate) commits: Commits,
-    /// The number of the batch that inputs go into now.
+    /// Number of the batch that the engine fills now, from 1.
     batch: u64,
-    /// Inputs in it so far.
+    /// Number of inputs in that batch so far.
     taken: usize,
     /// Engine time of the newest committed batch.
     committed: Timestamp,
-    /// Whether any batch was.
+    /// Whether any batch was committed since leadership began.
     has_committed: bool,
-    /// Sessions that are open.
+    /// Open sessions of workers.
     sessions: BTreeMap<Session, WorkerId>,
-    /// Since when the lease has not been valid for certain.
+    /// Start of the suspension: since then the lease has not been certainly valid.
     suspended_since: Option<Timestamp>,
     ending: Option<Ending>,
     probe: Option<CallId>,
     probe_at: Timestamp,
-    /// Whether the refused commits wait for space.
+    /// Whether refused commits wait for free space.
     waits_for_space: bool,
     reconciling: Reconciling,
-    /// Whether the newest try to note it failed: only the first failure is logged.
+    /// Whether the newest [`Call::Reconciled`] failed: only the first failure is logged.
     reconcile_fails: bool,
 }
 
-/// Why leadership ends in order, and until when it waits for what was accepted.
+/// An orderly end of leadership, and the deadline for inputs that were accepted.
 #[derive(Debug, Clone, Copy)]
 struct Ending {
     by: Timestamp,
     hands_over: bool,
 }
 
-/// Whether the store knows that the commits it had lost were dealt with.
+/// Whether the store has recorded that its lost commits were reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reconciling {
-    /// It does, or had lost none.
+    /// The store has recorded it, or had lost no commit.
     Done,
-    /// The note is due at this moment, if every worker has reported by then.
+    /// The record is due at this time, if every worker has reported by then.
     Due(Timestamp),
-    /// The note is being written.
+    /// The record is being written.
     Telling(CallId),
 }
 
 /// Why leadership ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The server stops; everything is committed.
+    /// The server shuts down; everything is committed, or the deadline has passed.
     Stopped,
-    /// Another server is to lead; everything is committed.
+    /// Another server takes over; everything is committed, or the deadline has passed.
     HandedOver,
     /// The store cannot be trusted.
     Fatal(String),
-    /// The engine is to be built again.
+    /// The engine must be rebuilt.
     Again {
-        /// Whether a commit may still be in flight, so that new epochs are needed.
+        /// Whether a commit may still be pending, so that new epochs are needed.
         tainted: bool,
-        /// How soon is a matter of why.
+        /// Determines the delay before the next attempt.
         cause: Cause,
     },
 }
@@ -127,11 +129,12 @@ impl<R> Leader<R> {
         let asked = Phase::Standby { ask_at: now.steady };
         let Phase::Leading(leading) = std::mem::replace(&mut self.phase, asked) else { return };
         let Leading { engine, mut commits, since, probe, reconciling, .. } = *leading;
-        // Before the answers: a client that repeats its request at once is refused then, and the request is not lost.
+        // Before the replies: a client that repeats its request immediately is then refused, and the request is not
+        // lost.
         if !matches!(end, End::Stopped | End::HandedOver) {
-            common.show(Readiness::Loading { reason: "starting anew".into() });
+            common.show(Readiness::Loading { reason: "restarting the engine".into() });
         }
-        // Leadership that ended with a commit in flight cannot know what became of it.
+        // The outcome of a commit that is pending when leadership ends is unknown.
         match commits.newest().map(|newest| newest.number) {
             Some(newest) => {
                 let lost = unknown_outcome();
@@ -202,7 +205,7 @@ impl Leading {
     fn announce<R>(&self, common: &mut Common<R>) {
         let readiness = match (self.ending, common.full) {
             (Some(Ending { hands_over: true, .. }), _) => {
-                Readiness::Loading { reason: "another server takes the shards over".into() }
+                Readiness::Loading { reason: "handing over the shards to another server".into() }
             }
             (Some(_), _) => Readiness::Stopping,
             (None, true) => Readiness::Full,
@@ -227,7 +230,7 @@ impl Leading {
     ) -> Result<(), End> {
         self.taken += weight(&input);
         let new_work = is_new_work(&input);
-        // What waits for space keeps everything else waiting, too.
+        // While refused commits wait for space, no other request can be committed either.
         if common.full && (new_work || self.waits_for_space) {
             common.reply(reply, Err(Unanswered::Full));
             return Ok(());
@@ -256,7 +259,7 @@ impl Leading {
         self.input(common, now, input)
     }
 
-    /// Gives an input to the engine. One that made it fail before is set aside.
+    /// Passes an input to the engine. An input that made the engine panic repeatedly is dropped.
     fn input<R>(&mut self, common: &mut Common<R>, now: Now, input: Input) -> Result<(), End> {
         let suspect = Suspect::of(&input);
         if common.suspects.is_barred(&suspect) {
@@ -266,7 +269,7 @@ impl Leading {
         self.guarded(common, suspect, |engine| engine.handle(now, input))
     }
 
-    /// Calls the engine. A defect in it costs the leadership, not the process.
+    /// Calls the engine. A panic in it costs the leadership, not the process.
     fn guarded<R, T>(
         &mut self,
         common: &mut Common<R>,
@@ -287,21 +290,21 @@ impl Leading {
         if common.standing.hands_over && self.ending.is_none() {
             self.hand_over(common, now);
         }
-        // A worker lease that rests on this server's lease must not outlive it: the next leader waits for leases
-        // that were granted before it took over, and for no others.
+        // A worker lease that depends on this server's lease must not outlive it: the next leader waits only for
+        // worker leases that were granted before it took over.
         self.look_at_lease(common, now)?;
         if let Some(since) = self.suspended_since {
             return self.stay_suspended(common, now.steady, since);
         }
-        // Answers to heartbeats wait for no commit.
+        // Replies to heartbeats need no commit.
         for grant in self.engine.take_grants() {
             common.act(Action::ToWorker(grant));
         }
         if self.may_flush(common) {
             self.flush(common, now)?;
         } else {
-            // The engine takes a long silence for an outage of this server, and prolongs worker leases by it. A slow
-            // commit is none.
+            // The engine takes a long time without input for an outage of this server, and extends worker leases by
+            // it. A slow commit is no outage.
             self.guarded(common, Suspect::Flush, |engine| engine.handle(now, Input::Tick))?;
         }
         self.reconcile(common, now.steady);
@@ -310,7 +313,7 @@ impl Leading {
         }
         let decided = drained && self.commits.is_empty() && self.engine.is_idle();
         match self.ending {
-            // What waits for space would hold up the end for as long as the volume is full.
+            // Commits that wait for space would delay the end until the volume has space again.
             Some(ending) if decided || self.waits_for_space || now.steady > ending.by => {
                 Err(if ending.hands_over { End::HandedOver } else { End::Stopped })
             }
@@ -318,14 +321,14 @@ impl Leading {
         }
     }
 
-    /// Whether a batch may be sent: any while no commit is in flight, and a large one while others are.
+    /// Whether a batch may be sent: any batch while no commit is pending, and a large one while others are.
     fn may_flush<R>(&self, common: &Common<R>) -> bool {
         let config = &common.config;
         let ahead = self.commits.len() < config.commits_ahead && self.taken >= config.ahead_inputs;
         self.commits.is_empty() || (!self.waits_for_space && ahead)
     }
 
-    /// Lets the engine decide, and commits that; or releases the effects at once if no row changed.
+    /// Flushes the engine, and commits the batch; or releases the effects immediately if no row changed.
     fn flush<R>(&mut self, common: &mut Common<R>, now: Now) -> Result<(), End> {
         let Output { batch, mut effects } =
             self.guarded(common, Suspect::Flush, |engine| engine.flush(now))?;
@@ -335,7 +338,7 @@ impl Leading {
         if batch.is_empty() {
             let at_once = is_on(Mutation::LeaderRepliesWithoutACommitAtOnce);
             match self.commits.newest_mut() {
-                // They may tell of what that one is about to make durable.
+                // The effects may depend on rows that the newest commit is about to make durable.
                 Some(newest) if !at_once => newest.effects.extend(effects),
                 _ => self.release(common, effects),
             }
@@ -356,7 +359,7 @@ impl Leading {
         Ok(())
     }
 
-    /// Tells the world.
+    /// Releases effects: replies to clients and messages to workers.
     fn release<R>(&mut self, common: &mut Common<R>, effects: Vec<Effect>) {
         common.reserve(effects.len());
         for effect in effects {
@@ -413,7 +416,7 @@ impl Leading {
     fn suspend<R>(&mut self, common: &mut Common<R>, now: Now) -> Result<(), End> {
         self.suspended_since = Some(now.steady);
         common.notice(Notice::Suspended);
-        // What is only asked beside the commits would hold its session for as long as the store hangs.
+        // Calls beside the commits would occupy a database session while the store hangs.
         if let Some(probe) = self.probe.take() {
             common.act(Action::Abandon(probe));
         }
@@ -437,7 +440,7 @@ impl Leading {
         now: Timestamp,
         since: Timestamp,
     ) -> Result<(), End> {
-        // A server that stops waits for its commits only.
+        // A server that shuts down or hands over waits for its commits only.
         let waits_for_nothing = self.ending.is_some() && self.commits.is_empty();
         if !waits_for_nothing && now < self.give_up_at(common, since) {
             return Ok(());
@@ -455,7 +458,7 @@ impl Leading {
         self.ending.map_or(longest, |ending| longest.min(ending.by))
     }
 
-    /// A renewal said that the shards are lost.
+    /// Ends leadership after a renewal reported that the shards are lost.
     pub(crate) fn deposed<R>(&self, common: &mut Common<R>, failure: Failure) -> End {
         if failure.kind == FailureKind::Fatal {
             return End::Fatal(failure.message);
@@ -526,7 +529,7 @@ impl Leading {
         if committed.prolonged {
             common.lease.prolong(commit.sent_at);
         }
-        // The answer may have come after the end of the lease: then workers hear nothing.
+        // The answer may have arrived after the end of the lease: then messages to workers are not released.
         let looked = self.look_at_lease(common, now);
         let before = std::mem::replace(&mut self.committed, commit.batch.now);
         self.release(common, commit.effects);
@@ -543,7 +546,8 @@ impl Leading {
         looked
     }
 
-    /// A commit failed, and with it those behind it: the engine believes what is not durable, and is dropped.
+    /// Handles a failed commit. The batches behind it fail too: the engine's state is not durable, and the engine is
+    /// dropped.
     fn lost<R>(&mut self, common: &mut Common<R>, commit: &InFlightCommit, failure: Failure) -> End {
         use FailureKind::{Fenced, Full, TooNew, Unavailable};
         let is_unknown = !matches!(failure.kind, Fenced | Full | Unavailable | TooNew);
@@ -552,13 +556,13 @@ impl Leading {
             _ if is_unknown => unknown_outcome(),
             _ => Unanswered::Loading,
         };
-        // The store does none of those behind it.
+        // The store executes no commit behind a failed one.
         let mut newest = commit.number;
         for behind in self.commits.drain() {
             newest = behind.number;
             behind.call.into_iter().for_each(|call| common.act(Action::Abandon(call)));
         }
-        common.show(Readiness::Loading { reason: "starting anew".into() });
+        common.show(Readiness::Loading { reason: "restarting the engine".into() });
         common.give_up_requests(newest, &told);
         if failure.kind == FailureKind::Fatal {
             return End::Fatal(failure.message);
@@ -570,8 +574,8 @@ impl Leading {
         End::Again { tainted, cause }
     }
 
-    /// A store that took commits and then none is away; one that never took any would only have all rows loaded
-    /// again and again.
+    /// Returns the cause that sets the delay. A store that accepted commits before is probably away. One that never
+    /// accepted any would only have all rows loaded again and again.
     fn cause_of(&self, failure: &Failure) -> Cause {
         use FailureKind::{Fenced, OutcomeUnknown, Unavailable};
         match failure.kind {
@@ -582,7 +586,7 @@ impl Leading {
 
     // A full disk.
 
-    /// The store has no space, and did nothing of what is in flight. That is kept until there is space.
+    /// Holds the in-flight commits, of which the store did nothing, until there is free space.
     ///
     /// The engine is not dropped: workers would have to open their sessions again, which needs rows, and their leases
     /// would end.
@@ -595,11 +599,12 @@ impl Leading {
                 common.act(Action::Abandon(call));
             }
         }
-        // When it will be done, and whether, is open: this server may end before.
+        // The outcome is open: this server may end before there is space.
         common.give_up_requests(u64::MAX, &unknown_outcome());
     }
 
-    /// The store commits in its reserve, or has none: from here on, nothing new is taken or started.
+    /// Handles low space: the store commits in its reserve, or has none. From then on no new work is accepted or
+    /// started.
     fn space_is_low<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
         if !common.full {
             common.full = true;
@@ -632,22 +637,22 @@ impl Leading {
 
     // The end, and lost commits.
 
-    /// Takes nothing new from here on; what waits in the lanes is still decided.
+    /// Starts the shutdown. Accepts nothing new; inputs that wait in the lanes are still decided.
     pub(crate) fn stop<R>(&mut self, common: &mut Common<R>, now: Now) {
         self.ending = Some(Ending { by: now.steady + STOP_TIMEOUT, hands_over: false });
         self.announce(common);
     }
 
-    /// Takes no new requests from here on; what waits in the lanes is still decided, and the lanes stay open
-    /// for the time when this server leads again.
+    /// Starts the handover. Accepts no new requests; inputs that wait in the lanes are still decided. The lanes stay
+    /// open, because this server may lead again.
     fn hand_over<R>(&mut self, common: &mut Common<R>, now: Now) {
         common.notice(Notice::HandsOver);
         self.ending = Some(Ending { by: now.steady + HAND_OVER_TIMEOUT, hands_over: true });
         self.announce(common);
     }
 
-    /// After the store forgot commits: names what workers hold of them, and tells the store when that is
-    /// dealt with.
+    /// After the store lost commits: reports what workers hold of them, and has the store record when reconciliation
+    /// is finished.
     fn reconcile<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
         let Reconciling::Due(at) = self.reconciling else { return };
         let strays = self.engine.take_strays();
@@ -664,7 +669,7 @@ impl Leading {
     }
 }
 
-/// The answer to clients whose commit may have happened.
+/// The answer to clients whose commit may have succeeded.
 fn unknown_outcome() -> Unanswered {
     match is_on(Mutation::LeaderTakesUnknownForRefused) {
         true => Unanswered::Loading,
@@ -672,7 +677,7 @@ fn unknown_outcome() -> Unanswered {
     }
 }
 
-/// How much an input counts towards the size of a batch.
+/// Returns how many inputs this input counts for in the size of a batch.
 fn weight(input: &Input) -> usize {
     match input {
         Input::Submit { jobs, .. } => jobs.len(),
@@ -680,7 +685,7 @@ fn weight(input: &Input) -> usize {
     }
 }
 
-/// Whether an input would make the store grow: a full store refuses it.
+/// Whether an input makes the store grow: a full store refuses such inputs.
 pub fn is_new_work(input: &Input) -> bool {
     match input {
         Input::Submit { .. } | Input::Update { .. } | Input::SetQueue { .. } | Input::Task { .. } => true,

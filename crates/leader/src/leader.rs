@@ -1,4 +1,4 @@
-//! The phases of a server, and what outlasts them.
+//! The phases of a server, and the state that outlives them.
 //!
 //! ```text
 //!            ┌────────────────────── failure: after a pause ──────────────────────┐
@@ -9,10 +9,10 @@
 //! ```
 //!
 //! # Invariants
-//! - What no commit carries is released only while the leadership lease is valid.
+//! - Effects that need no commit are released only while the leadership lease is valid.
 //! - Effects are released in the order of their batches, each after its commit.
-//! - Every request is answered once. When leadership ends, the answer says whether the request may have happened.
-//! - Leases that were acquired are renewed until they are released, or another server owns the shards.
+//! - Every request is answered once. When leadership ends, the answer says whether the request may have taken effect.
+//! - Acquired leases are renewed until they are released, or another server owns the shards.
 
 use std::sync::Arc;
 
@@ -34,45 +34,45 @@ use crate::requests::Requests;
 use crate::standby::{Role, Standby};
 use crate::suspects::Suspects;
 
-/// The least pause between two renewals, also if the first of them failed at once.
+/// Minimum pause between two renewals, also after a renewal that failed immediately.
 const RENEWAL_PAUSE: Duration = Duration::from_millis(100);
-/// The same for a lease that cannot run out.
+/// [`RENEWAL_PAUSE`] after a failed renewal of a lease that cannot expire.
 const RENEWAL_PAUSE_EXCLUSIVE: Duration = Duration::from_secs(1);
-/// The longest time between two turns.
+/// Maximum time between two turns.
 pub(crate) const SLEEP_MAX: Duration = Duration::from_secs(1);
 
-/// The settings of a leader.
+/// Settings of a [`Leader`].
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The engine's settings. `seed` must differ from process to process.
+    /// Settings of the engine. `seed` must differ from process to process.
     pub engine: engine::Config,
-    /// How many shards the store has.
+    /// Number of shards of the store.
     pub shards: u16,
-    /// How long the ownership of the shards lasts without a renewal.
+    /// Length of the leadership lease: ownership of the shards ends this long after the last renewal.
     pub lease: Duration,
-    /// How many commits the store takes at a time; at least one.
+    /// Maximum number of concurrent commits that the store accepts; at least 1.
     pub commits_ahead: usize,
-    /// Whether no other process can open the store while this one lives.
+    /// Whether no other process can open the store while this process is alive.
     pub is_exclusive: bool,
-    /// Whether the store keeps space to finish running work when its volume is full.
+    /// Whether the store reserves space to finish running work when its volume is full.
     pub has_reserve: bool,
-    /// Inputs that one batch takes.
+    /// Maximum number of inputs in a batch.
     pub batch_inputs: usize,
-    /// Inputs that are worth a commit while another one is in flight.
+    /// Minimum number of inputs for which a batch is sent while another commit is pending.
     pub ahead_inputs: usize,
-    /// Whether a standby follows the live rows; only a store with a changelog can be followed.
+    /// Whether a standby follows the live rows; requires a store with a changelog.
     pub follows: bool,
-    /// Jobs, runs and the like whose rows a standby reads again with one call.
+    /// Maximum number of live keys (jobs, runs, …) whose rows a standby reads again with one call.
     pub reread_keys: usize,
 }
 
 impl Config {
-    /// Inputs that one batch takes; the lanes hold back the rest.
+    /// Default of [`Config::batch_inputs`]. The lanes hold back further inputs.
     pub const BATCH_INPUTS: usize = 16_384;
-    /// Inputs that are worth a commit while another one is in flight. Measured: with 2,048 the rate of jobs grew by a
-    /// fifth; with none, the cost of writing a job grew by a fifth, because pages were written more often.
+    /// Default of [`Config::ahead_inputs`]. Measured: with 2,048 the job rate grew by a fifth. With 0 the cost of
+    /// writing a job grew by a fifth, because pages were written more often.
     pub const AHEAD_INPUTS: usize = 2_048;
-    /// Jobs, runs and the like whose rows a standby reads again with one call.
+    /// Default of [`Config::reread_keys`].
     pub const REREAD_KEYS: usize = 1_024;
 }
 
@@ -84,51 +84,51 @@ pub struct Leader<R> {
     pub(crate) standby: Standby,
 }
 
-/// What a server is doing.
+/// The phase of a server.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// It asks for the shards at this moment, if it may.
+    /// Sends an acquire request at `ask_at`, if [`Common::may_ask`] allows it.
     Standby { ask_at: Timestamp },
-    /// It has asked for them.
+    /// Waits for the answer to an acquire request.
     Acquiring { call: CallId, sent_at: Timestamp },
-    /// It gives them back.
+    /// Waits for the answer to a release request.
     Releasing { call: CallId, next: AfterRelease },
-    /// It owns them and has no engine yet.
+    /// Owns the shards and builds the engine.
     Loading(Box<Loading>),
-    /// It leads.
+    /// Leads.
     Leading(Box<Leading>),
-    /// It is over, with the reason if the store cannot be trusted.
+    /// The leader has ended; an error is the reason why the store cannot be trusted.
     Ended(Result<(), String>),
 }
 
-/// What outlasts phases.
+/// State that outlives the phases.
 #[derive(Debug)]
 pub(crate) struct Common<R> {
     pub(crate) config: Config,
     pub(crate) standing: Standing,
-    /// The process is to end.
+    /// Whether the process is shutting down.
     pub(crate) stops: bool,
     pub(crate) leases: Option<Arc<[Lease]>>,
     /// Until when no other server can own the shards of `leases`.
     pub(crate) lease: LeadershipLease,
-    /// Whether a commit may still be in flight under `leases`: only new epochs keep it out then.
+    /// Whether a commit may still be pending under `leases`: then only new epochs can fence it.
     pub(crate) tainted: bool,
-    /// Whether the store had no space when it was last asked.
+    /// Whether the store had no free space at the last commit or probe.
     pub(crate) full: bool,
-    /// Until when the owner before may still renew leases of workers.
+    /// Until when the former owner may still renew worker leases.
     pub(crate) former_owner_until: Timestamp,
-    /// The wall time that the newest engine confirmed at its end, with the steady time of that: a leap that it refused
-    /// is refused by the next engine too.
+    /// Wall time that the last engine confirmed at its end, with the steady time of that moment. A clock leap that it
+    /// refused is refused by the next engine too.
     pub(crate) confirmed: Option<Now>,
     pub(crate) requests: Requests<R>,
     pub(crate) suspects: Suspects,
     pub(crate) backoff: Backoff,
-    /// Whether this standby has said what it waits for.
+    /// Whether this standby has logged and shown that it stands by.
     pub(crate) said_standby: bool,
     renewal: Option<Renewal>,
     /// Whether the newest renewal failed: only the first failure is logged.
     renewals_fail: bool,
-    /// The earliest moment of the next renewal.
+    /// Earliest time of the next renewal.
     renew_after: Timestamp,
     pub(crate) shown: Readiness,
     actions: Vec<Action<R>>,
@@ -136,16 +136,16 @@ pub(crate) struct Common<R> {
     rng: ChaCha8Rng,
 }
 
-/// A renewal of the leadership lease that has no answer yet.
+/// A renewal of the leadership lease that is not answered yet.
 #[derive(Debug, Clone, Copy)]
 struct Renewal {
     call: CallId,
-    /// On the steady clock, before it was sent.
+    /// Steady time before the renewal was sent.
     sent_at: Timestamp,
 }
 
 impl<R> Leader<R> {
-    /// A standby that asks for the shards at its first [`turn`](Self::turn).
+    /// Creates a standby that sends an acquire request at its first [`turn`](Self::turn).
     pub fn new(config: Config) -> Self {
         let start = Timestamp::from_micros(i64::MIN);
         let common = Common {
@@ -173,10 +173,10 @@ impl<R> Leader<R> {
         Self { common, phase: Phase::Standby { ask_at: start }, standby: Standby::new() }
     }
 
-    /// Takes an event. What it leads to is decided at the next [`turn`](Self::turn), which is due then.
+    /// Handles one event. Its consequences are decided at the next [`turn`](Self::turn), which is then due.
     ///
-    /// `now` is read after the event came: a lease that is granted to a worker must not count from an earlier moment
-    /// than the worker's own clock does.
+    /// `now` must be read after the event arrived: a worker lease must not start earlier than on the worker's own
+    /// clock.
     pub fn handle(&mut self, now: Now, event: Event<R>) {
         match event {
             Event::Request { ticket, input, reply } => self.request(now, ticket, input, reply),
@@ -197,8 +197,8 @@ impl<R> Leader<R> {
         }
     }
 
-    /// Decides what is due. `drained` says whether nothing waits in the lanes, so that a server that stops
-    /// has decided all that it had accepted.
+    /// Takes all decisions that are due. `drained` states whether the lanes are empty, so that a server that stops
+    /// has decided all accepted inputs.
     pub fn turn(&mut self, now: Now, drained: bool) {
         match &mut self.phase {
             Phase::Standby { ask_at } if self.common.stops || *ask_at <= now.steady => self.ask(now),
@@ -214,12 +214,12 @@ impl<R> Leader<R> {
         self.standby.turn(&mut self.common, now, role);
     }
 
-    /// Takes the actions that are to be carried out, in their order.
+    /// Takes the pending actions, in the order in which the shell must carry them out.
     pub fn take_actions(&mut self) -> Vec<Action<R>> {
         std::mem::take(&mut self.common.actions)
     }
 
-    /// When the next [`turn`](Self::turn) is due if nothing happens before, on the steady clock.
+    /// Returns the steady time at which the next [`turn`](Self::turn) is due if no event arrives before.
     pub fn wake_at(&self, now: Now) -> Timestamp {
         let phase = self.phase_wakes_at(now);
         if self.role() == Role::Rests { phase } else { phase.min(self.standby.wake_at(now.steady)) }
@@ -235,7 +235,8 @@ impl<R> Leader<R> {
         }
     }
 
-    /// How many more inputs the next batch takes; the lanes hold back the rest. Inputs that are refused need no room.
+    /// Returns how many more inputs the current batch accepts; the lanes hold back the rest. Inputs that are refused
+    /// do not count.
     pub fn room(&self) -> usize {
         match &self.phase {
             Phase::Leading(leading) if !leading.is_suspended() => leading.room(&self.common),
@@ -243,12 +244,12 @@ impl<R> Leader<R> {
         }
     }
 
-    /// Whether it leads, and its own lease is valid: it may release what no commit carries.
+    /// Whether this server leads with a valid lease, so that it may release effects that need no commit.
     pub fn leads(&self, now: Timestamp) -> bool {
         matches!(self.phase, Phase::Leading(_)) && self.common.lease.is_valid(now)
     }
 
-    /// What the standby does in this phase. It follows while another server may own the shards.
+    /// Returns the role of the standby in this phase: it follows while another server may own the shards.
     fn role(&self) -> Role {
         let follows = self.common.config.follows && self.common.leases.is_none() && !self.common.stops;
         match &self.phase {
@@ -264,14 +265,14 @@ impl<R> Leader<R> {
         }
     }
 
-    /// From which moment on, on the steady clock, the rows of [`Call::Preload`] may be passed in: a standby leaves the
-    /// store time for others.
+    /// Returns the steady time from which the rows of [`Call::Preload`] may be passed in. The pause leaves capacity
+    /// of the store to other servers.
     pub fn rows_from(&self) -> Timestamp {
         self.standby.rows_from()
     }
 
-    /// The engine that has followed another leader until now, between the end of the standby and its start as the
-    /// engine of this leader. Its state must be that of the rows in the store.
+    /// Returns the engine of the standby after the takeover and before its start as the engine of this leader. Its
+    /// state must equal the rows in the store.
     pub fn followed_engine(&self) -> Option<&Engine> {
         match &self.phase {
             Phase::Loading(loading) => loading.followed_engine(),
@@ -279,22 +280,22 @@ impl<R> Leader<R> {
         }
     }
 
-    /// Its own lease.
+    /// Returns the leadership lease of this server.
     pub fn lease(&self) -> &LeadershipLease {
         &self.common.lease
     }
 
-    /// The shards that it owns, as far as it knows.
+    /// Returns the leases of the shards that this server owns, as far as it knows.
     pub fn leases(&self) -> Option<&Arc<[Lease]>> {
         self.common.leases.as_ref()
     }
 
-    /// What is shown of it.
+    /// Returns the readiness that was last shown.
     pub fn readiness(&self) -> &Readiness {
         &self.common.shown
     }
 
-    /// The engine while it leads.
+    /// Returns the engine; `None` unless this server leads.
     pub fn engine(&self) -> Option<&Engine> {
         match &self.phase {
             Phase::Leading(leading) => Some(&leading.engine),
@@ -302,7 +303,7 @@ impl<R> Leader<R> {
         }
     }
 
-    /// How many commits are in flight.
+    /// Number of in-flight commits; 0 unless this server leads.
     pub fn commits_in_flight(&self) -> usize {
         match &self.phase {
             Phase::Leading(leading) => leading.commits.len(),
@@ -310,12 +311,12 @@ impl<R> Leader<R> {
         }
     }
 
-    /// What the engine shows while it leads.
+    /// Returns the engine's view; `None` unless this server leads.
     pub fn view(&self) -> Option<View> {
         self.engine().map(Engine::view)
     }
 
-    /// Whether it is over, and why if the store cannot be trusted.
+    /// Returns the result once the leader has ended; an error is the reason why the store cannot be trusted.
     pub fn ended(&self) -> Option<&Result<(), String>> {
         match &self.phase {
             Phase::Ended(result) => Some(result),
@@ -410,7 +411,7 @@ impl<R> Leader<R> {
         }
     }
 
-    /// The store cannot be trusted: the process must end.
+    /// Ends the leader because the store cannot be trusted: the process must exit.
     pub(crate) fn fail(&mut self, reason: String) {
         self.common.notice(Notice::Fatal { reason: reason.clone() });
         self.common.show(Readiness::Failed { reason: reason.clone() });
@@ -419,7 +420,7 @@ impl<R> Leader<R> {
 }
 
 impl<R> Common<R> {
-    /// Makes room for this number of actions.
+    /// Reserves capacity for this number of actions.
     pub(crate) fn reserve(&mut self, actions: usize) {
         self.actions.reserve(actions);
     }
@@ -436,7 +437,7 @@ impl<R> Common<R> {
         self.act(Action::Reply { to, reply });
     }
 
-    /// Answers all requests that wait: see [`Requests::give_up`].
+    /// Answers all pending requests; see [`Requests::give_up`].
     pub(crate) fn give_up_requests(&mut self, sent: u64, lost: &Unanswered) {
         for (to, told) in self.requests.give_up(sent, lost) {
             self.reply(to, Err(told));
@@ -444,7 +445,7 @@ impl<R> Common<R> {
     }
 
     pub(crate) fn show(&mut self, readiness: Readiness) {
-        // A server that stops does not become anything else.
+        // A server that is shutting down keeps its readiness.
         let is_over = self.stops && matches!(readiness, Readiness::Loading { .. });
         if self.shown != readiness && !is_over {
             self.shown = readiness.clone();
@@ -463,8 +464,8 @@ impl<R> Common<R> {
         self.rng.random_range(0..bound)
     }
 
-    /// The settings of the next engine. Each has a seed of its own: under the same epoch and within the same
-    /// millisecond, two engines must not make the same ids.
+    /// Returns the settings of the next engine, with a new seed: two engines under the same epoch and within the same
+    /// millisecond must not create the same ids.
     pub(crate) fn engine_config(&mut self) -> engine::Config {
         engine::Config { seed: self.rng.random(), ..self.config.engine.clone() }
     }
@@ -482,7 +483,7 @@ impl<R> Common<R> {
         }
     }
 
-    /// Sends a renewal when it is time and none is in flight.
+    /// Sends a renewal when one is due and none is pending.
     fn renew_when_due(&mut self, now: Timestamp) {
         let Some(leases) = self.leases.clone().filter(|_| now >= self.renewal_due()) else { return };
         let timeout = self.lease.renewal_timeout();
@@ -490,7 +491,7 @@ impl<R> Common<R> {
         self.renewal = Some(Renewal { call, sent_at: now });
     }
 
-    /// A renewal was answered. Returns the failure if the shards are lost with it.
+    /// Handles the answer to a renewal. Returns the failure if it means that the shards are lost.
     fn renewed(&mut self, now: Timestamp, answer: Result<(), Failure>) -> Result<(), Failure> {
         let Some(renewal) = self.renewal.take() else { return Ok(()) };
         self.renew_after = now + RENEWAL_PAUSE;
@@ -515,7 +516,7 @@ impl<R> Common<R> {
         }
     }
 
-    /// Leaves the leases alone from here on.
+    /// Stops renewing the leadership lease, and abandons a pending renewal.
     pub(crate) fn stop_renewing(&mut self) {
         if let Some(renewal) = self.renewal.take() {
             self.act(Action::Abandon(renewal.call));
@@ -523,7 +524,7 @@ impl<R> Common<R> {
         self.renewals_fail = false;
     }
 
-    /// Whether it may ask for the shards now.
+    /// Whether this server may acquire the shards now.
     pub(crate) fn may_ask(&self) -> bool {
         self.stops || self.leases.is_some() || (self.standing.may_acquire && !self.standing.yields)
     }

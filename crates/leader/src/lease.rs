@@ -1,14 +1,16 @@
-//! The leader's own lease: until when no other server can lead.
+//! The leadership lease: until when no other server can lead.
 //!
 //! ```text
 //!   request sent            store grants        answer arrives
 //!  ──────┼──────────────────────┼───────────────────┼──────────────────>
-//!        ├───────── length − margin ─────────┤ valid until here, as the leader counts
-//!                               ├──────────── length ───────────┤ until here, as the store counts
+//!        ├───────── length − margin ─────────┤ end of validity for the leader
+//!                               ├──────────── length ───────────┤ end of the lease for the store
 //! ```
 //!
-//! The store counts from the moment at which it grants the lease; the leader does not know that moment, so it
-//! counts from before the request was sent. However long the answer took, the leader stops first.
+//! The store counts from the time at which it grants the lease. The leader does not know that time, so it counts from
+//! the sending of the request. However long the answer took, the leader stops first.
+//!
+//! Used by `leader`, which renews the lease, and by `lead`, which suspends leadership when the lease ends.
 //!
 //! # Invariants
 //! - The end of the lease never moves back.
@@ -17,51 +19,51 @@
 use model::{Duration, Timestamp};
 use mutation::{Mutation, is_on};
 
-/// How long before its end the leader stops to rely on a lease, as a divisor of its length: for clocks that
-/// run at different rates, and for what was checked just before.
+/// Safety margin before the end of the lease, as a divisor of its length. It covers clocks that run at different
+/// rates, and effects that were checked just before the end.
 const MARGIN: u64 = 20;
-/// How soon after the newest request a lease is renewed, as a divisor of its length; a renewal may take as long. So a
-/// second one can follow a lost one before the lease ends.
+/// Delay between the last granted request and the next renewal, as a divisor of the length; also the timeout of a
+/// renewal. So a second renewal can follow a lost one before the lease ends.
 const RENEWAL: u64 = 3;
 
 /// The right to lead, as far as the leader can be certain of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeadershipLease {
     length: Duration,
-    /// When the newest request was sent that was granted.
+    /// Steady time at which the newest granted request was sent.
     granted_from: Timestamp,
     /// Whether no other server can lead while this process lives.
     exclusive: bool,
 }
 
 impl LeadershipLease {
-    /// A lease of `length` that the store granted to a request sent at `sent_at`.
+    /// Creates a lease of `length` that the store granted to a request sent at `sent_at`.
     pub fn new(sent_at: Timestamp, length: Duration) -> Self {
         Self { length, granted_from: sent_at, exclusive: false }
     }
 
-    /// The same over a store that no other process can open while this one lives: its lease cannot run out.
+    /// Makes the lease permanent: no other process can open the store while this one is alive.
     #[must_use]
     pub fn exclusive(self) -> Self {
         Self { exclusive: true, ..self }
     }
 
-    /// Notes that the store prolonged the lease for a request sent at `sent_at`: an acquire, a renewal or a commit.
+    /// Extends the lease after the store granted a request sent at `sent_at`: an acquire, a renewal or a commit.
     pub fn prolong(&mut self, sent_at: Timestamp) {
         self.granted_from = self.granted_from.max(sent_at);
     }
 
-    /// Returns whether the leader may still release what no commit carries.
+    /// Returns whether the leader may still release effects that need no commit.
     pub fn is_valid(&self, now: Timestamp) -> bool {
         now < self.valid_until()
     }
 
-    /// Returns whether no other server can lead while this process lives.
+    /// Returns whether no other server can lead while this process is alive.
     pub fn is_exclusive(&self) -> bool {
         self.exclusive
     }
 
-    /// Returns the end of the lease, margin deducted.
+    /// Returns the end of the lease, minus the margin.
     pub fn valid_until(&self) -> Timestamp {
         if self.exclusive || is_on(Mutation::LeaderIgnoresItsOwnLease) {
             return Timestamp::MAX;
@@ -70,12 +72,12 @@ impl LeadershipLease {
         self.granted_from + Duration::from_millis(length - length / MARGIN)
     }
 
-    /// Returns when the next renewal is to be sent. A commit that prolongs the lease puts it off.
+    /// Returns when the next renewal is due. A commit that extends the lease postpones it.
     pub fn renew_at(&self) -> Timestamp {
         self.granted_from + Duration::from_millis(self.length.as_millis() / RENEWAL)
     }
 
-    /// Returns how long a renewal may take before it is given up and sent again, over another connection.
+    /// Returns the timeout of a renewal, after which it is sent again over another connection.
     pub fn renewal_timeout(&self) -> Duration {
         Duration::from_millis(self.length.as_millis() / RENEWAL)
     }
@@ -120,7 +122,7 @@ mod tests {
         let lease = LeadershipLease::new(at(0), LENGTH);
         let second = lease.renew_at() + lease.renewal_timeout();
         let left = lease.valid_until().since(second);
-        assert!(left >= Duration::from_millis(LENGTH.as_millis() / 5), "{left} are left for it");
+        assert!(left >= Duration::from_millis(LENGTH.as_millis() / 5), "only {left} left for a renewal");
     }
 
     #[test]
@@ -141,7 +143,7 @@ mod tests {
             let mut lease = LeadershipLease::new(at(0), LENGTH);
             for (pause, transit) in requests {
                 let sent = now + pause;
-                // The store grants at some moment between the sending and the answer, if the lease still holds.
+                // The store grants the request at some time between sending and answer, if the lease has not ended.
                 let granted = sent + transit / 2;
                 if granted > granted_at + LENGTH.as_millis() {
                     break;
@@ -151,7 +153,7 @@ mod tests {
                 lease.prolong(at(sent));
             }
             let ends = granted_at + LENGTH.as_millis();
-            // The leader's clock runs slower than the store's since the newest request.
+            // The leader's clock has run slower than the store's since the newest request.
             let sent = lease.granted_from.since(at(0)).as_millis();
             let on_its_clock = sent + (ends - sent) * slow / 1_000;
             prop_assert!(!lease.is_valid(at(on_its_clock)));

@@ -1,37 +1,39 @@
-//! The rules of leadership: who leads, what a leader may tell the world, and until when.
+//! The leader core: which server leads, which effects it may release, and until when.
 //!
-//! One server at a time is the leader. It owns the shards, decides, and renews the leases of workers. Two
-//! leaders at a time would run one job twice, so every right of a leader ends at a known moment:
+//! One server at a time is the leader. It owns the shards, runs the engine, and renews worker leases. Two leaders at
+//! the same time would run one job twice, so every right of a leader ends at a known time:
 //!
-//! - A **commit** is checked by the store: it is refused once another server owns the shard.
-//! - Everything that **no commit carries** is checked here: worker leases, answers from memory, stops, and
-//!   "ready". The leader may release them only while its own [lease](LeadershipLease) is valid for certain.
+//! - A **commit** is checked by the store: the store refuses it once another server owns the shard.
+//! - **Everything that needs no commit** is checked here: worker leases, replies from memory, stop requests, and
+//!   readiness. The leader releases them only while its own [lease](LeadershipLease) is certainly valid.
 //!
-//! Like the engine, which it drives, this crate reads no clock and does no I/O. The server is its shell
-//! (`server::node`), and the simulator is another one:
+//! Like the engine, which it drives, this crate reads no clock and does no I/O. Its shells are the server
+//! (`server::node`) and the simulator:
 //!
 //! ```text
-//!   requests, worker messages,      ┌──────────┐   calls of the store, answers, effects for workers,
+//!   requests, worker messages,      ┌──────────┐   store calls, replies, effects for workers,
 //!   answers of the store, time ───> │  Leader  │ ───> readiness, notices
 //!         (Event)                   │ + Engine │        (Action)
 //!                                   └──────────┘
 //! ```
 //!
-//! The shell passes [events](Event) to [`Leader::handle`], calls [`Leader::turn`] when it has passed all that waited,
-//! carries out the [actions](Action) in their order, and sleeps until [`Leader::wake_at`]. All lengths of time are
-//! measured on the steady clock (`CLOCK_BOOTTIME`), which also counts while the machine sleeps.
+//! The shell passes each [event](Event) to [`Leader::handle`]. When no event is waiting, it calls [`Leader::turn`],
+//! carries out the [actions](Action) in order, and sleeps until [`Leader::wake_at`]. All durations are measured on
+//! the steady clock (`CLOCK_BOOTTIME`), which also advances while the machine is suspended.
 //!
-//! # Which file has which rule
-//! - [`membership`]: what a server may do with the shards, from what it sees of the others; who leads.
+//! # Files
+//! - [`membership`]: which server leads, and what a server may do with the shards, from its view of the other
+//!   servers.
 //! - `lease`: until when the leader's own lease is valid.
-//! - `leader`: the phases, and from which to which.
-//! - `acquire`: when a standby asks for the shards; what a failure leads to.
-//! - `load`: from owned shards to a started engine; which clock it believes.
-//! - `standby`: how a standby follows the rows that the leader changes, and becomes its successor.
+//! - `leader`: the phases and their transitions.
+//! - `acquire`: acquiring and releasing the shards, and handling of failures.
+//! - `load`: from owned shards to a started engine, and the choice of a trustworthy clock.
+//! - `standby`: how a standby follows the live rows and takes over.
 //! - `lead`: batches, suspension, a full disk, shutdown and handover.
-//! - `commits`: which batches are being committed, and in which order their effects are released.
-//! - `requests`: the clients that wait for a reply, and the answer to each when leadership ends.
-//! - `backoff`, `suspects`: pauses after failures; inputs that made the engine fail.
+//! - `commits`: the in-flight commits, and the order in which their effects are released.
+//! - `requests`: the pending client requests, and the answer to each when leadership ends.
+//! - `backoff`: delays after failures.
+//! - `suspects`: inputs that made the engine panic.
 
 mod acquire;
 mod backoff;

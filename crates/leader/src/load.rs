@@ -1,12 +1,18 @@
 //! From owned shards to a started engine.
 //!
 //! ```text
-//! lost tails? ── none ──> the engine of the standby, brought up to date ──┐
-//!      │                            │ there is none                        ├──> the store's clock ──> start
-//!      └── some ────────────────────┴──> all live rows ───────────────────┘
+//! lost commits? ── none ──> engine of the standby, brought up to date ──┐
+//!      │                           │ no standby engine                  ├──> the store's clock ──> start
+//!      └── some ───────────────────┴──> load of all live rows ──────────┘
 //! ```
 //!
-//! The lease is renewed meanwhile, because each of these calls may take long.
+//! Called by `acquire` after the shards were acquired. The leadership lease is renewed meanwhile, because each of
+//! these calls may take long.
+//!
+//! # Invariants
+//! - The engine starts with all live rows of its shards, or not at all.
+//! - Engine time starts at or after the newest commit.
+//! - After lost commits, the engine of a standby is never used.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,20 +29,20 @@ use crate::standby::TakenOver;
 /// An engine that is being built.
 #[derive(Debug)]
 pub(crate) struct Loading {
-    /// The call that it waits for; `None` while the standby takes over, which has calls of its own.
+    /// The pending call; `None` while the standby takes over, which has its own calls.
     pub(crate) call: Option<CallId>,
     leases: Arc<[Lease]>,
     started_at: Timestamp,
-    /// When the first rows were asked for.
+    /// When the load of all rows was requested.
     asked_at: Timestamp,
     lost: Vec<ShardId>,
     /// The engine so far.
     pub(crate) engine: Option<Box<Engine>>,
-    /// Whether it is the one of the standby that followed.
+    /// Whether the engine comes from the standby.
     followed: bool,
-    /// How many rows the engine refused.
+    /// Number of rows that the engine refused.
     refused: u64,
-    /// Engine time of the newest commit, once all rows are there.
+    /// Engine time of the newest commit; `None` until all rows are loaded.
     committed: Option<Timestamp>,
 }
 
@@ -51,7 +57,7 @@ impl Loading {
 }
 
 impl<R> Leader<R> {
-    /// Builds an engine for the shards that it owns.
+    /// Starts to build an engine for the owned shards.
     pub(crate) fn load(&mut self, now: Now, leases: Arc<[Lease]>) {
         let call = self.common.call(Call::LostTails(Arc::clone(&leases)), None);
         self.phase = Phase::Loading(Box::new(Loading {
@@ -72,7 +78,7 @@ impl<R> Leader<R> {
         match answer {
             Ok(Answer::LostTails(lost)) => {
                 loading.lost = lost;
-                // What a standby followed of commits that are lost is of no use.
+                // A standby may have followed commits that are lost now, so its engine is not used.
                 match loading.lost.is_empty() {
                     true => {
                         loading.call = None;
@@ -85,7 +91,7 @@ impl<R> Leader<R> {
             }
             Ok(Answer::Loaded(loaded)) => self.loaded(now, loaded),
             Ok(Answer::Clock(of_store)) => self.start(now, of_store),
-            // The store's clock is only a second opinion: without it the loaded engine is as good.
+            // The store's clock is only a second opinion: the loaded engine starts without it.
             Err(_) if loading.committed.is_some() => self.start(now, None),
             Err(failure) => self.not_taken(now, failure),
             Ok(_) => {}
@@ -114,7 +120,7 @@ impl<R> Leader<R> {
         let Phase::Loading(loading) = &mut self.phase else { return };
         self.standby.retire(&mut self.common);
         let config = self.common.engine_config();
-        // Rows tell how far engine time is; the start tells what the clock shows.
+        // The rows determine engine time; the start sets the wall clock.
         let clocks = Now { wall: Timestamp::default(), ..now };
         let shards = self.common.config.shards;
         loading.engine = Some(Box::new(Engine::new(config, &loading.leases, shards, clocks)));
@@ -122,7 +128,7 @@ impl<R> Leader<R> {
         loading.call = Some(self.common.call(Call::Load(Arc::clone(&loading.leases)), None));
     }
 
-    /// Gives the engine rows of the store.
+    /// Restores rows of the store into the engine.
     pub(crate) fn restore(&mut self, now: Now, call: CallId, rows: Vec<LiveRow>) {
         let Phase::Loading(loading) = &mut self.phase else { return };
         let Some(engine) = loading.engine.as_mut().filter(|_| loading.call == Some(call)) else { return };
@@ -148,7 +154,7 @@ impl<R> Leader<R> {
         self.ask_for_time();
     }
 
-    /// Asked after the rows, which may have taken long.
+    /// Reads the store's clock after the rows, because the load may have taken long.
     fn ask_for_time(&mut self) {
         let timeout = self.common.lease.renewal_timeout();
         let call = self.common.call(Call::Clock, Some(timeout));
@@ -176,7 +182,7 @@ impl<R> Leader<R> {
         }
         engine.resume_from(committed);
         engine.succeed(common.former_owner_until.since(now.steady));
-        // Before the start, which would begin what waits for its turn.
+        // Before the start, which would otherwise start new work on a full store.
         engine.hold_new_work(common.full);
         if catch_unwind(AssertUnwindSafe(|| engine.start(clocks))).is_err() {
             common.act(Action::Retire(Retired::Engine(engine)));
@@ -192,16 +198,16 @@ impl<R> Leader<R> {
     }
 }
 
-/// From this difference on, a wall clock that is behind the rows is logged: engine time waits for it.
+/// Minimum lag of the wall clock behind the rows that is logged. Engine time waits for the wall clock.
 const BEHIND: model::Duration = model::Duration::from_secs(1);
 
 fn failed_on_rows() -> Failure {
-    Failure { kind: FailureKind::Other, message: "the engine failed on a row".into() }
+    Failure { kind: FailureKind::Other, message: "the engine panicked while it restored a row".into() }
 }
 
-/// The clocks that the engine starts with. A wall clock that is ahead of the newest commit tells of an outage, or is
-/// wrong: where the store has a clock of its own, that one says which; else the time that the engine before this one
-/// `confirmed`, if this process had one, and the steady time since then.
+/// Returns the clocks with which the engine starts. A wall clock far ahead of the newest commit means an outage, or
+/// is wrong. A second clock decides: the store's clock if it has one. Otherwise the time that this process's last
+/// engine `confirmed`, plus the steady time since then.
 fn believable(
     clocks: Now,
     store: Option<Timestamp>,
@@ -210,11 +216,11 @@ fn believable(
 ) -> (Now, Option<Notice>) {
     let of_process = || {
         let Now { wall, steady } = confirmed?;
-        Some(("that this process confirmed before", wall + clocks.steady.since(steady)))
+        Some(("that this process confirmed last", wall + clocks.steady.since(steady)))
     };
     let second = store.map(|store| ("of the database's clock", store)).or_else(of_process);
     match second {
-        // Not before the newest commit: a time that is behind engine time would confirm nothing later.
+        // Not before the newest commit: a time behind engine time could not be confirmed later.
         Some((source, second)) if clocks.wall > second.max(committed) + engine::LEAP_MAX => {
             let doubt = Notice::ClockNotBelieved { ahead: clocks.wall.since(second), second: source };
             (Now { wall: second.max(committed), ..clocks }, Some(doubt))

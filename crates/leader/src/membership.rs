@@ -1,61 +1,64 @@
-//! What a server may do with the shards, from what it sees of the servers that share its store.
+//! What a server may do with the shards, from its view of the servers that share its store.
 //!
-//! Each server announces itself in the store and looks at the others, again and again. A server passes what it saw to
-//! [`Membership::see`], and gets its [`Standing`]: whether it may ask for the shards, and whether it is to hand them over.
-//! [`ownership`] says who leads, for clients and workers that look for the leader.
+//! Each server announces itself in the store and polls the others. It passes each result to [`Membership::see`], and
+//! gets its [`Standing`]: whether it may acquire the shards, and whether it must hand them over.
+//! [`Participant::ownership`] returns who leads, for clients and workers that look for the leader.
 //!
-//! Who leads is settled by the leases in the store alone. These rules make a change quick, never right: a server that
-//! saw nothing, or something old, does no harm.
+//! Only the leases in the store decide who leads. These rules make a takeover fast; correctness does not depend on
+//! them. A server with an empty or old view does no harm.
 //!
-//! # Handing over
-//! A leader that is drained or stops says so in the store first, and continues until every server has had the time to
-//! see it ([`SEEN_BY_ALL`]). The others then ask for the shards many times a second, so that the gap is short.
+//! # Handover
+//! A leader that is drained or stops first announces it in the store. It continues to lead until every server has had
+//! time to see that ([`SEEN_BY_ALL`]). The standbys then send acquire requests many times a second, so that the gap
+//! is short.
 
 use model::{Duration, ServerId, Timestamp};
 
 use crate::event::Standing;
 
-/// How often servers that share a store look at each other, and for how long one counts as there.
+/// Interval at which servers that share a store poll each other.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// Time after its last announcement for which a server counts as present.
 const TTL: Duration = Duration::from_secs(3);
-/// The interval while the shards go from one server to another.
+/// Poll interval during a takeover or handover.
 const LOOK_INTERVAL_MOVING: Duration = Duration::from_millis(50);
-/// The same for a store that only one server can use.
+/// Poll interval for a store that only one server can use.
 const LOOK_INTERVAL_ALONE: Duration = Duration::from_secs(10);
 const TTL_ALONE: Duration = Duration::from_secs(60);
-/// After this time every server has seen what was written into the store.
+/// Time after which every server has seen an entry in the store.
 pub const SEEN_BY_ALL: Duration = Duration::from_millis(2 * LOOK_INTERVAL.as_millis());
-/// A standby whose rows are older than this is not ready to take over, whatever it says.
+/// Maximum age of the rows of a standby that counts as ready to take over.
 const READY_LAG_MAX: Duration = Duration::from_secs(10);
-/// For how long a server that would have to load all rows leaves free shards to a standby that would not.
+/// Maximum time for which a server that would have to load all rows leaves free shards to a standby that follows
+/// them.
 const YIELD_MAX: Duration = Duration::from_millis(1_500);
 
-/// The servers of a store as one of them saw them.
+/// One server's view of the servers of its store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sighting {
-    /// The servers that are there.
+    /// The servers that are present.
     pub servers: Vec<Sighted>,
-    /// The owner of the shards, if they have one. It need not be among `servers`.
+    /// The owner of the shards, if any. It need not be among `servers`.
     pub owner: Option<Owner>,
 }
 
-/// A server as another one saw it.
+/// A server as seen by another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sighted {
-    /// Its id; a server has another one after each start.
+    /// Id of the server; a server gets a new id at each start.
     pub id: ServerId,
-    /// It is to hand over the shards and to take none.
+    /// The server is drained: it hands over the shards and acquires none.
     pub draining: bool,
-    /// The age of the newest change that it knows of the live rows; `None` if it does not follow them.
+    /// Age of the newest change of live rows that the server knows; `None` if it does not follow them.
     pub lag: Option<Duration>,
 }
 
 /// The owner of the shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
-    /// Which server.
+    /// Id of the owner.
     pub id: ServerId,
-    /// How long its lease lasted still when it was seen.
+    /// Remaining time of its lease when it was seen.
     pub lease_left: Duration,
 }
 
@@ -66,43 +69,43 @@ pub enum Ownership {
     Mine,
     /// Another server.
     Other {
-        /// Which.
+        /// Id of the leader.
         id: ServerId,
-        /// It renewed its lease a short while ago, and is not about to hand over.
+        /// The leader renewed its lease recently, and is not about to hand over.
         is_fresh: bool,
     },
-    /// No server that is known.
+    /// No known server.
     Free,
 }
 
-/// What a server knows of itself when it looks at the others.
+/// The state of the server itself at a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Own {
-    /// It is going to stop.
+    /// The server is about to stop.
     pub stops: bool,
-    /// It follows the live rows, so that it could take over at once.
+    /// The server follows the live rows, so that it could take over immediately.
     pub follows: bool,
 }
 
-/// How a server takes part.
+/// Identity and settings of a server as a member of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Participant {
-    /// The server.
+    /// Id of the server.
     pub id: ServerId,
     /// Other servers can use its store.
     pub is_shared: bool,
-    /// For how long the owner of the shards holds them without a renewal.
+    /// Length of the leadership lease.
     pub lease: Duration,
 }
 
 impl Participant {
-    /// For how long this server counts as there after it announced itself. A call of the store that takes longer is
-    /// given up.
+    /// Returns how long this server counts as present after its last announcement. A poll that takes longer is
+    /// abandoned.
     pub const fn ttl(&self) -> Duration {
         if self.is_shared { TTL } else { TTL_ALONE }
     }
 
-    /// Says who leads, from what was seen this long ago.
+    /// Returns who leads, according to a view of this age.
     pub fn ownership(&self, seen: &Sighting, age: Duration) -> Ownership {
         let Some(owner) = seen.owner else { return Ownership::Free };
         if owner.id == self.id {
@@ -112,32 +115,33 @@ impl Participant {
         match seen.server(owner.id) {
             Some(server) if left > Duration::ZERO => Ownership::Other {
                 id: owner.id,
-                // A leader renews its lease when a third of it is over.
+                // A leader renews its lease after a third of its length.
                 is_fresh: left.as_millis() > self.lease.as_millis() / 2 && !server.draining,
             },
             _ => Ownership::Free,
         }
     }
 
-    /// Whether another server could take the shards.
+    /// Whether another server could take over.
     pub fn has_successor(&self, seen: &Sighting) -> bool {
         seen.servers.iter().any(|server| self.may_take_over(server))
     }
 
-    /// In a store that only one server can use, another one is a process that was killed before this one started.
+    /// In a store that only one server can use, any other entry belongs to a process that was killed before this one
+    /// started.
     fn may_take_over(&self, server: &Sighted) -> bool {
         self.is_shared && server.id != self.id && !server.draining
     }
 }
 
 impl Sighting {
-    /// One of the servers that are there.
+    /// Returns one of the servers that are present.
     fn server(&self, id: ServerId) -> Option<&Sighted> {
         self.servers.iter().find(|server| server.id == id)
     }
 }
 
-/// The membership of one server: what it saw, and since when.
+/// Membership state of one server: its latest view and the times derived from it.
 #[derive(Debug, Clone)]
 pub struct Membership {
     participant: Participant,
@@ -149,7 +153,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// A server that has seen nothing yet.
+    /// Creates the state of a server without a view.
     pub fn new(participant: Participant) -> Self {
         Self {
             participant,
@@ -161,7 +165,7 @@ impl Membership {
         }
     }
 
-    /// Takes what the server saw at `now`, on the steady clock, and returns what it may do from now on.
+    /// Records the view at steady time `now`, and returns the rights of this server from then on.
     pub fn see(&mut self, now: Timestamp, seen: Sighting, own: Own) -> Standing {
         let participant = self.participant;
         let draining = own.stops || seen.server(participant.id).is_some_and(|server| server.draining);
@@ -175,7 +179,7 @@ impl Membership {
             server.lag.is_some_and(|lag| lag < READY_LAG_MAX) && participant.may_take_over(server)
         };
         self.standing = Standing {
-            // A drained leader is better than none.
+            // Without a successor, a drained leader is better than none.
             may_acquire: !draining || !has_successor,
             takeover_is_near: owner.is_some_and(|owner| owner.draining && owner.id != participant.id),
             yields: yields_still && !own.follows && seen.servers.iter().any(is_ready),
@@ -185,8 +189,7 @@ impl Membership {
         self.standing
     }
 
-    /// Returns the pause before the server looks at the others again: short while the shards go from one server to
-    /// another.
+    /// Returns the delay until the next poll; it is short during a takeover or handover.
     pub fn look_again_in(&self, now: Timestamp) -> Duration {
         let interval = if self.participant.is_shared { LOOK_INTERVAL } else { LOOK_INTERVAL_ALONE };
         let Some(seen_at) = self.seen_at else { return interval };
@@ -245,7 +248,7 @@ mod tests {
         }
     }
 
-    /// D8. Its row stays in the store for a minute.
+    /// D8. The row of the killed server stays in the store for a minute.
     #[test]
     fn a_server_that_was_killed_before_this_one_started_is_no_successor() {
         let mut membership = Membership::new(Participant { is_shared: false, ..PARTICIPANT });
@@ -278,7 +281,7 @@ mod tests {
         );
     }
 
-    /// G5. For as long as it takes to see that the other standby does not take the shards.
+    /// G5. It waits [`YIELD_MAX`] for the other standby to take the shards.
     #[test]
     fn a_standby_that_is_not_ready_lets_one_go_first_that_is() {
         let ready = Sighted { lag: Some(Duration::from_millis(300)), ..server(OTHER, false) };
@@ -290,9 +293,9 @@ mod tests {
         assert!(yields(&mut membership, ready, Duration::ZERO, OWN));
         assert!(!yields(&mut membership, server(OTHER, false), Duration::ZERO, OWN), "no standby is ready");
         let stale = Sighted { lag: Some(READY_LAG_MAX), ..ready };
-        assert!(!yields(&mut membership, stale, Duration::ZERO, OWN), "its rows are too old");
+        assert!(!yields(&mut membership, stale, Duration::ZERO, OWN), "the standby's rows are too old");
         assert!(!yields(&mut membership, Sighted { draining: true, ..ready }, Duration::ZERO, OWN));
-        assert!(!yields(&mut membership, ready, YIELD_MAX, OWN), "it does not take them");
+        assert!(!yields(&mut membership, ready, YIELD_MAX, OWN), "the other standby does not take over");
         let follows = Own { follows: true, ..OWN };
         assert!(!yields(&mut Membership::new(PARTICIPANT), ready, Duration::ZERO, follows), "both are ready");
     }
@@ -311,7 +314,7 @@ mod tests {
         assert_eq!(PARTICIPANT.ownership(&Sighting::default(), Duration::ZERO), Ownership::Free);
     }
 
-    /// D8. A worker that is sent to a server that hands over would be sent on once more.
+    /// D8. A worker that is sent to a leader that hands over would soon be redirected again.
     #[test]
     fn a_leader_that_is_drained_is_not_fresh() {
         let found = PARTICIPANT.ownership(&seen(&[server(OTHER, true)], OTHER, LEFT), Duration::ZERO);
@@ -328,11 +331,11 @@ mod tests {
         let all = |draining| [server(ME, false), server(OTHER, draining)];
         assert_eq!(pause(seen(&all(false), OTHER, LEFT)), LOOK_INTERVAL);
         assert_eq!(pause(seen(&all(false), ME, LEFT)), LOOK_INTERVAL);
-        assert_eq!(pause(seen(&all(true), OTHER, LEFT)), LOOK_INTERVAL_MOVING, "it hands over");
+        assert_eq!(pause(seen(&all(true), OTHER, LEFT)), LOOK_INTERVAL_MOVING, "the leader hands over");
         assert_eq!(
             pause(seen(&all(false), OTHER, Duration::from_secs(3))),
             LOOK_INTERVAL_MOVING,
-            "it does not renew"
+            "the leader does not renew"
         );
         assert_eq!(pause(Sighting { servers: all(false).into(), owner: None }), LOOK_INTERVAL_MOVING);
         let alone = Membership::new(Participant { is_shared: false, ..PARTICIPANT });

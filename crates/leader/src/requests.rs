@@ -1,4 +1,4 @@
-//! The clients that wait for a reply, and the batch that each waits for.
+//! The pending client requests, and the batch that each one waits for.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use engine::Ticket;
 
 use crate::event::Unanswered;
 
-/// The requests that the engine was given and has not answered.
+/// Requests that were passed to the engine and not answered yet.
 #[derive(Debug)]
 pub(crate) struct Requests<R> {
     waiting: BTreeMap<Ticket, Waiting<R>>,
@@ -15,9 +15,9 @@ pub(crate) struct Requests<R> {
 #[derive(Debug)]
 struct Waiting<R> {
     reply: R,
-    /// The number of the batch that the request's changes are in.
+    /// Number of the batch that contains the changes of the request.
     batch: u64,
-    /// Whether it would make the store grow.
+    /// Whether the request would make the store grow.
     new_work: bool,
 }
 
@@ -32,13 +32,14 @@ impl<R> Requests<R> {
         self.waiting.insert(ticket, Waiting { reply, batch, new_work });
     }
 
-    /// Returns where the reply goes; `None` if the request was answered before.
+    /// Removes a request and returns the destination of its reply; `None` if it was answered before.
     pub(crate) fn answered(&mut self, ticket: Ticket) -> Option<R> {
         self.waiting.remove(&ticket).map(|waiting| waiting.reply)
     }
 
-    /// Gives up all requests. Those of batches up to `sent` get `lost` as their answer. The others get the answer that
-    /// nothing happened, because their batch was never sent.
+    /// Removes all requests, with the answer to each. With [`Unanswered::OutcomeUnknown`], requests of batches up to
+    /// `sent` get that answer, and later ones [`Unanswered::Loading`]: their batch was never sent. With
+    /// [`Unanswered::Full`], only new work gets that answer.
     pub(crate) fn give_up(&mut self, sent: u64, lost: &Unanswered) -> Vec<(R, Unanswered)> {
         let told = |waiting: &Waiting<R>| match lost {
             Unanswered::Full if waiting.new_work => Unanswered::Full,
@@ -60,7 +61,7 @@ mod tests {
             requests.wait(Ticket(i as u64), i, batch, new_work);
         }
         let answers = requests.give_up(1, lost);
-        assert!(answers.iter().map(|(reply, _)| *reply).eq(0..3), "in their order");
+        assert!(answers.iter().map(|(reply, _)| *reply).eq(0..3), "in order of their tickets");
         answers.into_iter().map(|(_, told)| told).collect()
     }
 

@@ -1,22 +1,22 @@
 //! How a standby follows the rows that the leader changes, so that its engine is ready for a takeover.
 //!
 //! ```text
-//! wait ─> end of the changelog ─> all rows, slowly ─> look ─> look ─> …        (another server leads)
-//!                                                             look + count ─> engine   (takeover)
+//! wait ─> end of changelog ─> initial load, slowly ─> poll ─> poll ─> …        (another server leads)
+//!                                                             poll + count ─> engine   (takeover)
 //!
-//! look: the changelog says which rows were changed; these are read again
+//! poll: read the changed keys from the changelog, then read their rows again
 //! ```
 //!
-//! So the time without a leader does not grow with the number of live rows. A standby takes only a small share of the
-//! database's time: it pauses after each portion of rows for as long as the portion took, and after each look for many
-//! times that.
+//! So the time without a leader does not grow with the number of live rows. A standby uses only a small share of the
+//! database's time. It pauses after each portion of rows for as long as the portion took, and after each poll for
+//! many times the duration of the poll.
 //!
 //! # Invariants
-//! - What is known before a takeover may be of several moments. What is known after the last look is of one: every
-//!   change since the reading began is in the changelog, and its rows were read after it.
-//! - A store that is away costs nothing but time. After any other failure the standby drops its engine and begins
-//!   again after a pause; a takeover in between loads all rows.
-//! - An engine that counts other live jobs than the store never decides.
+//! - Before a takeover, rows may come from different snapshots. After the last poll they are consistent: the
+//!   changelog has every change since the initial load began, and its rows were read afterwards.
+//! - An unavailable store costs only time. After any other failure the standby drops its engine and begins again
+//!   after a delay; a takeover before that loads all rows.
+//! - An engine whose count of live jobs differs from the store's never becomes the leader's engine.
 
 #[cfg(test)]
 mod tests;
@@ -33,60 +33,63 @@ use mutation::{Mutation, is_on};
 use crate::event::{Action, Answer, Call, CallId, Failure, Loaded, NotFollowed, Notice, Retired};
 use crate::leader::Common;
 
-/// How long another server has led before this one reads its rows, and how much longer for 1,000 live jobs: the
-/// leader may have to read them itself, and goes first.
+/// Minimum delay after a leader change before a standby starts its initial load: the leader may have to read the rows
+/// itself, and goes first.
 const SETTLED: Duration = Duration::from_secs(2);
+/// Additional delay for every 1,000 live jobs.
 const SETTLED_PER_1000_JOBS_MILLIS: u64 = 15;
-/// The pause before a standby begins again after a failure; it doubles with each failure in a row.
+/// Delay before a standby begins again after a failure; it doubles with each consecutive failure.
 const BEGIN_AGAIN: Duration = Duration::from_secs(10);
 const BEGIN_AGAIN_MAX: Duration = Duration::from_secs(300);
-/// The pause before it looks again if the store is away.
+/// Delay before the next poll if the store is unavailable.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// The same during a takeover, and how many times it looks then.
+/// The same delay during a takeover.
 const LOOK_AGAIN_TAKEOVER: Duration = Duration::from_millis(100);
+/// Maximum number of polls during a takeover.
 const TAKEOVER_LOOKS: u32 = 10;
-/// How often the changelog is read while all rows are being read.
+/// Poll interval during the initial load.
 const LOOK_WHILE_READING: Duration = Duration::from_secs(1);
-/// The least length of a portion of rows, after which the reading pauses.
+/// Minimum duration of a portion of rows, after which the initial load pauses.
 const PORTION: Duration = Duration::from_millis(20);
-/// The pause between two looks: this many times as long as the look took, within bounds.
+/// Delay between two polls, as a multiple of the duration of the last poll, within bounds.
 const PAUSE_FACTOR: u64 = 40;
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The pause while the shards are about to be released, and for how long that is believed.
+/// Delay between two polls while the leader is about to hand over.
 const PAUSE_SOON: Duration = Duration::from_millis(5);
+/// Maximum time for which a standby polls that often.
 const SOON_MAX: Duration = Duration::from_secs(10);
 
-/// Earlier than every moment.
+/// Before all other timestamps.
 const EARLIEST: Timestamp = Timestamp::from_micros(i64::MIN);
 
-/// What a standby does now.
+/// Role of the standby.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Another server leads, or may: this one follows it.
+    /// Another server leads, or may lead: this one follows its changes.
     Follows,
-    /// This server owns the shards, and the standby brings its engine up to date for them.
+    /// This server owns the shards, and brings the standby's engine up to date.
     TakesOver,
-    /// This server leads, or does something else.
+    /// This server leads, or is in another phase.
     Rests,
 }
 
-/// What a takeover comes to.
+/// Result of a takeover.
 #[derive(Debug)]
 pub(crate) enum TakenOver {
     /// The engine of the shards, not started, and the engine time of the newest commit.
     Engine(Box<Engine>, Timestamp),
-    /// All rows have to be loaded.
+    /// No engine: all rows must be loaded.
     Nothing,
 }
 
-/// See the [module's page](self).
+/// Standby state of a server; see the [module documentation](self).
 #[derive(Debug)]
 pub(crate) struct Standby {
     state: State,
-    /// The pause before the next beginning, if this one fails.
+    /// Delay before the next start of following if the current one fails.
     begin_again: Duration,
-    /// Since when the shards are said to be about to be released.
+    /// Since when the leader has been about to hand over.
     soon_since: Option<Timestamp>,
     /// Whether the shell shows that this server follows.
     shown: bool,
@@ -94,38 +97,38 @@ pub(crate) struct Standby {
 
 #[derive(Debug)]
 enum State {
-    /// It knows nothing.
+    /// No rows, and no call.
     Empty,
-    /// It begins at this moment.
+    /// Waits until `begin_at`. `settled` states whether the additional delay for the number of jobs is included.
     Waits { begin_at: Timestamp, settled: bool },
-    /// It counts the live jobs, to wait a little longer for each.
+    /// Counts the live jobs, which determine the additional delay.
     Counts { call: CallId },
-    /// It asks where the changelog ends.
+    /// Requests the end of the changelog.
     Begins { call: CallId },
-    /// It has rows.
+    /// Has an engine that follows, perhaps before the end of the initial load.
     Follows(Box<Following>),
 }
 
-/// An engine that follows, and how far it is.
+/// An engine that follows the changelog, and its progress.
 #[derive(Debug)]
 struct Following {
     follower: Box<Follower>,
     place: Place,
-    /// Engine time of the newest commit that it knows of.
+    /// Engine time of the newest commit that it knows.
     newest: Timestamp,
     first: FirstRead,
-    /// The look in progress.
+    /// The poll in progress.
     look: Option<Look>,
-    /// When the next look is due.
+    /// When the next poll is due.
     look_at: Timestamp,
     takeover: Option<Takeover>,
 }
 
-/// How far the first reading of all rows is.
+/// Progress of the initial load.
 #[derive(Debug)]
 enum FirstRead {
-    /// It starts after the first look at the changelog: a leader that writes none cannot be followed, and its rows need
-    /// not be read.
+    /// Not started: it starts after the first poll of the changelog. A leader that writes no changelog cannot be
+    /// followed, so its rows are not read.
     NotAsked,
     Reads {
         call: CallId,
@@ -133,7 +136,7 @@ enum FirstRead {
         portion_from: Timestamp,
         rows_from: Timestamp,
     },
-    /// All rows came; some of them are read again.
+    /// All rows were read; those that changed meanwhile are read again.
     Came {
         rows: u64,
         started_at: Timestamp,
@@ -141,26 +144,26 @@ enum FirstRead {
     Done,
 }
 
-/// One look at the changelog, and at the rows that it names.
+/// One poll of the changelog and of the rows that it names.
 #[derive(Debug)]
 struct Look {
     started_at: Timestamp,
-    /// Whether the rows are read again as well, once the end of the changelog is reached.
+    /// Whether the changed rows are read again once the end of the changelog is reached.
     rereads: bool,
     step: LookStep,
 }
 
 #[derive(Debug)]
 enum LookStep {
-    /// It reads the changelog.
+    /// Reads the changelog.
     Since(CallId),
-    /// It reads the rows of `keys` again; `left` is what comes after them.
+    /// Reads the rows of `keys` again; `left` are the keys after them.
     Rereads { call: CallId, keys: Vec<LiveKey>, left: Vec<LiveKey> },
     /// It is complete.
     Complete,
 }
 
-/// The last look of a takeover, beside which the store counts the live jobs.
+/// State of a takeover: the last poll, in parallel with the store's count of live jobs.
 #[derive(Debug)]
 struct Takeover {
     looks: u32,
@@ -173,7 +176,7 @@ impl Standby {
         Self { state: State::Empty, begin_again: BEGIN_AGAIN, soon_since: None, shown: false }
     }
 
-    /// Does what is due.
+    /// Does everything that is due in this role.
     pub(crate) fn turn<R>(&mut self, common: &mut Common<R>, now: Now, role: Role) {
         match role {
             Role::Rests => self.rest(common),
@@ -182,7 +185,7 @@ impl Standby {
         }
     }
 
-    /// When the next [`turn`](Self::turn) is due, or the next rows may come.
+    /// Returns when the next [`turn`](Self::turn) is due, or the next rows may arrive.
     pub(crate) fn wake_at(&self, now: Timestamp) -> Timestamp {
         match &self.state {
             State::Waits { begin_at, .. } => *begin_at,
@@ -191,7 +194,7 @@ impl Standby {
         }
     }
 
-    /// From when on rows of [`Call::Preload`] are taken.
+    /// Returns the time from which rows of [`Call::Preload`] are accepted.
     pub(crate) fn rows_from(&self) -> Timestamp {
         match &self.state {
             State::Follows(following) => match following.first {
@@ -231,7 +234,7 @@ impl Standby {
         }
     }
 
-    /// Gives up the calls that have no answer. What was followed so far is kept if all rows have been read.
+    /// Abandons pending calls. Keeps the engine if the initial load is complete.
     fn rest<R>(&mut self, common: &mut Common<R>) {
         self.soon_since = None;
         self.show(common, None);
@@ -247,7 +250,7 @@ impl Standby {
         }
     }
 
-    /// Drops what was followed.
+    /// Drops the engine.
     pub(crate) fn retire<R>(&mut self, common: &mut Common<R>) {
         if let State::Follows(mut following) = std::mem::replace(&mut self.state, State::Empty) {
             following.abandon(common);
@@ -264,7 +267,8 @@ impl Standby {
 
     // A takeover.
 
-    /// The shards are owned: this standby's engine is brought up to date for them. `Nothing` if there is none.
+    /// Starts the takeover after the shards were acquired. Returns its result if it is known immediately:
+    /// [`TakenOver::Nothing`] if there is no complete engine.
     pub(crate) fn take_over<R>(
         &mut self,
         common: &mut Common<R>,
@@ -307,7 +311,7 @@ impl Standby {
 
     // Answers.
 
-    /// Whether it waits for this call.
+    /// Whether this call is one of the standby's pending calls.
     pub(crate) fn waits_for(&self, call: CallId) -> bool {
         match &self.state {
             State::Counts { call: asked } | State::Begins { call: asked } => *asked == call,
@@ -316,7 +320,7 @@ impl Standby {
         }
     }
 
-    /// Takes the answer to one of its calls. Returns what the takeover came to, if that is known now.
+    /// Handles the answer to one of its calls. Returns the result of the takeover once it is known.
     pub(crate) fn answered<R>(
         &mut self,
         common: &mut Common<R>,
@@ -361,7 +365,7 @@ impl Standby {
         }
     }
 
-    /// Takes rows of [`Call::Preload`].
+    /// Restores rows of [`Call::Preload`].
     pub(crate) fn rows<R>(&mut self, common: &mut Common<R>, now: Now, call: CallId, rows: Vec<LiveRow>) {
         let State::Follows(following) = &mut self.state else { return };
         if let Err(lost) = following.restore(now.steady, call, rows) {
@@ -415,13 +419,13 @@ impl Standby {
 }
 
 impl Following {
-    /// Whether all rows have been read, and what changed meanwhile was read again: it could take over.
+    /// Whether the initial load is complete, including rows that changed meanwhile: the standby could take over.
     fn is_read(&self) -> bool {
         matches!(self.first, FirstRead::Done)
     }
 
-    /// A turn follows each answer, so there is nothing to wake up for while a call is in flight. The rows of a pause that
-    /// is over come by themselves.
+    /// No wake-up is needed while a call is pending, because a turn follows each answer. After a pause, the next
+    /// rows arrive without a wake-up.
     fn wake_at(&self, now: Timestamp) -> Timestamp {
         let look_at = if self.look.is_none() { self.look_at } else { Timestamp::MAX };
         match self.first {
@@ -448,8 +452,8 @@ impl Following {
         }
     }
 
-    /// The store is away. Returns whether what was followed is still of use, and the next look will show what happened
-    /// since.
+    /// Handles an unavailable store. Returns whether the engine stays usable, so that the next poll reads what was
+    /// missed.
     fn waits<R>(&mut self, common: &mut Common<R>, now: Timestamp) -> bool {
         let looks = self.takeover.as_ref().map(|takeover| takeover.looks);
         if !self.is_read() || looks.is_some_and(|looks| looks >= TAKEOVER_LOOKS) {
@@ -463,7 +467,8 @@ impl Following {
 
     // Looks.
 
-    /// Takes note of a complete look. Returns the moment up to which everything is known then, if it is.
+    /// Finishes a complete poll. Returns the time up to which all changes are known, once the initial load is
+    /// complete.
     fn complete<R>(&mut self, common: &mut Common<R>, now: Timestamp, is_soon: bool) -> Option<Timestamp> {
         let look = self.look.take_if(|look| matches!(look.step, LookStep::Complete))?;
         if let FirstRead::Came { rows, started_at } = self.first
@@ -496,7 +501,7 @@ impl Following {
         }
     }
 
-    /// Looks at the changelog; and reads again what it names, once all rows have been read.
+    /// Polls the changelog. Reads the changed rows again once all rows have been read.
     fn look<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
         let rereads = matches!(self.first, FirstRead::Came { .. } | FirstRead::Done);
         let step = LookStep::Since(common.call(Call::ChangelogSince(self.place), None));
@@ -566,7 +571,7 @@ impl Following {
             let call = common.call(Call::LiveRows(keys.clone()), None);
             return self.step(LookStep::Rereads { call, keys, left });
         }
-        // Rows that are read at one moment contradict each other only if they are damaged.
+        // Rows of one snapshot contradict each other only if they are damaged.
         match self.follower.count_stale() {
             0 => self.step(LookStep::Complete),
             stale => Err(NotFollowed::Inconsistent(stale)),
@@ -613,7 +618,7 @@ impl Following {
 
     // A takeover.
 
-    /// Whether the last look is complete and counted; and if so, whether the engine may be used.
+    /// Returns `None` until the last poll and the count are complete; then whether the engine may be used.
     fn check_takeover(&mut self) -> Option<Result<(), NotFollowed>> {
         let there = self.takeover.as_ref()?.there.as_ref()?;
         if !matches!(self.look.as_ref()?.step, LookStep::Complete) {
@@ -626,7 +631,7 @@ impl Following {
         })
     }
 
-    /// A row that makes the engine fail costs the standby and not the server.
+    /// Calls the follower. A panic costs the standby's engine, not the server.
     fn guarded<T>(&mut self, act: impl FnOnce(&mut Follower) -> T) -> Result<T, NotFollowed> {
         catch_unwind(AssertUnwindSafe(|| act(&mut self.follower))).map_err(|_| NotFollowed::Panicked)
     }
@@ -641,7 +646,7 @@ impl Look {
     }
 }
 
-/// The counts of those that have not ended.
+/// Filters the counts of statuses that are not final and not zero.
 fn live(counts: &BTreeMap<JobStatus, u64>) -> BTreeMap<JobStatus, u64> {
     let live =
         |(&status, &count): (&JobStatus, &u64)| (!status.is_final() && count > 0).then_some((status, count));

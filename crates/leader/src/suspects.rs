@@ -1,8 +1,8 @@
-//! Which input made the engine fail, so that it is not let in for ever.
+//! Inputs that made the engine panic, so that the engine does not receive them forever.
 //!
-//! A defect that is reached by an input would be reached again when the input is repeated, and
-//! workers repeat reports until they are answered. An input that was being handled at two failures
-//! is set aside from then on.
+//! A client or worker that repeats an input would trigger the same defect again, and workers repeat reports until
+//! they are acknowledged. An input that was being handled at [`STRIKES`] panics is dropped from then on. `lead` calls
+//! [`Suspects::accuse`] after a panic, and [`Suspects::is_barred`] before every input.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,16 +10,16 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use engine::{Input, ScheduleRequest, WorkflowRequest};
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, WorkerId, WorkflowId};
 
-/// Failures at which an input is set aside.
+/// Number of panics after which an input is dropped.
 const STRIKES: u32 = 2;
-/// The most inputs that are remembered; beyond, all are forgotten.
+/// Maximum number of inputs that are counted; when it is exceeded, all counts are dropped.
 const REMEMBERED: usize = 1_024;
 
-/// What an input is about, so that a repetition of it is known.
+/// The object of an input, by which a repetition is recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "each is named after what it has")]
 pub enum Suspect {
-    /// No input: timers, dispatch.
+    /// No input: timers or dispatch.
     Flush,
     Submit {
         key: Option<u128>,
@@ -33,7 +33,7 @@ pub enum Suspect {
     Backfill(BackfillId),
     Workflow(WorkflowId),
     Run(RunId),
-    /// Something with a name, by a hash of all that was asked.
+    /// A named object, by a hash of the whole request.
     Named(u64),
 }
 
@@ -104,16 +104,16 @@ fn hash(asked: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Counts failures.
+/// Counts engine panics by input.
 #[derive(Debug, Default)]
 pub(crate) struct Suspects {
     strikes: BTreeMap<Suspect, u32>,
 }
 
 impl Suspects {
-    /// The engine failed while it handled this.
+    /// Counts a panic of the engine during this input.
     pub(crate) fn accuse(&mut self, suspect: Suspect) {
-        // Without a key a submission cannot be told from any other, and time always passes.
+        // A submission without a key cannot be distinguished from others, and time always passes.
         if matches!(suspect, Suspect::Flush | Suspect::Queue | Suspect::Submit { key: None, .. }) {
             return;
         }
@@ -123,7 +123,7 @@ impl Suspects {
         *self.strikes.entry(suspect).or_default() += 1;
     }
 
-    /// Whether this failed so often that it is not let in any more.
+    /// Whether this input made the engine panic in [`STRIKES`] cases or more, so that it is dropped.
     pub(crate) fn is_barred(&self, suspect: &Suspect) -> bool {
         !self.strikes.is_empty() && self.strikes.get(suspect).is_some_and(|strikes| *strikes >= STRIKES)
     }

@@ -1,4 +1,4 @@
-//! A leader between a store, clients and a cluster that do anything: what must hold whatever happens.
+//! Property and scenario tests of the leader, in a world whose store, clients and servers act at random.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,29 +33,29 @@ fn config() -> Config {
     }
 }
 
-/// What happens next.
+/// One random step of a test.
 #[derive(Debug, Clone)]
 enum Step {
-    /// Time passes, without a turn in between.
+    /// Time passes in milliseconds, without a turn in between.
     Wait(u64),
     /// A client submits a job.
     Submit,
-    /// The oldest, or the newest, call that has no answer is answered.
+    /// The oldest or the newest pending call is answered.
     Answer {
         newest: bool,
         with: With,
     },
-    /// Another server takes the shards, if the lease has ended.
+    /// Another server takes over, if the lease has ended.
     TakenOver,
     Standing(Standing),
 }
 
-/// How a call is answered.
+/// Result of a call.
 #[derive(Debug, Clone, Copy)]
 enum With {
     Success,
     Failure(FailureKind),
-    /// It is done, and the answer does not say so.
+    /// The call is executed, but its answer is an unknown outcome.
     DoneUnknown,
 }
 
@@ -90,30 +90,30 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// The store as it is, whatever the leader believes.
+/// The actual state of the store, independent of what the leader assumes.
 #[derive(Debug, Default)]
 struct Store {
     epoch: u64,
-    /// Until when the leader owns the shards; zero while it does not.
+    /// End of the leader's ownership in the store; zero while it does not own the shards.
     owned_until: Timestamp,
-    /// Until when another server does.
+    /// End of another server's ownership.
     taken_until: Timestamp,
-    /// The tickets whose jobs are durable.
+    /// Tickets of the durable jobs.
     durable: BTreeSet<u64>,
 }
 
-/// A leader and its surroundings.
+/// A leader with a store, clients, workers and other servers.
 struct World {
     leader: Leader<u64>,
     now: Timestamp,
     store: Store,
-    /// Calls that have no answer, oldest first.
+    /// Pending calls, oldest first.
     calls: VecDeque<(CallId, Call)>,
-    /// Which tickets came before each commit call, so that its effects may tell of them.
+    /// Number of tickets submitted so far, from 1.
     submitted: u64,
-    /// What each ticket was told.
+    /// The reply to each ticket.
     told: BTreeMap<u64, Result<(), Unanswered>>,
-    /// The commits that were answered well, in order, and those that were asked for.
+    /// The calls of all commits so far, in order.
     asked_commits: Vec<CallId>,
     published: Vec<u64>,
     shown: Option<Readiness>,
@@ -166,10 +166,10 @@ impl World {
                     if told.is_ok() {
                         assert!(
                             self.store.durable.contains(&to),
-                            "the reply to {to} is about a job that is not durable"
+                            "request {to} was acknowledged before its job is durable"
                         );
                     }
-                    assert_eq!(self.told.insert(to, told), None, "{to} is answered twice");
+                    assert_eq!(self.told.insert(to, told), None, "request {to} was answered twice");
                 }
                 Action::ToWorker(effect) => {
                     assert!(self.leader.leads(self.now), "{effect:?} without a valid lease");
@@ -218,7 +218,7 @@ impl World {
         self.handle(Event::Request { ticket, input: Input::Submit { ticket, jobs }, reply });
     }
 
-    /// A worker opens a session, and is silent from then on.
+    /// Opens a worker session that sends no heartbeat.
     fn join(&mut self) {
         let join = Join {
             worker: WorkerId::from_bits(1),
@@ -238,7 +238,7 @@ impl World {
         workers.iter().filter(|worker| worker.status == WorkerStatus::Ready).count()
     }
 
-    /// Commits are done in their order; the other calls are independent.
+    /// Answers a call. Commits are executed in order; other calls are independent.
     fn answer(&mut self, newest: bool, with: With) {
         let Some(mut at) =
             (if newest { self.calls.len().checked_sub(1) } else { self.calls.front().map(|_| 0) })
@@ -301,7 +301,7 @@ impl World {
             Call::Clock => Ok(Answer::Clock(Some(self.now))),
             Call::Commit(leases, _) if !holds(&self.store, &leases) => fenced(),
             Call::Commit(..) => {
-                // Its batch has at most what was submitted so far.
+                // A batch contains at most the jobs submitted so far.
                 self.store.durable.extend(1..=self.submitted);
                 Ok(Answer::Committed(Committed::default()))
             }
@@ -309,7 +309,7 @@ impl World {
         }
     }
 
-    /// Every call is answered well from here on.
+    /// From here on, every call succeeds.
     fn calm(&mut self, lasts: u64) {
         for _ in 0..lasts / 50 {
             while !self.calls.is_empty() {
@@ -323,7 +323,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
-    /// The assertions are in [`World::carry_out`]; here is what must hold in the end.
+    /// [`World::carry_out`] asserts the safety properties; this test adds liveness.
     #[test]
     fn whatever_happens_promises_are_kept_and_leadership_returns(steps in steps()) {
         let mut world = World::new();
@@ -341,7 +341,7 @@ proptest! {
         let mut world = World::new();
         steps.into_iter().for_each(|step| world.step(step));
         world.handle(Event::Stop);
-        // Calls that are never answered are given up by the shell.
+        // The shell abandons calls that are never answered.
         for _ in 0..120 {
             if world.leader.ended().is_some() {
                 break;
@@ -364,7 +364,7 @@ proptest! {
     }
 }
 
-/// A world in which the server leads.
+/// Returns a world in which the server leads.
 fn leading() -> World {
     leading_with(config())
 }
@@ -406,7 +406,7 @@ fn a_batch_that_is_full_holds_back_no_request_that_is_refused() {
     assert_ne!(world.leader.room(), 0);
 }
 
-/// D2. Else a worker that has died would be taken for alive for as long as its leader's commit took.
+/// D2. Otherwise a dead worker would count as alive for as long as its leader's commit takes.
 #[test]
 fn a_slow_commit_prolongs_no_worker_lease() {
     let lease = Duration::from_secs(10);
@@ -421,7 +421,7 @@ fn a_slow_commit_prolongs_no_worker_lease() {
     world.submit();
     world.step(Step::Wait(60_000));
     world.calm(1_000);
-    assert_eq!(world.connected(), 0, "it was silent for six times its lease");
+    assert_eq!(world.connected(), 0, "the worker was silent for six times its lease");
 }
 
 #[test]

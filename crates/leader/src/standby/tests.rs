@@ -1,4 +1,4 @@
-//! Which failures cost a standby what it has read, and which do not. The store says what a test lets it say.
+//! Which failures make a standby drop its rows, and which do not. Each test sets the answers of the store.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,21 +14,21 @@ use crate::{
 
 const PLACE: Place = Place { commit: 7, epoch: Epoch(1) };
 
-/// A standby, and a store that answers each call at once.
+/// A standby, and a store that answers each call immediately unless the test holds the answer back.
 struct Scene {
     leader: Leader<()>,
     now: Timestamp,
-    /// Whether the shards are free.
+    /// Whether no other server owns the shards.
     is_free: bool,
-    /// The answer to a request for the shards, if that is a failure.
+    /// The answer to an acquire request, if it is a failure.
     acquire_fails: Option<Failure>,
-    /// What the changelog says first; afterwards that nothing happened.
+    /// The next answers of the changelog; after them, it reports no changes.
     changelog: VecDeque<Result<Option<Since>, Failure>>,
     rows: Vec<LiveRow>,
     damaged: u64,
     reread: Reread,
     counts: BTreeMap<JobStatus, u64>,
-    /// The calls that get no answer.
+    /// Selects the calls that get no answer.
     holds_back: fn(&Call) -> bool,
     /// The calls so far, with their times.
     calls: Vec<(Timestamp, Call)>,
@@ -44,7 +44,7 @@ fn changed(job: u128) -> Since {
 }
 
 fn away() -> Failure {
-    Failure { kind: FailureKind::Unavailable, message: "a test says so".into() }
+    Failure { kind: FailureKind::Unavailable, message: "injected failure".into() }
 }
 
 impl Scene {
@@ -81,14 +81,14 @@ impl Scene {
         engine::Now { wall: self.now, steady: self.now }
     }
 
-    /// Lets time pass; the store answers at once.
+    /// Lets time pass; the store answers immediately.
     fn run(&mut self, lasts: Duration) {
         let until = self.now + lasts;
         while self.now < until {
             self.leader.turn(self.clocks(), true);
             self.carry_out();
             let wake = self.leader.wake_at(self.clocks());
-            assert!(wake > self.now || self.leader.engine().is_some(), "it waits and does not sleep");
+            assert!(wake > self.now || self.leader.engine().is_some(), "the leader is idle, not asleep");
             self.now = wake.max(self.now + Duration::from_millis(1)).min(until);
         }
     }
@@ -149,7 +149,7 @@ impl Scene {
             Notice::Leads { followed, .. } => Some(*followed),
             _ => None,
         };
-        self.notices.iter().find_map(leads).expect("it leads")
+        self.notices.iter().find_map(leads).expect("this server leads")
     }
 
     fn times(&self, which: impl Fn(&Call) -> bool) -> Vec<Timestamp> {
@@ -232,10 +232,10 @@ fn what_changed_since_the_last_look_is_read_before_a_takeover() {
     let mut scene = Scene::new();
     (scene.rows, scene.counts) = (vec![job(1)], [(JobStatus::Waiting, 1)].into());
     scene.run(A_WHILE);
-    // One that was followed has gone, two are new; one key is read again at a time.
+    // The followed job has gone and two are new; one key is read again at a time.
     let both = Since { touched: [changed(2).touched, changed(3).touched].concat(), ..quiet() };
     scene.changelog = [Ok(Some(Since { whole: false, ..changed(1) })), Ok(Some(both))].into();
-    assert!(!scene.takes_over_followed(), "the store still counts one job, and this server counts none");
+    assert!(!scene.takes_over_followed(), "the store counts one job, this server none");
     assert_eq!(scene.times(|call| matches!(call, Call::LiveRows(_))).len(), 3);
 }
 
@@ -272,7 +272,7 @@ fn a_store_that_stays_away_is_named_once_for_each_reason() {
     scene.run(A_WHILE);
     scene.acquire_fails = Some(Failure { message: "refused".into(), ..away() });
     scene.run(A_WHILE);
-    assert_eq!(not_taken(&scene), 4, "it was there in between");
+    assert_eq!(not_taken(&scene), 4, "the store was available in between");
 }
 
 #[test]
@@ -359,14 +359,14 @@ fn a_standby_looks_often_while_the_shards_are_about_to_be_released() {
     let before = looks(&scene);
     scene.run(Duration::from_secs(1));
     assert!(looks(&scene) - before >= 190, "{}", looks(&scene) - before);
-    // A release that does not come is not waited for like this for ever.
+    // The frequent polls end when no release follows.
     scene.run(Duration::from_secs(20));
     let before = looks(&scene);
     scene.run(Duration::from_secs(1));
     assert_eq!(looks(&scene) - before, 4);
 }
 
-/// [`Scene::run`] has the assertion.
+/// [`Scene::run`] contains the assertion.
 #[test]
 fn a_standby_sleeps_while_it_waits_for_the_store() {
     for holds_back in [
@@ -381,7 +381,7 @@ fn a_standby_sleeps_while_it_waits_for_the_store() {
         scene.holds_back = holds_back;
         scene.run(A_WHILE);
         assert!(scene.calls.iter().any(|(_, call)| holds_back(call)));
-        // The same while it takes over.
+        // The same during a takeover.
         scene = Scene::new();
         scene.run(A_WHILE);
         scene.changelog = [Ok(Some(changed(1)))].into();
@@ -394,7 +394,7 @@ fn a_standby_sleeps_while_it_waits_for_the_store() {
 fn the_reading_pauses_for_as_long_as_a_portion_took() {
     let mut scene = Scene::new();
     scene.run(Duration::from_secs(1));
-    // Rows come while the test holds the answer back.
+    // Rows arrive while the test holds the answer back.
     let call = loop {
         scene.now = scene.now + Duration::from_millis(100);
         scene.leader.turn(scene.clocks(), true);
