@@ -1,22 +1,22 @@
-//! The deterministic simulator of a whole cluster, and the checker of its histories.
+//! Deterministic simulator of a whole cluster, and checker of its histories.
 //!
 //! ```text
-//! seed ──> Plan ──> World (the real engine in a modelled cluster) ──> History ──> check ──> verdict
-//!                                              real processes ──────────┘
+//! seed ──> Plan ──> World (the real cores in a modelled cluster) ──> History ──> check ──> verdict
+//!                                             real processes ──────────┘
 //! ```
 //!
-//! - [`world`] plays servers, workers, store, network, clients and a nemesis in one thread on virtual
-//!   time; a seed decides everything.
-//! - [`history`] is what independent recorders saw; a real cluster can write the same.
+//! - [`world`] simulates servers, workers, store, network, clients and fault injection in one thread on virtual time.
+//!   A seed determines everything.
+//! - [`history`] is the record of independent recorders; a test of a real cluster writes the same format.
 //! - [`check`] judges a history by the invariants of the reliability page.
-//! - [`mutations`]: deliberate bugs, and the worlds in which they must be found.
-//! - [`results`] adds verdicts up, and shows them.
-//! - [`run`] plays a seed, judges it, and shrinks what it finds.
+//! - [`mutations`]: deliberate bugs, and the worlds in which the checker must find them.
+//! - [`results`] aggregates verdicts and renders them.
+//! - [`run`] plays a seed, judges it, and shrinks a failing plan.
 //!
-//! # Always true
-//! - The engine and the model are those of the product; nothing of this crate is part of it.
+//! # Invariants
+//! - The cores and the model are the ones that ship; no code of this crate ships.
 //! - The same seed gives the same history, in every process (I29).
-//! - The checker knows nothing of the world: it reads a history and believes no one recorder alone.
+//! - The checker does not depend on the world: it reads a history, and compares what different recorders saw.
 
 pub mod check;
 pub mod dice;

@@ -1,5 +1,5 @@
-//! `belfry-sim`: play seeds, replay one, judge a history.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks")]
+//! `belfry-sim`: plays seeds, replays one of them, or judges a recorded history.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "output of a command")]
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
@@ -20,11 +20,11 @@ use sim::run::{self, Played};
 use sim::world::Stats;
 use sim::world::plan::{Bug, Plan, Profile};
 
-/// A history is millions of small pieces: a fifth of the time is their allocation, with the one of libc.
+/// A history is millions of small allocations: with libc's allocator they take a fifth of the time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Plays whole clusters from seeds, and judges what happened in them.
+/// Simulate whole clusters from seeds, and judge their histories.
 #[derive(Parser)]
 #[command(name = "belfry-sim", version)]
 struct Cli {
@@ -34,33 +34,33 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Plays one seed after another until one fails.
+    /// Play consecutive seeds until one fails.
     Run(RunArgs),
-    /// Plays one seed, and shows what it came to.
+    /// Play one seed, and show its verdict.
     Replay(ReplayArgs),
-    /// Judges a history: JSON lines of a simulated or a real cluster.
+    /// Judge a history of a simulated or a real cluster (JSON lines).
     Check {
-        /// The file.
+        /// File that contains the history.
         file: PathBuf,
     },
-    /// Plays worlds with each deliberate bug until it is found.
+    /// Play worlds with each deliberate bug until it is found.
     Mutations(KeepBugs),
 }
 
 #[derive(Args)]
 struct WorldArgs {
-    /// How large and how rough the worlds are.
+    /// Size of the worlds, and intensity of their faults.
     #[arg(long, value_enum, default_value_t)]
     profile: Profile,
-    /// A deliberate bug, to see it found.
+    /// Deliberate bug to inject.
     #[arg(long, value_parser = bug)]
     mutation: Option<Bug>,
 }
 
-/// A bug that this build has.
+/// Parses the name of a deliberate bug, and checks that this build contains it.
 fn bug(name: &str) -> Result<Bug> {
     let bug: Bug = name.parse()?;
-    anyhow::ensure!(bug.is_built_in(), "a release build has no such bug: leave out `--release`");
+    anyhow::ensure!(bug.is_built_in(), "a release build does not contain this bug: build without `--release`");
     Ok(bug)
 }
 
@@ -73,7 +73,7 @@ impl WorldArgs {
         }
     }
 
-    /// The arguments again, for a command to copy.
+    /// Returns the arguments as text, for a command to copy.
     fn text(&self) -> String {
         use clap::ValueEnum;
         let name = |value: Option<clap::builder::PossibleValue>| {
@@ -89,31 +89,31 @@ impl WorldArgs {
 
 #[derive(Args)]
 struct RunArgs {
-    /// How many seeds.
+    /// Number of seeds to play.
     #[arg(long, default_value_t = 1_000, conflicts_with = "minutes")]
     seeds: u64,
-    /// For how long instead.
+    /// Minutes to play, instead of a number of seeds.
     #[arg(long)]
     minutes: Option<f64>,
-    /// The first seed.
+    /// First seed.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Every so many worlds are played twice and compared (I29); 0 for none. Their histories are kept whole.
+    /// Play every N-th world twice and compare the histories (I29); 0 disables this. Their histories are kept whole.
     #[arg(long, default_value_t = 16)]
     twice_every: u64,
-    /// How many seeds are played at a time; as many as there are processors where absent.
+    /// Number of seeds to play in parallel [default: number of processors].
     #[arg(long)]
     threads: Option<NonZero<usize>>,
-    /// Judge nothing: measures what the simulator costs without its checker.
+    /// Do not judge: measures the cost of the simulator without its checker.
     #[arg(long)]
     unjudged: bool,
-    /// The commit that is tested, for the report of a failure.
+    /// Commit under test, for the failure report.
     #[arg(long, env = "BELFRY_COMMIT", default_value = "unknown")]
     commit: String,
-    /// Write what it came to into this file, for the page of results.
+    /// File for the results, for the results page.
     #[arg(long, conflicts_with = "unjudged")]
     results: Option<PathBuf>,
-    /// The day, for that file.
+    /// Date of the run, for that file.
     #[arg(long, env = "BELFRY_DATE", default_value = "unknown")]
     date: String,
     #[command(flatten)]
@@ -122,12 +122,12 @@ struct RunArgs {
 
 #[derive(Args)]
 struct ReplayArgs {
-    /// The seed.
+    /// Seed to play.
     seed: u64,
-    /// Leave out faults that are not needed to show what is wrong.
+    /// Remove faults that are not needed to reproduce the failure.
     #[arg(long)]
     shrink: bool,
-    /// Write the history into this file.
+    /// File for the history.
     #[arg(long)]
     history: Option<PathBuf>,
     #[command(flatten)]
@@ -135,7 +135,7 @@ struct ReplayArgs {
 }
 
 impl RunArgs {
-    /// How the page of results names such a run of so many worlds.
+    /// Returns the run's entry on the results page, for this number of worlds.
     fn named(&self, worlds: u64) -> Run {
         let Self { seed, commit, date, world, .. } = self;
         Run {
@@ -169,11 +169,11 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
         totals: Mutex::new(Totals::new(begin)),
     };
     thread::scope(|scope| (0..threads.get()).for_each(|_| drop(scope.spawn(|| series.work()))));
-    let totals = series.totals.into_inner().expect("nobody fails while they add up");
+    let totals = series.totals.into_inner().expect("no thread panics while it holds the lock");
     if let Some((plan, played)) = totals.failed {
         return Ok(failed(args, &plan, &played));
     }
-    let verdict = if args.unjudged { "not judged" } else { "without a violation" };
+    let verdict = if args.unjudged { "not judged" } else { "without violations" };
     println!("{} worlds {verdict}: {}", totals.worlds, figures(&totals.stats, begin.elapsed()));
     if let Some(path) = &args.results {
         let results = totals.tally.results(args.named(totals.worlds), begin.elapsed(), totals.stats.inputs);
@@ -182,7 +182,7 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Seeds that several threads play, each its next one.
+/// A series of seeds; each thread takes the next seed.
 struct Series<'a> {
     args: &'a RunArgs,
     begin: Instant,
@@ -191,13 +191,13 @@ struct Series<'a> {
     totals: Mutex<Totals>,
 }
 
-/// What all of them came to.
+/// Totals over all threads.
 struct Totals {
     stats: Stats,
     worlds: u64,
     tally: Tally,
     told: Instant,
-    /// Of the seeds that fail the lowest: those before it were begun before it, and are waited for.
+    /// The failing world with the lowest seed: worlds of lower seeds started before it, and are waited for.
     failed: Option<(Plan, Played)>,
 }
 
@@ -212,7 +212,7 @@ impl Series<'_> {
         while let Some(seed) = self.next_seed() {
             let plan = self.args.world.plan(seed);
             let played = self.play(&plan);
-            let mut totals = self.totals.lock().expect("nobody fails while they add up");
+            let mut totals = self.totals.lock().expect("no thread panics while it holds the lock");
             if played.wrong().is_some() {
                 if totals.failed.as_ref().is_none_or(|(known, _)| known.seed > seed) {
                     totals.failed = Some((plan, played));
@@ -237,7 +237,7 @@ impl Series<'_> {
             Some(until) => Instant::now() >= until,
             None => seed - self.args.seed >= self.args.seeds,
         };
-        let failed = || self.totals.lock().expect("nobody fails while they add up").failed.is_some();
+        let failed = || self.totals.lock().expect("no thread panics while it holds the lock").failed.is_some();
         (!is_over && !failed()).then_some(seed)
     }
 
@@ -316,7 +316,7 @@ fn replay(args: &ReplayArgs) -> Result<ExitCode> {
 fn mutations(keep: &KeepBugs) -> Result<ExitCode> {
     anyhow::ensure!(
         mutation::ARE_BUILT_IN,
-        "a release build has no bugs in the engine: leave out `--release`, as `make sim-mutations` does"
+        "a release build contains no bugs in the cores: build without `--release`, as `make sim-mutations` does"
     );
     let (mut all, mut missed) = (Vec::new(), 0);
     println!("{:<40} {:>6}   broken", "bug", "worlds");
@@ -346,7 +346,7 @@ fn check(file: &PathBuf) -> Result<ExitCode> {
     }
     if report.schedules_not_judged > 0 {
         println!(
-            "{} schedules were not judged: the oracle does not know their rules",
+            "{} schedules were not judged: the oracle does not support their rules",
             report.schedules_not_judged
         );
     }
@@ -358,7 +358,7 @@ fn check(file: &PathBuf) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     for (invariant, count) in &report.counts {
-        println!("{invariant}: {count} in all");
+        println!("{invariant}: {count} in total");
     }
     Ok(ExitCode::FAILURE)
 }

@@ -1,5 +1,4 @@
-//! From a seed to a verdict: play the world, judge its history, and find the fewest faults that show
-//! what is wrong with it.
+//! From a seed to a verdict: plays a world, judges its history, and shrinks a failing plan to few faults.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,24 +7,24 @@ use crate::history::{Event, History};
 use crate::world::plan::{Bug, Fault, Plan};
 use crate::world::{Stats, World};
 
-/// The most worlds that shrinking plays.
+/// Maximum number of worlds that [`shrink`] plays.
 const SHRINK_MAX: u32 = 200;
 
-/// What came of a world.
+/// Result of a world.
 #[derive(Debug)]
 pub struct Played {
-    /// What its recorders saw.
+    /// What the recorders saw; empty for worlds that were judged in slices or not kept.
     pub history: History,
-    /// What it did.
+    /// Statistics of the world.
     pub stats: Stats,
-    /// What the checker says.
+    /// Report of the checker.
     pub report: Report,
-    /// What the engine said before it died, if it did.
+    /// Panic message of a core, if one panicked.
     pub panic: Option<String>,
 }
 
 impl Played {
-    /// What is wrong, if anything is: an invariant, or nothing for a panic.
+    /// Returns what is wrong with the world; `None` if nothing is.
     pub fn wrong(&self) -> Option<Wrong> {
         if let Some(panic) = &self.panic {
             return Some(Wrong::Panicked(panic.clone()));
@@ -33,7 +32,7 @@ impl Played {
         self.report.violations.first().map(|violation| Wrong::Broken(violation.invariant))
     }
 
-    /// The verdict as people read it.
+    /// Returns the verdict as text for people.
     pub fn show(&self) -> String {
         let mut text = String::new();
         if let Some(panic) = &self.panic {
@@ -43,18 +42,18 @@ impl Played {
             text.push_str(&violation.show(&self.history));
         }
         for (invariant, count) in &self.report.counts {
-            text.push_str(&format!("{invariant}: {count} in all\n"));
+            text.push_str(&format!("{invariant}: {count} in total\n"));
         }
         text
     }
 }
 
-/// What can be wrong with a world.
+/// A failure of a world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wrong {
     /// An invariant does not hold.
     Broken(Invariant),
-    /// The engine stopped itself.
+    /// A core panicked.
     Panicked(String),
 }
 
@@ -77,8 +76,8 @@ pub fn play(plan: &Plan) -> Played {
     played
 }
 
-/// Plays a world and judges it while it goes on, so that its history, which may be far longer than memory, is not
-/// kept. Only where something is wrong it is played once more, and judged as a whole.
+/// Plays a world and judges it while it runs, without keeping its history, which may exceed memory. After a failure
+/// the world is played again and judged as a whole.
 pub fn play_in_slices(plan: &Plan) -> Played {
     if !plan.keeps_all {
         return play(plan);
@@ -97,7 +96,7 @@ pub fn play_in_slices(plan: &Plan) -> Played {
     if sliced.wrong().is_some() { play(plan) } else { sliced }
 }
 
-/// Plays a world and judges nothing.
+/// Plays a world without judging it.
 fn play_unjudged(plan: &Plan) -> Played {
     caught(plan, || {
         let (history, stats) = World::new(plan.clone()).run();
@@ -105,7 +104,7 @@ fn play_unjudged(plan: &Plan) -> Played {
     })
 }
 
-/// Plays a world, judges nothing and keeps nothing: to measure what the judging costs.
+/// Plays a world without judging it or keeping its history: measures the cost of judging.
 pub fn play_and_forget(plan: &Plan) -> Played {
     caught(plan, || {
         let stats = World::new(plan.clone()).run_in_slices(Vec::<Event>::clear);
@@ -113,7 +112,7 @@ pub fn play_and_forget(plan: &Plan) -> Played {
     })
 }
 
-/// Plays with the plan's bug in the engine, if it has one.
+/// Plays a world with the plan's bug, and catches a panic of a core.
 fn caught(plan: &Plan, play: impl FnOnce() -> (History, Stats, Report)) -> Played {
     let _bug = match plan.bug {
         Some(Bug::Within(mutation)) => mutation::here(mutation),
@@ -125,12 +124,12 @@ fn caught(plan: &Plan, play: impl FnOnce() -> (History, Stats, Report)) -> Playe
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
             let (history, stats, report) = (History::default(), Stats::default(), Report::default());
-            Played { history, stats, report, panic: Some(text.unwrap_or_else(|| "without a word".into())) }
+            Played { history, stats, report, panic: Some(text.unwrap_or_else(|| "no panic message".into())) }
         }
     }
 }
 
-/// Plays a world a second time, and says whether it was another (I29).
+/// Plays a world a second time. Returns a violation if its history differs (I29).
 pub fn differs_again(plan: &Plan, first: &Played) -> Option<Violation> {
     let again = play(plan);
     let (before, after) = (first.history.fingerprint(), again.history.fingerprint());
@@ -142,14 +141,14 @@ pub fn differs_again(plan: &Plan, first: &Played) -> Option<Violation> {
     Some(Violation {
         invariant: Invariant::I29,
         subject: format!("seed {}", plan.seed),
-        message: format!("its histories have the fingerprints {before:016x} and {after:016x}"),
+        message: format!("two plays have the fingerprints {before:016x} and {after:016x}"),
         excerpt: at.into_iter().collect(),
     })
 }
 
-/// The same world with as few of its faults as still show the same, and what it then shows.
+/// Removes faults from a plan as long as the failure stays the same. Returns the smallest plan found, and its result.
 ///
-/// Halves are left out first, then single faults, until none can go.
+/// Removes halves first, then single faults, until no fault can be removed or [`SHRINK_MAX`] worlds were played.
 pub fn shrink(plan: &Plan, wrong: &Wrong) -> (Plan, Played) {
     let mut best = plan.clone();
     let mut shown = play(&best);

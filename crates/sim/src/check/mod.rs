@@ -1,17 +1,18 @@
-//! Judges a history: is there anything in it that must never be?
+//! Judges a history: does it violate an invariant?
 //!
-//! Each invariant is a function over an index of the history ([`facts`]); all of them are linear in
-//! it, or nearly so. What a client could not know is taken as unknown, never as absent. A
-//! [`Violation`] names the invariant, the job or schedule, and the few events that show it.
+//! Each invariant is a function over an index of the history ([`facts`]), with a cost about linear in its length.
+//! What a client cannot know is treated as unknown, never as absent. A [`Violation`] names the invariant, the object,
+//! and the few events that show it.
 //!
-//! - [`jobs`]: what was accepted is there, once, with a whole history (I1–I6).
-//! - [`runs`]: what ran, how often, how long, and with which result (I7–I13, I30).
-//! - [`checkpoints`]: what is saved by the current execution, and handed on (I1, I10).
-//! - [`schedules`]: every instant once, rightly, in time (I14–I18), by an [`oracle`] of its own.
-//! - [`workflows`]: each step once, by its rule, and a run as its steps; [`triggers`]: and what ends start (I19).
+//! - [`jobs`]: accepted jobs exist, once, with a complete history (I1–I6).
+//! - [`runs`]: executions: how often, how long, and with which result (I7–I13, I30).
+//! - [`checkpoints`]: saved by the current execution, and passed to the next one (I1, I10).
+//! - [`schedules`]: each scheduled time once, correctly, in time (I14–I18), compared with an independent [`oracle`].
+//! - [`workflows`]: each step once, by its rule, and a run according to its steps; [`triggers`]: runs that are
+//!   started by the end of others (I19).
 //! - [`limits`]: queues, keys, rates, machines (I20–I22).
-//! - [`cluster`]: nothing stuck, one owner, memory equals rows (I26–I28).
-//! - [`slices`]: the same of a history that is too long to be kept.
+//! - [`cluster`]: nothing is stuck, one owner, memory equals rows (I26–I28).
+//! - [`slices`]: the same checks on a history that is too long to be kept; [`memory`]: what they keep between slices.
 
 mod checkpoints;
 mod cluster;
@@ -35,7 +36,7 @@ use crate::history::{History, StoreView};
 pub use slices::Judge;
 use slices::State;
 
-/// What must always hold; the numbers are those of the reliability page.
+/// Invariants of the system, with the numbers of the reliability page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each has its sentence")]
 pub enum Invariant {
@@ -100,36 +101,36 @@ impl Invariant {
         Self::I30,
     ];
 
-    /// What it says.
+    /// Returns the invariant as a sentence.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::I1 => "what was acknowledged is not lost",
-            Self::I2 => "one key makes one job",
-            Self::I3 => "every job was asked for",
-            Self::I4 => "the history of each thing is whole",
-            Self::I5 => "states only move along the table of legal steps",
-            Self::I6 => "nothing is seen before its commit",
-            Self::I7 => "what may run once starts once",
-            Self::I8 => "no two executions of a job run at the same time",
-            Self::I9 => "a success is exactly one accepted result",
-            Self::I10 => "fences and epochs only grow, and what is older changes nothing",
-            Self::I11 => "what must run at least once does, or its tries end",
-            Self::I12 => "only a job's own failures cost it a retry, and it waits its backoff",
-            Self::I13 => "timeouts and cancellations hold",
-            Self::I14 => "every instant of a schedule is accounted for, once",
-            Self::I15 => "nominal instants are those of the rules",
-            Self::I16 => "nothing starts early, or after its starting deadline",
-            Self::I17 => "a schedule has no more runs at once than its overlap policy lets it have",
-            Self::I18 => "what was missed is made up for as the policy says",
-            Self::I19 => "a step runs once, when its rule lets it, and a run is what its steps came to",
-            Self::I20 => "concurrency limits hold",
-            Self::I21 => "rate limits hold",
-            Self::I22 => "no machine is given more than it has",
+            Self::I1 => "acknowledged data is not lost",
+            Self::I2 => "one idempotency key creates one job",
+            Self::I3 => "every job was requested",
+            Self::I4 => "the history of every object is complete",
+            Self::I5 => "states change only by legal transitions",
+            Self::I6 => "nothing is visible before its commit",
+            Self::I7 => "a job that may run once starts at most once",
+            Self::I8 => "no two executions of a job overlap",
+            Self::I9 => "a succeeded job has exactly one accepted result",
+            Self::I10 => "fences and epochs only grow, and stale messages change nothing",
+            Self::I11 => "a job runs until it succeeds or its retries are exhausted",
+            Self::I12 => "only a job's own failures cost a retry, after its backoff",
+            Self::I13 => "timeouts and cancellations are enforced",
+            Self::I14 => "every scheduled time has exactly one ledger entry",
+            Self::I15 => "scheduled times follow the rules of the schedule",
+            Self::I16 => "nothing starts early, or after its start deadline",
+            Self::I17 => "concurrent runs of a schedule stay within its overlap policy",
+            Self::I18 => "missed runs are caught up as the policy states",
+            Self::I19 => "a step runs once, by its join rule, and a run's result follows from its steps",
+            Self::I20 => "concurrency limits are enforced",
+            Self::I21 => "rate limits are enforced",
+            Self::I22 => "no worker is allocated more than its capacity",
             Self::I26 => "nothing is stuck",
-            Self::I27 => "a shard has one owner, and not none for long",
-            Self::I28 => "an engine that is rebuilt from its rows is the same",
-            Self::I29 => "the same seed gives the same world",
-            Self::I30 => "reports survive",
+            Self::I27 => "a shard has one owner, with only short gaps",
+            Self::I28 => "an engine rebuilt from its rows has the same state",
+            Self::I29 => "the same seed gives the same history",
+            Self::I30 => "reports of finished executions are not lost",
         }
     }
 }
@@ -140,21 +141,21 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// Something that must never be, and was.
+/// A violation of an invariant.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Violation {
-    /// Which invariant does not hold.
+    /// The violated invariant.
     pub invariant: Invariant,
-    /// For which job, schedule, worker, ...
+    /// The job, schedule, worker or other object.
     pub subject: String,
     /// What happened instead.
     pub message: String,
-    /// The events that show it, by their place in the history.
+    /// Indexes of the events that show it.
     pub excerpt: Vec<usize>,
 }
 
 impl Violation {
-    /// The verdict as people read it, with its excerpt.
+    /// Returns the violation with its excerpt as text for people.
     pub fn show(&self, history: &History) -> String {
         let Self { invariant, subject, message, .. } = self;
         let mut text =
@@ -172,25 +173,25 @@ impl Violation {
     }
 }
 
-/// What a check came to.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Report {
-    /// Everything that was found, by invariant; at most [`SHOWN`] of each.
+    /// The violations, by invariant; at most [`SHOWN`] of each.
     pub violations: Vec<Violation>,
-    /// How many there are of each.
+    /// Number of violations of each invariant.
     pub counts: BTreeMap<Invariant, u64>,
-    /// Schedules whose rules the oracle does not know, so that I14 and I15 were not judged for them.
+    /// Schedules with rules that the oracle does not support: I14 and I15 were not judged for them.
     pub schedules_not_judged: u64,
-    /// What cannot be seen in such a history, and was therefore not judged.
+    /// Invariants that this kind of history cannot show.
     pub not_judged: &'static [NotJudged],
 }
 
-/// An invariant, or a part of one, of which a history tells nothing.
+/// An invariant, or a part of one, that a history cannot show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotJudged {
-    /// Which.
+    /// The invariant.
     pub invariant: Invariant,
-    /// What of it.
+    /// The part that is not judged.
     pub what: &'static str,
 }
 
@@ -198,33 +199,33 @@ const fn not(invariant: Invariant, what: &'static str) -> NotJudged {
     NotJudged { invariant, what }
 }
 
-/// What a store that was seen [by its feed](StoreView::Feed) does not tell.
+/// What a store that was recorded [from its feed](StoreView::Feed) does not show.
 const NOT_IN_A_FEED: &[NotJudged] = &[
     not(Invariant::I5, "whether versions grow"),
-    not(Invariant::I6, "whether something was seen before its commit, but for what was never committed"),
+    not(Invariant::I6, "whether something was visible before its commit, except if it was never committed"),
     not(Invariant::I10, "the epochs of commits"),
     not(Invariant::I12, "the upper bound of a backoff"),
-    not(Invariant::I14, "whether a job, its line and the cursor are one commit"),
-    not(Invariant::I18, "how many firings were made up for at once, where they may wait for their turn"),
-    not(Invariant::I19, "whether an end started what listens to it"),
-    not(Invariant::I21, "all of it: engine time stands still and leaps with the wall clock"),
-    not(Invariant::I27, "all of it: who owned the shards is not known"),
-    not(Invariant::I28, "all of it: no engine was rebuilt beside a running one"),
-    not(Invariant::I29, "all of it: a real world is not played twice"),
-    not(Invariant::I30, "the reports that workers still keep"),
+    not(Invariant::I14, "whether a job, its ledger entry and the cursor are one commit"),
+    not(Invariant::I18, "the number of concurrent catch-up firings, if they may wait"),
+    not(Invariant::I19, "whether an end started the runs that it triggers"),
+    not(Invariant::I21, "all of it: engine time stops and leaps with the wall clock"),
+    not(Invariant::I27, "all of it: the owner of the shards is unknown"),
+    not(Invariant::I28, "all of it: no engine was rebuilt for comparison"),
+    not(Invariant::I29, "all of it: a real cluster is not replayed"),
+    not(Invariant::I30, "reports that workers still hold"),
 ];
 
 impl Report {
-    /// Whether an invariant was broken.
+    /// Whether an invariant is violated.
     pub fn breaks(&self, invariant: Invariant) -> bool {
         self.counts.contains_key(&invariant)
     }
 }
 
-/// The most violations of one invariant that are shown.
+/// Maximum number of violations of one invariant that are shown.
 pub const SHOWN: usize = 5;
 
-/// Gathers what is found.
+/// Collects violations.
 #[derive(Debug, Default)]
 struct Findings(Report);
 
@@ -246,13 +247,13 @@ impl Findings {
     }
 }
 
-/// Judges a history by every invariant that its events speak of.
+/// Judges a history by every invariant that its events can show. Invariants that it cannot show are listed as [not
+/// judged](Report::not_judged).
 ///
-/// Of what the history cannot show it says that it was [not judged](Report::not_judged).
-///
-/// Where a store lost commits, and it is not known since when (I1 cannot hold then), only those are judged
-/// that must hold all the same: I7 and I8. Where it is known, everything is, but that what was told since then is
-/// still there; and what a lost commit had started may be started once more, not beside it unless it may run twice.
+/// A store may have lost commits since an unknown time, so that I1 cannot hold. Then only I7 and I8 are judged, which
+/// must hold in any case. If the time is known, every invariant is judged, with two exceptions. Acknowledgements
+/// since that time may be lost. An execution of a lost commit may be started once more, but two may overlap only if
+/// the job is `at_least_once`.
 pub fn check(history: &History) -> Report {
     let mut state = State::default();
     state.judge_the_rest(history, 0);

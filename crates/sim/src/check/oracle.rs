@@ -1,8 +1,8 @@
-//! The instants of a schedule, computed in the plainest way: arithmetic for fixed rates, and for cron
-//! a look at every minute. It shares no code with the timetable that it judges.
+//! Computes the scheduled times of a schedule in the simplest way: arithmetic for fixed rates, and a test of every
+//! minute for cron. It shares no code with the timetable that it judges.
 //!
-//! It knows what histories are made of: rates, and five-field cron in UTC, whole minutes of which may be
-//! excluded. Of everything else it says that it does not know.
+//! It supports what simulated histories contain: rates, and five-field cron in UTC, with whole minutes excluded. For
+//! any other rule it returns `None`.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use model::timing::{Dialect, Filter, Rule, Timing};
 
 const MINUTE: i64 = 60_000_000;
 
-/// The fields of each filter that excludes minutes, or `None` if there are others.
+/// Returns the fields of each filter that excludes minutes; `None` if another kind of filter is used.
 fn excluded(timing: &Timing) -> Option<Vec<Fields>> {
     let plain = timing.only.is_empty() && timing.roll.is_none() && timing.zone == "UTC";
     let fields = timing.exclude.iter().map(|filter| match filter {
@@ -22,15 +22,15 @@ fn excluded(timing: &Timing) -> Option<Vec<Fields>> {
     fields.collect::<Option<Vec<_>>>().filter(|_| plain)
 }
 
-/// Those of `instants` that a filter holds, or `None` if the oracle does not know.
+/// Returns the times that a filter excludes; `None` if the oracle does not support the timing.
 pub(super) fn held(timing: &Timing, instants: &BTreeSet<Timestamp>) -> Option<BTreeSet<Timestamp>> {
     let excluded = excluded(timing)?;
     let is_held = |at: &&Timestamp| excluded.iter().any(|fields| fields.match_utc(**at));
     Some(instants.iter().filter(is_held).copied().collect())
 }
 
-/// Every instant after `after` and not after `until`, with those that a filter holds, or `None` if the oracle does
-/// not know.
+/// Returns every scheduled time after `after` up to `until`, including excluded ones; `None` if the oracle does not
+/// support the timing.
 pub(super) fn instants(timing: &Timing, after: Timestamp, until: Timestamp) -> Option<BTreeSet<Timestamp>> {
     excluded(timing)?;
     let after = timing.start.map_or(after, |start| after.max(Timestamp::from_micros(start.as_micros() - 1)));
@@ -58,7 +58,7 @@ pub(super) fn instants(timing: &Timing, after: Timestamp, until: Timestamp) -> O
     Some(found)
 }
 
-/// The values that each field of a cron expression lets through.
+/// Values that each field of a cron expression matches.
 #[derive(Debug)]
 struct Fields {
     minutes: BTreeSet<u32>,
@@ -66,7 +66,7 @@ struct Fields {
     days: BTreeSet<u32>,
     months: BTreeSet<u32>,
     weekdays: BTreeSet<u32>,
-    /// A day matches by either day field only where neither begins with a star.
+    /// Whether a day matches by either day field: neither of them begins with a star.
     either_day: bool,
 }
 
@@ -96,7 +96,7 @@ impl Fields {
     }
 }
 
-/// `*`, `5`, `1-9`, each with `/n`, and lists of them.
+/// Parses `*`, `5`, `1-9`, each optionally with `/n`, and lists of them.
 fn values(field: &str, low: u32, high: u32) -> Option<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     for item in field.split(',') {

@@ -8,22 +8,22 @@ use crate::mutations::Found;
 
 /// A row of the table of promises: its name, and the invariants that break it.
 const PROMISES: &[(&str, &[Invariant])] = &[
-    ("lost", &[Invariant::I1, Invariant::I11, Invariant::I30]),
-    ("made up, or twice for one request", &[Invariant::I2, Invariant::I3]),
-    ("started twice, or beside another execution", &[Invariant::I7, Invariant::I8, Invariant::I9]),
-    ("stale messages that changed something", &[Invariant::I6, Invariant::I10]),
+    ("lost jobs or reports", &[Invariant::I1, Invariant::I11, Invariant::I30]),
+    ("invented or duplicate jobs", &[Invariant::I2, Invariant::I3]),
+    ("duplicate or overlapping executions", &[Invariant::I7, Invariant::I8, Invariant::I9]),
+    ("visible before commit, or stale and accepted", &[Invariant::I6, Invariant::I10]),
     (
         "firings missing, extra, early or wrong",
         &[Invariant::I14, Invariant::I15, Invariant::I16, Invariant::I18],
     ),
     (
-        "beyond a limit, a policy or a machine",
+        "limit, policy or capacity exceeded",
         &[Invariant::I12, Invariant::I13, Invariant::I17, Invariant::I20, Invariant::I21, Invariant::I22],
     ),
-    ("steps of runs lost, done twice, or against their rule", &[Invariant::I19]),
-    ("histories that are not whole", &[Invariant::I4, Invariant::I5]),
-    ("stuck, or without an owner for long", &[Invariant::I26, Invariant::I27]),
-    ("engines that differ from their rows, or from themselves", &[Invariant::I28, Invariant::I29]),
+    ("steps lost, repeated or against their join rule", &[Invariant::I19]),
+    ("incomplete histories or illegal transitions", &[Invariant::I4, Invariant::I5]),
+    ("stuck objects, or shards without an owner", &[Invariant::I26, Invariant::I27]),
+    ("engines that differ from their rows or between plays", &[Invariant::I28, Invariant::I29]),
 ];
 
 /// Runs beside each other in a table; more would not fit on a page.
@@ -51,24 +51,24 @@ pub fn page(results: &[Results]) -> String {
         (name.to_owned(), results.iter().map(cell).collect::<Vec<_>>())
     };
     table(
-        "what ran",
+        "run",
         &[
-            row("on", &|r| r.run.setting.clone()),
+            row("setting", &|r| r.run.setting.clone()),
             row("commit", &|r| format!("`{}`", r.run.commit)),
-            row("day", &|r| r.run.date.clone()),
+            row("date", &|r| r.run.date.clone()),
             row("histories judged", &|r| grouped(r.histories)),
             row("first seed", &|r| r.run.seed.to_string()),
-            row("time within them", &|r| hours(r.seconds)),
-            row("time that it took", &|r| hours(r.took_seconds)),
+            row("time covered", &|r| hours(r.seconds)),
+            row("duration", &|r| hours(r.took_seconds)),
             row("engine inputs", &|r| {
-                if r.engine_inputs > 0 { grouped(r.engine_inputs) } else { "not seen".into() }
+                if r.engine_inputs > 0 { grouped(r.engine_inputs) } else { "not recorded".into() }
             }),
             row("jobs accepted", &|r| grouped(r.jobs)),
-            row("answers that never came", &|r| grouped(r.unknown_answers)),
+            row("unknown outcomes", &|r| grouped(r.unknown_answers)),
             row("tasks started", &|r| grouped(r.tasks)),
-            row("firings owed", &|r| grouped(r.firings)),
+            row("expected firings", &|r| grouped(r.firings)),
             row("faults", &|r| grouped(r.faults_in_all())),
-            row("again", &|r| format!("`{}`", r.run.replay)),
+            row("replay command", &|r| format!("`{}`", r.run.replay)),
         ],
     );
     let mut promises: Vec<_> = PROMISES
@@ -78,8 +78,8 @@ pub fn page(results: &[Results]) -> String {
             row(&format!("{name} ({})", numbers.join(", ")), &|r| grouped(r.broken(invariants)))
         })
         .collect();
-    promises.push(row("jobs that had not ended in the end", &|r| grouped(r.unfinished)));
-    promises.push(row("one of a job's promises broken in so many, at most (95 %)", &|r| odds(r.jobs)));
+    promises.push(row("unfinished jobs at the end", &|r| grouped(r.unfinished)));
+    promises.push(row("upper bound of violations per job (95 %)", &|r| odds(r.jobs)));
     table("violations", &promises);
     let mut kinds: Vec<_> = results.iter().flat_map(|r| r.faults.keys().cloned()).collect();
     kinds.sort();
@@ -92,7 +92,7 @@ pub fn page(results: &[Results]) -> String {
     let recovery: Vec<_> = kinds
         .iter()
         .map(|kind| row(kind, &|r| r.recovery.get(kind).map_or_else(String::new, spread)))
-        .chain([row("how late schedules fired", &|r| spread(&r.lateness))])
+        .chain([row("delay of firings", &|r| spread(&r.lateness))])
         .collect();
     table("recovery, in ms: p50, p99, max", &recovery);
     text
@@ -115,7 +115,7 @@ pub fn bugs(runs: &[Bugs]) -> String {
     let mut text = String::new();
     for Bugs { commit, date, found } in runs {
         let _ = writeln!(text, "{} bugs, at commit `{commit}` ({date}):\n", found.len());
-        text.push_str("| bug | worlds until it was found | invariant that it broke |\n|---|---|---|\n");
+        text.push_str("| bug | worlds until found | violated invariant |\n|---|---|---|\n");
         for Found { mutation, worlds, broken } in found {
             let _ = writeln!(text, "| {} | {worlds} | {broken} |", mutation.replace('-', " "));
         }

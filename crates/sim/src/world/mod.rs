@@ -2,22 +2,23 @@
 //!
 //! ```text
 //! clients ──> servers (the real leader and engine) ──> store
-//!                │ ▲
-//!     network:   ▼ │   delay, loss, duplicates, disorder, cuts
-//!             workers (agent, the real supervisor over a disk, fuse, tasks)
+//!        │ ▲
+//!   network:   ▼ │   delay, loss, duplicates, reordering, partitions
+//!       workers (agent, the real supervisor over a disk, fuse, tasks)
 //! ```
 //!
-//! The cores are the product's: engine, leader and supervisor. Everything around them is a model of what the product's
-//! parts promise each other, and of all that may happen to them. The world is an agenda of happenings, ordered by
-//! time and then by the order in which they were put down; a seed decides the rest, so a world is
-//! the same each time.
+//! The cores are the ones that ship: engine, leader and supervisor. Everything around them is a model of the
+//! contracts between the product's parts, and of their faults. The world is an agenda of events, ordered by time and
+//! then by insertion. A seed determines everything else, so every play of a world is the same.
 //!
 //! - [`plan`]: size, load and faults of a world; deliberate bugs.
-//! - [`server`]: processes around the leader and its engine; [`sessions`]: between them and workers; [`standby`]: following
-//!   the rows of another leader; [`members`]: what servers see of each other; [`rebuild`]: an engine that is built beside the running one.
-//! - [`store`]: rows, leases, epochs; [`calls`]: the way to it and back.
+//! - [`server`]: the process around the leader and its engine; [`sessions`]: connections between servers and workers;
+//!   [`standby`]: what a following standby reads; [`members`]: how servers see each other; [`rebuild`]: an engine
+//!   that is rebuilt from the rows for comparison.
+//! - [`store`]: rows, leases, epochs; [`calls`]: store calls and their answers.
 //! - [`agent`], [`supervisor`] with its [`launcher`], [`fuse`], [`task`]: the parts of a worker.
-//! - [`client`]: who asks for work; [`runs`]: and for runs of workflows. [`nemesis`]: who breaks things.
+//! - [`client`]: clients that submit jobs and change objects; [`runs`]: clients of workflows. [`nemesis`]: fault
+//!   injection.
 
 mod agenda;
 mod agent;
@@ -56,8 +57,8 @@ use store::Store;
 pub use store::StoreRecorder;
 use supervisor::SupervisorMessage;
 
-/// Something that is going to happen. Those that belong to one life of a process are void in the next.
-/// It is moved often, so what is large in it is boxed.
+/// An event on the agenda. An event for one life of a process is void in the next life. Events are moved often, so
+/// their large parts are boxed.
 #[derive(Debug, Clone)]
 enum Happening {
     Server {
@@ -109,7 +110,7 @@ enum Happening {
     Calm,
 }
 
-/// How the network is between any two.
+/// State of the network.
 #[derive(Debug)]
 struct Net {
     dice: Dice,
@@ -117,36 +118,36 @@ struct Net {
     duplicate: f64,
     reorder: bool,
     delay_max: Duration,
-    /// Workers and servers that do not reach each other.
+    /// Partitions between workers and servers, with the number of faults that cause them.
     cut: BTreeMap<(usize, usize), u32>,
-    /// Workers of which nobody hears anything.
+    /// Workers whose outgoing messages are lost.
     mute: BTreeMap<usize, u32>,
-    /// Servers that do not reach the store.
+    /// Servers that cannot reach the store.
     from_store: BTreeMap<usize, u32>,
-    /// When the newest message of a connection arrives, by connection and direction.
+    /// Arrival time of the newest message, by connection and direction.
     order: BTreeMap<(u64, bool), Timestamp>,
 }
 
-/// What a world did, in numbers.
+/// Statistics of a world.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Inputs that engines took.
+    /// Inputs that engines handled.
     pub inputs: u64,
     /// Batches that were committed.
     pub commits: u64,
-    /// Batches of which the store told nobody what became.
+    /// Batches whose outcome the store did not report.
     pub unknown_commits: u64,
-    /// Batches that were not, for another server had taken the shards.
+    /// Batches that the store refused because another server had taken over.
     pub fenced_commits: u64,
-    /// Effects that a server released when another one had taken the shards: their batch had landed before.
+    /// Effects that a server released after another server had taken over: their batch was committed before.
     pub late_effects: u64,
-    /// Jobs that were accepted.
+    /// Accepted jobs.
     pub jobs: u64,
-    /// Tasks that were started.
+    /// Started tasks.
     pub tasks: u64,
-    /// Faults that happened.
+    /// Injected faults.
     pub faults: u64,
-    /// How much time passed in it.
+    /// Virtual time that passed, in milliseconds.
     pub virtual_millis: u64,
 }
 
@@ -164,7 +165,7 @@ impl std::ops::AddAssign for Stats {
     }
 }
 
-/// A cluster and its surroundings.
+/// A simulated cluster and its clients.
 #[derive(Debug)]
 pub struct World {
     plan: Plan,
@@ -175,14 +176,14 @@ pub struct World {
     net: Net,
     store: Store,
     store_dice: Dice,
-    /// Faults of the store that last.
+    /// Store faults in progress, by the index of the fault.
     store_faults: Vec<(usize, FaultKind)>,
     servers: Vec<Server>,
     server_dice: Dice,
     standby_dice: Dice,
     members: Members,
     member_dice: Dice,
-    /// Numbers of sessions, connections, calls and tickets: never given twice.
+    /// Last number of a session, connection, call or ticket: each number is used once.
     numbers: u64,
     workers: Vec<Worker>,
     worker_dice: Dice,
@@ -192,13 +193,13 @@ pub struct World {
     stats: Stats,
 }
 
-/// How many events are told at a time: so few that they are still in the second cache of a core when they are judged.
+/// Events in a slice. Few enough that they are still in the L2 cache when they are judged.
 const SLICE: usize = 512;
-/// How much longer than anything else a world goes on once all is quiet, so that schedules fire on.
+/// Minimum time that a world continues after the faults end, so that schedules keep firing.
 const QUIET_MIN: Duration = Duration::from_secs(90);
 
 impl World {
-    /// The world of a plan, before anything happened.
+    /// Creates the world of a plan at its start.
     pub fn new(plan: Plan) -> Self {
         let begin: Timestamp = Timestamp::from_millis(1_772_438_400_000); // 2026-03-02T08:00:00Z
         let begin = begin + Duration::from_millis(plan.seed % 86_400_000);
@@ -260,14 +261,14 @@ impl World {
         self.put(self.begin + self.plan.rebuild_every, Happening::Rebuild);
     }
 
-    /// Lets everything happen, and returns what the recorders saw.
+    /// Plays the world to its end, and returns its history.
     pub fn run(mut self) -> (History, Stats) {
         self.play(|_| {});
         (self.history, self.stats)
     }
 
-    /// Lets everything happen, and keeps nothing of what the recorders saw: `hear` takes it, some five hundred events
-    /// at a time. What it leaves, it is given again, with more.
+    /// Plays the world to its end without keeping its history: `hear` takes about 500 events at a time. Events that
+    /// it leaves are passed again, with more.
     pub fn run_in_slices(mut self, mut hear: impl FnMut(&mut Vec<Event>)) -> Stats {
         self.play(|events| {
             if events.len() >= SLICE {
@@ -280,7 +281,7 @@ impl World {
 
     fn play(&mut self, mut happened: impl FnMut(&mut Vec<Event>)) {
         while let Some((at, happening)) = self.agenda.next() {
-            debug_assert!(at >= self.now, "time runs on");
+            debug_assert!(at >= self.now, "time never runs backwards");
             self.now = at;
             self.happen(happening);
             happened(&mut self.history.events);
@@ -346,10 +347,10 @@ impl World {
 }
 
 impl Net {
-    /// How long a message takes now.
+    /// Draws the delay of a message.
     fn delay(&mut self) -> Duration {
         let most = self.delay_max.as_millis();
-        // Most are quick also when some are not.
+        // Most messages are fast even when some are slow.
         if most > 10 && self.dice.chance(0.7) { self.dice.millis(0, 10) } else { self.dice.millis(0, most) }
     }
 
@@ -357,7 +358,8 @@ impl Net {
         self.cut.contains_key(&(worker, server))
     }
 
-    /// When a message of a connection arrives: after those before it, unless order is lost.
+    /// Returns the arrival time of a message: after earlier messages of the connection, unless messages are
+    /// reordered.
     fn arrival(&mut self, now: Timestamp, connection: u64, upward: bool) -> Timestamp {
         let at = now + self.delay();
         if self.reorder {
