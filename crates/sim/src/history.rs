@@ -1,12 +1,12 @@
-//! What happened, as independent recorders saw it: the one format that the checker reads.
+//! The record of what happened, as independent recorders saw it: the only input of the checker.
 //!
-//! - The **client** writes what it asked and what it knows of the answer.
-//! - The **store** writes every committed batch, in the order of the commits.
-//! - The **witness** are the tasks themselves: when they started, stood still, went on and ended.
-//! - The **nemesis** writes what it did to everybody.
+//! - The **client** records its requests, and what it knows of the answers.
+//! - The **store** recorder records every committed batch, in commit order.
+//! - The **witnesses** are the tasks themselves: they record when they started, were halted, resumed and ended.
+//! - The **nemesis** records every fault that it injects.
 //!
-//! A history is a file of JSON lines: a [`Setup`], then one [`Event`] a line in the order in which the
-//! harness saw them, on the clock of the harness. Simulated and real clusters write the same.
+//! A history is a file of JSON lines: a [`Setup`], then one [`Event`] per line, in the order in which the harness saw
+//! them, with times of the harness clock. Simulated and real clusters write the same format.
 
 use std::io::{self, BufRead, Write};
 use std::sync::Arc;
@@ -26,38 +26,38 @@ use serde::{Deserialize, Serialize};
 /// A whole history.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct History {
-    /// What holds for all of it.
+    /// The bounds for the whole history.
     pub setup: Setup,
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<Event>,
 }
 
-/// What holds for a whole history: the bounds that the checker judges by.
+/// The bounds by which the checker judges a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
-    /// How long a worker may go on after a beat.
+    /// Length of a worker lease, from the sending of a heartbeat.
     pub lease: Duration,
-    /// How long the ownership of a shard lasts.
+    /// Length of the leadership lease.
     pub shard_lease: Duration,
-    /// How long tasks may overlap after a whole machine stood still: the fuse's wake-up time.
+    /// Maximum overlap of tasks after a suspended machine resumed: the wake-up time of the fuse.
     pub wake_slack: Duration,
-    /// How much longer than asked a task may run, and how late a schedule may be once all is calm.
+    /// Maximum time by which a task exceeds its timeout, or a schedule fires late, after the faults ended.
     pub tolerance: Duration,
-    /// How closely the store was watched.
+    /// Source of the store's records.
     #[serde(default)]
     pub store: StoreView,
 }
 
-/// How closely the store recorder saw what was committed.
+/// How completely the store recorder saw the commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreView {
-    /// Every batch as it was committed, when it was.
+    /// Every batch, at the time of its commit.
     #[default]
     Commits,
-    /// The feed of events set beside the rows as they stood in the end: every step, in the order of the
-    /// commits. It knows neither where a batch began and ended, nor who committed it under which
-    /// ownership, nor when exactly it became durable: only that it had when the feed told of it.
+    /// The event feed, combined with the rows at the end: every transition, in commit order. It contains no batch
+    /// boundaries, no server or epoch of a commit, and no exact commit time. An event was committed at the latest
+    /// when the feed delivered it.
     Feed,
 }
 
@@ -73,12 +73,12 @@ impl Default for Setup {
     }
 }
 
-/// Something that happened.
+/// A recorded event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When, on the clock of the harness.
+    /// Time on the clock of the harness.
     pub at: Timestamp,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
@@ -86,123 +86,123 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum What {
-    /// Client: it asks, for the first time or again.
+    /// Client: it sends a request, for the first time or repeatedly.
     Asked {
-        /// Names the request; the same for each attempt.
+        /// Number of the request, the same for each attempt.
         request: u64,
-        /// What it wants.
+        /// The request.
         ask: Ask,
     },
-    /// Client: what an attempt came to.
+    /// Client: the result of an attempt.
     Answered {
-        /// Of which request.
+        /// Number of the request.
         request: u64,
-        /// What it knows.
+        /// What the client knows.
         answer: Answer,
     },
-    /// Client: it looks for a job that it was told of.
+    /// Client: it reads a job that was acknowledged.
     Read {
-        /// Which.
+        /// The job.
         job: JobId,
-        /// Whether it was there.
+        /// Whether the job was found.
         found: bool,
     },
-    /// Store: a batch became durable.
+    /// Store: a batch was committed.
     Commit(Box<Commit>),
-    /// Store: a server got or prolonged the ownership of all shards.
+    /// Store: a server acquired or renewed all shards.
     Owned {
-        /// Which server.
+        /// The server.
         server: u32,
-        /// Which ownership.
+        /// Epoch of the shards.
         epoch: Epoch,
-        /// Until when.
+        /// End of the lease.
         until: Timestamp,
     },
-    /// Store: the newest commits are gone.
+    /// Store: the newest commits were lost.
     TailLost {
-        /// How many, as far as it is known: of a database that failed over, the events in them.
+        /// Number of lost commits as far as known; after a database failover, the number of events in them.
         commits: u32,
-        /// Nothing older than this is among them; the history has nothing of what was in them. Where it is
-        /// not known, and the history has them, little can be judged.
+        /// No lost commit is older than this, and the history contains none of their contents. If this is `None`, the
+        /// history contains them, and little can be judged.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         since: Option<Timestamp>,
     },
-    /// Server: an owner learns of an execution that a worker holds and that the store forgot.
+    /// Server: the leader learns of an execution that a worker holds and that the store lost.
     Stray {
-        /// Where.
+        /// The worker.
         worker: WorkerId,
-        /// Which.
+        /// The execution.
         execution: ExecutionId,
     },
     /// Worker: an assignment arrived.
     Heard {
-        /// Where.
+        /// The worker.
         worker: WorkerId,
-        /// Which execution.
+        /// The execution.
         execution: ExecutionId,
-        /// Under which fence.
+        /// Its fence.
         fence: Fence,
     },
-    /// Worker: what it gives a task that an execution before it saved.
+    /// Worker: the checkpoint that it passes to a task.
     Found {
-        /// Which execution.
+        /// The execution that receives it.
         execution: ExecutionId,
-        /// What it is.
+        /// Content of the checkpoint.
         data: u64,
     },
-    /// Witness: a task did something.
+    /// Witness: an event of a task.
     Task {
-        /// Of which execution.
+        /// The execution.
         execution: ExecutionId,
-        /// What.
+        /// The event.
         step: TaskStep,
     },
     /// Nemesis: a fault begins or ends.
     Fault {
-        /// Which.
+        /// Description of the fault.
         fault: String,
-        /// Whether it begins.
+        /// Whether the fault begins.
         begins: bool,
     },
-    /// Nemesis: a whole machine goes on after it stood still.
+    /// Nemesis: a suspended machine resumes.
     Woke {
-        /// Which.
+        /// The worker.
         worker: WorkerId,
     },
-    /// Nemesis: the supervisor of a worker crashed and lost what it had not written to its journal.
+    /// Nemesis: the supervisor of a worker crashed, and lost what it had not written to its journal.
     Crashed {
-        /// Which worker.
+        /// The worker.
         worker: WorkerId,
     },
-    /// Harness: an engine was rebuilt from the rows beside a running one.
+    /// Harness: an engine was rebuilt from the rows and compared with the running one.
     Rebuilt {
-        /// On which server.
+        /// The server of the running engine.
         server: u32,
-        /// The first thing in which the two differ.
+        /// The first difference; `None` if the engines are equal.
         difference: Option<String>,
     },
-    /// Harness: an engine found itself inconsistent.
+    /// Harness: a core reported an inconsistency.
     Inconsistent {
-        /// On which server.
+        /// The server.
         server: u32,
-        /// What it says.
+        /// Description of the inconsistency.
         what: String,
     },
-    /// Nemesis: all faults are over, and no more work comes: from here on everything must end.
+    /// Nemesis: all faults have ended, and clients create no more work. From here on everything must end.
     Calm,
     /// Harness: the history ends here.
     End {
-        /// Reports that workers still keep, for nobody acknowledged them.
+        /// Executions whose reports workers still hold, because they were not acknowledged.
         unacknowledged: Vec<ExecutionId>,
     },
 }
 
-/// What a client wants.
+/// A client request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Ask {
-    /// A job; `tag` is its name, and no other request has it.
+    /// Submits a job; `tag` identifies it and is unique to this request.
     Submit {
         tag: String,
         key: Option<String>,
@@ -238,100 +238,100 @@ pub enum Ask {
     ApplyWorkflow {
         name: String,
     },
-    /// A run of the workflow of this name.
+    /// Starts a run of the workflow with this name.
     Start {
         workflow: String,
     },
-    /// Elements for a step, on behalf of a running task.
+    /// Adds elements to a step, on behalf of a running task.
     Add(Added),
-    /// A checkpoint of a running task; no other has the same content.
+    /// Saves a checkpoint of a running task; its content is unique.
     Save {
         execution: ExecutionId,
         data: u64,
     },
-    /// Something of a run, in a word.
+    /// Changes a run; `what` names the operation.
     Run {
         run: RunId,
         what: String,
     },
 }
 
-/// What a client knows of its request.
+/// What a client knows about the result of its request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The job is accepted.
+    /// The job was accepted.
     Submitted {
-        /// Which.
+        /// Id of the job.
         job: JobId,
     },
-    /// The schedule is there.
+    /// The schedule was applied.
     Applied {
-        /// Which.
+        /// Id of the schedule.
         schedule: ScheduleId,
     },
-    /// The run is started.
+    /// The run was started.
     Started {
-        /// Which.
+        /// Id of the run.
         run: RunId,
     },
-    /// The elements are there.
+    /// The elements were added.
     Added {
-        /// The number of the first of them.
+        /// Number of the first element.
         first: u32,
-        /// How many there are.
+        /// Number of elements.
         count: u32,
     },
-    /// The checkpoint is kept.
+    /// The checkpoint was saved.
     Saved {
-        /// Which one of its job's it is.
+        /// Its version within the job.
         version: u64,
     },
-    /// It was done.
+    /// The request succeeded.
     Done,
-    /// It was not done, for certain.
+    /// The request certainly had no effect.
     Refused {
-        /// Why, in a word.
+        /// Error code.
         code: String,
     },
-    /// It was done, or not.
+    /// It is unknown whether the request took effect.
     Unknown,
 }
 
-/// What a task did.
+/// An event of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStep {
-    /// It started.
+    /// The task started.
     Started {
-        /// For which job.
+        /// The job.
         job: JobId,
-        /// Under which fence.
+        /// The fence.
         fence: Fence,
-        /// Where.
+        /// The worker.
         worker: WorkerId,
     },
-    /// It stands still: frozen, or its machine is.
+    /// The task was halted: it is frozen, or its machine is suspended.
     Halted,
-    /// It goes on.
+    /// The task resumed.
     Resumed,
-    /// It ended by itself.
+    /// The task ended by itself.
     Ended {
-        /// With this exit code.
+        /// Its exit code.
         exit: i32,
     },
-    /// It was killed.
+    /// The task was killed.
     Killed,
 }
 
-/// A durable batch.
+/// A committed batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Commit {
-    /// By which server.
+    /// The server that sent it.
     pub server: u32,
-    /// Under which ownership.
+    /// Epoch of the shards.
     pub epoch: Epoch,
-    /// When it was decided, on the clock of the harness.
+    /// When the engine decided it, on the clock of the harness.
     pub decided_at: Timestamp,
     /// Engine time of the batch.
     pub now: Timestamp,
@@ -339,7 +339,7 @@ pub struct Commit {
     pub rows: Vec<Row>,
 }
 
-/// A row as it was committed.
+/// A row of a committed batch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it")]
@@ -365,7 +365,7 @@ pub enum Row {
     Backfill {
         backfill: BackfillId,
         status: BackfillStatus,
-        /// Whose instants it runs, and how many of them at once at most; with its first row.
+        /// With its first row: the schedule, and the maximum number of concurrent runs.
         asked: Option<(ScheduleId, u32)>,
     },
     Workflow(Box<WorkflowRow>),
@@ -383,158 +383,158 @@ pub enum Row {
     },
 }
 
-/// Names what a task added to a step.
+/// Identifies elements that a task added to a step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Added {
-    /// Of which run.
+    /// The run.
     pub run: RunId,
-    /// The number of the step that goes over it.
+    /// Number of the mapped step.
     pub step: u32,
-    /// The step, or element of one, whose task added it.
+    /// The step or element whose task added them.
     pub by: (u32, Option<u32>),
-    /// What the task calls it.
+    /// Name of the batch, given by the task.
     pub batch: String,
 }
 
-/// What a job's row tells.
+/// Fields of a job row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobRow {
-    /// Which.
+    /// Id of the job.
     pub job: JobId,
-    /// Whether it is written for the first time.
+    /// Whether this is the first row of the job.
     pub new: bool,
-    /// What it was asked to be, where that was written.
+    /// The spec, if this row wrote it.
     pub spec: Option<Arc<JobSpec>>,
-    /// The schedule that it belongs to; with the spec.
+    /// With the spec: the firing that created the job.
     pub origin: Option<Arc<Origin>>,
-    /// The step of a run that it belongs to; with the spec.
+    /// With the spec: the step of a run that created the job.
     #[serde(default)]
     pub step: Option<Arc<StepOrigin>>,
-    /// Where it stands.
+    /// Status after this commit.
     pub status: JobStatus,
-    /// Which version of it.
+    /// Version of the row.
     pub version: u64,
-    /// When it enters its queue next.
+    /// When the job next enters its queue.
     pub due_at: Timestamp,
-    /// Executions so far.
+    /// Number of executions so far.
     pub executions: u32,
-    /// Those that ran and failed.
+    /// Number of executions that ran and failed.
     pub run_failures: u32,
-    /// Those that could not be started.
+    /// Number of executions that could not be started.
     pub start_failures: u32,
     /// The newest fence.
     pub fence: Fence,
-    /// Whether somebody asked to cancel it.
+    /// Whether a cancellation was requested.
     pub cancel_requested: bool,
-    /// The transitions that this row adds.
+    /// The transitions that this row adds to the history.
     pub steps: Vec<HistoryEntry>,
 }
 
-/// What an execution's row tells.
+/// Fields of an execution row.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutionRow {
-    /// Which.
+    /// Id of the execution.
     pub execution: ExecutionId,
-    /// Of which job.
+    /// The job.
     pub job: JobId,
-    /// Whether it is written for the first time.
+    /// Whether this is the first row of the execution.
     pub new: bool,
-    /// Which try.
+    /// Number of the execution, from 1.
     pub number: u32,
     /// Its fence.
     pub fence: Fence,
-    /// Where.
+    /// The worker.
     pub worker: WorkerId,
-    /// Where it stands.
+    /// Status after this commit.
     pub status: ExecutionStatus,
-    /// Engine time of its assignment.
+    /// Engine time of the assignment.
     pub assigned_at: Timestamp,
-    /// Whether it was heard to have started.
+    /// Whether the worker reported that the task started.
     pub started: bool,
-    /// The exit code of its task.
+    /// Exit code of the task.
     pub exit: Option<i32>,
 }
 
-/// What a schedule's row tells.
+/// Fields of a schedule row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleRow {
-    /// Which.
+    /// Id of the schedule.
     pub schedule: ScheduleId,
-    /// Whether it is written for the first time.
+    /// Whether this is the first row of the schedule.
     pub new: bool,
-    /// What it was asked to be, where that was written.
+    /// The spec, if this row wrote it.
     pub spec: Option<Arc<ScheduleSpec>>,
-    /// Which of its specs.
+    /// Generation of the spec.
     pub generation: u64,
-    /// Where it stands.
+    /// Status after this commit.
     pub status: ScheduleStatus,
-    /// Up to where its instants are decided.
+    /// Up to this time all scheduled times are decided.
     pub cursor: Timestamp,
-    /// Those before that are still to be made up for.
+    /// Missed ranges before the cursor that are still to be caught up.
     #[serde(default)]
     pub owed: Vec<Gap>,
-    /// When it was made, in engine time.
+    /// Engine time of the creation.
     pub created_at: Timestamp,
 }
 
-/// What the row of a workflow tells.
+/// Fields of a workflow row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowRow {
-    /// Which.
+    /// Id of the workflow.
     pub workflow: WorkflowId,
-    /// What it is, where that was written.
+    /// The spec, if this row wrote it.
     pub spec: Option<Arc<WorkflowSpec>>,
-    /// What each of its triggers has done.
+    /// State of each trigger.
     pub triggers: Vec<TriggerState>,
-    /// Whether it was removed.
+    /// Whether the workflow was removed.
     #[serde(default)]
     pub removed: bool,
 }
 
-/// What the row of a run tells.
+/// Fields of a run row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunRow {
-    /// Which.
+    /// Id of the run.
     pub run: RunId,
-    /// Whether it is written for the first time.
+    /// Whether this is the first row of the run.
     pub new: bool,
-    /// What it does; with its first row.
+    /// With the first row: the spec.
     pub spec: Option<Arc<WorkflowSpec>>,
-    /// The schedule that it belongs to; with the spec.
+    /// With the spec: the firing that created the run.
     pub origin: Option<Arc<Origin>>,
-    /// The step that called it; with the spec.
+    /// With the spec: the step that called the run.
     pub caller: Option<Caller>,
-    /// The trigger that started it; with the spec.
+    /// With the spec: the trigger that started the run.
     #[serde(default)]
     pub trigger: Option<Arc<RunTrigger>>,
-    /// The runs that its end started.
+    /// The runs that the end of this run started.
     #[serde(default)]
     pub started: Vec<RunId>,
-    /// Where it stands.
+    /// Status after this commit.
     pub status: RunStatus,
-    /// Which version of it.
+    /// Version of the row.
     pub version: u64,
-    /// The transitions that this row adds.
+    /// The transitions that this row adds to the history.
     pub steps: Vec<RunHistoryEntry>,
 }
 
-/// What the row of a step, or of an element of one, tells.
+/// Fields of a row of a step, or of an element of a mapped step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepRow {
-    /// Of which run.
+    /// The run.
     pub run: RunId,
-    /// Its number.
+    /// Number of the step.
     pub step: u32,
-    /// Which element of it.
+    /// Number of the element; `None` for the step itself.
     pub item: Option<u32>,
-    /// Where it stands.
+    /// Status after this commit.
     pub status: StepStatus,
-    /// Why.
+    /// Cause of the status.
     pub cause: StepCause,
 }
 
 impl History {
-    /// Writes it as JSON lines.
+    /// Writes the history as JSON lines.
     ///
     /// # Errors
     /// Those of `out`.
@@ -547,10 +547,10 @@ impl History {
         out.write_all(b"\n")
     }
 
-    /// Reads JSON lines.
+    /// Reads a history from JSON lines.
     ///
     /// # Errors
-    /// Those of `input`; and for a line that is no event, with its number.
+    /// Those of `input`, and [`io::ErrorKind::InvalidData`] for an invalid line, with its number.
     pub fn read(input: impl BufRead) -> io::Result<Self> {
         let mut history = Self::default();
         for (index, line) in input.lines().enumerate() {
@@ -568,7 +568,7 @@ impl History {
         Ok(history)
     }
 
-    /// A number that two histories share only if they are the same.
+    /// Returns a hash of the whole history; equal histories have equal hashes.
     pub fn fingerprint(&self) -> u64 {
         use std::hash::{BuildHasher, Hasher};
         struct Sink(foldhash::fast::FoldHasher<'static>);
@@ -584,7 +584,7 @@ impl History {
         let mut sink = Sink(foldhash::fast::FixedState::with_seed(0x5eed_0010).build_hasher());
         for event in &self.events {
             serde_json::to_writer(&mut sink, event)
-                .expect("a hasher takes everything, and ids are no floats");
+                .expect("a hasher never fails, and a history contains no floats as keys");
         }
         sink.0.finish()
     }

@@ -1,7 +1,7 @@
-//! Deliberate bugs, each of which must be found: a simulator that finds none proves nothing.
+//! Deliberate bugs, each of which the checker must find: a simulator that finds no bug proves nothing.
 //!
-//! Most are found in any rough world. Some need a coincidence that is rare in a world drawn blindly;
-//! theirs are drawn so that it is not.
+//! Most bugs are found in any world with faults. Some need a coincidence that is rare in a random world; their worlds
+//! are constructed so that it is frequent. Used by `belfry-sim mutations` and by the tests.
 
 use std::fmt;
 
@@ -13,31 +13,31 @@ use crate::check::Invariant::{self, *};
 use crate::run;
 use crate::world::plan::{Bug, Fault, FaultKind, Mutation, Plan, Profile};
 
-/// Where a bug is looked for, and as what.
+/// Where a bug is searched for, and which invariants it violates.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// The bug.
+    /// The deliberate bug.
     pub bug: Bug,
-    /// In how many worlds it must be found.
+    /// Maximum number of worlds until it must be found.
     pub within: u64,
-    /// What it breaks: one of these is enough.
+    /// Invariants that it may violate: one of them must be violated.
     pub shows: &'static [Invariant],
-    /// The world of a seed.
+    /// Returns the world of a seed.
     pub world: fn(u64) -> Plan,
 }
 
 /// A bug that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// The bug, as the command names it.
+    /// Name of the bug on the command line.
     pub mutation: String,
-    /// How many worlds were played.
+    /// Number of worlds that were played.
     pub worlds: u64,
-    /// The first of its invariants that was broken.
+    /// The first violated invariant of [`Case::shows`].
     pub broken: String,
 }
 
-/// A line of the table of those that were found.
+/// A line of the table of found bugs.
 impl fmt::Display for Found {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<40} {:>6}   {}", self.mutation, self.worlds, self.broken)
@@ -45,7 +45,7 @@ impl fmt::Display for Found {
 }
 
 impl Case {
-    /// Plays one world after another until the bug shows; nothing if it does not within as many as it may take.
+    /// Plays worlds until the bug is found; `None` if it is not found within [`Case::within`] worlds.
     pub fn look(&self) -> Option<Found> {
         (0..self.within).find_map(|seed| {
             let plan = (self.world)(seed).with(self.bug);
@@ -68,7 +68,7 @@ const fn core(mutation: Core, within: u64, shows: &'static [Invariant], world: f
     Case { bug: Bug::Within(mutation), within, shows, world }
 }
 
-/// Every bug.
+/// All deliberate bugs.
 pub const CASES: &[Case] = &[
     case(Mutation::WorkerCountsItsLeaseFromTheAnswer, 20, &[I8], slow_answers),
     case(Mutation::WorkerThawsBeforeItsStops, 20, &[I8], cut_workers),
@@ -151,7 +151,7 @@ fn rough(seed: u64) -> Plan {
     Plan::draw(seed, Profile::Short)
 }
 
-/// A slow store, of which some commits fail while others are on their way behind them.
+/// A slow store: some commits fail while later ones are pending.
 fn sent_ahead(seed: u64) -> Plan {
     let slow = Fault::new(1, 118, FaultKind::SlowStore { most: Duration::from_millis(400) });
     let fail = |n: u64| Fault::new(15 + 15 * n, 5, FaultKind::CommitsFail { share: 0.2 });
@@ -160,14 +160,14 @@ fn sent_ahead(seed: u64) -> Plan {
     Plan { commits_ahead: 3, ahead_inputs: 1, faults, ..Plan::quiet(seed) }
 }
 
-/// Commits take longer than the leadership lease, so some arrive after another server has taken over.
+/// Commits that take longer than the leadership lease: some arrive after another server has taken over.
 fn late_commits(seed: u64) -> Plan {
     let slow = |n: u64| Fault::new(10 + 15 * n, 9, FaultKind::SlowStore { most: Duration::from_secs(5) });
     let burst = |n: u64| Fault::new(11 + 15 * n, 1, FaultKind::Burst { jobs: 60 });
     Plan { faults: (0..7).flat_map(|n| [slow(n), burst(n)]).collect(), ..Plan::quiet(seed) }
 }
 
-/// The leader hands over in the middle of its work, and a slow store lets its successor know of that late.
+/// Handovers under load, on a slow store that delays the news of the handover.
 fn busy_handovers(seed: u64) -> Plan {
     let slow = Fault::new(1, 118, FaultKind::SlowStore { most: Duration::from_millis(400) });
     let burst = |n: u64| Fault::new(12 + 10 * n, 1, FaultKind::Burst { jobs: 60 });
@@ -176,15 +176,15 @@ fn busy_handovers(seed: u64) -> Plan {
     Plan { servers: 2, faults, ..Plan::quiet(seed) }
 }
 
-/// Nobody hears what became of many commits while much is asked for.
+/// Many commits with unknown outcome under a high request rate.
 fn unknown_outcomes(seed: u64) -> Plan {
     let hide = |n: u64| Fault::new(15 + 15 * n, 5, FaultKind::CommitsUnknown { share: 0.3 });
     let burst = |n: u64| Fault::new(16 + 15 * n, 1, FaultKind::Burst { jobs: 60 });
     Plan { faults: (0..7).flat_map(|n| [hide(n), burst(n)]).collect(), ..Plan::quiet(seed) }
 }
 
-/// The owner does not reach the store for longer than all leases, and has so little to do that it need
-/// not notice; two workers know one server alone.
+/// The owner cannot reach the store for longer than all leases, and has so little work that it need not notice. Two
+/// workers know only one server.
 fn owners_cut_from_the_store(seed: u64) -> Plan {
     let cut =
         |n: u64| Fault::new(30 + 45 * n, 30, FaultKind::CutServerFromStore { server: (n % 2) as usize });
@@ -194,7 +194,7 @@ fn owners_cut_from_the_store(seed: u64) -> Plan {
     Plan { faults: vec![alone(0), alone(1), cut(0), cut(1)], task_max, ..plan }
 }
 
-/// Machines crash while nothing that they say is heard.
+/// Machines crash while their messages are lost.
 fn crashes_in_silence(seed: u64) -> Plan {
     let mute = |n: u64| Fault::new(8 + 9 * n, 2, FaultKind::MuteWorker { worker: (n % 2) as usize });
     let machine = |n: u64| Fault::new(9 + 9 * n, 1, FaultKind::CrashMachine { worker: (n % 2) as usize });
@@ -203,12 +203,12 @@ fn crashes_in_silence(seed: u64) -> Plan {
     Plan { faults: (0..12).flat_map(|n| [mute(n), machine(n)]).collect(), ..plan }
 }
 
-/// The same, on disks so slow that many a start is on its way when the machine crashes.
+/// The same on slow disks, so that starts are pending when the machine crashes.
 fn slow_journals(seed: u64) -> Plan {
     Plan { journal_max: Duration::from_secs(2), ..crashes_in_silence(seed) }
 }
 
-/// Supervisors stand still for longer than their leases, while the rest of the machine goes on.
+/// Supervisors pause for longer than their leases, while the rest of the machine runs.
 fn paused_supervisors(seed: u64) -> Plan {
     let agent = |n: u64| Fault::new(10 + 20 * n, 14, FaultKind::CrashAgent { worker: (n % 3) as usize });
     let pause = |n: u64| Fault::new(10 + 20 * n, 15, FaultKind::PauseSupervisor { worker: (n % 3) as usize });
@@ -216,7 +216,7 @@ fn paused_supervisors(seed: u64) -> Plan {
     Plan { faults: (0..5).flat_map(|n| [agent(n), pause(n)]).collect(), ..plan }
 }
 
-/// Workers are cut off for longer than their leases, again and again.
+/// Workers are cut off for longer than their leases, repeatedly.
 fn cut_workers(seed: u64) -> Plan {
     let cut =
         |n: u64, server| Fault::new(8 + 12 * n, 9, FaultKind::CutWorker { worker: (n % 3) as usize, server });
@@ -224,19 +224,19 @@ fn cut_workers(seed: u64) -> Plan {
     Plan { faults: (0..9).flat_map(|n| [cut(n, 0), cut(n, 1)]).collect(), ..plan }
 }
 
-/// The same without a fuse that could freeze anything.
+/// The same with fuses that fail.
 fn broken_fuses(seed: u64) -> Plan {
     let mut plan = cut_workers(seed);
     plan.faults.extend((0..3).map(|worker| Fault::new(2, 117, FaultKind::BreakFuse { worker })));
     plan
 }
 
-/// Workers are cut off, and tasks save how far they are.
+/// Workers are cut off while tasks save checkpoints.
 fn cut_workers_that_save(seed: u64) -> Plan {
     Plan { saves: 2_000, ..cut_workers(seed) }
 }
 
-/// Answers take longer than the margin of a lease, and then there are none.
+/// Answers take longer than the margin of a lease, and then stop.
 fn slow_answers(seed: u64) -> Plan {
     let delay = Duration::from_secs(4);
     let slow = FaultKind::RoughNet { loss: 0.0, duplicate: 0.0, reorder: false, delay };
@@ -245,28 +245,28 @@ fn slow_answers(seed: u64) -> Plan {
     plan
 }
 
-/// Servers crash while runs of workflows go on.
+/// Servers crash during runs of workflows.
 fn runs_through_crashes(seed: u64) -> Plan {
     let crash = |n: u64| Fault::new(10 + 15 * n, 3, FaultKind::CrashServer { server: (n % 2) as usize });
     let faults = (0..7).map(crash).collect();
     Plan { workflows: 4, runs: 30, run_asks: 0, jobs: 5, faults, ..Plan::quiet(seed) }
 }
 
-/// The store forgets commits again and again, while tasks run that the next owner does not know of.
+/// The store loses commits repeatedly, while tasks run that the next owner does not know.
 fn lost_tails(seed: u64) -> Plan {
     let lose = |n: u64| Fault::new(10 + 12 * n, 1, FaultKind::LoseTail { commits: 12 });
     let faults = (0..9).map(lose).collect();
     Plan { jobs: 200, task_max: Duration::from_secs(20), keeps_all: false, faults, ..Plan::quiet(seed) }
 }
 
-/// The clock of the only server is ten days ahead for a few seconds, time and again.
+/// The clock of the only server is ten days ahead for a few seconds, repeatedly.
 fn leaps(seed: u64) -> Plan {
     let millis = 10 * 24 * 3_600 * 1_000;
     let leap = |n: u64| Fault::new(15 + 25 * n, 4, FaultKind::StepClock { server: 0, millis });
     Plan { servers: 1, schedules: 8, faults: (0..4).map(leap).collect(), ..Plan::quiet(seed) }
 }
 
-/// Nobody is there for longer than a firing may be late, again and again.
+/// Outages of all servers that are longer than a firing may be late, repeatedly.
 fn outages(seed: u64) -> Plan {
     let faults = (0..4).flat_map(|n| {
         let crash = |server| Fault::new(20 + 25 * n, 15, FaultKind::CrashServer { server });
@@ -275,7 +275,7 @@ fn outages(seed: u64) -> Plan {
     Plan { schedules: 8, jobs: 5, faults: faults.collect(), ..Plan::quiet(seed) }
 }
 
-/// Somebody cancels tasks that would run for long, while workers are cut off now and then.
+/// Clients cancel long tasks while workers are cut off occasionally.
 fn long_tasks_on_cut_workers(seed: u64) -> Plan {
     let cut =
         |n: u64, server| Fault::new(8 + 12 * n, 3, FaultKind::CutWorker { worker: (n % 3) as usize, server });

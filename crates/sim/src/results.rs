@@ -1,14 +1,14 @@
-//! What many histories came to: figures to keep in a file, and the page that shows them.
+//! Aggregated results of many histories: figures for a file, and the page that shows them.
 //!
-//! A [`Tally`] takes one judged history after another. Its [`Results`] are small enough to be kept with the
-//! sources; [`page`] makes the book's page of them, so that nobody types a figure.
+//! A [`Tally`] takes one judged history after another. Its [`Results`] are small enough to be committed. [`page`]
+//! generates the book's results page from them, so that no figure is typed by hand.
 //!
-//! # What is measured
-//! - *Recovery*: from the end of a fault (a killed process may be started again, a road is mended), or from
-//!   when somebody wanted something then (a client asked, a task ended) if that is later, to the next commit.
-//!   Where the feed of events is all that is seen of the store, to the next event of it. Other faults may last.
-//! - *Lateness*: from the nominal instant of a firing that was due by its schedule's rule to its decision,
-//!   on the clock of the engine; without those that waited for their turn or for somebody to resume.
+//! # Measurements
+//! - *Recovery*: the time from the end of a fault (a killed process may restart, a partition heals) to the next
+//!   commit. It starts later if the first demand after the fault (a request, the end of a task) comes later. With
+//!   only an event feed, it ends at the next event. Other faults may still be in progress.
+//! - *Delay*: the time from the scheduled time of a firing by its schedule's rule to its decision, in engine time.
+//!   Firings that waited for their turn, or for a resumed schedule, are excluded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,39 +26,39 @@ mod page;
 
 pub use page::{bugs, page};
 
-/// Which run it was, and how to repeat it.
+/// Identifies a run of the simulator or of a storm test, and how to replay it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// What ran: `simulator`, or the name of a storm.
+    /// Name: `simulator`, or the name of a storm test.
     pub name: String,
-    /// The commit that was tested.
+    /// Commit under test.
     pub commit: String,
-    /// The day.
+    /// Date of the run.
     pub date: String,
-    /// On what.
+    /// Environment and profile.
     pub setting: String,
-    /// The first seed.
+    /// First seed.
     pub seed: u64,
-    /// The command that plays it again.
+    /// Command that replays the run.
     pub replay: String,
 }
 
-/// What a command that looks for deliberate bugs is told of where to keep them.
+/// Options of a command that searches for deliberate bugs: where to store the results.
 #[derive(Debug, clap::Args)]
 pub struct KeepBugs {
-    /// Write what was found into this file, for the page of results.
+    /// File for the found bugs, for the results page.
     #[arg(long)]
     results: Option<PathBuf>,
-    /// The commit that is tested, for that file.
+    /// Commit under test, for that file.
     #[arg(long, env = "BELFRY_COMMIT", default_value = "unknown")]
     commit: String,
-    /// The day, for that file.
+    /// Date of the run, for that file.
     #[arg(long, env = "BELFRY_DATE", default_value = "unknown")]
     date: String,
 }
 
 impl KeepBugs {
-    /// Writes them down, if that is wanted.
+    /// Writes the found bugs if a file was given.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -68,7 +68,7 @@ impl KeepBugs {
     }
 }
 
-/// Writes results into a file, as JSON.
+/// Writes results to a file, as JSON.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -78,39 +78,39 @@ pub fn write(path: &Path, results: &impl Serialize) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write the results to `{}`", path.display()))
 }
 
-/// Deliberate bugs that were looked for, and how soon each was found.
+/// Results of a search for deliberate bugs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bugs {
-    /// The commit that was tested.
+    /// Commit under test.
     pub commit: String,
-    /// The day.
+    /// Date of the search.
     pub date: String,
-    /// All of them.
+    /// The found bugs.
     pub found: Vec<Found>,
 }
 
 impl Bugs {
-    /// Reads what was kept in a file.
+    /// Reads found bugs from a file.
     ///
     /// # Errors
-    /// If the file cannot be read, or has something else in it.
+    /// If the file cannot be read, or does not contain found bugs.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the results in `{}`", path.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("`{}` has no results in it", path.display()))
+        serde_json::from_str(&text).with_context(|| format!("`{}` does not contain results", path.display()))
     }
 }
 
-/// How long something took, in milliseconds.
+/// Distribution of a duration, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Spread {
-    /// How often it was measured.
+    /// Number of measurements.
     pub count: u64,
-    /// Half of them took no longer.
+    /// Median.
     pub p50: u64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile.
     pub p99: u64,
-    /// None took longer.
+    /// Maximum.
     pub max: u64,
 }
 
@@ -127,36 +127,36 @@ impl Spread {
     }
 }
 
-/// What a run came to.
+/// Results of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Results {
-    /// Which run it was.
+    /// Identification of the run.
     pub run: Run,
-    /// How many histories were judged: one for each seed.
+    /// Number of judged histories: one for each seed.
     pub histories: u64,
-    /// How much time passed in them, in seconds.
+    /// Time that the histories cover, in seconds.
     pub seconds: u64,
-    /// How long it took, in seconds.
+    /// Duration of the run, in seconds.
     pub took_seconds: u64,
-    /// Inputs that engines took; 0 where that is not seen.
+    /// Inputs that engines handled; 0 if not recorded.
     pub engine_inputs: u64,
-    /// Jobs that were accepted.
+    /// Number of accepted jobs.
     pub jobs: u64,
-    /// Answers that clients never got for certain.
+    /// Requests whose outcome clients never learned.
     pub unknown_answers: u64,
-    /// Tasks that started.
+    /// Number of started tasks.
     pub tasks: u64,
-    /// Instants of schedules that were to be accounted for.
+    /// Scheduled times that needed a ledger entry.
     pub firings: u64,
-    /// Jobs that had not ended at the end.
+    /// Jobs that had not ended at the end of their history.
     pub unfinished: u64,
-    /// Faults, by kind.
+    /// Number of faults, by kind.
     pub faults: BTreeMap<String, u64>,
-    /// Violations, by invariant.
+    /// Number of violations, by invariant.
     pub violations: BTreeMap<String, u64>,
-    /// Recovery, by kind of fault.
+    /// Recovery times, by kind of fault.
     pub recovery: BTreeMap<String, Spread>,
-    /// How late schedules fired.
+    /// Delay of firings.
     pub lateness: Spread,
 }
 
@@ -165,13 +165,13 @@ impl Results {
         invariants.iter().filter_map(|invariant| self.violations.get(&invariant.to_string())).sum()
     }
 
-    /// Faults of all kinds.
+    /// Returns the number of faults of all kinds.
     pub fn faults_in_all(&self) -> u64 {
         self.faults.values().sum()
     }
 }
 
-/// Adds histories up.
+/// Aggregates histories.
 #[derive(Debug, Default)]
 pub struct Tally {
     histories: u64,
@@ -188,7 +188,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// One more history, and what the checker says of it.
+    /// Adds a history and its report.
     pub fn add(&mut self, history: &History, report: &Report) {
         self.histories += 1;
         for (invariant, count) in &report.counts {
@@ -212,7 +212,8 @@ impl Tally {
             What::Asked { request, .. } => drop(one.asked.entry(*request).or_insert(at)),
             What::Answered { request, answer: Answer::Submitted { job } } => {
                 self.jobs += u64::from(one.accepted.insert(*job));
-                // Whoever asked after the end of a fault and was answered knows of a commit that others hear of later.
+                // A client whose request came after the end of a fault learns of a commit before the event feed shows
+                // it.
                 if let Some(asked) = one.asked.get(request).copied() {
                     self.recovered(at, one, |mended| mended <= asked);
                 }
@@ -230,7 +231,7 @@ impl Tally {
         }
     }
 
-    /// Something that was wanted is durable: faults that ended at such times are got over.
+    /// Records that a demand is durable: all faults with a matching end time have recovered.
     fn recovered(&mut self, at: Timestamp, one: &mut One, which: impl Fn(Timestamp) -> bool) {
         let Some(wanted) = one.wanted else { return };
         for (kind, mended) in one.mended.extract_if(.., |(_, mended)| which(*mended)) {
@@ -253,7 +254,7 @@ impl Tally {
         }
     }
 
-    /// What it all came to.
+    /// Returns the aggregated results.
     pub fn results(self, run: Run, took: std::time::Duration, engine_inputs: u64) -> Results {
         Results {
             run,
@@ -274,24 +275,24 @@ impl Tally {
     }
 }
 
-/// What is remembered within one history.
+/// State within one history.
 #[derive(Debug, Default)]
 struct One {
     accepted: BTreeSet<model::JobId>,
     live: BTreeMap<model::JobId, JobStatus>,
     instants: BTreeSet<(model::ScheduleId, u64, Timestamp, Timestamp)>,
-    /// When each request was made first.
+    /// Time of the first attempt of each request.
     asked: BTreeMap<u64, Timestamp>,
-    /// Since when something is wanted that no commit can have in it yet.
+    /// Time of the oldest demand that no commit has met.
     wanted: Option<Timestamp>,
-    /// Faults that ended since the last commit of something that was wanted.
+    /// Faults that ended and have not recovered yet, by kind.
     mended: Vec<(String, Timestamp)>,
 }
 
-/// The kind of a fault: its text without what differs from one to the next.
+/// Returns the kind of a fault: its description without parameters.
 ///
-/// `CrashServer { server: 1 } at 3s for 2s` is a `crash server`, `Kill(Server, 0)` a `kill server`, and a
-/// text that is no name is its own kind.
+/// `CrashServer { server: 1 } at 3s for 2s` is a `crash server`, `Kill(Server, 0)` a `kill server`. A text that is no
+/// variant name is its own kind.
 fn kind(fault: &str) -> String {
     let is_word = |word: &&str| {
         word.len() > 1 && word.chars().all(char::is_alphabetic) && word.starts_with(char::is_uppercase)
@@ -342,7 +343,7 @@ mod tests {
         assert_eq!(Spread::of(Vec::new()), Spread::default());
     }
 
-    /// A feed tells of a commit when it is connected again; who was answered knows before.
+    /// A feed delivers a commit after its reconnection; an answered client knows before.
     #[test]
     fn an_answer_to_who_asked_after_a_fault_ends_the_recovery_and_one_to_who_asked_before_does_not() {
         let job = model::JobId::from_bits(7);
@@ -380,7 +381,7 @@ mod tests {
         };
         let results = tally.results(run, std::time::Duration::from_secs(1), 1);
         assert_eq!((results.histories, results.tasks), (8, tasks));
-        // Requests that are repeated under a key get the same job again.
+        // Requests that are repeated under a key return the same job.
         assert!(results.jobs > 0 && results.jobs <= jobs, "{} of {jobs}", results.jobs);
         assert!(results.firings > 0 && results.lateness.count > 0 && results.unfinished == 0);
         assert!(results.violations.is_empty() && results.faults_in_all() > 8);

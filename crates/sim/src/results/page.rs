@@ -1,4 +1,4 @@
-//! The page that shows results, as the book has it.
+//! Renders results as Markdown tables for the book.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{Bugs, Results, Spread};
 use crate::check::Invariant;
 use crate::mutations::Found;
 
-/// A row of the table of promises: its name, and the invariants that break it.
+/// Rows of the table of violations: label, and the invariants that count.
 const PROMISES: &[(&str, &[Invariant])] = &[
     ("lost jobs or reports", &[Invariant::I1, Invariant::I11, Invariant::I30]),
     ("invented or duplicate jobs", &[Invariant::I2, Invariant::I3]),
@@ -26,10 +26,10 @@ const PROMISES: &[(&str, &[Invariant])] = &[
     ("engines that differ from their rows or between plays", &[Invariant::I28, Invariant::I29]),
 ];
 
-/// Runs beside each other in a table; more would not fit on a page.
+/// Maximum number of runs in a table: more columns do not fit on a page.
 const COLUMNS: usize = 5;
 
-/// The tables for these results, in this order.
+/// Returns the tables for these results, in this order.
 pub fn page(results: &[Results]) -> String {
     let mut text = String::new();
     let names = distinct_names(results);
@@ -98,7 +98,7 @@ pub fn page(results: &[Results]) -> String {
     text
 }
 
-/// The names of the runs; one that several have gets a number from its second on.
+/// Returns the names of the runs; repeated names are numbered from the second on.
 fn distinct_names(results: &[Results]) -> Vec<String> {
     let names: Vec<_> = results.iter().map(|r| r.run.name.as_str()).collect();
     let numbered = names.iter().enumerate().map(|(i, name)| {
@@ -110,7 +110,7 @@ fn distinct_names(results: &[Results]) -> Vec<String> {
     numbered.collect()
 }
 
-/// The table of deliberate bugs.
+/// Returns the table of deliberate bugs.
 pub fn bugs(runs: &[Bugs]) -> String {
     let mut text = String::new();
     for Bugs { commit, date, found } in runs {
@@ -128,7 +128,7 @@ fn spread(spread: &Spread) -> String {
     format!("{}, {}, {}", grouped(spread.p50), grouped(spread.p99), grouped(spread.max))
 }
 
-/// None in `n` trials: with 95 % certainty fewer than one in `n / 3`.
+/// Upper bound after zero violations in `n` trials: with 95 % certainty fewer than one in `n / 3` (rule of three).
 fn odds(trials: u64) -> String {
     if trials < 3 { "unknown".into() } else { format!("1 in {}", grouped(trials / 3)) }
 }
@@ -141,7 +141,7 @@ fn hours(seconds: u64) -> String {
     }
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!([odds(0), odds(3_000)], ["unknown", "1 in 1,000"]);
     }
 
-    /// An invariant that no row has could be broken without anybody seeing it.
+    /// An invariant without a row could be violated without being shown.
     #[test]
     fn every_invariant_stands_in_a_row() {
         let shown: Vec<_> = PROMISES.iter().flat_map(|(_, invariants)| *invariants).collect();

@@ -1,5 +1,8 @@
-//! What is going to happen to a world, drawn from its seed: how large it is, what is asked of it,
-//! and which faults it meets. Everything else follows from the plan and from draws of the same seed.
+//! The plan of a world, drawn from its seed: its size, its load and its faults. Everything else follows from the plan
+//! and from further draws of the same seed.
+//!
+//! Callers: the command, the tests and [`mutations`](crate::mutations). A new kind of draw gets a new [`concern`], so
+//! that the worlds of existing seeds stay the same.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +14,7 @@ use model::Duration;
 use crate::dice::Dice;
 use crate::history::Setup;
 
-/// A concern of its own for each kind of draw; see [`Dice`].
+/// Streams of draws, one for each concern; see [`Dice`].
 pub(crate) mod concern {
     pub(crate) const PLAN: u64 = 1;
     pub(crate) const NET: u64 = 2;
@@ -29,9 +32,9 @@ pub(crate) mod concern {
     pub(crate) const STOPS: u64 = 14;
 }
 
-/// A deliberate bug in the model around the cores, to see that it is found.
+/// A deliberate bug in the model around the cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
-#[expect(missing_docs, reason = "each name says what is done wrong")]
+#[expect(missing_docs, reason = "each name states the bug")]
 pub enum Mutation {
     WorkerCountsItsLeaseFromTheAnswer,
     WorkerThawsBeforeItsStops,
@@ -65,17 +68,17 @@ pub enum Mutation {
     RandomOrderOfEffects,
 }
 
-/// A deliberate bug, to see that it is found.
+/// A deliberate bug that the checker must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bug {
-    /// In the model around the cores.
+    /// A bug in the model around the cores.
     Around(Mutation),
-    /// In a core itself. Release builds have none of these.
+    /// A bug in a core. Release builds do not contain these.
     Within(mutation::Mutation),
 }
 
 impl Bug {
-    /// All of them.
+    /// Returns all deliberate bugs.
     pub fn all() -> impl Iterator<Item = Self> {
         let within = mutation::Mutation::ALL
             .iter()
@@ -85,13 +88,13 @@ impl Bug {
         around.chain(within.map(Self::Within))
     }
 
-    /// Whether this build has it.
+    /// Whether this build contains the bug.
     pub fn is_built_in(self) -> bool {
         matches!(self, Self::Around(_)) || mutation::ARE_BUILT_IN
     }
 }
 
-/// As the command names it.
+/// The name of the bug on the command line.
 impl fmt::Display for Bug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -103,13 +106,13 @@ impl fmt::Display for Bug {
     }
 }
 
-/// A name that no bug of these worlds has.
+/// Error: a name of no deliberate bug.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownBug(String);
 
 impl fmt::Display for UnknownBug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no deliberate bug `{}` here: `belfry-sim mutations` names them", self.0)
+        write!(f, "unknown deliberate bug `{}`: run `belfry-sim mutations` for a list", self.0)
     }
 }
 
@@ -123,34 +126,34 @@ impl FromStr for Bug {
     }
 }
 
-/// How large worlds are, and how rough.
+/// Size of worlds, and intensity of their faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Profile {
-    /// Two minutes of faults: hundreds of worlds a minute.
+    /// Two minutes of faults; hundreds of worlds can be played a minute.
     #[default]
     Short,
     /// An hour of faults and many jobs.
     Long,
-    /// No faults: is everything quick and quiet?
+    /// No faults: checks speed and quiet operation.
     Calm,
-    /// The steady load of 1,000,000 jobs a day, without faults: how fast is it?
+    /// The steady load of 1,000,000 jobs a day, without faults: measures speed.
     Load,
-    /// As short, and the store may lose its newest commits, which nobody is then held to.
+    /// As [`Short`](Self::Short), but the store may lose its newest commits; their loss is no violation.
     LostTail,
 }
 
-/// A fault and when it happens.
+/// A fault and the time at which it happens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fault {
-    /// From the begin of the world.
+    /// Time from the start of the world.
     pub at: Duration,
-    /// Until it is mended.
+    /// Duration of the fault.
     pub length: Duration,
-    /// What.
+    /// Kind of the fault.
     pub kind: FaultKind,
 }
 
-/// What can go wrong.
+/// Kinds of faults.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum FaultKind {
@@ -160,9 +163,9 @@ pub enum FaultKind {
     PauseServer {
         server: usize,
     },
-    /// An operator drains the leader, and takes that back when the fault is over.
+    /// Drains the leader, and resumes it at the end of the fault.
     DrainLeader,
-    /// Stops a server in order, and starts it again when the fault is over.
+    /// Stops a server gracefully, and starts it again at the end of the fault.
     StopServer {
         server: usize,
     },
@@ -173,7 +176,7 @@ pub enum FaultKind {
         worker: usize,
         server: usize,
     },
-    /// Only what a worker sends is lost.
+    /// Loses all messages that a worker sends.
     MuteWorker {
         worker: usize,
     },
@@ -189,7 +192,7 @@ pub enum FaultKind {
     LoseTail {
         commits: u32,
     },
-    /// As much of the tail as was committed in so long a time.
+    /// Loses the commits of the last `time`.
     LoseLast {
         time: Duration,
     },
@@ -215,7 +218,7 @@ pub enum FaultKind {
     PauseSupervisor {
         worker: usize,
     },
-    /// Each fuse that is started dies at once.
+    /// Makes every fuse of a worker die immediately after its start.
     BreakFuse {
         worker: usize,
     },
@@ -234,7 +237,7 @@ pub enum FaultKind {
 }
 
 impl Fault {
-    /// From `at` seconds on, for `length` seconds.
+    /// Creates a fault from `at` seconds on, for `length` seconds.
     pub fn new(at: u64, length: u64, kind: FaultKind) -> Self {
         Self { at: Duration::from_secs(at), length: Duration::from_secs(length), kind }
     }
@@ -246,67 +249,67 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Everything that makes a world.
+/// All parameters of a world.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Decides all that is not written here.
+    /// Determines everything that is not a field of the plan.
     pub seed: u64,
-    /// How many servers.
+    /// Number of servers.
     pub servers: usize,
-    /// How many workers.
+    /// Number of workers.
     pub workers: usize,
-    /// How many shards.
+    /// Number of shards.
     pub shards: u16,
-    /// Commits of a server that may be on their way to the store.
+    /// Maximum number of pending commits of a server.
     pub commits_ahead: usize,
-    /// Inputs that a batch has at least if it is sent behind one that is on its way.
+    /// Minimum number of inputs of a batch that is sent behind a pending one.
     pub ahead_inputs: usize,
-    /// How long work comes and faults happen.
+    /// Duration of load and faults.
     pub rough: Duration,
-    /// How long everything may take to end afterwards.
+    /// Maximum duration after the faults until everything has ended.
     pub calm: Duration,
-    /// Jobs that clients submit.
+    /// Number of jobs that clients submit.
     pub jobs: u32,
-    /// Other things that clients ask for.
+    /// Number of other client requests.
     pub other_asks: u32,
-    /// Schedules.
+    /// Number of schedules.
     pub schedules: u32,
-    /// Whether some of them have instants that a filter holds.
+    /// Whether some schedules have excluded times.
     pub with_filters: bool,
-    /// Schedules beside them that are all due at one instant and never again: in the first whole minute.
+    /// Number of additional schedules that all fire once, at the same time: in the first whole minute.
     pub due_together: u32,
-    /// Workflows.
+    /// Number of workflows.
     pub workflows: u32,
-    /// Runs of them that clients start; schedules start more.
+    /// Number of runs that clients start; schedules start more.
     pub runs: u32,
-    /// What clients ask of runs.
+    /// Number of client requests about runs.
     pub run_asks: u32,
-    /// Checkpoints that running tasks save.
+    /// Number of checkpoints that running tasks save.
     pub saves: u32,
-    /// Whether some of the jobs share a concurrency key.
+    /// Whether some jobs share a concurrency key.
     pub with_keys: bool,
-    /// The longest that a task runs.
+    /// Maximum duration of a task.
     pub task_max: Duration,
-    /// Faults, by when they begin.
+    /// Faults, ordered by start time.
     pub faults: Vec<Fault>,
-    /// A deliberate bug.
+    /// Deliberate bug of the world.
     pub bug: Option<Bug>,
-    /// How many batches pass between two looks at an engine's invariants, each of which goes over all live jobs.
+    /// Number of batches between two checks of an engine's invariants, each of which visits all live jobs.
     pub look_every: u64,
-    /// How often an engine is rebuilt beside the running one.
+    /// Interval at which an engine is rebuilt for comparison.
     pub rebuild_every: Duration,
-    /// Whether only faults that lose nothing durable may happen.
+    /// Whether the faults preserve all durable data.
     pub keeps_all: bool,
-    /// How large machines are: executions at a time.
+    /// Capacity of a machine: number of concurrent executions.
     pub slots: u32,
-    /// How long a batch of a worker's journal takes at most, if that is longer than usual.
+    /// Maximum duration of a journal write of a worker, if longer than usual.
     pub journal_max: Duration,
-    /// The bounds that the history is judged by.
+    /// Bounds for judging the history.
     pub setup: Setup,
 }
 
 impl Plan {
-    /// The world of a seed.
+    /// Draws the world of a seed.
     pub fn draw(seed: u64, profile: Profile) -> Self {
         let mut dice = Dice::new(seed, concern::PLAN);
         let seconds = |n| Duration::from_secs(n);
@@ -354,7 +357,7 @@ impl Plan {
                 (plan.rough, plan.jobs, plan.other_asks, plan.schedules) = (seconds(7_200), 83_333, 0, 0);
                 (plan.task_max, plan.rebuild_every) = (seconds(4), seconds(36_000));
                 plan.look_every = 512;
-                // More than a key lets through would only pile up.
+                // More jobs than a key admits would only accumulate.
                 plan.with_keys = false;
                 mean = Duration::ZERO;
             }
@@ -377,21 +380,21 @@ impl Plan {
         plan
     }
 
-    /// A world of a size that suits most scenarios, without faults: two servers, three workers.
+    /// Returns a world without faults whose size suits most scenarios: two servers, three workers.
     pub fn quiet(seed: u64) -> Self {
         let seconds = Duration::from_secs;
         let plan = Self::draw(seed, Profile::Calm);
         Self { servers: 2, workers: 3, rough: seconds(120), task_max: seconds(10), jobs: 40, ..plan }
     }
 
-    /// The same with a bug.
+    /// Adds a deliberate bug to the plan.
     #[must_use]
     pub fn with(mut self, bug: Bug) -> Self {
         self.bug = Some(bug);
         self
     }
 
-    /// The bug around the engine that the world has.
+    /// Returns the bug in the model around the cores, if any.
     pub(crate) fn mutation(&self) -> Option<Mutation> {
         match self.bug? {
             Bug::Around(mutation) => Some(mutation),
@@ -399,12 +402,12 @@ impl Plan {
         }
     }
 
-    /// Whether the world has this bug around the engine.
+    /// Whether the world has this bug in the model around the cores.
     pub(crate) fn has(&self, mutation: Mutation) -> bool {
         self.mutation() == Some(mutation)
     }
 
-    /// By dice of their own, which leave all else of a seed as it is.
+    /// Adds server stops, from a separate stream: the rest of the seed's world stays the same.
     fn draw_stops(&mut self) {
         let mut dice = Dice::new(self.seed, concern::STOPS);
         if self.faults.is_empty() || !dice.chance(0.4) {
@@ -423,7 +426,7 @@ impl Plan {
         self.faults.sort_by_key(|fault| fault.at);
     }
 
-    /// By dice of its own, which leaves all else of a seed as it is.
+    /// Draws the commit pipeline, from a separate stream: the rest of the seed's world stays the same.
     fn draw_commits_ahead(&mut self) {
         let mut dice = Dice::new(self.seed, concern::AHEAD);
         if dice.chance(0.5) {
@@ -433,7 +436,7 @@ impl Plan {
     }
 
     fn draw_faults(&mut self, dice: &mut Dice, mean: Duration) {
-        // Each world has its own favourites, so that rare combinations get their turn.
+        // Each world has favourite kinds, so that rare combinations occur.
         let kinds: Vec<usize> = (0..KINDS).filter(|_| dice.chance(0.4)).collect();
         let mut at = Duration::ZERO;
         while !kinds.is_empty() {
@@ -466,7 +469,7 @@ impl Plan {
             9 => {
                 let most = if dice.chance(0.2) { 600_000 } else { 20_000 };
                 let millis = dice.between(1, most);
-                // Some are the greatest leap that is believed.
+                // Some leaps are exactly the maximum that an engine accepts.
                 let millis = if millis.is_multiple_of(10) { engine::LEAP_MAX.as_millis() } else { millis };
                 let millis = i64::try_from(millis).unwrap_or(1);
                 FaultKind::StepClock { server, millis: if dice.chance(0.5) { millis } else { -millis } }
@@ -493,5 +496,5 @@ impl Plan {
     }
 }
 
-/// How many kinds [`Plan::draw_fault`] knows.
+/// Number of kinds that [`Plan::draw_fault`] can draw.
 const KINDS: usize = 21;
