@@ -1,9 +1,8 @@
-//! What is going to happen, ordered by time and then by the order in which it was put down.
+//! Future events, ordered by time and then by insertion.
 //!
 //! # Cost
-//! `put` and `next` are O(log n). Only small keys move about in the heap; what happens stays where it
-//! was put until its time has come. A load that is known beforehand stays out of the heap: it is sorted
-//! once, and costs nobody else anything.
+//! `put` and `next` are O(log n). Only small keys move in the heap; an event stays in its slot until it is due. A
+//! load that is known in advance stays out of the heap: it is sorted once, and adds no cost to other events.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,15 +11,15 @@ use model::Timestamp;
 
 use super::Happening;
 
-/// Everything that is to come.
+/// The future events.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
-    /// When, in which order, and the place of what.
+    /// Time, sequence number and slot of each event.
     keys: BinaryHeap<Reverse<(Timestamp, u64, u32)>>,
     places: Vec<Option<Happening>>,
     free: Vec<u32>,
     seq: u64,
-    /// When the same thing happens again and again, and in which order, the first one last.
+    /// Times and sequence numbers of the recurring event, latest first.
     often: Vec<(Timestamp, u64)>,
     what_often: Option<Happening>,
 }
@@ -34,16 +33,16 @@ impl Agenda {
             }
             None => {
                 self.places.push(Some(happening));
-                u32::try_from(self.places.len() - 1).expect("a world has fewer than 2^32 things to come")
+                u32::try_from(self.places.len() - 1).expect("a world has fewer than 2^32 future events")
             }
         };
         self.seq += 1;
         self.keys.push(Reverse((at, self.seq, place)));
     }
 
-    /// Puts down the same for many times, as `put` does for each of them. Only one such thing is kept.
+    /// Adds one event at many times, as `put` would for each of them. Only one recurring event is supported.
     pub(super) fn put_often(&mut self, times: impl IntoIterator<Item = Timestamp>, happening: Happening) {
-        debug_assert!(self.often.is_empty(), "one load is put down");
+        debug_assert!(self.often.is_empty(), "there is one recurring event");
         for at in times {
             self.seq += 1;
             self.often.push((at, self.seq));
@@ -52,7 +51,7 @@ impl Agenda {
         self.what_often = Some(happening);
     }
 
-    /// What comes first, and when.
+    /// Removes and returns the next event and its time.
     pub(super) fn next(&mut self) -> Option<(Timestamp, Happening)> {
         if let Some(&often) = self.often.last()
             && self.keys.peek().is_none_or(|&Reverse((at, seq, _))| often < (at, seq))

@@ -1,7 +1,7 @@
-//! A worker, and its agent: sessions, beats, and the way between server and supervisor.
+//! A worker and its agent: sessions, heartbeats, and messages between server and supervisor.
 //!
-//! A worker is a machine with three parts that live and die on their own: the agent, the supervisor,
-//! and the tasks under their fuse. The disk with the journal outlives all of them.
+//! A worker is a machine with three parts that start and fail independently: the agent, the supervisor, and the tasks
+//! under their fuse. The disk with the journal outlives all of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,17 +23,17 @@ use super::{Happening, World};
 use crate::dice::Dice;
 use crate::history::What;
 
-/// How long an agent waits for a welcome before it tries another server.
+/// Timeout of a welcome, after which an agent connects to another server.
 const WELCOME_MAX: Duration = Duration::from_secs(3);
 
-/// What an agent hears.
+/// A message to an agent.
 #[derive(Debug, Clone)]
 pub(super) enum AgentMessage {
-    // From itself.
+    // From the agent itself.
     Connect,
     Beat { connection: u64 },
     NoWelcome { connection: u64 },
-    // From a server, with the connection that it came by in `Down`.
+    // From a server, with the connection of the message in `Down`.
     Down { connection: u64, message: Box<Self> },
     Welcome { session: Session, heartbeat_interval: Duration, stops: Vec<Stop> },
     Assign(Arc<Assignment>),
@@ -51,15 +51,15 @@ pub(super) struct Agent {
     pub(super) life: u32,
     inbox: Vec<AgentMessage>,
     server: usize,
-    /// Zero without a connection.
+    /// Number of its connection; 0 if it has none.
     pub(super) connection: u64,
-    /// What the server calls this session, once it has welcomed it.
+    /// Session id of the server; `None` before the welcome.
     session: Option<Session>,
     heartbeat_interval: Duration,
     seq: u64,
-    /// When beats were sent, on the clock of the machine.
+    /// When heartbeats were sent, on the clock of the machine.
     sent: BTreeMap<u64, i64>,
-    /// Until when the newest grant goes.
+    /// End of the newest granted lease.
     granted_until: i64,
 }
 
@@ -68,14 +68,15 @@ pub(super) struct Agent {
 pub(super) struct Worker {
     pub(super) id: WorkerId,
     pub(super) capacity: Capacity,
-    /// How much faster its clock runs, in parts per million.
+    /// Rate error of its clock in parts per million; positive if the clock is fast.
     rate: i64,
     origin: Timestamp,
     pub(super) up: bool,
     /// Whether it is suspended.
     pub(super) paused: bool,
-    /// How long it was suspended before, and since when it is, in microseconds of its clock.
+    /// Microseconds that it was suspended before the current suspension, on its clock.
     pub(super) asleep: i64,
+    /// Start of the current suspension, on its clock.
     pub(super) fell_asleep: i64,
     pub(super) disk: Disk,
     pub(super) agent: Agent,
@@ -107,13 +108,13 @@ impl Worker {
         }
     }
 
-    /// What its clock shows: one that goes on in suspend, and a little wrong.
+    /// Returns the time on its clock, which also advances while the machine is suspended, and is slightly wrong.
     pub(super) fn boot(&self, now: Timestamp) -> i64 {
         let passed = now.as_micros() - self.origin.as_micros();
         passed + passed / 1_000_000 * self.rate + passed % 1_000_000 * self.rate / 1_000_000
     }
 
-    /// When its clock shows this.
+    /// Returns the time at which its clock shows `boot`.
     pub(super) fn at(&self, boot: i64) -> Timestamp {
         let passed = i128::from(boot) * 1_000_000 / i128::from(1_000_000 + self.rate);
         let passed = i64::try_from(passed).unwrap_or(i64::MAX / 2);
@@ -130,7 +131,7 @@ fn new_id(dice: &mut Dice, now: Timestamp) -> WorkerId {
     WorkerId::from_bits(IdSource::default().next(now, ShardId(0), dice.number()))
 }
 
-/// A length of time in microseconds.
+/// Returns a duration in microseconds.
 pub(super) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX / 1_000).saturating_mul(1_000)
 }
@@ -156,7 +157,7 @@ impl World {
         for message in std::mem::take(&mut self.workers[worker].agent.inbox) {
             self.tell_agent(worker, Duration::ZERO, message);
         }
-        // What the supervisor said meanwhile has waited in its socket.
+        // Reports that the supervisor sent meanwhile have waited in the socket.
         self.tell_supervisor(worker, SupervisorMessage::RepeatReports);
     }
 
@@ -165,7 +166,7 @@ impl World {
         self.put_in(delay, Happening::Agent { worker, life, message });
     }
 
-    /// A message of a server sets out.
+    /// Sends a message from a server to an agent.
     pub(super) fn send_down(&mut self, server: usize, worker: usize, connection: u64, message: AgentMessage) {
         let unordered = matches!(message, AgentMessage::Grant { .. });
         if self.net.is_cut(worker, server) {
@@ -177,7 +178,7 @@ impl World {
         self.travel(worker, connection, !unordered, false, happening);
     }
 
-    /// A message of an agent sets out.
+    /// Sends a message from an agent to its server.
     pub(super) fn send_up(&mut self, worker: usize, message: ServerMessage) {
         let agent = &self.workers[worker].agent;
         let (server, connection) = (agent.server, agent.connection);
@@ -208,7 +209,7 @@ impl World {
         self.put(at, what);
     }
 
-    /// What is lost for good breaks its connection, and somebody notices sooner or later.
+    /// Loses a message. A lost ordered message breaks its connection, which the agent notices after some time.
     fn lose(&mut self, worker: usize, connection: u64, ordered: bool) {
         if ordered {
             let life = self.workers[worker].agent.life;
@@ -243,7 +244,7 @@ impl World {
         }
     }
 
-    /// Opens a session with what the supervisor holds.
+    /// Opens a session, and reports the executions that the supervisor holds.
     fn connect(&mut self, worker: usize) {
         let connection = self.number();
         let this = &mut self.workers[worker];
@@ -275,7 +276,7 @@ impl World {
         self.tell_agent(worker, WELCOME_MAX, AgentMessage::NoWelcome { connection });
     }
 
-    /// Leaves the connection, and tries the next server.
+    /// Closes the connection, and tries the next server.
     fn reconnect(&mut self, worker: usize) {
         self.close(worker);
         let servers = self.servers.len();
@@ -298,7 +299,7 @@ impl World {
         let boot = this.boot(now);
         let Some(session) = this.agent.session else { return };
         if this.agent.granted_until < boot {
-            // Nobody answers: perhaps another server does.
+            // The server does not answer; another one may.
             return self.reconnect(worker);
         }
         this.agent.seq += 1;
@@ -322,7 +323,7 @@ impl World {
                     return;
                 }
                 this.agent.heartbeat_interval = heartbeat_interval;
-                // The first beats of a session have their time.
+                // The first heartbeats of a session get a full lease.
                 this.agent.granted_until = this.boot(now) + micros(lease);
                 if !careless {
                     stops
@@ -349,7 +350,7 @@ impl World {
         }
     }
 
-    /// A beat was answered: the lease goes from its sending.
+    /// Handles the answer to a heartbeat: the lease counts from its sending.
     fn granted(&mut self, worker: usize, seq: u64, lease: Duration) {
         let now = self.now;
         let from_answer = self.plan.has(Mutation::WorkerCountsItsLeaseFromTheAnswer);
@@ -362,7 +363,7 @@ impl World {
         self.tell_supervisor(worker, SupervisorMessage::Lease { until });
     }
 
-    /// The supervisor has something to report.
+    /// Sends a report of the supervisor.
     pub(super) fn send_report(
         &mut self,
         worker: usize,
@@ -375,7 +376,7 @@ impl World {
         self.send_up(worker, ServerMessage::Report { connection, execution, fence, report });
     }
 
-    /// Whether the agent passes on what the supervisor reports.
+    /// Whether the agent passes reports of the supervisor on.
     pub(super) fn is_in_session(&self, worker: usize) -> bool {
         let agent = &self.workers[worker].agent;
         agent.up && !agent.paused && agent.session.is_some()

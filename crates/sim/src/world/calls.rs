@@ -1,4 +1,4 @@
-//! The way from a server to the store and back, and all that can become of a call on it.
+//! Store calls and their answers, with everything that can happen to a call: delay, loss, failure, fencing.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,28 @@ use super::server::ServerMessage;
 use super::{Happening, World};
 use crate::history::What;
 
-/// How long a server waits at most for a store that does not answer: it may refuse at once, or say nothing for as long
-/// as a statement and its answer may take.
+/// Maximum time that a server waits for an unreachable store, in milliseconds. The connection may be refused
+/// immediately, or stay silent until the timeout of the statement.
 const PATIENCE_MAX_MILLIS: u64 = 35_000;
 /// The same for a read.
 const READ_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A call on its way.
+/// A pending call.
 #[derive(Debug, Clone)]
 pub(super) struct StoreCall {
     pub(super) caller: Caller,
     pub(super) call: Call,
-    /// How long its server waits for it.
+    /// Timeout of the server.
     timeout: Option<Duration>,
-    /// When it was sent.
+    /// When the call was sent.
     sent_at: Timestamp,
-    /// The commit before, if that one has no answer yet: only with it may this one be done.
+    /// The previous commit, if it is unanswered: this one may be executed only after it succeeded.
     behind: Option<CallId>,
-    /// Rows that the first half of a preload has read, and not answered with.
+    /// Rows that the first half of a preload has read and not delivered.
     pub(super) read_early: Option<Vec<LiveRow>>,
 }
 
-/// Whom its answer goes to.
+/// The recipient of the answer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Caller {
     pub(super) server: usize,
@@ -43,23 +43,23 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Identifies a commit among all of this server, in whichever life.
+    /// Returns a number that is unique among the commits of all lives of this server.
     fn number(self, id: CallId) -> u64 {
         u64::from(self.life) << 40 | id.0
     }
 }
 
-/// What an engine is built from.
+/// The rows from which an engine is built.
 #[derive(Debug, Clone)]
 pub(super) struct Loaded {
     pub(super) rows: Vec<LiveRow>,
     /// Engine time of the newest commit.
     pub(super) now: Timestamp,
-    /// Whether the commits after that may be gone.
+    /// Whether commits after that time may be lost.
     pub(super) tail_lost: bool,
 }
 
-/// What the store answers, or what a server makes of its silence.
+/// The answer of the store, or the result of a timeout.
 #[derive(Debug, Clone)]
 pub(super) enum Verdict {
     Acquired(Option<Vec<Lease>>),
@@ -75,14 +75,14 @@ pub(super) enum Verdict {
     Committed,
     Done,
     Fenced,
-    /// Not done, for certain.
+    /// Certainly not executed.
     Unavailable,
-    /// Done or not.
+    /// Executed or not.
     Unknown,
 }
 
 impl World {
-    /// Sends a call off; its answer, or the end of patience, comes back under its id.
+    /// Sends a call. Its answer or its timeout arrives under its id.
     pub(super) fn call_store(
         &mut self,
         server: usize,
@@ -105,20 +105,20 @@ impl World {
         }
         let call = StoreCall { caller, call, timeout, sent_at: self.now, behind, read_early: None };
         self.put(at, Happening::Store(Box::new(call)));
-        // A server gives a slow call up, whatever the store does with it later.
+        // A server abandons a slow call, whether the store executes it later or not.
         if let Some(timeout) = timeout.filter(|timeout| self.now + *timeout < at) {
             self.answer_in(timeout, caller, Verdict::Unknown);
         }
     }
 
-    /// How long a call waits for a store that is cut off.
+    /// Returns how long a call waits for a store that is cut off.
     fn patience(&mut self, call: &Call, timeout: Option<Duration>) -> Duration {
         let drawn = match self.store_dice.chance(0.3) {
             true => self.store_dice.millis(1, 1_000),
             false => self.store_dice.millis(1_000, PATIENCE_MAX_MILLIS),
         };
         let most = match call {
-            // A read is given up sooner than a change.
+            // A read has a shorter timeout than a change.
             Call::LostTails(_)
             | Call::Load(_)
             | Call::Clock
@@ -138,7 +138,7 @@ impl World {
         self.put_in(delay, Happening::Server { server, life: Some(life), message });
     }
 
-    /// The store takes a call.
+    /// Executes a call in the store.
     pub(super) fn store_hears(&mut self, call: StoreCall) {
         let caller = call.caller;
         let (mut fails, mut unknown) = (0.0, 0.0);
@@ -203,7 +203,7 @@ impl World {
             }
             Call::CountJobs => Verdict::Jobs(self.store.count_jobs()),
             Call::Load(_) => Verdict::Loaded(Box::new(self.loaded_rows())),
-            // A database that servers share has a clock of its own.
+            // A database that servers share has its own clock.
             Call::Clock => Verdict::Clock((self.servers.len() > 1).then_some(self.now)),
             Call::Probe => Verdict::Done,
             Call::Reconciled(leases) => match self.store.tail_reconciled(&leases) {

@@ -1,7 +1,7 @@
-//! Clients: what they ask for, and how they insist.
+//! Clients: their requests, and how they repeat them.
 //!
-//! A request that is safe to repeat is repeated until its outcome is known; one that is not is given
-//! up when nobody can say what became of it. What each of them knows is what the history has.
+//! A request that is safe to repeat is repeated until its outcome is known. Any other request is abandoned when its
+//! outcome is unknown. The history contains exactly what each client knows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,21 +29,21 @@ use crate::check::jobs::TAG;
 use crate::dice::Dice;
 use crate::history::{Answer, Ask, What};
 
-/// How long a client waits for an answer.
+/// Timeout of a client request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long schedules go on once all is calm.
+/// How long schedules continue after the faults.
 const SCHEDULES_GO_ON: Duration = Duration::from_secs(60);
 
-/// As many schedules are applied by one request.
+/// Maximum number of schedules that one request applies.
 const APPLIED_AT_ONCE: u32 = 1_000;
 
-/// When everything that somebody closed is opened: after the last request that was on its way.
+/// Delay after the faults until everything that clients closed is opened again: after the last pending request.
 const OPENED_AFTER: Duration = Duration::from_secs(30);
 
-/// In microseconds.
+/// A minute in microseconds.
 const MINUTE: i64 = 60_000_000;
 
-/// What is asked of an engine.
+/// An operation that a client requests from the engine.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
     Submit(NewJob),
@@ -79,14 +79,14 @@ impl Op {
     }
 }
 
-/// What a client hears.
+/// A message to a client.
 #[derive(Debug, Clone)]
 pub(super) enum ClientMessage {
-    /// It is time for something new.
+    /// Submits a job.
     Submit,
     Other,
     Apply(u32),
-    /// Those of the schedules that are due together which begin at this one.
+    /// Applies the schedules that fire together, from this index on.
     ApplyTogether(u32),
     ApplyWorkflow(u32),
     StartRun,
@@ -119,7 +119,7 @@ struct Request {
     attempt: u32,
 }
 
-/// What makes one submission another than the next: a few bytes to keep of each job.
+/// The parameters of one submission, which are kept for each job in a few bytes.
 #[derive(Debug, Clone, Copy)]
 struct Submission {
     number: u64,
@@ -142,21 +142,21 @@ impl Submission {
     }
 }
 
-/// Everybody who asks.
+/// All clients of a world.
 #[derive(Debug)]
 pub(super) struct Clients {
     dice: Dice,
-    /// For everything about workflows.
+    /// Draws everything about workflows.
     pub(super) run_dice: Dice,
     pub(super) save_dice: Dice,
     open: BTreeMap<u64, Request>,
     submitted: u64,
-    /// Accepted jobs, and what they were asked to be.
+    /// Accepted jobs and their submissions.
     jobs: Vec<(JobId, Submission)>,
     schedules: Vec<ScheduleId>,
-    /// Submissions under a key, which may be made again.
+    /// Submissions with a key, which may be repeated.
     keyed: Vec<Submission>,
-    /// What specs say to who runs them, by their text.
+    /// Properties of job specs that a worker needs, by the text of the spec.
     wishes: BTreeMap<Arc<str>, RunWish>,
     pub(super) templates: Vec<(JobSpec, Arc<str>)>,
     closed: bool,
@@ -181,16 +181,16 @@ impl Clients {
         }
     }
 
-    /// Whether nobody waits for anything, and nothing more will be asked.
+    /// Whether no request is pending, and no more will be made.
     pub(super) fn are_satisfied(&self) -> bool {
         self.open.is_empty() && self.closed
     }
 
-    /// What the one who runs a job has to know.
+    /// Returns the properties of a job's spec that a worker needs.
     pub(super) fn wish_of(&mut self, assignment: &Assignment) -> RunWish {
         let body = &assignment.body;
         *self.wishes.entry(Arc::clone(body)).or_insert_with(|| {
-            let spec: JobSpec = serde_json::from_str(body).expect("bodies are what a spec was written as");
+            let spec: JobSpec = serde_json::from_str(body).expect("a body is a serialized spec");
             RunWish { delivery: spec.delivery, timeout: spec.timeout, grace: spec.grace }
         })
     }
@@ -214,7 +214,7 @@ fn template(dice: &mut Dice, with_keys: bool) -> (JobSpec, Arc<str>) {
         let limit = 1 + u32::try_from(dice.below(2)).unwrap_or(0);
         spec.concurrency = Some(Concurrency { key: "k".into(), limit });
     }
-    let body = serde_json::to_string(&spec).expect("specs are made of maps with string keys").into();
+    let body = serde_json::to_string(&spec).expect("a spec serializes to JSON").into();
     (spec, body)
 }
 
@@ -264,13 +264,13 @@ impl World {
         }
     }
 
-    /// No more faults: everybody asks for what lets everything end.
+    /// Ends the load after the faults: clients request everything that lets the world end.
     pub(super) fn close_clients(&mut self) {
         self.put_in(OPENED_AFTER, Happening::Client(ClientMessage::OpenAll));
         self.put_in(SCHEDULES_GO_ON, Happening::Client(ClientMessage::PauseSchedules));
     }
 
-    // Asking.
+    // Sending requests.
 
     pub(super) fn begin_request(&mut self, ask: Ask, op: Arc<Op>, repeatable: bool) {
         self.begin(Request { op, ask, submission: None, repeatable, attempt: 0 });
@@ -349,13 +349,13 @@ impl World {
         }
     }
 
-    /// Whether a task still waits to hear what became of what it saved.
+    /// Whether a request of this execution to save a checkpoint is still pending.
     pub(super) fn is_saving(&self, execution: ExecutionId) -> bool {
         let of_this = |ask: &Ask| matches!(ask, Ask::Save { execution: other, .. } if *other == execution);
         self.clients.open.values().any(|asked| of_this(&asked.ask))
     }
 
-    // What is asked.
+    // Kinds of requests.
 
     pub(super) fn submit(&mut self) {
         if self.clients.dice.chance(0.05) && !self.clients.keyed.is_empty() {
@@ -368,7 +368,7 @@ impl World {
         self.begin_submission(submission);
     }
 
-    /// Nearly always a new one; sometimes one that somebody used.
+    /// Draws a key: nearly always a new one, sometimes a used one.
     fn some_key(&mut self) -> u64 {
         if self.clients.dice.chance(0.03) {
             self.clients.dice.between(1, 5)
@@ -475,12 +475,12 @@ impl World {
         self.begin_request(Ask::Backfill { schedule, count }, Arc::new(Op::Schedule(request)), false);
     }
 
-    /// Creates a schedule, or gives it another spec.
+    /// Creates a schedule, or changes its spec.
     fn apply_schedule(&mut self, index: u32) {
         let name = format!("s{index}");
         let dice = &mut self.clients.dice;
         let (mut job, _) = dice.pick(&self.clients.templates).clone();
-        // The rules stay as they are in half of the cases, and only the job changes.
+        // In half of the cases only the job changes, and the rules stay the same.
         let mut rules = Dice::new(self.plan.seed, 1_000 + u64::from(index));
         if dice.chance(0.5) {
             rules = dice.clone();
@@ -499,7 +499,7 @@ impl World {
         self.apply_all(name, vec![spec]);
     }
 
-    /// Schedules that have one instant, the same for all.
+    /// Applies schedules that all fire once, at the same time.
     fn apply_together(&mut self, first: u32) {
         let instant = first_minute_after(self.begin);
         let numbers = first..self.plan.due_together.min(first + APPLIED_AT_ONCE);
@@ -509,7 +509,7 @@ impl World {
 
     fn apply_all(&mut self, name: String, specs: Vec<ScheduleSpec>) {
         let new = |spec| {
-            let body = serde_json::to_string(&spec).expect("specs are made of maps with string keys").into();
+            let body = serde_json::to_string(&spec).expect("a spec serializes to JSON").into();
             NewSchedule {
                 head: Arc::new(ScheduleHead { spec: Arc::new(spec), body }),
                 expected: Expected::Any,
@@ -528,7 +528,7 @@ impl World {
         self.clients.closed = true;
     }
 
-    /// Whoever still insists on closing something gives up first.
+    /// Opens everything. Pending requests that close something are abandoned first.
     fn open_all(&mut self) {
         let holds = |op: &Op| {
             matches!(op, Op::Queue(..) | Op::Admit(..) | Op::Workflow(WorkflowRequest::Pause { .. }))
@@ -547,7 +547,7 @@ impl World {
     }
 }
 
-/// What a server that has no shards says.
+/// Error code of a server that does not lead.
 const LOADING: &str = "loading";
 
 fn first_minute_after(time: Timestamp) -> Timestamp {
@@ -566,7 +566,7 @@ fn some_schedule(dice: &mut Dice, name: &str, job: &mut JobSpec) -> ScheduleSpec
         _ => Rule::Every(Every { period: Duration::from_secs(dice.between(2, 40)), phase: Duration::ZERO }),
     };
     let timing = Timing { rules: vec![rule], ..Timing::default() };
-    // Their runs pass through a queue that keeps nobody for long.
+    // Runs of schedules pass through a queue with short waiting times.
     "default".clone_into(&mut job.queue);
     job.concurrency = None;
     let mut spec = ScheduleSpec::new(name, timing, job.clone());

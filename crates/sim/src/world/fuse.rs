@@ -1,6 +1,7 @@
 //! The fuse of a worker: a separate process that freezes tasks when the lease is not renewed.
 //!
-//! It runs while the supervisor is paused. It may die; the supervisor starts another one, which may die at once, too.
+//! It runs while the supervisor is paused. It may die; the supervisor then starts another fuse, which may also die
+//! immediately.
 
 use model::Duration;
 use supervisor::BootMillis;
@@ -9,20 +10,20 @@ use super::plan::Mutation;
 use super::supervisor::SupervisorMessage;
 use super::{Happening, World};
 
-/// How late a fuse may act, in milliseconds.
+/// Maximum delay of the fuse, in milliseconds.
 const LATE_MILLIS: u64 = 40;
 
-/// The fuse.
+/// State of a fuse process.
 #[derive(Debug, Default)]
 pub(super) struct Fuse {
     is_alive: bool,
-    /// Whether it dies whenever it is started.
+    /// Whether every new fuse dies immediately.
     is_broken: bool,
     lease_until: BootMillis,
 }
 
 impl World {
-    /// Starts one, and tells it how far the lease goes.
+    /// Starts a fuse, and passes it the end of the lease.
     pub(super) fn start_fuse(&mut self, worker: usize) {
         let supervisor = &mut self.workers[worker].supervisor;
         let until = supervisor.core.lease_until();
@@ -47,7 +48,7 @@ impl World {
         self.put_in(wait + late, Happening::Fuse { worker, life });
     }
 
-    /// A task begins to run: after the end of the lease the fuse continues to look.
+    /// Wakes the fuse when a task starts: it also watches tasks that start after the end of the lease.
     pub(super) fn fuse_minds(&mut self, worker: usize) {
         let boot = self.moment(worker).boot;
         let fuse = &self.workers[worker].supervisor.fuse;
@@ -75,10 +76,10 @@ impl World {
         }
     }
 
-    /// It dies, and until it is mended each one that is started does so, too.
+    /// Kills the fuse; until it is mended, every new fuse dies too.
     pub(super) fn break_fuse(&mut self, worker: usize) {
         let this = &mut self.workers[worker];
-        // Without supervisor and fuse at the same time there is no guarantee to check.
+        // A failure of supervisor and fuse at the same time is not covered by a guarantee.
         if this.supervisor.up && !this.supervisor.paused && !this.paused {
             this.supervisor.fuse.is_alive = false;
             this.supervisor.fuse.is_broken = true;

@@ -1,7 +1,7 @@
-//! The threads of a supervisor that launch tasks.
+//! The supervisor threads that launch tasks.
 //!
-//! A thread looks at the lease, creates the process, and waits until its program is loaded. Between any two of these the
-//! whole supervisor may stand still, and loading may take long.
+//! A thread checks the lease, creates the process, and waits until its program is loaded. Between these steps the
+//! whole supervisor may pause, and loading may take long.
 
 use std::sync::Arc;
 
@@ -16,22 +16,22 @@ use super::supervisor::{Sim, SupervisorMessage};
 use super::task::Task;
 use crate::history::{TaskStep, What};
 
-/// How long a launch waits for a thread, and the thread for the process, in milliseconds.
+/// Maximum delay until a thread is free, and until the process is created, in milliseconds.
 const THREAD_MILLIS: u64 = 10;
-/// How long a program takes to be loaded, in milliseconds.
+/// Maximum time until a program is loaded, in milliseconds.
 const LOAD_MILLIS: u64 = 20;
 
-/// A launch.
+/// A launch in progress.
 #[derive(Debug)]
 pub(super) struct Launching {
     assignment: Arc<Assignment>,
-    /// When a thread looked at the lease for it.
+    /// When a thread checked the lease for it; `None` before that.
     pub(super) began: Option<Moment>,
     is_forbidden: bool,
 }
 
 impl Launching {
-    /// No process is to be created for it any more.
+    /// Forbids the creation of the process.
     pub(super) fn forbid(&mut self) {
         self.is_forbidden = true;
     }
@@ -67,7 +67,7 @@ impl World {
         self.supervisor_in(worker, delay, SupervisorMessage::Created { execution });
     }
 
-    /// The process is there. It counts as running from now on.
+    /// Creates the process. From now on it counts as running.
     pub(super) fn create_task(&mut self, worker: usize, execution: ExecutionId) {
         let id = self.workers[worker].id;
         let Some(launching) = self.workers[worker].supervisor.launching.get(&execution) else { return };
@@ -81,7 +81,7 @@ impl World {
         }
         let wish = self.clients.wish_of(&assignment);
         let exit = i32::from(self.is_contrary(0.25));
-        // Short in the end, so that everything ends soon.
+        // Tasks are short after the faults, so that everything ends soon.
         let longest =
             if self.calm_since.is_some() { model::Duration::from_secs(1) } else { self.plan.task_max };
         let longest = micros(longest).unsigned_abs();
@@ -98,7 +98,7 @@ impl World {
         self.supervisor_in(worker, delay, SupervisorMessage::Loaded { execution });
     }
 
-    /// Gives a task the newest checkpoint of its job; only the current execution gets it.
+    /// Passes the newest checkpoint of its job to a task. Only the current execution gets it.
     fn hand_on_checkpoint(&mut self, assignment: &Assignment, fence: Fence) -> bool {
         if assignment.checkpoint.is_none() || self.plan.has(Mutation::WorkerHandsOnNoCheckpoint) {
             return true;
@@ -111,11 +111,11 @@ impl World {
         found.is_some()
     }
 
-    /// The thread sees that the program runs, or that its process has ended.
+    /// Reports that the program is loaded, or that its process has ended.
     pub(super) fn task_loaded(&mut self, worker: usize, execution: ExecutionId) {
         let supervisor = &mut self.workers[worker].supervisor;
         let Some(task) = supervisor.tasks.get_mut(&execution) else { return };
-        // What is frozen is not loaded.
+        // A frozen process does not load.
         if task.alive && task.is_frozen() {
             let delay = self.task_dice.millis(1, LOAD_MILLIS);
             return self.supervisor_in(worker, delay, SupervisorMessage::Loaded { execution });

@@ -1,4 +1,4 @@
-//! Who breaks things, and mends them.
+//! Injects faults, and ends them.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ impl World {
                     self.stop_server(server);
                 }
             }
-            // A process that has not ended by then is killed.
+            // A process that has not stopped by then is killed.
             FaultKind::StopServer { server } => {
                 if self.servers[server].up {
                     self.crash_server(server);
@@ -106,7 +106,7 @@ impl World {
             (true, true) if self.servers[server].up => self.crash_server(server),
             (true, false) if self.servers[server].up => self.servers[server].paused = true,
             (true, _) => {}
-            // Whatever happened to it meanwhile: it runs again.
+            // The server runs again, whatever happened to it meanwhile.
             (false, _) if !self.servers[server].up => self.start_server(server),
             (false, _) => self.resume_server(server),
         }
@@ -163,8 +163,8 @@ impl World {
         }
     }
 
-    /// The newest commits of the store are gone, and with them everybody who knew of them. Nor does the recorder of
-    /// the store know of them any more, as one that reads what is left does not.
+    /// Loses the newest commits of the store. The store recorder drops them too, as a recorder would that reads the
+    /// remaining commits.
     fn lose_tail(&mut self, commits: u32) {
         let commits = self.store.lose_tail(commits);
         let mut since = None;
@@ -188,7 +188,7 @@ impl World {
         u32::try_from(commits).unwrap_or(u32::MAX)
     }
 
-    /// All faults are mended, and no more work comes: none lasts longer than the rough time.
+    /// Ends all faults and the load: no fault lasts longer than the rough time.
     pub(super) fn calm_down(&mut self) {
         self.calm_since = Some(self.now);
         self.record(What::Calm);

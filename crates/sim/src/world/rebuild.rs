@@ -1,4 +1,4 @@
-//! An engine that is built beside the running one, and must know the same.
+//! Compares the running engine with an engine that is rebuilt from the rows: both must have the same state (I28).
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::calls::Loaded;
 use crate::history::What;
 
 impl World {
-    /// Compares the running engine with one that is built from the rows, once the store is free.
+    /// Compares the engines once no store call is pending.
     pub(super) fn rebuild_beside(&mut self) {
         let Some(server) = self.store.owner(self.now) else { return };
         if self.leases_of(server).is_some() {
@@ -19,7 +19,7 @@ impl World {
         }
     }
 
-    /// Called between a commit that was answered and anything else.
+    /// Rebuilds and compares. Must run between an answered commit and any other event.
     pub(super) fn rebuild(&mut self, server: usize) {
         let Some(leases) = self.leases_of(server) else { return };
         let Some(leader) = &self.servers[server].leader else { return };
@@ -30,7 +30,7 @@ impl World {
         }
         let reconciling = engine.is_reconciling();
         if !self.store.holds(&leases) {
-            // It hears of its last commit after another server went on from there.
+            // The server learns of its last commit after another server has continued from there.
             return;
         }
         let loaded = Loaded { tail_lost: reconciling, ..self.loaded_rows() };
@@ -49,7 +49,7 @@ impl World {
         self.record(What::Rebuilt { server: u32::try_from(server).unwrap_or(u32::MAX), difference });
     }
 
-    /// An engine from rows, started.
+    /// Builds and starts an engine from rows.
     fn build(&mut self, server: usize, leases: &Arc<[Lease]>, loaded: &Loaded) -> Engine {
         let now = self.clocks(server);
         let mut engine = self.restore(server, leases, loaded);
@@ -58,14 +58,14 @@ impl World {
         engine
     }
 
-    /// The same before its start. It draws nothing, so looking changes nothing.
+    /// Builds an engine from rows without starting it. It draws no random numbers, so the world is not changed.
     pub(super) fn restore(&mut self, server: usize, leases: &[Lease], loaded: &Loaded) -> Engine {
         let config = engine::Config { lease: self.plan.setup.lease, ..engine::Config::default() };
         let clocks = Now { wall: Timestamp::default(), ..self.clocks(server) };
         let mut engine = Engine::new(config, leases, self.plan.shards, clocks);
         for row in &loaded.rows {
             if let Err(poison) = engine.restore(row.clone()) {
-                self.inconsistent(server, format!("a row that was committed is refused: {poison}"));
+                self.inconsistent(server, format!("the engine refused a committed row: {poison}"));
             }
         }
         if loaded.tail_lost {
@@ -75,7 +75,7 @@ impl World {
     }
 }
 
-/// What two engines say from where they differ, with what stands before.
+/// Describes the first difference of two engines, with the text before it.
 pub(super) fn differing(Difference { subject, here: running, there: rebuilt }: &Difference) -> String {
     let same = running.chars().zip(rebuilt.chars()).take_while(|(a, b)| a == b).count();
     let from = |line: &str| line.chars().skip(same.saturating_sub(40)).take(160).collect::<String>();

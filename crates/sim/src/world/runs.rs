@@ -1,7 +1,7 @@
-//! Workflows that clients apply, runs that they start, and what they ask of these.
+//! Workflows that clients apply, runs that they start, and requests about these runs.
 //!
-//! Workflows are drawn: chains, diamonds, lists, calls, approvals, waits and events, with every join rule.
-//! What waits for somebody has a timeout, so that everything ends once nobody asks any more.
+//! Workflows are drawn at random: chains, diamonds, lists, calls, approvals, waits and events, with every join rule.
+//! Steps that wait for a client have a timeout, so that everything ends after the last request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use super::{Happening, World};
 use crate::dice::Dice;
 use crate::history::{Added, Ask};
 
-/// The event that steps wait for.
+/// Name of the event that steps wait for.
 const EVENT: &str = "go";
-/// How often tasks add elements, for each run that clients start.
+/// Number of additions of elements for each run that clients start.
 const ADDS_A_RUN: u32 = 20;
 
 impl World {
@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// Creates a workflow, or gives it another spec.
+    /// Creates a workflow, or changes its spec.
     pub(super) fn apply_workflow(&mut self, index: u32) {
         let (job, _) = self.clients.run_dice.pick(&self.clients.templates).clone();
         let spec = some_workflow(&mut self.clients.run_dice, index, job);
@@ -91,7 +91,7 @@ impl World {
         self.begin_request(ask, Arc::new(op), key.is_some());
     }
 
-    /// Somebody tries a failed run again.
+    /// Retries a failed run.
     pub(super) fn retry_run(&mut self) {
         let failed = self.store.failed_runs();
         if failed.is_empty() {
@@ -115,8 +115,8 @@ impl World {
         self.begin_request(ask, Arc::new(op), false);
     }
 
-    /// A running task adds elements, if its workflow has a step for them. Whoever is asked again says the
-    /// same under the same name.
+    /// A running task adds elements, if its workflow has a step for them. A repeated request has the same content and
+    /// name.
     pub(super) fn add_elements(&mut self) {
         let runs: BTreeMap<RunId, Arc<WorkflowSpec>> = self.store.runs().into_iter().collect();
         let adds = |origin: &StepOrigin| {
@@ -146,7 +146,7 @@ impl World {
         self.begin_request(Ask::Add(added), Arc::new(Op::Task(execution, fence, request)), true);
     }
 
-    /// Somebody cancels, pauses, resumes, marks, decides, or lets an event come.
+    /// Cancels, pauses, resumes, marks or decides a run or step, or sends an event.
     pub(super) fn ask_of_run(&mut self) {
         let runs = self.store.runs();
         if runs.is_empty() {
@@ -177,13 +177,13 @@ impl World {
     }
 
     fn ask_run(&mut self, run: RunId, what: &str, request: WorkflowRequest) {
-        // A second event is another one.
+        // A second event is a different event.
         let repeatable = !matches!(request, WorkflowRequest::Event { .. });
         let ask = Ask::Run { run, what: what.to_owned() };
         self.begin_request(ask, Arc::new(Op::Workflow(request)), repeatable);
     }
 
-    /// Nobody holds a run any more.
+    /// Resumes all runs.
     pub(super) fn resume_runs(&mut self) {
         for (run, _) in self.store.runs() {
             self.ask_run(run, "resume", WorkflowRequest::Resume { run });
@@ -191,7 +191,7 @@ impl World {
     }
 }
 
-/// The first one is a chain that the others call.
+/// Draws a workflow. The first one is a chain that the others call.
 fn some_workflow(dice: &mut Dice, index: u32, mut job: JobSpec) -> WorkflowSpec {
     let job_name = job.name.clone();
     "default".clone_into(&mut job.queue);
@@ -261,7 +261,7 @@ fn some_workflow(dice: &mut Dice, index: u32, mut job: JobSpec) -> WorkflowSpec 
     if let Some(trigger) = (index > 0 && dice.chance(0.5)).then(|| some_trigger(dice, index, &job_name)) {
         spec.triggers.push(trigger);
     }
-    // Drawn from nothing, so that worlds in which something was found once stay as they were.
+    // Depends on the index instead of a draw, so that the worlds of known seeds stay the same.
     if index % 3 == 2 {
         spec.retry.max_retries = 2;
         spec.retry.backoff.initial = Duration::from_secs(5);
@@ -270,7 +270,7 @@ fn some_workflow(dice: &mut Dice, index: u32, mut job: JobSpec) -> WorkflowSpec 
     spec
 }
 
-/// A workflow listens to jobs, and to those before it, so that none starts itself.
+/// Draws a trigger on jobs and earlier workflows, so that no workflow triggers itself.
 fn some_trigger(dice: &mut Dice, index: u32, job: &str) -> TriggerSpec {
     let mut source = |kind, name: String| Source {
         kind,
@@ -281,7 +281,7 @@ fn some_trigger(dice: &mut Dice, index: u32, job: &str) -> TriggerSpec {
     };
     let run = source(SourceKind::Workflow, format!("w{}", index - 1));
     let other = source(SourceKind::Job, job.to_owned());
-    // Most jobs end well, and there are many.
+    // Most jobs succeed, and there are many, so this source listens to failures.
     let other = Source { on: EndsIn::Failure, ..other };
     let listens = match dice.below(5) {
         0 => Listens::To(other),

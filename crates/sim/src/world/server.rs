@@ -1,7 +1,7 @@
 //! Servers: processes around the product's [`Leader`], which decides when they lead and drives their engine.
 //!
-//! The way to the store is in `calls`, that to workers in `sessions`. This file does what the product's shell does: it
-//! passes events in, carries actions out in their order, and takes a turn after each event and when one is due.
+//! Store calls are in `calls`, connections to workers in `sessions`. This file does what the product's shell does. It
+//! passes events in, carries actions out in order, and takes a turn after each event and when one is due.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use super::sessions::Link;
 use super::{Happening, World};
 use crate::history::What;
 
-/// Keys that a standby reads again at a time.
+/// Number of keys that a standby reads again with one call; small, so that several calls are needed.
 const REREAD_KEYS: usize = 40;
-/// The least time between two turns without an event.
+/// Minimum delay between two turns without an event.
 const TURN_AGAIN: Duration = Duration::from_millis(1);
 
-/// A try of a client's request: the request and the number of the try.
+/// An attempt of a client request: the numbers of the request and of the attempt.
 pub(super) type Asked = (u64, u32);
 
-/// What a server hears.
+/// A message to a server.
 #[derive(Debug, Clone)]
 pub(super) enum ServerMessage {
-    // From itself.
+    // From the server itself.
     Turn,
     Wake,
     Look,
@@ -51,39 +51,39 @@ pub(super) enum ServerMessage {
 }
 
 impl ServerMessage {
-    /// Whether it comes from a client or a worker.
+    /// Whether the message comes from a client or a worker.
     fn comes_by_a_lane(&self) -> bool {
         matches!(self, Self::Hello { .. } | Self::Beat { .. } | Self::Report { .. } | Self::Ask { .. })
     }
 }
 
-/// A server.
+/// State of a server.
 #[derive(Debug, Default)]
 pub(super) struct Server {
     pub(super) up: bool,
     pub(super) paused: bool,
     pub(super) life: u32,
-    /// What it would have heard if it were not paused.
+    /// Messages that arrived while the server was paused, with the life that they belong to.
     inbox: Vec<(Option<u32>, ServerMessage)>,
-    /// How far its wall clock is ahead, in microseconds.
+    /// Error of its wall clock in microseconds; positive if the clock is ahead.
     pub(super) clock_error: i64,
-    /// None while the process is down.
+    /// `None` while the process is down.
     pub(super) leader: Option<Box<Leader<Asked>>>,
-    /// None while the process is down.
+    /// `None` while the process is down.
     pub(super) member: Option<Member>,
-    /// It takes nothing more from clients and workers.
+    /// Whether the server accepts no more messages of clients and workers.
     lanes_closed: bool,
-    /// Requests that were not answered.
+    /// Requests that are not answered yet.
     asked: BTreeSet<Asked>,
     pub(super) sessions: BTreeMap<Session, Link>,
     pub(super) connections: BTreeMap<u64, Session>,
-    /// Commits that were not answered, oldest first.
+    /// Unanswered commits, oldest first.
     pub(super) commits: VecDeque<CallId>,
-    /// When the newest commit that it sent arrives at the store.
+    /// When the newest commit of this server arrives at the store.
     pub(super) commit_arrives: Timestamp,
-    /// How many batches it committed.
+    /// Number of batches that it committed.
     batches: u64,
-    /// Engine time as of its newest batch.
+    /// Engine time of its newest batch.
     batched_at: Option<Timestamp>,
     /// When its engine last read the clocks.
     read_at: Timestamp,
@@ -120,7 +120,7 @@ impl World {
             has_reserve: true,
             batch_inputs: leader::Config::BATCH_INPUTS,
             ahead_inputs: self.plan.ahead_inputs,
-            // Both ways of taking over are used.
+            // Both kinds of takeover occur: with and without a standby that follows.
             follows: self.servers.len() > 1 && self.standby_dice.chance(0.8),
             reread_keys: REREAD_KEYS,
         }
@@ -131,7 +131,7 @@ impl World {
         self.put_in(delay, Happening::Server { server, life, message });
     }
 
-    /// Both clocks of a server: the wall one may be wrong.
+    /// Returns both clocks of a server; the wall clock may be wrong.
     pub(super) fn clocks(&self, server: usize) -> Now {
         let wall = self.now.as_micros().saturating_add(self.servers[server].clock_error);
         Now { wall: Timestamp::from_micros(wall), steady: self.now }
@@ -175,7 +175,7 @@ impl World {
         }
     }
 
-    /// It goes on after a pause, and hears all that it missed.
+    /// Resumes a paused server, which then handles all messages that arrived.
     pub(super) fn resume_server(&mut self, server: usize) {
         self.servers[server].paused = false;
         for (life, message) in std::mem::take(&mut self.servers[server].inbox) {
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// Its connections are reset: clients that wait do not learn the outcome.
+    /// Kills a server. Its connections are reset, so waiting clients do not learn the outcome.
     pub(super) fn crash_server(&mut self, server: usize) {
         let this = &mut self.servers[server];
         let inbox = std::mem::take(&mut this.inbox);
@@ -202,7 +202,7 @@ impl World {
 
     // Events.
 
-    /// Passes an event to the leader, and carries out what it wants at once.
+    /// Passes an event to the leader, and carries out its immediate actions.
     pub(super) fn drive(&mut self, server: usize, event: Event<Asked>) {
         let now = self.clocks(server);
         let Some(leader) = &mut self.servers[server].leader else { return };
@@ -231,7 +231,7 @@ impl World {
         self.sleep(server);
     }
 
-    /// Ends the process of a server that has stopped in order.
+    /// Ends the process of a server that has stopped gracefully.
     fn end_if_over(&mut self, server: usize) {
         let leader = self.servers[server].leader.as_ref();
         if leader.and_then(|leader| leader.ended()).is_some_and(Result::is_ok) {
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// Sees to it that the next turn comes in time.
+    /// Schedules the next turn in time.
     fn sleep(&mut self, server: usize) {
         let (now, clocks) = (self.now, self.clocks(server));
         let this = &mut self.servers[server];
@@ -257,13 +257,13 @@ impl World {
     }
 
     fn wake(&mut self, server: usize) {
-        // An earlier one took its place.
+        // An earlier wake-up has replaced this one.
         if self.servers[server].wake_at <= self.now {
             self.turn(server);
         }
     }
 
-    /// Whether it may release what no commit carries.
+    /// Whether the server may release effects that need no commit.
     pub(super) fn leads(&self, server: usize) -> bool {
         self.servers[server].leader.as_ref().is_some_and(|leader| leader.leads(self.now))
     }
@@ -309,7 +309,7 @@ impl World {
         }
     }
 
-    /// What a leader hears of an answer.
+    /// Translates an answer to events of the leader.
     fn heard(id: CallId, is_commit: bool, verdict: Verdict) -> Vec<Event<Asked>> {
         let failed = |kind| Err(Failure { kind, message: format!("{kind:?}") });
         let answer = match verdict {
@@ -417,15 +417,15 @@ impl World {
         match notice {
             Notice::Leads { .. } => self.servers[server].batched_at = None,
             Notice::RowSetAside(poison) => {
-                self.inconsistent(server, format!("a row that was committed is refused: {poison}"));
+                self.inconsistent(server, format!("the engine refused a committed row: {poison}"));
             }
             Notice::EngineFailed(suspect) => {
-                self.inconsistent(server, format!("the engine failed while it handled {suspect:?}"));
+                self.inconsistent(server, format!("the engine panicked while it handled {suspect:?}"));
             }
             Notice::StandbyUseless(why) | Notice::NotFollowed { why, .. } => {
                 self.judge_not_followed(server, &why);
             }
-            Notice::EngineFailedOnRows => self.inconsistent(server, "the engine failed on rows".into()),
+            Notice::EngineFailedOnRows => self.inconsistent(server, "the engine panicked on rows".into()),
             Notice::Fatal { reason } => self.inconsistent(server, reason),
             _ => {}
         }
@@ -438,10 +438,10 @@ impl World {
         }
     }
 
-    /// Looks at an engine that has just decided.
+    /// Checks an engine after a batch.
     ///
-    /// Engine time advances with the steady clock, except while the wall clock shows less than engine time, or engine time
-    /// is the most that is accepted.
+    /// Engine time advances with the steady clock. It does not advance while the wall clock is behind engine time, or
+    /// while engine time is at the accepted maximum.
     fn look_at_batch(&mut self, server: usize, batch: &Batch) {
         let (clocks, every) = (self.clocks(server), self.plan.look_every);
         let this = &mut self.servers[server];
@@ -453,7 +453,7 @@ impl World {
         let most = engine.confirmed(clocks).map_or(Timestamp::MAX, |confirmed| confirmed + LEAP_MAX);
         let least = before.map(|before| clocks.wall.min(before).min(most));
         let stands = least.filter(|least| batch.now < *least).map(|least| {
-            format!("engine time is {}, {} less than it must be", batch.now, least.since(batch.now))
+            format!("engine time is {}, {} behind the minimum", batch.now, least.since(batch.now))
         });
         for problem in [inconsistent, stands].into_iter().flatten() {
             self.inconsistent(server, problem);
@@ -464,7 +464,7 @@ impl World {
         self.record(What::Inconsistent { server: u32::try_from(server).unwrap_or(u32::MAX), what });
     }
 
-    /// What the server owns and whose engine it drives, while it leads.
+    /// Returns the shards of a server that leads.
     pub(super) fn leases_of(&self, server: usize) -> Option<Arc<[Lease]>> {
         let leader = self.servers[server].leader.as_ref()?;
         leader.engine()?;

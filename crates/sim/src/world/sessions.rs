@@ -1,4 +1,4 @@
-//! Between a server and its workers: sessions, and what travels in them.
+//! Sessions between a server and its workers, and the messages in them.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::agent::AgentMessage;
 use super::plan::Mutation;
 use crate::history::Answer;
 
-/// Who is at the other end of a session.
+/// The worker at the other end of a session.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link {
     worker: usize,
@@ -20,10 +20,10 @@ pub(super) struct Link {
 }
 
 impl World {
-    /// Tells the world. Stops that belong to a welcome travel within it.
+    /// Sends effects. Stops that belong to a welcome are sent as a part of it.
     pub(super) fn send_effects(&mut self, server: usize, mut effects: Vec<Effect>) {
         if self.plan.has(Mutation::RandomOrderOfEffects) {
-            // The very thing that must not be done: an order that is another in each process and run.
+            // Deliberate bug: an order that differs in each process and play.
             let order = std::collections::hash_map::RandomState::new();
             effects.sort_by_cached_key(|effect| order.hash_one(format!("{effect:?}")));
         }
@@ -76,7 +76,7 @@ impl World {
         self.send_down(server, worker, connection, AgentMessage::Closed);
     }
 
-    /// A session ends, and the engine need not hear of it.
+    /// Ends a session without an input to the engine.
     pub(super) fn hang_up_session(&mut self, server: usize, session: Session) {
         let this = &mut self.servers[server];
         let Some(link) = this.sessions.remove(&session) else { return };
@@ -109,7 +109,7 @@ impl World {
         self.answer(request, attempt, answer);
     }
 
-    // What comes in.
+    // Incoming messages.
 
     pub(super) fn session_of(&self, server: usize, connection: u64) -> Option<(Session, WorkerId)> {
         let this = &self.servers[server];
@@ -152,7 +152,7 @@ impl World {
         self.input(server, Input::Report { worker, session, execution, fence, report });
     }
 
-    /// A driver that takes any report for one about the live execution of its job.
+    /// Deliberate bug: takes any report for a report of the live execution of its job.
     fn perhaps_mistaken(
         &mut self,
         server: usize,
@@ -168,7 +168,7 @@ impl World {
     }
 }
 
-/// A stop on its way.
+/// A stop message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stop {
     pub(super) execution: ExecutionId,

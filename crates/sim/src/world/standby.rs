@@ -1,8 +1,8 @@
-//! What a store answers to a standby that reads all rows, and the check of the engine that comes of it.
+//! What the store answers to a standby that loads all rows, and the check of the resulting engine.
 //!
-//! The leader's own code follows and takes over. A real store reads its rows page by page while they change, so here
-//! some of them are read early and answered late, and others are read late. When a takeover has its engine, that must
-//! be what an engine knows that is built from the rows alone.
+//! The leader core follows and takes over. A real store reads rows page by page while they change. So this model
+//! reads some rows early and answers late, and reads others late. After a takeover, the standby's engine must equal
+//! an engine that is rebuilt from the rows.
 
 use leader::NotFollowed;
 use model::changelog::LiveKey;
@@ -11,10 +11,10 @@ use model::record::LiveRow;
 use super::calls::{Loaded, StoreCall, Verdict};
 use super::{Happening, World};
 
-/// How many milliseconds a preload lasts at most.
+/// Maximum duration of a preload, in milliseconds.
 const PRELOAD_MAX_MILLIS: u64 = 1_000;
 
-/// When a row of a preload is read, and answered with.
+/// When a row of a preload is read and delivered.
 enum Page {
     AtOnce,
     ReadEarly,
@@ -35,7 +35,7 @@ fn page_of(row: &LiveRow) -> Page {
 }
 
 impl World {
-    /// Answers with a part of the rows, and lets the rest come later.
+    /// Delivers a part of the rows, and schedules the rest.
     pub(super) fn preload_begins(&mut self, mut call: StoreCall) {
         let (mut at_once, mut early) = (Vec::new(), Vec::new());
         for row in self.store.load() {
@@ -53,14 +53,14 @@ impl World {
         self.put(later, Happening::Store(Box::new(call)));
     }
 
-    /// The rest of the rows: what was read at first, and what is only read now.
+    /// Returns the remaining rows: those that were read at the start, and those that are read now.
     pub(super) fn preload_ends(&mut self, early: Vec<LiveRow>) -> Verdict {
         let late = self.store.load().into_iter().filter(|row| matches!(page_of(row), Page::ReadLate));
         let rows = early.into_iter().chain(late).collect();
         Verdict::Loaded(Box::new(Loaded { rows, now: self.store.now(), tail_lost: false }))
     }
 
-    /// Compares the engine of a standby that takes over with one that is built from all rows; neither has been started.
+    /// Compares the engine of a standby that takes over with one that is rebuilt from all rows. Neither is started.
     pub(super) fn compare_followed(&mut self, server: usize) {
         let Some(leader) = &self.servers[server].leader else { return };
         let Some(leases) = leader.leases().cloned().filter(|leases| self.store.holds(leases)) else { return };
@@ -76,7 +76,7 @@ impl World {
         self.record_rebuilt(server, difference);
     }
 
-    /// What was followed cannot be used. Only what the store or the network did explains that.
+    /// Reports an inconsistency unless a fault of the store or network explains why the standby's engine is unusable.
     pub(super) fn judge_not_followed(&mut self, server: usize, why: &NotFollowed) {
         let leases = self.servers[server].leader.as_ref().and_then(|leader| leader.leases());
         let is_deposed = leases.is_some_and(|leases| !self.store.holds(leases));
@@ -85,12 +85,12 @@ impl World {
             | NotFollowed::OutOfReach
             | NotFollowed::Unread
             | NotFollowed::Unfollowed(_) => true,
-            // Counts and rows are of different moments, if another server has taken over in between.
+            // Counts and rows come from different snapshots if another server has taken over in between.
             NotFollowed::Miscounted { .. } => is_deposed,
             NotFollowed::Damaged(_) | NotFollowed::Inconsistent(_) | NotFollowed::Panicked => false,
         };
         if !is_explained {
-            self.inconsistent(server, format!("a standby cannot be used: {why}"));
+            self.inconsistent(server, format!("a standby's engine is unusable: {why}"));
         }
     }
 }

@@ -1,7 +1,6 @@
-//! A model of the store: rows, leases with epochs, and nothing that a real one would not do.
+//! A model of the store: rows, leases with epochs, and only behaviour that a real store has.
 //!
-//! Everything here happens at one instant; the time that it takes, and whether anybody hears of the
-//! result, is the business of the network around it.
+//! Every call takes no virtual time here. Its duration, and whether its answer arrives, is modelled in `calls`.
 
 mod rows;
 
@@ -25,7 +24,7 @@ pub use self::rows::StoreRecorder;
 use super::plan::Mutation;
 use crate::history::Commit;
 
-/// Who owns a shard.
+/// Ownership of a shard.
 #[derive(Debug, Clone, Copy)]
 struct Ownership {
     owner: usize,
@@ -39,33 +38,33 @@ impl Ownership {
         Self { owner: 0, id: ServerId::from_bits(0), epoch: Epoch(0), until: Timestamp::from_micros(0) };
 }
 
-/// Why a commit did not go through. Nothing was changed.
+/// A commit was refused because another server owns the shards; nothing was changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fenced;
 
-/// The store.
+/// State of the modelled store.
 #[derive(Debug)]
 pub(crate) struct Store {
     rows: Rows,
     shards: Vec<Ownership>,
-    /// The newest call of each server by which something was committed.
+    /// The newest successful commit call of each server.
     newest: BTreeMap<usize, u64>,
     mutation: Option<Mutation>,
-    /// Rows before the newest commits, oldest first; kept only where a tail may be lost.
+    /// Rows before the newest commits, oldest first; kept only in worlds that may lose commits.
     past: VecDeque<Rows>,
     keeps_past: bool,
-    /// Commits were lost, and what came of that on the workers was not dealt with yet.
+    /// Whether commits were lost and their executions on workers are not reconciled yet.
     tail_lost: bool,
     torn: u32,
-    /// What each commit touched, oldest first; not all of them.
+    /// Changed keys of the newest commits, oldest first; at most [`CHANGELOG_MAX`].
     changelog: VecDeque<(Place, Vec<Touched>)>,
 }
 
-/// As many commits as the changelog names.
+/// Maximum number of commits in the changelog.
 const CHANGELOG_MAX: usize = 2_048;
-/// Commits that are read from the changelog at a time.
+/// Number of commits in a page of the changelog.
 const CHANGELOG_PAGE: usize = 64;
-/// More commits than there are in five seconds.
+/// Maximum number of kept states: more than the commits of five seconds.
 const PAST_MAX: usize = 128;
 
 impl Store {
@@ -87,7 +86,7 @@ impl Store {
         self.mutation == Some(mutation)
     }
 
-    /// Takes all shards, if each is free or its lease ran out.
+    /// Acquires all shards, if each is free or its lease has ended.
     pub(crate) fn acquire(
         &mut self,
         owner: usize,
@@ -110,7 +109,7 @@ impl Store {
         leases.map(|(shard, id)| Lease { shard: ShardId(id), epoch: shard.epoch }).collect()
     }
 
-    /// Whether nobody took these over.
+    /// Whether no other server has acquired these shards since.
     pub(crate) fn holds(&self, leases: &[Lease]) -> bool {
         leases.iter().all(|lease| self.shards[usize::from(lease.shard.0)].epoch == lease.epoch)
     }
@@ -123,25 +122,25 @@ impl Store {
         Ok(())
     }
 
-    /// Gives the shards back, if they were not taken over.
+    /// Releases the shards, if no other server has acquired them.
     pub(crate) fn release(&mut self, leases: &[Lease], now: Timestamp) {
         if self.holds(leases) {
             self.shards.iter_mut().for_each(|shard| shard.until = now);
         }
     }
 
-    /// Who owns the shards now, if anybody does.
+    /// Returns the owner of the shards, if any.
     pub(crate) fn owner(&self, now: Timestamp) -> Option<usize> {
         self.shards.first().filter(|shard| shard.until > now).map(|shard| shard.owner)
     }
 
-    /// The same as servers see it.
+    /// Returns the owner as other servers see it.
     pub(crate) fn owner_seen(&self, now: Timestamp) -> Option<Owner> {
         let owned = self.shards.first().filter(|shard| shard.until > now)?;
         Some(Owner { id: owned.id, lease_left: owned.until.since(now) })
     }
 
-    /// Whether a job was ever committed, for who reads.
+    /// Whether a job was ever committed, as seen by a reader.
     pub(crate) fn has_job(&self, job: JobId) -> bool {
         let rows = match self.past.back() {
             Some(past) if self.has(Mutation::StoreReadsThePast) => past,
@@ -150,30 +149,30 @@ impl Store {
         rows.jobs.contains_key(&job) || rows.ended.contains_key(&job)
     }
 
-    /// Whether nothing lives any more.
+    /// Whether no job, run or backfill is live.
     pub(crate) fn is_quiet(&self) -> bool {
         let running = |(_, state): &(_, BackfillState)| state.status == BackfillStatus::Running;
         self.rows.jobs.is_empty() && self.rows.runs.is_empty() && !self.rows.backfills.values().any(running)
     }
 
-    /// Every workflow, with its generation.
+    /// Returns every workflow with its generation.
     pub(crate) fn workflows(&self) -> Vec<(WorkflowId, Arc<WorkflowHead>, u64)> {
         let all = self.rows.workflows.iter();
         all.map(|(&id, (head, state))| (id, Arc::clone(head), state.generation)).collect()
     }
 
-    /// Every run that has not ended.
+    /// Returns every run that has not ended.
     pub(crate) fn runs(&self) -> Vec<(RunId, Arc<WorkflowSpec>)> {
         let all = self.rows.runs.iter();
         all.map(|(&id, (head, _))| (id, Arc::clone(&head.definition.workflow))).collect()
     }
 
-    /// Runs that failed not long ago, and what another try takes over from them.
+    /// Returns the runs that failed recently, and the state that a retry takes over from them.
     pub(crate) fn failed_runs(&self) -> Vec<(RunId, Arc<RunHead>, Takeover)> {
         self.rows.failed.iter().cloned().collect()
     }
 
-    /// Every execution of a step that goes on.
+    /// Returns every live execution of a step.
     pub(crate) fn executions_of_steps(&self) -> Vec<(ExecutionId, Fence, Arc<StepOrigin>)> {
         let all = self.rows.executions.values().filter_map(|record| {
             let (head, _) = self.rows.jobs.get(&record.job)?;
@@ -182,33 +181,33 @@ impl Store {
         all.collect()
     }
 
-    /// What the last checkpoint of the job of an execution holds, for that execution while it goes on.
+    /// Returns the content of the last checkpoint of the execution's job, if the execution is the current one.
     pub(crate) fn checkpoint(&self, execution: ExecutionId, fence: Fence) -> Option<u64> {
         let current = self.rows.executions.get(&execution).filter(|record| record.fence == fence)?;
         self.rows.checkpoints.get(&current.job).copied()
     }
 
-    /// Every schedule that has instants to come, and every worker.
+    /// Returns every schedule that is not completed, and every worker.
     pub(crate) fn known(&self) -> (Vec<ScheduleId>, Vec<WorkerId>) {
         let goes_on = |(_, (_, state)): &(_, &(_, ScheduleState))| state.status != ScheduleStatus::Completed;
         let schedules = self.rows.schedules.iter().filter(goes_on).map(|(id, _)| *id);
         (schedules.collect(), self.rows.workers.keys().copied().collect())
     }
 
-    /// The live execution of the job of another one, and where it is.
+    /// Returns the live execution of the same job, and its worker.
     pub(crate) fn newest_like(&self, execution: ExecutionId) -> Option<(WorkerId, ExecutionId, Fence)> {
         let job = self.rows.jobs_of.get(&execution)?;
         let newest = self.rows.jobs.get(job)?.1.execution?;
         self.rows.executions.get(&newest).map(|record| (record.worker, record.id, record.fence))
     }
 
-    /// Engine time of the newest commit.
+    /// Returns the engine time of the newest commit.
     pub(crate) fn now(&self) -> Timestamp {
         self.rows.now
     }
 
-    /// Forgets the newest commits. Epochs grow over it, for they are what fences are made of: what is on its way
-    /// under the old ones comes to nothing.
+    /// Loses the newest commits. Epochs grow, because fences are made of them: messages under the old epochs have no
+    /// effect.
     pub(crate) fn lose_tail(&mut self, commits: u32) -> u32 {
         let mut lost = 0;
         self.shards.iter_mut().for_each(|shard| shard.epoch.0 += 1);
@@ -223,12 +222,12 @@ impl Store {
         lost
     }
 
-    /// Where the changelog ends.
+    /// Returns the end of the changelog.
     pub(crate) fn changelog_end(&self) -> Place {
         self.changelog.back().map_or(Place { commit: 0, epoch: Epoch(0) }, |(place, _)| *place)
     }
 
-    /// What commits behind a place touched; `None` if the changelog does not reach back to it.
+    /// Returns the keys that commits changed after a position; `None` if the changelog no longer contains it.
     pub(crate) fn changelog_since(&self, place: Place) -> Option<Since> {
         let after = self.changelog.iter().position(|(known, _)| *known == place)? + 1;
         let commits = self.changelog.range(after..).take(CHANGELOG_PAGE);
@@ -237,7 +236,7 @@ impl Store {
         Some(Since { touched, end, whole: end == self.changelog_end(), now: self.rows.now })
     }
 
-    /// How many live jobs there are of each status.
+    /// Counts the jobs of each status.
     pub(crate) fn count_jobs(&self) -> BTreeMap<JobStatus, u64> {
         let mut counts = BTreeMap::new();
         for (_, state) in self.rows.jobs.values() {
@@ -246,7 +245,7 @@ impl Store {
         counts
     }
 
-    /// The rows of these alone, as [`load`](Self::load) has them.
+    /// Returns the rows of these keys, as [`load`](Self::load) does.
     pub(crate) fn live_rows(&self, keys: &[LiveKey]) -> Vec<LiveRow> {
         if keys.is_empty() {
             return Vec::new();
@@ -257,12 +256,12 @@ impl Store {
         rows
     }
 
-    /// Whether what runs on workers may be unknown here.
+    /// Whether workers may hold executions that the store lost.
     pub(crate) fn tail_lost(&self) -> bool {
         self.tail_lost && !self.has(Mutation::LostTailIsTrusted)
     }
 
-    /// Every worker was heard since.
+    /// Records that every worker has reported since commits were lost.
     pub(crate) fn tail_reconciled(&mut self, leases: &[Lease]) -> Result<(), Fenced> {
         if !self.holds(leases) {
             return Err(Fenced);
@@ -271,17 +270,17 @@ impl Store {
         Ok(())
     }
 
-    /// Whether nothing is missing between this commit of a server and what it sends behind that one.
+    /// Whether the commit directly before this one succeeded, so that no earlier commit of the server is missing.
     pub(crate) fn may_go_on(&self, server: usize, before: u64) -> bool {
         self.newest.get(&server) == Some(&before) || self.has(Mutation::StoreGoesOnBehindAFailure)
     }
 
-    /// Something was committed by this call.
+    /// Records a successful commit call.
     pub(crate) fn done(&mut self, server: usize, call: u64) {
         self.newest.insert(server, call);
     }
 
-    /// Makes a batch durable, and says what a recorder of the store sees of it.
+    /// Commits a batch, and returns what the store recorder sees of it.
     pub(crate) fn commit(
         &mut self,
         server: usize,
@@ -345,12 +344,12 @@ impl Store {
         }
     }
 
-    /// The rows of everything that lives, as an engine is built from them.
+    /// Returns all live rows, from which an engine is built.
     pub(crate) fn load(&self) -> Vec<LiveRow> {
         self.load_of(|_| true)
     }
 
-    /// The same without schedules and jobs that are not wanted.
+    /// Returns the live rows without unwanted schedules and jobs.
     fn load_of(&self, wanted: impl Fn(LiveKey) -> bool) -> Vec<LiveRow> {
         let mut rows = self.rows.live(wanted);
         if self.mutation.is_none() {

@@ -1,7 +1,8 @@
-//! The supervisor of a worker: the product's core, with a disk, threads that launch, and a process that dies.
+//! The supervisor of a worker: the product's core, with a modelled disk, launch threads, and a process that can
+//! crash.
 //!
-//! What the core knows is lost with its process, and what is on the disk is not: a batch of the journal that was being
-//! written is there up to some entry. Events come one after another, each in a turn like one of the product's loop.
+//! A crash loses the state of the core, but not the disk; of a journal batch that was being written, a prefix is on
+//! the disk. Events are handled one at a time, each followed by a turn, as in the product's loop.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -24,12 +25,12 @@ use super::task::Task;
 use super::{Happening, World};
 use crate::history::{TaskStep, What};
 
-/// As the product is configured.
+/// The limits that the product configures.
 const LIMITS: Limits = Limits { orphan_limit: 300_000 };
-/// How long a batch of the journal takes, in milliseconds.
+/// Maximum duration of a journal write, in milliseconds.
 const WRITE_MILLIS: u64 = 20;
 
-/// What this shell attaches to executions.
+/// Payload types of this shell.
 #[derive(Debug)]
 pub(super) enum Sim {}
 
@@ -59,7 +60,7 @@ impl Payloads for Sim {
 
 type Core = supervisor::Supervisor<Sim>;
 
-/// What a supervisor hears.
+/// A message to a supervisor.
 #[derive(Debug, Clone)]
 pub(super) enum SupervisorMessage {
     // From its agent.
@@ -83,7 +84,7 @@ pub(super) enum SupervisorMessage {
     FuseLost,
 }
 
-/// The supervisor's process, and the processes below it.
+/// The supervisor process and its child processes.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     pub(super) up: bool,
@@ -91,11 +92,11 @@ pub(super) struct Supervisor {
     pub(super) life: u32,
     inbox: VecDeque<SupervisorMessage>,
     pub(super) core: Core,
-    /// For when its alarm is set.
+    /// Time of its alarm.
     alarm: Option<BootMillis>,
     /// The batch that is being written.
     writing: Option<Batch<Sim>>,
-    /// Until when its threads launch.
+    /// End of the time in which its threads may launch.
     pub(super) launches_until: BootMillis,
     pub(super) launching: BTreeMap<ExecutionId, Launching>,
     pub(super) tasks: BTreeMap<ExecutionId, Task>,
@@ -103,7 +104,7 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// One that is not there.
+    /// Returns a supervisor that does not run.
     pub(super) fn down(life: u32) -> Self {
         Self {
             up: false,
@@ -121,16 +122,16 @@ impl Supervisor {
     }
 }
 
-/// What outlives everything but a wipe.
+/// The disk, which survives everything except a wipe.
 #[derive(Debug, Default)]
 pub(super) struct Disk {
     held: BTreeMap<ExecutionId, Line>,
     forgotten: VecDeque<ExecutionId>,
-    /// What was written and not synced, in order: a power cut leaves some first part of it.
+    /// Entries that were written and not synced, in order: a power cut keeps a prefix of them.
     unsynced: Vec<Entry<Sim>>,
 }
 
-/// What a journal says of an execution.
+/// Journal state of an execution.
 #[derive(Debug, Clone)]
 enum Line {
     Started(Fence),
@@ -183,7 +184,7 @@ impl World {
     pub(super) fn start_supervisor(&mut self, worker: usize) {
         let moment = self.moment(worker);
         let this = &mut self.workers[worker];
-        // It reads what the page cache has, synced or not, and syncs it.
+        // The new process reads the page cache, synced or not, and syncs it.
         this.disk.sync();
         let core = Core::new(LIMITS, this.disk.state(), moment);
         this.supervisor = Supervisor { up: true, core, ..Supervisor::down(this.supervisor.life + 1) };
@@ -191,7 +192,7 @@ impl World {
         self.supervisor_turn(worker);
     }
 
-    /// Its process dies. Its tasks do so with it: the fuse kills them.
+    /// Kills the supervisor process. The fuse then kills its tasks.
     pub(super) fn crash_supervisor(&mut self, worker: usize) {
         let supervisor = &mut self.workers[worker].supervisor;
         let down = Supervisor::down(supervisor.life + 1);
@@ -207,7 +208,7 @@ impl World {
         }
     }
 
-    /// The power is cut: of what was not synced some first part is on the disk.
+    /// Cuts the power: a prefix of the unsynced entries is on the disk.
     pub(super) fn lose_unsynced(&mut self, worker: usize) {
         let whole = self.worker_dice.below(self.workers[worker].disk.unsynced.len() + 1);
         self.workers[worker].disk.unsynced.truncate(whole);
@@ -218,8 +219,8 @@ impl World {
         self.work_off(worker);
     }
 
-    /// Hears everything that waited: alarms last, as the product's loop does, and what the fuse said before or after the
-    /// rest.
+    /// Handles all waiting messages: alarms last, as in the product's loop, and messages of the fuse before or after
+    /// the others.
     pub(super) fn work_off(&mut self, worker: usize) {
         let mut waiting = std::mem::take(&mut self.workers[worker].supervisor.inbox);
         let fuse_is_late = self.worker_dice.chance(0.5);
@@ -289,7 +290,7 @@ impl World {
         }
     }
 
-    /// What the product's loop does after each event.
+    /// Does what the product's loop does after each event.
     fn supervisor_turn(&mut self, worker: usize) {
         self.act(worker);
         loop {
@@ -355,14 +356,14 @@ impl World {
         self.handle(worker, Event::JournalWritten);
     }
 
-    /// The clock of a worker, as its supervisor reads it.
+    /// Returns the clock of a worker, as its supervisor reads it.
     pub(super) fn moment(&self, worker: usize) -> Moment {
         let this = &self.workers[worker];
         let millis = |micros: i64| u64::try_from(micros / 1_000).unwrap_or(0);
         Moment { boot: millis(this.boot(self.now)), asleep: millis(this.asleep) }
     }
 
-    /// How long it takes until a worker's clock shows this.
+    /// Returns the time until a worker's clock shows `at`.
     pub(super) fn until(&self, worker: usize, at: BootMillis) -> Duration {
         let micros = i64::try_from(at).unwrap_or(i64::MAX / 1_000).saturating_mul(1_000);
         Duration::from_millis(self.workers[worker].at(micros).since(self.now).as_millis() + 1)
@@ -405,13 +406,13 @@ impl World {
         self.handle(worker, Event::Assigned(Box::new(assigned)));
     }
 
-    /// Whether something that may go wrong does: only while times are rough.
+    /// Draws whether something goes wrong; always `false` after the faults.
     pub(super) fn is_contrary(&mut self, share: f64) -> bool {
         let rough = self.calm_since.is_none() && !self.plan.faults.is_empty();
         self.task_dice.chance(if rough { share } else { 0.0 })
     }
 
-    /// Passes reports on to the server, and asks the agent to store output files.
+    /// Passes reports to the server, and asks the agent to store output files.
     fn pass_on(&mut self, worker: usize) {
         while self.is_in_session(worker)
             && let Some((execution, fence, report)) = self.workers[worker].supervisor.core.next_report()
@@ -427,14 +428,14 @@ impl World {
         }
     }
 
-    /// The agent has stored the output files of an execution, if it is still the one that was asked.
+    /// Handles stored output files, if the agent is still the one that was asked.
     pub(super) fn stored(&mut self, worker: usize, agent: u32, execution: ExecutionId) {
         if self.workers[worker].agent.life == agent {
             self.tell_supervisor(worker, SupervisorMessage::Stored { execution });
         }
     }
 
-    /// What workers still keep, for nobody acknowledged it.
+    /// Returns the executions that workers hold because they were not acknowledged.
     pub(super) fn unacknowledged(&self) -> Vec<ExecutionId> {
         let held = self.workers.iter().flat_map(|worker| worker.supervisor.core.holdings());
         held.map(|Holding { execution, .. }| execution).collect()
@@ -451,11 +452,11 @@ fn start_failed(code: &str) -> StartFailure {
     StartFailure { code: code.to_owned(), detail: String::new() }
 }
 
-/// A report as the server understands it.
+/// Converts a report to the server's type.
 fn report_of(report: supervisor::Report<Sim>) -> Report {
     match report {
         supervisor::Report::Started => Report::Started,
-        // What was here before and is not known any more.
+        // An execution that ended before and is not known any more.
         supervisor::Report::Refused { reason, .. } if reason == "known" => finished(How::Interrupted, None),
         supervisor::Report::Refused { reason, .. } => Report::Refused { reason: reason.into() },
         supervisor::Report::StartFailed(StartFailure { code, .. }) => {

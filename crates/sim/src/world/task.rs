@@ -1,8 +1,7 @@
-//! Tasks: processes that take their time, and what signals do to them.
+//! Tasks: processes that run for a drawn time, and their reactions to signals.
 //!
-//! A task runs only while neither it is frozen nor its machine stands still; what is left of it is
-//! counted down only then. Each stretch of running has a number, so that timers of an earlier stretch
-//! are void.
+//! A task runs only while it is not frozen and its machine is not suspended; only then its remaining time decreases.
+//! Each period of running has a number, so that timers of an earlier period are void.
 
 use std::sync::Arc;
 
@@ -18,13 +17,14 @@ use super::supervisor::{End, SupervisorMessage};
 use super::{Happening, World};
 use crate::history::{Ask, TaskStep, What};
 
-/// How long what a task left behind takes to die, in milliseconds.
+/// Maximum time until the remaining processes of a task die, in milliseconds.
 const REMAINS_MILLIS: u64 = 5;
-/// The exit of a task that was killed, and of one that obeyed a SIGTERM.
+/// Exit code of a killed task.
 const KILLED: i32 = 137;
+/// Exit code of a task that obeyed a SIGTERM.
 const TERMINATED: i32 = 143;
 
-/// What a job's spec says to the one who runs it.
+/// Properties of a job's spec that a worker needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunWish {
     pub(super) delivery: Delivery,
@@ -40,7 +40,7 @@ pub(super) struct Task {
     pub(super) loaded: bool,
     fence: Fence,
     exempt: bool,
-    /// What is left of it, in microseconds, as of `since`.
+    /// Remaining running time in microseconds, as of `since`.
     left: i64,
     grace: Duration,
     exit: i32,
@@ -75,7 +75,7 @@ impl Task {
         !self.alive && self.exit == KILLED
     }
 
-    /// Whether the fuse would freeze it.
+    /// Whether the fuse can freeze it.
     pub(super) fn can_be_frozen(&self) -> bool {
         self.alive && !self.exempt && !self.frozen
     }
@@ -91,7 +91,7 @@ impl World {
         tasks.filter(|(_, task)| task.alive).map(|(id, _)| *id).collect()
     }
 
-    /// A new stretch of running begins.
+    /// Starts a period of running.
     pub(super) fn set_going(&mut self, worker: usize, execution: ExecutionId) {
         let now = self.now;
         let Some(task) = self.task(worker, execution) else { return };
@@ -106,7 +106,7 @@ impl World {
         self.put_in(end, Happening::TaskEnd { worker, life, execution, run });
     }
 
-    /// A stretch of running is over.
+    /// Ends a period of running.
     fn hold(&mut self, worker: usize, execution: ExecutionId) {
         let now = self.now;
         let Some(task) = self.task(worker, execution) else { return };
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// Some task that runs, whether anybody still believes in it or not, saves how far it is; one thing at a time.
+    /// A running task saves a checkpoint, whether it is still current or not; one at a time.
     pub(super) fn save_checkpoint(&mut self) {
         let running = self.workers.iter().flat_map(|worker| &worker.supervisor.tasks);
         let all: Vec<_> = running
@@ -158,7 +158,7 @@ impl World {
         }
     }
 
-    /// A SIGTERM, which it obeys sooner or later.
+    /// Sends a SIGTERM, which the task obeys after some time.
     pub(super) fn terminate(&mut self, worker: usize, execution: ExecutionId) {
         let Some(grace) = self.task(worker, execution).map(|task| task.grace) else { return };
         let patience = micros(grace).unsigned_abs();
@@ -178,7 +178,7 @@ impl World {
         self.tell_exit(worker, execution);
     }
 
-    /// A task ends by itself, whether its supervisor looks or not.
+    /// A task ends by itself, whether its supervisor watches it or not.
     pub(super) fn task_ends(&mut self, worker: usize, life: u32, execution: ExecutionId, run: u32) {
         if self.workers[worker].supervisor.life != life {
             return;
@@ -194,9 +194,9 @@ impl World {
         self.supervisor_in(worker, Duration::ZERO, SupervisorMessage::Exited { execution });
     }
 
-    // What the supervisor sees of their ends.
+    // What the supervisor sees of the end of a task.
 
-    /// The main process is reaped. One that is not loaded yet is heard of with its launch.
+    /// The main process is reaped. The exit of a task that is not loaded yet is reported with its launch.
     pub(super) fn reap(&mut self, worker: usize, execution: ExecutionId) {
         let is_loaded = self.workers[worker].supervisor.tasks.get(&execution).is_some_and(|task| task.loaded);
         if is_loaded {
@@ -245,7 +245,7 @@ impl World {
         this.fell_asleep = this.boot(now);
     }
 
-    /// Tasks and fuse wake together; what became due meanwhile is heard after the fuse's delay.
+    /// Resumes a machine. Tasks and fuse resume together; overdue timers of the fuse fire after its delay.
     pub(super) fn wake_machine(&mut self, worker: usize) {
         let now = self.now;
         let this = &mut self.workers[worker];

@@ -1,1 +1,1 @@
-//! Worlds as a whole.
+//! Tests of whole worlds.

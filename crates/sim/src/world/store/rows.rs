@@ -1,4 +1,4 @@
-//! The rows of the modelled store: what a batch makes of them, and what an engine is built from.
+//! The rows of the modelled store: how a batch changes them, and which of them an engine loads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use model::{
 use super::super::plan::Mutation;
 use crate::history::{Added, Commit, ExecutionRow, JobRow, Row, RunRow, ScheduleRow, StepRow, WorkflowRow};
 
-/// Runs that failed not long ago: so many are known.
+/// Maximum number of failed runs that are remembered.
 const FAILED_MAX: usize = 8;
 
-/// The rows of a store.
+/// Rows of the modelled store.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rows {
     pub(super) jobs: BTreeMap<JobId, (Arc<JobHead>, Box<JobState>)>,
-    /// Jobs that have ended: of them only that they were there.
+    /// Final status of ended jobs; their other data is dropped.
     pub(super) ended: BTreeMap<JobId, JobStatus>,
     pub(super) executions: BTreeMap<ExecutionId, Box<ExecutionRecord>>,
     keys: BTreeMap<u128, KeyRecord>,
@@ -43,30 +43,30 @@ pub(crate) struct Rows {
     pub(super) runs: BTreeMap<RunId, (Arc<RunHead>, RunState)>,
     batches: BTreeMap<BatchKey, ElementBatch>,
     steps: BTreeMap<StepKey, StepState>,
-    /// What the last checkpoint of each job holds.
+    /// Content of the last checkpoint of each job.
     pub(super) checkpoints: BTreeMap<JobId, u64>,
-    /// Runs that failed last, and what another try takes over from them.
+    /// Runs that failed last, and the state that a retry takes over from them.
     pub(super) failed: VecDeque<(RunId, Arc<RunHead>, Takeover)>,
     run_keys: BTreeMap<u128, RunKeyRecord>,
     pub(super) now: Timestamp,
-    /// How many there were.
+    /// Number of commits.
     pub(super) commits: u64,
-    /// The job of every execution; kept only for a driver that mistakes one for another.
+    /// Job of every execution; kept only for the deliberate bug that confuses executions.
     pub(super) jobs_of: BTreeMap<ExecutionId, JobId>,
 }
 
-/// What a recorder makes of the batches that a real store committed.
+/// Records the batches that a real store committed.
 #[derive(Debug, Default)]
 pub struct StoreRecorder(Rows);
 
 impl StoreRecorder {
-    /// A batch became durable, under an ownership of this server.
+    /// Records a batch that this server committed.
     pub fn committed(&mut self, server: u32, epoch: Epoch, decided_at: Timestamp, batch: &Batch) -> Commit {
         let rows = batch.changes.iter().cloned().filter_map(|change| self.0.apply(change, None)).collect();
         Commit { server, epoch, decided_at, now: batch.now, rows }
     }
 
-    /// How many jobs have not ended.
+    /// Number of jobs that have not ended.
     pub fn live(&self) -> usize {
         self.0.jobs.len()
     }
@@ -214,8 +214,8 @@ impl Rows {
         row
     }
 
-    /// A run that ended takes its steps and what was added to these with it: an engine that takes over never
-    /// hears of them.
+    /// Applies the row of a run. When it ends, its steps and elements are removed: an engine that takes over never
+    /// loads them.
     fn apply_run(&mut self, id: RunId, head: Option<&Arc<RunHead>>, state: &RunState) -> Row {
         let known = self.runs.remove(&id);
         let before: &[RunHistoryEntry] = known.as_ref().map_or(&[], |(_, before)| &before.history);
@@ -241,7 +241,7 @@ impl Rows {
         }))
     }
 
-    /// Keeps what another try of a run would take over.
+    /// Remembers the state that a retry of the run would take over.
     fn keep_failed(&mut self, id: RunId, head: Option<&Arc<RunHead>>, state: &RunState) {
         let Some(head) = head.filter(|head| head.caller.is_none() && state.started_at.is_some()) else {
             return;
@@ -289,7 +289,7 @@ impl Rows {
         }))
     }
 
-    /// Everything that lives, but for schedules and jobs that are not wanted: of these there may be many.
+    /// Returns all live rows, without unwanted schedules and jobs, of which there may be many.
     pub(super) fn live(&self, wanted: impl Fn(LiveKey) -> bool) -> Vec<LiveRow> {
         let calendars = self.calendars.values().map(|record| LiveRow::Calendar((**record).clone()));
         let schedules = self.schedules.iter().filter(|(id, _)| wanted(LiveKey::Schedule(**id)));
@@ -340,13 +340,13 @@ impl Rows {
     }
 }
 
-/// What a task of a simulated world saved.
+/// Decodes the content that a simulated task saved.
 fn content(data: &[u8]) -> u64 {
     data.try_into().map_or(0, u64::from_le_bytes)
 }
 
-/// The entries of a history that the row before does not have. A full history loses entries
-/// from its middle, so what is new stands behind what was last.
+/// Returns the history entries that the previous row does not have. A full history loses entries from its middle, so
+/// new entries follow the previous last one.
 fn added<T: Clone + PartialEq>(before: &[T], after: &[T]) -> Vec<T> {
     let Some(last) = before.last() else { return after.to_vec() };
     if after.len() >= before.len() && after[before.len() - 1] == *last {
