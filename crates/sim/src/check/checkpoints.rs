@@ -1,25 +1,24 @@
-//! What tasks save for the next execution of their job: only the current one is heard, and the next one gets what
-//! was accepted last.
+//! Checks of checkpoints: only the current execution may save one, and the next execution gets the last accepted one.
 
 use model::{ExecutionId, JobId};
 
 use super::facts::{Facts, JobFacts};
 use super::{Findings, Invariant};
 
-/// Of one job.
+/// Checks the checkpoints of one job.
 pub(super) fn check(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     let mut newest = 0;
     for &(index, version, data) in &job.saved {
         if version != newest + 1 {
-            let message = format!("its checkpoint {version} comes after {newest}");
+            let message = format!("checkpoint {version} follows checkpoint {newest}");
             findings.add(Invariant::I4, id, message, [index]);
         }
         newest = version;
         match facts.saves.get(&data) {
-            None => findings.add(Invariant::I3, id, "nobody saved its checkpoint", [index]),
+            None => findings.add(Invariant::I3, id, "no execution saved its checkpoint", [index]),
             Some(&(by, asked)) if !is_current(facts, id, by, index) => {
                 let message =
-                    format!("its checkpoint {version} is of {by}, which was not its current execution");
+                    format!("checkpoint {version} was saved by {by}, which was not the current execution");
                 findings.add(Invariant::I10, id, message, [asked, index]);
             }
             Some(_) => {}
@@ -30,14 +29,14 @@ pub(super) fn check(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: 
     }
 }
 
-/// I10: it was assigned before, and is not over before.
+/// I10: the execution was assigned before this event, and had not ended.
 fn is_current(facts: &Facts<'_>, job: JobId, execution: ExecutionId, index: usize) -> bool {
     let Some(known) = facts.executions.get(&execution) else { return false };
     let own = known.rows.first().is_some_and(|(begun, row)| *begun < index && row.job == job);
     own && !known.rows.iter().any(|(over, row)| row.status.is_final() && *over < index)
 }
 
-/// I1: a task finds the last checkpoint that was accepted before it.
+/// I1: a task gets the last checkpoint that was accepted before its start.
 fn handed_on(
     facts: &Facts<'_>,
     execution: ExecutionId,
@@ -46,7 +45,7 @@ fn handed_on(
     findings: &mut Findings,
 ) {
     let Some(known) = facts.executions.get(&execution) else { return };
-    // What it found may be gone.
+    // The checkpoint may have been lost.
     let Some(start) = known.starts().next().filter(|start| !facts.may_be_lost(*start, *start)) else {
         return;
     };
@@ -54,7 +53,7 @@ fn handed_on(
     let found = known.found.filter(|(index, _)| *index < start);
     if found.map(|(_, data)| data) != last.map(|(.., data)| *data) {
         let message =
-            format!("{execution} found {:?}, and {:?} was saved last", found.map(|f| f.1), last.map(|l| l.2));
+            format!("{execution} got checkpoint {:?} instead of {:?}", found.map(|f| f.1), last.map(|l| l.2));
         let excerpt = found.map(|found| found.0).into_iter().chain(last.map(|last| last.0)).chain([start]);
         findings.add(Invariant::I1, id, message, excerpt);
     }

@@ -1,4 +1,5 @@
-//! An index of a history: everything about one thing, in order.
+//! An index of a history: all events about each object, in order. Every check reads a history through it; building it
+//! is linear in the number of events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,22 +20,22 @@ use crate::history::{
     TaskStep, What,
 };
 
-/// In the order in which things were heard of first.
+/// Iterates in the order of first insertion.
 type Map<K, V> = IndexMap<K, V, FixedState>;
 
-/// Where an event stands, and what it is.
+/// An event's index in the history, and a value from the event.
 pub(super) type At<T> = (usize, T);
 
 #[derive(Debug, Default)]
 pub(super) struct JobFacts<'a> {
     pub(super) rows: Vec<At<&'a JobRow>>,
-    /// Its newest spec.
+    /// The newest spec.
     pub(super) spec: Option<&'a Arc<JobSpec>>,
     pub(super) origin: Option<&'a Origin>,
     pub(super) step: Option<&'a StepOrigin>,
-    /// In the order of their numbers.
+    /// Ordered by their numbers.
     pub(super) executions: Vec<ExecutionId>,
-    /// Version and content of each checkpoint, and where it was accepted.
+    /// Event index, version and content of each accepted checkpoint.
     pub(super) saved: Vec<(usize, u64, u64)>,
 }
 
@@ -51,7 +52,7 @@ impl<'a> JobFacts<'a> {
         self.rows.iter().map(|(index, _)| *index)
     }
 
-    /// Whether an execution was recorded as one that could not be started.
+    /// Whether the history records that this execution could not be started.
     pub(super) fn could_not_start(&self, number: u32) -> bool {
         self.steps().any(|(_, step)| step.cause == Cause::StartFailed && step.execution == Some(number))
     }
@@ -61,9 +62,9 @@ impl<'a> JobFacts<'a> {
 pub(super) struct ExecutionFacts<'a> {
     pub(super) rows: Vec<At<&'a ExecutionRow>>,
     pub(super) heard: Vec<usize>,
-    /// The checkpoint that its task was given.
+    /// The checkpoint that its task received.
     pub(super) found: Option<At<u64>>,
-    /// What its tasks did, and when.
+    /// Events of its tasks, with event index and time.
     pub(super) steps: Vec<(usize, Timestamp, &'a TaskStep)>,
 }
 
@@ -78,27 +79,27 @@ impl<'a> ExecutionFacts<'a> {
     }
 }
 
-/// A run of a workflow.
+/// Everything about one run of a workflow.
 #[derive(Debug, Default)]
 pub(super) struct RunFacts<'a> {
     pub(super) rows: Vec<At<&'a RunRow>>,
-    /// Where its tries after the first began.
+    /// Event indexes at which its retries began.
     pub(super) tries: BTreeSet<usize>,
     pub(super) spec: Option<&'a WorkflowSpec>,
-    /// The firing that it belongs to; none for one that another run called.
+    /// The firing that created it; `None` for a called run.
     pub(super) origin: Option<&'a Origin>,
     pub(super) is_called: bool,
     pub(super) trigger: Option<&'a RunTrigger>,
-    /// By number, and element.
+    /// By step number and element number.
     pub(super) steps: BTreeMap<(u32, Option<u32>), Vec<At<&'a StepRow>>>,
-    /// What tasks added to its steps: the number of the first element, and how many.
+    /// Elements that tasks added to its steps: number of the first element, and count.
     pub(super) added: Vec<At<(&'a Added, u32, u32)>>,
-    /// The jobs and the called runs of its steps.
+    /// Jobs and called runs of its steps.
     pub(super) work: BTreeMap<(u32, Option<u32>), Vec<Work>>,
 }
 
 impl<'a> RunFacts<'a> {
-    /// Its last row, if it has ended.
+    /// Returns the last row, if the run has ended.
     pub(super) fn end(&self) -> Option<At<&'a RunRow>> {
         self.rows.last().copied().filter(|(_, row)| row.status.is_final())
     }
@@ -107,7 +108,7 @@ impl<'a> RunFacts<'a> {
         self.steps.get(&(step, item))?.last().map(|(_, row)| *row)
     }
 
-    /// The rows that say how it was decided about a step: one for each of the run's tries that asked it.
+    /// Returns the rows that decided a step: one for each attempt of the run that requested it.
     pub(super) fn decided(&self, step: u32) -> Vec<At<&'a StepRow>> {
         let mut decided = Vec::new();
         let mut open = true;
@@ -121,12 +122,12 @@ impl<'a> RunFacts<'a> {
         decided
     }
 
-    /// How many other tries of the run had begun when something happened.
+    /// Number of retries of the run that had begun up to the event at `index`.
     pub(super) fn tries_before(&self, index: usize) -> usize {
         self.tries.range(..=index).count()
     }
 
-    /// Where a step, or an element, stood once the event at `index` had happened.
+    /// Returns the status of a step or element after the event at `index`.
     pub(super) fn status_at(&self, step: u32, item: Option<u32>, index: usize) -> StepStatus {
         let rows = self.steps.get(&(step, item));
         let before = rows.into_iter().flatten().take_while(|(at, _)| *at <= index);
@@ -134,23 +135,23 @@ impl<'a> RunFacts<'a> {
     }
 }
 
-/// What a line of the ledger is unique by, within its schedule.
+/// Unique key of a ledger entry within its schedule.
 pub(super) type LedgerKey = (u64, Timestamp, FiringCause, Option<BackfillId>);
 
 #[derive(Debug, Default)]
 pub(super) struct ScheduleFacts<'a> {
     pub(super) rows: Vec<(usize, &'a ScheduleRow, &'a Commit)>,
     pub(super) removed: bool,
-    /// Every line as it was written, in order.
+    /// Every version of every ledger entry, in order.
     pub(super) written: Vec<At<&'a LedgerRecord>>,
-    /// Every line as it was written last.
+    /// The last version of every ledger entry.
     pub(super) ledger: BTreeMap<LedgerKey, At<&'a LedgerRecord>>,
-    /// Its runs, in the order of their creation.
+    /// Its runs, in the order of creation.
     pub(super) runs: Vec<Work>,
 }
 
 impl ScheduleFacts<'_> {
-    /// Whether a line once said that its firing waits.
+    /// Whether a version of this entry had the outcome `buffered`.
     pub(super) fn waited(&self, record: &LedgerRecord) -> bool {
         let same = |known: &LedgerRecord| ledger_key(known) == ledger_key(record);
         self.written.iter().any(|(_, known)| known.outcome == FiringOutcome::Buffered && same(known))
@@ -168,13 +169,13 @@ pub(super) struct RequestFacts<'a> {
 }
 
 impl RequestFacts<'_> {
-    /// Where the attempt was made that this answer is to.
+    /// Returns the event index of the attempt that this answer belongs to.
     pub(super) fn asked_for(&self, answer: usize) -> usize {
         self.asks.iter().rfind(|(asked, _)| *asked < answer).map_or(answer, |(asked, _)| *asked)
     }
 }
 
-/// All of a history, by what it is about.
+/// Index of a whole history.
 #[derive(Debug)]
 pub(super) struct Facts<'a> {
     pub(super) history: &'a History,
@@ -183,23 +184,23 @@ pub(super) struct Facts<'a> {
     pub(super) workflow_runs: BTreeMap<RunId, RunFacts<'a>>,
     pub(super) schedules: BTreeMap<ScheduleId, ScheduleFacts<'a>>,
     pub(super) requests: Map<u64, RequestFacts<'a>>,
-    /// Who asked to save what, and where.
+    /// The execution that requested each checkpoint, and the event index of the request.
     pub(super) saves: Map<u64, (ExecutionId, usize)>,
     pub(super) commits: Vec<At<&'a Commit>>,
     pub(super) reads: Vec<At<(JobId, bool)>>,
     pub(super) owned: Vec<(usize, u32, Epoch, Timestamp)>,
     pub(super) woke: BTreeMap<WorkerId, Vec<Timestamp>>,
-    /// Where supervisors of a worker crashed. Histories of real clusters do not have it.
+    /// Event indexes at which the supervisor of a worker crashed; empty for real clusters.
     crashed: BTreeMap<WorkerId, Vec<usize>>,
-    /// When the faults were over.
+    /// When the faults ended.
     pub(super) calm: Option<At<Timestamp>>,
-    /// Where the history ends, and what workers still keep then.
+    /// The end of the history, and the executions that workers still hold.
     pub(super) end: Option<At<&'a [ExecutionId]>>,
-    /// Whether what has ended will hear of nothing more.
+    /// Whether no more events about ended objects can follow.
     pub(super) are_settled: bool,
-    /// The last commits were lost, and it is not known since when.
+    /// Whether commits were lost since an unknown time.
     pub(super) lost_tail: bool,
-    /// When commits were made that may be gone: from the first of them until it was known.
+    /// Time ranges of lost commits: from the first lost commit until the loss was recorded.
     lost: Vec<(Timestamp, Timestamp)>,
 }
 
@@ -224,7 +225,7 @@ impl<'a> Facts<'a> {
             lost_tail: false,
             lost: Vec::new(),
         };
-        // Most jobs have about twelve events.
+        // Most jobs have about 12 events.
         facts.jobs.reserve(history.events.len() / 12);
         facts.executions.reserve(history.events.len() / 12);
         for (index, event) in history.events.iter().enumerate() {
@@ -234,7 +235,7 @@ impl<'a> Facts<'a> {
         facts
     }
 
-    /// Whether the task of an execution was over before `index`, or never began.
+    /// Whether the task of an execution had ended before `index`, or never started.
     pub(super) fn is_over(&self, row: &ExecutionRow, index: usize) -> bool {
         let over = |step: &TaskStep| matches!(step, TaskStep::Ended { .. } | TaskStep::Killed);
         let known = self.executions.get(&row.execution);
@@ -361,25 +362,25 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Whether what was committed between these two events may have been forgotten since.
+    /// Whether commits between these two events may have been lost.
     pub(super) fn may_be_lost(&self, from: usize, until: usize) -> bool {
         let (from, until) = (self.at(from), self.at(until));
         self.lost.iter().any(|&(since, known)| from <= known && since <= until)
     }
 
-    /// The same for the start of a task: an assignment that was lost is on its way for a while, and
-    /// its worker hears within a lease that nobody knows of it.
+    /// Whether the start of a task may belong to a lost commit. Its assignment may arrive late, and its worker learns
+    /// within a lease that the execution is unknown.
     pub(super) fn may_be_of_a_lost_commit(&self, start: usize) -> bool {
         let (at, lease) = (self.at(start), self.history.setup.lease);
         self.lost.iter().any(|(since, until)| (*since..=*until + lease).contains(&at))
     }
 
-    /// How often the last commits were lost.
+    /// Number of times that the newest commits were lost.
     pub(super) fn losses(&self) -> usize {
         self.lost.len()
     }
 
-    /// The tasks that were started of a job and of which no commit tells.
+    /// Returns the started executions of each job that no commit contains.
     pub(super) fn strays(&self) -> BTreeMap<JobId, Vec<ExecutionId>> {
         let mut strays: BTreeMap<JobId, Vec<ExecutionId>> = BTreeMap::new();
         for (id, execution) in self.executions.iter().filter(|(_, execution)| execution.rows.is_empty()) {
@@ -392,7 +393,7 @@ impl<'a> Facts<'a> {
         strays
     }
 
-    /// Where a job or a run was made, and when, in engine time.
+    /// Returns the event index and engine time at which a job or run was created.
     pub(super) fn begin_of(&self, work: Work) -> Option<At<Timestamp>> {
         match work {
             Work::Job(job) => self.jobs.get(&job)?.steps().next().map(|(index, step)| (index, step.at)),
@@ -403,7 +404,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Where a job or a run ended.
+    /// Returns the event index at which a job or run ended.
     pub(super) fn end_of(&self, work: Work) -> Option<usize> {
         match work {
             Work::Job(job) => {
@@ -414,7 +415,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The firing that a job or a run belongs to.
+    /// Returns the firing that created a job or run.
     pub(super) fn origin_of(&self, work: Work) -> Option<&'a Origin> {
         match work {
             Work::Job(job) => self.jobs.get(&job)?.origin,
@@ -422,22 +423,22 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// When the history ends.
+    /// Returns the time of the last event.
     pub(super) fn ends_at(&self) -> Timestamp {
         self.history.events.last().map_or_else(Timestamp::default, |event| event.at)
     }
 
-    /// Whether the commits are known as they were made, and not only by the feed.
+    /// Whether the history contains the commits themselves, not only the feed.
     pub(super) fn exact(&self) -> bool {
         self.history.setup.store == StoreView::Commits
     }
 
-    /// When an event happened.
+    /// Returns the time of an event.
     pub(super) fn at(&self, index: usize) -> Timestamp {
         self.history.events.get(index).map_or_else(Timestamp::default, |event| event.at)
     }
 
-    /// Where an execution became durable first.
+    /// Returns the event index of an execution's first commit.
     pub(super) fn committed(&self, execution: ExecutionId) -> Option<usize> {
         self.executions.get(&execution)?.rows.first().map(|(index, _)| *index)
     }

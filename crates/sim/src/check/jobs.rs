@@ -1,4 +1,4 @@
-//! What was accepted is there, once, with a whole history.
+//! Checks of jobs and requests: every accepted job exists, once, with a complete history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use super::memory::{Memory, Tag};
 use super::{Findings, Invariant, checkpoints};
 use crate::history::{Answer, Ask, Commit};
 
-/// What clients were told.
+/// Checks the answers to clients.
 pub(super) fn requests(facts: &Facts<'_>, memory: &mut Memory, findings: &mut Findings) {
     let lost = lost_jobs(facts);
     accepted(facts, memory, &lost, findings);
     keys(facts, &lost, memory, findings);
 }
 
-/// The lives of jobs and executions.
+/// Checks the lifecycles of jobs and executions.
 pub(super) fn check(facts: &Facts<'_>, memory: &mut Memory, findings: &mut Findings) {
     invented(facts, memory, findings);
     for (&id, job) in &facts.jobs {
@@ -29,7 +29,7 @@ pub(super) fn check(facts: &Facts<'_>, memory: &mut Memory, findings: &mut Findi
     visible(facts, findings);
 }
 
-/// I1, and I6 for answers: what a client was told of had been committed, and stays.
+/// I1, and I6 for answers: what an answer acknowledges was committed before, and is not lost.
 fn accepted(facts: &Facts<'_>, memory: &Memory, lost: &BTreeSet<JobId>, findings: &mut Findings) {
     for request in facts.requests.values() {
         for (index, answer) in &request.answers {
@@ -37,7 +37,7 @@ fn accepted(facts: &Facts<'_>, memory: &Memory, lost: &BTreeSet<JobId>, findings
             match answer {
                 Answer::Submitted { job } => {
                     let row = facts.jobs.get(job).and_then(|job| job.rows.first()).map(|(at, _)| *at);
-                    // One that was left out was there before all of this.
+                    // The events of this job were dropped by an earlier slice.
                     let row = row.or_else(|| memory.jobs.contains(job).then_some(0));
                     told(facts, findings, job, row, (asked, *index));
                 }
@@ -71,12 +71,12 @@ fn accepted(facts: &Facts<'_>, memory: &Memory, lost: &BTreeSet<JobId>, findings
     }
     for (index, (job, found)) in &facts.reads {
         if !found && !lost.contains(job) {
-            findings.add(Invariant::I1, job, "it was accepted, and a reader did not find it", [*index]);
+            findings.add(Invariant::I1, job, "accepted, but a read did not find it", [*index]);
         }
     }
 }
 
-/// Jobs that were accepted in commits that are gone, and are gone with them.
+/// Returns jobs that were accepted in lost commits and lost with them.
 fn lost_jobs(facts: &Facts<'_>) -> BTreeSet<JobId> {
     if facts.losses() == 0 {
         return BTreeSet::new();
@@ -100,10 +100,10 @@ fn told(
 ) {
     match row {
         None if facts.may_be_lost(asked, answer) => {}
-        None => findings.add(Invariant::I1, subject, "it was accepted and is not in the store", [answer]),
-        // What was lost may have been done again.
+        None => findings.add(Invariant::I1, subject, "accepted, but not in the store", [answer]),
+        // After a loss the job may have been created again.
         Some(row) if row > answer && facts.exact() && !facts.may_be_lost(asked, answer) => {
-            findings.add(Invariant::I6, subject, "a client was told of it before its commit", [answer, row]);
+            findings.add(Invariant::I6, subject, "acknowledged before its commit", [answer, row]);
         }
         Some(_) => {}
     }
@@ -123,14 +123,14 @@ fn cancelled(
         None => findings.add(
             Invariant::I1,
             job,
-            "its cancellation was acknowledged and is not in the store",
+            "the cancellation was acknowledged, but is not in the store",
             [answer],
         ),
         Some((row, _)) if *row > answer && facts.exact() && !facts.may_be_lost(asked, answer) => {
             findings.add(
                 Invariant::I6,
                 job,
-                "its cancellation was acknowledged before its commit",
+                "the cancellation was acknowledged before its commit",
                 [answer, *row],
             );
         }
@@ -138,7 +138,7 @@ fn cancelled(
     }
 }
 
-/// I2.
+/// I2: one idempotency key creates one job.
 fn keys(facts: &Facts<'_>, lost: &BTreeSet<JobId>, memory: &mut Memory, findings: &mut Findings) {
     for request in facts.requests.values() {
         let Some((_, Ask::Submit { key: Some(key), .. })) = request.asks.first() else { continue };
@@ -153,7 +153,7 @@ fn keys(facts: &Facts<'_>, lost: &BTreeSet<JobId>, memory: &mut Memory, findings
                 }
                 Some((known, _)) if known == job => {}
                 Some(&(known, at)) => {
-                    let message = format!("{known} and {job} were made under it");
+                    let message = format!("the key created {known} and {job}");
                     findings.add(Invariant::I2, format!("key {key}"), message, [at, *index]);
                 }
             }
@@ -161,7 +161,7 @@ fn keys(facts: &Facts<'_>, lost: &BTreeSet<JobId>, memory: &mut Memory, findings
     }
 }
 
-/// Which jobs were asked for, and when first.
+/// Records which jobs were requested, and when first.
 pub(super) fn note_asks(facts: &Facts<'_>, memory: &mut Memory) {
     for request in facts.requests.values() {
         let Some((index, Ask::Submit { tag, key })) = request.asks.first() else { continue };
@@ -176,96 +176,96 @@ pub(super) fn note_asks(facts: &Facts<'_>, memory: &mut Memory) {
     }
 }
 
-/// The label by which a request knows its job, where many jobs have one name.
+/// Label that identifies the request of a job when many jobs have the same name.
 pub(crate) const TAG: &str = "request";
 
 fn tag_of(spec: &JobSpec) -> &str {
     spec.labels.get(TAG).unwrap_or(&spec.name)
 }
 
-/// I2 and I3: each job was asked for, and no request made two.
+/// I2 and I3: each job was requested, and no request created two jobs.
 fn invented(facts: &Facts<'_>, memory: &mut Memory, findings: &mut Findings) {
     for (&id, job) in &facts.jobs {
         let Some((index, row)) = job.rows.first() else { continue };
         if let Some(origin) = job.origin {
             let known = facts.schedules.get(&origin.schedule).and_then(|schedule| schedule.rows.first());
             if known.is_none_or(|(made, ..)| made > index) {
-                findings.add(Invariant::I3, id, "the schedule that it names is not there", [*index]);
+                findings.add(Invariant::I3, id, "its schedule does not exist", [*index]);
             }
             continue;
         }
         if let Some(step) = job.step {
             let known = facts.workflow_runs.get(&step.run).and_then(|run| run.rows.first());
-            // The feed tells of jobs only.
+            // A feed contains jobs only.
             if facts.exact() && known.is_none_or(|(made, _)| made > index) {
-                findings.add(Invariant::I3, id, "the run that it names is not there", [*index]);
+                findings.add(Invariant::I3, id, "its run does not exist", [*index]);
             }
             continue;
         }
         let Some(tag) = row.spec.as_deref().map(tag_of) else { continue };
         let Some(asked) = memory.tags.get_mut(tag).filter(|asked| asked.asked_at <= facts.at(*index)) else {
-            findings.add(Invariant::I3, id, "nobody asked for it", [*index]);
+            findings.add(Invariant::I3, id, "no client requested it", [*index]);
             continue;
         };
         if let Some((other, first)) = asked.made.replace((id, *index)) {
             let invariant = if asked.has_key { Invariant::I2 } else { Invariant::I3 };
-            let message = format!("the request that made it had made {other} before");
+            let message = format!("its request had already created {other}");
             findings.add(invariant, id, message, [first, *index]);
         }
     }
 }
 
-/// I4: one chain from nothing to where the job stands.
+/// I4: the history is one chain from creation to the current status.
 fn chain(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     let mut last: Option<(usize, &model::record::HistoryEntry)> = None;
     for (index, row) in &job.rows {
         let first = last.is_none() && job.rows.first().is_some_and(|(at, _)| at == index);
         if row.new != first {
-            let message = if row.new { "it is written as new again" } else { "its first row is not new" };
+            let message = if row.new { "a later row is new" } else { "the first row is not new" };
             findings.add(Invariant::I4, id, message, job.indices().take(1).chain([*index]));
         }
         for step in &row.steps {
             let from = last.map(|(_, last)| last.to);
             if step.from != from {
-                let message = format!("its history goes from {from:?} to a step from {:?}", step.from);
+                let message = format!("a transition to {from:?} is followed by one from {:?}", step.from);
                 findings.add(Invariant::I4, id, message, last.map(|(at, _)| at).into_iter().chain([*index]));
             }
             if let Some((before, last)) = last.filter(|(_, last)| last.at > step.at) {
-                let message = format!("its time runs back from {} to {}", last.at, step.at);
+                let message = format!("time runs backwards from {} to {}", last.at, step.at);
                 findings.add(Invariant::I4, id, message, [before, *index]);
             }
             last = Some((*index, step));
         }
         if last.is_none_or(|(_, last)| last.to != row.status) {
-            let message = format!("it is {} and its history does not lead there", row.status);
+            let message = format!("the status is {}, but the history ends in another status", row.status);
             findings.add(Invariant::I4, id, message, [*index]);
         }
     }
 }
 
-/// I5: legal steps only, and none after the end.
+/// I5: only legal transitions, and none after the end.
 fn steps(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     for (index, step) in job.steps() {
         if !lifecycle::is_legal(step.from, step.to, step.cause) {
-            let message = format!("it went from {:?} to {} because of {}", step.from, step.to, step.cause);
+            let message = format!("illegal transition from {:?} to {}: {}", step.from, step.to, step.cause);
             findings.add(Invariant::I5, id, message, [index]);
         }
     }
     let ended = job.rows.iter().position(|(_, row)| row.status.is_final());
     if let Some(next) = ended.and_then(|ended| job.rows.get(ended + 1)) {
-        findings.add(Invariant::I5, id, "it changed after its end", job.indices().take(1).chain([next.0]));
+        findings.add(Invariant::I5, id, "changed after its end", job.indices().take(1).chain([next.0]));
     }
 }
 
-/// I1 and I5: versions grow, and what somebody asked for is not forgotten.
+/// I1 and I5: versions grow, and a requested cancellation is not lost.
 fn versions(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     for pair in job.rows.windows(2) {
         let [(before, old), (after, new)] = pair else { continue };
         if facts.exact() && new.version <= old.version {
-            findings.add(Invariant::I5, id, "its version does not grow", [*before, *after]);
+            findings.add(Invariant::I5, id, "the version does not grow", [*before, *after]);
         }
         if old.cancel_requested && !new.cancel_requested {
-            findings.add(Invariant::I1, id, "its cancellation was forgotten", [*before, *after]);
+            findings.add(Invariant::I1, id, "the requested cancellation was lost", [*before, *after]);
         }
     }
 }
@@ -279,20 +279,20 @@ fn executions(facts: &Facts<'_>, findings: &mut Findings) {
             findings.add(
                 Invariant::I4,
                 id,
-                "it is not written as new exactly once",
+                "not exactly one row is new",
                 rows.iter().map(|(at, _)| *at),
             );
         }
         if !facts.jobs.contains_key(&row.job) {
-            findings.add(Invariant::I4, id, format!("its job {} is not in the store", row.job), [*first]);
+            findings.add(Invariant::I4, id, format!("job {} is not in the store", row.job), [*first]);
         }
         for pair in rows.windows(2) {
             let [(before, old), (after, new)] = pair else { continue };
             if old.status.is_final() {
-                findings.add(Invariant::I5, id, "it changed after its end", [*before, *after]);
+                findings.add(Invariant::I5, id, "changed after its end", [*before, *after]);
             }
             if (old.fence, old.worker, old.number) != (new.fence, new.worker, new.number) {
-                findings.add(Invariant::I10, id, "its fence, worker or number changed", [*before, *after]);
+                findings.add(Invariant::I10, id, "fence, worker or number changed", [*before, *after]);
             }
         }
     }
@@ -303,30 +303,30 @@ fn executions(facts: &Facts<'_>, findings: &mut Findings) {
             let (number, fence) = newest.map_or((0, 0), |(_, fence, number)| (number, fence));
             let excerpt = newest.map(|(at, ..)| at).into_iter().chain([*index]);
             if row.number != number + 1 {
-                let message = format!("execution {} comes after execution {number}", row.number);
+                let message = format!("execution {} follows execution {number}", row.number);
                 findings.add(Invariant::I5, id, message, excerpt);
             } else if row.fence.0 <= fence {
-                let message = format!("fence {} comes after fence {fence}", row.fence);
+                let message = format!("fence {} follows fence {fence}", row.fence);
                 findings.add(Invariant::I10, id, message, excerpt);
             }
             newest = Some((*index, row.fence.0, row.number));
         }
         if job.last().is_some_and(|row| row.executions as usize != job.executions.len()) {
-            let message = format!("{} of its executions are in the store", job.executions.len());
+            let message = format!("the store contains {} executions", job.executions.len());
             findings.add(Invariant::I4, id, message, job.rows.last().map(|(at, _)| *at));
         }
     }
 }
 
-/// From commit to commit.
+/// Checks between consecutive commits.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     owners: BTreeMap<u64, (u32, usize)>,
     newest: Option<(u64, usize)>,
     last: Option<(Timestamp, usize)>,
-    /// The newest ownership, and how far engine time was ahead when it began.
+    /// The newest epoch, and how far engine time was ahead of the clock at its start.
     began: Option<(u64, Duration)>,
-    /// Whether a leap was told.
+    /// Whether a leap was reported.
     leapt: bool,
 }
 
@@ -339,23 +339,23 @@ impl Order {
         }
     }
 
-    /// I4: engine time never runs back.
+    /// I4: engine time never runs backwards.
     fn times(&mut self, index: usize, commit: &Commit, findings: &mut Findings) {
         if let Some((before, at)) = self.last.filter(|(before, _)| *before > commit.now) {
-            let message = format!("engine time runs back from {before} to {}", commit.now);
+            let message = format!("engine time runs backwards from {before} to {}", commit.now);
             findings.add(Invariant::I4, format!("epoch {}", commit.epoch.0), message, [at, index]);
         }
         self.last = Some((commit.now, index));
     }
 
-    /// I16: an owner whose clock was right when it began follows no leap beyond what is believed of one.
+    /// I16: an owner whose clock was right at its start accepts no leap beyond the limit.
     fn leaps(&mut self, index: usize, commit: &Commit, findings: &mut Findings) {
         let ahead = commit.now.since(commit.decided_at);
         let began = match self.began {
             Some((epoch, ahead)) if epoch == commit.epoch.0 => ahead,
             _ => self.began.insert((commit.epoch.0, ahead)).1,
         };
-        // As much again is believed over an hour.
+        // The engine accepts the same leap again over an hour.
         let most = engine::LEAP_MAX + engine::LEAP_MAX;
         if began == Duration::ZERO && ahead > most && !self.leapt {
             self.leapt = true;
@@ -364,23 +364,23 @@ impl Order {
         }
     }
 
-    /// I10 and I27: nobody commits under an ownership that is over, and each has one owner.
+    /// I10 and I27: no commit has an old epoch, and each epoch has one owner.
     fn epochs(&mut self, index: usize, commit: &Commit, findings: &mut Findings) {
         let epoch = commit.epoch.0;
         if let Some((before, at)) = self.newest.filter(|(before, _)| *before > epoch) {
-            let message = format!("a commit of epoch {epoch} comes after one of epoch {before}");
+            let message = format!("a commit of epoch {epoch} follows one of epoch {before}");
             findings.add(Invariant::I10, format!("epoch {epoch}"), message, [at, index]);
         }
         self.newest = self.newest.max(Some((epoch, index)));
         let (server, at) = *self.owners.entry(epoch).or_insert((commit.server, index));
         if server != commit.server {
-            let message = format!("servers {server} and {} commit in it", commit.server);
+            let message = format!("servers {server} and {} commit in one epoch", commit.server);
             findings.add(Invariant::I27, format!("epoch {epoch}"), message, [at, index]);
         }
     }
 }
 
-/// I6 for workers: an assignment, and the start of a task, come after the commit.
+/// I6 for workers: an assignment arrives, and a task starts, after the commit.
 fn visible(facts: &Facts<'_>, findings: &mut Findings) {
     for (id, execution) in &facts.executions {
         let Some(seen) = execution.heard.first().copied().into_iter().chain(execution.starts()).min() else {
@@ -391,8 +391,8 @@ fn visible(facts: &Facts<'_>, findings: &mut Findings) {
             None if facts.may_be_of_a_lost_commit(seen) => {}
             row => {
                 let message = match row {
-                    Some(_) => "a worker heard of it before its commit",
-                    None => "a worker heard of it, and it was never committed",
+                    Some(_) => "visible to a worker before its commit",
+                    None => "visible to a worker, but never committed",
                 };
                 findings.add(Invariant::I6, id, message, row.into_iter().chain([seen]));
             }

@@ -1,4 +1,4 @@
-//! Limits of queues, keys, rates and machines, as they were in force when work was assigned.
+//! Checks of limits of queues, keys, rates and machines that were in force when work was assigned.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use super::facts::Facts;
 use super::{Findings, Invariant};
 use crate::history::{Commit, ExecutionRow, Row};
 
-/// A rate, as a bucket that fills with starts and leaks.
+/// A rate limit as a leaky bucket: starts fill it, time empties it.
 #[derive(Debug, Clone, Copy)]
 struct Leak {
     per_second: f64,
@@ -24,7 +24,7 @@ struct Leak {
     at: Timestamp,
 }
 
-/// What the executions of a machine hold.
+/// Resources that the executions of a machine use.
 #[derive(Debug, Clone, Copy, Default)]
 struct Held {
     millicores: u64,
@@ -32,7 +32,7 @@ struct Held {
     slots: u32,
 }
 
-/// What runs, and how much of it there is for each thing that has a limit.
+/// Live executions, and their counts for each limited object.
 #[derive(Debug, Default)]
 struct Live {
     executions: IndexMap<ExecutionId, (Arc<JobSpec>, WorkerId), FixedState>,
@@ -68,7 +68,7 @@ impl Live {
         }
         if let Some(Entry::Occupied(mut live)) = key_of(&spec).map(|key| self.keys.entry(key)) {
             *live.get_mut() -= 1;
-            // A history may have as many keys as jobs.
+            // A history may have as many keys as jobs, so zero counts are removed.
             if *live.get() == 0 {
                 live.remove();
             }
@@ -85,14 +85,14 @@ fn key_of(spec: &JobSpec) -> Option<(String, String)> {
     spec.concurrency.as_ref().map(|concurrency| (spec.namespace.clone(), concurrency.key.clone()))
 }
 
-/// What is in force, and what runs under it, from commit to commit.
+/// Limits in force and live executions, from commit to commit.
 #[derive(Debug, Default)]
 pub(super) struct State {
     live: Live,
     queues: BTreeMap<String, QueueSettings>,
     leaks: BTreeMap<String, Leak>,
     capacities: BTreeMap<WorkerId, Capacity>,
-    /// Of lost workers, which may come back with them.
+    /// Executions of lost workers, which may return with them.
     unknown: BTreeSet<ExecutionId>,
 }
 
@@ -119,14 +119,14 @@ impl State {
                     let Some(spec) = facts.jobs.get(&row.job).and_then(|job| job.spec) else { continue };
                     let waits_for_result = spec.delivery == Delivery::AtMostOnce;
                     if row.status == ExecutionStatus::Unknown {
-                        // The job is in its queue again, unless it may never be started twice.
+                        // The job is back in its queue, unless it may run only once.
                         if !waits_for_result {
                             self.live.ends(row.execution);
                             self.unknown.insert(row.execution);
                         }
                         continue;
                     }
-                    // A lost worker may bring back what has ended, whatever runs by now.
+                    // A lost worker may bring back an execution that had ended here, whatever runs now.
                     let is_back = self.unknown.remove(&row.execution);
                     if row.new {
                         assigned.push((&**row, &**spec));
@@ -165,7 +165,7 @@ impl State {
         }
     }
 
-    /// I20 for queues. Where a limit was changed in the same commit the wider one counts.
+    /// I20 for queues. If a limit changed in the same commit, the higher one counts.
     fn queue_limits(
         &self,
         index: usize,
@@ -181,7 +181,7 @@ impl State {
             let Some(old) = before.get(queue).copied().unwrap_or(Some(new)) else { continue };
             let live = self.live.queues.get(queue).copied().unwrap_or(0);
             if live > old.max(new) as usize {
-                let message = format!("{live} executions run with a limit of {}", old.max(new));
+                let message = format!("{live} executions exceed the limit of {}", old.max(new));
                 findings.add(Invariant::I20, format!("queue {queue}"), message, [index]);
             }
         }
@@ -200,13 +200,13 @@ impl State {
             let live = self.live.keys.get(&of).copied().unwrap_or(0);
             if live > limit as usize {
                 let (namespace, key) = of;
-                let message = format!("{live} executions run with a limit of {limit}");
+                let message = format!("{live} executions exceed the limit of {limit}");
                 findings.add(Invariant::I20, format!("key {namespace}/{key}"), message, [index]);
             }
         }
     }
 
-    /// I21.
+    /// I21: starts stay within the rate limit.
     fn rates(&mut self, index: usize, commit: &Commit, assigned: &Assigned<'_>, findings: &mut Findings) {
         for (_, spec) in assigned {
             let Some(leak) = self.leaks.get_mut(&spec.queue) else { continue };
@@ -214,13 +214,13 @@ impl State {
             leak.level = (leak.level - passed as f64 / 1e6 * leak.per_second).max(0.0) + 1.0;
             leak.at = commit.decided_at;
             if leak.level > leak.burst + 1e-3 {
-                let message = format!("{:.2} starts at once with a burst of {}", leak.level, leak.burst);
+                let message = format!("{:.2} starts exceed the burst of {}", leak.level, leak.burst);
                 findings.add(Invariant::I21, format!("queue {}", spec.queue), message, [index]);
             }
         }
     }
 
-    /// I22.
+    /// I22: the executions of a machine fit into its capacity.
     fn machines(&self, index: usize, assigned: &Assigned<'_>, findings: &mut Findings) {
         let workers: BTreeSet<WorkerId> = assigned.iter().map(|(row, _)| row.worker).collect();
         for worker in workers {
@@ -230,7 +230,7 @@ impl State {
             let fits = millicores <= u64::from(capacity.cpu.0) && bytes <= capacity.memory.0;
             if !fits || slots > capacity.slots {
                 let message = format!(
-                    "{slots} executions with {millicores} millicores and {bytes} bytes are on a machine of {capacity:?}"
+                    "{slots} executions, {millicores} millicores and {bytes} bytes exceed {capacity:?}"
                 );
                 findings.add(Invariant::I22, worker, message, [index]);
             }

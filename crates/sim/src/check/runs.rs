@@ -1,4 +1,4 @@
-//! What ran: how often, at the same time as what, for how long, and with which result.
+//! Checks of executions: how often, at the same time as which others, how long, and with which result.
 
 use std::collections::BTreeSet;
 
@@ -30,14 +30,14 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
     }
 }
 
-/// I7, and I10 for tasks: a fence starts once, and so does what may run once.
+/// I7, and I10 for tasks: a fence starts once, and a job that may run once starts once.
 ///
-/// A start that the store forgot is one that it may repeat: once for each time that it forgot.
+/// If the store lost a start, it may start the job again: once for each loss.
 pub(super) fn starts(facts: &Facts<'_>, findings: &mut Findings) {
     for (id, execution) in &facts.executions {
         if execution.starts().nth(1).is_some() {
             let starts: Vec<_> = execution.starts().collect();
-            findings.add(Invariant::I10, id, format!("it was started {} times", starts.len()), starts);
+            findings.add(Invariant::I10, id, format!("started {} times", starts.len()), starts);
         }
     }
     let strays = facts.strays();
@@ -48,13 +48,13 @@ pub(super) fn starts(facts: &Facts<'_>, findings: &mut Findings) {
         let executions = || job.executions.iter().filter_map(|id| facts.executions.get(id));
         let starts: Vec<_> = executions().flat_map(ExecutionFacts::starts).collect();
         if starts.len() > 1 {
-            findings.add(Invariant::I7, id, format!("it was started {} times", starts.len()), starts);
+            findings.add(Invariant::I7, id, format!("started {} times", starts.len()), starts);
             continue;
         }
         let stray = strays.get(id).into_iter().flatten().filter_map(|id| facts.executions.get(id));
         let strays: Vec<_> = stray.flat_map(ExecutionFacts::starts).collect();
         if strays.len() > facts.losses() {
-            let message = format!("{} of its starts are in no commit", strays.len());
+            let message = format!("{} started executions are in no commit", strays.len());
             findings.add(Invariant::I7, id, message, strays);
             continue;
         }
@@ -63,20 +63,20 @@ pub(super) fn starts(facts: &Facts<'_>, findings: &mut Findings) {
             .filter(|row| row.status != ExecutionStatus::Refused && !job.could_not_start(row.number))
             .collect();
         if perhaps.len() > 1 {
-            let message = format!("{} of its executions may have started", perhaps.len());
+            let message = format!("{} executions may have started", perhaps.len());
             let rows = perhaps.iter().filter_map(|row| facts.committed(row.execution));
             findings.add(Invariant::I7, id, message, rows);
         }
     }
 }
 
-/// A stretch in which a task ran.
+/// A period in which a task ran.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
     from: (usize, Timestamp),
     until: (usize, Timestamp),
     execution: ExecutionId,
-    /// Whether its machine had just stood still.
+    /// Whether its machine had just resumed.
     after_wake: bool,
 }
 
@@ -87,7 +87,7 @@ fn stretches(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>)
     let woke = |worker: Option<WorkerId>, at| {
         worker.and_then(|id| facts.woke.get(&id)).is_some_and(|times| times.contains(&at))
     };
-    // What still runs when the history ends runs on for at least a moment.
+    // A task that runs at the end of the history runs for at least another moment.
     let last = facts.history.events.len().saturating_sub(1);
     let end = (last, facts.ends_at() + Duration::from_millis(1));
     for &(index, at, step) in &execution.steps {
@@ -114,10 +114,10 @@ fn stretches(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>)
     found
 }
 
-/// I8.
+/// I8: executions of a job do not overlap.
 ///
-/// What the store forgot that it had started counts as well, but for jobs that are `at_least_once`: these are
-/// started again at once, while what runs of them is looked for.
+/// Executions that the store lost count as well, except for `at_least_once` jobs: these are started again
+/// immediately, while the lost execution is still being stopped.
 pub(super) fn overlaps(facts: &Facts<'_>, findings: &mut Findings) {
     let slack = facts.history.setup.wake_slack;
     let mut strays = facts.strays();
@@ -157,7 +157,7 @@ pub(super) fn overlaps(facts: &Facts<'_>, findings: &mut Findings) {
     }
 }
 
-/// I9.
+/// I9: a succeeded job has exactly one accepted result, and it is the result of its task.
 fn results(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     let Some(last) = job.last() else { return };
     let succeeded: Vec<_> = job
@@ -168,20 +168,20 @@ fn results(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Find
         .collect();
     let expected = usize::from(last.status == JobStatus::Succeeded);
     if succeeded.len() != expected {
-        let message = format!("it is {}, and {} of its executions succeeded", last.status, succeeded.len());
+        let message = format!("the status is {}, but {} executions succeeded", last.status, succeeded.len());
         findings.add(Invariant::I9, id, message, job.rows.last().map(|(at, _)| *at));
     }
     for known in succeeded {
         let ended_well = known.steps.iter().any(|(.., step)| **step == TaskStep::Ended { exit: 0 });
         if !ended_well {
-            let message = "its accepted success is not what its task did";
+            let message = "accepted as succeeded, but the task did not succeed";
             let excerpt = known.rows.iter().map(|(at, _)| *at).chain(known.steps.iter().map(|(at, ..)| *at));
             findings.add(Invariant::I9, id, message, excerpt);
         }
     }
 }
 
-/// I9: what a task did is not lost while the supervisor lives that saw it.
+/// I9: the result of a task is not lost while its supervisor lives.
 fn losses(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>, findings: &mut Findings) {
     let Some(row) = execution.last().filter(|row| row.status == ExecutionStatus::Lost) else { return };
     let job = facts.jobs.get(&row.job);
@@ -192,12 +192,12 @@ fn losses(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>, fi
     let (Some((told, _)), Some((ended, ..))) = (step, ended) else { return };
     let start = execution.starts().next().unwrap_or(*ended);
     if facts.exact() && facts.losses() == 0 && !facts.crashed_after(row.worker, start) {
-        let message = "its task ended well, and it is recorded as interrupted";
+        let message = "recorded as interrupted, but the task succeeded";
         findings.add(Invariant::I9, id, message, [start, *ended, told]);
     }
 }
 
-/// I12: what counts as a failure, and how many there may be.
+/// I12: which executions count as failures, and how many are allowed.
 fn retries(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     let (Some(last), Some(spec)) = (job.last(), job.spec) else { return };
     let count = |causes: &[Cause]| job.steps().filter(|(_, step)| causes.contains(&step.cause)).count();
@@ -207,16 +207,16 @@ fn retries(id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
         ("start", last.start_failures, count(&[Cause::StartFailed]), spec.retry.max_start_retries),
     ] {
         if counted > most + 1 {
-            let message = format!("{counted} {kind} failures with {most} retries");
+            let message = format!("{counted} {kind} failures exceed {most} retries");
             findings.add(Invariant::I12, id, message, at);
         } else if counted as usize != recorded {
-            let message = format!("{counted} {kind} failures are counted, and {recorded} are in its history");
+            let message = format!("{counted} {kind} failures counted, but {recorded} in the history");
             findings.add(Invariant::I12, id, message, at);
         }
     }
 }
 
-/// I12: the wait before a retry.
+/// I12: the delay before a retry.
 fn backoffs(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     let Some(spec) = job.spec else { return };
     let mut due: Option<(usize, Timestamp)> = None;
@@ -225,7 +225,7 @@ fn backoffs(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Fin
             if step.cause == Cause::BackoffOver
                 && let Some((from, due)) = due.filter(|(_, due)| step.at < *due)
             {
-                let message = format!("it went on at {}, before the end of its backoff at {due}", step.at);
+                let message = format!("continued at {}, before the end of its backoff at {due}", step.at);
                 findings.add(Invariant::I12, id, message, [from, *index]);
             }
             if step.to != JobStatus::Retrying {
@@ -237,10 +237,10 @@ fn backoffs(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Fin
                 _ => None,
             };
             let bounds = failures.map(|failures| (failures, backoff_bounds(&spec.retry.backoff, failures)));
-            // When it was due is in its row as long as it waits.
+            // The row contains the end of the backoff only while the job waits.
             let waits = place + 1 == row.steps.len();
             if !facts.exact() || !waits {
-                // It goes on at the earliest after the shortest wait.
+                // Otherwise the shortest possible delay is the lower bound.
                 due = bounds.map(|(_, (low, _))| (*index, step.at + low));
                 continue;
             }
@@ -249,7 +249,7 @@ fn backoffs(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Fin
             let wait = row.due_at.since(step.at);
             if wait < low || wait > high {
                 let message =
-                    format!("it waits {wait} after failure {failures}, not between {low} and {high}");
+                    format!("delay of {wait} after failure {failures}, not between {low} and {high}");
                 findings.add(Invariant::I12, id, message, [*index]);
             }
         }
@@ -265,16 +265,16 @@ fn backoff_bounds(policy: &Backoff, failures: u32) -> (Duration, Duration) {
     (Duration::from_millis(low as u64), Duration::from_millis(high.ceil() as u64))
 }
 
-/// How long a worker may be left without a word of a stop that it may not have heard.
+/// Maximum time until a stop that a worker may not have received is repeated.
 const REMINDED_AFTER: Duration = Duration::from_secs(30);
 
-/// I13: after a cancellation nothing new is assigned, what never started never ran, and what runs is stopped as soon as
-/// nothing is in the way of that any more.
+/// I13: after a cancellation no execution is assigned. An execution that had not started does not run. A running
+/// execution is stopped once no fault prevents it.
 fn cancels(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     let Some((asked, _)) = job.rows.iter().find(|(_, row)| row.cancel_requested) else { return };
     let after = job.executions.iter().filter_map(|id| facts.committed(*id)).find(|at| at > asked);
     if let Some(after) = after {
-        findings.add(Invariant::I13, id, "it was assigned after its cancellation", [*asked, after]);
+        findings.add(Invariant::I13, id, "assigned after its cancellation", [*asked, after]);
     }
     let (Some((_, calm)), Some(spec)) = (facts.calm, job.spec) else { return };
     let setup = &facts.history.setup;
@@ -287,32 +287,32 @@ fn cancels(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Find
         let ran: u64 = ran.sum();
         if ran > most.as_millis() {
             let ran = Duration::from_millis(ran);
-            let message = format!("it ran on for {ran} after its cancellation at {asked_at}");
+            let message = format!("ran for {ran} after its cancellation at {asked_at}");
             findings.add(Invariant::I13, id, message, [*asked]);
         }
     }
 }
 
-/// I13: nobody runs longer than it may.
+/// I13: no task runs longer than its timeout allows.
 fn lengths(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>, findings: &mut Findings) {
     let spec = execution.last().and_then(|row| facts.jobs.get(&row.job)).and_then(|job| job.spec);
     let Some((spec, timeout)) = spec.and_then(|spec| Some((spec, spec.timeout?))) else { return };
     let ran: u64 =
         stretches(facts, id, execution).iter().map(|s| s.until.1.since(s.from.1).as_millis()).sum();
     let setup = &facts.history.setup;
-    // A supervisor that stands still sees no timeout; then the end of its lease bounds it.
+    // A paused supervisor does not see a timeout; then the end of its lease is the limit.
     let slack = setup.lease + setup.tolerance;
     let most = timeout + spec.grace + slack;
     if ran > most.as_millis() && !is_exempt(spec) {
-        let message = format!("it ran for {}, with a timeout of {timeout}", Duration::from_millis(ran));
+        let message = format!("ran for {}, with a timeout of {timeout}", Duration::from_millis(ran));
         findings.add(Invariant::I13, id, message, execution.steps.iter().map(|(at, ..)| *at));
     }
 }
 
-/// I13: nothing times out before its time. Neither frozen nor suspended time counts.
+/// I13: no task times out early. Time in which it is frozen or suspended does not count.
 fn timeouts(facts: &Facts<'_>, job: &JobFacts<'_>, findings: &mut Findings) {
     let Some(timeout) = job.spec.and_then(|spec| spec.timeout) else { return };
-    // Clocks differ, and a real task tells of its start only once it runs.
+    // Clocks differ, and a real task reports its start only once it runs.
     let exact = Duration::from_millis(100 + timeout.as_millis() / 50);
     let slack = if facts.exact() { exact } else { facts.history.setup.tolerance };
     for (index, step) in job.steps().filter(|(_, step)| step.cause == Cause::TimedOut) {
@@ -325,19 +325,19 @@ fn timeouts(facts: &Facts<'_>, job: &JobFacts<'_>, findings: &mut Findings) {
         let ran = stretches.iter().map(|stretch| stretch.until.1.since(stretch.from.1).as_millis()).sum();
         let ran = Duration::from_millis(ran);
         if ran + slack < timeout {
-            let message = format!("it timed out after {ran}, with a timeout of {timeout}");
+            let message = format!("timed out after {ran}, with a timeout of {timeout}");
             let excerpt = execution.steps.iter().map(|(at, ..)| *at).chain([index]);
             findings.add(Invariant::I13, id, message, excerpt);
         }
     }
 }
 
-/// What is never frozen may run on while nobody watches it.
+/// Whether a job is never frozen, so that it may run without a valid lease.
 fn is_exempt(spec: &JobSpec) -> bool {
     spec.delivery == Delivery::AtMostOnce
 }
 
-/// I11.
+/// I11: a job runs until it succeeds or its retries are exhausted.
 fn least_once(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Findings) {
     let (Some(last), Some(spec)) = (job.last(), job.spec) else { return };
     let codes = &spec.retry;
@@ -348,12 +348,12 @@ fn least_once(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut F
     }
     let tried = last.run_failures > codes.max_retries || last.start_failures > codes.max_start_retries;
     if last.status == JobStatus::Failed && !tried {
-        let message = format!("it failed after {} failures, with tries left", last.run_failures);
+        let message = format!("failed after {} failures, with retries left", last.run_failures);
         findings.add(Invariant::I11, id, message, job.rows.last().map(|(at, _)| *at));
     }
 }
 
-/// I30: what a task did is in the store in the end, accepted or as stale.
+/// I30: the result of a task is in the store at the end, accepted or stale.
 fn reports(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>, findings: &mut Findings) {
     if !facts.are_settled {
         return;
@@ -366,6 +366,6 @@ fn reports(facts: &Facts<'_>, id: ExecutionId, execution: &ExecutionFacts<'_>, f
     }
     if execution.last().is_none_or(|row| !row.status.is_final()) {
         let rows: BTreeSet<usize> = execution.rows.iter().map(|(at, _)| *at).chain([*index]).collect();
-        findings.add(Invariant::I30, id, "its task ended, and the store does not know", rows);
+        findings.add(Invariant::I30, id, "its task ended, but the store has no result", rows);
     }
 }

@@ -1,5 +1,5 @@
-//! Every instant of a schedule has its line in the ledger: once, rightly, in time. A run is the job, or the run
-//! of a workflow, that a firing created.
+//! Checks of schedules: every scheduled time has one ledger entry, with the right outcome, in time. A run is the job
+//! or workflow run that a firing created.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,14 +31,14 @@ fn by_itself(cause: FiringCause) -> bool {
     matches!(cause, FiringCause::Timer | FiringCause::CatchUp)
 }
 
-/// I14: no line of the ledger names two runs, and no instant has two.
+/// I14: no ledger entry names two runs, and no scheduled time has two runs.
 fn one_job_each(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
     let mut named: BTreeMap<_, (Work, usize)> = BTreeMap::new();
     for (index, record) in &schedule.written {
         let Some(work) = record.work else { continue };
         let (known, at) = *named.entry(super::facts::ledger_key(record)).or_insert((work, *index));
         if known != work {
-            let message = format!("its instant {} has {known} and {work}", record.first);
+            let message = format!("scheduled time {} has {known} and {work}", record.first);
             findings.add(Invariant::I14, id, message, [at, *index]);
         }
     }
@@ -49,13 +49,13 @@ fn one_job_each(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>,
             continue;
         }
         if let Some((other, at)) = fired.insert((origin.generation, origin.scheduled_for), (run, index)) {
-            let message = format!("its instant {} has {other} and {run}", origin.scheduled_for);
+            let message = format!("scheduled time {} has {other} and {run}", origin.scheduled_for);
             findings.add(Invariant::I14, id, message, [at, index]);
         }
     }
 }
 
-/// I14: the run, its line and the cursor are one commit.
+/// I14: the run, its ledger entry and the cursor are committed together.
 fn one_step(facts: &Facts<'_>, findings: &mut Findings) {
     for (index, commit) in &facts.commits {
         let mut lines = BTreeSet::new();
@@ -83,22 +83,22 @@ fn one_step(facts: &Facts<'_>, findings: &mut Findings) {
                 continue;
             }
             if !lines.contains(&work) {
-                findings.add(Invariant::I14, work, "it was fired without a line in the ledger", [*index]);
+                findings.add(Invariant::I14, work, "fired without a ledger entry", [*index]);
             }
             let is_behind =
                 cursors.get(&origin.schedule).is_some_and(|cursor| *cursor < origin.scheduled_for);
             if by_itself(origin.cause) && is_behind {
-                findings.add(Invariant::I14, work, "it was fired and the cursor stands before it", [*index]);
+                findings.add(Invariant::I14, work, "fired, but the cursor is before it", [*index]);
             }
         }
     }
 }
 
-/// I16: nothing is decided before its time.
+/// I16: no firing is decided before its scheduled time.
 fn never_early(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
     for (index, record) in &schedule.written {
         if by_itself(record.cause) && record.decided_at < record.last {
-            let message = format!("its instant {} was decided at {}", record.last, record.decided_at);
+            let message = format!("scheduled time {} was decided at {}", record.last, record.decided_at);
             findings.add(Invariant::I16, id, message, [*index]);
         }
     }
@@ -106,12 +106,12 @@ fn never_early(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, 
         let Some((index, at)) = facts.begin_of(run) else { continue };
         let origin = facts.origin_of(run);
         if origin.is_some_and(|origin| by_itself(origin.cause) && at < origin.scheduled_for) {
-            findings.add(Invariant::I16, id, format!("a run of it was made early, at {at}"), [index]);
+            findings.add(Invariant::I16, id, format!("a run was created early, at {at}"), [index]);
         }
     }
 }
 
-/// I16: what did not start before its deadline does not start.
+/// I16: a job does not start after its start deadline.
 pub(super) fn in_time(facts: &Facts<'_>, findings: &mut Findings) {
     for (id, job) in &facts.jobs {
         if job.steps().any(|(_, step)| step.cause == Cause::Updated) {
@@ -119,7 +119,7 @@ pub(super) fn in_time(facts: &Facts<'_>, findings: &mut Findings) {
         }
         let own = job.spec.and_then(|spec| {
             let from = spec.run_at.unwrap_or(id.created_at());
-            // Ids know only milliseconds.
+            // Ids contain only milliseconds.
             spec.start_deadline.map(|deadline| from + deadline + model::Duration::from_millis(1))
         });
         let deadline = job.origin.map_or(own, |origin| origin.start_by);
@@ -128,7 +128,7 @@ pub(super) fn in_time(facts: &Facts<'_>, findings: &mut Findings) {
             let Some((index, row)) = execution.rows.first() else { continue };
             if row.assigned_at > deadline {
                 let message =
-                    format!("it was assigned at {}, after its deadline {deadline}", row.assigned_at);
+                    format!("assigned at {}, after its start deadline {deadline}", row.assigned_at);
                 findings.add(Invariant::I16, id, message, [*index]);
             }
             if execution.rows.iter().any(|(_, row)| row.started) {
@@ -138,14 +138,14 @@ pub(super) fn in_time(facts: &Facts<'_>, findings: &mut Findings) {
     }
 }
 
-/// A spec of a schedule, and from when on it was in force.
+/// A spec of a schedule, and the time from which it was in force.
 struct Reign<'a> {
     spec: &'a ScheduleSpec,
     from: Timestamp,
 }
 
-/// I14 and I15: instants and lines correspond one to one. `None` if the oracle does not know the
-/// rules.
+/// I14 and I15: scheduled times and ledger entries correspond one to one. Returns `None` if the oracle does not
+/// support the rules.
 fn account(
     facts: &Facts<'_>,
     id: ScheduleId,
@@ -165,7 +165,7 @@ fn account(
         let right = !record.exact || named.len() as u64 == record.count;
         if !right || !named.contains(&record.first) || !named.contains(&record.last) {
             let message = format!(
-                "a line says {} instants from {} to {}, and its rules name {}",
+                "a ledger entry has {} times from {} to {}, but the rules have {}",
                 record.count,
                 record.first,
                 record.last,
@@ -177,20 +177,20 @@ fn account(
         let is_held = matches!(record.outcome, FiringOutcome::SkippedCalendar | FiringOutcome::SkippedWindow);
         let wrongly = named.iter().find(|at| record.exact && held.contains(*at) != is_held);
         if let Some(at) = wrongly {
-            let word = if is_held { "no filter holds it" } else { "a filter holds it" };
-            let message = format!("its instant {at} became {}, and {word}", record.outcome);
+            let word = if is_held { "no filter excludes it" } else { "a filter excludes it" };
+            let message = format!("scheduled time {at} became {}, but {word}", record.outcome);
             findings.add(Invariant::I15, id, message, [*index]);
         }
         for at in named {
             if let Some(other) = decided.insert(at, *index) {
-                findings.add(Invariant::I14, id, format!("its instant {at} has two lines"), [other, *index]);
+                findings.add(Invariant::I14, id, format!("time {at} has two entries"), [other, *index]);
             }
         }
     }
     let tolerance = facts.history.setup.tolerance;
     let ordered: Vec<&Reign<'_>> = reigns.values().collect();
     for (place, reign) in ordered.iter().enumerate() {
-        // Where the rules changed, the old ones end and the new ones begin somewhere within a while.
+        // When the rules change, the exact time of the change is uncertain by the tolerance.
         let until = match ordered.get(place + 1) {
             Some(next) if next.spec.timing == reign.spec.timing => next.from,
             Some(next) => next.from - tolerance,
@@ -199,7 +199,7 @@ fn account(
         let is_owed = |at: Timestamp| last.owed.iter().any(|gap| gap.after < at && at <= gap.until);
         for at in instants(&reign.spec.timing, reign.from, until)? {
             if !decided.contains_key(&at) && !is_owed(at) {
-                let message = format!("its instant {at} is past, and nothing is recorded of it");
+                let message = format!("scheduled time {at} has no ledger entry");
                 findings.add(Invariant::I14, id, message, [schedule.rows.first()?.0, *last_index]);
             }
         }
@@ -209,7 +209,7 @@ fn account(
         let newest = ordered.last()?.spec;
         let no_hurry = newest.missed.catch_up_per_minute.is_some() || last.status != ScheduleStatus::Active;
         if let Some(gap) = last.owed.first().filter(|_| !no_hurry) {
-            let message = format!("its instants from {} to {} were never made up for", gap.after, gap.until);
+            let message = format!("missed times from {} to {} were never caught up", gap.after, gap.until);
             findings.add(Invariant::I14, id, message, [*last_index, end]);
         }
         let owed = instants(&newest.timing, last.cursor, now)?;
@@ -217,7 +217,7 @@ fn account(
             findings.add(
                 Invariant::I14,
                 id,
-                format!("its instant {at} was never decided"),
+                format!("scheduled time {at} was never decided"),
                 [*last_index, end],
             );
         }
@@ -238,7 +238,7 @@ fn reigns<'a>(schedule: &ScheduleFacts<'a>) -> BTreeMap<u64, Reign<'a>> {
     found
 }
 
-/// I17: no more runs than may be, whatever they come from.
+/// I17: the number of concurrent runs stays within the limit, whatever created them.
 fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
     let mut live: BTreeMap<ScheduleId, BTreeSet<Work>> = BTreeMap::new();
     let mut specs: BTreeMap<ScheduleId, &ScheduleSpec> = BTreeMap::new();
@@ -246,12 +246,12 @@ fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
     let mut widest: BTreeMap<ScheduleId, usize> = BTreeMap::new();
     for (index, commit) in &facts.commits {
         let mut before = BTreeMap::new();
-        // Whether runs other than those of backfills are among them.
+        // Whether any of them was not created by a backfill.
         let mut begun: BTreeMap<ScheduleId, bool> = BTreeMap::new();
-        // A feed tells of ends and of the ledger later than they were committed, so it cannot say what was in the way.
+        // A feed delivers ends and ledger entries after their commit, so it cannot show which runs blocked a firing.
         let rows = if facts.exact() { commit.rows.as_slice() } else { &[] };
         let skipped: Vec<&LedgerRecord> = rows.iter().filter_map(skipped_by_itself).collect();
-        // All that stood in anybody's way at any time of the commit.
+        // All runs that may have blocked a firing at some time within the commit.
         let mut in_the_way: BTreeMap<ScheduleId, BTreeSet<Work>> = BTreeMap::new();
         for record in &skipped {
             in_the_way.insert(record.schedule, live.get(&record.schedule).cloned().unwrap_or_default());
@@ -278,7 +278,7 @@ fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
                 }
                 Row::Backfill { backfill, asked: Some((schedule, most)), .. } => {
                     asked.insert(*backfill, *most as usize);
-                    // Others of the schedule may use the room, also before it has a run.
+                    // Other firings of the schedule may use this limit, even before the backfill has a run.
                     let widest = widest.entry(*schedule).or_default();
                     *widest = (*widest).max(*most as usize);
                 }
@@ -297,24 +297,25 @@ fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
                 *of_backfills.entry(backfill).or_default() += 1;
             }
             let own = live.len() - of_backfills.values().sum::<usize>();
-            // A limit that was lowered below what runs keeps only further ones from beginning.
+            // A limit below the number of live runs only prevents new ones.
             if own_begun && own > most {
-                let message = format!("{own} runs are not over with a limit of {most}");
+                let message = format!("{own} concurrent runs exceed the limit of {most}");
                 findings.add(Invariant::I17, id, message, [*index]);
             }
-            // A backfill may be asked for more at once than the schedule allows; all together are no more then.
+            // A backfill may have a higher concurrency than the schedule; the total then stays within the higher
+            // value.
             let widest = widest.entry(id).or_default();
             for backfill in of_backfills.keys() {
                 *widest = asked.get(backfill).copied().unwrap_or(usize::MAX).max(*widest);
             }
             let all_together = most.max(*widest);
             if live.len() > all_together {
-                let message = format!("{} runs are not over where {all_together} may be", live.len());
+                let message = format!("{} concurrent runs exceed the total of {all_together}", live.len());
                 findings.add(Invariant::I17, id, message, [*index]);
             }
             for (backfill, count) in of_backfills {
                 if let Some(most) = asked.get(&backfill).filter(|most| count > **most) {
-                    let message = format!("{count} of its runs are not over with a concurrency of {most}");
+                    let message = format!("{count} concurrent runs exceed the concurrency of {most}");
                     findings.add(Invariant::I17, backfill, message, [*index]);
                 }
             }
@@ -331,7 +332,7 @@ fn overlap_limits(facts: &Facts<'_>, findings: &mut Findings) {
             let met = in_the_way.get(&record.schedule);
             let of_present = met.map_or(0, |met| met.iter().filter(|run| !of_past(run)).count());
             if of_present < limit {
-                let message = format!("its instant {} was skipped for runs of the past", record.last);
+                let message = format!("scheduled time {} was skipped for older runs", record.last);
                 findings.add(Invariant::I18, record.schedule, message, [*index]);
             }
         }
@@ -345,14 +346,14 @@ fn run_limit(spec: &ScheduleSpec) -> usize {
     }
 }
 
-/// A firing of the present that was skipped for runs that were not over.
+/// Returns the entry of a timer firing that was skipped because of the overlap policy.
 fn skipped_by_itself(row: &Row) -> Option<&LedgerRecord> {
     let Row::Ledger(record) = row else { return None };
     let skipped = record.outcome == FiringOutcome::SkippedOverlap && record.cause == FiringCause::Timer;
     skipped.then_some(&**record)
 }
 
-/// I18: what is owed waits for its turn, whatever runs: no overlap policy costs it.
+/// I18: a missed firing waits for its turn; no overlap policy skips it.
 fn waits_its_turn(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
     for (index, record) in &schedule.written {
         let lost = matches!(record.outcome, FiringOutcome::SkippedOverlap | FiringOutcome::Shed);
@@ -360,15 +361,15 @@ fn waits_its_turn(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut F
         let for_another = says(DetailCode::WaitingStands) || says(DetailCode::LaterStands);
         if record.cause == FiringCause::CatchUp && (lost || for_another) {
             let message =
-                format!("its missed instant {} became {} instead of waiting", record.last, record.outcome);
+                format!("missed time {} became {} instead of waiting", record.last, record.outcome);
             findings.add(Invariant::I18, id, message, [*index]);
         }
     }
 }
 
-/// I18: what was missed is given up only where the policy says so.
+/// I18: a missed firing is skipped only as the policy states.
 ///
-/// Instants that stand in one line were given up one after the other: the last of them is judged.
+/// The times of one ledger entry were skipped one after the other: the last one is judged.
 fn given_up(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
     let reigns = reigns(schedule);
     for (index, record) in schedule.ledger.values() {
@@ -380,10 +381,10 @@ fn given_up(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Finding
         let missed = &spec.missed;
         let is_old = record.decided_at.since(record.last) >= missed.catch_up_window;
         let says = |code: DetailCode| record.detail.as_deref() == Some(code.sentence());
-        // It had its turn, and another one waits: that is the overlap policy's, or a backfill's.
+        // It had its turn, and another firing waits: the overlap policy or a backfill skipped it.
         let had_its_turn = says(DetailCode::WaitingStands) || says(DetailCode::LaterStands);
         let too_many = says(DetailCode::LaterOutages);
-        // With a jitter of its own each instant is missed at another time.
+        // With jitter, each scheduled time is missed at a different time.
         if is_old || had_its_turn || too_many || spec.jitter.is_some() {
             continue;
         }
@@ -397,7 +398,7 @@ fn given_up(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Finding
         let Some(later) = instants(&spec.timing, record.last, until) else { continue };
         if later.len() < kept {
             let message = format!(
-                "its missed instant {} was given up at {} for {} later ones",
+                "missed time {} was skipped at {} in favour of {} later ones",
                 record.last,
                 record.decided_at,
                 later.len()
@@ -407,7 +408,7 @@ fn given_up(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Finding
     }
 }
 
-/// I18: what was made up for, by the policy, in nominal order.
+/// I18: missed firings are caught up as the policy states, in the order of their scheduled times.
 fn caught_up(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
     let reigns = reigns(schedule);
     let mut at_once: BTreeMap<(u64, Timestamp), Vec<(usize, &LedgerRecord)>> = BTreeMap::new();
@@ -419,11 +420,11 @@ fn caught_up(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, fi
     }
     for ((generation, at), records) in at_once {
         let Some(spec) = reigns.get(&generation).map(|reign| reign.spec) else { continue };
-        // With a jitter of its own each instant is missed at another time.
+        // With jitter, each scheduled time is missed at a different time.
         if spec.jitter.is_some() {
             continue;
         }
-        // Which of them had waited for their turn is in no line as it was written last.
+        // The last version of a ledger entry does not show whether its firing had waited.
         let may_wait = !matches!(spec.overlap.policy, OverlapPolicy::Skip | OverlapPolicy::AllowAll);
         if may_wait && !facts.exact() {
             continue;
@@ -436,7 +437,7 @@ fn caught_up(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, fi
             MissedPolicy::FireAll => missed.limit as usize,
         };
         if records.len() > most {
-            let message = format!("{} missed instants were made up for at {at}, not {most}", records.len());
+            let message = format!("{} missed runs were caught up at {at}, not {most}", records.len());
             findings.add(Invariant::I18, id, message, records.iter().map(|(index, _)| *index));
         }
     }
@@ -447,7 +448,7 @@ fn caught_up(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, fi
             continue;
         }
         if let Some((before, at)) = last.filter(|(before, _)| *before > origin.scheduled_for) {
-            let message = format!("{before} was made up for before {}", origin.scheduled_for);
+            let message = format!("{before} was caught up before {}", origin.scheduled_for);
             findings.add(Invariant::I18, id, message, [at, index]);
         }
         last = Some((origin.scheduled_for, index));

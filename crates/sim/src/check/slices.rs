@@ -1,16 +1,15 @@
-//! Judging a history while it is made, slice by slice, so that it need not be kept.
+//! Judges a history while it is recorded, slice by slice, so that it need not be kept.
 //!
-//! A job is over when its last row is final, everybody who ran it is done, and nothing was heard of it for a while;
-//! a request is when its answer is certain. What is over is judged and left out, and what is not is carried into
-//! the next slice, as is everything about schedules and runs of workflows. What goes from commit to commit, such as
-//! limits, is followed over all slices.
+//! A job is finished when its last row is final, its executions have ended, and no event about it came for [`QUIET`].
+//! A request is finished when its answer is certain. Finished objects are judged and their events dropped. All others
+//! are carried into the next slice, as is everything about schedules and workflow runs. State between commits, such
+//! as limits, is followed over all slices.
 //!
-//! Something that is heard of a job after it was left out looks like something of a job that never was. So what is
-//! found here is judged once more by a whole history, which [`check`](super::check) does; no one relies on the
-//! excerpts of slices.
+//! A later event about a dropped job looks like an event about a job that never existed. So a violation found here is
+//! judged once more on the whole history by [`check`](super::check), and the excerpts of slices are not used.
 //!
 //! # Cost
-//! Memory is bounded by what lives, but for a few dozen bytes for each job and key that ever was.
+//! Memory is bounded by the live objects, plus a few dozen bytes for each job and key that ever existed.
 
 use foldhash::fast::FixedState;
 use indexmap::IndexSet;
@@ -21,12 +20,12 @@ use super::memory::Memory;
 use super::{Findings, Report, cluster, jobs, limits, runs, schedules, triggers};
 use crate::history::{Answer, Ask, Event, History, Row, Setup, TaskStep, What};
 
-/// How long nothing must have been heard of a job.
+/// Minimum time without events about a job before it counts as finished.
 const QUIET: Duration = Duration::from_secs(15);
 
 type Set<T> = IndexSet<T, FixedState>;
 
-/// What goes on from one slice to the next.
+/// State that is carried from slice to slice.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) memory: Memory,
@@ -36,27 +35,28 @@ pub(super) struct State {
     pub(super) findings: Findings,
 }
 
-/// Judges a history that comes in slices.
+/// Judges a history that arrives in slices.
 #[derive(Debug)]
 pub struct Judge {
-    /// What is not over yet, and what is new.
+    /// Events of unfinished objects, and new events.
     window: History,
     state: State,
 }
 
 impl Judge {
-    /// Of a history for which this holds. It must not be one of a store that loses commits: there what comes
-    /// later says how to judge what came before.
+    /// Creates a judge for a history with these bounds. The store must not lose commits: later events would decide
+    /// how to judge earlier ones.
     pub fn new(setup: Setup) -> Self {
         Self { window: History { setup, events: Vec::new() }, state: State::default() }
     }
 
-    /// How many events are not over yet. The next slice is best not shorter, for all of them are looked at again.
+    /// Number of carried events. The next slice should be at least as long, because all carried events are visited
+    /// again.
     pub fn carried(&self) -> usize {
         self.window.events.len()
     }
 
-    /// The next events; what is over by the last of them is judged. Leaves `events` empty.
+    /// Adds the next events, and judges the objects that are finished by the last one. Leaves `events` empty.
     pub fn take(&mut self, events: &mut Vec<Event>) {
         let from = self.carried();
         self.window.events.append(events);
@@ -65,7 +65,7 @@ impl Judge {
         self.window.events.retain_mut(|event| over.leaves(event));
     }
 
-    /// The last events; everything that is left is judged.
+    /// Adds the last events, and judges everything that is left.
     pub fn finish(mut self, events: &mut Vec<Event>) -> Report {
         let from = self.carried();
         self.window.events.append(events);
@@ -74,7 +74,7 @@ impl Judge {
     }
 }
 
-/// What is left out of the slices that come.
+/// Finished objects, whose events are dropped from later slices.
 #[derive(Debug)]
 struct Over {
     jobs: Set<JobId>,
@@ -84,10 +84,10 @@ struct Over {
 }
 
 impl Over {
-    /// Whether the event, or some of its rows, is about anything else.
+    /// Returns whether the event is kept, after dropping its rows about finished objects.
     fn leaves(&self, event: &mut Event) -> bool {
         match &mut event.what {
-            // It is what tells whose a checkpoint is.
+            // This event identifies the execution of a checkpoint.
             What::Asked { ask: Ask::Save { execution, .. }, .. } => !self.executions.contains(execution),
             What::Asked { request, .. } | What::Answered { request, .. } => !self.requests.contains(request),
             What::Heard { execution, .. } | What::Found { execution, .. } | What::Task { execution, .. } => {
@@ -107,7 +107,7 @@ impl Over {
                 });
                 !commit.rows.is_empty()
             }
-            // Only the newest before the calm counts.
+            // Only the newest ownership before the end of the faults counts.
             What::Owned { .. } => event.at > self.since,
             What::Read { .. } | What::Fault { .. } | What::Rebuilt { .. } | What::Inconsistent { .. } => {
                 false
@@ -146,7 +146,7 @@ impl State {
         Over { jobs, executions, requests: facts.requests.keys().copied().collect(), since }
     }
 
-    /// Everything that goes on to the end of a history, whether it is over or not.
+    /// Judges everything that is left, and everything that is only judged at the end.
     pub(super) fn judge_the_rest(&mut self, history: &History, from: usize) {
         let facts = Facts::of(history);
         runs::starts(&facts, &mut self.findings);
@@ -166,7 +166,7 @@ impl State {
         cluster::check(&facts, &mut self.findings);
     }
 
-    /// What goes from commit to commit, from this event on.
+    /// Follows the state between commits, from this event on.
     fn follow_commits(&mut self, facts: &Facts<'_>, from: usize) {
         for &(index, commit) in facts.commits.iter().filter(|(index, _)| *index >= from) {
             self.order.take(facts, index, commit, &mut self.findings);
@@ -178,7 +178,7 @@ impl State {
     }
 }
 
-/// Whether nobody asks again.
+/// Whether the client will not repeat the request.
 fn is_certain(request: &RequestFacts<'_>) -> bool {
     let certain = |answer: &Answer| match answer {
         Answer::Refused { code } => code != "loading",

@@ -1,8 +1,9 @@
-//! An end starts the runs that listen to it, in its own commit, and where it starts none it is told why (I19).
+//! Checks of triggers (I19): the end of a job or run starts the runs that listen to it, in its own commit. If it
+//! starts none, the workflow records the reason.
 //!
-//! The rule of the page on workflows, once more and plainly, from commit to commit. Several ends of one commit have
-//! no order there; for a join that listens to up to [`ORDERS_OF`] of them any order will do, and beyond that its
-//! commit is not judged. Nor is one that changes the workflow itself.
+//! This implements the rule of the workflows page a second time, in a simple form, from commit to commit. Several
+//! ends in one commit have no order in the history. For a join with up to [`ORDERS_OF`] of them, any order is
+//! accepted; with more, the commit is not judged. A commit that changes the workflow itself is not judged either.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use super::facts::Facts;
 use super::{Findings, Invariant};
 use crate::history::{Commit, Row, RunRow, WorkflowRow};
 
-/// The most ends whose orders are all tried.
+/// Maximum number of ends for which all orders are tried.
 const ORDERS_OF: usize = 4;
 
-/// Workflows and runs as they stand, from commit to commit.
+/// State of workflows and runs, from commit to commit.
 #[derive(Debug, Default)]
 pub(super) struct Triggers {
     workflows: BTreeMap<WorkflowId, Known>,
@@ -30,9 +31,9 @@ pub(super) struct Triggers {
 #[derive(Debug)]
 struct Known {
     spec: Arc<WorkflowSpec>,
-    /// What each of its triggers has done.
+    /// State of each of its triggers.
     states: Vec<TriggerState>,
-    /// The ends that each of its joins keeps, by source.
+    /// Ends that each of its joins has collected, by source.
     kept: Vec<Kept>,
 }
 
@@ -42,12 +43,12 @@ type Kept = BTreeMap<usize, End>;
 struct LiveRun {
     spec: Arc<WorkflowSpec>,
     is_called: bool,
-    /// When it was scheduled for, or made.
+    /// Scheduled time, or time of creation.
     since: Timestamp,
     chain: Vec<Arc<str>>,
 }
 
-/// Something that ended.
+/// The end of a job or run.
 #[derive(Debug, Clone)]
 struct End {
     work: Work,
@@ -56,7 +57,7 @@ struct End {
     chain: Vec<Arc<str>>,
 }
 
-/// The same as triggers see it.
+/// The end of a job or run, with the fields that sources match.
 #[derive(Debug)]
 struct Told<'a> {
     end: End,
@@ -66,13 +67,13 @@ struct Told<'a> {
     status: JobStatus,
 }
 
-/// What a trigger does, or did, in a commit.
+/// What a trigger should do, or did, in a commit.
 #[derive(Debug, Default)]
 struct Deeds {
-    /// The ends that each of its new runs names.
+    /// The ends named by each of its new runs.
     started: BTreeSet<Vec<Work>>,
     refused: Vec<(Work, NotTriggered)>,
-    /// What a join keeps afterwards, by source.
+    /// Ends that a join holds after the commit, by source.
     kept: BTreeMap<usize, Work>,
 }
 
@@ -99,7 +100,7 @@ impl Triggers {
         let here: BTreeSet<Work> = ends.iter().map(|told| told.end.work).collect();
         for (row, trigger) in &new {
             if !trigger.ended.iter().filter_map(work_of).any(|work| here.contains(&work)) {
-                let message = "it was not started in the commit of the end that started it";
+                let message = "not started in the commit of the end that triggered it";
                 findings.add(Invariant::I19, row.run, message, [index]);
             }
         }
@@ -138,8 +139,8 @@ impl Triggers {
         self.runs.insert(row.run, LiveRun { spec, is_called, since, chain });
     }
 
-    /// Everything that ended in a commit and that triggers may listen to: the jobs that are no steps, and the runs that
-    /// no other run called.
+    /// Returns all ends in a commit to which triggers may listen: jobs that are not steps, and runs that no other run
+    /// called.
     fn ends<'a>(&'a self, facts: &Facts<'a>, commit: &Commit) -> Vec<Told<'a>> {
         let mut ends = Vec::new();
         for row in &commit.rows {
@@ -178,7 +179,7 @@ impl Triggers {
         ends
     }
 
-    /// A workflow has another spec, or its triggers did something. A join goes on with what it keeps.
+    /// Handles a changed spec or new trigger states. A join keeps its collected ends.
     fn change(&mut self, row: &WorkflowRow) {
         if row.removed {
             self.workflows.remove(&row.workflow);
@@ -197,8 +198,8 @@ impl Triggers {
 }
 
 impl Known {
-    /// What a trigger did in a commit: the runs there that name it, and the ends that it newly counts as refused. Of
-    /// these only the last has a name, so the others have it too.
+    /// Returns what a trigger did in a commit: the new runs that name it, and the ends that it refused. The row names
+    /// only the last refused end, so the others get the same name.
     fn seen(&self, number: usize, own: Option<&WorkflowRow>, new: &[(&RunRow, &RunTrigger)]) -> Deeds {
         let of_this = |row: &RunRow, trigger: &RunTrigger| {
             let spec = row.spec.as_deref();
@@ -214,26 +215,28 @@ impl Known {
         let last = now.and_then(|state| state.last_refusal.as_deref());
         let last = last.and_then(|last| Some((work_of(&last.ended)?, last.reason)));
         let refused = last.map_or_else(Vec::new, |last| vec![last; usize::try_from(count).unwrap_or(0)]);
-        // Without a row it keeps what it kept.
+        // Without a row, the join keeps its ends.
         let kept = now.map(kept_by).or_else(|| self.kept.get(number).cloned()).unwrap_or_default();
         Deeds { started, refused, kept: works(&kept) }
     }
 }
 
-/// A trigger, and what it did in the commit that is looked at.
+/// A trigger, and what it did in the judged commit.
 struct Judged<'a> {
     all: &'a BTreeMap<WorkflowId, Known>,
     known: &'a Known,
     number: usize,
     trigger: &'a TriggerSpec,
-    /// Whether a workflow that this one may call changes in the same commit.
+    /// Whether the commit changes a workflow that this one may call.
     callees_change: bool,
     seen: Deeds,
 }
 
 impl Judged<'_> {
+    /// Compares what the trigger did with the rule.
+    ///
     /// # Errors
-    /// What it should have done.
+    /// Describes what it should have done.
     fn compare(&self, ends: &[Told<'_>]) -> Result<(), String> {
         let (sources, joins) = (self.trigger.listens.sources(), self.trigger.listens.joins());
         let namespace = self.known.spec.namespace.as_str();
@@ -257,7 +260,7 @@ impl Judged<'_> {
             wrong.get_or_insert(due);
         }
         let (seen, due) = (&self.seen, wrong.unwrap_or_default());
-        Err(format!("the ends of this commit come to {due:?}, and it did {seen:?}"))
+        Err(format!("expected {due:?} from the ends of this commit, but got {seen:?}"))
     }
 
     fn fits(&self, due: &Deeds) -> bool {
@@ -268,7 +271,7 @@ impl Judged<'_> {
             && last.is_none_or(|last| due.refused.contains(last))
     }
 
-    /// One end, by the rule.
+    /// Applies the rule to one end.
     fn hear(&self, told: &Told<'_>, kept: &mut Kept, due: &mut Deeds) {
         for (place, source) in self.trigger.listens.sources().iter().enumerate() {
             if !listens(source, told) {
@@ -293,7 +296,7 @@ impl Judged<'_> {
                         .map(|(at, _)| *at)
                         .collect();
                     for at in old {
-                        let old = kept.remove(&at).expect("it was found there");
+                        let old = kept.remove(&at).expect("the key was just found");
                         due.refused.push((old.work, NotTriggered::OutsideWindow));
                     }
                     kept.insert(place, end.clone());
@@ -310,8 +313,8 @@ impl Judged<'_> {
         }
     }
 
-    /// Why these ends start nothing, if so. Where that is a matter of more than this history tells, what was said is
-    /// believed.
+    /// Returns why these ends start nothing, or `None`. If the reason depends on data that the history does not
+    /// contain, the recorded reason is accepted.
     fn refusal(&self, ends: &[End]) -> Option<NotTriggered> {
         if ends.iter().any(|end| end.chain.len() > limits::TRIGGER_CHAIN_MAX) {
             return Some(NotTriggered::ChainTooLong);
@@ -329,7 +332,7 @@ impl Judged<'_> {
         may_change.or(may_have_none).or(may_be_full)
     }
 
-    /// Whether every workflow that it calls is there, and those that they call.
+    /// Whether every workflow that it calls exists, recursively.
     fn is_whole(&self, spec: &WorkflowSpec, depth: usize) -> bool {
         depth > 0
             && calls(spec).all(|name| {
@@ -384,7 +387,7 @@ fn kept_by(state: &TriggerState) -> Kept {
     kept.collect()
 }
 
-/// All orders of so many things.
+/// Returns all permutations of `0..count`.
 fn orders(count: usize) -> Vec<Vec<usize>> {
     let Some(last) = count.checked_sub(1) else { return vec![Vec::new()] };
     let mut all = Vec::new();

@@ -1,6 +1,7 @@
-//! Each step of a run as its rule says, once, and the run as its steps.
+//! Checks of workflow runs: each step by its join rule, once, and the run according to its steps.
 //!
-//! The rules are said once more here, plainly, over how the needs of a step stood when it was decided.
+//! The join rules are implemented a second time here, in a simple form, over the status of the dependencies of a step
+//! when it was decided.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,24 +30,24 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
             && facts.end.is_some()
             && let Some((at, row)) = run.rows.last().filter(|(_, row)| !row.status.is_final())
         {
-            findings.add(Invariant::I26, id, format!("it is still {} in the end", row.status), [*at]);
+            findings.add(Invariant::I26, id, format!("still {} at the end", row.status), [*at]);
         }
     }
 }
 
-/// I4, I5: one chain of legal transitions, and nothing after the end; of its steps as well.
+/// I4, I5: one chain of legal transitions for the run and its steps, and none after the end.
 fn chain(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     let mut last: Option<(usize, RunStatus)> = None;
     for (index, row) in &run.rows {
         for step in &row.steps {
             let from = last.map(|(_, status)| status);
             if step.from != from {
-                let message = format!("its history goes from {from:?} to a step from {:?}", step.from);
+                let message = format!("a transition to {from:?} is followed by one from {:?}", step.from);
                 findings.add(Invariant::I4, id, message, last.map(|(at, _)| at).into_iter().chain([*index]));
             }
             if !lifecycle::is_legal_for_run(step.from, step.to, step.cause) {
                 let message =
-                    format!("it went from {:?} to {} because of {}", step.from, step.to, step.cause);
+                    format!("illegal transition from {:?} to {}: {}", step.from, step.to, step.cause);
                 findings.add(Invariant::I5, id, message, [*index]);
             }
             last = Some((*index, step.to));
@@ -54,7 +55,7 @@ fn chain(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     }
     let end = run.end().map(|(at, _)| at);
     for (&(step, item), rows) in &run.steps {
-        // Another try of the run may ask it again, in the commit that begins it.
+        // A retry of the run may reset the step, in the commit that starts the retry.
         let changed = rows.windows(2).find_map(|pair| {
             let [(_, before), (next, _)] = pair else { return None };
             (before.status.is_final() && !run.tries.contains(next)).then_some(*next)
@@ -70,12 +71,12 @@ fn chain(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     }
 }
 
-/// I19: one job, or one called run, for a step and each element in each try of the run; none for a step that never
-/// began. No more tries than the policy of its workflow lets it have.
+/// I19: each attempt of the run has one job or called run for each step and element; none for a step that never
+/// began. The number of retries stays within the policy of the workflow.
 fn once(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     let most = run.spec.map_or(0, |spec| spec.retry.max_retries as usize);
     if run.tries.len() > most {
-        let message = format!("it was tried again {} times, and {most} were allowed", run.tries.len());
+        let message = format!("{} retries exceed the maximum of {most}", run.tries.len());
         findings.add(Invariant::I19, id, message, run.tries.iter().copied());
     }
     for (&(step, item), work) in &run.work {
@@ -92,7 +93,7 @@ fn once(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Finding
             by_rule && matches!(row.status, StepStatus::Skipped | StepStatus::UpstreamFailed)
         });
         if never_began && places().next().is_some() {
-            findings.add(Invariant::I19, id, format!("step {step} never began, and has work"), places());
+            findings.add(Invariant::I19, id, format!("step {step} never began, but has work"), places());
         }
         if let Some((end, _)) = run.end()
             && places().any(|begun| begun > end)
@@ -102,7 +103,7 @@ fn once(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Finding
     }
 }
 
-/// I19: an end starts a run once; the two know each other.
+/// I19: an end starts a run once, and both rows name each other.
 fn triggered(facts: &Facts<'_>, findings: &mut Findings) {
     let mut seen = BTreeSet::new();
     for (&id, run) in &facts.workflow_runs {
@@ -110,7 +111,7 @@ fn triggered(facts: &Facts<'_>, findings: &mut Findings) {
             for started in &row.started {
                 let known = facts.workflow_runs.get(started).and_then(|started| started.trigger);
                 if !known.is_some_and(|trigger| trigger.ended.iter().any(|ended| ended.run_id == Some(id))) {
-                    let message = format!("its end started {started}, which does not know it");
+                    let message = format!("its end started {started}, whose row does not name it");
                     findings.add(Invariant::I19, id, message, [end]);
                 }
             }
@@ -123,13 +124,13 @@ fn triggered(facts: &Facts<'_>, findings: &mut Findings) {
             findings.add(Invariant::I19, id, format!("{ends:?} started two runs of {name:?}"), [begun]);
         }
         if trigger.chain.len() > limits::TRIGGER_CHAIN_MAX {
-            let message = format!("{} ends led to it", trigger.chain.len());
+            let message = format!("its trigger chain has {} ends", trigger.chain.len());
             findings.add(Invariant::I19, id, message, [begun]);
         }
     }
 }
 
-/// How a step ended, as what needs it sees it.
+/// Result of a step, as downstream steps see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Good,
@@ -149,7 +150,7 @@ fn end_of(status: StepStatus, spec: &StepSpec) -> Option<End> {
     }
 }
 
-/// Whether a step goes, by the table of the page on workflows.
+/// Whether a step runs, by the table of join rules on the workflows page.
 fn goes(rule: JoinRule, ends: &[Option<End>]) -> bool {
     let bad = |end: End| matches!(end, End::Failed | End::UpstreamFailed);
     let all = |holds: &dyn Fn(End) -> bool| ends.iter().all(|end| end.is_some_and(holds));
@@ -173,7 +174,7 @@ fn goes(rule: JoinRule, ends: &[Option<End>]) -> bool {
         }
 }
 
-/// I19: a step begins only once its rule lets it, and is left out only if its rule does not.
+/// I19: a step begins only if its join rule allows it, and is skipped only if the rule does not.
 fn order(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     let Some(spec) = run.spec else { return };
     let all: Vec<(Section, &StepSpec)> = spec.all_steps().collect();
@@ -193,13 +194,13 @@ fn order(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
             StepCause::Marked | StepCause::Stopped | StepCause::Carried => continue,
             StepCause::NotFailed | StepCause::NotAfterCancel | StepCause::LeftOut => continue,
             StepCause::Rule if lets_it => {
-                let message = format!("step `{name}` was left out, and its rule {:?} lets it go", spec.join);
+                let message = format!("step `{name}` was skipped, but its rule {:?} allows it", spec.join);
                 findings.add(Invariant::I19, id, message, [index]);
             }
             StepCause::Rule => continue,
             _ if !lets_it => {
                 let message =
-                    format!("step `{name}` began, and its rule {:?} did not hold: {ends:?}", spec.join);
+                    format!("step `{name}` began, but its rule {:?} does not allow it: {ends:?}", spec.join);
                 findings.add(Invariant::I19, id, message, [index]);
             }
             _ => {}
@@ -214,14 +215,14 @@ fn order(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     }
 }
 
-/// I19: what tasks added stands in one list without gaps, each batch once, and a step that succeeded went over
-/// all of it that was there; a later try of its run may add more.
+/// I19: the elements that tasks added form one list without gaps, with each batch once. A succeeded step has
+/// processed all elements that existed; a later retry of its run may add more.
 fn elements(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     let mut lists: BTreeMap<u32, (u32, BTreeSet<&Added>)> = BTreeMap::new();
     for &(index, (added, first, count)) in &run.added {
         let (total, batches) = lists.entry(added.step).or_default();
         if first != *total {
-            let message = format!("{added:?} begins at {first}, and there are {total} elements before");
+            let message = format!("{added:?} begins at {first}, but {total} elements precede it");
             findings.add(Invariant::I19, id, message, [index]);
         }
         if !batches.insert(added) {
@@ -242,18 +243,18 @@ fn elements(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
             let total = here.map(|(_, (_, first, count))| first + count).max().unwrap_or(0);
             let left_out = (0..total).find(|&item| !run.status_at(step, Some(item), *end).is_final());
             if let Some(item) = left_out {
-                let message = format!("step {step} succeeded, and its element {item} of {total} did not end");
+                let message = format!("step {step} succeeded, but element {item} of {total} did not end");
                 findings.add(Invariant::I19, id, message, [*end]);
             }
         }
     }
 }
 
-/// I19: what a run came to follows from all of its steps.
+/// I19: the result of a run follows from all of its steps.
 fn outcome(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     let (Some(spec), Some((index, row))) = (run.spec, run.end()) else { return };
     let cause = row.steps.last().map(|step| step.cause);
-    // One that never had its turn began no step.
+    // A run that never became `running` began no step.
     let had_its_turn =
         run.rows.iter().flat_map(|(_, row)| &row.steps).any(|step| step.to == RunStatus::Running);
     if !had_its_turn {
@@ -263,7 +264,7 @@ fn outcome(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     for (number, (_, step)) in (0u32..).zip(spec.all_steps()) {
         let status = run.status_at(number, None, index);
         if !status.is_final() {
-            let message = format!("it ended while step `{}` is {status}", step.name);
+            let message = format!("ended while step `{}` is {status}", step.name);
             findings.add(Invariant::I19, id, message, [index]);
         }
         let bad = matches!(status, StepStatus::Failed | StepStatus::UpstreamFailed | StepStatus::Cancelled);
@@ -272,16 +273,16 @@ fn outcome(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
         }
     }
     let message = match (row.status, failed, cause) {
-        (RunStatus::Succeeded, Some(step), _) => format!("it succeeded, and step `{step}` did not"),
+        (RunStatus::Succeeded, Some(step), _) => format!("succeeded, but step `{step}` did not"),
         (RunStatus::Failed, None, Some(RunCause::StepFailed | RunCause::FailFast)) => {
-            "it failed, and no step of it did".to_owned()
+            "failed, but none of its steps did".to_owned()
         }
         _ => return,
     };
     findings.add(Invariant::I19, id, message, [index]);
 }
 
-/// I19: the end of a step's job, or of the run that it called, and the end of the step are one commit.
+/// I19: the end of a step's job or called run, and the end of the step, are in one commit.
 fn ends_are_heard(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     let mut lost = BTreeSet::new();
     for (&(step, item), work) in &run.work {
@@ -293,7 +294,7 @@ fn ends_are_heard(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &m
         }
     }
     for (step, item, end) in lost {
-        let message = format!("the work of step {step} {item:?} ended, and the step did not hear of it");
+        let message = format!("the work of step {step} {item:?} ended, but the step did not");
         findings.add(Invariant::I19, id, message, [end]);
     }
 }

@@ -1,8 +1,8 @@
-//! The list of servers in the store, and how each server looks at it.
+//! The list of servers in the store, and how each server polls it.
 //!
-//! The rules are the product's, [`leader::membership`]. A server announces itself and reads the list by one call, which
-//! may be slow, fail or hang, as any other call of the store. Draining and stopping a server go this way too: a leader
-//! hands over because it saw that it is drained, and the others expect that because they saw it.
+//! The rules are the product's [`leader::membership`]. A server announces itself and reads the list with one call,
+//! which may be slow, fail or hang like any other store call. Draining and stopping also go through the list: a
+//! leader hands over because it reads that it is drained, and the others expect it for the same reason.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::plan::FaultKind;
 use super::server::ServerMessage;
 use super::{Happening, World};
 
-/// A server that announced itself.
+/// Entry of a server.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     draining: bool,
@@ -26,12 +26,12 @@ struct Row {
 #[derive(Debug, Default)]
 pub(super) struct Members {
     rows: BTreeMap<ServerId, Row>,
-    /// Servers that a fault drains, by the number of the fault.
+    /// Servers that are drained by a fault, by the index of the fault.
     drained: BTreeMap<usize, ServerId>,
 }
 
 impl Members {
-    /// The row of a server is written, and not taken back by what comes late.
+    /// Writes the entry of a server. A late announcement does not shorten it.
     fn announce(&mut self, id: ServerId, lag: Option<Duration>, until: Timestamp) {
         let row = self.rows.entry(id).or_insert(Row { draining: false, lag, until });
         (row.lag, row.until) = (lag, until.max(row.until));
@@ -49,27 +49,27 @@ impl Members {
     }
 }
 
-/// The membership of a server while its process runs.
+/// Membership state of a server while its process runs.
 #[derive(Debug)]
 pub(super) struct Member {
     participant: Participant,
     membership: Membership,
-    /// What it saw last, and when.
+    /// Its latest view, and when it was read.
     seen: Option<(Sighting, Timestamp)>,
-    /// The newest look; the answer to an older one comes too late.
+    /// Number of the newest poll; answers to older polls are ignored.
     look: u64,
-    /// Up to when its standby knows what the leader did to the live rows.
+    /// Time up to which its standby knows all changes of live rows.
     pub(super) followed_until: Option<Timestamp>,
     stops: bool,
 }
 
-/// The id of a server: another one after each start.
+/// Returns the id of a server; it differs after each start.
 pub(super) fn id_of(server: usize, life: u32) -> ServerId {
     ServerId::from_bits(u128::from(life) << 64 | server as u128)
 }
 
 impl World {
-    /// A server has started: it looks at the others from now on.
+    /// Starts the polls of a server that has started.
     pub(super) fn join_members(&mut self, server: usize) {
         let participant = Participant {
             id: id_of(server, self.servers[server].life),
@@ -87,7 +87,7 @@ impl World {
         self.tell_self(server, Duration::ZERO, ServerMessage::Look);
     }
 
-    /// Announces a server, and asks who else is there.
+    /// Announces a server, and reads the list.
     pub(super) fn look(&mut self, server: usize) {
         let number = self.number();
         let now = self.now;
@@ -101,11 +101,11 @@ impl World {
         if !self.net.from_store.contains_key(&server) {
             self.put(now + after, Happening::Look { server, life, number, id, lag });
         }
-        // A call that takes longer is given up.
+        // A call that takes longer is abandoned.
         self.tell_self(server, ttl, ServerMessage::NotSeen { number });
     }
 
-    /// The longest that a call of the store takes now.
+    /// Returns the maximum duration of a store call at this time.
     pub(super) fn slowest_call(&self) -> Duration {
         let slow = self.store_faults.iter().filter_map(|(_, fault)| match fault {
             FaultKind::SlowStore { most } => Some(*most),
@@ -114,7 +114,7 @@ impl World {
         slow.max().unwrap_or(Duration::from_millis(3))
     }
 
-    /// The store takes a look.
+    /// Executes a poll in the store.
     pub(super) fn store_is_looked_at(
         &mut self,
         server: usize,
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// A server has seen the others.
+    /// Handles the view of a server.
     pub(super) fn sees(&mut self, server: usize, number: u64, seen: Sighting) {
         let now = self.now;
         let Some(member) = self.servers[server].member.as_mut().filter(|member| member.look == number) else {
@@ -150,7 +150,7 @@ impl World {
         self.drive(server, Event::Standing(standing));
     }
 
-    /// A look had no answer in time.
+    /// Handles a poll that timed out.
     pub(super) fn sees_nothing(&mut self, server: usize, number: u64) {
         if self.servers[server].member.as_ref().is_some_and(|member| member.look == number) {
             self.look_again(server);
@@ -165,7 +165,7 @@ impl World {
         self.tell_self(server, pause, ServerMessage::Look);
     }
 
-    /// An operator drains the leader until the fault is over.
+    /// Drains the leader until the end of the fault.
     pub(super) fn drain_leader(&mut self, fault: usize) {
         if let Some(owner) = self.store.owner_seen(self.now) {
             self.members.drained.insert(fault, owner.id);
@@ -173,14 +173,14 @@ impl World {
         }
     }
 
-    /// The server that a fault drained may lead again.
+    /// Ends the drain of a server by a fault.
     pub(super) fn resume_drained(&mut self, fault: usize) {
         if let Some(id) = self.members.drained.remove(&fault) {
             self.members.set_draining(id, false);
         }
     }
 
-    /// A server is told to stop. If it leads and another server can take over, the others are told first.
+    /// Stops a server gracefully. If it leads and another server can take over, it announces the handover first.
     pub(super) fn stop_server(&mut self, server: usize) {
         let now = self.now;
         let is_cut = self.net.from_store.contains_key(&server);
@@ -204,7 +204,7 @@ impl World {
         self.tell_self(server, wait, ServerMessage::Stop);
     }
 
-    /// The process of a server ends: all that it had accepted is decided, and its shards are given back.
+    /// Removes the server whose process ends: all accepted inputs are decided, and its shards are released.
     pub(super) fn leave_members(&mut self, server: usize) {
         if let Some(member) = &self.servers[server].member
             && !self.net.from_store.contains_key(&server)
