@@ -1,4 +1,4 @@
-//! The command, as a process of its own.
+//! Tests of the `belfry-sim` command as a separate process.
 
 use std::process::{Command, Output};
 
@@ -12,7 +12,7 @@ fn sim(args: &[&str]) -> (Output, String) {
     (output, text)
 }
 
-/// I29. The same seed gives the same world in another process.
+/// I29. The same seed gives the same history in another process.
 #[test]
 fn another_process_plays_the_same_world() {
     for seed in [1, 2, 3] {

@@ -1,5 +1,5 @@
-//! The simulator as a whole: seeds, named scenarios, deliberate bugs, and the command.
-#![allow(clippy::unwrap_used, reason = "the vocabulary of tests fails as tests do")]
+//! Tests of the simulator as a whole: seeds, named scenarios, deliberate bugs, and the command.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod command;
 mod mutations;
@@ -15,7 +15,7 @@ fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// Plays a world in which nothing may be wrong.
+/// Plays a world that must have no violation.
 #[track_caller]
 fn plays_well(plan: &Plan) -> Played {
     let played = run::play(plan);

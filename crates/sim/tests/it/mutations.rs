@@ -1,4 +1,4 @@
-//! Each deliberate bug of the list is found, and the worlds in which that is are sound without it.
+//! Every deliberate bug of the list is found, and the same worlds have no violation without it.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use sim::world::plan::Bug;
 
 use crate::plays_well;
 
-/// Looks at all of them, on all processors.
+/// Runs a check of all bugs in parallel, on all processors.
 fn each(look: impl Fn(&Case) + Sync) {
     let left = Mutex::new(CASES.iter());
     let next = || left.lock().unwrap().next();

@@ -1,6 +1,5 @@
-//! The named scenarios of the reliability page, as far as one engine and a model of its surroundings
-//! can play them. In each of them nothing may be wrong; what is asserted beside is that the scenario
-//! took place.
+//! The named scenarios of the reliability page, as far as a simulated cluster can show them. No world may have a
+//! violation. In addition, each test asserts that its scenario took place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +42,7 @@ fn owners(history: &History) -> usize {
     epochs.len()
 }
 
-/// Where another server got the shards than the one that had them before: the places of these events.
+/// Returns the event indexes at which another server acquired the shards.
 fn moves(history: &History) -> Vec<usize> {
     let mut last = None;
     let events = history.events.iter().enumerate();
@@ -54,13 +53,13 @@ fn moves(history: &History) -> Vec<usize> {
     moved.map(|(index, _)| index).collect()
 }
 
-/// Plays a scenario in several worlds, and looks at each of them.
+/// Plays a scenario in several worlds, and calls `look` with each result.
 #[track_caller]
 fn in_each<T>(world: impl Fn(u64) -> Plan, look: impl Fn(&Played) -> T) -> Vec<T> {
     (0..WORLDS).map(|seed| look(&plays_well(&world(seed)))).collect()
 }
 
-/// Plays a scenario in several worlds, and counts in all of them how often something took place.
+/// Plays a scenario in several worlds, and asserts that it took place in at least one of them.
 #[track_caller]
 fn takes_place(world: impl Fn(u64) -> Plan, count: impl Fn(&History) -> usize) {
     let total: usize = in_each(world, |played| count(&played.history)).iter().sum();
@@ -74,12 +73,12 @@ fn every(period: u64, from: u64, length: u64, kind: impl Fn(u64) -> FaultKind) -
         .collect()
 }
 
-/// Server 1 begins late, so that server 0 is the first to have the shards.
+/// Server 1 starts late, so that server 0 acquires the shards first.
 fn late() -> Fault {
     Fault::new(0, 3, FaultKind::CrashServer { server: 1 })
 }
 
-/// At each of these seconds this befalls the server that has the shards, for so long that the other one takes them.
+/// Faults of the owner of the shards, at these seconds, each so long that the other server takes over.
 fn owners_fall(at: &[u64], length: u64, kind: impl Fn(usize) -> FaultKind) -> Vec<Fault> {
     let falls = at.iter().enumerate().map(|(n, &at)| Fault::new(at, length, kind(n % 2)));
     falls.chain([late()]).collect()
@@ -96,7 +95,7 @@ fn s1_a_crash_after_the_commit_loses_no_dispatch() {
     takes_place(world, |history| owners(history) - 1);
 }
 
-/// S2. Whoever was given work dies before anybody hears of it: I7, I8.
+/// S2. The worker or server dies after the dispatch and before its report arrives: I7, I8.
 #[test]
 fn s2_a_crash_after_the_dispatch_starts_nothing_twice() {
     let world = |seed| Plan {
@@ -113,8 +112,7 @@ fn s2_a_crash_after_the_dispatch_starts_nothing_twice() {
     });
 }
 
-/// S3. A worker finishes while it is cut off for longer than its lease; its result comes stale: I9,
-/// I10, I30.
+/// S3. A worker finishes while it is cut off for longer than its lease; its result arrives stale: I9, I10, I30.
 #[test]
 fn s3_a_result_from_behind_a_partition_is_stale() {
     let world = |seed| Plan {
@@ -126,8 +124,8 @@ fn s3_a_result_from_behind_a_partition_is_stale() {
     takes_place(world, |history| causes(history, Cause::WorkerLost));
 }
 
-/// S3, with workers that have no time for what the lost one held: it comes back first, and what it held goes on or has
-/// ended: I7, I8, I9.
+/// S3, on workers without free capacity for the executions of the lost worker. The lost worker returns first, and its
+/// executions continue or have ended: I7, I8, I9.
 #[test]
 fn s3_a_lost_worker_that_comes_back_first_keeps_what_it_held() {
     let world = |seed| Plan {
@@ -141,11 +139,10 @@ fn s3_a_lost_worker_that_comes_back_first_keeps_what_it_held() {
     takes_place(world, |history| causes(history, Cause::WorkerReturned));
 }
 
-/// S4. The owner stands still for three leases and goes on with effects in its hand: I6, I10, I27.
+/// S4. The owner pauses for three leases, and resumes with unreleased effects: I6, I10, I27.
 ///
-/// In every world effects are let go by an owner that is none any more, of a commit that landed while it stood
-/// still. Its lease has ended when it goes on, so it decides nothing more. The store is slow, so that a commit is
-/// nearly always on its way.
+/// In every world a former owner releases effects of a commit that succeeded while it was paused. Its lease has ended
+/// when it resumes, so it decides nothing more. The store is slow, so that a commit is nearly always pending.
 #[test]
 fn s4_an_owner_that_was_paused_changes_nothing_any_more() {
     let slow = Fault::new(1, 118, FaultKind::SlowStore { most: Duration::from_millis(500) });
@@ -157,13 +154,14 @@ fn s4_an_owner_that_was_paused_changes_nothing_any_more() {
     }
 }
 
-/// As many schedules are due at once in S5, which the page has with 50,000. A release build plays them all; a debug
-/// build needs a minute for each such world, and half a second for 1,000.
+/// Number of schedules that fire together in S5; the reliability page has 50,000. A release build plays them all. A
+/// debug build needs a minute for such a world, and half a second for 1,000.
 const DUE: u32 = if cfg!(debug_assertions) { 2_000 } else { 50_000 };
-/// More than an engine decides before it commits, which is 10,000.
+/// More firings than an engine decides in one commit, which is 10,000.
 const DUE_IN_TWO_COMMITS: u32 = if cfg!(debug_assertions) { 10_100 } else { 50_000 };
 
-/// By which server the firings of the one instant were decided, and how many. Each was decided once, and not early.
+/// Returns the number of firings at this scheduled time by deciding server. Asserts that each was decided once, and
+/// not early.
 #[track_caller]
 fn decided_by(history: &History, instant: Timestamp) -> BTreeMap<u32, usize> {
     let mut fired = BTreeSet::new();
@@ -186,10 +184,10 @@ fn decided_by(history: &History, instant: Timestamp) -> BTreeMap<u32, usize> {
     decided
 }
 
-/// The owner changes so many milliseconds after a nominal minute in which so many schedules are due, and who decided
-/// about them is returned.
+/// Changes the owner `millis` milliseconds after a minute in which `due` schedules fire. Returns which servers
+/// decided them.
 ///
-/// The world begins half a minute before: its seed is the milliseconds by which it begins later.
+/// The world begins half a minute before: its seed is the number of milliseconds by which it begins later.
 #[track_caller]
 fn changes_at_the_minute(later: u64, due: u32, millis: i64, kind: FaultKind) -> BTreeMap<u32, usize> {
     let instant: Timestamp = "2026-03-02T08:01:00Z".parse().unwrap();
@@ -209,22 +207,22 @@ fn changes_at_the_minute(later: u64, due: u32, millis: i64, kind: FaultKind) -> 
     let moved = moves(&played.history);
     let [moved] = moved[..] else { panic!("{change}: {} moves", moved.len()) };
     let lapse = played.history.events[moved].at.since(instant);
-    assert!(lapse < seconds(7), "{change}: another server had the shards after {lapse}");
+    assert!(lapse < seconds(7), "{change}: another server acquired the shards after {lapse}");
     let decided = decided_by(&played.history, instant);
     assert_eq!(decided.values().sum::<usize>(), due as usize, "{change}");
     decided
 }
 
-/// S5. The owner changes just before, at, and just after a nominal minute in which thousands are due: I14, I16.
+/// S5. The owner changes just before, at, and just after a minute in which thousands of schedules fire: I14, I16.
 #[test]
 fn s5_the_owner_changes_at_the_minute_in_which_thousands_are_due() {
     let crash = || FaultKind::CrashServer { server: 0 };
     let changes = [
         (-1, crash(), false),
         (0, crash(), false),
-        // One that is drained continues until all servers have seen that.
+        // A drained leader continues until all servers have seen that it is drained.
         (0, FaultKind::DrainLeader, true),
-        // What is on its way then lands, and the old owner does not live to hear it, or hears it too late.
+        // A pending commit then succeeds, and the old owner gets its answer too late or never.
         (2, crash(), true),
         (2, FaultKind::PauseServer { server: 0 }, true),
         (60, crash(), true),
@@ -235,7 +233,7 @@ fn s5_the_owner_changes_at_the_minute_in_which_thousands_are_due() {
     }
 }
 
-/// S5. A leader hands over just before, at, or just after the minute: it decides what is due, or its successor does.
+/// S5. A leader hands over just before, at, or just after the minute: it decides the firings, or its successor does.
 #[test]
 fn s5_a_leader_hands_over_about_the_minute_in_which_thousands_are_due() {
     for (later, millis) in (20..).zip([-1_600, -1_400, -1_200, -1_000]) {
@@ -243,20 +241,21 @@ fn s5_a_leader_hands_over_about_the_minute_in_which_thousands_are_due() {
     }
 }
 
-/// S5. The owner changes when the first of its two commits is on its way, and lands; the other one is never sent.
+/// S5. The owner changes while the first of its two commits is pending. That commit succeeds; the other one is never
+/// sent.
 #[test]
 fn s5_the_owner_changes_between_two_commits_of_what_was_due_at_once() {
     let decided = changes_at_the_minute(7, DUE_IN_TWO_COMMITS, 2, FaultKind::CrashServer { server: 0 });
     assert_eq!(decided.len(), 2, "{decided:?}");
 }
 
-/// A quiet world in which nobody asks for anything.
+/// A quiet world without client requests.
 fn without_asks(seed: u64) -> Plan {
     let plan = Plan { jobs: 0, other_asks: 0, schedules: 0, saves: 0, ..Plan::quiet(seed) };
     Plan { workflows: 0, runs: 0, run_asks: 0, ..plan }
 }
 
-/// S6. Ten minutes without any server, over all policies for what is missed: I18.
+/// S6. Ten minutes without any server, with every policy for missed runs: I18.
 #[test]
 fn s6_after_an_outage_each_policy_makes_up_for_what_it_says() {
     let world = |seed| Plan {
@@ -272,7 +271,7 @@ fn s6_after_an_outage_each_policy_makes_up_for_what_it_says() {
     });
 }
 
-/// S7. The wall clock goes back two hours across firings: I14, I16.
+/// S7. The wall clock is set back two hours across firings: I14, I16.
 #[test]
 fn s7_a_clock_that_is_set_back_fires_nothing_twice_and_nothing_early() {
     let world = |seed| Plan {
@@ -285,7 +284,7 @@ fn s7_a_clock_that_is_set_back_fires_nothing_twice_and_nothing_early() {
     takes_place(world, |history| rows(history).filter(|row| matches!(row, Row::Ledger(_))).count());
 }
 
-/// S9. The outcome of commits is unknown, again and again: I2, I6.
+/// S9. The outcome of commits is unknown, repeatedly: I2, I6.
 #[test]
 fn s9_unknown_commits_lose_and_double_nothing() {
     let world = |seed| Plan {
@@ -298,7 +297,7 @@ fn s9_unknown_commits_lose_and_double_nothing() {
     assert!(unknown >= 1_000, "{unknown} commits");
 }
 
-/// How much of the newest was lost each time.
+/// Returns the length of each lost tail.
 fn tails(history: &History) -> Vec<Duration> {
     let tail = |(at, what): (Timestamp, &What)| match what {
         What::TailLost { since: Some(since), .. } => Some(at.since(*since)),
@@ -307,7 +306,7 @@ fn tails(history: &History) -> Vec<Duration> {
     history.events.iter().filter_map(|event| tail((event.at, &event.what))).collect()
 }
 
-/// How many executions owners named that no commit tells of, while their tasks were running.
+/// Returns the number of reported executions that no commit contains and whose tasks were running.
 fn strays(history: &History) -> usize {
     let known: BTreeSet<_> = rows(history)
         .filter_map(|row| match row {
@@ -332,8 +331,8 @@ fn strays(history: &History) -> usize {
     strays.len()
 }
 
-/// S10. A standby takes over without what was committed in the last one to five seconds: I7, I8. What runs and is
-/// not known any more is named, and stopped.
+/// S10. A standby takes over without the commits of the last one to five seconds: I7, I8. Executions that are unknown
+/// to it are reported and stopped.
 #[test]
 fn s10_what_a_lost_tail_had_started_is_named_and_runs_beside_nothing() {
     let lose = |n: u64| {
@@ -352,11 +351,11 @@ fn s10_what_a_lost_tail_had_started_is_named_and_runs_beside_nothing() {
             tails.len() == 7 && tails.iter().all(|tail| (seconds(1)..seconds(5)).contains(tail)),
             "{tails:?}"
         );
-        assert!(strays > 0, "nothing ran on that the store forgot in {tails:?}");
+        assert!(strays > 0, "no lost execution was running in {tails:?}");
     }
 }
 
-/// S11. Two servers believe that they own the shards: I27.
+/// S11. Two servers act as owners of the shards: I27.
 #[test]
 fn s11_of_two_owners_only_the_newer_commits() {
     let world = |seed| Plan {
@@ -367,7 +366,7 @@ fn s11_of_two_owners_only_the_newer_commits() {
     takes_place(world, |history| owners(history) - 1);
 }
 
-/// S12. The leader is drained every third second: I1, I14, I28.
+/// S12. The leader is drained every three seconds: I1, I14, I28.
 #[test]
 fn s12_moving_shards_lose_nothing() {
     let world =
@@ -377,7 +376,7 @@ fn s12_moving_shards_lose_nothing() {
     }
 }
 
-/// S12. Servers are stopped in order and started again, one after the other: I1, I14, I28.
+/// S12. Servers are stopped gracefully and started again, one after the other: I1, I14, I28.
 #[test]
 fn s12_servers_that_stop_in_order_lose_nothing() {
     let world = |seed| Plan {
@@ -390,7 +389,7 @@ fn s12_servers_that_stop_in_order_lose_nothing() {
     }
 }
 
-/// S12. And for an hour.
+/// S12, for an hour.
 #[test]
 fn s12_an_hour_of_moving_shards_loses_nothing() {
     let faults = (1..1_199).map(|n| Fault::new(3 * n, 2, FaultKind::DrainLeader)).collect();
@@ -422,8 +421,8 @@ fn runs_ended(history: &History, status: RunStatus) -> usize {
     rows(history).filter(|row| matches!(row, Row::Run(row) if row.status == status)).count()
 }
 
-/// S18. Runs of workflows while workers are lost, servers crash, and clients cancel, mark, decide and let events
-/// come: I19, I26, I28.
+/// S18. Runs of workflows while workers are lost, servers crash, and clients cancel, mark, decide and send events:
+/// I19, I26, I28.
 #[test]
 fn s18_a_run_is_what_its_steps_come_to_whatever_is_lost() {
     let world = |seed| Plan {
@@ -459,8 +458,7 @@ fn a_schedule_starts_its_runs_through_crashes() {
     });
 }
 
-/// For every key, how often another server got the shards between the first time that somebody asked for a job
-/// under it and the last.
+/// Returns for every key how often another server acquired the shards between its first and last request.
 fn failovers_by_key(history: &History) -> Vec<usize> {
     let moves = moves(history);
     let mut asked: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -476,14 +474,14 @@ fn failovers_by_key(history: &History) -> Vec<usize> {
     asked.into_values().filter_map(between).collect()
 }
 
-/// S21. Clients insist under the same key through three failovers: I2.
+/// S21. Clients repeat requests under the same key through three failovers: I2.
 #[test]
 fn s21_a_key_makes_one_job_through_three_failovers() {
     let fall = owners_fall(&[30, 45, 60], 10, |server| match server {
         0 => FaultKind::CrashServer { server },
         _ => FaultKind::PauseServer { server },
     });
-    // Some of them are for what was asked for before all that.
+    // Some of them repeat requests from before the failovers.
     let again = Fault::new(90, 1, FaultKind::Burst { jobs: 300 });
     let world = |seed| Plan {
         jobs: 400,
@@ -495,7 +493,7 @@ fn s21_a_key_makes_one_job_through_three_failovers() {
     }
 }
 
-/// I11 and I26 in the plainest of worlds: what is asked for is done.
+/// I11 and I26 without faults: every requested job ends.
 #[test]
 fn without_faults_everything_that_is_not_cancelled_ends_well() {
     for seed in 0..WORLDS {

@@ -1,4 +1,4 @@
-//! Whole worlds, each another.
+//! Random worlds of consecutive seeds.
 
 use sim::run;
 use sim::world::Stats;
@@ -26,18 +26,18 @@ fn the_first_250_worlds_break_nothing() {
     assert!(total.jobs > 10_000 && total.tasks > 10_000 && total.faults > 1_000, "{total:?}");
 }
 
-/// A10, D5. And in 250 more.
+/// A10, D5. The same in 250 more worlds.
 #[test]
 fn the_next_250_worlds_break_nothing() {
     play_all(250..500);
 }
 
-/// Seeds that once showed a bug.
+/// Seeds that showed a bug once.
 #[test]
 fn what_was_found_once_is_not_there_again() {
-    // 43 and 592: a late hello gave away what was started since (I8).
-    // 117060: two manual runs of one instant, while engine time stood still (I14).
-    // 107748 and 149044: a mistake of the harness, which compared an engine that was fenced already.
+    // 43 and 592: a late hello released executions that had started since (I8). 117060: two manual runs at one
+    // scheduled time, while engine time stood still (I14). 107748 and 149044: a harness bug, which compared an engine
+    // that was already fenced.
     for seed in [43, 592, 107_748, 117_060, 149_044] {
         plays_well(&Plan { commits_ahead: 1, with_filters: false, ..Plan::draw(seed, Profile::Short) });
     }

@@ -1,4 +1,4 @@
-//! A history that is judged slice by slice comes to the same as one that is judged as a whole.
+//! A history that is judged slice by slice has the same result as one that is judged as a whole.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use sim::world::plan::{Bug, Mutation, Plan, Profile};
 
 use crate::seconds;
 
-/// Judged a few hundred events at a time; and the most that was carried on.
+/// Judges a history a few hundred events at a time. Returns the report and the maximum number of carried events.
 fn in_slices(history: &History) -> (Report, usize) {
     let mut judge = Judge::new(history.setup.clone());
     let mut most = 0;
@@ -72,12 +72,12 @@ fn what_the_whole_finds_slices_find() {
     assert!(expected.iter().all(|invariant| found.contains(invariant)), "{found:?}");
 }
 
-/// What is carried on is what lives, however long the history is.
+/// The number of carried events depends on the live objects, not on the length of the history.
 #[test]
 fn a_history_three_times_as_long_carries_no_more() {
     let carried = |times: u64| {
         let (rough, jobs) = (seconds(120 * times), u32::try_from(100 * times).unwrap());
-        // Of several worlds: one may happen to end with more that lives than another.
+        // Over several worlds: one world may end with more live objects than another.
         let of_world = |seed| {
             let quiet = Plan::quiet(seed);
             let plan = Plan { schedules: 0, workflows: 0, runs: 0, other_asks: 0, with_keys: false, ..quiet };

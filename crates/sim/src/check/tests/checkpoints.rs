@@ -1,8 +1,8 @@
-//! What tasks save for the next execution.
+//! Checkpoints that tasks save for the next execution.
 
 use super::*;
 
-/// A task that runs and asks to save `7`.
+/// A running task that requests to save `7`.
 fn saving() -> Story {
     let mut story = Story::new();
     story.submitted().placed().starts(1).event(asks(1));
@@ -43,7 +43,7 @@ fn a_checkpoint_that_a_task_was_told_of_is_there() {
     saving().is_told_of_it().keeps(1).breaks(Invariant::I6);
 }
 
-/// I1. What is accepted last is what the next execution goes on from.
+/// I1. The next execution continues from the last accepted checkpoint.
 #[test]
 fn the_next_execution_is_given_the_last_checkpoint() {
     saving().keeps(1).goes_down().event(found(2, 7)).starts(2).succeeds().holds();
@@ -67,7 +67,7 @@ fn a_checkpoint_that_nobody_saved_and_a_gap_between_two_are_seen() {
     saving().keeps(1).keeps(3).breaks(Invariant::I4);
 }
 
-/// I1. A store that lost it lets the next execution go on from the one before.
+/// I1. After a loss, the next execution may continue from the previous checkpoint.
 #[test]
 fn a_checkpoint_may_be_lost_with_the_commits_that_are() {
     let told = || {

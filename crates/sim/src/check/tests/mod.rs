@@ -1,7 +1,8 @@
-//! Each invariant can fail: a hand-made history that breaks it, and the nearest one that does not.
+//! Every check can fail: each test has a constructed history that violates an invariant, and the closest one that
+//! does not.
 //!
-//! Here the lives of jobs, and what a history can show; in [`schedules`], [`workflows`] and [`checkpoints`]
-//! those; in [`tails`] what a store forgot.
+//! This file covers jobs, and what a history can show. [`schedules`], [`workflows`] and [`checkpoints`] cover these
+//! objects, [`tails`] lost commits.
 
 mod checkpoints;
 mod schedules;
@@ -37,7 +38,7 @@ fn second(n: i64) -> Timestamp {
     Timestamp::from_millis(n * 1_000)
 }
 
-/// A history in the making: one event a second, unless told otherwise.
+/// Builds a history: one event per second, unless a test moves the time.
 struct Story {
     history: History,
     now: i64,
@@ -96,7 +97,7 @@ impl Story {
         self.event(What::Answered { request: 1, answer: Answer::Submitted { job: JOB } })
     }
 
-    /// The job's next row, with one more step.
+    /// Returns the job's next row, with one more transition.
     fn step(&mut self, to: JobStatus, cause: Cause) -> Row {
         let at = second(self.now + 1);
         let from = (!self.row.new || self.row.version > 0).then_some(self.row.status);
@@ -129,7 +130,7 @@ impl Story {
         }))
     }
 
-    /// The next execution is assigned.
+    /// Assigns the next execution.
     fn placed(&mut self) -> &mut Self {
         self.row.executions += 1;
         let number = self.row.executions;
@@ -141,7 +142,7 @@ impl Story {
         self.commit(rows)
     }
 
-    /// The live execution is over.
+    /// Ends the live execution.
     fn over(&mut self, status: ExecutionStatus, to: JobStatus, cause: Cause) -> &mut Self {
         let rows = vec![self.step(to, cause), self.execution_row(self.row.executions, status, false)];
         self.commit(rows)
@@ -177,7 +178,7 @@ impl Story {
     #[track_caller]
     fn breaks(&self, invariant: Invariant) {
         let report = check(&self.history);
-        assert!(report.breaks(invariant), "{invariant} is not seen to be broken: {report:#?}");
+        assert!(report.breaks(invariant), "{invariant} is not reported as violated: {report:#?}");
         let shown = report.violations.iter().find(|violation| violation.invariant == invariant);
         let excerpt = &shown.unwrap().excerpt;
         assert!(!excerpt.is_empty() && excerpt.iter().all(|index| *index < self.history.events.len()));
@@ -280,7 +281,7 @@ fn a_second_start_of_what_may_start_once_is_seen() {
         .placed()
         .starts(2)
         .breaks(Invariant::I7);
-    // Also where only one of two assignments was seen to start.
+    // The same if only one of two assignments is seen to start.
     once().submitted().placed().lost().placed().starts(2).breaks(Invariant::I7);
 }
 
@@ -367,7 +368,7 @@ fn a_start_after_the_cancellation_and_a_run_beyond_the_timeout_are_seen() {
     story.task(1, TaskStep::Killed).breaks(Invariant::I13);
 }
 
-/// I13. While faults last it may run on; once all is calm it must hear of its cancellation.
+/// I13. During faults the task may continue; after them it must receive its cancellation.
 #[test]
 fn a_task_that_is_never_told_of_its_cancellation_is_seen() {
     let runs_on_for = |seconds: i64| {
@@ -387,7 +388,7 @@ fn a_task_that_is_never_told_of_its_cancellation_is_seen() {
     runs_on_for(300).breaks(Invariant::I13);
 }
 
-/// I12. A wait that is over in the commit that begins it is in no row.
+/// I12. A backoff that ends in the commit that starts it is in no row.
 #[test]
 fn a_backoff_that_nobody_waits_for_is_seen() {
     let mut story = Story::with(|spec| {
@@ -477,7 +478,7 @@ fn a_history_is_read_as_it_was_written() {
     assert!(error.to_string().starts_with("line 1: not a setup"), "{error}");
 }
 
-/// A feed does not say when a commit became durable, and the checker says so.
+/// A feed does not contain commit times, and the report says so.
 #[test]
 fn what_a_feed_cannot_show_is_not_judged_and_named() {
     let mut story = Story::new();
@@ -491,7 +492,7 @@ fn what_a_feed_cannot_show_is_not_judged_and_named() {
     assert_eq!(check(&story.history).not_judged, []);
 }
 
-/// I6. Whenever its commit was: there is none.
+/// I6. A missing commit is found even though commit times are unknown.
 #[test]
 fn a_task_that_was_never_committed_is_found_in_a_feed_too() {
     let mut story = Story::new();
@@ -500,7 +501,7 @@ fn a_task_that_was_never_committed_is_found_in_a_feed_too() {
     story.starts(2).breaks(Invariant::I6);
 }
 
-/// I12. Without the row that says when it is due, the least that it must wait is known.
+/// I12. Without the row that contains the end of the backoff, only its minimum is known.
 #[test]
 fn a_backoff_that_is_too_short_is_found_in_a_feed_too() {
     let wait = |seconds: u64| {

@@ -1,4 +1,4 @@
-//! Schedules: every ten seconds from the beginning on.
+//! Schedules that fire every ten seconds from the start.
 
 use model::ScheduleSpec;
 use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleStatus, Work};
@@ -121,7 +121,7 @@ fn an_instant_that_the_rules_do_not_name_is_seen() {
     scheduled(schedule_spec()).commit(vec![schedule_row(false, 7, None), wrong]).breaks(Invariant::I15);
 }
 
-/// I15. Of the rule's instants the first six are in a minute that is excluded.
+/// I15. The first six scheduled times of the rule are in an excluded minute.
 #[test]
 fn an_instant_that_a_filter_holds_is_not_run_and_no_other_is_held() {
     let mut spec = schedule_spec();

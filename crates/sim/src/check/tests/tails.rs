@@ -1,25 +1,25 @@
-//! What a store that lost its last commits is forgiven, and what it is not.
+//! Lost commits: which differences are accepted after a loss, and which are not.
 
 use super::*;
 
-/// The store says so now, of what was committed since.
+/// Records now that the commits since `since` were lost.
 fn loss(since: i64) -> What {
     What::TailLost { commits: 1, since: Some(second(since)) }
 }
 
-/// A job of this level, a start of it that no commit tells of, at second 3, and the loss of that.
+/// A job with this delivery level, a start of it in second 3 that no commit contains, and the loss of that commit.
 fn forgotten(delivery: Delivery) -> Story {
     let mut story = Story::with(|spec| spec.delivery = delivery);
     story.submitted().starts(9);
     story
 }
 
-/// I1. What was told before is there, and of what was told since nothing can be asked.
+/// I1. Acknowledgements before the loss must hold; those since then need not.
 #[test]
 fn a_job_that_was_accepted_among_the_lost_commits_may_be_gone_and_no_other() {
     let read = What::Read { job: JOB, found: false };
     Story::new().asked().answered().event(loss(1)).event(read.clone()).holds();
-    // The answer was on its way.
+    // The answer was pending when the commits were lost.
     Story::new().asked().event(loss(2)).answered().event(read.clone()).holds();
     Story::new().asked().answered().event(loss(3)).breaks(Invariant::I1);
     Story::new().event(loss(1)).asked().answered().breaks(Invariant::I1);
@@ -43,7 +43,7 @@ fn a_cancellation_may_be_forgotten_with_the_commits_that_are_lost() {
     cancelled().breaks(Invariant::I1);
 }
 
-/// I6, I7. It may be started once more, and not twice.
+/// I6, I7. The job may be started once more, and not twice.
 #[test]
 fn what_a_lost_commit_had_started_may_be_started_once_more() {
     for delivery in [Delivery::AtMostOnce, Delivery::ExactlyOnce, Delivery::AtLeastOnce] {
@@ -60,7 +60,7 @@ fn what_a_lost_commit_had_started_may_be_started_once_more() {
     twice.breaks(Invariant::I7);
 }
 
-/// I8. Its worker is heard before, unless it may run twice.
+/// I8. The worker reports its execution before a restart, unless the job may run twice.
 #[test]
 fn what_a_lost_commit_had_started_does_not_run_beside_its_successor_unless_it_may() {
     let beside = |delivery| {

@@ -1,4 +1,4 @@
-//! Runs of workflows, and what tasks add to their lists.
+//! Runs of workflows, and elements that tasks add to them.
 
 use model::run::{
     Ended, KeptEnd, NotTriggered, RunCause, RunHistoryEntry, RunTrigger, StepCause, StepOrigin,
@@ -12,7 +12,7 @@ use crate::history::{Added, RunRow, StepRow, WorkflowRow};
 
 const RUN: RunId = RunId::from_bits(5 << 64);
 
-/// A run of `a`, then `b` that needs it.
+/// A run of `a`, then `b`, which depends on it.
 fn run_row(new: bool, version: u64, to: RunStatus, cause: RunCause) -> Row {
     let step = |name: &str| StepSpec::job(name, JobSpec::command(["true"]));
     let spec = WorkflowSpec::new("w", vec![step("a"), step("b").needs(["a"])]);
@@ -116,7 +116,7 @@ fn succeeded_and_started(runs: &[RunId]) -> Vec<Row> {
     vec![ends(0), ends(1), Row::Run(row)]
 }
 
-/// A run that the end of [`RUN`] started.
+/// A run that was started by the end of [`RUN`].
 fn triggered(id: RunId) -> Row {
     let Row::Run(mut row) = started() else { panic!("the row of a run") };
     let ended = vec![Ended::new(RUN.into(), "w".into(), JobStatus::Succeeded, second(1))];
@@ -140,7 +140,7 @@ fn an_end_starts_a_run_once_and_in_its_own_commit() {
     told(vec![vec![started()], with(end(), vec![triggered(one), triggered(two)])]).breaks(Invariant::I19);
 }
 
-/// The row of workflow `report`, whose trigger listens to this and did that.
+/// The row of workflow `report`, with this trigger and its state.
 fn report(listens: Listens, paused: bool, did: TriggerState, new: bool) -> Row {
     let step = StepSpec::job("send", JobSpec::command(["true"]));
     let mut spec = WorkflowSpec::new("report", vec![step]);
@@ -153,7 +153,7 @@ fn source(kind: SourceKind, name: &str, on: EndsIn) -> Source {
     Source { kind, name: name.into(), on, labels: Default::default(), within: None }
 }
 
-/// Run `one` of `report`, which the end of [`RUN`] started.
+/// Run `one` of `report`, which was started by the end of [`RUN`].
 fn reported(one: RunId) -> Row {
     let Row::Run(mut row) = triggered(one) else { panic!("the row of a run") };
     let mut spec = (**row.spec.as_ref().unwrap()).clone();
@@ -178,7 +178,7 @@ fn a_run_that_an_end_should_have_started_is_missed() {
     ends_with(EndsIn::Success, false, &[], vec![]).breaks(Invariant::I19);
     ends_with(EndsIn::Failure, false, &[], vec![]).holds();
     ends_with(EndsIn::Failure, false, &[one], vec![reported(one)]).breaks(Invariant::I19);
-    // Where nothing is started, it is said why.
+    // If nothing is started, the reason is recorded.
     let ended = Ended::new(RUN.into(), "w".into(), JobStatus::Succeeded, second(1));
     let refused = |reason| {
         let ended = ended.clone();
@@ -247,7 +247,7 @@ fn a_step_after_its_end_and_a_run_that_never_ends_are_seen() {
     story.breaks(Invariant::I26);
 }
 
-/// A run whose step `b` goes over what tasks of `a` add.
+/// A run whose step `b` maps over the elements that tasks of `a` add.
 fn growing() -> Row {
     let Row::Run(mut row) = started() else { panic!("the row of a run") };
     let mut spec = (**row.spec.as_ref().unwrap()).clone();
@@ -303,7 +303,7 @@ fn elements_that_were_told_to_be_added_are_there() {
     told_of(1).breaks(Invariant::I1);
 }
 
-/// A run of `a`, then `b`, that may be tried once more.
+/// A run of `a`, then `b`, with one retry.
 fn started_with_a_retry() -> Row {
     let Row::Run(mut row) = started() else { panic!("the row of a run") };
     let mut spec = (**row.spec.as_ref().unwrap()).clone();
@@ -312,21 +312,22 @@ fn started_with_a_retry() -> Row {
     Row::Run(row)
 }
 
-/// The row of a run that fails, or that begins another try.
+/// The row of a run that fails, or that begins a retry.
 fn between_tries(version: u64, to: RunStatus, cause: RunCause) -> Row {
     let Row::Run(mut row) = run_row(false, version, to, cause) else { panic!("the row of a run") };
     row.steps[0].from = Some(if to == RunStatus::Running { RunStatus::Retrying } else { RunStatus::Running });
     Row::Run(row)
 }
 
-/// Two tries of a run: `a` fails in the first, and the second begins with these rows.
+/// Two attempts of a run: `a` fails in the first one, and the second one begins with these rows.
 fn tried_again(first: Row, second: Vec<Row>) -> Story {
     let fails = step_row(0, StepStatus::Failed, StepCause::JobFailed);
     let waits = between_tries(2, RunStatus::Retrying, RunCause::StepFailed);
     told(vec![vec![first, goes_on(0), job_of(0, 11, WAITS)], vec![fails, waits], second])
 }
 
-/// I5 and I19. Another try of a run asks a step again, once, in the commit that begins it, and only if its policy says so.
+/// I5 and I19. A retry resets a step once, in the commit that begins the retry, and only if the policy allows a
+/// retry.
 #[test]
 fn another_try_of_a_run_does_a_step_again_once() {
     let begins = || between_tries(3, RunStatus::Running, RunCause::BackoffOver);
