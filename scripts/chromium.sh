@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the path of a Chromium for the browser tests. Where there is none and one can be had (apt-get,
-# as root), it is installed; otherwise it says how, and fails.
+# Prints the path of Chromium for the browser tests. Installs it if it is missing and the script runs as root
+# on a system with apt-get; otherwise prints how to install it, and fails.
 set -euo pipefail
 
 find_one() {
@@ -18,5 +18,5 @@ if ((EUID == 0)) && command -v apt-get >/dev/null; then
     find_one && exit 0
   fi
 fi
-echo 'note: there is no Chromium, so the browser tests are left out: install one (`apt-get install chromium`), or name one in CHROMIUM' >&2
+echo 'note: Chromium not found, skipping the browser tests: install it (`apt-get install chromium`), or set CHROMIUM to its path' >&2
 exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that the tests find PostgreSQL's own programs; they start throwaway servers of it. Where
-# there are none and they can be had (apt-get, as root), they are installed; otherwise it says how.
+# Ensures that the tests find the PostgreSQL binaries, with which they start temporary servers. Installs them
+# if they are missing and the script runs as root on a system with apt-get; otherwise prints how to install them.
 set -euo pipefail
 shopt -s nullglob
 
@@ -11,7 +11,7 @@ is_there() {
 
 is_there && exit 0
 if ((EUID == 0)) && command -v apt-get >/dev/null; then
-  echo 'note: installing postgresql for the tests of the store' >&2
+  echo 'note: installing postgresql for the store tests' >&2
   apt-get install -y --no-install-recommends postgresql >/dev/null 2>&1 && is_there && exit 0
 fi
-echo 'note: there is no PostgreSQL, so the tests of its store will fail: install it (`apt-get install postgresql`), or put `initdb` and `postgres` on PATH' >&2
+echo 'note: PostgreSQL not found, the store tests will fail: install it (`apt-get install postgresql`), or add `initdb` and `postgres` to PATH' >&2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `make run-cluster` does once the binary is built: three servers on one PostgreSQL, two workers,
-# on this machine, until Ctrl-C. The database is a throwaway one, or the one that $BELFRY_SERVER__STORE names.
+# Implements `make run-cluster` after the build: runs three servers on one PostgreSQL database and two workers
+# on this machine, until Ctrl-C. Starts a temporary database, unless $BELFRY_SERVER__STORE names another one.
 #
 # usage: scripts/run-cluster.sh BELFRY DATA_DIR FIRST_PORT
 set -euo pipefail
@@ -16,7 +16,7 @@ as_owner() { if ((EUID == 0)); then setpriv --reuid=nobody --regid=nogroup --cle
 
 mkdir -p "$data"
 chmod 755 "$data"
-# Tasks of a worker that runs as root run as `nobody`, and so does its database: both must get there.
+# As root, the workers' tasks and the database run as `nobody`: both must be able to access the folder.
 if ! as_owner test -x "$data"; then
   data=/var/tmp/belfry-run-cluster
   mkdir -p "$data"
@@ -28,7 +28,7 @@ chmod 755 "$data"
 stop() {
   trap - EXIT INT TERM
   local name
-  # Workers first, so that they hand over what they hold; a worker's supervisor ends with its tasks.
+  # Workers first, so that they return their executions; a worker's supervisor ends with its tasks.
   for name in worker-1 worker-2 server-a server-b server-c; do
     if [[ -n ${processes[$name]:-} ]] && kill -0 "${processes[$name]}" 2>/dev/null; then
       kill -TERM "${processes[$name]}" 2>/dev/null || true
@@ -43,7 +43,7 @@ stop() {
 
 fail() {
   echo "error: $1" >&2
-  [[ -z ${2:-} || ! -s $2 ]] || { echo "its last words ($2):" >&2; tail -n 20 "$2" | sed 's/^/  /' >&2; }
+  [[ -z ${2:-} || ! -s $2 ]] || { echo "last lines of the log ($2):" >&2; tail -n 20 "$2" | sed 's/^/  /' >&2; }
   exit 1
 }
 
@@ -59,17 +59,17 @@ start_database() {
     mkdir "$data/database"
     ((EUID != 0)) || chown nobody:nogroup "$data/database"
     as_owner "$database/initdb" -D "$data/database" -U belfry --auth=trust -E UTF8 --no-locale >/dev/null ||
-      fail "the database could not be made"
+      fail "cannot create the database"
   fi
   touch "$log"
   ((EUID != 0)) || chown nobody:nogroup "$log"
   as_owner "$database/pg_ctl" -D "$data/database" -l "$log" -w \
     -o "-c listen_addresses=127.0.0.1 -c port=$at -c unix_socket_directories=''" start >/dev/null ||
-    fail "the database did not start; is port $at in use? choose another: make run-cluster BELFRY_PORT=17070" "$log"
+    fail "the database did not start; if port $at is in use, choose other ports: make run-cluster BELFRY_PORT=17070" "$log"
   export BELFRY_SERVER__STORE="postgres://belfry@127.0.0.1:$at/postgres"
 }
 
-# start NAME COMMAND…: a process of its own group, so that Ctrl-C reaches it through `stop` alone.
+# start NAME COMMAND…: starts a process in its own session, so that it receives Ctrl-C only through `stop`.
 start() {
   local name=$1
   shift
@@ -82,7 +82,7 @@ start_server() {
 }
 
 [[ -n ${BELFRY_SERVER__STORE:-} ]] || start_database
-# Logs and artifacts are where every server finds them.
+# Logs and artifacts are in a folder that all servers share.
 export BELFRY_SERVER__OBJECTS_DIR=$data/objects
 
 echo "starting three servers and two workers (data in $data)"
@@ -90,17 +90,17 @@ number=0
 for name in a b c; do
   start_server "$name" $((port + number))
   number=$((number + 1))
-  # The first one makes the tables and the tokens.
+  # The first server creates the tables and the tokens.
   deadline=$((SECONDS + 60))
   until (exec 3<>"/dev/tcp/127.0.0.1/$((port + number - 1))") 2>/dev/null; do
-    kill -0 "${processes[server-$name]}" 2>/dev/null || fail "server $name ended before it was ready" "$data/server-$name.log"
+    kill -0 "${processes[server-$name]}" 2>/dev/null || fail "server $name exited before it was ready" "$data/server-$name.log"
     ((SECONDS < deadline)) || fail "server $name was not ready within 60 seconds" "$data/server-$name.log"
     sleep 0.1
   done
 done
 token_of() { cat "$data"/server-?/"$1" 2>/dev/null | head -n 1; }
-# Kept from the first start on this database; another one than that has other tokens.
-[[ -n $(token_of admin-token) ]] || fail "the database has tokens already, and they are not in $data: remove the folder or name another database"
+# The tokens are stored at the first start on a database; a database that was used before has other tokens.
+[[ -n $(token_of admin-token) ]] || fail "the database already has tokens, but $data does not contain them: use an empty database, or the data folder of its first start"
 workers="$(ls "$data"/server-?/worker-token | head -n 1)"
 for number in 1 2; do
   start "worker-$number" "$belfry" worker --name "worker-$number" --dir "$data/worker-$number" \
@@ -111,10 +111,10 @@ export BELFRY_URL="http://127.0.0.1:$port" BELFRY_TOKEN
 BELFRY_TOKEN=$(token_of admin-token)
 deadline=$((SECONDS + 60))
 until [[ $("$belfry" worker list -o name 2>/dev/null | wc -l) -ge 2 ]]; do
-  ((SECONDS < deadline)) || fail "the workers did not come within 60 seconds" "$data/worker-1.log"
+  ((SECONDS < deadline)) || fail "the workers did not connect within 60 seconds" "$data/worker-1.log"
   sleep 0.2
 done
-# A port is open a moment before its server is a member of the cluster.
+# A server opens its port shortly before it joins the cluster.
 until [[ $("$belfry" server list -o name 2>/dev/null | wc -l) -ge 3 ]]; do
   ((SECONDS < deadline)) || fail "the servers did not join the cluster within 60 seconds" "$data/server-c.log"
   sleep 0.2
@@ -129,23 +129,23 @@ Belfry is running: three servers on one database, two workers.
   dashboards   http://127.0.0.1:$port/#token=$BELFRY_TOKEN  (and ports $((port + 1)), $((port + 2)))
   data, logs   $data
 
-In another terminal, here:
+In another terminal, in this folder:
 
   export PATH="$(dirname "$belfry"):\$PATH" BELFRY_URL=http://127.0.0.1:$((port + 1)) BELFRY_TOKEN="\$(cat $data/server-?/admin-token)"
-  belfry server list                             which one decides
-  belfry server drain a                          hand over in good order
-  kill -9 ${processes[server-a]}                                 or not: server a
-  belfry submit --follow -- echo 'still here'
+  belfry server list                             # show which server is the leader
+  belfry server drain a                          # hand leadership over gracefully
+  kill -9 ${processes[server-a]}                                 # or crash server a
+  belfry submit --follow -- echo 'still here'    # another server has taken over
 
-Ctrl-C stops all of it. What ran is kept in $data; remove that folder to begin anew.
+Ctrl-C stops the cluster. All data is kept in $data; remove that folder to start from scratch.
 TEXT
 
-# A server that was killed is started again, as whoever watches over processes would.
+# Restarts a killed server, as a service manager would.
 while sleep 1; do
   number=0
   for name in a b c; do
     if ! kill -0 "${processes[server-$name]}" 2>/dev/null; then
-      echo "server $name is gone; starting it again"
+      echo "server $name exited; restarting it"
       start_server "$name" $((port + number))
     fi
     number=$((number + 1))

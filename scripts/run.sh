@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What `make run` does once the binary is built: starts `belfry dev`, runs three sample jobs
-# through the real command line, says what to type next, and stays until Ctrl-C.
+# Implements `make run` after the build: starts `belfry dev`, runs three sample jobs through the command line,
+# prints what to try next, and runs until Ctrl-C.
 #
 # usage: scripts/run.sh BELFRY DATA_DIR LISTEN
 set -euo pipefail
 
-# Whether every user may pass through a folder and all above it.
+# Succeeds if every user may traverse a folder and all of its parents.
 open_to_all() {
   local folder=$1
   while [[ $folder != / ]]; do
@@ -19,7 +19,7 @@ listen=$3
 mkdir -p "$2"
 data=$(realpath "$2")
 if ((EUID == 0)) && ! open_to_all "$data"; then
-  # Tasks of a worker that runs as root run as `nobody`, who could not reach their own folders there.
+  # A worker that runs as root runs its tasks as `nobody`, which could not access its folders there.
   rmdir --ignore-fail-on-non-empty "$data"
   data=/var/tmp/belfry-run
   mkdir -p "$data"
@@ -30,7 +30,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 log=$data/dev.log
 dev=
 
-# Ends the server and the worker in good order, however this script ends.
+# Stops the server and the worker gracefully, however this script ends.
 stop() {
   trap - EXIT INT TERM
   if [[ -n $dev ]] && kill -0 "$dev" 2>/dev/null; then
@@ -42,7 +42,7 @@ stop() {
 fail() {
   echo "error: $1" >&2
   if [[ -s $log ]]; then
-    echo "its last words ($log):" >&2
+    echo "last lines of the log ($log):" >&2
     tail -n 20 "$log" | sed 's/^/  /' >&2
   fi
   stop
@@ -53,7 +53,7 @@ trap stop EXIT
 trap 'echo; echo "stopping"; exit 0' INT TERM
 
 rm -f "$data/address"
-# Its own process group would keep Ctrl-C from it; it gets the signal once, from `stop`.
+# In its own session, `belfry dev` does not receive Ctrl-C; `stop` sends it the only signal.
 setsid "$belfry" dev --data "$data" --listen "$listen" >"$log" 2>&1 &
 dev=$!
 
@@ -61,7 +61,7 @@ echo "starting belfry dev (data in $data)"
 deadline=$((SECONDS + 60))
 until [[ -s $data/address && -s $data/admin-token ]] && BELFRY_URL="http://$(<"$data/address")" BELFRY_TOKEN="$(<"$data/admin-token")" \
   "$belfry" worker list -o name >"$data/.workers" 2>/dev/null && [[ -s $data/.workers ]]; do
-  kill -0 "$dev" 2>/dev/null || fail "belfry dev ended before it was ready; is $listen in use? choose another: make run BELFRY_LISTEN=127.0.0.1:0"
+  kill -0 "$dev" 2>/dev/null || fail "belfry dev exited before it was ready; if $listen is in use, choose another address: make run BELFRY_LISTEN=127.0.0.1:0"
   ((SECONDS < deadline)) || fail "belfry dev was not ready within 60 seconds"
   sleep 0.1
 done
@@ -81,20 +81,20 @@ echo
 "$belfry" job list
 cat <<TEXT
 
-Belfry is running: one server and one worker, three sample jobs done.
+Belfry is running: one server and one worker, three sample jobs completed.
   dashboard    $BELFRY_URL/#token=$BELFRY_TOKEN
   API          $BELFRY_URL/docs
   data, log    $data, $log
 
-In another terminal, here:
+In another terminal, in this folder:
 
   export PATH="$(dirname "$belfry"):\$PATH" BELFRY_URL=$BELFRY_URL BELFRY_TOKEN="\$(cat '$data/admin-token')"
   belfry submit --follow -- echo 'hello from Belfry'
   belfry job list
 
-Ctrl-C stops both. What ran is kept in $data and goes on with the next \`make run\`.
+Ctrl-C stops both. All data is kept in $data; the next \`make run\` continues with it.
 TEXT
 
 wait "$dev" && code=0 || code=$?
 dev=
-((code == 0)) || fail "belfry dev ended with exit code $code"
+((code == 0)) || fail "belfry dev exited with code $code"

@@ -78,7 +78,7 @@ fn late() -> Fault {
     Fault::new(0, 3, FaultKind::CrashServer { server: 1 })
 }
 
-/// Faults of the owner of the shards, at these seconds, each so long that the other server takes over.
+/// Faults of the owner of the shards, at these seconds; each lasts until the other server takes over.
 fn owners_fall(at: &[u64], length: u64, kind: impl Fn(usize) -> FaultKind) -> Vec<Fault> {
     let falls = at.iter().enumerate().map(|(n, &at)| Fault::new(at, length, kind(n % 2)));
     falls.chain([late()]).collect()
