@@ -1,4 +1,4 @@
-//! The command line, as a user runs it.
+//! Runs the command line as a user would.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -8,15 +8,15 @@ use tokio::process::Command;
 
 use crate::{Server, belfry};
 
-/// A command line that takes longer than this hangs.
+/// Timeout of a command.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What came of a command.
+/// Result of a command.
 #[derive(Debug, Clone)]
 pub struct Ran {
-    /// The command, for messages.
+    /// The command line, for messages.
     pub command: String,
-    /// Its exit code; 128 and the signal where one ended it, as shells say it.
+    /// Exit code; 128 plus the signal number if a signal ended the command, as in shells.
     pub code: i32,
     /// Its standard output.
     pub stdout: String,
@@ -36,16 +36,18 @@ impl Ran {
         }
     }
 
-    /// Its standard output.
+    /// Returns the standard output.
     ///
     /// # Panics
-    /// If it ended with another code than 0.
+    /// If the exit code is not 0.
     pub fn success(self) -> String {
         self.exits(0).stdout
     }
 
+    /// Checks the exit code.
+    ///
     /// # Panics
-    /// If it ended with another code.
+    /// If the exit code differs from `code`.
     pub fn exits(self, code: i32) -> Self {
         let Self { command, code: found, stdout, stderr } = &self;
         assert_eq!(*found, code, "exit code of: {command}\n--- stdout\n{stdout}\n--- stderr\n{stderr}");
@@ -67,22 +69,22 @@ pub(crate) async fn run_script(server: &Server, folder: &Path, script: &str) -> 
     finish(as_user(&mut command, server, folder), script.to_owned()).await
 }
 
-/// An environment in which nothing but the server's address and token leads anywhere.
+/// Sets an environment that contains only the server's address and token.
 fn as_user<'a>(command: &'a mut Command, server: &Server, folder: &Path) -> &'a mut Command {
-    let binaries = belfry().parent().expect("the binary lies in a folder");
+    let binaries = belfry().parent().expect("the binary is in a folder");
     let path = std::env::var("PATH").unwrap_or_default();
     command
         .current_dir(folder)
         .env_remove("BELFRY_NAMESPACE")
-        .env("HOME", server.data().parent().expect("data lies in the site's folder"))
+        .env("HOME", server.data().parent().expect("the data folder is in the site's folder"))
         .env("PATH", format!("{}:{path}", binaries.display()))
         .env("BELFRY_URL", server.url())
-        .env("BELFRY_TOKEN", server.token().expect("a server that started has made its token"))
+        .env("BELFRY_TOKEN", server.token().expect("a started server has created its token"))
 }
 
 async fn finish(command: &mut Command, shown: String) -> Ran {
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output();
     let output = tokio::time::timeout(PATIENCE, output).await;
-    let output = output.unwrap_or_else(|_| panic!("no end within {PATIENCE:?}: {shown}"));
-    Ran::new(shown, output.expect("the command can be started"))
+    let output = output.unwrap_or_else(|_| panic!("timed out after {PATIENCE:?}: {shown}"));
+    Ran::new(shown, output.expect("cannot start the command"))
 }

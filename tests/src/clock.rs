@@ -1,11 +1,11 @@
-//! A wall clock that a test moves, without touching the machine's.
+//! A wall clock that a test sets, independent of the machine's clock.
 
 use std::fs;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-/// A server or worker started with [`setting`](Self::setting) reads its wall clock through this.
+/// Offset of the wall clock of servers and workers that were started with [`setting`](Self::setting).
 #[derive(Debug)]
 pub struct MovedClock {
     file: PathBuf,
@@ -13,25 +13,25 @@ pub struct MovedClock {
 }
 
 impl MovedClock {
-    /// One that agrees with the machine's.
+    /// Creates a clock without an offset.
     pub fn new() -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let folder = tempfile::tempdir().expect("cannot create a temporary folder");
         let clock = Self { file: folder.path().join("clock"), _folder: folder };
         clock.set(0);
         clock
     }
 
-    /// So many seconds ahead of the machine's; behind it, if negative.
+    /// Sets the offset from the machine's clock in seconds; positive is ahead.
     pub fn set(&self, seconds: i64) {
-        // Replaced at once: a reader never sees half of it.
+        // The file is replaced atomically, so that a reader never sees a part of it.
         let next = self.file.with_extension("next");
-        fs::write(&next, (seconds * 1_000).to_string()).expect("the clock can be written");
-        fs::rename(&next, &self.file).expect("the clock can be replaced");
+        fs::write(&next, (seconds * 1_000).to_string()).expect("cannot write the clock file");
+        fs::rename(&next, &self.file).expect("cannot replace the clock file");
     }
 
-    /// The environment variable that makes a process go by it. Release builds know nothing of it.
+    /// Returns the environment variable that makes a process use this clock. Release builds ignore it.
     pub fn setting(&self) -> (&'static str, &str) {
-        ("BELFRY_TEST_CLOCK", self.file.to_str().expect("temporary folders have plain names"))
+        ("BELFRY_TEST_CLOCK", self.file.to_str().expect("paths of temporary folders are UTF-8"))
     }
 }
 

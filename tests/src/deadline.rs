@@ -1,31 +1,31 @@
-//! Waiting for what another process does.
+//! Waiting for conditions in other processes.
 
 use std::time::{Duration, Instant};
 
-/// How often a condition is looked at. The one pause of the harness: other processes send no events.
+/// Poll interval of conditions. It is the only sleep of the harness, because other processes send no events.
 const GLANCE: Duration = Duration::from_millis(15);
 
-/// The pause between two looks.
+/// Waits for one poll interval.
 pub async fn glance() {
     tokio::time::sleep(GLANCE).await;
 }
 
-/// Waits until `probe` gives a value.
+/// Waits until `probe` returns a value.
 ///
 /// # Panics
-/// If it gives none `within` that time; the message says `what` was waited for.
+/// If it returns none `within` that time; the message contains `what`.
 pub async fn until<T>(what: &str, within: Duration, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = probe().await {
             return found;
         }
-        assert!(begun.elapsed() < within, "waited {within:?} in vain until {what}");
+        assert!(begun.elapsed() < within, "timed out after {within:?} waiting until {what}");
         glance().await;
     }
 }
 
-/// Whether `probe` became true within that time; for waits that may well be in vain.
+/// Returns whether `probe` became true within that time; for conditions that may never hold.
 pub async fn within(time: Duration, mut probe: impl AsyncFnMut() -> bool) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < time {

@@ -1,12 +1,12 @@
-//! State diagrams of the book, drawn from the texts that the code makes of its tables of transitions.
+//! State diagrams of the book, drawn from the texts that the code generates from its transition tables.
 //!
-//! The book is read without a network and without scripts, so a diagram is an image. Where its boxes stand is said by
-//! hand; which arrows there are, and the table of their causes, come from the text alone.
+//! The book is read without a network and without scripts, so a diagram is an image. The positions of the boxes are
+//! set by hand. The arrows, and the table of their causes, come from the text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Where the box of a state stands, in columns and rows; `[*]` is the beginning.
+/// A state and the position of its box, in columns and rows; `[*]` is the initial state.
 pub type Place = (&'static str, f32, f32);
 
 const COLUMN: f32 = 190.0;
@@ -15,7 +15,7 @@ const MARGIN: (f32, f32) = (70.0, 40.0);
 const BOX: (f32, f32) = (132.0, 38.0);
 const START: &str = "[*]";
 
-/// The transitions in the text of a state diagram, in its order: from, to, cause.
+/// Returns the transitions in the text of a state diagram, in order: from, to, cause.
 pub fn transitions(text: &str) -> Vec<(&str, &str, &str)> {
     let lines = text.lines().filter_map(|line| line.trim().split_once(" --> "));
     lines
@@ -26,7 +26,7 @@ pub fn transitions(text: &str) -> Vec<(&str, &str, &str)> {
         .collect()
 }
 
-/// A table of the causes of each transition.
+/// Returns a Markdown table of the causes of each transition.
 pub fn table(text: &str) -> String {
     let mut causes: Vec<((&str, &str), Vec<String>)> = Vec::new();
     for (from, to, cause) in
@@ -45,10 +45,10 @@ pub fn table(text: &str) -> String {
     table
 }
 
-/// The diagram.
+/// Returns the diagram as SVG.
 ///
 /// # Panics
-/// If a state has no place.
+/// If a state has no position.
 pub fn svg(text: &str, places: &[Place]) -> String {
     let at: BTreeMap<&str, (f32, f32)> = places
         .iter()
@@ -68,7 +68,7 @@ pub fn svg(text: &str, places: &[Place]) -> String {
     for &(from, to) in arrows.iter().filter(|(from, to)| from != to && *to != START) {
         let (a, b) = (at[from], at[to]);
         let length = (b.0 - a.0).hypot(b.1 - a.1);
-        // There and back are two arrows beside each other.
+        // Two states with transitions in both directions have two parallel arrows.
         let aside = if arrows.contains(&(to, from)) { 7.0 } else { 0.0 };
         let (x, y) = ((a.1 - b.1) / length * aside, (b.0 - a.0) / length * aside);
         let (a, b) = ((a.0 + x, a.1 + y), (b.0 + x, b.1 + y));
@@ -85,7 +85,7 @@ pub fn svg(text: &str, places: &[Place]) -> String {
             continue;
         }
         let (left, top) = (x - BOX.0 / 2.0, y - BOX.1 / 2.0);
-        // A status that nothing leaves has a thick border.
+        // A final status has a thick border.
         let stroke = if lasting.contains(state) { 1 } else { 3 };
         let _ = writeln!(
             svg,
@@ -99,7 +99,7 @@ pub fn svg(text: &str, places: &[Place]) -> String {
     svg + "</svg>\n"
 }
 
-/// Where the line from `inside` to `outside` leaves the shape of a state that stands at `center`.
+/// Returns the point at which the line from `inside` to `outside` leaves the shape of a state at `center`.
 fn border(inside: (f32, f32), outside: (f32, f32), center: (f32, f32), state: &str) -> (f32, f32) {
     let (dx, dy) = (outside.0 - inside.0, outside.1 - inside.1);
     let half = if state == START { (8.0, 8.0) } else { (BOX.0 / 2.0 + 2.0, BOX.1 / 2.0 + 2.0) };
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn every_transition_is_drawn_once_and_every_cause_is_in_the_table() {
         let svg = svg(TEXT, &[(START, 0.0, 0.0), ("a", 1.0, 0.0), ("b", 2.0, 1.0)]);
-        assert_eq!(svg.matches("<path d=\"M").count(), 3, "the head of the arrows, and two of them");
+        assert_eq!(svg.matches("<path d=\"M").count(), 3, "the arrow head and two arrows");
         assert_eq!((svg.matches(">a</text>").count(), svg.matches("stroke-width=\"3\"").count()), (1, 1));
         assert_eq!(table(TEXT), "| from | to | causes |\n|---|---|---|\n| a | b | `x`, `y`, `z` |\n");
     }

@@ -1,18 +1,16 @@
-//! Real processes to test against: a [`Site`] is a server, its workers, and their folders.
+//! Test harness with real processes: a [`Site`] consists of a server, its workers, and their folders.
 //!
-//! A test starts what it needs from the one binary, talks to it through the command line or the
-//! REST client as a user would, kills or stops any process by its pid, and waits for conditions with
-//! a deadline. What tasks really did is told by the tasks themselves, in a [`witness`] file that
-//! Belfry knows nothing of.
+//! A test starts what it needs from the one binary and uses it through the command line or the REST client, as a user
+//! would. It kills or stops any process by its pid, and waits for conditions with a deadline. The tasks themselves
+//! record what they did in a [`witness`] file that Belfry does not know.
 //!
-//! # Always true
-//! - Only processes that a site started are ever signalled, each by its pid.
-//! - A site that is dropped leaves no process and no file; after a failure it prints the last lines
-//!   of every log first.
-//! - Nothing sleeps for a time: [`until`] waits for a condition, and says what it waited for.
+//! # Invariants
+//! - Only processes that a site started receive signals, each by its pid.
+//! - A dropped site leaves no process and no file. After a failure it first prints the last lines of every log.
+//! - No test sleeps for a fixed time: [`until`] waits for a condition, and its failure names the condition.
 //!
-//! A storm of faults is written down by a [`Recorder`] as it happens; a [`story`] is that, what the
-//! tasks told, and what the store holds in the end, in the one format that the checker judges.
+//! During a fault injection test, a [`Recorder`] records faults and requests as they happen. A [`story`] combines its
+//! record with the lines of the tasks and the final rows of the store, in the format that the checker judges.
 
 mod cli;
 mod clock;

@@ -1,7 +1,7 @@
-//! A network of its own for a worker, where the rights for one are there.
+//! A separate network for a worker, if the process may create one.
 //!
-//! A [`Branch`] is a network namespace with one cable to the machine: real packets are dropped by
-//! the kernel, in one direction or both.
+//! A [`Branch`] is a network namespace with one veth pair to the machine: the kernel drops real packets, in one or
+//! both directions.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const NAMESPACES: &str = "/run/netns";
 const PREFIX: &str = "belfry-";
-/// The name of a cable's other end.
+/// Name of the interface inside the namespace.
 const FAR_END: &str = "cable";
-/// Nets have four addresses each.
+/// First subnet; each subnet has four addresses.
 const FIRST_NET: Ipv4Addr = Ipv4Addr::new(10, 213, 0, 0);
 const NETS: u32 = 1 << 14;
-/// How many nets are tried before there is none.
+/// Maximum number of subnets that are tried.
 const TRIES: u32 = 64;
 
-/// A network namespace and its cable; gone with its value.
+/// A network namespace and its veth pair, removed when dropped.
 #[derive(Debug)]
 pub struct Branch {
     namespace: Namespace,
@@ -30,11 +30,11 @@ pub struct Branch {
 /// Which packets are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// The cable is pulled.
+    /// All: the interface is down.
     Cable,
-    /// What comes from the branch.
+    /// Packets from the branch.
     FromThere,
-    /// What goes to the branch.
+    /// Packets to the branch.
     ToThere,
 }
 
@@ -46,12 +46,12 @@ fn ip(arguments: &[&str]) -> Result<(), String> {
     }
 }
 
-/// What lays a cable into a namespace.
+/// Returns the `ip` arguments that create a veth pair into a namespace.
 fn lay<'a>(cable: &'a str, namespace: &'a str) -> [&'a str; 10] {
     ["link", "add", cable, "type", "veth", "peer", "name", FAR_END, "netns", namespace]
 }
 
-/// A network namespace that bears the number of this process in its name.
+/// A network namespace with the pid of this process in its name.
 #[derive(Debug)]
 struct Namespace {
     name: String,
@@ -65,7 +65,7 @@ impl Namespace {
         Ok(Self { name })
     }
 
-    /// Removes those of processes that were killed: with a cable its addresses would stay taken.
+    /// Removes the namespaces of processes that were killed, whose addresses would otherwise stay in use.
     fn remove_leftovers() {
         for entry in std::fs::read_dir(NAMESPACES).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -85,25 +85,26 @@ impl Drop for Namespace {
 }
 
 impl Branch {
-    /// A new one.
+    /// Creates a branch.
     ///
     /// # Errors
-    /// Why there is none, where the rights or the tools for it are missing.
+    /// Returns the reason if permissions or tools are missing.
     pub fn make() -> Result<Self, String> {
         Namespace::remove_leftovers();
         let namespace = Namespace::make()?;
         let name = &namespace.name;
-        // A cable bears the number of its net: of two processes that want one the kernel refuses the second.
+        // An interface has the number of its subnet in its name: if two processes want the same subnet, the kernel
+        // refuses the second one.
         let (net, cable) = (0..TRIES)
             .map(|step| std::process::id().wrapping_add(step) % NETS)
             .map(|net| (net, format!("{PREFIX}{net}")))
             .find(|(_, cable)| ip(&lay(cable, name)).is_ok())
-            .ok_or_else(|| format!("`ip {}` and others like it are refused", lay("CABLE", name).join(" ")))?;
+            .ok_or_else(|| format!("`ip {}` and similar commands failed", lay("CABLE", name).join(" ")))?;
         let address = u32::from(FIRST_NET) + net * 4;
         let (here, there) = (Ipv4Addr::from(address + 1), Ipv4Addr::from(address + 2));
         let branch = Self { namespace, cable, here, there };
         let Self { namespace: Namespace { name }, cable, .. } = &branch;
-        // Whoever had the net before may have been killed while it dropped packets.
+        // The process that used the subnet before may have been killed while it dropped packets.
         branch.mend(Cut::ToThere);
         ip(&["addr", "add", &format!("{here}/30"), "dev", cable])?;
         ip(&["link", "set", cable, "up"])?;
@@ -127,19 +128,19 @@ impl Branch {
         command
     }
 
-    /// The address of this machine that the branch can reach.
+    /// Returns the address of this machine that the branch can reach.
     pub fn here(&self) -> Ipv4Addr {
         self.here
     }
 
-    /// A command that runs within.
+    /// Returns a command that runs inside the namespace.
     pub fn command(&self, program: &Path) -> tokio::process::Command {
         self.std_command(program).into()
     }
 
     /// Drops packets silently.
     pub fn cut(&self, cut: Cut) {
-        // A second time it is as it was; both that and a mended cable are well.
+        // Errors are ignored: the packets may be dropped already.
         let _ = match cut {
             Cut::Cable => ip(&["link", "set", &self.cable, "down"]),
             Cut::FromThere => {
@@ -149,7 +150,7 @@ impl Branch {
         };
     }
 
-    /// Lets packets through again.
+    /// Stops dropping packets.
     pub fn mend(&self, cut: Cut) {
         let _ = match cut {
             Cut::Cable => ip(&["link", "set", &self.cable, "up"]),
@@ -172,7 +173,7 @@ impl Drop for Branch {
 mod tests {
     use super::*;
 
-    /// Two that are there at the same time share no address, whatever the numbers of their processes are.
+    /// Two branches at the same time share no address, whatever the pids of their processes are.
     #[test]
     fn branches_have_nets_of_their_own_that_carry() {
         let (Ok(first), Ok(second)) = (Branch::make(), Branch::make()) else { return };

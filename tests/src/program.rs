@@ -1,39 +1,39 @@
-//! Where the binary under test is.
+//! Location of the binary under test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests' crate lies in the repository")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests' crate is in the repository")
 }
 
-/// The `belfry` binary: what `BELFRY_BIN` names, or the one beside this test, built from the
-/// present sources.
+/// Returns the path of the `belfry` binary: the value of `BELFRY_BIN`, or the binary beside this test, built from the
+/// current sources.
 ///
 /// # Panics
-/// If it cannot be built.
+/// If the binary cannot be built.
 pub fn belfry() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| std::env::var_os("BELFRY_BIN").map_or_else(beside_this_test, PathBuf::from))
 }
 
-/// `target/PROFILE/belfry`, where this program is `target/PROFILE/belfry-bench` or a test in
-/// `target/PROFILE/deps`. A binary that is missing or older than a source file is built first: else
-/// yesterday's code would be judged.
+/// Returns `target/PROFILE/belfry`; this program is `target/PROFILE/belfry-bench`, or a test in
+/// `target/PROFILE/deps`. Builds the binary first if it is missing or older than a source file, so that no old code
+/// is tested.
 fn beside_this_test() -> PathBuf {
     let this = std::env::current_exe().expect("a program knows its own path");
-    let folder = this.parent().expect("a program lies in a folder");
+    let folder = this.parent().expect("a program is in a folder");
     let folder =
-        if folder.ends_with("deps") { folder.parent().expect("deps lies in a folder") } else { folder };
+        if folder.ends_with("deps") { folder.parent().expect("`deps` is in a folder") } else { folder };
     let path = folder.join("belfry");
     let built = path.metadata().and_then(|m| m.modified()).ok();
     if built.is_none_or(|built| built < newest_source()) {
         build(folder);
     }
-    assert!(path.exists(), "`cargo build -p belfry` made no {}", path.display());
+    assert!(path.exists(), "`cargo build -p belfry` did not create {}", path.display());
     path
 }
 
@@ -43,7 +43,7 @@ fn build(folder: &Path) {
     if folder.ends_with("release") {
         cargo.arg("--release");
     }
-    let status = cargo.status().expect("cargo can be started");
+    let status = cargo.status().expect("cannot start cargo");
     assert!(status.success(), "`cargo build -p belfry` failed: {status}");
 }
 

@@ -1,7 +1,7 @@
-//! A TCP proxy that can be a bad network: silent in one direction or both, slow, or gone.
+//! A TCP proxy that simulates a bad network: silent in one or both directions, slow, or unreachable.
 //!
-//! What a silent direction was given is kept and delivered once it is mended, as TCP would send it
-//! again; a connection that is opened meanwhile comes about and stays silent. It needs no rights.
+//! Data in a silent direction is kept, and delivered when the direction works again, as TCP retransmission would do.
+//! A connection that is opened meanwhile is accepted and stays silent. The proxy needs no special permissions.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,36 +12,36 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-/// Chunks that are on their way in one direction of one connection.
+/// Maximum number of pending chunks in one direction of one connection.
 const ON_THE_WAY: usize = 256;
 
-/// How the network is at the moment.
+/// Current behaviour of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Weather {
-    /// Whether nothing comes through from whoever connected.
+    /// Whether data from the client is held back.
     pub up_cut: bool,
-    /// Whether nothing comes through to whoever connected.
+    /// Whether data to the client is held back.
     pub down_cut: bool,
-    /// Whether connections are closed at once.
+    /// Whether connections are closed immediately.
     pub refuses: bool,
-    /// How long everything takes, each way.
+    /// Delay in each direction.
     pub delay: Duration,
 }
 
 impl Weather {
-    /// Nothing comes through, either way.
+    /// Holds back all data, in both directions.
     pub const CUT: Self = Self { up_cut: true, down_cut: true, refuses: false, delay: Duration::ZERO };
-    /// Nobody gets in, and whoever was in is thrown out.
+    /// Closes all connections, and refuses new ones.
     pub const REFUSED: Self = Self { up_cut: false, down_cut: false, refuses: true, delay: Duration::ZERO };
 }
 
-/// What all connections of a proxy look at.
+/// State that all connections of a proxy share.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sky {
     weather: Weather,
-    /// Counts how often all connections were broken.
+    /// Number of times that all connections were closed.
     breaks: u64,
-    /// Where it leads; nowhere at first if that is not known when it starts.
+    /// Target address; `None` until it is known.
     target: Option<SocketAddr>,
 }
 
@@ -53,7 +53,7 @@ pub struct Proxy {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// One direction.
+/// One direction of a connection.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Up,
@@ -70,23 +70,23 @@ impl Way {
 }
 
 impl Proxy {
-    /// Listens on a free port of `host`, for `target`.
+    /// Starts a proxy for `target` on a free port of `host`.
     pub async fn start(host: &str, target: SocketAddr) -> Self {
         Self::leading_to(host, Some(target)).await
     }
 
-    /// The same for a target that is [told](Self::lead_to) later.
+    /// Starts a proxy whose target is [set](Self::lead_to) later.
     pub async fn leading_nowhere(host: &str) -> Self {
         Self::leading_to(host, None).await
     }
 
     async fn leading_to(host: &str, target: Option<SocketAddr>) -> Self {
         let listener =
-            TcpListener::bind((host, 0)).await.expect("an address of this machine has a free port");
+            TcpListener::bind((host, 0)).await.expect("cannot bind a free port");
         let address = listener.local_addr().expect("a listener has an address");
         let (sky, now) = watch::channel(Sky { target, ..Sky::default() });
         let task = tokio::spawn(async move {
-            // Accepting fails for a connection that is gone again, or for want of descriptors.
+            // Accepting fails if the connection has been closed, or if no file descriptor is free.
             loop {
                 if let Ok((stream, _)) = listener.accept().await {
                     tokio::spawn(serve(stream, now.clone()));
@@ -96,17 +96,17 @@ impl Proxy {
         Self { address, sky, task }
     }
 
-    /// Where it listens.
+    /// Returns the address on which the proxy listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The same for who speaks HTTP.
+    /// Returns the HTTP URL of the proxy.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Makes the network so from now on.
+    /// Sets the behaviour of the network.
     pub fn set(&self, weather: Weather) {
         self.sky.send_modify(|now| {
             now.weather = weather;
@@ -114,12 +114,12 @@ impl Proxy {
         });
     }
 
-    /// Leads new connections there.
+    /// Sets the target of new connections.
     pub fn lead_to(&self, target: SocketAddr) {
         self.sky.send_modify(|now| now.target = Some(target));
     }
 
-    /// Breaks every connection that there is.
+    /// Closes all current connections.
     pub fn break_all(&self) {
         self.sky.send_modify(|now| now.breaks += 1);
     }
@@ -135,7 +135,7 @@ impl Drop for Proxy {
 async fn serve(here: TcpStream, mut sky: watch::Receiver<Sky>) {
     let Sky { weather, breaks, target } = *sky.borrow_and_update();
     let Some(target) = target.filter(|_| !weather.refuses) else { return };
-    // Nobody listens there while the server is down: whoever connected sees the end of it.
+    // If the server is down, the connection is closed.
     let Ok(there) = TcpStream::connect(target).await else { return };
     let ((here_read, here_write), (there_read, there_write)) = (here.into_split(), there.into_split());
     let up = carry(here_read, there_write, Way::Up, sky.clone());
@@ -146,7 +146,7 @@ async fn serve(here: TcpStream, mut sky: watch::Receiver<Sky>) {
     }
 }
 
-/// Reads at one end and writes at the other, each chunk after its delay.
+/// Copies one direction, each chunk after its delay.
 async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, mut sky: watch::Receiver<Sky>) {
     let (sender, mut chunks) = mpsc::channel::<(Instant, Vec<u8>)>(ON_THE_WAY);
     let now = sky.clone();
@@ -167,7 +167,7 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, mut sk
                 return;
             }
         }
-        // Half of the connection is over; the other may go on.
+        // One direction of the connection has ended; the other one may continue.
         let _ = to.shutdown().await;
     };
     tokio::join!(read, write);

@@ -1,4 +1,4 @@
-//! A `belfry server` that can be killed and started again over the same data.
+//! A `belfry server` process that can be killed and restarted with the same data.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -13,10 +13,10 @@ use tokio::process::{Child, Command};
 
 use crate::{Pid, belfry, until};
 
-/// How long a server may take to start on a busy machine.
+/// Maximum start time of a server on a busy machine.
 const START: Duration = Duration::from_secs(60);
 
-/// A server process and its data.
+/// A server process and its data folder.
 #[derive(Debug)]
 pub struct Server {
     data: PathBuf,
@@ -27,7 +27,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one over `data`, with further environment variables as `settings`.
+    /// Starts a server with its data in `data`; `settings` are additional environment variables.
     pub async fn start(data: &Path, log: &Path, settings: &[(&str, &str)]) -> Self {
         let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let mut server =
@@ -36,7 +36,7 @@ impl Server {
         server
     }
 
-    /// Starts one that stands by: another server owns the shards of the store that they share.
+    /// Starts a standby: another server owns the shards of the shared store.
     pub async fn stand_by(data: &Path, log: &Path, settings: &[(&str, &str)]) -> Self {
         let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let mut server =
@@ -46,44 +46,44 @@ impl Server {
         server
     }
 
-    /// Starts it once more, on the same address and over the same data; it must not be running.
+    /// Restarts the server on the same address and data; it must not be running.
     pub async fn start_again(&mut self) {
         self.spawn();
         self.until_ready().await;
     }
 
-    /// Starts the process and does not wait until it answers.
+    /// Starts the process without waiting until it answers.
     pub fn spawn(&mut self) {
-        assert!(self.child.is_none(), "the server runs already");
-        let log = File::options().create(true).append(true).open(&self.log).expect("the log can be written");
+        assert!(self.child.is_none(), "the server is already running");
+        let log = File::options().create(true).append(true).open(&self.log).expect("cannot open the log");
         let child = Command::new(belfry())
             .arg("server")
             .arg("--data")
             .arg(&self.data)
             .args(["--listen", &format!("127.0.0.1:{}", self.port)])
-            .env("HOME", self.data.parent().expect("data lies in the site's folder"))
+            .env("HOME", self.data.parent().expect("the data folder is in the site's folder"))
             .envs(self.settings.iter().map(|(k, v)| (k, v)))
             .stdin(std::process::Stdio::null())
-            .stdout(log.try_clone().expect("a descriptor is free"))
+            .stdout(log.try_clone().expect("cannot duplicate the log's file descriptor"))
             .stderr(log)
             .kill_on_drop(true)
             .spawn()
-            .expect("the server can be started");
+            .expect("cannot start the server");
         self.child = Some(child);
     }
 
-    /// Starts the process, and waits until it has ended by itself. Answers with its exit code.
+    /// Starts the process, and waits until it exits by itself. Returns its exit code.
     ///
     /// # Panics
-    /// If it goes on.
+    /// If it does not exit within 60 seconds.
     pub async fn start_in_vain(&mut self) -> Option<i32> {
         self.spawn();
-        let mut child = self.child.take().expect("it was started");
-        let ended = tokio::time::timeout(START, child.wait()).await.expect("the server refuses to start");
-        ended.expect("a child can be waited for").code()
+        let mut child = self.child.take().expect("the server was started");
+        let ended = tokio::time::timeout(START, child.wait()).await.expect("the server did not exit");
+        ended.expect("cannot wait for the server").code()
     }
 
-    /// Starts the process once more if it is gone, and does not wait for it.
+    /// Restarts the process if it is not running, without waiting for it.
     pub fn ensure_running(&mut self) {
         if !self.is_running() {
             self.child = None;
@@ -91,18 +91,18 @@ impl Server {
         }
     }
 
-    /// Waits until it takes requests: its jobs are loaded by then.
+    /// Waits until the server is ready: its jobs are loaded then.
     pub async fn until_ready(&mut self) {
         until("the server is ready", START, async || {
             if let Some(status) = self.child.as_mut().and_then(|c| c.try_wait().ok().flatten()) {
-                panic!("the server ended at its start: {status}");
+                panic!("the server exited during its start: {status}");
             }
             self.is_ready().await.then_some(())
         })
         .await;
     }
 
-    /// What `/readyz` says, asked as any probe would.
+    /// Requests `/readyz`, and returns whether the server is ready.
     pub async fn is_ready(&self) -> bool {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)).await else { return false };
         let request = b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
@@ -112,82 +112,82 @@ impl Server {
             && answer.starts_with("HTTP/1.1 200")
     }
 
-    /// SIGKILL, and waits until the process is gone.
+    /// Sends SIGKILL, and waits until the process has ended.
     pub async fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            child.kill().await.expect("a child can be killed");
+            child.kill().await.expect("cannot kill the server");
         }
     }
 
-    /// SIGTERM, and waits for the end in good order.
+    /// Sends SIGTERM, and waits until the process has ended.
     ///
     /// # Panics
-    /// If it does not end with code 0 within 30 seconds.
+    /// If it does not exit with code 0 within 30 seconds.
     pub async fn shut_down(&mut self) {
-        let mut child = self.child.take().expect("the server runs");
-        Pid(child.id().expect("it was not waited for").cast_signed()).terminate();
+        let mut child = self.child.take().expect("the server is running");
+        Pid(child.id().expect("the server was not waited for").cast_signed()).terminate();
         let ended = tokio::time::timeout(Duration::from_secs(30), child.wait()).await;
         let status =
-            ended.expect("the server ends within 30 s of SIGTERM").expect("a child can be waited for");
-        assert!(status.success(), "the server ended with {status}");
+            ended.expect("timed out 30 s after SIGTERM").expect("cannot wait for the server");
+        assert!(status.success(), "the server exited with {status}");
     }
 
-    /// Its process.
+    /// Returns the pid of the running process.
     pub fn pid(&self) -> Pid {
-        Pid(self.child.as_ref().and_then(Child::id).expect("the server runs").cast_signed())
+        Pid(self.child.as_ref().and_then(Child::id).expect("the server is running").cast_signed())
     }
 
-    /// Its process, if it was started and not killed by us.
+    /// Returns the pid; `None` if the process was not started, or killed by the test.
     pub fn find(&self) -> Option<Pid> {
         self.child.as_ref().and_then(Child::id).map(|id| Pid(id.cast_signed()))
     }
 
-    /// Whether its process is there.
+    /// Whether the process is running.
     pub fn is_running(&mut self) -> bool {
         self.child.as_mut().is_some_and(|c| matches!(c.try_wait(), Ok(None)))
     }
 
-    /// Its address.
+    /// Returns the base URL.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Where it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
-    /// Its data folder.
+    /// Returns the data folder.
     pub fn data(&self) -> &Path {
         &self.data
     }
 
-    /// The admin token that it made, once it has.
+    /// Returns the admin token; `None` until the server has created it.
     pub fn token(&self) -> Option<String> {
         let token = std::fs::read_to_string(self.data.join("admin-token")).ok()?;
         Some(token.trim().to_owned()).filter(|t| !t.is_empty())
     }
 
-    /// A client that tries again for as long as a restart takes.
+    /// Returns a client that retries for up to 60 seconds, which is enough for a restart.
     pub fn client(&self) -> Client {
         let patience = Patience { retry_for: Duration::from_secs(60), ..Patience::default() };
-        self.client_with(patience).expect("a server that started has made its token")
+        self.client_with(patience).expect("a started server has created its token")
     }
 
-    /// A client that takes the first answer.
+    /// Returns a client without retries; `None` if the server has not created its token.
     pub fn impatient_client(&self) -> Option<Client> {
         self.client_with(Patience { retry_for: Duration::ZERO, ..Patience::default() })
     }
 
-    /// A client with a patience of its own.
+    /// Returns a client with this retry policy; `None` if the server has not created its token.
     pub fn client_with(&self, patience: Patience) -> Option<Client> {
         client::install_crypto();
         Client::with_patience(&self.url(), Some(&self.token()?), patience).ok()
     }
 }
 
-/// A free port below those that the system gives to outgoing connections, so that the server's can
-/// be taken again after a restart. Tests that run at the same time look in different places.
+/// Returns a free port below the range of outgoing connections, so that the server can use it again after a restart.
+/// Tests that run in parallel search different ranges.
 fn free_port() -> u16 {
     static LOOKED: AtomicU32 = AtomicU32::new(0);
     (0..4_000)
@@ -196,5 +196,5 @@ fn free_port() -> u16 {
             u16::try_from(20_000 + (std::process::id().wrapping_mul(31).wrapping_add(n)) % 12_000).ok()
         })
         .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .expect("one of 4,000 ports is free")
+        .expect("none of 4,000 ports is free")
 }

@@ -1,4 +1,4 @@
-//! A `belfry worker`: an agent, and what it leaves running beside it.
+//! A `belfry worker` process: an agent with its supervisor, fuse and tasks.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use crate::network::Branch;
 use crate::proxy::Proxy;
 use crate::{Pid, Server, belfry, process};
 
-/// What a process of a worker is for.
+/// Role of a process of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Talks to the server.
+    /// The agent, which is connected to the server.
     Agent,
-    /// Is the parent of the tasks.
+    /// The supervisor, which is the parent of the tasks.
     Supervisor,
-    /// Watches the lease from outside.
+    /// The fuse, which watches the lease.
     Fuse,
 }
 
@@ -30,7 +30,7 @@ impl Role {
     }
 }
 
-/// Whether a process says by its arguments that it is of this role.
+/// Whether the arguments of a process identify this role.
 fn is(pid: Pid, role: Role) -> bool {
     let arguments = pid.arguments();
     arguments.first().is_some_and(|program| Path::new(program).ends_with("belfry"))
@@ -50,26 +50,26 @@ pub struct Worker {
     road: Road,
 }
 
-/// How a worker reaches its server. What breaks it is taken off by the test that put it there.
+/// How a worker reaches its server. The test that added a part must also clean it up.
 #[derive(Debug, Default)]
 pub struct Road {
-    /// Through these, one for each server; to the first server itself if there is none.
+    /// Proxies, one for each server; if empty, the worker connects to the first server directly.
     pub proxies: Vec<Proxy>,
-    /// From within this.
+    /// Network namespace of the worker, if any.
     pub branch: Option<Branch>,
-    /// Servers that it knows besides.
+    /// URLs of additional servers.
     pub others: Vec<String>,
-    /// The URL that it uses instead of the server's own.
+    /// URL that replaces the server's own one.
     pub gateway: Option<String>,
 }
 
 impl Worker {
-    /// Starts one in `dir`; `settings` are further environment variables.
+    /// Starts a worker in `dir`; `settings` are additional environment variables.
     pub fn start(server: &Server, name: &str, dir: &Path, log: &Path, settings: &[(&str, &str)]) -> Self {
         Self::start_over(server, name, dir, log, settings, Road::default())
     }
 
-    /// The same for one that reaches its server in a way of its own.
+    /// Starts a worker that reaches its server by this [`Road`].
     pub fn start_over(
         server: &Server,
         name: &str,
@@ -96,10 +96,10 @@ impl Worker {
         worker
     }
 
-    /// Starts the agent once more; it must not be running.
+    /// Restarts the agent; it must not be running.
     pub fn start_agent(&mut self) {
-        assert!(self.agent.is_none(), "the agent runs already");
-        let log = File::options().create(true).append(true).open(&self.log).expect("the log can be written");
+        assert!(self.agent.is_none(), "the agent is already running");
+        let log = File::options().create(true).append(true).open(&self.log).expect("cannot open the log");
         let mut command = match &self.road.branch {
             Some(branch) => branch.command(belfry()),
             None => Command::new(belfry()),
@@ -110,22 +110,22 @@ impl Worker {
             .arg(&self.token_file)
             .arg("--dir")
             .arg(&self.dir)
-            .env("HOME", self.dir.parent().expect("the worker lies in the site's folder"))
+            .env("HOME", self.dir.parent().expect("the worker's folder is in the site's folder"))
             .envs(self.settings.iter().map(|(k, v)| (k, v)))
             .stdin(std::process::Stdio::null())
-            .stdout(log.try_clone().expect("a descriptor is free"))
+            .stdout(log.try_clone().expect("cannot duplicate the log's file descriptor"))
             .stderr(log)
             .spawn()
-            .expect("the agent can be started");
+            .expect("cannot start the agent");
         self.agent = Some(agent);
     }
 
-    /// How it reaches its server.
+    /// Returns how the worker reaches its server.
     pub fn road(&self) -> &Road {
         &self.road
     }
 
-    /// Starts the agent once more if it is gone.
+    /// Restarts the agent if it is not running.
     pub fn ensure_agent(&mut self) {
         if !self.has_agent() {
             self.agent = None;
@@ -133,17 +133,17 @@ impl Worker {
         }
     }
 
-    /// Its name.
+    /// Returns the name of the worker.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether the agent's process is there.
+    /// Whether the agent process is running.
     pub fn has_agent(&mut self) -> bool {
         self.agent.as_mut().is_some_and(|a| matches!(a.try_wait(), Ok(None)))
     }
 
-    /// The process of this role, if it lives.
+    /// Returns the process of this role; `None` if it is not running.
     pub fn find(&self, role: Role) -> Option<Pid> {
         if role == Role::Agent {
             return self.agent.as_ref().and_then(Child::id).map(|id| Pid(id.cast_signed()));
@@ -151,13 +151,13 @@ impl Worker {
         let of_this_worker = process::with_argument(&self.dir).into_iter();
         let supervisor = of_this_worker.filter(|p| is(*p, Role::Supervisor)).min();
         match role {
-            // Its arguments do not say whose it is; its parent does.
+            // The arguments of a fuse do not name its worker; its parent does.
             Role::Fuse => process::descendants(supervisor?).into_iter().find(|p| is(*p, Role::Fuse)),
             _ => supervisor,
         }
     }
 
-    /// The processes of tasks: what descends from the supervisor and is no process of Belfry's own.
+    /// Returns the task processes: descendants of the supervisor that are not Belfry's own processes.
     pub fn tasks(&self) -> Vec<Pid> {
         let Some(supervisor) = self.find(Role::Supervisor) else { return Vec::new() };
         process::descendants(supervisor)
@@ -166,30 +166,30 @@ impl Worker {
             .collect()
     }
 
-    /// SIGKILL to the agent alone, and waits until it is gone.
+    /// Sends SIGKILL to the agent only, and waits until it has ended.
     pub async fn kill_agent(&mut self) {
         if let Some(mut agent) = self.agent.take() {
-            agent.kill().await.expect("a child can be killed");
+            agent.kill().await.expect("cannot kill the agent");
         }
     }
 
-    /// SIGTERM to the agent, and waits for its end in good order.
+    /// Sends SIGTERM to the agent, and waits until it has ended.
     ///
     /// # Panics
-    /// If it does not end with code 0 within 30 seconds.
+    /// If it does not exit with code 0 within 30 seconds.
     pub async fn stop_agent(&mut self) {
-        let mut agent = self.agent.take().expect("the agent runs");
-        Pid(agent.id().expect("it was not waited for").cast_signed()).terminate();
+        let mut agent = self.agent.take().expect("the agent is running");
+        Pid(agent.id().expect("the agent was not waited for").cast_signed()).terminate();
         let ended = tokio::time::timeout(std::time::Duration::from_secs(30), agent.wait()).await;
         let status =
-            ended.expect("the agent ends within 30 s of SIGTERM").expect("a child can be waited for");
-        assert!(status.success(), "the agent ended with {status}");
+            ended.expect("timed out 30 s after SIGTERM").expect("cannot wait for the agent");
+        assert!(status.success(), "the agent exited with {status}");
     }
 
-    /// Kills every process of this worker, tasks included.
+    /// Kills all processes of this worker, including tasks.
     fn end(&mut self) {
         if let Some(agent) = &mut self.agent {
-            // An agent that is gone already is as good.
+            // The agent may have ended already.
             let _ = agent.start_kill();
         }
         let begun = std::time::Instant::now();

@@ -148,7 +148,7 @@ pub fn differs_again(plan: &Plan, first: &Played) -> Option<Violation> {
 
 /// Removes faults from a plan as long as the failure stays the same. Returns the smallest plan found, and its result.
 ///
-/// Removes halves first, then single faults, until no fault can be removed or [`SHRINK_MAX`] worlds were played.
+/// Removes halves first, then single faults, until no fault can be removed or `SHRINK_MAX` worlds were played.
 pub fn shrink(plan: &Plan, wrong: &Wrong) -> (Plan, Played) {
     let mut best = plan.clone();
     let mut shown = play(&best);

@@ -1,7 +1,7 @@
 //! The plan of a world, drawn from its seed: its size, its load and its faults. Everything else follows from the plan
 //! and from further draws of the same seed.
 //!
-//! Callers: the command, the tests and [`mutations`](crate::mutations). A new kind of draw gets a new [`concern`], so
+//! Callers: the command, the tests and [`mutations`](crate::mutations). A new kind of draw gets a new `concern`, so
 //! that the worlds of existing seeds stay the same.
 
 use std::fmt;
