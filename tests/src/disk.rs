@@ -23,7 +23,7 @@ impl SmallDisk {
     pub fn mount(size: &str) -> Result<Self, String> {
         let folder = tempfile::tempdir().expect("cannot create a temporary folder");
         // Tasks that run as another user have their folders on the disk.
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("cannot set the permissions");
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("permissions can be set");
         let at = folder.path().join("disk");
         fs::create_dir(&at).expect("cannot create the mount point");
         let output = Command::new("mount")
@@ -44,7 +44,7 @@ impl SmallDisk {
     /// Fills the disk to the last byte.
     pub fn fill(&self) {
         let mut options = File::options();
-        let mut file = options.create(true).append(true).open(self.filler()).expect("cannot create the filler");
+        let mut file = options.create(true).append(true).open(self.filler()).expect("cannot open it");
         for size in [1 << 20, 4096, 1] {
             let chunk = vec![0_u8; size];
             while file.write_all(&chunk).is_ok() {}

@@ -1,14 +1,14 @@
-//! How Belfry writes: words that its glossary replaces, and sentences that are too long.
+//! Checks of the language rules: replaced words, and sentences that are too long.
 //!
-//! A check takes a text, not a file, so that pages, help texts and descriptions of the API are held to the same rules.
-//! Code is left out: what stands between backticks, and blocks of code in Markdown.
+//! A check takes a text, not a file, so that pages, help texts and API descriptions follow the same rules. Code is
+//! ignored: text between backticks, and code blocks in Markdown.
 
 use std::fmt;
 
-/// The most words of a sentence.
+/// Maximum number of words in a sentence.
 pub const SENTENCE_WORDS_MAX: usize = 30;
 
-/// Words that are not used, and what is written instead. A word of several parts may stand on two lines.
+/// Words that must not be used, with their replacements. The parts of a phrase may be on two lines.
 const REPLACED: &[(&str, &str)] = &[
     ("reign", "leadership"),
     ("heir", "standby"),
@@ -56,14 +56,14 @@ const REPLACED: &[(&str, &str)] = &[
     ("says the rest", "see … for details"),
 ];
 
-/// Something that a check found.
+/// A violation of a language rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong there.
+    /// The problem.
     pub what: String,
-    /// What to write instead.
+    /// The proposed replacement.
     pub instead: String,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// The words of the table that stand in a text.
+/// Returns the replaced words that occur in a text.
 pub fn replaced_words(text: &str) -> Vec<Finding> {
     let prose = without_code(text).to_lowercase();
     let mut found = Vec::new();
@@ -87,7 +87,8 @@ pub fn replaced_words(text: &str) -> Vec<Finding> {
     found
 }
 
-/// The sentences of a page of Markdown that have more than [`SENTENCE_WORDS_MAX`] words. Tables and headings have none.
+/// Returns the sentences of a Markdown page with more than [`SENTENCE_WORDS_MAX`] words. Tables and headings are
+/// ignored.
 pub fn long_sentences(page: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     for (line, paragraph) in paragraphs(&without_code(page)) {
@@ -107,7 +108,7 @@ pub fn long_sentences(page: &str) -> Vec<Finding> {
     found
 }
 
-/// Where a word stands as a word of its own, with any white space between its parts.
+/// Returns the positions of a word or phrase, with any white space between its parts.
 fn occurrences(text: &str, word: &str) -> Vec<usize> {
     let parts: Vec<&str> = word.split(' ').collect();
     let is_letter = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
@@ -132,7 +133,7 @@ fn occurrences(text: &str, word: &str) -> Vec<usize> {
         .collect()
 }
 
-/// A text whose code is `x`, with the same lines.
+/// Replaces the code in a text by `x`; keeps the lines.
 fn without_code(text: &str) -> String {
     let mut prose = String::with_capacity(text.len());
     let mut in_block = false;
@@ -155,7 +156,7 @@ fn without_code(text: &str) -> String {
     prose
 }
 
-/// The paragraphs and list items of a page, each with its first line.
+/// Returns the paragraphs and list items of a page, each with its first line.
 fn paragraphs(page: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut continues = false;
@@ -178,7 +179,7 @@ fn paragraphs(page: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// A paragraph divided at full stops, question marks, colons and semicolons that end a clause.
+/// Splits a paragraph at full stops, question marks, colons and semicolons that end a clause.
 fn sentences(paragraph: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut from = 0;

@@ -1,12 +1,12 @@
-//! The graph of a crate's modules: which module names an item of which other one.
+//! The graph of a crate's modules: which module names an item of which other module.
 //!
-//! [`Modules::read`] parses every file of a crate, follows `mod`, and leaves tests out. A name counts where it leads, not
-//! where it is imported from: `crate::Leader` names the module that defines `Leader`, also if `lib.rs` re-exports it.
+//! [`Modules::read`] parses every file of a crate, follows `mod`, and skips tests. A name counts for the module that
+//! defines it, not for the one that it is imported from. `crate::Leader` names the module that defines `Leader`, even
+//! if `lib.rs` re-exports it.
 //!
-//! # Circles
-//! The files of a folder and the folders beside them are compared as wholes: `job` and `queue` form a circle when anything
-//! below `job` names anything below `queue` and the other way round. A module and the modules inside it may name each
-//! other, as the outer one is their common ground.
+//! # Cycles
+//! Sibling modules are compared including their submodules. `job` and `queue` form a cycle if a module in `job` names
+//! a module in `queue`, and vice versa. A module and its submodules may name each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 
-/// The path of a module below its crate; empty for the crate itself.
+/// Path of a module within its crate; empty for the crate root.
 type Module = Vec<String>;
 
 /// The modules of one crate.
@@ -23,17 +23,17 @@ pub struct Modules {
     files: BTreeMap<Module, Named>,
 }
 
-/// What one module says.
+/// Names in one module.
 #[derive(Default)]
 struct Named {
-    /// Paths as they are written: from imports and from code.
+    /// Paths in imports and in code, as written.
     paths: BTreeSet<Vec<String>>,
-    /// What each imported name stands for.
+    /// The path of each imported name.
     imports: BTreeMap<String, Vec<String>>,
 }
 
 impl Modules {
-    /// Reads the crate whose `src` has `lib.rs` or `main.rs`.
+    /// Reads the crate whose `src` folder contains `lib.rs` or `main.rs`.
     ///
     /// # Panics
     /// If a file cannot be read or is not Rust.
@@ -50,7 +50,7 @@ impl Modules {
         self.add_items(module, &parsed.items, folder);
     }
 
-    /// `folder` is where the files of the modules inside this one are.
+    /// `folder` contains the files of the submodules.
     fn add_items(&mut self, module: Module, items: &[syn::Item], folder: &Path) {
         let mut named = Named::default();
         for item in items {
@@ -71,7 +71,7 @@ impl Modules {
         self.files.insert(module, named);
     }
 
-    /// The module that `path` leads to, as it stands in `module`; `None` for other crates and local names.
+    /// Returns the module that `path` refers to when used in `module`; `None` for other crates and local names.
     fn resolve(&self, module: &[String], path: &[String], depth: usize) -> Option<Module> {
         let (mut at, mut rest) = match path.first()?.as_str() {
             "crate" => (Vec::new(), &path[1..]),
@@ -93,7 +93,7 @@ impl Modules {
                 name => {
                     let inner = [at.as_slice(), &[name.to_owned()]].concat();
                     if !self.files.contains_key(&inner) {
-                        // A re-export is followed. Two that name each other end at some depth.
+                        // Follows a re-export. The depth limit ends a cycle of re-exports.
                         let import = self.files.get(&at).and_then(|named| named.imports.get(name));
                         return match import {
                             Some(import) if depth < 8 && import != path => {
@@ -110,7 +110,7 @@ impl Modules {
         Some(at)
     }
 
-    /// For each module the modules that it names.
+    /// Returns the modules that each module names.
     fn arrows(&self) -> BTreeMap<&Module, BTreeSet<Module>> {
         let targets = |module: &Module, named: &Named| {
             let found = named.paths.iter().filter_map(|path| self.resolve(module, path, 0));
@@ -119,7 +119,7 @@ impl Modules {
         self.files.iter().map(|(module, named)| (module, targets(module, named))).collect()
     }
 
-    /// The circles among the modules beside each other, each as "folder: a, b, c"; the crate itself is the folder `crate`.
+    /// Returns the cycles among sibling modules; in their text, the crate root is `crate`.
     pub fn circles(&self) -> Vec<Circle> {
         let arrows = self.arrows();
         let folders: BTreeSet<&[String]> =
@@ -128,14 +128,14 @@ impl Modules {
     }
 }
 
-/// Modules beside each other that name each other in a circle.
+/// Sibling modules that name each other in a cycle.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Circle {
-    /// The module that they are in, such as `crate::api`.
+    /// The parent module, such as `crate::api`.
     pub within: String,
-    /// Their names, in order.
+    /// Their names, sorted.
     pub modules: Vec<String>,
-    /// Each arrow of it: "a::x names b::y".
+    /// The dependencies of the cycle, as "a::x names b::y".
     pub arrows: BTreeSet<String>,
 }
 
@@ -180,7 +180,7 @@ fn circles_in(folder: &[String], arrows: &BTreeMap<&Module, BTreeSet<Module>>) -
     found.into_iter().map(|(modules, arrows)| Circle { within: within.clone(), modules, arrows }).collect()
 }
 
-/// `name.rs`, or `name/mod.rs`.
+/// Returns `name.rs` or `name/mod.rs`.
 fn file_of(folder: &Path, name: &str) -> PathBuf {
     let flat = folder.join(format!("{name}.rs"));
     if flat.exists() { flat } else { folder.join(name).join("mod.rs") }
@@ -213,7 +213,7 @@ impl Named {
         self.imports.extend(name.map(|name| (name.clone(), path)));
     }
 
-    /// What a macro is given is not parsed: its paths are read from the tokens.
+    /// The arguments of a macro are not parsed: their paths are read from the tokens.
     fn add_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -269,7 +269,7 @@ impl Visit<'_> for Named {
 mod tests {
     use super::*;
 
-    /// The circles of a crate with these files.
+    /// Returns the cycles of a crate with these files.
     fn circles(files: &[(&str, &str)]) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {

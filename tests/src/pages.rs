@@ -1,9 +1,9 @@
-//! Markdown pages: commands that are run as written, and parts that are generated from the code.
+//! Markdown pages: commands that are tested as written, and parts that are generated from code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The blocks of shell commands that stand behind a `<!-- tested -->`, in their order.
+/// Returns the shell code blocks that follow a `<!-- tested -->`, in order.
 pub fn tested_blocks(page: &str) -> Vec<String> {
     page.split("<!-- tested -->\n")
         .skip(1)
@@ -14,7 +14,7 @@ pub fn tested_blocks(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every Markdown file below `dir`, sorted.
+/// Returns every Markdown file below `dir`, sorted.
 pub fn markdown_files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -29,42 +29,42 @@ pub fn markdown_files(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Holds the part of `page` between `<!-- generated: NAME -->` and `<!-- end -->` against `text`.
+/// Asserts that the part of `page` between `<!-- generated: NAME -->` and `<!-- end -->` equals `text`.
 ///
-/// With `BELFRY_UPDATE` in the environment the page is written instead.
+/// If the environment variable `BELFRY_UPDATE` is set, the page is written instead.
 ///
 /// # Panics
 /// If they differ.
 pub fn assert_generated(page: &Path, name: &str, text: &str) {
-    let found = fs::read_to_string(page).expect("the page can be read");
+    let found = fs::read_to_string(page).expect("cannot read the page");
     let expected = with_part(&found, name, text);
     if std::env::var_os("BELFRY_UPDATE").is_some() {
-        fs::write(page, expected).expect("the page can be written");
+        fs::write(page, expected).expect("cannot write the page");
     } else {
         assert!(
             found == expected,
-            "{} is out of step with the code: `make fix` writes its part `{name}` again, to:\n{text}",
+            "{} is outdated: run `make fix` to regenerate its part `{name}` as:\n{text}",
             page.display()
         );
     }
 }
 
-/// Holds a whole file against `text`, as [`assert_generated`] does a part.
+/// Asserts that a whole file equals `text`, or writes it, as [`assert_generated`] does for a part.
 ///
 /// # Panics
 /// If they differ.
 pub fn assert_file(file: &Path, text: &str) {
     if std::env::var_os("BELFRY_UPDATE").is_some() {
-        fs::write(file, text).expect("the file can be written");
+        fs::write(file, text).expect("cannot write the file");
     } else {
         let found = fs::read_to_string(file).unwrap_or_default();
-        assert!(found == text, "{} is out of step with the code: `make fix` writes it again", file.display());
+        assert!(found == text, "{} is outdated: run `make fix` to regenerate it", file.display());
     }
 }
 
 fn with_part(page: &str, name: &str, text: &str) -> String {
     let mark = format!("<!-- generated: {name} -->\n");
-    let begin = page.find(&mark).unwrap_or_else(|| panic!("the page has no `{}`", mark.trim())) + mark.len();
+    let begin = page.find(&mark).unwrap_or_else(|| panic!("the page lacks `{}`", mark.trim())) + mark.len();
     let end = begin + page[begin..].find("<!-- end -->").expect("a generated part ends with `<!-- end -->`");
     format!("{}\n{}\n\n{}", &page[..begin], text.trim(), &page[end..])
 }

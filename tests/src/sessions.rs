@@ -1,4 +1,4 @@
-//! The sessions of servers with their database, ended at any moment.
+//! Ends database sessions of servers at random times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use store::suite::cluster::Cluster;
 
-/// Whoever is about to commit comes first, else it is any of them.
+/// Prefers a session that is about to commit; otherwise picks any session.
 const END_ONE: &str = "SELECT (query = 'COMMIT')::TEXT FROM (
     SELECT pid, query FROM pg_stat_activity WHERE application_name = 'belfry'
     AND datname = current_database() AND pid <> pg_backend_pid()
     ORDER BY (state = 'active' AND query = 'COMMIT') DESC, random() LIMIT 1
 ) AS one WHERE pg_terminate_backend(pid)";
-/// Between two looks while nobody is to be ended.
+/// Poll interval while no session is to be ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Ends sessions (`pg_terminate_backend`), one after the other, for as long as it is told to.
+/// Ends sessions one after the other (`pg_terminate_backend`) while it is switched on.
 #[derive(Debug)]
 pub struct SessionKiller {
     orders: Arc<Orders>,
@@ -32,7 +32,7 @@ struct Orders {
 }
 
 impl SessionKiller {
-    /// One for the sessions with a database; it is still.
+    /// Creates a killer for the sessions with a database; it is switched off.
     pub fn new(cluster: Arc<Cluster>, database: &str) -> Self {
         let orders = Arc::new(Orders::default());
         let (told, database) = (Arc::clone(&orders), database.to_owned());
@@ -42,7 +42,7 @@ impl SessionKiller {
                     std::thread::sleep(LOOK);
                     continue;
                 }
-                // A database that is away has no sessions either.
+                // An unavailable database has no sessions.
                 for ended in cluster.try_execute(&database, END_ONE).unwrap_or_default() {
                     told.ended.fetch_add(1, Ordering::Relaxed);
                     if ended.as_deref() == Some("true") {
@@ -54,12 +54,12 @@ impl SessionKiller {
         Self { orders, thread: Some(thread) }
     }
 
-    /// Begins, or ceases.
+    /// Switches the killer on or off.
     pub fn rage(&self, rages: bool) {
         self.orders.rages.store(rages, Ordering::Relaxed);
     }
 
-    /// How many sessions were ended, and how many of them over a commit.
+    /// Returns the number of ended sessions, and how many of them were committing.
     pub fn ended(&self) -> (u32, u32) {
         (self.orders.ended.load(Ordering::Relaxed), self.orders.in_commit.load(Ordering::Relaxed))
     }
@@ -69,7 +69,7 @@ impl Drop for SessionKiller {
     fn drop(&mut self) {
         self.orders.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // One that panicked has ended, too.
+            // A thread that panicked has ended too.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! A server, its workers and their folders, and an end without leftovers.
+//! A server, its workers and their folders, with cleanup of everything.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,32 +15,32 @@ use crate::proxy::Proxy;
 use crate::worker::Road;
 use crate::{Ran, Server, Witness, Worker, cli, until};
 
-/// Within this everything that a test waits for has happened, on a busy machine too.
+/// Timeout of everything that a test waits for, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server and its workers.
+/// A server with its workers.
 #[derive(Debug)]
 pub struct Site {
-    /// The server.
+    /// The first server.
     pub server: Server,
-    /// Further servers over the same store.
+    /// Additional servers over the same store.
     pub others: Vec<Server>,
-    /// Its workers.
+    /// The workers, in the order of their creation.
     pub workers: Vec<Worker>,
-    /// Environment variables of workers that are added.
+    /// Environment variables of workers that are added later.
     pub worker_settings: Vec<(String, String)>,
     folder: TempDir,
 }
 
 impl Site {
-    /// A server and one worker.
+    /// Starts a server and one worker.
     pub async fn start() -> Self {
         let mut site = Self::server_only(&[]).await;
         site.add_worker().await;
         site
     }
 
-    /// A server without workers; `settings` are environment variables of it.
+    /// Starts a server without workers; `settings` are its environment variables.
     pub async fn server_only(settings: &[(&str, &str)]) -> Self {
         let folder = folder();
         let server =
@@ -48,49 +48,49 @@ impl Site {
         Self { server, others: Vec::new(), workers: Vec::new(), worker_settings: Vec::new(), folder }
     }
 
-    /// A server whose data is in a folder of the test's own; `settings` are environment variables.
+    /// Starts a server whose data is in the given folder; `settings` are its environment variables.
     pub async fn over(data: &Path, settings: &[(&str, &str)]) -> Self {
         let folder = folder();
         let server = Server::start(data, &folder.path().join("server.log"), settings).await;
         Self { server, others: Vec::new(), workers: Vec::new(), worker_settings: Vec::new(), folder }
     }
 
-    /// One worker more, connected.
+    /// Adds a worker, and waits until it is connected.
     pub async fn add_worker(&mut self) -> &mut Worker {
         self.add_worker_over(Road::default()).await
     }
 
-    /// One server more over the same store; it stands by while another decides.
+    /// Adds a server over the same store; it is a standby while another server leads.
     pub async fn add_server(&mut self, settings: &[(&str, &str)]) -> &mut Server {
         let name = format!("server-{}", self.others.len() + 2);
         let (data, log) = (self.path(&name), self.path(&format!("{name}.log")));
         self.others.push(Server::stand_by(&data, &log, settings).await);
-        self.others.last_mut().expect("one was pushed")
+        self.others.last_mut().expect("a server was just added")
     }
 
-    /// All servers, the first first.
+    /// Returns all servers, the first one first.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
         [&self.server].into_iter().chain(&self.others)
     }
 
-    /// All servers, the first first.
+    /// Returns all servers, the first one first.
     pub fn servers_mut(&mut self) -> impl Iterator<Item = &mut Server> {
         [&mut self.server].into_iter().chain(&mut self.others)
     }
 
-    /// One worker more behind a proxy to each server, connected.
+    /// Adds a worker behind a proxy to each server, and waits until it is connected.
     pub async fn add_worker_behind_proxies(&mut self) -> &mut Worker {
         let proxies = self.proxies("127.0.0.1").await;
         self.add_worker_over(Road { proxies, ..Road::default() }).await
     }
 
-    /// The same, with its folder on a disk of the test's own.
+    /// Adds such a worker with its folder on the given disk.
     pub async fn add_worker_on(&mut self, disk: &Path) -> &mut Worker {
         let road = Road { proxies: self.proxies("127.0.0.1").await, ..Road::default() };
         self.add_worker_in(&disk.join("worker"), road).await
     }
 
-    /// The same in a network of its own.
+    /// Adds such a worker in a separate network.
     pub async fn add_worker_within(&mut self, branch: Branch) -> &mut Worker {
         let proxies = self.proxies(&branch.here().to_string()).await;
         self.add_worker_over(Road { proxies, branch: Some(branch), ..Road::default() }).await
@@ -104,12 +104,12 @@ impl Site {
         proxies
     }
 
-    /// One worker more that knows another server as well, connected to the first.
+    /// Adds a worker that also knows another server, connected to the first one.
     pub async fn add_worker_that_knows(&mut self, other: &Server) -> &mut Worker {
         self.add_worker_over(Road { others: vec![other.url()], ..Road::default() }).await
     }
 
-    /// One worker more that reaches the server by this URL, with settings of its own; connected.
+    /// Adds a worker that reaches the server by this URL, with these settings, and waits until it is connected.
     pub async fn add_worker_by(&mut self, url: &str, settings: &[(&str, &str)]) -> &mut Worker {
         self.worker_settings.extend(settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
         self.add_worker_over(Road { gateway: Some(url.to_owned()), ..Road::default() }).await
@@ -126,10 +126,10 @@ impl Site {
         let settings: Vec<_> = self.worker_settings.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         self.workers.push(Worker::start_over(&self.server, &name, dir, &log, &settings, road));
         self.until_ready(&name).await;
-        self.workers.last_mut().expect("one was pushed")
+        self.workers.last_mut().expect("a worker was just added")
     }
 
-    /// Waits until a worker of this name is connected.
+    /// Waits until a worker with this name is connected.
     pub async fn until_ready(&self, name: &str) {
         let client = self.client();
         until(&format!("worker {name} is ready"), PATIENCE, async || {
@@ -142,25 +142,25 @@ impl Site {
         .await;
     }
 
-    /// A path in the site's folder.
+    /// Returns a path in the site's folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A client of the server, with the patience for a restart.
+    /// Returns a client of the first server that retries during a restart.
     pub fn client(&self) -> Client {
         self.server.client()
     }
 
-    /// A witness file that tasks of any user can append to.
+    /// Creates the witness file, to which tasks of any user can append.
     pub fn witness(&self) -> Witness {
         Witness::create(&self.path("witness"))
     }
 
-    /// A client of each server that goes on asking for so long.
+    /// Returns a client for each server that retries for this time.
     pub fn clients(&self, retry_for: Duration) -> Vec<Client> {
         client::install_crypto();
-        let token = self.server.token().expect("a server that started has made its token");
+        let token = self.server.token().expect("a started server has created its token");
         let patience = Patience {
             retry_for,
             answer: Duration::from_secs(5),
@@ -170,10 +170,10 @@ impl Site {
         self.servers()
             .map(|server| Client::with_patience(&server.url(), Some(&token), patience))
             .collect::<Result<_, _>>()
-            .expect("an address and a token make a client")
+            .expect("cannot create a client")
     }
 
-    /// Waits until a server takes requests.
+    /// Waits until any server is ready.
     pub async fn until_one_is_ready(&self) {
         until("a server is ready", PATIENCE, async || {
             for server in self.servers() {
@@ -191,29 +191,29 @@ impl Site {
         cli::run(&self.server, self.folder.path(), args).await
     }
 
-    /// Runs a bash script as a user of this server, in this folder.
+    /// Runs a Bash script as a user of this server, in the given folder.
     pub async fn script(&self, folder: &Path, script: &str) -> Ran {
         cli::run_script(&self.server, folder, script).await
     }
 
-    /// Submits a job.
+    /// Submits a job with the first server's client.
     pub async fn submit(&self, spec: &JobSpec) -> JobId {
         self.client().submit(spec).await.expect("the job is accepted").id
     }
 
-    /// The job, once it has this status.
+    /// Waits until the job has this status, and returns it.
     pub async fn until_status(&self, job: JobId, status: JobStatus) -> Job {
         self.until_job(job, &format!("is {status}"), |j| j.status == status).await
     }
 
-    /// The job, once this holds of it.
+    /// Waits until the condition holds for the job, and returns it.
     ///
     /// # Panics
-    /// If it ends without that, or within a minute nothing comes of it.
+    /// If the job ends before, or after one minute.
     pub async fn until_job(&self, job: JobId, what: &str, holds: impl Fn(&Job) -> bool) -> Job {
         let client = self.client();
         until(&format!("{job} {what}"), PATIENCE, async || {
-            let found = client.job(job).await.expect("the job can be read");
+            let found = client.job(job).await.expect("cannot read the job");
             assert!(holds(&found) || !found.status.is_final(), "{job} ended before it {what}: {found:#?}");
             holds(&found).then_some(found)
         })
@@ -230,15 +230,15 @@ impl Drop for Site {
     }
 }
 
-/// A folder that other users may look into: tasks run as one of them where the tests run as root.
+/// Creates a folder that other users can read: if the tests run as root, tasks run as another user.
 fn folder() -> TempDir {
     let folder =
-        tempfile::Builder::new().prefix("belfry-site-").tempdir().expect("a temporary folder can be made");
-    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("its rights can be set");
+        tempfile::Builder::new().prefix("belfry-site-").tempdir().expect("cannot create a temporary folder");
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("cannot set the permissions");
     folder
 }
 
-#[expect(clippy::print_stderr, reason = "a failed test tells what its processes said")]
+#[expect(clippy::print_stderr, reason = "a failed test shows the logs of its processes")]
 fn show_logs(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

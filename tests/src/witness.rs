@@ -1,12 +1,11 @@
-//! What tasks really did, told by the tasks themselves.
+//! What tasks really did, recorded by the tasks themselves.
 //!
-//! A task appends one line at its start, one from time to time while it runs, and one at its end:
-//! `start|beat|end|fail JOB EXECUTION FENCE PID TIME`, by the machine's wall clock, which nobody moves.
-//! Each is one short write to a file opened for
-//! appending, so lines never mix. Belfry knows nothing of the file: a task that ran without its
-//! knowledge is visible here and nowhere else.
+//! A task appends one line at its start, one regularly while it runs, and one at its end: `start|beat|end|fail JOB
+//! EXECUTION FENCE PID TIME`. The time is the machine's wall clock, which no test changes. Each line is one short
+//! write to a file opened for appending, so lines never mix. Belfry does not know the file: a task that runs without
+//! Belfry's knowledge is visible here and nowhere else.
 //!
-//! [`Witness::violations`] holds the lines against what the server says in the end.
+//! [`Witness::violations`] compares the lines with the final data of the server.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
@@ -17,38 +16,38 @@ use model::api::{Execution, Job};
 use model::spec::Delivery;
 use model::{ExecutionStatus, JobSpec, JobStatus};
 
-/// What a wall clock may be slewed by meanwhile.
+/// Maximum slew of the wall clock during a test, in seconds.
 const GRAIN: f64 = 0.001;
 
-/// A file that tasks append to.
+/// A file to which tasks append lines.
 #[derive(Debug, Clone)]
 pub struct Witness {
     path: PathBuf,
 }
 
-/// What a task told.
+/// A line of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
-    /// `start`, `beat`, `end`, `fail`.
+    /// Kind: `start`, `beat`, `end` or `fail`.
     pub kind: String,
-    /// Its job.
+    /// Job id.
     pub job: String,
-    /// Its execution.
+    /// Execution id.
     pub execution: String,
     /// Its fence.
     pub fence: u64,
-    /// The process that tells.
+    /// Pid of the task.
     pub pid: i32,
-    /// When, in seconds.
+    /// Unix time in seconds.
     pub at: f64,
 }
 
 impl Line {
     fn parse(line: &str) -> Self {
-        // A task that is killed while it writes may leave the beginning of a line, and another's follows.
+        // A task that is killed while it writes may leave a partial line, which the line of another task follows.
         let begins = ["start ", "beat ", "end ", "fail "].iter().filter_map(|kind| line.rfind(kind)).max();
         let fields: Vec<_> = line[begins.unwrap_or(0)..].split(' ').collect();
-        let [kind, job, execution, fence, pid, at] = fields[..] else { panic!("no task wrote `{line}`") };
+        let [kind, job, execution, fence, pid, at] = fields[..] else { panic!("invalid line `{line}`") };
         Self {
             kind: kind.to_owned(),
             job: job.to_owned(),
@@ -60,7 +59,7 @@ impl Line {
     }
 }
 
-/// One execution, as its task told it.
+/// One execution, according to its task.
 #[derive(Debug, Clone, PartialEq)]
 struct Run {
     execution: String,
@@ -71,31 +70,31 @@ struct Run {
     starts: usize,
 }
 
-/// What a job was asked to be, and what became of it.
+/// The spec of a job, and its final data on the server.
 #[derive(Debug, Clone)]
 pub struct Fate {
-    /// Its level.
+    /// Delivery level of the job.
     pub delivery: Delivery,
-    /// Its row in the end; `None` if the server does not know it.
+    /// Final data of the job; `None` if the server does not know it.
     pub job: Option<Job>,
-    /// Its executions, as the server has them.
+    /// Executions of the job on the server.
     pub executions: Vec<Execution>,
 }
 
 impl Witness {
     pub(crate) fn create(path: &Path) -> Self {
-        File::options().create(true).append(true).open(path).expect("the witness file can be made");
-        fs::set_permissions(path, Permissions::from_mode(0o666)).expect("its rights can be set");
+        File::options().create(true).append(true).open(path).expect("cannot create the witness file");
+        fs::set_permissions(path, Permissions::from_mode(0o666)).expect("cannot set the permissions");
         Self { path: path.into() }
     }
 
-    /// A job that works for about `tenths` tenths of a second and tells of it.
+    /// Returns a job that runs for about `tenths` tenths of a second and records lines.
     pub fn job(&self, tenths: u32) -> JobSpec {
         self.job_that(&format!("i=0; while [ $i -lt {tenths} ]; do sleep 0.1; tell beat; i=$((i+1)); done"))
     }
 
-    /// A job that tells of its start, does `work` in a shell where `tell beat` can be said, and tells
-    /// of its end.
+    /// Returns a job that records its start, runs the shell script `work`, which may call `tell beat`, and records
+    /// its end.
     pub fn job_that(&self, work: &str) -> JobSpec {
         let script = format!(
             "LC_ALL=C\ntell() {{ \
@@ -106,27 +105,27 @@ impl Witness {
         JobSpec::command(["bash", "-c", &script])
     }
 
-    /// What the tasks told so far, in the order in which they told it.
+    /// Returns the lines so far, in the order of their writing.
     ///
     /// # Panics
-    /// If the file holds a line that no task wrote.
+    /// If the file contains a malformed line.
     pub fn lines(&self) -> Vec<Line> {
         self.text().lines().map(Line::parse).collect()
     }
 
-    /// How many lines of this kind there are.
+    /// Returns the number of lines of this kind.
     pub fn count(&self, kind: &str) -> usize {
         self.text().lines().filter(|l| l.split(' ').next() == Some(kind)).count()
     }
 
     fn text(&self) -> String {
-        fs::read_to_string(&self.path).expect("the witness file can be read")
+        fs::read_to_string(&self.path).expect("cannot read the witness file")
     }
 
-    /// Everything that should not have happened, in words; empty when all promises were kept.
+    /// Returns descriptions of all violations; empty if all guarantees were kept.
     ///
     /// # Panics
-    /// If the file holds a line that no task wrote.
+    /// If the file contains a malformed line.
     pub fn violations(&self, fates: &BTreeMap<String, Fate>) -> Vec<String> {
         violations(&self.text(), fates)
     }
@@ -140,11 +139,11 @@ fn violations(text: &str, fates: &BTreeMap<String, Fate>) -> Vec<String> {
         runs.sort_by(|a, b| a.first.total_cmp(&b.first));
         found.extend(faults(fate, &runs).into_iter().map(|fault| format!("{id}: {fault}")));
     }
-    found.extend(runs.into_keys().map(|id| format!("{id}: ran, and nobody asked for it")));
+    found.extend(runs.into_keys().map(|id| format!("{id}: ran, but was never requested")));
     found
 }
 
-/// The runs of each job, by its id.
+/// Returns the executions of each job, by job id.
 fn runs(text: &str) -> BTreeMap<String, Vec<Run>> {
     let mut jobs: BTreeMap<String, Vec<Run>> = BTreeMap::new();
     for Line { kind, job, execution, fence, at, .. } in text.lines().map(Line::parse) {
@@ -161,9 +160,9 @@ fn runs(text: &str) -> BTreeMap<String, Vec<Run>> {
     jobs
 }
 
-/// What is wrong with one job; `runs` in the order of their starts.
+/// Returns the violations of one job; `runs` are sorted by start.
 fn faults(fate: &Fate, runs: &[Run]) -> Vec<String> {
-    let Some(job) = &fate.job else { return vec!["was accepted and is lost".into()] };
+    let Some(job) = &fate.job else { return vec!["was accepted, but is lost".into()] };
     let mut found = Vec::new();
     let mut fault = |yes: bool, what: String| {
         if yes {
@@ -177,8 +176,8 @@ fn faults(fate: &Fate, runs: &[Run]) -> Vec<String> {
     for pair in runs.windows(2) {
         let (before, after) = (&pair[0], &pair[1]);
         let late = before.last - after.first;
-        fault(late > GRAIN, format!("{} ran for {late:.2} s beside {}", before.execution, after.execution));
-        fault(before.fence >= after.fence, format!("fence {} came after {}", after.fence, before.fence));
+        fault(late > GRAIN, format!("{} overlapped {late:.2} s with {}", before.execution, after.execution));
+        fault(before.fence >= after.fence, format!("fence {} follows fence {}", after.fence, before.fence));
     }
     if fate.delivery == Delivery::AtMostOnce {
         fault(runs.len() > 1, format!("is at_most_once and started {} times", runs.len()));
@@ -248,7 +247,7 @@ mod tests {
     fn two_executions_at_the_same_time_are_found() {
         let text = "start j e1 1 10 1.00\nstart j e2 2 11 1.10\nend j e1 1 10 1.50\nend j e2 2 11 1.30\n";
         let fate = fate(Delivery::AtLeastOnce, "succeeded", &[(&exe(1), "lost"), (&exe(2), "succeeded")]);
-        assert_eq!(found(text, fate), "j: e1 ran for 0.40 s beside e2");
+        assert_eq!(found(text, fate), "j: e1 overlapped 0.40 s with e2");
     }
 
     #[test]
@@ -261,10 +260,10 @@ mod tests {
     #[test]
     fn lost_unasked_unfinished_and_doubly_accepted_jobs_are_found() {
         let lost = Fate { delivery: Delivery::AtLeastOnce, job: None, executions: vec![] };
-        assert_eq!(found("", lost), "j: was accepted and is lost");
+        assert_eq!(found("", lost), "j: was accepted, but is lost");
         assert_eq!(
             violations("start x e 1 10 1.00\n", &BTreeMap::new()),
-            ["x: ran, and nobody asked for it"]
+            ["x: ran, but was never requested"]
         );
         assert_eq!(found("", fate(Delivery::AtLeastOnce, "waiting", &[])), "j: never ended: waiting");
         let text = "start j e1 1 10 1.00\nend j e1 1 10 1.10\nstart j e2 1 11 1.20\n";
@@ -272,7 +271,7 @@ mod tests {
             fate(Delivery::ExactlyOnce, "succeeded", &[(&exe(1), "succeeded"), (&exe(2), "succeeded")]);
         assert_eq!(
             found(text, twice),
-            "j: fence 1 came after 1\nj: is succeeded with 2 accepted results\nj: e2 succeeded, but its task never ended"
+            "j: fence 1 follows fence 1\nj: is succeeded with 2 accepted results\nj: e2 succeeded, but its task never ended"
         );
     }
 }

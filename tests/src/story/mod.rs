@@ -1,15 +1,15 @@
-//! A real history: four recorders brought together in the format that the checker judges.
+//! A history of real processes: combines four recorders in the format that the checker judges.
 //!
 //! ```text
 //! clients, nemesis ──────────────> Recorder ─┐
-//! feed of events (when) ─────────> Recorder ─┼─> Story::tell ──> History ──> sim::check
-//! the store's rows (what) ───────> Stored ───┤
-//! the tasks' own lines ──────────> Witness ──┘
+//! event feed (times) ────────────> Recorder ─┼─> Story::tell ──> History ──> sim::check
+//! rows of the store (contents) ──> Stored ───┤
+//! lines of the tasks ────────────> Witness ──┘
 //! ```
 //!
-//! The store is read once the servers have ended. The feed gives its rows their order: each of
-//! its events is one step of one job, and must be the next in that job's own history. Feed and rows are written
-//! by different code, so a step that only one of them has is told as a discrepancy.
+//! The store is read after the servers have ended. The feed determines the order of its rows: each event is one
+//! transition of one job, and must be the next one in that job's history. Feed and rows are written by different
+//! code, so a transition that only one of them contains is reported as a discrepancy.
 
 mod stored;
 mod telling;
@@ -26,20 +26,20 @@ use crate::recorder::{Halt, now};
 use crate::witness::Line;
 use crate::{Recorder, Witness};
 
-/// A whole machine whose processes go on one after the other wakes up this slowly, both cores busy.
+/// Maximum time in which the processes of a halted machine resume one after the other, on a busy machine.
 const WAKE_SLACK_MILLIS: u64 = 250;
 
-/// A history, and where its recorders contradict each other.
+/// A history, and the discrepancies between its recorders.
 #[derive(Debug)]
 pub struct Story {
-    /// For the checker.
+    /// The history for the checker.
     pub history: History,
-    /// What the feed and the rows do not agree on.
+    /// Differences between the feed and the rows.
     pub discrepancies: Vec<String>,
 }
 
 impl Story {
-    /// Brings everything together. The servers of the store must have ended.
+    /// Combines the records. The servers of the store must have ended.
     pub async fn tell(recorder: &Recorder, witness: &Witness, store: &dyn Store) -> Self {
         let stored = Stored::read(store).await;
         let log = recorder.log();
@@ -59,12 +59,12 @@ impl Story {
     }
 }
 
-/// What the tasks did. One that tells nothing more was killed at the earliest after its last line; one
-/// whose machine stood still did nothing meanwhile.
+/// Returns the events of the tasks. A task without further lines was killed after its last line at the earliest. A
+/// task on a halted machine did nothing meanwhile.
 fn tasks(lines: &[Line], halts: &[Halt], stored: &Stored) -> Vec<Event> {
     let mut runs: BTreeMap<ExecutionId, Vec<&Line>> = BTreeMap::new();
     for line in lines {
-        let execution = line.execution.parse().expect("a task is told its execution");
+        let execution = line.execution.parse().expect("a task knows its execution");
         runs.entry(execution).or_default().push(line);
     }
     let mut events = Vec::new();
@@ -78,7 +78,7 @@ fn tasks(lines: &[Line], halts: &[Halt], stored: &Stored) -> Vec<Event> {
                 "start" => tell(
                     time(line),
                     TaskStep::Started {
-                        job: line.job.parse().expect("a task is told its job"),
+                        job: line.job.parse().expect("a task knows its job"),
                         fence: model::Fence(line.fence),
                         worker,
                     },
@@ -98,7 +98,7 @@ fn tasks(lines: &[Line], halts: &[Halt], stored: &Stored) -> Vec<Event> {
             let around = lines.first().is_some_and(|line| time(line) < halt.from)
                 && last.is_some_and(|last| last > halt.until);
             let meant = lines.iter().any(|line| halt.tasks.contains(&line.pid));
-            // Its own word counts more: a line from within says that it did not stand still.
+            // A line of the task within that time shows that it was not halted.
             if meant && around && lines.iter().find(within).is_none() {
                 tell(halt.from, TaskStep::Halted);
                 tell(halt.until, TaskStep::Resumed);
@@ -109,6 +109,6 @@ fn tasks(lines: &[Line], halts: &[Halt], stored: &Stored) -> Vec<Event> {
 }
 
 fn time(line: &Line) -> Timestamp {
-    // Microseconds of our century fit well into the 53 bits of a float.
+    // Microseconds of this century fit into the 53 bits of a float.
     Timestamp::from_micros((line.at * 1e6).round() as i64)
 }

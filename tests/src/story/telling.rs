@@ -1,4 +1,4 @@
-//! The rows of a store in the order in which they were committed, as its feed tells it.
+//! Rebuilds the commits of a store from its final rows, in the order of its feed.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -13,7 +13,7 @@ use sim::history::{Commit, Event, ExecutionRow, JobRow, Row, ScheduleRow, What};
 
 use super::Stored;
 
-/// How far the history of a job was told.
+/// Position in the history of a job.
 #[derive(Debug, Clone, Copy, Default)]
 struct Reached {
     steps: usize,
@@ -23,39 +23,39 @@ struct Reached {
     start_failures: u32,
     fence: Fence,
     cancelled: bool,
-    /// The execution whose worker was lost, until another one takes its place.
+    /// The execution whose worker was lost, until it is replaced.
     unknown: Option<ExecutionId>,
 }
 
-/// What became of an execution by now.
+/// Current state of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Now {
     New,
     Known(ExecutionStatus),
-    /// Its lost worker came back with it, at this time.
+    /// Its lost worker returned with it, at this time.
     Returned {
         at: Timestamp,
     },
-    /// It stands as its row in the store says.
+    /// Its final row is valid.
     AsItsRow,
 }
 
 struct Teller<'a> {
     stored: &'a Stored,
     reached: BTreeMap<JobId, Reached>,
-    /// Lines of the ledger by the job that they name, until that is told.
+    /// Ledger entries by the job that they name, until the job is recorded.
     lines: BTreeMap<JobId, &'a LedgerRecord>,
-    /// Cancellations that are not told yet, the last first.
+    /// Cancellations that are not recorded yet, newest first.
     cancels: Vec<(Timestamp, JobId)>,
     commits: Vec<(Timestamp, Commit)>,
     discrepancies: Vec<String>,
 }
 
-/// The commits in their order, each at the time when the feed told of it, and where feed and rows differ.
+/// Returns the commits in order, each at the time when the feed delivered it, and the discrepancies between feed and
+/// rows.
 ///
-/// What was decided at one instant of engine time makes one commit. What the feed did not come to
-/// tell any more, and where schedules stand, is a last commit at `end`. What it told of commits that the store
-/// has forgotten since is left out.
+/// All decisions at the same engine time form one commit. A last commit at `end` contains everything that the feed
+/// did not deliver any more, and the final state of schedules. Events of lost commits are skipped.
 pub(super) fn commits(
     stored: &Stored,
     feed: &BTreeMap<u64, Timestamp>,
@@ -83,7 +83,7 @@ pub(super) fn commits(
     let is_lost = |at: &Timestamp| losses.iter().any(|lost| lost.contains(at));
     let mut gone = feed.iter().filter(|(seq, at)| !stored.events.contains_key(seq) && !is_lost(at));
     if let Some((seq, _)) = gone.next() {
-        teller.discrepancies.push(format!("the feed told of place {seq}, which the store does not have"));
+        teller.discrepancies.push(format!("the feed delivered position {seq}, which the store does not contain"));
     }
     teller.finish(end);
     let event = |(at, commit)| Event { at, what: What::Commit(Box::new(commit)) };
@@ -91,19 +91,19 @@ pub(super) fn commits(
 }
 
 impl<'a> Teller<'a> {
-    /// Adds rows that became durable at an instant of engine time.
+    /// Adds rows that became durable at this engine time.
     fn commit(&mut self, now: Timestamp, seen: Timestamp, rows: Vec<Row>) {
         match self.commits.last_mut() {
             Some((at, commit)) if commit.now == now => {
                 *at = seen;
                 commit.rows.extend(rows);
             }
-            // Engine time that runs back is for the checker to find.
+            // The checker detects engine time that runs backwards.
             _ => self.commits.push((seen, Commit { server: 0, epoch: Epoch(0), decided_at: now, now, rows })),
         }
     }
 
-    /// Queues and workers, as they were set up before there was work for them.
+    /// Adds queues and workers, which were set up before the first job.
     fn begin(&mut self) {
         let Some((_, first)) = self.stored.events.first_key_value() else { return };
         let queues = self
@@ -120,7 +120,7 @@ impl<'a> Teller<'a> {
         self.commit(first.at, Timestamp::from_micros(0), rows);
     }
 
-    /// A running job that somebody cancels has no event of its own: it is still running.
+    /// The cancellation of a running job has no event: the job is still running.
     fn cancels_before(&mut self, now: Timestamp, seen: Timestamp) {
         while let Some((at, job)) = self.cancels.pop_if(|(at, _)| *at < now) {
             let Some(reached) = self.reached.get_mut(&job) else { continue };
@@ -147,7 +147,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// The next step of a job, with what became of its execution and what its schedule wrote of it.
+    /// Records the next transition of a job, with the state of its execution and its ledger entry.
     fn step(
         &mut self,
         at: Timestamp,
@@ -156,22 +156,22 @@ impl<'a> Teller<'a> {
         execution: Option<ExecutionId>,
     ) -> Vec<Row> {
         let Some((row, _)) = self.stored.jobs.get(&job) else {
-            self.discrepancies.push(format!("the feed tells of {job}, which the store does not have"));
+            self.discrepancies.push(format!("the feed contains {job}, which the store does not"));
             return Vec::new();
         };
         let reached = self.reached.entry(job).or_default();
         let Some(entry) = row.state.history.get(reached.steps) else {
-            self.discrepancies.push(format!("{job}: the feed tells of {step:?}, its history does not"));
+            self.discrepancies.push(format!("{job}: the feed contains {step:?}, its history does not"));
             return Vec::new();
         };
         if (entry.from, entry.to, entry.cause) != step || entry.at != at {
             self.discrepancies
-                .push(format!("{job}: the feed tells of {step:?} at {at}, its history of {entry:?}"));
+                .push(format!("{job}: the feed has {step:?} at {at}, its history has {entry:?}"));
         }
         let (_, to, cause) = step;
         reached.steps += 1;
         reached.status = Some(to);
-        // One that was asked for at the same instant of engine time as the job's end is told with that.
+        // A cancellation at the same engine time as the end of the job is recorded with the end.
         reached.cancelled |= to.is_final() && row.state.cancel_requested_at.is_some();
         match cause {
             Cause::RunFailed | Cause::TimedOut => reached.run_failures += 1,
@@ -179,7 +179,8 @@ impl<'a> Teller<'a> {
             Cause::Placed => reached.executions += 1,
             _ => {}
         }
-        // No event tells that an execution with an unknown outcome was lost: another one or the job's end replaced it.
+        // No event reports that an execution with an unknown outcome was lost: another execution or the end of the
+        // job replaced it.
         let is_settled = matches!(cause, Cause::Placed | Cause::WorkerReturned) || to.is_final();
         let unknown = if is_settled { reached.unknown.take() } else { None };
         let replaced = unknown.filter(|unknown| Some(*unknown) != execution);
@@ -205,7 +206,7 @@ impl<'a> Teller<'a> {
         rows
     }
 
-    /// A job as it stands by now; as its row says, once its last step is told.
+    /// Returns the current row of a job; its final row once the last transition is recorded.
     fn job_row(&self, job: JobId, step: Option<&HistoryEntry>) -> Row {
         let (row, spec) = &self.stored.jobs[&job];
         let reached = self.reached[&job];
@@ -232,7 +233,7 @@ impl<'a> Teller<'a> {
 
     fn execution_row(&mut self, id: ExecutionId, now: Now) -> Option<Row> {
         let Some(record) = self.stored.executions.get(&id) else {
-            self.discrepancies.push(format!("the feed tells of {id}, which the store does not have"));
+            self.discrepancies.push(format!("the feed contains {id}, which the store does not"));
             return None;
         };
         let status = match now {
@@ -273,17 +274,17 @@ impl<'a> Teller<'a> {
         })))
     }
 
-    /// Where everything stands in the end, and every step that the feed left out.
+    /// Records the final state of everything, and every transition that the feed did not contain.
     fn finish(&mut self, end: Timestamp) {
         let stored = self.stored;
         for (&id, (row, _)) in &stored.jobs {
             let told = self.reached.get(&id).map_or(0, |reached| reached.steps);
             if told < row.state.history.len() {
                 let entry = &row.state.history[told];
-                self.discrepancies.push(format!("{id}: its history tells of {entry:?}, the feed does not"));
+                self.discrepancies.push(format!("{id}: its history contains {entry:?}, the feed does not"));
             }
         }
-        // A job that is not there is named by a line all the same: the checker is shown it.
+        // A ledger entry may name a job that does not exist: the checker sees the entry anyway.
         let job_of = |line: &LedgerRecord| line.work.and_then(Work::job);
         let lines =
             stored.ledger.iter().filter(|line| job_of(line).is_none_or(|job| self.lines.contains_key(&job)));
