@@ -1,13 +1,12 @@
-//! Which way the arrows point between crates, read from `cargo tree`, and between the modules of a crate, read from
-//! their source.
+//! Dependency rules: between crates, read from `cargo tree`, and between the modules of a crate, read from their
+//! source.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
 use harness::modules::{Circle, Modules};
 
-/// Crates that run tasks, open sockets or files of their own, or speak to databases. A name that
-/// ends in `*` stands for all that begin so.
+/// Crates that run tasks, open sockets or files, or access databases. A `*` at the end matches any suffix.
 const WORLD: &[&str] = &[
     "async-std",
     "axum*",
@@ -34,15 +33,15 @@ const WORLD: &[&str] = &[
     "ureq",
 ];
 
-/// What describes the wires: OpenAPI and protobuf.
+/// Crates for wire formats: OpenAPI and protobuf.
 const WIRES: &[&str] = &["prost*", "tonic*", "utoipa*"];
 
-/// The names of all crates that `package` is built from.
+/// Returns all direct and indirect dependencies of `package`.
 fn dependencies(package: &str) -> BTreeSet<String> {
     tree(package, &[])
 }
 
-/// The names of the crates that `package` itself names.
+/// Returns the direct dependencies of `package`.
 fn direct_dependencies(package: &str) -> BTreeSet<String> {
     tree(package, &["--depth", "1"])
 }
@@ -54,7 +53,7 @@ fn tree(package: &str, arguments: &[&str]) -> BTreeSet<String> {
         .args(arguments)
         .current_dir(harness::repository())
         .output()
-        .expect("cargo can be started");
+        .expect("cannot start cargo");
     assert!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().filter_map(|l| l.split(' ').next()).map(str::to_owned).filter(|n| n != package).collect()
@@ -84,15 +83,15 @@ fn what_is_said_decided_and_foretold_depends_on_no_runtime_socket_or_database() 
     ] {
         assert_eq!(among(&dependencies(package), WORLD), [""; 0], "{package}");
     }
-    // The list means something: the server has plenty of them.
+    // The server has such dependencies, which shows that the check works.
     let server = dependencies("belfry-server");
     let found = among(&server, WORLD);
     for expected in ["axum", "tokio", "rusqlite", "tonic"] {
-        assert!(found.contains(&expected), "{expected} is not found in {found:?}");
+        assert!(found.contains(&expected), "{expected} is missing in {found:?}");
     }
 }
 
-/// The cores decide; how that is written for others is said by `model` and `proto`, and done by the shells.
+/// The cores decide; `model` and `proto` define the wire formats, and the shells use them.
 #[test]
 fn the_cores_know_no_wire() {
     for package in ["belfry-engine", "belfry-leader", "belfry-supervisor"] {
@@ -131,20 +130,23 @@ fn arrows_between_our_crates_point_inwards() {
 fn there_is_one_tls_provider_and_no_openssl() {
     let binary = dependencies("belfry");
     for unwanted in ["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls"] {
-        assert!(!binary.contains(unwanted), "{unwanted} came in: see `cargo tree -i {unwanted}`");
+        assert!(
+            !binary.contains(unwanted),
+            "unexpected dependency {unwanted}: see `cargo tree -i {unwanted}`"
+        );
     }
     assert!(binary.contains("ring"));
 }
 
-/// Circles of modules that stand, with the reason. Make the list shorter.
+/// Accepted cycles of modules, with the reason. Do not extend this list.
 const KNOWN_CIRCLES: &[(&str, &str, &[&str], &str)] = &[
     (
         "belfry",
         "crate",
         &["connect", "failure", "output", "settings"],
-        "errors are printed by what they are about",
+        "errors are printed by the commands that cause them",
     ),
-    ("belfry", "crate::commands", &["apply", "schedules", "workflows"], "`apply` takes every kind of file"),
+    ("belfry", "crate::commands", &["apply", "schedules", "workflows"], "`apply` accepts every kind of file"),
     (
         "belfry",
         "crate::output",
@@ -155,7 +157,7 @@ const KNOWN_CIRCLES: &[(&str, &str, &[&str], &str)] = &[
         "engine",
         "crate",
         &["digest", "engine", "job", "placement", "queue", "reconcile", "schedule", "worker", "workflow"],
-        "all are `impl Engine`, over fields that all of them see",
+        "all are `impl Engine`, over shared fields",
     ),
     ("engine", "crate::schedule", &["decide", "fire", "ledger", "overlap"], "one firing, in four steps"),
     ("engine", "crate::workflow", &["added", "elements", "files", "scope"], "the names that a step can use"),
@@ -163,13 +165,13 @@ const KNOWN_CIRCLES: &[(&str, &str, &[&str], &str)] = &[
         "engine",
         "crate::workflow",
         &["plan", "producers"],
-        "a plan knows which steps make the elements of others",
+        "a plan knows which steps create the elements of others",
     ),
     (
         "leader",
         "crate",
         &["acquire", "lead", "leader", "load", "standby"],
-        "each phase begins the next one, and all share what outlasts phases",
+        "each phase starts the next one, and all share the state that outlives phases",
     ),
     (
         "sim",
@@ -188,7 +190,7 @@ const KNOWN_CIRCLES: &[(&str, &str, &[&str], &str)] = &[
         ],
         "the parts of one world send each other messages",
     ),
-    ("store", "crate", &["copy", "postgres", "sqlite"], "a copy reads one store and writes the other"),
+    ("store", "crate", &["copy", "postgres", "sqlite"], "a copy reads one store and writes another"),
     ("store", "crate::postgres", &["address", "connection"], "an address is tried by connecting"),
     (
         "store",
@@ -206,23 +208,23 @@ const KNOWN_CIRCLES: &[(&str, &str, &[&str], &str)] = &[
             "syncer",
             "views",
         ],
-        "the thread that writes knows each operation, and each operation is sent to that thread",
+        "the writer thread knows each operation, and each operation is sent to that thread",
     ),
     ("store", "crate::sqlite", &["file", "mover"], "a file is moved while it is opened"),
     (
         "supervisor",
         "crate",
         &["event", "execution", "journal", "launch", "report"],
-        "an execution is journalled, and read again from its journal",
+        "an execution is written to the journal, and read back from it",
     ),
     (
         "timetable",
         "crate",
         &["calendar_days", "cron", "days", "roll", "rule"],
-        "a set of days is one of a rule, of cron, or of a calendar",
+        "a set of days belongs to a rule, a cron expression or a calendar",
     ),
     ("worker", "crate::agent", &["machine", "supervisor"], "a machine starts its supervisor"),
-    ("worker", "crate::agent::tasks", &["elements", "http"], "one request has a file of its own"),
+    ("worker", "crate::agent::tasks", &["elements", "http"], "one request has a separate file"),
     ("worker", "crate::supervisor", &["checkpoint", "convert", "task"], "parts of one task"),
 ];
 
@@ -242,7 +244,7 @@ fn modules_beside_each_other_form_no_new_circle() {
             if !known.iter().any(|known| is(circle, known.1, known.2)) {
                 let arrows: Vec<_> = circle.arrows.iter().map(String::as_str).collect();
                 wrong.push(format!(
-                    "{name}: {} in {} name each other in a circle: move what both need into a module of its own\n    {}",
+                    "{name}: {} in {} form a cycle: move their common code into a separate module\n    {}",
                     circle.modules.join(", "),
                     circle.within,
                     arrows.join("\n    ")
@@ -251,7 +253,7 @@ fn modules_beside_each_other_form_no_new_circle() {
         }
         let gone = known.iter().filter(|known| !found.iter().any(|circle| is(circle, known.1, known.2)));
         wrong.extend(
-            gone.map(|known| format!("{name}: {:?} is no circle now: take it off the list", known.2)),
+            gone.map(|known| format!("{name}: {:?} is no longer a cycle: remove it from the list", known.2)),
         );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -1,4 +1,4 @@
-//! What a task saves survives it: the next execution goes on from there.
+//! Checkpoints: the next execution of a job continues from the last one.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use model::{JobSpec, JobStatus};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Counts to six and tells each number once it is saved; stays at three until its worker is killed.
+/// Counts to six, and records each number after saving it; waits at three until the worker is killed.
 fn counting(work: &Path) -> JobSpec {
     let (program, work) = (belfry().display(), work.display());
     let script = format!(
@@ -29,7 +29,7 @@ fn counting(work: &Path) -> JobSpec {
     spec
 }
 
-/// A file that tasks of any user write to.
+/// Creates a file that tasks of any user can write to.
 fn shared(site: &Site) -> PathBuf {
     let path = site.path("work");
     fs::write(&path, "").unwrap();
@@ -37,14 +37,14 @@ fn shared(site: &Site) -> PathBuf {
     path
 }
 
-/// C4, D4. Nothing is done twice, and nothing is left out, though all of the worker is killed in the middle.
+/// C4, D4. Nothing is repeated or skipped, although the whole worker is killed.
 #[tokio::test]
 async fn a_job_goes_on_from_its_last_checkpoint_after_its_worker_was_killed() {
     let mut site = Site::start().await;
     let file = shared(&site);
     let job = site.submit(&counting(&file)).await;
     let work = || fs::read_to_string(&file).unwrap();
-    until("three are saved", SOON, async || work().contains("saved").then_some(())).await;
+    until("three numbers are saved", SOON, async || work().contains("saved").then_some(())).await;
     site.workers[0].find(Role::Supervisor).unwrap().kill();
     site.workers[0].kill_agent().await;
     site.workers[0].start_agent();
@@ -59,14 +59,14 @@ async fn a_job_goes_on_from_its_last_checkpoint_after_its_worker_was_killed() {
     assert!(shown.contains("version 6"), "{shown}");
 }
 
-/// C4, D9. A server that is restarted under a task costs it no more than a wait.
+/// C4, D9. A server restart during a task only delays it.
 #[tokio::test]
 async fn what_was_saved_outlives_the_server() {
     let mut site = Site::start().await;
     let file = shared(&site);
     let job = site.submit(&counting(&file)).await;
     let work = || fs::read_to_string(&file).unwrap();
-    until("three are saved", SOON, async || work().contains("saved").then_some(())).await;
+    until("three numbers are saved", SOON, async || work().contains("saved").then_some(())).await;
     site.server.kill().await;
     site.server.start_again().await;
     site.workers[0].find(Role::Supervisor).unwrap().kill();

@@ -14,19 +14,19 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 
 const SOON: Duration = Duration::from_secs(60);
-/// The database listens so far behind the first server.
+/// Offset of the database's port from the first server's port.
 const DATABASE: u16 = 99;
 
-/// The first of three ports in a row that are free, with that of the database.
+/// Returns the first of three consecutive free ports, with a free port for the database.
 fn free_ports() -> u16 {
     let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     let all = |first: &u16| [*first, first + 1, first + 2, first + DATABASE].into_iter().all(is_free);
-    // Other tests take theirs one by one above these.
+    // Other tests use ports above these.
     let begin = 10_000 + u16::try_from(process::id() % 8_000).unwrap();
     (begin..begin + 1_000).find(all).unwrap()
 }
 
-/// Stops the cluster, which takes a while, also where a test fails; its folder stays then.
+/// Stops the cluster, also after a failed test, whose folder is kept.
 struct Running(Pid, Option<TempDir>);
 
 impl Drop for Running {
@@ -38,7 +38,7 @@ impl Drop for Running {
     }
 }
 
-/// D6. And the leader may be killed, as it says.
+/// D6. The leader may be killed, as the output suggests.
 #[tokio::test]
 async fn a_cluster_is_there_after_one_command_and_outlives_its_leader() {
     let folder = tempfile::tempdir().unwrap();
@@ -66,8 +66,8 @@ async fn a_cluster_is_there_after_one_command_and_outlives_its_leader() {
             }
         }
     });
-    starting.await.unwrap_or_else(|_| panic!("it is not there in time:\n{shown}"));
-    let token = token.unwrap_or_else(|| panic!("it ended:\n{shown}"));
+    starting.await.unwrap_or_else(|_| panic!("the cluster did not start in time:\n{shown}"));
+    let token = token.unwrap_or_else(|| panic!("the script ended:\n{shown}"));
 
     client::install_crypto();
     let patience = Patience { retry_for: SOON, ..Patience::default() };
@@ -92,15 +92,15 @@ async fn a_cluster_is_there_after_one_command_and_outlives_its_leader() {
         (other.job(job.id).await.ok()?.status == JobStatus::Succeeded).then_some(())
     })
     .await;
-    until("the killed one is there again", SOON, async || {
+    until("the killed server has restarted", SOON, async || {
         (clients[number].servers().await.ok()?.len() == 3).then_some(())
     })
     .await;
 
     running.0.terminate();
-    let ended = tokio::time::timeout(SOON, script.wait()).await.expect("it ends when it is told to");
+    let ended = tokio::time::timeout(SOON, script.wait()).await.expect("the script ends after SIGTERM");
     assert!(ended.unwrap().success());
     let left = fs::read_to_string(data.join("database/postmaster.pid"));
-    assert!(left.is_err(), "the database runs on");
+    assert!(left.is_err(), "the database is still running");
     drop(running.1.take());
 }

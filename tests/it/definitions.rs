@@ -1,4 +1,4 @@
-//! Schedules and calendars as a user creates them: from flags, from files, and what is said about them.
+//! Schedules and calendars as a user creates them, from flags and files, and the messages about them.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ spec:
 
 const HELP: &str = "help: correct the rules and apply the schedule again; a schedule that is only triggered by hand needs no rule\n";
 
-/// B1. It is taken, for files keep schedules whose time has passed; but nobody has to find out later.
+/// B1. It is accepted, because files keep schedules whose time has passed, but the user gets a warning.
 #[tokio::test]
 async fn a_schedule_that_never_fires_is_told_at_once() {
     let site = Site::server_only(&[]).await;
@@ -46,7 +46,7 @@ async fn a_schedule_that_never_fires_is_told_at_once() {
     assert_eq!(
         quiet.await.exits(0).stderr,
         "warning: schedule `other`: the schedule never fires: its time has passed\n",
-        "a warning is no note"
+        "a warning is not a note"
     );
 }
 
@@ -54,7 +54,7 @@ fn file(site: &Site, name: &str) -> String {
     site.path(name).display().to_string()
 }
 
-/// What is shown instead of done can be kept in a file, and means the same there.
+/// The output of a dry run can be stored in a file and applied.
 #[tokio::test]
 async fn what_is_shown_can_be_kept_and_applied() {
     let site = Site::server_only(&[]).await;
@@ -72,7 +72,7 @@ async fn what_is_shown_can_be_kept_and_applied() {
     assert!(shown.ends_with("\n2027-01-01\n"), "{shown}");
 }
 
-/// What could not be applied has no difference to show.
+/// Files that cannot be applied have no difference to show.
 #[tokio::test]
 async fn a_difference_of_files_that_cannot_be_applied_is_refused() {
     let site = Site::server_only(&[]).await;
@@ -81,7 +81,7 @@ async fn a_difference_of_files_that_cannot_be_applied_is_refused() {
     assert!(refused.stdout.is_empty() && refused.stderr.contains("at column 3"), "{refused:?}");
 }
 
-/// A hint speaks of commands, not of requests.
+/// A hint names commands, not REST requests.
 #[tokio::test]
 async fn what_is_not_there_is_told_with_the_command_that_lists_what_is() {
     let site = Site::server_only(&[]).await;
@@ -99,8 +99,7 @@ async fn what_is_not_there_is_told_with_the_command_that_lists_what_is() {
     assert!(kept.stderr.contains("is built in"), "{}", kept.stderr);
 }
 
-/// B4. A firing that waits, or that another one stands for, is no failure; but nothing waits for a job
-/// that there is not.
+/// B4. A firing that waits or was merged is no failure; but waiting for a job that does not exist is refused.
 #[tokio::test]
 async fn a_trigger_that_waits_for_its_turn_says_so() {
     let site = Site::start().await;
@@ -124,7 +123,7 @@ async fn a_trigger_that_waits_for_its_turn_says_so() {
     site.belfry(&["job", "cancel", job.trim()]).await.success();
 }
 
-/// H1. The words of a rule are in the user's language, without being asked for.
+/// H1. A rule is described in the user's language automatically.
 #[tokio::test]
 async fn a_rule_is_read_in_the_language_of_the_environment() {
     let site = Site::server_only(&[]).await;

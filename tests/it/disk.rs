@@ -1,4 +1,4 @@
-//! A disk that is full: refuse by name, keep reading, heal by itself.
+//! A full disk: new work is refused with a specific error, reads continue, and recovery needs no restart.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,7 @@ use client::{Client, Patience};
 use harness::{Role, Site, SmallDisk, until};
 use model::{Bytes, JobSpec, JobStatus, Millicores};
 
-/// Rule 6. New work is refused by name, what is there can be read, and no restart is needed.
+/// Rule 6. New work is refused with a specific error, existing data can be read, and no restart is needed.
 #[tokio::test]
 async fn a_full_disk_refuses_new_jobs_by_name_keeps_reading_and_heals() {
     let disk = match SmallDisk::mount("96m") {
@@ -33,31 +33,31 @@ async fn a_full_disk_refuses_new_jobs_by_name_keeps_reading_and_heals() {
     assert_eq!(refusal.status(), Some(507));
     let message = refusal.to_string();
     assert!(message.contains("no space left"), "{message}");
-    // Reads go on, and the process is the same.
+    // Reads continue in the same process.
     assert_eq!(site.client().job(before).await.unwrap().status, JobStatus::Succeeded);
     let pid = site.server.pid();
 
     disk.clear();
     tell(&site);
-    let after = until("submissions are taken again", SOON, async || {
+    let after = until("submissions are accepted again", SOON, async || {
         client.submit(&JobSpec::command(["true"])).await.ok()
     })
     .await;
     site.until_status(after.id, JobStatus::Succeeded).await;
     site.until_status(running, JobStatus::Succeeded).await;
-    assert_eq!(site.server.pid(), pid, "it healed without a restart");
+    assert_eq!(site.server.pid(), pid, "the server recovered without a restart");
 }
 
-/// Long enough for a machine that is busy with other tests.
+/// Timeout for a machine that is busy with other tests.
 const SOON: Duration = Duration::from_mins(3);
 
-/// A job that runs until it is told to end, however long the disk takes to be full.
+/// A job that runs until [`tell`] creates a file, however long the disk takes to fill.
 fn until_told(site: &Site) -> JobSpec {
     let file = site.path("told");
     site.witness().job_that(&format!("while ! [ -e '{}' ]; do sleep 0.1; done", file.display()))
 }
 
-/// Has the jobs end that wait for it.
+/// Ends the jobs of [`until_told`].
 fn tell(site: &Site) {
     fs::write(site.path("told"), "").unwrap();
 }
@@ -67,7 +67,7 @@ fn impatient(site: &Site) -> Client {
     Client::with_patience(&site.server.url(), Some(&site.server.token().unwrap()), patience).unwrap()
 }
 
-/// Jobs of some 20 KB each, in a queue that starts nothing, until one is refused for want of space.
+/// Submits jobs of about 20 KB to a queue that starts nothing, until one is refused for lack of space.
 async fn flood(client: &Client) {
     let mut spec = JobSpec::command(["true", &"x".repeat(20_000)]);
     spec.queue = "later".into();
@@ -77,13 +77,13 @@ async fn flood(client: &Client) {
     .await;
 }
 
-/// How often the server has loaded its jobs.
+/// Returns the number of times that the server has loaded its jobs.
 fn loads(site: &Site) -> usize {
     fs::read_to_string(site.path("server.log")).unwrap().matches("shards loaded").count()
 }
 
-/// F7, rule 6. Whoever submits without pause gets none of the space that running jobs need to be recorded as ended,
-/// and costs none of them its server.
+/// F7, rule 6. A client that submits continuously gets none of the space in which the ends of running jobs are
+/// recorded, and does not make them lose their server.
 #[tokio::test]
 async fn running_jobs_end_on_a_full_disk_while_new_ones_are_refused() {
     let disk = match SmallDisk::mount("96m") {
@@ -111,39 +111,39 @@ async fn running_jobs_end_on_a_full_disk_while_new_ones_are_refused() {
     }
     assert!(
         loads(&site) <= 2,
-        "the jobs were loaded {} times: every load costs workers their sessions",
+        "the jobs were loaded {} times: every load closes worker sessions",
         loads(&site)
     );
-    assert_eq!(witness.count("start"), 8, "each ran once");
+    assert_eq!(witness.count("start"), 8, "each job ran once");
 
-    // A server that dies now starts again, and reads.
+    // A server that crashes now restarts, and serves reads.
     site.server.kill().await;
     site.server.spawn();
-    let known = until("the server reads", SOON, async || impatient(&site).job(running[0]).await.ok()).await;
+    let known = until("reads are served", SOON, async || impatient(&site).job(running[0]).await.ok()).await;
     assert_eq!(known.status, JobStatus::Succeeded);
     assert!(site.server.is_running());
 
     disk.clear();
-    let after = until("submissions are taken again", SOON, async || {
+    let after = until("submissions are accepted again", SOON, async || {
         client.submit(&JobSpec::command(["true"])).await.ok()
     })
     .await;
     site.until_status(after.id, JobStatus::Succeeded).await;
 }
 
-/// What `why` says of a job that waits for a worker with room on its disk.
+/// Returns the waiting reasons of a job if one of them is the full disk of a worker.
 async fn trouble(site: &Site, job: model::JobId) -> Option<String> {
     let why = site.client().why(job).await.ok()?;
     Some(serde_json::to_string(&why.reasons).unwrap()).filter(|text| text.contains("disk almost full"))
 }
 
-/// How often a worker has connected.
+/// Returns the number of times that a worker has connected.
 fn sessions(site: &Site) -> usize {
     fs::read_to_string(site.path("server.log")).unwrap().matches("worker session opened").count()
 }
 
-/// F7. On the full disk of a worker what runs is recorded as ended, however long the disk stays full and whatever dies
-/// meanwhile. Nothing new starts there, and it costs no job a try.
+/// F7. With the full disk of a worker, the ends of its running jobs are recorded, however long the disk stays full
+/// and whatever process dies. No new job starts there, and no job loses a retry.
 #[tokio::test]
 async fn running_jobs_end_on_the_full_disk_of_their_worker_and_new_ones_wait() {
     let disk = match SmallDisk::mount("96m") {
@@ -153,7 +153,7 @@ async fn running_jobs_end_on_the_full_disk_of_their_worker_and_new_ones_wait() {
     let mut site = Site::server_only(&[]).await;
     site.add_worker_on(disk.path()).await;
     let witness = site.witness();
-    // Their outputs go into the journal, and do not fit into the pages that it has anyway.
+    // The outputs are written to the journal, and do not fit into its existing pages.
     let (told, ready) = (site.path("told"), site.path("ready"));
     fs::create_dir(&ready).unwrap();
     fs::set_permissions(&ready, fs::Permissions::from_mode(0o777)).unwrap();
@@ -173,7 +173,7 @@ async fn running_jobs_end_on_the_full_disk_of_their_worker_and_new_ones_wait() {
     until("the tasks run", SOON, async || is_ready().then_some(())).await;
 
     let filling = disk.keep_full();
-    // Some of these reach the worker before the server knows.
+    // Some of these reach the worker before the server knows that it is unhealthy.
     let mut waiting = Vec::new();
     for _ in 0..8 {
         waiting.push(site.submit(&JobSpec::command(["true"])).await);
@@ -184,8 +184,8 @@ async fn running_jobs_end_on_the_full_disk_of_their_worker_and_new_ones_wait() {
         site.until_status(job, JobStatus::Succeeded).await;
     }
 
-    // A worker that dies now starts again.
-    let supervisor = site.workers[0].find(Role::Supervisor).expect("the supervisor runs");
+    // A worker that crashes now restarts.
+    let supervisor = site.workers[0].find(Role::Supervisor).expect("the supervisor is running");
     supervisor.kill();
     site.workers[0].kill_agent().await;
     site.workers[0].start_agent();
@@ -201,5 +201,5 @@ async fn running_jobs_end_on_the_full_disk_of_their_worker_and_new_ones_wait() {
     for &job in &waiting {
         site.until_status(job, JobStatus::Succeeded).await;
     }
-    assert_eq!(witness.count("start"), tasks, "each ran once");
+    assert_eq!(witness.count("start"), tasks, "each job ran once");
 }

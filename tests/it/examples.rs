@@ -1,11 +1,11 @@
-//! Every example runs, and every command that the README and the book tell is run as it is written.
+//! Every example runs, and every command of the README and the book works as written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use harness::{Site, pages, repository};
 
-/// The files of `examples/` with this ending.
+/// Returns the files of `examples/` with this extension.
 fn examples(ending: &str) -> Vec<PathBuf> {
     let entries = repository().join("examples").read_dir().unwrap().flatten().map(|e| e.path());
     let mut found: Vec<_> = entries.filter(|p| p.extension().is_some_and(|e| e == ending)).collect();
@@ -22,7 +22,7 @@ async fn every_job_file_of_the_examples_succeeds() {
     }
 }
 
-/// The files of a folder of `examples/` that define something.
+/// Returns the definition files in a folder of `examples/`.
 fn definitions(folder: &str) -> Vec<PathBuf> {
     let entries = repository().join("examples").join(folder).read_dir().unwrap().flatten().map(|e| e.path());
     let mut found: Vec<_> = entries.collect();
@@ -31,7 +31,7 @@ fn definitions(folder: &str) -> Vec<PathBuf> {
     found
 }
 
-/// B1, B5, C1. Each is applied, and then has nothing left to change.
+/// B1, B5, C1. Each file is applied, and then has no difference left.
 #[tokio::test]
 async fn every_schedule_and_workflow_of_the_examples_is_applied() {
     let site = Site::start().await;
@@ -67,7 +67,7 @@ fn the_list_of_examples_has_them_all() {
     }
 }
 
-/// Runs the marked commands of one page, in their order, where `examples/` can be found.
+/// Runs the marked commands of a page, in order, in a folder that contains `examples/`.
 async fn run_page(site: &Site, page: &Path) -> usize {
     let blocks = pages::tested_blocks(&fs::read_to_string(page).unwrap());
     let name = page.strip_prefix(repository()).unwrap();

@@ -1,4 +1,4 @@
-//! Servers that share a PostgreSQL database: one decides, the others stand by and take over.
+//! Servers that share a PostgreSQL database: one leads, the others are standbys and take over.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use store::suite::cluster::Cluster;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Servers on one database, and their logs and artifacts in one folder.
+/// Settings of servers on one database with a shared folder for logs and artifacts.
 struct Settings {
     url: String,
     objects: String,
@@ -25,21 +25,21 @@ impl Settings {
     fn variables(&self) -> [(&str, &str); 3] {
         [
             ("BELFRY_SERVER__STORE", &self.url),
-            // The tests' database does not wait for its disk.
+            // The test database does not fsync.
             ("BELFRY_SERVER__STORE_ALLOW_UNSAFE", "true"),
             ("BELFRY_SERVER__OBJECTS_DIR", &self.objects),
         ]
     }
 }
 
-/// The client of a server that made no token of its own: those of the first are in the database.
+/// Returns a client of a server without its own token: the tokens of the first server are in the database.
 fn client_of(server: &Server, token_of: &Server) -> Client {
     let patience = Patience { retry_for: SOON, ..Patience::default() };
     Client::with_patience(&server.url(), token_of.token().as_deref(), patience).unwrap()
 }
 
-/// D5, D7, G5. The server that decides is killed, again and again. Nothing that was accepted is lost,
-/// a task that runs meanwhile is not run twice, and a schedule misses none of its instants.
+/// D5, D7, G5. The leader is killed repeatedly. No accepted job is lost, a running task is not run twice, and a
+/// schedule fires at every scheduled time.
 #[tokio::test]
 async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
     let database = Cluster::shared().database();
@@ -69,7 +69,7 @@ async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
     let long = site.submit(&long).await;
     site.until_status(long, JobStatus::Running).await;
 
-    // What one has acknowledged can be read at the other, though it decides nothing.
+    // A write that one server acknowledged can be read from a standby.
     let accepted = site.submit(&JobSpec::command(["true"])).await;
     assert_eq!(two.job(accepted).await.unwrap().id, accepted);
 
@@ -88,8 +88,8 @@ async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
         .await;
     }
     let long = two.job(long).await.unwrap();
-    assert_eq!(long.executions, 1, "its worker went over to the other server with it");
-    until("its log is whole, though the server that had its beginning is gone", SOON, async || {
+    assert_eq!(long.executions, 1, "its worker moved to the other server with it");
+    until("its log is complete, although the server that received its start is gone", SOON, async || {
         let log = two.logs(LogSource::Job(long.id, None), &LogQuery::default()).await.ok()?;
         let text: String = log.items.into_iter().map(|entry| entry.text).collect();
         (log.complete && text == "begun\ndone\n").then_some(())
@@ -110,8 +110,7 @@ async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
     assert_eq!(runs.len(), lines.len(), "one run for each second");
 }
 
-/// D5, D8. A server that does not decide takes every request all the same, and a planned change of the
-/// one that decides is hardly seen.
+/// D5, D8. A standby accepts every request, and a planned leader change is hardly noticeable.
 #[tokio::test]
 async fn any_server_takes_any_request_and_one_may_be_emptied() {
     let database = Cluster::shared().database();
@@ -142,7 +141,7 @@ async fn any_server_takes_any_request_and_one_may_be_emptied() {
     assert!(two.server(first_id).await.unwrap().leads);
     two.drain_server(first_id).await.unwrap();
     let mut submitted = Vec::new();
-    // Each of these is accepted, whoever decides at that time.
+    // Each of these is accepted, whichever server leads at that time.
     while !two.server(second_id).await.unwrap().leads {
         submitted.push(site.submit(&JobSpec::command(["true"])).await);
     }
@@ -152,7 +151,7 @@ async fn any_server_takes_any_request_and_one_may_be_emptied() {
     let first = site.client().server(first_id).await.unwrap();
     assert!(first.draining && !first.leads && first.shards == 0 && first.answered);
 
-    // The worker knew of the first server alone. Its task went on.
+    // The worker was configured with the first server only. Its task has continued.
     two.cancel_job(job, None).await.unwrap();
     let job = site.until_status(job, JobStatus::Cancelled).await;
     assert_eq!(job.executions, 1);
@@ -163,8 +162,7 @@ async fn any_server_takes_any_request_and_one_may_be_emptied() {
     site.server.until_ready().await;
 }
 
-/// G5. Who stands by reads the rows beforehand and hears what becomes of them, so that taking over reads none of those that
-/// stood still.
+/// G5. A standby reads the rows in advance and follows their changes, so that a takeover reads no unchanged row.
 #[tokio::test]
 async fn a_server_that_stands_by_takes_over_with_what_it_has_followed() {
     let database = Cluster::shared().database();
@@ -196,7 +194,7 @@ async fn a_server_that_stands_by_takes_over_with_what_it_has_followed() {
     );
     assert!(stands_by.contains("belfry_leader 0"), "{stands_by}");
 
-    // What it has read already is changed under its hands.
+    // Rows that the standby has already read are changed.
     one.cancel_job(cancelled, None).await.unwrap();
     one.update_job(updated, &serde_json::json!({ "run_at": null }), None).await.unwrap();
     let new = site.submit(&JobSpec::command(["true"])).await;
@@ -206,7 +204,7 @@ async fn a_server_that_stands_by_takes_over_with_what_it_has_followed() {
 
     let leader = one.servers().await.unwrap().into_iter().find(|server| server.leads).unwrap();
     two.drain_server(leader.id).await.unwrap();
-    until("the other one leads", SOON, async || {
+    until("the other server leads", SOON, async || {
         two.servers()
             .await
             .ok()?
@@ -215,8 +213,8 @@ async fn a_server_that_stands_by_takes_over_with_what_it_has_followed() {
             .then_some(())
     })
     .await;
-    // It is named as the leader a moment before it has taken over.
-    assert_eq!(two.submit(&again).await.unwrap().id, keyed, "keys are followed as well");
+    // The server is listed as the leader shortly before it has taken over.
+    assert_eq!(two.submit(&again).await.unwrap().id, keyed, "the standby also follows keys");
     let seen = metrics(&second).await;
     assert!(seen.contains("belfry_takeovers_total{rows=\"followed\"} 1"), "{seen}");
     assert!(seen.contains("belfry_leader 1"), "{seen}");
@@ -232,15 +230,15 @@ async fn a_server_that_stands_by_takes_over_with_what_it_has_followed() {
     assert_eq!(two.job(cancelled).await.unwrap().status, JobStatus::Cancelled);
 }
 
-/// A job whose time is far away.
+/// A job that is scheduled far in the future.
 fn later() -> JobSpec {
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
     let run_at = Timestamp::from_millis(i64::try_from(now).unwrap()) + model::Duration::from_hours(24 * 365);
     JobSpec { run_at: Some(run_at), ..JobSpec::command(["true"]) }
 }
 
-/// G5, D7. The database is another one than it was, as after a fail-over that lost commits. What may run
-/// twice goes on at once, what may not waits for one lease, and then that is over.
+/// G5, D7. The timeline of the database changes, as after a failover that lost commits. Jobs that may run twice
+/// continue immediately; others wait for one lease.
 #[tokio::test]
 async fn a_database_that_may_have_forgotten_commits_doubles_nothing() {
     let database = Cluster::shared().database();
@@ -261,7 +259,7 @@ async fn a_database_that_may_have_forgotten_commits_doubles_nothing() {
     let why = site.client().why(once).await.unwrap();
     assert!(matches!(why.reasons[..], [OpenEnum::Known(Reason::Reconciling { .. })]), "{why:?}");
     site.until_status(once, JobStatus::Succeeded).await;
-    until("the store knows that it was dealt with", SOON, async || {
+    until("the store has recorded the reconciliation", SOON, async || {
         database.execute("SELECT shard FROM shards WHERE tail_lost").is_empty().then_some(())
     })
     .await;

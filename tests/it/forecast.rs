@@ -1,4 +1,4 @@
-//! What is to come, told by the real binary about a real server, which is only read.
+//! Forecasts by the real binary for a real server, which is only read.
 
 use std::fs;
 
@@ -36,7 +36,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// A plan is tried on top of what a server has: nothing there changes, and what it would lead to is told.
+/// A plan is simulated on top of the state of a server; the server does not change.
 #[tokio::test]
 async fn a_plan_is_tried_on_what_a_server_has_before_it_is_applied() {
     let site = Site::start().await;
@@ -48,14 +48,14 @@ async fn a_plan_is_tried_on_what_a_server_has_before_it_is_applied() {
     let told = site.belfry(&[&["forecast", "-o", "json"], &RANGE[..]].concat()).await.success();
     let now = json(&told);
     assert_eq!((&now["summary"]["firings"], &now["overloads"]), (&36.into(), &Value::Array(Vec::new())));
-    assert_eq!(now["schedules"][0]["assumed"], false, "its past is known: {told}");
+    assert_eq!(now["schedules"][0]["assumed"], false, "its past runs are known: {told}");
     assert_eq!(now["workers"].as_array().unwrap().len(), 1);
 
     let picture = site.path("plan.svg").display().to_string();
     let what_if = ["forecast", "-f", &file, "--run-time", "40m", "--svg", &picture, "-o", "json"];
     let tried = json(&site.belfry(&[&what_if, &RANGE[..]].concat()).await.success());
     assert_eq!(tried["as_it_is"], now["summary"]);
-    assert_eq!(tried["summary"]["firings"], 36 + 9, "two take longer than an hour together: {tried:#}");
+    assert_eq!(tried["summary"]["firings"], 36 + 9, "two runs together take longer than an hour: {tried:#}");
     let window = &tried["overloads"][0];
     assert_eq!(
         (&window["group"]["queue"], &window["why"][0]["cause"]),

@@ -1,4 +1,5 @@
-//! Lists that tasks add to while they are gone over: each element is done once, whoever is killed meanwhile.
+//! Mapped steps whose tasks add elements while the step runs: each element is processed once, whatever process is
+//! killed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +14,7 @@ use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// What the pages of the example come to.
+/// The expected output for the pages of the example.
 fn all_pages() -> serde_json::Value {
     json!({"pages": ["/", "/2024", "/2025", "/news", "/news/today"], "letters": 27})
 }
@@ -37,13 +38,13 @@ async fn items(site: &Site, run: RunId, step: &str) -> Vec<RunItem> {
     site.client().run_items(run, step, &[]).try_collect().await.unwrap()
 }
 
-/// This member of what each element gave.
+/// Returns this field of the output of each element.
 fn outputs(items: &[RunItem], name: &str) -> Vec<String> {
     let member = |item: &RunItem| item.state.output.as_ref()?[name].as_str().map(str::to_owned);
     items.iter().map(|item| member(item).unwrap()).collect()
 }
 
-/// How often each step's jobs, of which there may be several, were executed.
+/// Returns the number of executions of each step's jobs.
 async fn executions(site: &Site, run: RunId) -> BTreeMap<String, Vec<u32>> {
     let filter = JobFilter { run: Some(run), ..JobFilter::default() };
     let jobs: Vec<Job> = site.client().jobs(filter).try_collect().await.unwrap();
@@ -55,7 +56,7 @@ async fn executions(site: &Site, run: RunId) -> BTreeMap<String, Vec<u32>> {
     found
 }
 
-/// The example, whose first task waits for a file before it adds the second batch.
+/// Returns the example with a first task that waits for a file before it adds the second batch.
 fn gated(site: &Site) -> (String, std::path::PathBuf) {
     let gate = site.path("gate");
     let example = fs::read_to_string(repository().join("examples/workflows/crawl.yaml")).unwrap();
@@ -65,7 +66,8 @@ fn gated(site: &Site) -> (String, std::path::PathBuf) {
     (gated, gate)
 }
 
-/// C4. What was added is gone over at once, also what an element adds; the reducing step gets all of it.
+/// C4. Added elements are processed immediately, also elements that are added by elements. The reducing step gets all
+/// of them.
 #[tokio::test]
 async fn pages_are_done_while_they_are_still_being_found() {
     let site = Site::start().await;
@@ -81,8 +83,8 @@ async fn pages_are_done_while_they_are_still_being_found() {
     assert_eq!(succeeded(&site, run).await.output, Some(all_pages()));
 }
 
-/// C4, D9. The server is killed between two batches, and the agent of the task that adds: no batch is lost or comes
-/// twice, and no page is done twice.
+/// C4, D9. The server and the agent of the adding task are killed between two batches: no batch is lost or
+/// duplicated, and no page is processed twice.
 #[tokio::test]
 async fn every_element_is_done_once_though_server_and_agent_are_killed_between_two_batches() {
     let mut site = Site::start().await;
@@ -92,7 +94,7 @@ async fn every_element_is_done_once_though_server_and_agent_are_killed_between_t
     until("three pages are done", SOON, async || (items(&site, run, "page").await.len() == 3).then_some(()))
         .await;
     site.server.kill().await;
-    // From here on the task asks an agent that knows no server, then none, then another one.
+    // The task now asks an agent without a server connection, then no agent, then another agent.
     fs::write(gate, "").unwrap();
     site.workers[0].kill_agent().await;
     site.workers[0].start_agent();
@@ -109,7 +111,8 @@ async fn every_element_is_done_once_though_server_and_agent_are_killed_between_t
     assert_eq!((&executions["page"], &executions["total"]), (&vec![1; 5], &vec![1]));
 }
 
-/// C4. A shell adds by the command line; the same batch of the next try, and one that fails, add nothing.
+/// C4. A shell script adds elements with the command line. A retry that adds the same batch, and a failing call, add
+/// nothing.
 #[tokio::test]
 async fn a_task_that_is_tried_again_adds_nothing_twice() {
     let site = Site::start().await;

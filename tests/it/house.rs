@@ -1,4 +1,4 @@
-//! The house rules that no linter knows.
+//! Rules of the repository that no linter checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,10 @@ fn every_module_opens_with_a_page() {
     assert!(files.len() > 50, "found only {files:?}");
     let bare: Vec<_> =
         files.iter().filter(|f| !fs::read_to_string(f).unwrap().trim_start().starts_with("//!")).collect();
-    assert!(bare.is_empty(), "these say not what they are for (`//!`): {bare:#?}");
+    assert!(bare.is_empty(), "modules without a module comment (`//!`): {bare:#?}");
 }
 
-/// What the READMEs have in common: headings by depth, code blocks, list items, links.
+/// Returns what both READMEs must have in common: headings by depth, code blocks, list items, links.
 ///
 /// A link to a Chinese page of the book counts as one to its English page.
 fn skeleton(text: &str) -> (Vec<usize>, Vec<String>, usize, Vec<String>) {
@@ -53,7 +53,7 @@ fn both_readmes_have_the_same_parts_commands_and_links() {
     assert_eq!(english.3, chinese.3, "links");
 }
 
-/// The targets of all links in a text of Markdown.
+/// Returns the targets of all links in a Markdown text.
 fn targets(text: &str) -> Vec<String> {
     text.match_indices("](")
         .filter_map(|(at, _)| text[at + 2..].split_once(')'))
@@ -61,7 +61,7 @@ fn targets(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// A heading as mdBook and the usual hosts make an anchor of it.
+/// Converts a heading to an anchor, as mdBook and the usual hosts do.
 fn anchor(heading: &str) -> String {
     let text = heading.trim_start_matches('#').trim().to_lowercase();
     text.chars()
@@ -116,6 +116,6 @@ fn ci_runs_what_the_readme_tells_and_make_lists_every_target() {
     let makefile = read("Makefile");
     for target in ["run", "test", "lint", "fix", "bench", "chaos", "docs", "help"] {
         let line = makefile.lines().find(|l| l.starts_with(&format!("{target}:")));
-        assert!(line.is_some_and(|l| l.contains(" ## ")), "`{target}` is missing or says not what it does");
+        assert!(line.is_some_and(|l| l.contains(" ## ")), "`{target}` is missing or has no help text");
     }
 }

@@ -1,4 +1,4 @@
-//! Parts of the book that are generated from the code, held against it. `make fix` writes them again.
+//! Parts of the book that are generated from code are up to date. `make fix` regenerates them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,12 +14,12 @@ fn page(name: &str) -> std::path::PathBuf {
     repository().join("docs/src").join(name)
 }
 
-/// Holds an image of the book against the transitions that it shows.
+/// Asserts that an image of the book shows these transitions.
 fn assert_drawn(image: &str, text: &str, places: &[diagram::Place]) {
     assert_file(&page("images").join(image), &diagram::svg(text, places));
 }
 
-/// A7. The docs draw the very table that the engine checks by.
+/// A7. The docs show the transition table that the engine uses.
 #[test]
 fn the_life_of_a_job_is_drawn_from_its_table() {
     assert_drawn(
@@ -53,7 +53,7 @@ fn the_life_of_a_job_is_drawn_from_its_table() {
     assert_generated(&page("concepts/job-lifecycle.md"), "lifecycle", &text);
 }
 
-/// C2. So are the lives of runs and steps.
+/// C2. The same for runs and steps.
 #[test]
 fn the_lives_of_runs_and_steps_are_drawn_from_their_tables() {
     let (run, step) = model::run::lifecycle::diagrams();
@@ -96,14 +96,14 @@ fn the_lives_of_runs_and_steps_are_drawn_from_their_tables() {
     assert_generated(&page("concepts/workflows.md"), "lifecycle", &text);
 }
 
-/// Every schema that the spec is made of, by its name.
+/// Returns every schema that a spec uses, by name.
 fn schemas<T: utoipa::ToSchema>() -> BTreeMap<String, Value> {
     let mut found = vec![(T::name().into_owned(), T::schema())];
     T::schemas(&mut found);
     found.into_iter().map(|(name, schema)| (name, serde_json::to_value(schema).unwrap())).collect()
 }
 
-/// A row for each field, depth first and in the order of the source: path, type, default, meaning.
+/// Table rows for each field, depth first and in source order: path, type, default, meaning.
 struct Rows<'a> {
     schemas: &'a BTreeMap<String, Value>,
     source: &'a str,
@@ -135,7 +135,7 @@ impl Rows<'_> {
         }
     }
 
-    /// The field's type in words, and the object that it holds, if it holds one.
+    /// Returns the type of a field as text, and the object schema that it contains, if any.
     fn kind(&self, field: &Value) -> (String, Option<Value>) {
         if let Some(reference) = field["$ref"].as_str() {
             let name = reference.rsplit('/').next().unwrap();
@@ -164,7 +164,7 @@ impl Rows<'_> {
 
     fn named(&self, name: &str, schema: &Value) -> (String, Option<Value>) {
         if let "Rule" | "Filter" = name {
-            // They have sections of their own.
+            // These types have their own sections.
             return (format!("[{0}](#{0}s)", name.to_lowercase()), None);
         }
         if let Some(words) = schema["enum"].as_array() {
@@ -185,14 +185,14 @@ impl Rows<'_> {
             "Timestamp" => ("time".into(), None),
             "Bytes" => ("bytes".into(), None),
             "Millicores" => ("CPU".into(), None),
-            // It has a page of its own.
+            // This type has its own page.
             "JobSpec" => ("[job spec](job-spec.md)".into(), None),
             _ => ("object".into(), Some(schema.clone())),
         }
     }
 }
 
-/// The reference in a field that may be null.
+/// Returns the reference in a nullable field.
 fn reference(field: &Value) -> Option<&Value> {
     let options = ["oneOf", "anyOf", "allOf"].iter().find_map(|k| field[k].as_array())?;
     options.iter().find(|s| s["$ref"].is_string())
@@ -206,7 +206,7 @@ fn shown(default: &Value) -> String {
     }
 }
 
-/// A spec with one of each optional part, so that the defaults within the parts can be read off.
+/// Returns a spec with all optional parts, to read the defaults within these parts.
 fn defaults() -> Value {
     let spec: JobSpec = serde_json::from_value(serde_json::json!({
         "run": {"process": {}},
@@ -223,7 +223,7 @@ fn defaults() -> Value {
     defaults
 }
 
-/// A6. Every field of the spec, with its type, default and meaning.
+/// A6. Every field of the job spec, with its type, default and meaning.
 #[test]
 fn the_job_spec_is_described_from_its_type() {
     let schemas = schemas::<JobSpec>();
@@ -244,7 +244,7 @@ fn the_job_spec_is_described_from_its_type() {
     assert_generated(&page("reference/job-spec.md"), "spec", &rows.text);
 }
 
-/// B1, B3, B4, B5. Every field of a schedule's spec, but those that stand beside it in a document.
+/// B1, B3, B4, B5. Every field of the schedule spec, except those outside `spec` in a document.
 #[test]
 fn the_schedule_spec_is_described_from_its_type() {
     let mut schemas = schemas::<ScheduleSpec>();
@@ -285,7 +285,7 @@ fn count(value: u64) -> String {
     groups.join(",")
 }
 
-/// The value of a constant as people write it, from its name and the expression in its source.
+/// Returns the value of a constant for people, from its name and its source expression.
 fn value(name: &str, expression: &str) -> String {
     let product = |text: &str| -> u64 {
         text.split('*').map(|n| n.trim().replace('_', "").parse::<u64>().unwrap()).product()
@@ -326,7 +326,7 @@ fn the_limits_are_listed_with_their_values() {
         };
         let expression = rest.split_once(" = ").unwrap().1.trim_end_matches(';');
         let about =
-            lines[i - 1].strip_prefix("/// ").expect("each bound says what it bounds").trim_end_matches('.');
+            lines[i - 1].strip_prefix("/// ").expect("each limit has a comment").trim_end_matches('.');
         text += &format!("| {about} | {} | `{name}` |\n", value(name, expression));
     }
     assert!(text.lines().count() > 20, "{text}");
@@ -358,19 +358,19 @@ fn every_route_is_on_its_page() {
     assert_generated(&page("reference/rest-api.md"), "routes", &text);
 }
 
-/// What `belfry ARGS…` prints, without a home or a terminal.
+/// Returns the output of `belfry ARGS…`, without a home directory or a terminal.
 fn printed(args: &[&str]) -> String {
     let output = std::process::Command::new(harness::belfry())
         .args(args)
         .env_clear()
         .env("HOME", "~")
         .output()
-        .expect("the binary can be started");
+        .expect("cannot start the binary");
     assert!(output.status.success(), "belfry {args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Name and purpose of each command in a help text.
+/// Returns the name and the purpose of each command in a help text.
 fn commands(help: &str) -> Vec<(String, String)> {
     let lines = help.lines().skip_while(|l| *l != "Commands:").skip(1).take_while(|l| l.starts_with("  "));
     let mut found: Vec<(String, String)> = Vec::new();
@@ -379,8 +379,8 @@ fn commands(help: &str) -> Vec<(String, String)> {
             Some((name, about)) if !line.starts_with("   ") => {
                 found.push((name.to_owned(), about.trim().to_owned()))
             }
-            // The rest of a text that is too long for one line.
-            _ => found.last_mut().expect("a text belongs to a command").1 += &format!(" {}", line.trim()),
+            // The continuation of a text that is too long for one line.
+            _ => found.last_mut().expect("text of a command").1 += &format!(" {}", line.trim()),
         }
     }
     found.into_iter().filter(|(name, _)| name != "help").collect()
@@ -422,7 +422,7 @@ fn every_setting_is_on_its_page() {
     assert_generated(&page("reference/configuration.md"), "configuration", &text);
 }
 
-/// The figures of the page of test results are those of the kept runs, and of no others.
+/// The results page shows the stored results, and no others.
 #[test]
 fn the_test_results_page_shows_the_results_that_are_kept() {
     let folder = repository().join("docs/results");

@@ -1,14 +1,14 @@
-//! A leader that is cut off from its database while everything else works: no job runs twice at the same time, and
-//! work that another server accepts starts soon.
+//! Network partitions between a leader and its database: no job has overlapping executions, and work that another
+//! server accepts starts soon.
 //!
 //! ```text
-//!   w1 ──── A ──╳── PostgreSQL      A leads. w1 reaches A alone, and runs an `exactly_once` job.
-//!           ╳            │          During the cut w2 reaches B alone, and B leads.
+//!   w1 ──── A ──╳── PostgreSQL      A leads. w1 reaches only A, and runs an `exactly_once` job.
+//!           ╳            │          During the partition w2 reaches only B, and B leads.
 //!   w2 ───────────── B ──┘
 //! ```
 //!
-//! The faults last longer than the leases of a server and of a worker together. `PARTITION_ROUNDS` says how often each
-//! variant is played (`make partitions`).
+//! The faults last longer than the leases of a server and a worker together. `PARTITION_ROUNDS` sets the number of
+//! rounds of each variant (`make partitions`).
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -21,32 +21,34 @@ use model::spec::Delivery;
 use model::{JobSpec, JobStatus};
 use store::suite::cluster::Cluster;
 
-/// The other server leads, waits for the lease of the cut-off worker, and starts the job again within this time.
+/// Maximum time until the other server leads, has waited for the lease of the cut-off worker, and has started the job
+/// again.
 const TAKEOVER: Duration = Duration::from_secs(60);
-/// For how long both executions are watched after the second one has begun.
+/// How long both executions are observed after the second one has started.
 const WATCHED: Duration = Duration::from_secs(6);
-/// A leader stops calling itself ready within its lease (2.5 s), on a machine that everything shares.
+/// Maximum time until a leader is not ready: its lease (2.5 s), on a machine with other tests.
 const NOT_READY: Duration = Duration::from_secs(5);
-/// A job that the other server accepts is started within this time, on a machine that everything shares.
+/// Maximum time until a job that the other server accepts has started, on a machine with other tests.
 const STARTED: Duration = Duration::from_secs(20);
-/// The same in `make partitions`, where nothing else runs.
+/// The same in `make partitions`, without other tests.
 const STARTED_ALONE: Duration = Duration::from_secs(6);
-/// From this many rounds on, nothing else runs beside them.
+/// Minimum number of rounds for which no other tests are assumed to run.
 const ALONE: usize = 20;
 
-/// What the cut does.
+/// A variant of the partition.
 #[derive(Debug, Clone, Copy)]
 struct Variant {
     name: &'static str,
-    /// Between the leader and its database.
+    /// Connection between the leader and its database.
     database: Weather,
-    /// Whether the second worker loses the leader too; else it is to leave it by itself.
+    /// Whether the second worker loses the connection to the leader too; otherwise it must leave the leader by
+    /// itself.
     worker: bool,
     /// Whether jobs are submitted to the leader meanwhile, so that commits hang.
     loaded: bool,
-    /// Whether the leader's process stands still for the first seconds.
+    /// Whether the leader's process is paused for the first seconds.
     paused: bool,
-    /// Whether the database's clock leaps ahead at the same moment, by more than the lease.
+    /// Whether the database's clock leaps ahead at the same time, by more than the lease.
     leaps: bool,
 }
 
@@ -59,7 +61,7 @@ const HELD: Variant = Variant {
     leaps: false,
 };
 
-/// For how long the first execution went on after the second one had begun.
+/// Returns how long the first execution continued after the second one had started.
 fn overlap(lines: &[Line]) -> Duration {
     let first = lines.iter().map(|line| line.fence).min();
     let (of_first, of_second): (Vec<_>, Vec<_>) = lines.iter().partition(|line| Some(line.fence) == first);
@@ -68,18 +70,18 @@ fn overlap(lines: &[Line]) -> Duration {
     Duration::from_secs_f64((ends - begins).max(0.0))
 }
 
-/// How often the job was started.
+/// Returns the number of executions of the job.
 fn executions(lines: &[Line]) -> usize {
     lines.iter().map(|line| line.fence).collect::<BTreeSet<_>>().len()
 }
 
-/// What a round showed.
+/// Result of a round.
 #[derive(Debug)]
 struct Shown {
     overlap: Duration,
-    /// From the cut until a job that the other server accepted had started.
+    /// Time from the partition until a job that the other server accepted has started.
     started: Duration,
-    /// From the cut until the job of the cut-off worker had begun a second time.
+    /// Time from the partition until the job of the cut-off worker has started again.
     again: Duration,
 }
 
@@ -88,7 +90,7 @@ async fn play(variant: Variant) -> Shown {
     let url = database.url();
     let address = url.split_once('@').and_then(|(_, rest)| rest.split_once('/')).unwrap().0;
     let to_database = Proxy::start("127.0.0.1", address.parse().unwrap()).await;
-    // Where the servers say that they are: the workers learn it, so it is cut as well.
+    // The workers learn the advertised addresses, so these are cut as well.
     let (to_a, to_b) = (Proxy::leading_nowhere("127.0.0.1").await, Proxy::leading_nowhere("127.0.0.1").await);
     let folder = tempfile::tempdir().unwrap();
     let objects = folder.path().join("objects").display().to_string();
@@ -96,7 +98,7 @@ async fn play(variant: Variant) -> Shown {
     let settings = |store: String, advertised: String| {
         [
             ("BELFRY_SERVER__STORE", store),
-            // The tests' database does not wait for its disk.
+            // The test database does not fsync.
             ("BELFRY_SERVER__STORE_ALLOW_UNSAFE", "true".to_owned()),
             ("BELFRY_SERVER__OBJECTS_DIR", objects.clone()),
             ("BELFRY_SERVER__ADVERTISE_URL", advertised),
@@ -114,7 +116,7 @@ async fn play(variant: Variant) -> Shown {
     spec.delivery = Delivery::ExactlyOnce;
     let job = site.submit(&spec).await;
     site.until_status(job, JobStatus::Running).await;
-    until("the task writes", TAKEOVER, async || (witness.count("beat") > 0).then_some(())).await;
+    until("the task runs", TAKEOVER, async || (witness.count("beat") > 0).then_some(())).await;
     site.add_worker_behind_proxies().await;
 
     let patience = Patience { retry_for: TAKEOVER, ..Patience::default() };
@@ -125,7 +127,7 @@ async fn play(variant: Variant) -> Shown {
     )
     .unwrap();
     let cut = Instant::now();
-    // Watched from the cut on. A process that stands still answers nothing, so it is not ready either.
+    // Observed from the start of the partition. A paused process does not answer, so it is not ready either.
     let ends = async { within(NOT_READY, async || !site.server.is_ready().await).await };
     to_database.set(variant.database);
     for road in [&to_a, &to_b] {
@@ -135,7 +137,7 @@ async fn play(variant: Variant) -> Shown {
         site.workers[1].road().proxies[0].set(Weather::CUT);
     }
     if variant.leaps {
-        // To whoever compares the two, the same as a clock that is an hour ahead.
+        // For a reader of the table, this equals a clock that is an hour ahead.
         database.execute("UPDATE shards SET expires_at = expires_at - 3600000000");
     }
     let load = variant.loaded.then(|| {
@@ -146,7 +148,7 @@ async fn play(variant: Variant) -> Shown {
             }
         })
     });
-    assert!(variant.paused || ends.await, "a leader without a lease is not ready");
+    assert!(variant.paused || ends.await, "a leader without a lease must not be ready");
     if variant.paused {
         site.server.pid().pause();
         tokio::time::sleep(Duration::from_secs(4)).await;
@@ -159,8 +161,7 @@ async fn play(variant: Variant) -> Shown {
     })
     .await;
     let started = cut.elapsed();
-    until("the job has begun a second time", TAKEOVER, async || (witness.count("start") > 1).then_some(()))
-        .await;
+    until("the job has started again", TAKEOVER, async || (witness.count("start") > 1).then_some(())).await;
     let again = cut.elapsed();
     tokio::time::sleep(WATCHED).await;
     to_database.set(Weather::default());
@@ -172,7 +173,7 @@ async fn play(variant: Variant) -> Shown {
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
     let lines = witness.lines();
-    assert_eq!(executions(&lines), 2, "{variant:?}: started once more than there was reason to");
+    assert_eq!(executions(&lines), 2, "{variant:?}: the job was started more than twice");
     Shown { overlap: overlap(&lines), started, again }
 }
 
@@ -183,7 +184,7 @@ async fn check(variant: Variant) {
     for round in 0..rounds {
         let shown = play(variant).await;
         println!("{} {round}: {shown:?}", variant.name);
-        assert_eq!(shown.overlap, Duration::ZERO, "{variant:?}: two executions ran at the same time");
+        assert_eq!(shown.overlap, Duration::ZERO, "{variant:?}: two executions overlapped");
         assert!(shown.started < started_max, "{variant:?}: {shown:?}");
         all.push(shown);
     }
@@ -199,7 +200,7 @@ async fn check(variant: Variant) {
     }
 }
 
-/// D2, D6. What the leader sends to the database, and what that answers, is lost in silence.
+/// D2, D6. Data in both directions between the leader and the database is lost silently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_database_is_silent_runs_no_job_beside_its_next_execution() {
     check(HELD).await;
@@ -211,7 +212,7 @@ async fn a_leader_whose_database_refuses_it_runs_no_job_beside_its_next_executio
     check(Variant { name: "refused", database: Weather::REFUSED, ..HELD }).await;
 }
 
-/// D2, D6. The database does what the leader asks, and its answers are lost.
+/// D2, D6. The database executes the leader's requests, but its answers are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "beside the others in `make partitions`"]
 async fn a_leader_that_hears_no_answers_runs_no_job_beside_its_next_execution() {
@@ -219,7 +220,7 @@ async fn a_leader_that_hears_no_answers_runs_no_job_beside_its_next_execution() 
     check(Variant { name: "one way: answers lost", database: deaf, ..HELD }).await;
 }
 
-/// D2, D6. What the leader asks never arrives.
+/// D2, D6. The leader's requests are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "beside the others in `make partitions`"]
 async fn a_leader_that_is_not_heard_runs_no_job_beside_its_next_execution() {
@@ -227,27 +228,27 @@ async fn a_leader_that_is_not_heard_runs_no_job_beside_its_next_execution() {
     check(Variant { name: "one way: requests lost", database: mute, ..HELD }).await;
 }
 
-/// D6. Nobody but the leader is cut off: workers leave it by themselves.
+/// D6. Only the leader is cut off: workers leave it by themselves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_leave_a_leader_that_alone_is_cut_off_from_the_database() {
     check(Variant { name: "leader alone", worker: false, ..HELD }).await;
 }
 
-/// D2, D6. Commits hang, and clients wait for them.
+/// D2, D6. Commits hang while clients wait for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "beside the others in `make partitions`"]
 async fn a_leader_under_load_that_is_cut_off_runs_no_job_beside_its_next_execution() {
     check(Variant { name: "held, loaded", loaded: true, ..HELD }).await;
 }
 
-/// D2, D6. Its process stands still for longer than its lease, and goes on during the cut.
+/// D2, D6. The leader's process is paused for longer than its lease, and resumes during the partition.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "beside the others in `make partitions`"]
 async fn a_leader_that_stood_still_runs_no_job_beside_its_next_execution() {
     check(Variant { name: "held, paused", paused: true, ..HELD }).await;
 }
 
-/// D7. The lease in the table ends at once, and the leader cannot learn it.
+/// D7. The lease in the table ends immediately, and the leader cannot learn it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "beside the others in `make partitions`"]
 async fn a_leader_that_is_cut_off_while_the_clock_leaps_runs_no_job_beside_its_next_execution() {

@@ -1,5 +1,5 @@
-//! Stores that are not what they were: a backup that was brought back, and damage. What a backup does not know is
-//! stopped and named, nothing runs beside itself, and no loss goes without a word.
+//! Stores in an unexpected state: a restored backup, and damage. Executions that a backup does not contain are
+//! stopped and reported, no executions overlap, and every loss is reported.
 
 use std::fs;
 use std::path::Path;
@@ -9,9 +9,9 @@ use harness::{Site, until};
 use model::spec::Delivery;
 use model::{JobId, JobSpec, JobStatus};
 
-/// Long enough for a machine that is busy with other tests.
+/// Timeout for a machine that is busy with other tests.
 const SOON: Duration = Duration::from_mins(3);
-/// The queue of jobs that name none.
+/// Queue of jobs without a queue in their spec.
 const QUEUE: &str = "default";
 
 fn once_at_a_time(mut spec: JobSpec) -> JobSpec {
@@ -19,17 +19,17 @@ fn once_at_a_time(mut spec: JobSpec) -> JobSpec {
     spec
 }
 
-/// As from or to a backup: all that belongs to the database, and nothing that was beside it before.
+/// Copies a database as a backup or restore does: all of its files replace the existing ones.
 fn copy_database(from: &Path, to: &Path) {
     for file in ["belfry.db", "belfry.db-wal", "belfry.db-shm"] {
-        // The last two need not be there.
+        // The last two files may not exist.
         let _ = fs::remove_file(to.join(file));
         let copied = fs::copy(from.join(file), to.join(file));
         assert!(file != "belfry.db" || copied.is_ok(), "{copied:?}");
     }
 }
 
-/// The fences under which a job started, in the order of the starts, and its processes.
+/// Returns the fences and pids of the job's starts, in order.
 fn starts(site: &Site, job: JobId) -> Vec<(u64, i32)> {
     let lines = site.witness().lines().into_iter();
     let starts = lines.filter(|line| line.kind == "start" && line.job == job.to_string());
@@ -64,18 +64,18 @@ async fn what_a_restored_backup_does_not_know_is_stopped_and_named_and_nothing_r
 
     site.server.start_again().await;
     site.client().resume_queue(QUEUE).await.unwrap();
-    until("what was known runs again", SOON, async || (starts(&site, known).len() == 2).then_some(())).await;
+    until("the known job runs again", SOON, async || (starts(&site, known).len() == 2).then_some(())).await;
     let starts = starts(&site, known);
-    assert!(!before.iter().any(|task| task.0 == starts[0].1 && task.is_alive()), "it runs beside itself");
+    assert!(!before.iter().any(|task| task.0 == starts[0].1 && task.is_alive()), "two executions overlap");
     assert!(starts[1].0 > starts[0].0, "{starts:?}");
     let are_gone = || !before.iter().any(|task| task.is_alive());
-    until("what the backup does not know is stopped", SOON, async || are_gone().then_some(())).await;
+    until("executions unknown to the backup are stopped", SOON, async || are_gone().then_some(())).await;
     site.until_status(known, JobStatus::Running).await;
     assert_eq!(site.client().job(forgotten).await.unwrap_err().status(), Some(404));
     for job in [known, forgotten] {
         let named = |line: &str| line.contains("the store has lost") && line.contains(&job.to_string());
         let is_named = || log_of(&site).lines().any(named);
-        until(&format!("{job} is named"), SOON, async || is_named().then_some(())).await;
+        until(&format!("{job} is reported"), SOON, async || is_named().then_some(())).await;
     }
 }
 
@@ -89,7 +89,7 @@ async fn submit_some(site: &Site, jobs: usize) {
     }
 }
 
-/// F9. The server does not start on what is left of it, and the operator decides.
+/// F9. The server refuses to start on a damaged log until the operator accepts the loss.
 #[tokio::test]
 async fn a_damaged_log_is_refused_by_name_until_the_loss_is_accepted() {
     let mut site = Site::server_only(&[]).await;
@@ -100,8 +100,8 @@ async fn a_damaged_log_is_refused_by_name_until_the_loss_is_accepted() {
     submit_some(&site, 20).await;
     site.server.kill().await;
     let mut bytes = fs::read(&log).unwrap();
-    // Where the log went on after the first half. The server also writes for itself, the more the longer all this takes,
-    // and behind the end of the log lies what is left of an earlier one.
+    // The damage is placed where the log continued after the first half. The server also writes by itself, more the
+    // longer the test takes, and the end of the log is followed by remains of an earlier log.
     let place = half.iter().zip(&bytes).position(|(before, after)| before != after).unwrap_or(half.len());
     bytes[place] ^= 1;
     fs::write(&log, &bytes).unwrap();
@@ -109,7 +109,7 @@ async fn a_damaged_log_is_refused_by_name_until_the_loss_is_accepted() {
     let told = log_of(&site);
     assert!(told.contains("has lost commits: it ends before event"), "{told}");
     assert!(told.contains("belfry store restored"), "{told}");
-    assert_eq!(fs::read(&log).unwrap(), bytes, "nothing was changed");
+    assert_eq!(fs::read(&log).unwrap(), bytes, "the log was not changed");
 
     let store = data.display().to_string();
     let checked = site.belfry(&["store", "check", &store]).await.exits(1);
@@ -123,7 +123,7 @@ async fn a_damaged_log_is_refused_by_name_until_the_loss_is_accepted() {
     assert!((20..40).contains(&jobs), "{jobs} jobs are left");
 }
 
-/// F9. A new store would have new tokens, over the objects of the old one.
+/// F9. A new store would have new tokens, but the objects of the old one.
 #[tokio::test]
 async fn a_store_that_is_gone_is_not_made_anew() {
     let mut site = Site::server_only(&[]).await;
@@ -141,7 +141,7 @@ async fn a_store_that_is_gone_is_not_made_anew() {
     assert_eq!(site.server.token(), token);
 }
 
-/// H5, D8. From the backup of a server that runs to one that runs on it.
+/// H5, D8. From the backup of a running server to a server that runs on the backup.
 #[tokio::test]
 async fn a_backup_that_is_brought_back_is_refused_until_it_is_said_to_be_one() {
     let mut site = Site::server_only(&[]).await;
@@ -157,7 +157,7 @@ async fn a_backup_that_is_brought_back_is_refused_until_it_is_said_to_be_one() {
     let forgotten = site.submit(&JobSpec::command(["true"])).await;
     site.server.shut_down().await;
     for file in ["belfry.db-wal", "belfry.db-shm"] {
-        // They need not be there.
+        // The files may not exist.
         let _ = fs::remove_file(data.join(file));
     }
     fs::copy(&backup, data.join("belfry.db")).unwrap();

@@ -81,8 +81,7 @@ impl Proxy {
     }
 
     async fn leading_to(host: &str, target: Option<SocketAddr>) -> Self {
-        let listener =
-            TcpListener::bind((host, 0)).await.expect("cannot bind a free port");
+        let listener = TcpListener::bind((host, 0)).await.expect("cannot bind a free port");
         let address = listener.local_addr().expect("a listener has an address");
         let (sky, now) = watch::channel(Sky { target, ..Sky::default() });
         let task = tokio::spawn(async move {

@@ -127,8 +127,7 @@ impl Server {
         let mut child = self.child.take().expect("the server is running");
         Pid(child.id().expect("the server was not waited for").cast_signed()).terminate();
         let ended = tokio::time::timeout(Duration::from_secs(30), child.wait()).await;
-        let status =
-            ended.expect("timed out 30 s after SIGTERM").expect("cannot wait for the server");
+        let status = ended.expect("timed out 30 s after SIGTERM").expect("cannot wait for the server");
         assert!(status.success(), "the server exited with {status}");
     }
 

@@ -181,8 +181,7 @@ impl Worker {
         let mut agent = self.agent.take().expect("the agent is running");
         Pid(agent.id().expect("the agent was not waited for").cast_signed()).terminate();
         let ended = tokio::time::timeout(std::time::Duration::from_secs(30), agent.wait()).await;
-        let status =
-            ended.expect("timed out 30 s after SIGTERM").expect("cannot wait for the agent");
+        let status = ended.expect("timed out 30 s after SIGTERM").expect("cannot wait for the agent");
         assert!(status.success(), "the agent exited with {status}");
     }
 

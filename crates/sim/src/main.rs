@@ -60,7 +60,10 @@ struct WorldArgs {
 /// Parses the name of a deliberate bug, and checks that this build contains it.
 fn bug(name: &str) -> Result<Bug> {
     let bug: Bug = name.parse()?;
-    anyhow::ensure!(bug.is_built_in(), "a release build does not contain this bug: build without `--release`");
+    anyhow::ensure!(
+        bug.is_built_in(),
+        "a release build does not contain this bug: build without `--release`"
+    );
     Ok(bug)
 }
 
@@ -237,7 +240,8 @@ impl Series<'_> {
             Some(until) => Instant::now() >= until,
             None => seed - self.args.seed >= self.args.seeds,
         };
-        let failed = || self.totals.lock().expect("no thread panics while it holds the lock").failed.is_some();
+        let failed =
+            || self.totals.lock().expect("no thread panics while it holds the lock").failed.is_some();
         (!is_over && !failed()).then_some(seed)
     }
 

@@ -83,7 +83,9 @@ pub(super) fn commits(
     let is_lost = |at: &Timestamp| losses.iter().any(|lost| lost.contains(at));
     let mut gone = feed.iter().filter(|(seq, at)| !stored.events.contains_key(seq) && !is_lost(at));
     if let Some((seq, _)) = gone.next() {
-        teller.discrepancies.push(format!("the feed delivered position {seq}, which the store does not contain"));
+        teller
+            .discrepancies
+            .push(format!("the feed delivered position {seq}, which the store does not contain"));
     }
     teller.finish(end);
     let event = |(at, commit)| Event { at, what: What::Commit(Box::new(commit)) };

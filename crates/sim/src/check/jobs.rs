@@ -276,12 +276,7 @@ fn executions(facts: &Facts<'_>, findings: &mut Findings) {
         let rows = &execution.rows;
         let Some((first, row)) = rows.first() else { continue };
         if !row.new || rows.iter().skip(1).any(|(_, row)| row.new) {
-            findings.add(
-                Invariant::I4,
-                id,
-                "not exactly one row is new",
-                rows.iter().map(|(at, _)| *at),
-            );
+            findings.add(Invariant::I4, id, "not exactly one row is new", rows.iter().map(|(at, _)| *at));
         }
         if !facts.jobs.contains_key(&row.job) {
             findings.add(Invariant::I4, id, format!("job {} is not in the store", row.job), [*first]);

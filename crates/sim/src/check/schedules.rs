@@ -127,8 +127,7 @@ pub(super) fn in_time(facts: &Facts<'_>, findings: &mut Findings) {
         for execution in job.executions.iter().filter_map(|id| facts.executions.get(id)) {
             let Some((index, row)) = execution.rows.first() else { continue };
             if row.assigned_at > deadline {
-                let message =
-                    format!("assigned at {}, after its start deadline {deadline}", row.assigned_at);
+                let message = format!("assigned at {}, after its start deadline {deadline}", row.assigned_at);
                 findings.add(Invariant::I16, id, message, [*index]);
             }
             if execution.rows.iter().any(|(_, row)| row.started) {
@@ -360,8 +359,7 @@ fn waits_its_turn(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut F
         let says = |code: DetailCode| record.detail.as_deref() == Some(code.sentence());
         let for_another = says(DetailCode::WaitingStands) || says(DetailCode::LaterStands);
         if record.cause == FiringCause::CatchUp && (lost || for_another) {
-            let message =
-                format!("missed time {} became {} instead of waiting", record.last, record.outcome);
+            let message = format!("missed time {} became {} instead of waiting", record.last, record.outcome);
             findings.add(Invariant::I18, id, message, [*index]);
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! clients ──> servers (the real leader and engine) ──> store
-//!        │ ▲
-//!   network:   ▼ │   delay, loss, duplicates, reordering, partitions
-//!       workers (agent, the real supervisor over a disk, fuse, tasks)
+//!                │ ▲
+//!     network:   ▼ │   delay, loss, duplicates, reordering, partitions
+//!             workers (agent, the real supervisor over a disk, fuse, tasks)
 //! ```
 //!
 //! The cores are the ones that ship: engine, leader and supervisor. Everything around them is a model of the
