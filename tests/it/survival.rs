@@ -1,4 +1,4 @@
-//! Kills and pauses of one process at a time: what goes on, what is tried again, what never is.
+//! Kills and pauses of single processes: which work continues, is retried, or is never repeated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,11 +20,11 @@ async fn until_lines(witness: &Witness, kind: &str, count: usize) {
 }
 
 async fn until_lines_within(time: Duration, witness: &Witness, kind: &str, count: usize) {
-    let what = format!("tasks told `{kind}` {count} times");
+    let what = format!("tasks recorded `{kind}` {count} times");
     until(&what, time, async || (witness.count(kind) >= count).then_some(())).await;
 }
 
-/// The end of all of it: every job ended, and nothing happened that should not have.
+/// Asserts that every job has ended and no guarantee was violated.
 async fn assert_promises_kept(site: &Site, witness: &Witness, jobs: &[(JobId, Delivery)]) {
     let mut fates = BTreeMap::new();
     for &(id, delivery) in jobs {
@@ -35,7 +35,7 @@ async fn assert_promises_kept(site: &Site, witness: &Witness, jobs: &[(JobId, De
     assert_eq!(witness.violations(&fates), [""; 0]);
 }
 
-/// I4, I5. Rows and events agree on every step, as the storms' checker reads them.
+/// I4, I5. Rows and events agree on every transition, according to the checker of the fault injection tests.
 async fn assert_history_is_whole(mut site: Site, witness: &Witness) {
     site.server.shut_down().await;
     let options = store::sqlite::Options { ballast_bytes: 0, ..Default::default() };
@@ -55,7 +55,7 @@ fn with_retries(mut spec: JobSpec, delivery: Delivery) -> JobSpec {
     spec
 }
 
-/// D9. The agent is only a messenger.
+/// D9. The task does not depend on the agent process.
 #[tokio::test]
 async fn a_task_runs_on_while_its_agent_is_killed_and_started_again() {
     let mut site = Site::start().await;
@@ -71,7 +71,8 @@ async fn a_task_runs_on_while_its_agent_is_killed_and_started_again() {
     assert_promises_kept(&site, &witness, &[(job, Delivery::AtLeastOnce)]).await;
 }
 
-/// D4, D9. The worker is lost, and comes back before anything else has started: what its tasks did counts, at every level.
+/// D4, D9. A lost worker returns before another execution has started: the results of its tasks are accepted, at
+/// every delivery level.
 #[tokio::test]
 async fn what_ended_on_a_lost_worker_is_not_done_again_when_it_comes_back_first() {
     let mut site = Site::start().await;
@@ -101,7 +102,7 @@ async fn what_ended_on_a_lost_worker_is_not_done_again_when_it_comes_back_first(
     assert_history_is_whole(site, &witness).await;
 }
 
-/// D9. What ended while the agent was away is reported when it is back.
+/// D9. An execution that ended while the agent was down is reported after the agent's restart.
 #[tokio::test]
 async fn an_outcome_waits_for_the_next_agent() {
     let mut site = Site::start().await;
@@ -115,7 +116,7 @@ async fn an_outcome_waits_for_the_next_agent() {
     assert_eq!(site.until_status(job, JobStatus::Succeeded).await.executions, 1);
 }
 
-/// D5, D9. A server that is gone for longer than a lease: tasks stand still and then go on; none runs twice.
+/// D5, D9. A server is down for longer than a lease: tasks are frozen and then resume; none runs twice.
 #[tokio::test]
 async fn a_task_survives_a_server_that_is_gone_for_longer_than_a_lease() {
     let mut site = Site::start().await;
@@ -131,11 +132,11 @@ async fn a_task_survives_a_server_that_is_gone_for_longer_than_a_lease() {
     assert_eq!(witness.count("end"), 0);
     site.server.start_again().await;
     let ended = site.until_status(job, JobStatus::Succeeded).await;
-    assert_eq!(ended.executions, 1, "it went on where it stood");
+    assert_eq!(ended.executions, 1, "the task resumed");
     assert_promises_kept(&site, &witness, &[(job, Delivery::ExactlyOnce)]).await;
 }
 
-/// D4, D7. The supervisor dies: its tasks die with it, and each job ends by its level.
+/// D4, D7. The supervisor dies: its tasks die with it, and each job ends according to its delivery level.
 #[tokio::test]
 async fn a_killed_supervisor_takes_its_tasks_along_and_each_level_keeps_its_word() {
     let site = Site::start().await;
@@ -162,11 +163,11 @@ async fn a_killed_supervisor_takes_its_tasks_along_and_each_level_keeps_its_word
     assert_eq!(
         statuses,
         [(JobStatus::Succeeded, 2), (JobStatus::Failed, 1), (JobStatus::Succeeded, 2)],
-        "interrupted: tried again, unless it may not be"
+        "interrupted: retried, unless it is at_most_once"
     );
 }
 
-/// D3, D4. A machine is gone: its work goes elsewhere once its lease has run out.
+/// D3, D4. A machine is lost: its executions are restarted elsewhere after the end of its lease.
 #[tokio::test]
 async fn the_jobs_of_a_lost_worker_go_to_another() {
     let mut site = Site::server_only(&[("BELFRY_SERVER__RESULT_WAIT", "2s")]).await;
@@ -176,7 +177,8 @@ async fn the_jobs_of_a_lost_worker_go_to_another() {
     let job = site.submit(&with_retries(witness.job(12), Delivery::AtLeastOnce)).await;
     until_lines(&witness, "start", 2).await;
     site.add_worker().await;
-    // All of it at once, as a machine goes; the fuse last, for it would act on the supervisor's end.
+    // All processes are killed at once, as in a machine failure. The fuse is paused first, because it would act on
+    // the end of the supervisor.
     let worker = &mut site.workers[0];
     let fuse = worker.find(Role::Fuse).unwrap();
     fuse.pause();
@@ -195,7 +197,7 @@ async fn the_jobs_of_a_lost_worker_go_to_another() {
     assert_promises_kept(&site, &witness, &jobs).await;
 }
 
-/// The pause hole: a supervisor that is stopped cannot hold its tasks, so the fuse does.
+/// A paused supervisor cannot freeze its tasks, so the fuse does.
 #[tokio::test]
 async fn tasks_of_a_paused_supervisor_are_held_by_the_fuse_and_overlap_with_nothing() {
     let mut site = Site::start().await;
@@ -217,11 +219,11 @@ async fn tasks_of_a_paused_supervisor_are_held_by_the_fuse_and_overlap_with_noth
     assert_promises_kept(&site, &witness, &[(job, Delivery::ExactlyOnce)]).await;
 }
 
-/// Long enough for a worker that is to be lost first, on a machine that is busy with other tests.
+/// Timeout for a worker that must be lost first, on a machine that is busy with other tests.
 const LATER: Duration = Duration::from_mins(3);
 
-/// D4. The same in the middle of a burst of starts. Those that wait in the worker's queue when its supervisor is stopped
-/// run elsewhere when it continues. (The worker's own tests have that queue full for certain.)
+/// D4. The same during a burst of starts. Starts that wait in the worker's queue when its supervisor is paused run
+/// elsewhere after it resumes. (The worker's own tests ensure that the queue is full.)
 #[tokio::test]
 async fn a_burst_of_starts_that_is_interrupted_by_a_pause_overlaps_with_nothing() {
     const JOBS: usize = 100;
@@ -251,13 +253,13 @@ async fn a_burst_of_starts_that_is_interrupted_by_a_pause_overlaps_with_nothing(
     assert_promises_kept(&site, &witness, &jobs).await;
 }
 
-/// D3, D4. The agent lives and could say that all is well, while its supervisor stands still.
+/// D3, D4. The agent is alive and could report success, while its supervisor is paused.
 #[tokio::test]
 async fn the_jobs_of_a_worker_whose_supervisor_stands_still_go_to_another() {
     let mut site = Site::start().await;
     let supervisor = site.workers[0].find(Role::Supervisor).unwrap();
     let witness = site.witness();
-    // The first execution does not come to its end.
+    // The first execution does not reach its end.
     let beats = "n=6000; if [ $BELFRY_ATTEMPT -gt 1 ]; then n=5; fi; while [ $n -gt 0 ]; do sleep 0.1; tell beat; n=$((n-1)); done";
     let job = site.submit(&with_retries(witness.job_that(beats), Delivery::ExactlyOnce)).await;
     until_lines(&witness, "beat", 1).await;
@@ -276,7 +278,7 @@ async fn the_jobs_of_a_worker_whose_supervisor_stands_still_go_to_another() {
     assert_promises_kept(&site, &witness, &[(job, Delivery::ExactlyOnce)]).await;
 }
 
-/// A killed task is a failure of the job's own, and is tried again.
+/// A killed task counts as a failure of the job, and is retried.
 #[tokio::test]
 async fn a_killed_task_is_a_failed_try() {
     let site = Site::start().await;
@@ -290,7 +292,7 @@ async fn a_killed_task_is_a_failed_try() {
     assert_eq!((first.signal, first.error.as_deref()), (Some(9), Some("signal")));
 }
 
-/// D5. Waiting, timed and running work are all there after a restart in good order.
+/// D5. Waiting, scheduled and running work still exists after a graceful restart.
 #[tokio::test]
 async fn a_restart_of_the_server_loses_nothing_and_goes_on() {
     let mut site = Site::server_only(&[]).await;
@@ -312,7 +314,7 @@ async fn a_restart_of_the_server_loses_nothing_and_goes_on() {
 
     site.server.shut_down().await;
     site.server.start_again().await;
-    assert_eq!(site.server.token(), token, "the token is made once");
+    assert_eq!(site.server.token(), token, "the token is created only once");
     site.server.kill().await;
     site.server.start_again().await;
     site.add_worker().await;
@@ -323,7 +325,7 @@ async fn a_restart_of_the_server_loses_nothing_and_goes_on() {
     site.until_status(later, JobStatus::Succeeded).await;
 }
 
-/// A10, rule 7. A client that got no answer repeats itself, and one job comes of it.
+/// A10, rule 7. A client without an answer repeats its request, and only one job is created.
 #[tokio::test]
 async fn submissions_through_a_killed_server_make_each_job_once() {
     let mut site = Site::server_only(&[]).await;
@@ -333,14 +335,14 @@ async fn submissions_through_a_killed_server_make_each_job_once() {
         for i in 0..300 {
             let mut spec = JobSpec::command(["true"]);
             spec.idempotency_key = Some(format!("key-{i}"));
-            made.push(client.submit(&spec).await.expect("accepted, sooner or later").id);
+            made.push(client.submit(&spec).await.expect("the job is accepted eventually").id);
         }
         made
     });
     let mut kills = 0;
     while !submissions.is_finished() && kills < 5 {
         let client = site.client();
-        until("something more was accepted", SOON, async || {
+        until("another job was accepted", SOON, async || {
             let page = client.jobs_page(&Default::default(), &client::Page::default()).await.ok()?;
             (submissions.is_finished() || page.items.len() > kills * 8).then_some(())
         })
@@ -353,7 +355,7 @@ async fn submissions_through_a_killed_server_make_each_job_once() {
     assert!(kills > 0);
     made.sort_unstable();
     made.dedup();
-    assert_eq!(made.len(), 300, "each key has a job of its own");
+    assert_eq!(made.len(), 300, "each key has a different job");
     let stored: Vec<_> = site.client().jobs(JobFilter::default()).try_collect().await.unwrap();
-    assert_eq!(stored.len(), 300, "and there is no other");
+    assert_eq!(stored.len(), 300, "there are no other jobs");
 }

@@ -1,4 +1,4 @@
-//! Schedules through kills, outages and a clock that is moved: every instant is decided once.
+//! Schedules during kills, outages and clock changes: every scheduled time is decided once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -27,7 +27,7 @@ async fn apply(site: &Site, spec: &ScheduleSpec) -> ScheduleId {
     site.client().put_schedule(spec, None).await.unwrap().id
 }
 
-/// The ledger of a schedule, oldest first.
+/// Returns the ledger of a schedule, oldest entry first.
 async fn ledger(site: &Site, id: ScheduleId) -> Vec<LedgerEntry> {
     let lines = site.client().ledger(ScheduleRef::from(id), LedgerFilter::default());
     let mut lines: Vec<_> = lines.try_collect().await.unwrap();
@@ -35,12 +35,12 @@ async fn ledger(site: &Site, id: ScheduleId) -> Vec<LedgerEntry> {
     lines
 }
 
-/// The outcomes of a ledger, each with the number of instants that it stands for.
+/// Returns the outcomes of a ledger, each with its number of scheduled times.
 fn outcomes(lines: &[LedgerEntry]) -> Vec<(FiringOutcome, u64)> {
     lines.iter().map(|line| (line.outcome, line.count)).collect()
 }
 
-/// I14: every second from the first record to the last has one record.
+/// I14: every second from the first entry to the last has one entry.
 fn assert_no_second_is_missing_or_double(lines: &[LedgerEntry]) {
     let second = |at: Timestamp| at.as_millis() / 1_000;
     let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
@@ -51,11 +51,11 @@ fn assert_no_second_is_missing_or_double(lines: &[LedgerEntry]) {
         }
     }
     let (first, last) = (*seen.keys().next().unwrap(), *seen.keys().last().unwrap());
-    assert!(seen.values().all(|&count| count == 1), "an instant has two records: {lines:#?}");
-    assert_eq!(seen.len() as i64, last - first + 1, "an instant has no record: {lines:#?}");
+    assert!(seen.values().all(|&count| count == 1), "a scheduled time has two entries: {lines:#?}");
+    assert_eq!(seen.len() as i64, last - first + 1, "a scheduled time has no entry: {lines:#?}");
 }
 
-/// B2, D5, I14. The server is killed again and again while a schedule fires every second.
+/// B2, D5, I14. The server is killed repeatedly while a schedule fires every second.
 #[tokio::test]
 async fn kills_across_firing_instants_neither_lose_nor_double_a_firing() {
     let mut site = Site::start().await;
@@ -79,11 +79,11 @@ async fn kills_across_firing_instants_neither_lose_nor_double_a_firing() {
         assert_eq!(ended.origin.as_ref().unwrap().scheduled_for, line.scheduled_for);
         let executions = client.job_executions(job).await.unwrap().items;
         let fate = Fate { delivery: Delivery::AtLeastOnce, job: Some(ended), executions };
-        assert!(fates.insert(job.to_string(), fate).is_none(), "two instants have one job");
+        assert!(fates.insert(job.to_string(), fate).is_none(), "two scheduled times share a job");
     }
     let filter = JobFilter { schedule: Some(id), ..JobFilter::default() };
     let jobs: Vec<_> = client.jobs(filter).try_collect().await.unwrap();
-    assert_eq!(jobs.len(), fates.len(), "a job has no line in the ledger");
+    assert_eq!(jobs.len(), fates.len(), "a job has no ledger entry");
     assert_eq!(witness.violations(&fates), [""; 0]);
 }
 
@@ -91,7 +91,7 @@ async fn site_by(clock: &MovedClock) -> Site {
     Site::server_only(&[clock.setting()]).await
 }
 
-/// B3, D5, I18. Five hours without a server, under each policy.
+/// B3, D5, I18. Five hours without a server, with each policy for missed runs.
 #[tokio::test]
 async fn an_outage_is_made_up_for_as_each_policy_says() {
     let clock = MovedClock::new();
@@ -99,7 +99,7 @@ async fn an_outage_is_made_up_for_as_each_policy_says() {
     let mut ids = Vec::new();
     for policy in [MissedPolicy::Skip, MissedPolicy::FireOnce, MissedPolicy::FireLast, MissedPolicy::FireAll]
     {
-        // Half an hour away from now, so that the test is not about the border.
+        // Half an hour away from now, so that the test does not depend on the boundary.
         let minutes = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() / 60;
         let minute = (minutes + 30) % 60;
         let rule = Rule::Cron(Cron::new(format!("{minute} * * * *")));
@@ -113,7 +113,7 @@ async fn an_outage_is_made_up_for_as_each_policy_says() {
     site.server.start_again().await;
     let mut found = Vec::new();
     for &id in &ids {
-        let lines = until("five instants are decided", SOON, async || {
+        let lines = until("five scheduled times are decided", SOON, async || {
             let lines = ledger(&site, id).await;
             (lines.iter().map(|line| line.count).sum::<u64>() == 5).then_some(lines)
         })
@@ -132,7 +132,7 @@ async fn an_outage_is_made_up_for_as_each_policy_says() {
     );
 }
 
-/// F10, I14, I16: rule 8 of the design. The clock leaps ahead and back under a running server.
+/// F10, I14, I16: rule 8 of the design. The clock leaps ahead and back while the server runs.
 #[tokio::test]
 async fn a_clock_that_is_moved_under_a_running_server_doubles_and_loses_nothing() {
     let clock = MovedClock::new();
@@ -147,11 +147,11 @@ async fn a_clock_that_is_moved_under_a_running_server_doubles_and_loses_nothing(
         .await
     };
     fired(2).await;
-    // Ten days ahead, which no other clock confirms: time goes on as it did.
+    // Ten days ahead without confirmation by another clock: engine time ignores the leap.
     clock.set(10 * 24 * 3_600);
     let ahead = fired(4).await;
     assert!(ahead.iter().all(|line| line.cause == FiringCause::Timer), "{ahead:#?}");
-    // Two hours back: engine time stands still until the wall has come that far again.
+    // Two hours back: engine time stands still until the wall clock has caught up.
     clock.set(-7_200);
     let newest = ahead.last().unwrap().last;
     clock.set(0);

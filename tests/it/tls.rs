@@ -1,4 +1,4 @@
-//! Workers and the command line reach a server behind a proxy that terminates TLS.
+//! Workers and the command line reach a server through a proxy that terminates TLS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use rustls::pki_types::PrivateKeyDer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// An authority, and a certificate that it signed for `localhost`.
+/// A certificate authority, and a certificate for `localhost` that it signed.
 struct Authority {
     pem: String,
     acceptor: TlsAcceptor,
@@ -40,7 +40,7 @@ impl Authority {
         Self { pem: authority.pem(), acceptor: TlsAcceptor::from(Arc::new(config)) }
     }
 
-    /// Passes decrypted connections on to `target`, and returns the proxy's URL.
+    /// Starts a proxy that forwards decrypted connections to `target`, and returns its URL.
     async fn serve(&self, target: SocketAddr) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
@@ -59,8 +59,8 @@ impl Authority {
     }
 }
 
-/// D9. Without `ca_file` a worker trusts the authorities of the system, as the command line does. `SSL_CERT_FILE` names
-/// them here.
+/// D9. Without `ca_file` a worker trusts the certificate authorities of the system, as the command line does. Here
+/// `SSL_CERT_FILE` sets them.
 #[tokio::test]
 async fn a_worker_without_an_authority_of_its_own_trusts_those_of_the_system() {
     let authority = Authority::new();

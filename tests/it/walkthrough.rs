@@ -1,4 +1,4 @@
-//! What a user does, from end to end, with a real server and a real worker.
+//! User journeys from end to end, with a real server and a real worker.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn duration(text: &str) -> model::Duration {
     text.parse().unwrap()
 }
 
-/// The only id in what `submit -o name` printed.
+/// Parses the only id in the output of `submit -o name`.
 fn id(text: &str) -> JobId {
     text.trim().parse().unwrap_or_else(|error| panic!("expected one job id, found `{text}`: {error}"))
 }
@@ -24,7 +24,7 @@ fn error(job: &Job) -> &str {
     job.result.as_ref().and_then(|r| r.error.as_deref()).unwrap_or("none")
 }
 
-/// A1, A2, A3. Submit from the shell, nobody waits, and all of it can be seen later.
+/// A1, A2, A3. A job is submitted from the shell without waiting; its status, result and log can be read later.
 #[tokio::test]
 async fn a_command_is_submitted_runs_and_shows_its_result_and_its_log() {
     let site = Site::start().await;
@@ -47,7 +47,7 @@ async fn a_command_is_submitted_runs_and_shows_its_result_and_its_log() {
     assert!(listed.contains(&job.to_string()), "{listed}");
 }
 
-/// Workers have names like everything else, and programs read the version as data, without colours.
+/// Workers are found by name, and the version can be read as data, without colours.
 #[tokio::test]
 async fn jobs_are_found_by_the_name_of_their_worker_and_the_version_is_data() {
     let site = Site::start().await;
@@ -68,7 +68,7 @@ async fn jobs_are_found_by_the_name_of_their_worker_and_the_version_is_data() {
     assert!(!plain.stderr.contains('\u{1b}'), "{}", plain.stderr);
 }
 
-/// A3. `--follow` shows what is written as it is written, and ends as the job ends.
+/// A3. `--follow` shows output as it is written, and ends when the job ends.
 #[tokio::test]
 async fn following_a_job_ends_with_its_own_exit_code() {
     let site = Site::start().await;
@@ -80,7 +80,7 @@ async fn following_a_job_ends_with_its_own_exit_code() {
     site.belfry(&["submit", "--wait", "--", "sh", "-c", "exit 3"]).await.exits(3);
 }
 
-/// A7, A8, D1. Each try is an execution of its own; the wait between them is kept.
+/// A7, A8, D1. Each attempt is a separate execution; the backoff between them is observed.
 #[tokio::test]
 async fn a_failing_job_is_tried_again_until_it_succeeds() {
     let site = Site::start().await;
@@ -111,7 +111,7 @@ async fn a_failing_job_is_tried_again_until_it_succeeds() {
     assert_eq!(causes, expected);
 }
 
-/// D1. What cannot even start is counted apart, and says why.
+/// D1. Executions that cannot start are counted separately, with a reason.
 #[tokio::test]
 async fn a_command_that_does_not_exist_fails_to_start_and_says_so() {
     let site = Site::start().await;
@@ -125,7 +125,7 @@ async fn a_command_that_does_not_exist_fails_to_start_and_says_so() {
     assert!(message.contains("/no/such/program"), "{message}");
 }
 
-/// A4. A running job gets SIGTERM and may wind down; one that waits never starts.
+/// A4. A running job gets SIGTERM and may shut down; a waiting job never starts.
 #[tokio::test]
 async fn a_cancelled_job_winds_down_and_one_that_waits_never_starts() {
     let site = Site::start().await;
@@ -144,14 +144,14 @@ async fn a_cancelled_job_winds_down_and_one_that_waits_never_starts() {
     let logs = site.belfry(&["logs", &running.to_string()]).await.success();
     assert!(logs.contains("saved"), "{logs}");
     assert_eq!(witness.count("start"), 1);
-    // To cancel what is cancelled changes nothing; what ended otherwise says so.
+    // Cancelling a cancelled job changes nothing; cancelling another ended job is refused.
     client.cancel_job(later, None).await.unwrap();
     let done = site.submit(&JobSpec::command(["true"])).await;
     site.until_status(done, JobStatus::Succeeded).await;
     assert_eq!(client.cancel_job(done, None).await.unwrap_err().code(), Some("job_ended"));
 }
 
-/// A4. SIGTERM that is ignored ends in SIGKILL after the grace, with everything that was started.
+/// A4. A task that ignores SIGTERM is killed with SIGKILL after the grace period, with all of its processes.
 #[tokio::test]
 async fn a_task_that_ignores_sigterm_is_killed_with_its_whole_tree() {
     let site = Site::start().await;
@@ -161,17 +161,17 @@ async fn a_task_that_ignores_sigterm_is_killed_with_its_whole_tree() {
     let job = site.submit(&spec).await;
     until("the task runs", Duration::from_secs(30), async || (witness.count("start") == 1).then_some(()))
         .await;
-    let tree = until("the tree is there", Duration::from_secs(30), async || {
+    let tree = until("the process tree exists", Duration::from_secs(30), async || {
         let tasks = site.workers[0].tasks();
         (tasks.len() >= 2).then_some(tasks)
     })
     .await;
     site.client().cancel_job(job, None).await.unwrap();
     site.until_status(job, JobStatus::Cancelled).await;
-    assert!(tree.iter().all(|p| !p.is_alive()), "cancelled, and something of it still runs");
+    assert!(tree.iter().all(|p| !p.is_alive()), "the job is cancelled, but a process still runs");
 }
 
-/// A4, A9. Not before its time; until then it can be changed.
+/// A4, A9. A scheduled job does not start early; until then it can be changed.
 #[tokio::test]
 async fn a_job_for_later_can_be_changed_and_then_starts_on_time() {
     let site = Site::start().await;
@@ -190,7 +190,7 @@ async fn a_job_for_later_can_be_changed_and_then_starts_on_time() {
     assert_eq!(client.update_job(job, &patch, None).await.unwrap_err().code(), Some("job_ended"));
 }
 
-/// D2. A run time limit ends the try, and counts as a failure.
+/// D2. The timeout ends the attempt, and counts as a failure.
 #[tokio::test]
 async fn a_job_that_runs_too_long_is_ended() {
     let site = Site::start().await;
@@ -201,7 +201,7 @@ async fn a_job_that_runs_too_long_is_ended() {
     assert_eq!((error(&ended), ended.run_failures), ("timeout", 1));
 }
 
-/// A7. What cannot start in time is recorded as expired and never starts.
+/// A7. A job that cannot start before its start deadline expires, and never starts.
 #[tokio::test]
 async fn a_job_expires_when_no_worker_takes_it_in_time() {
     let site = Site::server_only(&[]).await;
@@ -214,7 +214,7 @@ async fn a_job_expires_when_no_worker_takes_it_in_time() {
     assert_eq!(ended.executions, 0);
 }
 
-/// A11. Inputs are fetched and checked, outputs stored; a program can be an artifact.
+/// A11. Inputs are downloaded and verified, outputs uploaded; a program can be an artifact.
 #[tokio::test]
 async fn artifacts_go_in_and_come_out() {
     let site = Site::start().await;
@@ -240,7 +240,7 @@ async fn artifacts_go_in_and_come_out() {
     assert!(ended.result.clone().unwrap().message.unwrap().contains("no-such-text"), "{ended:#?}");
 }
 
-/// E6, and the promise that every waiting job can say why it waits.
+/// E6, and the guarantee that every waiting job can explain why it is waiting.
 #[tokio::test]
 async fn a_paused_queue_holds_its_jobs_and_says_so() {
     let site = Site::start().await;
@@ -255,7 +255,7 @@ async fn a_paused_queue_holds_its_jobs_and_says_so() {
     site.until_status(job, JobStatus::Succeeded).await;
 }
 
-/// E6. Jobs of one key run one after the other.
+/// E6. Jobs with the same concurrency key run one after the other.
 #[tokio::test]
 async fn a_concurrency_key_bounds_what_runs_at_once() {
     let site = Site::start().await;
@@ -273,7 +273,7 @@ async fn a_concurrency_key_bounds_what_runs_at_once() {
     assert!(second.started_at >= first.finished_at, "{first:#?} {second:#?}");
 }
 
-/// A10. The same key is the same job; another body under it is refused.
+/// A10. The same key returns the same job; a different body under that key is refused.
 #[tokio::test]
 async fn a_repeated_submission_answers_with_the_first_ones_job() {
     let site = Site::start().await;
@@ -286,7 +286,7 @@ async fn a_repeated_submission_answers_with_the_first_ones_job() {
     assert_eq!(site.client().submit(&spec).await.unwrap_err().code(), Some("idempotency_key_reused"));
 }
 
-/// A retry of an ended job is a new job that names the old one.
+/// A retry of an ended job is a new job that refers to the old one.
 #[tokio::test]
 async fn an_ended_job_is_retried_as_a_new_one() {
     let site = Site::start().await;
@@ -297,7 +297,7 @@ async fn an_ended_job_is_retried_as_a_new_one() {
     assert_eq!(again.retry_of, Some(job));
 }
 
-/// Every refusal names the field, what was expected, and ends with the documented exit code.
+/// Every refusal names the field and the expected value, and ends with the documented exit code.
 #[tokio::test]
 async fn refusals_name_what_was_wrong() {
     let site = Site::server_only(&[]).await;
@@ -320,7 +320,7 @@ async fn refusals_name_what_was_wrong() {
     site.script(&site.path(""), &list).await.exits(4);
 }
 
-/// The delivery level and the fence reach the task; it holds no credential.
+/// The task gets its delivery level and fence, but no credential.
 #[tokio::test]
 async fn a_task_finds_its_fence_and_no_credential() {
     let site = Site::start().await;
@@ -333,7 +333,7 @@ async fn a_task_finds_its_fence_and_no_credential() {
     assert!(!logs.contains("bf_") && !logs.contains("TOKEN"), "{logs}");
 }
 
-/// H6, first form. Health and metrics are there.
+/// H6, first form. Health and metrics endpoints exist.
 #[tokio::test]
 async fn health_is_open_and_metrics_ask_for_the_token() {
     let site = Site::start().await;

@@ -1,4 +1,4 @@
-//! The workflows of the examples, each run as its file says: by the command line, against the real binary.
+//! The example workflows, run as their files describe: from the command line, with the real binary.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A site with the workflows of one file.
+/// Starts a site, and applies the workflows of one file.
 async fn with(file: &str) -> Site {
     let site = Site::start().await;
     let path = repository().join("examples/workflows").join(file);
@@ -19,13 +19,13 @@ async fn with(file: &str) -> Site {
     site
 }
 
-/// Starts a run as somebody types it.
+/// Starts a run from the command line.
 async fn start(site: &Site, line: &[&str]) -> RunId {
     let shown = site.belfry(&[&["workflow", "start"], line].concat()).await.success();
     shown.trim().parse().unwrap()
 }
 
-/// The run, once it has ended with this exit code of a wait.
+/// Waits for the run with the command line, checks the exit code, and returns the run.
 async fn ended(site: &Site, run: RunId, code: i32) -> WorkflowRun {
     site.belfry(&["run", "wait", &run.to_string()]).await.exits(code);
     site.client().run(run).await.unwrap()
@@ -41,14 +41,14 @@ async fn statuses(site: &Site, run: RunId) -> Vec<(String, StepStatus)> {
     steps.into_iter().map(|step| (step.name, step.state.status)).collect()
 }
 
-/// What the job of a step wrote.
+/// Returns the output of a step's job.
 async fn wrote(site: &Site, run: RunId, step: &str) -> String {
     let steps = site.client().run_steps(run).await.unwrap().steps;
     let job = steps.iter().find(|found| found.name == step).unwrap().state.job_id.unwrap();
     site.belfry(&["logs", &job.to_string()]).await.success()
 }
 
-/// C1, C4. What is followed is told step by step; a list that a step gave is mapped and reduced.
+/// C1, C4. A followed run is shown step by step; a list that a step returned is mapped and reduced.
 #[tokio::test]
 async fn an_etl_maps_a_list_that_was_found_out_and_reduces_what_came_of_it() {
     let site = with("etl.yaml").await;
@@ -68,14 +68,14 @@ async fn an_etl_maps_a_list_that_was_found_out_and_reduces_what_came_of_it() {
     assert_eq!(jobs(&site, run).await.len(), 5);
 }
 
-/// C3. Nothing goes out before somebody says so; who it was is what later steps are given.
+/// C3. A release waits for an approval; later steps get the name of the approver.
 #[tokio::test]
 async fn a_release_goes_out_once_somebody_has_approved_it() {
     let site = with("release.yaml").await;
     let run = start(&site, &["release", "-p", "version=1.10"]).await;
     let next = start(&site, &["release", "-p", "version=1.11"]).await;
     let (id, gate) = (run.to_string(), "gate".to_owned());
-    until("the gate is asked for", SOON, async || {
+    until("the gate waits for a decision", SOON, async || {
         statuses(&site, run).await.contains(&(gate.clone(), StepStatus::Waiting)).then_some(())
     })
     .await;
@@ -83,7 +83,7 @@ async fn a_release_goes_out_once_somebody_has_approved_it() {
     assert!(why.contains(&format!("`belfry run approve {id} gate`")), "{why}");
     let turn = site.belfry(&["run", "why", &next.to_string(), "build"]).await.success();
     assert!(turn.contains("limit of concurrent runs (1 of 1 running)"), "{turn}");
-    assert_eq!(jobs(&site, run).await.len(), 4, "nothing is rolled out yet");
+    assert_eq!(jobs(&site, run).await.len(), 4, "no roll-out has started");
 
     site.belfry(&["run", "approve", &id, "--note", "tested by ann"]).await.success();
     let ended = ended(&site, run, 0).await;
@@ -92,7 +92,7 @@ async fn a_release_goes_out_once_somebody_has_approved_it() {
     let late = site.belfry(&["run", "approve", &id]).await.exits(2);
     assert!(late.stderr.contains("no step of"), "{}", late.stderr);
 
-    until("the other release has its turn", SOON, async || {
+    until("the other release is running", SOON, async || {
         statuses(&site, next).await.contains(&(gate.clone(), StepStatus::Waiting)).then_some(())
     })
     .await;
@@ -103,7 +103,7 @@ async fn a_release_goes_out_once_somebody_has_approved_it() {
     assert_eq!(end.last(), Some(&("roll-back".to_owned(), StepStatus::Skipped)), "{end:?}");
 }
 
-/// C4, D4. Each shard is a job of its own: those of a worker that is killed go on at another one.
+/// C4, D4. Each shard is a separate job: the jobs of a killed worker continue on another worker.
 #[tokio::test]
 async fn the_shards_of_a_killed_worker_are_done_by_another_one() {
     let mut site = with("sharded-import.yaml").await;
@@ -116,16 +116,16 @@ async fn the_shards_of_a_killed_worker_are_done_by_another_one() {
         (running.count() == 4).then_some(())
     })
     .await;
-    // With all of its processes.
+    // Kills all processes of the worker.
     drop(site.workers.remove(0));
     let ended = ended(&site, run, 0).await;
     assert_eq!(ended.output, Some(json!({"rows": [250, 250, 250, 250]})));
     let tries: Vec<_> = jobs(&site, run).await.iter().map(|job| job.executions).collect();
-    assert!(tries.iter().any(|tries| *tries > 1), "no shard was moved: {tries:?}");
+    assert!(tries.iter().any(|tries| *tries > 1), "no shard ran on another worker: {tries:?}");
     assert_eq!(wrote(&site, run, "report").await, "4 of 4 shards, 0 failed\n");
 }
 
-/// C2. A failure that does not count is none; one that does is told, and what was made is cleaned up.
+/// C2. A tolerated failure does not fail the run. Any other failure is reported, and the cleanup step runs.
 #[tokio::test]
 async fn a_chain_of_the_night_tells_of_its_failure_and_cleans_up_in_any_case() {
     let site = with("nightly-chain.yaml").await;
@@ -162,7 +162,7 @@ async fn a_chain_of_the_night_tells_of_its_failure_and_cleans_up_in_any_case() {
     );
 }
 
-/// C1. A call is a run of its own, with the parameters of its element; what it gives is the step's output.
+/// C1. A call is a separate run with the parameters of its element; its output is the step's output.
 #[tokio::test]
 async fn a_workflow_calls_another_one_for_each_region() {
     let site = with("nested.yaml").await;
@@ -183,7 +183,7 @@ async fn a_workflow_calls_another_one_for_each_region() {
     );
 }
 
-/// C2. An ended run stays as it is; what failed of it is done again by another one.
+/// C2. An ended run does not change; a new run retries its failed steps.
 #[tokio::test]
 async fn an_ended_run_is_tried_again_by_another_one() {
     let site = with("nightly-chain.yaml").await;
@@ -199,8 +199,7 @@ async fn an_ended_run_is_tried_again_by_another_one() {
     assert!(refused.stderr.contains("help: run `belfry run retry RUN`"), "{}", refused.stderr);
 }
 
-/// Everything that is wrong with a definition is told with its document and path; a run with wrong
-/// parameters is not started.
+/// Every error in a definition is reported with its document and path; a run with invalid parameters is not started.
 #[tokio::test]
 async fn what_is_wrong_with_a_workflow_or_its_parameters_is_told_at_once() {
     let site = Site::server_only(&[]).await;
@@ -225,7 +224,8 @@ async fn what_is_wrong_with_a_workflow_or_its_parameters_is_told_at_once() {
     }
 }
 
-/// B1, C1. A schedule starts a workflow, with the instant in its parameters; who triggers it waits for the run.
+/// B1, C1. A schedule starts a workflow with the scheduled time in its parameters; a manual trigger waits for the
+/// run.
 #[tokio::test]
 async fn a_schedule_starts_a_workflow_and_its_ledger_names_the_run() {
     let site = with("etl.yaml").await;

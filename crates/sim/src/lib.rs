@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! seed ──> Plan ──> World (the real cores in a modelled cluster) ──> History ──> check ──> verdict
-//!                                             real processes ─────────┘
+//!                                             real processes ──────────┘
 //! ```
 //!
 //! - [`world`] simulates servers, workers, store, network, clients and fault injection in one thread on virtual time.

@@ -1,7 +1,7 @@
-//! What may become of the database under several servers: its primary dies and a standby takes over; its
-//! sessions end; its disks are full; the pooler before it dies; it forgets its last commits.
+//! Fault injection at the database of several servers: failover to a standby, ended sessions, full disks, a killed
+//! pooler, and lost commits.
 //!
-//! `CHAOS_PROMOTIONS` says how often a standby takes over (`make chaos` sets it).
+//! `CHAOS_PROMOTIONS` sets the number of failovers (set by `make chaos`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,21 +24,21 @@ use super::rows::{Crowded, Kept, Room, Rows};
 use super::scene::open_database;
 use super::{RECOVERY, SMOKE, Storm, from_env};
 
-/// How often a standby takes over in `make test`.
+/// Default number of failovers, for `make test`.
 const PROMOTIONS: u64 = 2;
 
-/// Something that blocks, beside the storm.
+/// Runs a blocking function on a separate thread.
 async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.expect("it does not panic")
+    tokio::task::spawn_blocking(work).await.expect("the function does not panic")
 }
 
 impl Storm {
     fn pair(&self) -> Arc<Pair> {
-        let Rows::Pair(pair) = &self.scene.rows else { panic!("this storm has no standby") };
+        let Rows::Pair(pair) = &self.scene.rows else { panic!("this test has no standby database") };
         Arc::clone(pair)
     }
 
-    /// The primary is killed and the standby promoted. Returns when that took writes.
+    /// Kills the primary and promotes the standby. Returns the time from which it accepts writes.
     async fn fail_over(&mut self) -> Timestamp {
         let (pair, fault) = (self.pair(), "kill primary, promote standby");
         self.load.recorder.expect_leap();
@@ -49,15 +49,15 @@ impl Storm {
         self.load.recorder.now()
     }
 
-    /// The killed primary comes back as a standby.
+    /// Restarts the killed primary as a standby.
     async fn mend(&mut self) {
         let pair = self.pair();
         beside(move || pair.mend()).await;
     }
 }
 
-/// F11, D7. The primary is killed (`kill -9`), the synchronous standby promoted; servers follow, and the
-/// old primary comes back as a standby, again and again. Nothing is lost and nothing is doubled.
+/// F11, D7. The primary is killed (`kill -9`), and the synchronous standby promoted. Servers follow, and the old
+/// primary returns as a standby, repeatedly. Nothing is lost or duplicated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_synchronous_standby_that_takes_over_from_a_killed_primary_loses_and_doubles_nothing() {
     let promotions = from_env("CHAOS_PROMOTIONS", PROMOTIONS);
@@ -68,11 +68,11 @@ async fn a_synchronous_standby_that_takes_over_from_a_killed_primary_loses_and_d
         storm.mend().await;
         storm.until_it_gets_on().await;
     }
-    resumed::show("promotions", "the standby took writes", &resumed);
+    resumed::show("promotions", "the standby accepted writes", &resumed);
     storm.judge().await;
 }
 
-/// F13. Sessions of servers end at any moment, most of them while they commit, under other faults.
+/// F13. Sessions of servers end at random times, most of them during a commit, combined with other faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_end_inside_commit_leave_nothing_lost_or_doubled() {
     let seed = from_env("CHAOS_SEED", std::process::id().into());
@@ -89,16 +89,16 @@ async fn sessions_that_end_inside_commit_leave_nothing_lost_or_doubled() {
     planned.insert(0, always);
     storm.rage(&planned).await;
     let (ended, in_commit) = storm.nemesis.tools.sessions.as_ref().expect("there is one").ended();
-    println!("{ended} sessions ended, {in_commit} of them inside COMMIT");
-    assert!(in_commit > 0, "of {ended} sessions none was ended inside COMMIT");
+    println!("{ended} sessions ended, {in_commit} of them during COMMIT");
+    assert!(in_commit > 0, "none of {ended} sessions was ended during COMMIT");
     storm.judge().await;
 }
 
-/// For how long a disk of the database stays full once that is felt.
+/// How long a disk of the database stays full after the first refused request.
 const FULL: Duration = Duration::from_secs(1);
 
 impl Storm {
-    /// A disk of the database is full, until that was felt and for a while more.
+    /// Fills a disk of the database until a request is refused, and for [`FULL`] more.
     async fn crowd(&mut self, crowded: &Arc<Crowded>, room: Room) {
         let fault = format!("database disk full: {room:?}");
         let since = self.load.recorder.now();
@@ -116,7 +116,7 @@ impl Storm {
         self.until_resumed(self.load.recorder.now()).await;
     }
 
-    /// Waits until something was refused for this reason after that time.
+    /// Waits until a request was refused for this reason after that time.
     async fn until_refused(&self, since: Timestamp, wanted: &str) {
         until(&format!("a request is refused: {wanted}"), RECOVERY, async || {
             let events = self.load.recorder.events();
@@ -127,8 +127,8 @@ impl Storm {
     }
 }
 
-/// F8, C1. The disk of the database's tables is full, and then that of its log, which ends the whole database. New
-/// work is refused by name; nothing is lost, and work goes on once there is room.
+/// F8, C1. The disk of the database's tables is full, then the disk of its log, which stops the whole database. New
+/// work is refused with a specific error. Nothing is lost, and work continues once there is space.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_whose_disks_are_full_loses_nothing_and_goes_on() {
     let crowded = match Crowded::start() {
@@ -150,11 +150,12 @@ async fn a_database_whose_disks_are_full_loses_nothing_and_goes_on() {
     storm.judge().await;
 }
 
-/// How long a pooler is away, and how long it is there, at most.
+/// Maximum time for which a pooler is down.
 const POOLER_AWAY: Duration = Duration::from_millis(1_500);
+/// Maximum time for which a pooler runs before it is killed.
 const POOLER_THERE: Duration = Duration::from_secs(3);
 
-/// Kills a pooler and starts it, again and again; says how often, once it was told to stop.
+/// Kills and restarts a pooler until it is stopped; returns the number of kills.
 async fn kill_again_and_again(
     pooler: Arc<Pooler>,
     mut dice: Dice,
@@ -177,7 +178,7 @@ async fn kill_again_and_again(
 
 const POOLER: &str = "kill pooler";
 
-/// For so long at most, as the dice say; whether it was told to stop.
+/// Waits for a random time of at most `longest`; returns whether it was stopped.
 async fn rest(dice: &mut Dice, longest: Duration, stop: &AtomicBool) -> bool {
     let end = Instant::now() + dice.millis(100, longest.as_millis() as u64).to_std();
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
@@ -186,7 +187,7 @@ async fn rest(dice: &mut Dice, longest: Duration, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }
 
-/// F13. Sessions are lent by the transaction, and whoever lends them dies, under the faults of a storm.
+/// F13. Sessions are shared per transaction by a pooler that is killed, combined with other faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_behind_a_pooler_that_is_killed_breaks_no_promise() {
     let pooler = match Pooler::start(Cluster::shared()) {
@@ -203,17 +204,17 @@ async fn a_storm_behind_a_pooler_that_is_killed_breaks_no_promise() {
     let planned = plan(seed, Duration::from_secs(seconds), storm.scene.able);
     storm.rage(&planned).await;
     stop.store(true, Ordering::Relaxed);
-    let kills = kills.await.expect("a pooler can be killed and started");
+    let kills = kills.await.expect("killing and starting the pooler succeeds");
     assert!(kills > 0, "the pooler was never killed");
     *storm.nemesis.counts.entry(POOLER.into()).or_default() += kills;
     storm.judge().await;
 }
 
-/// As many jobs end that the standby never hears of.
+/// Number of jobs that end without being replicated to the standby.
 const FORGOTTEN: u64 = 10;
 
 impl Storm {
-    /// The standby hears nothing more, work goes on, the primary is killed, the standby promoted.
+    /// Cuts off the standby, lets work continue, kills the primary, and promotes the standby.
     async fn lose_the_tail(&mut self) {
         let pair = self.pair();
         let since = self.load.recorder.now();
@@ -221,17 +222,17 @@ impl Storm {
         beside(move || parted.part()).await;
         let enough = self.load.recorder.ended() + FORGOTTEN;
         let ended = async || (self.load.recorder.ended() >= enough).then_some(());
-        until("jobs end that the standby does not hear of", RECOVERY, ended).await;
+        until("jobs end that are not replicated to the standby", RECOVERY, ended).await;
         let until_then = self.fail_over().await;
         self.until_resumed(until_then).await;
         self.until_the_workers_are_to_be_heard().await;
 
         let recorder = self.load.recorder.clone();
-        until("the feed goes on", RECOVERY, async || recorder.has_leapt().then_some(())).await;
+        until("the feed continues", RECOVERY, async || recorder.has_leapt().then_some(())).await;
         let store = self.scene.open_store().await;
         let mut jobs = Vec::new();
         for job in recorder.live_jobs() {
-            if store.job(job).await.expect("the database can be read").is_none() {
+            if store.job(job).await.expect("cannot read the database").is_none() {
                 jobs.push(job);
             }
         }
@@ -239,18 +240,18 @@ impl Storm {
         let old = open_database(&beside(move || recalled.recall()).await).await;
         let (before, after) = (Stored::read_feed(&*old).await, Stored::read_feed(&*store).await);
         let forgotten = before.keys().filter(|place| !after.contains_key(place)).count();
-        assert!(forgotten > 0, "the standby has all that the primary had");
-        println!("{forgotten} events were forgotten, {} live jobs with them", jobs.len());
+        assert!(forgotten > 0, "no commit was lost");
+        println!("{forgotten} events were lost, with {} live jobs", jobs.len());
         recorder.lost(since..until_then, forgotten as u32, &jobs);
         drop(old);
         self.mend().await;
     }
 
-    /// Waits until a job is held back because not every worker was heard since.
+    /// Waits until a job is held until all workers have reported.
     async fn until_the_workers_are_to_be_heard(&self) {
         let client = self.scene.site.client();
         let filter = JobFilter { status: vec![JobStatus::Waiting], ..JobFilter::default() };
-        until("a job is held back until the workers were heard", RECOVERY, async || {
+        until("a job is held until the workers have reported", RECOVERY, async || {
             let page = client.jobs_page(&filter, &Page { limit: Some(20), cursor: None }).await.ok()?;
             for job in page.items {
                 let reasons = client.why(job.id).await.ok()?.reasons;
@@ -264,8 +265,8 @@ impl Storm {
     }
 }
 
-/// F12, D8. A standby that is behind takes over. Its last commits are gone, and nothing else; what they had started
-/// is heard of before anything is started that must not run twice at the same time.
+/// F12, D8. A standby that lags behind is promoted. Only its missing commits are lost. Executions that these had
+/// started are reported before a job is started that must not overlap.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_standby_that_was_behind_costs_its_last_commits_and_nothing_else() {
     let promotions = from_env("CHAOS_PROMOTIONS", 1);

@@ -1,6 +1,6 @@
-//! The leader of three servers is killed, again and again.
+//! Kills the leader of three servers repeatedly.
 //!
-//! `CHAOS_KILLS` says how often (`make chaos` sets it).
+//! `CHAOS_KILLS` sets the number of kills (set by `make chaos`).
 
 use harness::until;
 use model::Timestamp;
@@ -9,12 +9,12 @@ use super::resumed::{self, Resumed};
 use super::rows::Kept;
 use super::{RECOVERY, Storm, from_env};
 
-/// How often in `make test`.
+/// Default number of kills, for `make test`.
 const KILLS: u64 = 3;
 const KILL: &str = "kill leader";
 
 impl Storm {
-    /// Kills it, and returns when.
+    /// Kills the leader, and returns the time.
     async fn kill_the_leader(&mut self) -> Timestamp {
         let client = self.scene.site.client();
         let leader = until("a server leads", RECOVERY, async || {
@@ -25,7 +25,7 @@ impl Storm {
         let since = self.load.recorder.now();
         self.load.recorder.fault(KILL, true);
         let mut servers = self.scene.site.servers_mut();
-        let leader = servers.find(|server| server.url() == leader).expect("it is one of ours");
+        let leader = servers.find(|server| server.url() == leader).expect("a server of this site");
         leader.kill().await;
         drop(servers);
         self.load.recorder.fault(KILL, false);
@@ -33,11 +33,12 @@ impl Storm {
         since
     }
 
-    /// One after the other until all are there again: two that are left would not notice a third that stays away.
+    /// Restarts servers one after the other until all are ready: two servers would not notice that a third stays
+    /// down.
     async fn bring_back(&mut self) {
         self.scene.site.servers_mut().for_each(|server| server.ensure_running());
         let client = self.scene.site.client();
-        until("three servers are there, and one leads", RECOVERY, async || {
+        until("three servers are present, and one leads", RECOVERY, async || {
             let servers = client.servers().await.ok()?;
             (servers.len() == 3 && servers.iter().any(|server| server.leads)).then_some(())
         })
@@ -45,7 +46,7 @@ impl Storm {
     }
 }
 
-/// D6. Another one leads within moments; nothing is lost and nothing is doubled.
+/// D6. Another server takes over within moments; nothing is lost or duplicated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_killed_again_and_again_costs_nothing_but_moments() {
     let kills = from_env("CHAOS_KILLS", KILLS);

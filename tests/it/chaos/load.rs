@@ -1,4 +1,5 @@
-//! The clients of a storm: they ask, ask again where the outcome is unknown, and write all of it down.
+//! The clients of a fault injection test: they send requests, repeat them while the outcome is unknown, and record
+//! everything.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,37 +17,37 @@ use sim::dice::Dice;
 use sim::history::{Answer, Ask, What};
 use tokio::task::JoinSet;
 
-/// As many clients submit at the same time.
+/// Number of clients that submit concurrently.
 const SUBMITTERS: u64 = 8;
-/// A request that has no certain answer after this long will never have one.
+/// Maximum time until a request has a certain answer.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// A queue that lets few jobs through.
+/// A queue with a low concurrency limit.
 const NARROW: &str = "narrow";
 
-/// What all clients share.
+/// State shared by all clients.
 #[derive(Clone)]
 pub(super) struct Load {
-    /// One for each server; they take the first answer, whatever it is.
+    /// One client per server, without retries.
     pub(super) clients: Vec<Client>,
-    /// Whose turn it is: the next one's, whenever one has no certain answer.
+    /// Index of the client in use; it advances after each uncertain answer.
     pub(super) turn: Arc<AtomicUsize>,
     pub(super) recorder: Recorder,
     pub(super) witness: Witness,
-    /// As many jobs are in flight.
+    /// Maximum number of jobs that have not ended.
     pub(super) in_flight: u64,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) names: Arc<AtomicU64>,
-    /// Runs of workflows that were started, and when.
+    /// Workflow runs that were started, with their start times.
     pub(super) runs: Arc<Mutex<Vec<(RunId, Timestamp)>>>,
 }
 
-/// What an error says about its request.
+/// What an error says about the outcome of its request.
 pub(super) enum Known {
-    /// It may have been carried out.
+    /// The request may have been executed.
     Nothing,
-    /// It was not carried out now, and may be later.
+    /// The request was not executed now, but may succeed later.
     NotNow,
-    /// It will never be.
+    /// The request was refused.
     Refused,
 }
 
@@ -79,7 +80,7 @@ impl Load {
         self.turn.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Asks until the answer is certain; an error is a refusal.
+    /// Repeats a request until its answer is certain. An error is a refusal.
     async fn ask<T, F: Future<Output = Result<T, Error>>>(
         &self,
         ask: Ask,
@@ -110,16 +111,16 @@ impl Load {
         }
     }
 
-    /// Sets up what the jobs of the storm stand in.
+    /// Creates the queue that some jobs use.
     pub(super) async fn prepare(&self) {
         let settings = QueueSettings { concurrency: Some(6), ..QueueSettings::default() };
         let ask = Ask::Queue { name: NARROW.into() };
         self.ask(ask, || self.client().set_queue(NARROW, &settings, None), |_| Answer::Done)
             .await
-            .expect("a queue can be set up");
+            .expect("creating a queue succeeds");
     }
 
-    /// Clients that submit until they are told to stop.
+    /// Starts the clients that submit jobs until they are stopped.
     pub(super) fn submitters(&self, seed: u64) -> Vec<tokio::task::JoinHandle<()>> {
         let clients = (0..SUBMITTERS).map(|n| {
             let (load, dice) = (self.clone(), Dice::new(seed, 100 + n));
@@ -149,11 +150,11 @@ impl Load {
         let ask = Ask::Submit { tag: spec.name.clone(), key: spec.idempotency_key.clone() };
         let submit = || self.client().submit(&spec);
         let made = self.ask(ask, submit, |made| Answer::Submitted { job: made.id }).await;
-        made.expect("a good spec is accepted").id
+        made.expect("a valid spec is accepted").id
     }
 
-    /// Submits a job ten times a second, however many are in flight, until it is `enough`: that says when the next one
-    /// is accepted. The other clients wait for jobs to end, of which they hear later.
+    /// Submits ten jobs a second, whatever the number of live jobs, until `enough` is set. This shows when the next
+    /// job is accepted: the other clients wait for ends of jobs, which arrive later.
     pub(super) async fn probe(self, mut dice: Dice, enough: Arc<AtomicBool>) {
         let mut asked = JoinSet::new();
         while !enough.load(Ordering::Relaxed) {
@@ -166,7 +167,7 @@ impl Load {
         asked.join_all().await;
     }
 
-    /// What was accepted can be read at once: only a certain answer is written down.
+    /// Reads an accepted job, which must exist; only a certain answer is recorded.
     pub(super) async fn read(&self, job: JobId) {
         let found = match self.client().job(job).await {
             Ok(_) => true,
@@ -197,14 +198,14 @@ impl Load {
         spec
     }
 
-    /// Schedules of every overlap policy and every missed policy.
+    /// Applies schedules with every overlap policy and every missed run policy.
     pub(super) async fn apply_schedules(&self) -> Vec<ScheduleId> {
         let mut ids = Vec::new();
         for spec in self.schedules() {
             let apply = || self.client().put_schedule(&spec, None);
             let answer = |schedule: &model::api::Schedule| Answer::Applied { schedule: schedule.id };
             let made = self.ask(Ask::Apply { name: spec.name.clone() }, apply, answer).await;
-            ids.push(made.expect("a good schedule is accepted").id);
+            ids.push(made.expect("a valid schedule is accepted").id);
         }
         ids
     }
@@ -216,7 +217,7 @@ impl Load {
         let overlaps = [Skip, BufferOne, BufferAll, CancelOther, TerminateOther, AllowAll];
         let mut specs = Vec::new();
         for (n, (policy, missed)) in overlaps.into_iter().zip(missed.into_iter().cycle()).enumerate() {
-            // Of those that skip, buffer or end one another, each runs longer than its period.
+            // With policies that skip, buffer or replace runs, each run takes longer than the period.
             let tenths = if n % 2 == 0 { 3 } else { 18 };
             let period = if policy == BufferAll { "2s" } else { "1500ms" };
             let every = Every { period: period.parse().unwrap(), phase: model::Duration::ZERO };
@@ -243,7 +244,7 @@ impl Load {
         ScheduleSpec::new(name, timing, job)
     }
 
-    /// Somebody who pauses, resumes, triggers and makes up, until told to stop.
+    /// An operator who pauses, resumes, triggers and backfills schedules until stopped.
     pub(super) async fn operate(self, schedules: Vec<ScheduleId>, mut dice: Dice) {
         while !self.is_over() {
             let id = *dice.pick(&schedules);
@@ -257,7 +258,7 @@ impl Load {
                     self.ask(Ask::Resume { schedule: id }, resume, |_| Answer::Done).await.ok();
                 }
             }
-            // One thing for about every ten jobs that end; schedules alone keep that going.
+            // One operation for about ten ended jobs; schedules alone keep that number growing.
             let enough = self.recorder.ended() + 10;
             while !self.is_over() && self.recorder.ended() < enough {
                 glance().await;
@@ -286,7 +287,7 @@ impl Load {
     }
 }
 
-/// Small enough for hundreds on a machine, and tried again soon.
+/// Makes a spec small enough for hundreds of jobs on a machine, with a short backoff.
 pub(super) fn small(mut spec: JobSpec) -> JobSpec {
     spec.resources.cpu = Some(Millicores(10));
     spec.resources.memory = Some(Bytes(1 << 20));

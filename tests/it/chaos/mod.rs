@@ -1,23 +1,24 @@
-//! Storms of faults over a crowd of jobs and a dozen schedules, and a checker that judges what happened.
+//! Fault injection tests with real processes: hundreds of jobs and a dozen schedules run under faults, and a checker
+//! judges the result. A test is called a storm.
 //!
-//! - [`database`]: what may become of the database under several servers.
-//! - [`leaders`]: the leader of several servers is killed, again and again.
-//! - [`load`]: clients that submit, cancel, schedule, pause, trigger and make up, and ask again where
-//!   an outcome is unknown.
-//! - [`nemesis`]: what a seed breaks, and when: processes, roads, packets, clocks, disks, over one another.
-//! - [`points`]: deaths at the named points between two steps.
-//! - [`resumed`]: how long it took until the work went on.
-//! - [`rows`]: where the rows are kept, and what may become of that.
-//! - [`runs`]: runs of workflows, and what they must have come to.
-//! - [`scene`]: servers over a file or over PostgreSQL, their workers, and what breaks them.
-//! - Here: the storm itself, its calm, and its verdict.
+//! - [`database`]: faults of the database of several servers.
+//! - [`leaders`]: the leader of several servers is killed repeatedly.
+//! - [`load`]: clients that submit, cancel, schedule, pause, trigger and backfill, and repeat requests with unknown
+//!   outcome.
+//! - [`nemesis`]: the faults of a seed: processes, connections, packets, clocks and disks, overlapping each other.
+//! - [`points`]: crashes at the named points between two steps.
+//! - [`resumed`]: the time until work resumes.
+//! - [`rows`]: the stores, and their faults.
+//! - [`runs`]: workflow runs, and their expected results.
+//! - [`scene`]: servers with a file or PostgreSQL, their workers, and the tools that break them.
+//! - This file: the storm itself, its end, and its verdict.
 //!
-//! Every storm becomes a history in the format of `belfry-sim check`, judged by the same checker. After a
-//! failure it is left on the disk, with its path, the seed, and how to repeat it.
+//! Every storm becomes a history in the format of `belfry-sim check`, and the same checker judges it. After a failure
+//! the history is kept on disk; the message contains its path, the seed, and the command that repeats the storm.
 //!
-//! `CHAOS_RESULTS` names a folder for what a storm came to, as the book's page of results shows it.
-//! `CHAOS_SECONDS` makes the random storms longer, `CHAOS_SEED` repeats its choices, and `CHAOS_KEEP`
-//! keeps histories without a violation (`make chaos` sets all of them).
+//! `CHAOS_RESULTS` is a folder for the results, which the book's results page shows. `CHAOS_SECONDS` sets the length
+//! of the random storms, `CHAOS_SEED` their seed, and `CHAOS_KEEP` keeps histories without violations (`make chaos`
+//! sets all of them).
 
 mod database;
 mod leaders;
@@ -52,16 +53,16 @@ use nemesis::{Abilities, Fault, Nemesis, Planned, Victim, plan};
 use rows::{Kept, Rows};
 use scene::Scene;
 
-/// At most as many jobs are in flight while a storm lasts.
+/// Maximum number of live jobs during a storm.
 const IN_FLIGHT: u64 = 400;
-/// A storm begins once as many jobs have ended.
+/// Number of ended jobs after which the faults begin.
 const WARM: u64 = 20;
-/// Within this a healthy site gets on.
+/// Maximum time until a healthy site makes progress.
 const RECOVERY: Duration = Duration::from_secs(60);
-/// Once the faults are over something ends within this, until everything has: a chain of runs that wait for one
-/// another may be long after a long storm, but it gets on.
+/// Maximum time without progress after the faults, until everything has ended. A long chain of waiting runs may take
+/// longer in total, but it makes progress.
 const CALM: Duration = Duration::from_secs(240);
-/// As many of the accepted jobs are read again in the end.
+/// Number of accepted jobs that are read again at the end.
 const READ_AGAIN: usize = 300;
 
 struct Storm {
@@ -77,12 +78,12 @@ struct Storm {
 }
 
 impl Storm {
-    /// A site with everything that can be broken, under load.
+    /// Starts a site with everything that can be broken, under load.
     async fn gather(name: &str, seed: u64, kept: Kept) -> Self {
         Self::over(name, seed, Rows::prepare(kept)).await
     }
 
-    /// The same over these rows.
+    /// Starts a site over this store.
     async fn over(name: &str, seed: u64, rows: Rows) -> Self {
         let (scene, tools) = Scene::set(rows).await;
         let site = &scene.site;
@@ -117,11 +118,11 @@ impl Storm {
         };
         let recorder = &storm.load.recorder;
         let warm = async || (recorder.ended() >= WARM && recorder.live() > 0).then_some(());
-        until("jobs are in flight", RECOVERY, warm).await;
+        until("enough jobs have ended", RECOVERY, warm).await;
         storm
     }
 
-    /// Lets the faults of a plan happen, each in its time.
+    /// Injects the faults of a plan at their times.
     async fn rage(&mut self, plan: &[Planned]) {
         let begun = Instant::now();
         for planned in plan {
@@ -146,7 +147,7 @@ impl Storm {
         }
     }
 
-    /// Waits until the tasks get on, or for `time` at most: where all is dead, nothing gets on.
+    /// Waits until the tasks make progress, or for `time` at most: with all processes killed there is no progress.
     async fn a_while(&self, time: Duration) {
         let before = self.load.recorder.ended();
         within(time, async || self.load.recorder.ended() > before + 5).await;
@@ -155,17 +156,17 @@ impl Storm {
     async fn until_it_gets_on(&self) {
         let before = self.load.recorder.ended();
         let got_on = within(RECOVERY, async || self.load.recorder.ended() > before + 10).await;
-        assert!(got_on, "no job ended for {RECOVERY:?} after the faults:\n{}", state(&self.scene.site).await);
+        assert!(got_on, "no job ended for {RECOVERY:?} after faults:\n{}", state(&self.scene.site).await);
     }
 
-    /// Ends the faults and the load, lets everything end, and has it judged.
+    /// Ends the faults and the load, waits until everything has ended, and judges the history.
     async fn judge(mut self) {
         self.nemesis.end_all(&mut self.scene.site);
         self.scene.site.until_one_is_ready().await;
         self.until_it_gets_on().await;
         self.load.stop.store(true, Ordering::Relaxed);
         for client in self.clients.drain(..) {
-            client.await.expect("every request was answered in the end");
+            client.await.expect("every request was answered eventually");
         }
         for &schedule in &self.schedules {
             self.load.pause(schedule).await;
@@ -193,7 +194,7 @@ impl Storm {
         wrong.extend(wrong_runs);
         wrong.extend(idle_workers(self.nemesis.workers(), &history));
         if !unfinished.is_empty() {
-            wrong.push(format!("not everything has ended, and nothing did for {CALM:?}:\n{unfinished}"));
+            wrong.push(format!("unfinished work without progress for {CALM:?}:\n{unfinished}"));
         }
         let (name, seed) = (&self.name, self.seed);
         assert!(
@@ -206,18 +207,18 @@ impl Storm {
             seconds = from_env("CHAOS_SECONDS", SMOKE),
         );
         println!("{}", summary(name, seed, self.begun.elapsed(), calm, &history, &self.nemesis));
-        println!("{} runs of workflows, each as its steps came to", self.load.count_runs());
+        println!("{} workflow runs with the expected results", self.load.count_runs());
         if let Some(folder) = std::env::var_os("CHAOS_RESULTS") {
             self.keep_results(&PathBuf::from(folder), &history, &report);
         }
         if std::env::var_os("CHAOS_KEEP").is_some() {
             println!("history: {}", path.display());
         } else {
-            std::fs::remove_file(path).expect("a file of ours can be removed");
+            std::fs::remove_file(path).expect("cannot remove the history");
         }
     }
 
-    /// What the storm came to, for the book's page of results.
+    /// Writes the results of the storm for the book's results page.
     fn keep_results(&self, folder: &Path, history: &History, report: &sim::check::Report) {
         let (name, seed) = (&self.name, self.seed);
         let text = |variable| std::env::var(variable).unwrap_or_else(|_| "unknown".into());
@@ -233,8 +234,8 @@ impl Storm {
         tally.add(history, report);
         let results = tally.results(run, self.begun.elapsed(), 0);
         let path = folder.join(format!("storm-{name}-{seed}.json"));
-        let file = File::create(&path).expect("the folder for results is there");
-        serde_json::to_writer_pretty(file, &results).expect("results can be written");
+        let file = File::create(&path).expect("cannot create the results file");
+        serde_json::to_writer_pretty(file, &results).expect("cannot write the results");
         println!("results: {}", path.display());
     }
 
@@ -261,7 +262,7 @@ impl Storm {
         }
     }
 
-    /// I1, through the API: what was accepted is there.
+    /// I1, through the API: accepted jobs exist.
     async fn read_again(&self) {
         let accepted = accepted(&self.load.recorder.events());
         let step = accepted.len().div_ceil(READ_AGAIN).max(1);
@@ -271,14 +272,14 @@ impl Storm {
     }
 }
 
-/// The ids of the workers, in the order of the site.
+/// Returns the ids of the workers, in the order of the site.
 async fn worker_ids(site: &Site) -> Vec<WorkerId> {
     let known: Vec<_> = site.client().workers().try_collect().await.unwrap();
     let id = |name: &str| known.iter().find(|worker| worker.name == name).unwrap().id;
     site.workers.iter().map(|worker| id(worker.name())).collect()
 }
 
-/// Workers that started nothing: no fault of theirs was felt.
+/// Returns workers that started no task, so that faults of theirs had no effect.
 fn idle_workers(workers: &[WorkerId], history: &History) -> Vec<String> {
     let started = |event: &Event| match event.what {
         What::Task { step: TaskStep::Started { worker, .. }, .. } => Some(worker),
@@ -297,7 +298,7 @@ fn accepted(events: &[Event]) -> Vec<model::JobId> {
     events.iter().filter_map(job).collect()
 }
 
-/// What the server says holds everything up, for the message of a failure.
+/// Returns the server's state for the message of a failure.
 async fn state(site: &Site) -> String {
     let Some(client) = site.server.impatient_client() else {
         return "the server has no token".into();
@@ -318,7 +319,7 @@ async fn state(site: &Site) -> String {
     text
 }
 
-/// Writes a history where it survives the test.
+/// Writes a history to a folder that outlives the test.
 fn write(history: &History, name: &str, seed: u64) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("chaos-{name}-{seed}.jsonl"));
     let mut file = BufWriter::new(File::create(&path).unwrap());
@@ -327,7 +328,7 @@ fn write(history: &History, name: &str, seed: u64) -> PathBuf {
     path
 }
 
-/// Judges the file itself, as `belfry-sim check` does.
+/// Judges the written file, as `belfry-sim check` does.
 fn read_and_check(path: &PathBuf) -> (History, sim::check::Report) {
     let history = History::read(BufReader::new(File::open(path).unwrap())).unwrap();
     let report = sim::check::check(&history);
@@ -366,7 +367,7 @@ fn summary(
     )
 }
 
-/// All orders of the four.
+/// Returns all permutations of the four processes.
 fn orders() -> Vec<[Victim; 4]> {
     let all = [Victim::Server, Victim::Agent, Victim::Supervisor, Victim::Task];
     let mut found = Vec::new();
@@ -391,7 +392,7 @@ async fn kills_in_every_order_lose_no_job_and_double_none() {
         for victim in order {
             let number = if victim == Victim::Server { 0 } else { round % storm.scene.able.workers };
             let fault = Fault::Kill(victim, number);
-            // Who would only be started by us is held down until all four are dead.
+            // Processes that only the test restarts stay down until all four are killed.
             let held = matches!(victim, Victim::Server | Victim::Agent);
             let lasts = if held { RECOVERY } else { Duration::ZERO };
             let planned = Planned { at: Duration::ZERO, lasts, fault, choice: round };
@@ -407,7 +408,7 @@ async fn kills_in_every_order_lose_no_job_and_double_none() {
     storm.judge().await;
 }
 
-/// How long each of the two storms of `make test` rages.
+/// Default length of each random storm in seconds, for `make test`.
 const SMOKE: u64 = 15;
 
 fn from_env(name: &str, default: u64) -> u64 {
@@ -425,20 +426,20 @@ async fn storm(name: &str, kept: Kept) {
     storm.judge().await;
 }
 
-/// F1, F3, F4, F5, F7, F10, F13 of the fault model, over one another, drawn from a seed.
+/// F1, F3, F4, F5, F7, F10, F13 of the fault model, overlapping each other, drawn from a seed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_of_faults_breaks_no_promise() {
     storm("storm", Kept::InFile).await;
 }
 
-/// The same over three servers that share a database: each may be killed, stopped, or cut off from
-/// workers or from the database at any time, and another goes on.
+/// The same with three servers that share a database: each may be killed, paused, or cut off from workers or from the
+/// database, and another one continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_storm_over_three_servers_breaks_no_promise() {
     storm("servers", Kept::InPostgres).await;
 }
 
-/// Where two storms with one seed differ, one of them cannot be repeated.
+/// If two storms with the same seed differ, a failure cannot be repeated.
 #[test]
 fn a_seed_always_plans_the_same_faults() {
     let able = Abilities {

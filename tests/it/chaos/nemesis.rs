@@ -1,11 +1,11 @@
-//! What a seed does to a site: which faults, when, for how long, over one another.
+//! Faults of a site, drawn from a seed: kind, time and length, overlapping each other.
 //!
-//! # Always true
-//! - Of the two that guard the tasks of a worker, supervisor and fuse, at most one is impaired at a
-//!   time, unless the whole machine is: that is what Belfry promises to bear.
-//! - A task that was stopped goes on only if nothing else can have frozen it meanwhile; else it is
-//!   killed. Nobody but its supervisor may wake what its supervisor froze.
-//! - What a fault broke is whole when it ends.
+//! # Invariants
+//! - Supervisor and fuse guard the tasks of a worker: at most one of them is impaired at a time, unless the whole
+//!   machine is. This is the fault model of Belfry.
+//! - A task that a fault stopped resumes only if no other process can have frozen it meanwhile; otherwise it is
+//!   killed. Only its supervisor may resume a task that it froze.
+//! - At the end of a fault, everything that it broke is repaired.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,9 +18,9 @@ use harness::{MovedClock, Pid, Recorder, Role, SessionKiller, Site, SmallDisk};
 use model::{Timestamp, WorkerId};
 use sim::dice::Dice;
 
-/// So long after its fault a guard is taken to be whole again.
+/// Time after its fault until a guard counts as repaired.
 const GUARD_RECOVERY: Duration = Duration::from_secs(4);
-/// So long after a fault a supervisor may still hold its tasks.
+/// Maximum time after a fault for which a supervisor may still freeze its tasks.
 const HELD_FOR: Duration = Duration::from_secs(10);
 
 /// A process that can be killed or stopped.
@@ -33,7 +33,7 @@ pub(super) enum Victim {
     Task,
 }
 
-/// What is done to the road between a worker and the server.
+/// Faults of the connection between a worker and the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Road {
     Cut,
@@ -42,40 +42,40 @@ pub(super) enum Road {
     Slow,
     Broken,
     Flapping,
-    /// Connections are refused, and those that there are end.
+    /// New connections are refused, and existing ones closed.
     Refused,
-    /// Cut to one of several servers; the others are reached.
+    /// The connection to one of several servers is cut; the others are reachable.
     CutToOne,
 }
 
-/// A fault; numbers are those of workers, or of servers where it strikes one.
+/// A fault; the numbers are those of workers, or of servers for server faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     Kill(Victim, usize),
     Pause(Victim, usize),
-    /// A whole machine stands still.
+    /// Stops all processes of a machine.
     Halt(usize),
     Road(Road, usize),
-    /// Packets of the worker that has a network of its own.
+    /// Drops packets of the worker that has a separate network.
     Packets(Cut, usize),
-    /// The wall clock of the server leaps ahead for good.
+    /// The wall clock of the server leaps ahead permanently.
     Leap(i64),
-    /// It is set back, and then right again.
+    /// The wall clock of the server is set back, and corrected at the end.
     Back(i64),
     /// The server's disk is full.
     FullDisk,
     /// A worker's disk is full.
     FullWorkerDisk(usize),
-    /// The wall clocks of all workers are this far off, and then right again.
+    /// The wall clocks of all workers are wrong by this offset, and corrected at the end.
     WorkerClocks(i64),
-    /// What is done to the road between a server, by its number, and the store.
+    /// A fault of the connection between a server, by its number, and the store.
     StoreRoad(Road, usize),
-    /// Sessions with the store end, one after the other, whatever they are about.
+    /// Sessions with the store end one after the other, whatever they are executing.
     Sessions,
 }
 
 impl Fault {
-    /// What kind it is, for the count.
+    /// Returns the kind of the fault, for the statistics.
     fn kind(self) -> String {
         match self {
             Self::Kill(victim, _) => format!("kill {victim:?}"),
@@ -93,7 +93,7 @@ impl Fault {
         }
     }
 
-    /// The worker whose guards it impairs.
+    /// Returns the worker whose guards the fault impairs.
     fn guard(self) -> Option<usize> {
         match self {
             Self::Kill(Victim::Supervisor | Victim::Fuse, worker)
@@ -114,34 +114,34 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A fault in its place.
+/// A fault at its time in the plan.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Planned {
-    /// After the begin of the storm.
+    /// Time after the start of the storm.
     pub(super) at: Duration,
     pub(super) lasts: Duration,
     pub(super) fault: Fault,
-    /// Which of many, where the fault does not say.
+    /// Selects one of several victims, if the fault does not.
     pub(super) choice: usize,
 }
 
-/// What a site is able to suffer.
+/// The faults that are possible on a site.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Abilities {
     pub(super) servers: usize,
     pub(super) workers: usize,
-    /// The worker that has a network of its own.
+    /// The worker that has a separate network.
     pub(super) branch: Option<usize>,
     pub(super) disk: bool,
     /// The worker whose folder is on a small disk.
     pub(super) worker_disk: Option<usize>,
-    /// How many servers reach their store over a road that can be broken.
+    /// Number of servers that reach their store through a proxy.
     pub(super) store_roads: usize,
-    /// Whether their sessions with the store can be ended.
+    /// Whether sessions with the store can be ended.
     pub(super) sessions: bool,
 }
 
-/// The faults of a seed, in their order.
+/// Returns the faults of a seed, in order.
 pub(super) fn plan(seed: u64, time: Duration, able: Abilities) -> Vec<Planned> {
     let mut dice = Dice::new(seed, 1);
     let (mut at, mut planned) = (Duration::ZERO, Vec::new());
@@ -156,7 +156,7 @@ pub(super) fn plan(seed: u64, time: Duration, able: Abilities) -> Vec<Planned> {
             Fault::Road(Road::Broken, _) => model::Duration::ZERO,
             Fault::Kill(..) => dice.millis(0, 3_000),
             Fault::FullDisk | Fault::FullWorkerDisk(_) | Fault::Back(_) => dice.millis(500, 3_000),
-            // Also longer than the leases of a server and of a worker together, where the storm has the time.
+            // If the storm is long enough, also longer than the leases of a server and a worker together.
             Fault::StoreRoad(..) => {
                 let millis = *dice.pick(&[1_000, 4_000, 9_000, 20_000, 45_000, 90_000]);
                 let longest = u64::try_from(time.as_millis() / 3).unwrap_or(u64::MAX);
@@ -167,7 +167,8 @@ pub(super) fn plan(seed: u64, time: Duration, able: Abilities) -> Vec<Planned> {
         };
         let choice = dice.below(1_000);
         planned.push(Planned { at, lasts: lasts.to_std(), fault, choice });
-        // A worker that loses that server as well goes to another one, where its neighbours' jobs may start again.
+        // A worker that also loses this server moves to another one, where the executions of its neighbours may be
+        // restarted.
         if let (Fault::StoreRoad(_, server), true) = (fault, able.servers > 1 && dice.chance(0.5)) {
             let fault = Fault::Road(Road::CutToOne, dice.below(able.workers));
             planned.push(Planned { at, lasts: lasts.to_std(), fault, choice: server });
@@ -220,23 +221,23 @@ fn draw(dice: &mut Dice, able: Abilities) -> Fault {
     }
 }
 
-/// What breaks a site from outside of its processes.
+/// The tools that break a site from outside of its processes.
 pub(super) struct Tools {
     /// The wall clock of the servers.
     pub(super) clock: MovedClock,
     /// The wall clock of the workers.
     pub(super) worker_clock: MovedClock,
-    /// Where the server's data is.
+    /// The disk of the server's data.
     pub(super) disk: Option<SmallDisk>,
-    /// Where the folder of a worker is.
+    /// The disk of a worker's folder.
     pub(super) worker_disk: Option<SmallDisk>,
-    /// Between each server and the store.
+    /// Proxies between each server and the store.
     pub(super) store_roads: Vec<Proxy>,
-    /// For the sessions with the store.
+    /// Ends sessions with the store.
     pub(super) sessions: Option<SessionKiller>,
 }
 
-/// What is left to do at the end of a fault.
+/// A fault in progress, with everything that its end must repair.
 struct Raging {
     until: Instant,
     begun: Instant,
@@ -246,24 +247,24 @@ struct Raging {
     tasks: Vec<Pid>,
 }
 
-/// Does it.
+/// Injects faults and ends them.
 pub(super) struct Nemesis {
     recorder: Recorder,
     pub(super) tools: Tools,
     workers: Vec<WorkerId>,
-    /// How far the clock is ahead.
+    /// Offset of the server clock in seconds.
     ahead: i64,
     raging: Vec<Raging>,
-    /// When the guards of each worker are whole again.
+    /// When the guards of each worker count as repaired.
     guards: Vec<Instant>,
-    /// When there was last a fault of anything but a task.
+    /// Time of the last fault that was not limited to a task.
     trouble: Instant,
-    /// How many there were of each kind.
+    /// Number of faults of each kind.
     pub(super) counts: BTreeMap<String, u32>,
 }
 
 impl Nemesis {
-    /// The workers that it strikes, in the order of the site.
+    /// Returns the ids of the workers, in the order of the site.
     pub(super) fn workers(&self) -> &[WorkerId] {
         &self.workers
     }
@@ -282,12 +283,12 @@ impl Nemesis {
         }
     }
 
-    /// When the next fault ends.
+    /// Returns when the next fault ends.
     pub(super) fn next_end(&self) -> Option<Instant> {
         self.raging.iter().map(|raging| raging.until).min()
     }
 
-    /// Begins a fault, unless its victim is not there or it would break a rule of the game.
+    /// Begins a fault, unless its victim is missing or it would violate an invariant of this module.
     pub(super) async fn begin(&mut self, site: &mut Site, planned: Planned) {
         let Planned { fault, lasts, choice, .. } = planned;
         let now = Instant::now();
@@ -298,7 +299,7 @@ impl Nemesis {
         if !self.strike(site, choice, &mut raging).await {
             return guarded.into_iter().for_each(|worker| self.guards[worker] = now);
         }
-        // From here on, and not before, what was stopped stands still.
+        // The stopped processes are halted from here on, and not before.
         raging.since = self.recorder.now();
         if !fault.is_of_a_task() {
             self.trouble = now;
@@ -308,7 +309,8 @@ impl Nemesis {
         self.raging.push(raging);
     }
 
-    /// `None` if the guards of its worker are not whole; else the worker whose guards it takes.
+    /// Returns `None` if the guards of the fault's worker are impaired; otherwise the worker whose guards the fault
+    /// impairs, if any.
     fn take_guard(&mut self, fault: Fault, until: Instant) -> Option<Option<usize>> {
         let Some(worker) = fault.guard() else { return Some(None) };
         if self.guards[worker] > Instant::now() {
@@ -318,7 +320,7 @@ impl Nemesis {
         Some(Some(worker))
     }
 
-    /// Whether there was something to strike.
+    /// Injects the fault; returns whether its victim existed.
     async fn strike(&mut self, site: &mut Site, choice: usize, raging: &mut Raging) -> bool {
         match raging.fault {
             Fault::Kill(Victim::Server, server) => match site.servers_mut().nth(server) {
@@ -331,7 +333,7 @@ impl Nemesis {
                 None => return false,
             },
             Fault::Pause(victim, worker) => match find(site, victim, worker, choice) {
-                // What stands still already was stopped by somebody else, who will wake it.
+                // A process that is already stopped was stopped by another fault, which will resume it.
                 Some(pid) if !pid.is_paused() => {
                     pid.pause();
                     raging.pids.push(pid);
@@ -373,7 +375,7 @@ impl Nemesis {
         true
     }
 
-    /// A process died at a named point, as it was told.
+    /// Records that a process crashed at its ordered point.
     pub(super) fn note_death(&mut self, point: Point) {
         self.trouble = Instant::now();
         *self.counts.entry(format!("death {}", point.name())).or_default() += 1;
@@ -381,7 +383,7 @@ impl Nemesis {
         self.recorder.fault(point.name(), false);
     }
 
-    /// Ends every fault that is due, and starts what nobody holds down, as an init system does.
+    /// Ends every fault that is due, and restarts missing processes, as an init system does.
     pub(super) fn tend(&mut self, site: &mut Site) {
         let now = Instant::now();
         let (over, raging) =
@@ -410,10 +412,10 @@ impl Nemesis {
             Fault::Pause(Victim::Task, _) if !alone => raging.pids.iter().for_each(|pid| pid.kill()),
             Fault::Pause(..) => raging.pids.iter().for_each(|pid| pid.resume()),
             Fault::Halt(worker) => {
-                // Before anything is woken: a task may end at once, and has stood still until now.
+                // Before any process resumes: a task may end immediately, and was halted until now.
                 let span = raging.since..self.recorder.now();
-                // The guards last: a fuse freezes within a millisecond what has outlived its lease, and
-                // no machine that wakes would thaw that again.
+                // The guards resume last. A fuse freezes expired tasks within a millisecond, and resuming the tasks
+                // after that would undo it, which a real machine never does.
                 raging.tasks.iter().chain(&raging.pids).for_each(|pid| pid.resume());
                 let tasks = raging.tasks.iter().map(|pid| pid.0).collect();
                 self.recorder.halted(self.workers[worker], tasks, span);
@@ -451,7 +453,7 @@ impl Nemesis {
         self.recorder.fault(raging.fault, false);
     }
 
-    /// Roads that flap are there for a moment and gone for the next.
+    /// Switches flapping connections on and off.
     fn flap(&self, site: &Site, now: Instant) {
         for raging in &self.raging {
             let Fault::Road(Road::Flapping, worker) = raging.fault else { continue };
@@ -461,12 +463,12 @@ impl Nemesis {
         }
     }
 
-    /// Whether a road has to be tended even while no fault begins or ends.
+    /// Whether a connection must be switched although no fault begins or ends.
     pub(super) fn is_flapping(&self) -> bool {
         self.raging.iter().any(|raging| matches!(raging.fault, Fault::Road(Road::Flapping, _)))
     }
 
-    /// Ends everything at once.
+    /// Ends all faults immediately.
     pub(super) fn end_all(&mut self, site: &mut Site) {
         let now = Instant::now();
         self.raging.iter_mut().for_each(|raging| raging.until = now);
@@ -474,7 +476,7 @@ impl Nemesis {
     }
 }
 
-/// The process; `number` is that of a server or of a worker.
+/// Returns the process of a victim; `number` is that of a server or worker.
 fn find(site: &Site, victim: Victim, number: usize, choice: usize) -> Option<Pid> {
     match victim {
         Victim::Server => site.servers().nth(number)?.find(),
@@ -488,14 +490,14 @@ fn find(site: &Site, victim: Victim, number: usize, choice: usize) -> Option<Pid
     }
 }
 
-/// Stops every process of a machine, first those that would act on the silence of the others.
+/// Stops every process of a machine, starting with those that would react to the others' silence.
 fn halt(site: &Site, worker: usize, raging: &mut Raging) {
     let machine = &site.workers[worker];
     let roles = [Role::Supervisor, Role::Fuse, Role::Agent];
     raging.pids =
         roles.into_iter().filter_map(|role| machine.find(role)).filter(|p| !p.is_paused()).collect();
     raging.pids.iter().for_each(|pid| pid.pause());
-    // Tasks that stand still already were frozen; that is for their supervisor to undo.
+    // A task that is already stopped was frozen; its supervisor will resume it.
     raging.tasks = machine.tasks().into_iter().filter(|pid| !pid.is_paused()).collect();
     raging.tasks.iter().for_each(|pid| pid.pause());
 }

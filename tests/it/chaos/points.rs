@@ -1,7 +1,7 @@
-//! Deaths at the named points between the steps of every promise; see [`crashpoint`].
+//! Crashes at the named points between steps of the delivery guarantees; see [`crashpoint`].
 //!
-//! Kills at random times fall between two steps that are microseconds apart once in thousands. Here a
-//! process of a site under load dies at each of them, once or more.
+//! Random kills rarely hit two steps that are microseconds apart. Here a process of a site under load crashes at each
+//! point at least once.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use sim::dice::Dice;
 use super::rows::Kept;
 use super::{RECOVERY, Storm, from_env, state};
 
-/// Between two looks for processes that are gone and nobody holds down.
+/// Interval at which missing processes are restarted.
 const LOOK: Duration = Duration::from_millis(100);
 
 impl Storm {
-    /// Has a process die when it reaches the point for the `nth` time, and waits until all is well again.
+    /// Lets a process crash when it reaches the point for the `nth` time, and waits for the recovery.
     async fn die_at(&mut self, point: Point, nth: u32) {
         self.scene.crash.give(point, nth);
         self.tend_until_true(&format!("a process died at `{}`", point.name()), |storm| {
@@ -31,22 +31,22 @@ impl Storm {
         .await;
     }
 
-    /// Waits, and starts whoever is gone: one that dies may take a moment for it.
+    /// Waits until the condition holds, and restarts missing processes: a crashing process may take a moment to end.
     async fn tend_until_true(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
         let begun = Instant::now();
         while !within(LOOK, async || holds(self)).await {
             self.nemesis.tend(&mut self.scene.site);
             assert!(
                 begun.elapsed() < RECOVERY,
-                "waited {RECOVERY:?} in vain until {what}:\n{}",
+                "timed out after {RECOVERY:?} waiting until {what}:\n{}",
                 state(&self.scene.site).await
             );
         }
     }
 }
 
-/// C1, D5, D7, A10. Server, agent and supervisor die before and after each commit, each record of the journal
-/// and each effect of accepting, firing, dispatching, starting and finishing, and of the end of steps.
+/// C1, D5, D7, A10. Server, agent and supervisor crash before and after each commit and journal write. They also
+/// crash around each effect of accepting, firing, dispatching, starting and finishing jobs, and of ending steps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_between_any_two_steps_breaks_no_promise() {
     let seed = from_env("CHAOS_SEED", std::process::id().into());

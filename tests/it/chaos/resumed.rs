@@ -1,4 +1,4 @@
-//! How long it took until the work went on after a fault.
+//! Measures the time until work resumes after a fault.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use sim::history::{Answer, What};
 
 use super::{RECOVERY, Storm};
 
-/// From the end of a fault, or from when somebody was killed.
+/// Times from the end of a fault, or from the kill of a process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Resumed {
     accepted: Duration,
@@ -19,8 +19,8 @@ pub(super) struct Resumed {
 }
 
 impl Storm {
-    /// The times after a fault, which says since when they count. Ten jobs a second are submitted beside it: other
-    /// clients wait for what they submitted.
+    /// Injects faults, each of which returns the start of its measurement, and returns the measured times. Ten jobs a
+    /// second are submitted meanwhile, because other clients wait for their jobs to end.
     pub(super) async fn resumes_after(
         &mut self,
         number: u64,
@@ -32,7 +32,7 @@ impl Storm {
         let since = fault(self).await;
         let resumed = self.until_resumed(since).await;
         enough.store(true, Ordering::Relaxed);
-        probe.await.expect("every request was answered in the end");
+        probe.await.expect("every request was answered eventually");
         resumed
     }
 
@@ -40,7 +40,7 @@ impl Storm {
     pub(super) async fn until_resumed(&self, since: Timestamp) -> Resumed {
         let recorder = &self.load.recorder;
         let accepted = |what: &What| matches!(what, What::Answered { answer: Answer::Submitted { .. }, .. });
-        let (accepted, started) = until("work goes on", RECOVERY, async || {
+        let (accepted, started) = until("work continues", RECOVERY, async || {
             let events = recorder.events();
             let accepted = events.iter().find(|event| event.at >= since && accepted(&event.what))?.at;
             let since_secs = since.as_micros() as f64 / 1e6;
@@ -58,7 +58,7 @@ impl Storm {
     }
 }
 
-/// Says how long it took after so many `faults`, counted from `since`.
+/// Prints the distribution of the times after `faults`, counted from `since`.
 pub(super) fn show(faults: &str, since: &str, resumed: &[Resumed]) {
     let number = resumed.len();
     let show = |what: &str, mut times: Vec<Duration>| {

@@ -1,4 +1,4 @@
-//! Where the rows of a storm are kept, and what may become of that.
+//! The stores of a fault injection test, and their faults.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,26 +10,27 @@ use harness::cluster::{self, Cluster, Database};
 use harness::pair::{Pair, Replication};
 use harness::pooler::Pooler;
 
-/// Room for the tables of a storm, and for its log of changes.
+/// Size of the disk for the tables of a test.
 const DATA_DISK: &str = "256m";
+/// Size of the disk for the write-ahead log.
 const LOG_DISK: &str = "160m";
-/// Within this a log that goes on to its next file again and again finds that it has no room.
+/// Maximum time until a database that switches its log file repeatedly notices a full disk.
 const FELT: Duration = Duration::from_secs(30);
 
-/// Where the rows are.
+/// Kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// In a file, by one server; in what follows there are three.
+    /// A file, used by one server; all other kinds have three servers.
     InFile,
-    /// In PostgreSQL.
+    /// A PostgreSQL database.
     InPostgres,
-    /// In one whose commits take long enough to be broken off.
+    /// A PostgreSQL database with slow commits, so that commits can be interrupted.
     InSlowPostgres,
-    /// In a primary and its standby.
+    /// A primary with a standby.
     WithStandby(Replication),
 }
 
-/// The same, while a storm lasts.
+/// The store of a running test.
 pub(super) enum Rows {
     File(PathBuf),
     Database(Database),
@@ -53,7 +54,7 @@ impl Rows {
         }
     }
 
-    /// Where servers find them.
+    /// Returns the store URL for the servers.
     pub(super) fn url(&self) -> String {
         match self {
             Self::File(_) => String::new(),
@@ -64,7 +65,7 @@ impl Rows {
         }
     }
 
-    /// The database whose sessions can be ended.
+    /// Returns the database whose sessions can be ended, if any.
     pub(super) fn database(&self) -> Option<&Database> {
         match self {
             Self::Database(database) | Self::Pooled(database, _) => Some(database),
@@ -90,13 +91,13 @@ fn settings(all: &[(&str, &str)]) -> Vec<(String, String)> {
 /// Which disk of a database is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// That of its tables: statements fail.
+    /// The disk of the tables: statements fail.
     Data,
-    /// That of its log of changes: the whole server ends.
+    /// The disk of the write-ahead log: the whole database stops.
     Log,
 }
 
-/// A database whose tables and whose log are each on a small disk.
+/// A database with its tables and its log on separate small disks.
 pub(super) struct Crowded {
     pub(super) database: Database,
     settings: cluster::Settings,
@@ -105,12 +106,14 @@ pub(super) struct Crowded {
 }
 
 impl Crowded {
+    /// Starts the database.
+    ///
     /// # Errors
-    /// Why there is none, where the right to mount the disks is missing.
+    /// Returns the reason if the process may not mount the disks.
     pub(super) fn start() -> Result<Self, String> {
         let (data, log) = (SmallDisk::mount(DATA_DISK)?, SmallDisk::mount(LOG_DISK)?);
         let log_folder = log.path().join("log");
-        fs::create_dir(&log_folder).expect("a folder can be made on an empty disk");
+        fs::create_dir(&log_folder).expect("creating a folder on an empty disk succeeds");
         let settings = cluster::Settings {
             durable: true,
             server: settings(&[("max_wal_size", "64MB"), ("min_wal_size", "32MB")]),
@@ -121,25 +124,25 @@ impl Crowded {
         Ok(Self { database, settings, data, log })
     }
 
-    /// Leaves not a byte on that disk. For the log, returns once the database has found out.
+    /// Fills the disk to the last byte. For the log, returns once the database has noticed it.
     ///
     /// # Panics
-    /// If it never does.
+    /// If the database does not notice it.
     pub(super) fn fill(&self, room: Room) {
         match room {
             Room::Data => self.data.fill(),
             Room::Log => {
                 self.log.fill();
                 let begun = Instant::now();
-                // The files that are there already are used up first.
+                // The existing log files are used up first.
                 while self.database.cluster().try_execute("postgres", "SELECT pg_switch_wal()").is_ok() {
-                    assert!(begun.elapsed() < FELT, "the log goes on after {FELT:?} without room for it");
+                    assert!(begun.elapsed() < FELT, "the log still accepts writes after {FELT:?}");
                 }
             }
         }
     }
 
-    /// Gives the space back, and starts the database if it ended for want of it.
+    /// Frees the space, and restarts the database if it stopped because of the full disk.
     pub(super) fn clear(&self, room: Room) {
         match room {
             Room::Data => self.data.clear(),

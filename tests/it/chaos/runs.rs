@@ -1,8 +1,8 @@
-//! Runs of workflows amid a storm.
+//! Workflow runs during a fault injection test.
 //!
-//! Their jobs are told of and judged as all others: the checker wants one for each step and element. What a run
-//! came to is looked at here, through the API: each ended well, whatever was lost meanwhile, and
-//! its last step saw what the elements before it gave.
+//! Their jobs are recorded and judged like all others: the checker expects one for each step and element. This file
+//! checks the results of the runs through the API. Each run succeeded, whatever was lost meanwhile, and its last step
+//! got the outputs of the elements before it.
 
 use std::sync::PoisonError;
 
@@ -16,13 +16,13 @@ use model::{JobSpec, RunId, RunStatus, WorkflowSpec};
 
 use super::load::{Known, Load, known, small};
 
-/// A run is started for so many jobs that end.
+/// Number of ended jobs after which another run is started.
 const ENDED_A_RUN: u64 = 25;
-/// The jobs of one run: a list, its three elements, what takes these together, and what cleans up.
+/// Number of jobs of a run: the list, its three elements, the reducing step, and the cleanup step.
 const JOBS: usize = 6;
 
 impl Load {
-    /// Starts runs until told to stop.
+    /// Starts runs until stopped.
     pub(super) async fn run_workflows(self) {
         let mut number = 0_u32;
         while !self.is_over() {
@@ -37,7 +37,7 @@ impl Load {
         }
     }
 
-    /// Asks until the answer is certain.
+    /// Repeats the request until its answer is certain.
     async fn start(&self, key: &str) -> RunId {
         let how = StartDefinition {
             definition: self.definition(),
@@ -51,7 +51,7 @@ impl Load {
                 Err(error) => {
                     assert!(
                         !matches!(known(&error), Known::Refused),
-                        "a good definition is refused: {error}"
+                        "a valid definition was refused: {error}"
                     );
                 }
             }
@@ -62,7 +62,8 @@ impl Load {
 
     fn definition(&self) -> WorkflowSpec {
         let job = |work: &str| small(self.witness.job_that(work));
-        // On a full disk nothing is written: that is another try, and no success without an output.
+        // On a full disk the output cannot be written: then the attempt fails, instead of a success without an
+        // output.
         let list = r#"echo '{"items": ["a", "b", "c"]}' > "$BELFRY_OUTPUT" || { tell fail; exit 1; }"#;
         let list = StepSpec::job("list", job(list));
         let each = job(
@@ -79,29 +80,29 @@ impl Load {
         spec
     }
 
-    /// What runs came to that they should not have.
+    /// Returns descriptions of runs with unexpected results.
     pub(super) async fn wrong_runs(&self) -> Vec<String> {
         let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut wrong = Vec::new();
         for (id, started) in runs {
             let run = match self.client().run(id).await {
                 Err(error) if error.status() == Some(404) && self.recorder.may_be_lost(started) => continue,
-                found => found.expect("a run that was started is there"),
+                found => found.expect("a started run exists"),
             };
             if run.status != RunStatus::Succeeded {
                 let steps = self.client().run_steps(id).await.map(|steps| steps.steps);
-                wrong.push(format!("{id} is {} in the end: {steps:#?}", run.status));
+                wrong.push(format!("{id} ended as {}: {steps:#?}", run.status));
             }
             let filter = JobFilter { run: Some(id), ..JobFilter::default() };
-            let jobs: Vec<_> = self.client().jobs(filter).try_collect().await.expect("its jobs are listed");
+            let jobs: Vec<_> = self.client().jobs(filter).try_collect().await.expect("jobs can be listed");
             if jobs.len() != JOBS {
-                wrong.push(format!("{id} has {} jobs: expected {JOBS}", jobs.len()));
+                wrong.push(format!("{id}: expected {JOBS} jobs, but got {}", jobs.len()));
             }
         }
         wrong
     }
 
-    /// How many runs were started.
+    /// Returns the number of started runs.
     pub(super) fn count_runs(&self) -> usize {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

@@ -1,4 +1,4 @@
-//! What a storm rages over: servers on a store, workers, and everything that breaks them.
+//! The processes under test: servers on a store, workers, and the tools that break them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,16 +14,17 @@ use tempfile::TempDir;
 use super::nemesis::{Abilities, Tools};
 use super::rows::Rows;
 
-/// Servers that share a database.
+/// Number of servers that share a database.
 const SERVERS: usize = 3;
-/// How long the ownership of shards lasts where several servers share them.
+/// Length of the leadership lease of servers that share a store.
 const SHARD_LEASE: &str = "3s";
-/// Room for what a worker keeps of hundreds of small tasks. With less than 64 MiB of free space it takes none.
+/// Size of a worker's disk: hundreds of small tasks need it. A worker with less than 64 MiB of free space accepts no
+/// executions.
 const WORKER_DISK: &str = "128m";
-/// Room for the file of a store.
+/// Size of the disk for a store file.
 const SERVER_DISK: &str = "768m";
 
-/// Servers and workers under threat.
+/// Servers and workers under test.
 pub(super) struct Scene {
     pub(super) site: Site,
     pub(super) able: Abilities,
@@ -32,16 +33,16 @@ pub(super) struct Scene {
     _objects: TempDir,
 }
 
-/// What there is where the rights for it are; says on stderr where they are missing.
+/// Returns the value, or prints why it is not available.
 fn if_allowed<T>(what: Result<T, String>) -> Option<T> {
-    what.inspect_err(|reason| eprintln!("goes without: {reason}")).ok()
+    what.inspect_err(|reason| eprintln!("not available: {reason}")).ok()
 }
 
 impl Scene {
-    /// One with everything that can be broken here, and what breaks it.
+    /// Creates a scene with all faults that are possible on this machine, and the tools for them.
     pub(super) async fn set(mut rows: Rows) -> (Self, Tools) {
         let (clock, crash) = (MovedClock::new(), CrashOrders::new());
-        let objects = tempfile::tempdir().expect("a temporary folder can be made");
+        let objects = tempfile::tempdir().expect("cannot create a temporary folder");
         let mut tools = Tools {
             clock,
             worker_clock: MovedClock::new(),
@@ -83,7 +84,7 @@ impl Scene {
         (Self { site, able, crash, rows, _objects: objects }, tools)
     }
 
-    /// What it is, in a few words.
+    /// Returns a short description for the results page.
     pub(super) fn setting(&self) -> String {
         let (servers, workers) = (self.able.servers, self.able.workers);
         let store = self.rows.name();
@@ -91,13 +92,13 @@ impl Scene {
         format!("real processes ({build} build): servers {servers}, workers {workers}, {store}")
     }
 
-    /// The rows, once all servers have ended.
+    /// Opens the store after all servers have ended.
     pub(super) async fn open_store(&self) -> Box<dyn Store> {
         match &self.rows {
             Rows::File(file) => {
                 let options = store::sqlite::Options { ballast_bytes: 0, ..Default::default() };
                 Box::new(
-                    SqliteStore::open(file, options).expect("the file of a server that ended can be opened"),
+                    SqliteStore::open(file, options).expect("cannot open the file of the store"),
                 )
             }
             rows => open_database(&rows.url()).await,
@@ -105,10 +106,10 @@ impl Scene {
     }
 }
 
-/// The rows in a database.
+/// Opens the store in a database.
 pub(super) async fn open_database(url: &str) -> Box<dyn Store> {
     let options = store::postgres::Options { allow_unsafe: true, ..Default::default() };
-    Box::new(PostgresStore::open(url, options).await.expect("the database of the storm can be opened"))
+    Box::new(PostgresStore::open(url, options).await.expect("cannot open the database"))
 }
 
 async fn one_server(tools: &mut Tools, crash: &CrashOrders) -> Site {
@@ -120,15 +121,15 @@ async fn one_server(tools: &mut Tools, crash: &CrashOrders) -> Site {
     }
 }
 
-/// Each reaches the database on a road of its own, where it has one address.
+/// Each server reaches the database through a separate proxy, if the database has only one address.
 async fn several_servers(tools: &mut Tools, crash: &CrashOrders, rows: &Rows, objects: &Path) -> Site {
     let url = rows.url();
     let mut urls = vec![url.clone(); SERVERS];
     if !matches!(rows, Rows::Pair(_)) {
         let address =
-            url.split_once('@').and_then(|(_, rest)| rest.split_once('/')).expect("it has a host").0;
+            url.split_once('@').and_then(|(_, rest)| rest.split_once('/')).expect("the URL has a host").0;
         for url in &mut urls {
-            let target = address.parse().expect("the tests' host is an address");
+            let target = address.parse().expect("the host is an IP address");
             let road = Proxy::start("127.0.0.1", target).await;
             *url = url.replace(address, &road.address().to_string());
             tools.store_roads.push(road);
@@ -140,7 +141,7 @@ async fn several_servers(tools: &mut Tools, crash: &CrashOrders, rows: &Rows, ob
             tools.clock.setting(),
             crash.setting(),
             ("BELFRY_SERVER__STORE", url),
-            // The tests' database does not wait for its disk.
+            // The test database does not fsync.
             ("BELFRY_SERVER__STORE_ALLOW_UNSAFE", "true"),
             ("BELFRY_SERVER__OBJECTS_DIR", objects_dir.as_str()),
             ("BELFRY_SERVER__SHARD_LEASE", SHARD_LEASE),
