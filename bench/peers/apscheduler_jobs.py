@@ -1,5 +1,5 @@
-"""No-op jobs of APScheduler, due at once, in a job store of SQLite. With `latency RATE SECONDS`: added one by
-one, and how long it took until each began."""
+"""Benchmark of APScheduler: no-op jobs that are due immediately, in an SQLite job store. With `latency RATE SECONDS`:
+jobs are added one by one, and the delay until each one starts is measured."""
 
 import json
 import sys
@@ -19,12 +19,12 @@ delays = []
 
 
 def nothing():
-    """Does nothing."""
+    """The no-op job."""
     left.release()
 
 
 def since(at):
-    """How long ago that was."""
+    """Returns the time since then in milliseconds."""
     delays.append(now() - at)
     left.release()
 

@@ -1,5 +1,5 @@
-// No-op jobs of BullMQ: added in bulk, run by two workers of 50 each in this process. With `latency RATE SECONDS`: added
-// one by one, and how long it took until each began.
+// Benchmark of BullMQ: no-op jobs, added in bulk, run by two workers with a concurrency of 50 in this process. With
+// `latency RATE SECONDS`: jobs are added one by one, and the delay until each one starts is measured.
 import { Queue, Worker } from "bullmq";
 
 import { paced, since } from "./pace.mjs";

@@ -1,5 +1,5 @@
-"""No-op tasks of Celery: the app for its worker, and the measurement where it is run itself. With
-`latency RATE SECONDS`: sent one by one, and how long it took until each began."""
+"""Benchmark of Celery: the app for its worker, and the measurement if run as a script. With `latency RATE SECONDS`:
+no-op tasks are sent one by one, and the delay until each one starts is measured."""
 
 import json
 import os
@@ -21,12 +21,12 @@ app.conf.update(
 
 @app.task(name="nothing")
 def nothing():
-    """Does nothing."""
+    """The no-op task."""
 
 
 @app.task(name="since")
 def since(at):
-    """How long ago that was."""
+    """Returns the time since then in milliseconds."""
     return now() - at
 
 

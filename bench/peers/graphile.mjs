@@ -1,5 +1,5 @@
-// No-op jobs of graphile-worker: added in batches, run in this process. With `latency RATE SECONDS`: added one by one, and
-// how long it took until each began.
+// Benchmark of graphile-worker: no-op jobs, added in batches, run in this process. With `latency RATE SECONDS`: jobs
+// are added one by one, and the delay until each one starts is measured.
 import { makeWorkerUtils, run } from "graphile-worker";
 
 import { paced, since } from "./pace.mjs";

@@ -1,7 +1,7 @@
-"""/bin/true as tasks of HyperQueue: a server and a worker of all cores in this process, no journal. With
-`latency RATE SECONDS PROGRAM`: submitted one by one, and how long it took until each was in its `main`. There the worker
-says that it has 16 cores: with two a queue builds up at 50 tasks a second, as the time until its server has heard of an end counts
-as work, and the figure would be that of the queue."""
+"""Benchmark of HyperQueue: /bin/true as tasks, with a server and a worker on all cores in this process, without a
+journal. With `latency RATE SECONDS PROGRAM`: tasks are submitted one by one, and the delay until each one reaches its
+`main` is measured. The worker then claims 16 cores: with two, a queue would build up at 50 tasks a second, because a task
+occupies a core until the server has processed its end, and the delay would be that of the queue."""
 
 import json
 import sys

@@ -1,16 +1,16 @@
-// Jobs at an even pace, each with the time at which it was to be added.
+// Adds jobs at a constant rate, each with the time at which it is added.
 
-/** Milliseconds of a clock that no wall clock moves. */
+/** Returns milliseconds of a monotonic clock. */
 function now() {
   return Number(process.hrtime.bigint()) / 1e6;
 }
 
-/** How many milliseconds have passed since then. */
+/** Returns the milliseconds since then. */
 export function since(at) {
   return now() - at;
 }
 
-/** Adds so many a second for so many seconds, whether those before were taken or not. */
+/** Adds `rate` jobs per second for `seconds` seconds, without waiting for earlier ones. */
 export async function paced(rate, seconds, add) {
   const added = [];
   const begun = now();

@@ -1,15 +1,15 @@
-"""Jobs at an even pace."""
+"""Adds jobs at a constant rate."""
 
 import time
 
 
 def now():
-    """Milliseconds of a clock that no wall clock moves and that all processes share."""
+    """Returns milliseconds of a monotonic clock that all processes share."""
     return time.monotonic_ns() / 1e6
 
 
 def paced(rate, seconds):
-    """The moments at which to add a job: so many a second for so many seconds."""
+    """Yields the times at which to add a job: `rate` per second, for `seconds` seconds."""
     begun = now()
     for number in range(rate * seconds):
         wait = begun + number * 1_000 / rate - now()

@@ -1,5 +1,5 @@
-"""No-op jobs of procrastinate: deferred in batches, run by two workers of 20 each. With
-`latency RATE SECONDS`: deferred one by one, and how long it took until each began."""
+"""Benchmark of procrastinate: no-op jobs, deferred in batches, run by two workers with a concurrency of 20. With
+`latency RATE SECONDS`: jobs are deferred one by one, and the delay until each one starts is measured."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=os.env
 
 @app.task(name="nothing")
 async def nothing():
-    """Does nothing."""
+    """The no-op job."""
 
 
 delays = []
@@ -24,13 +24,13 @@ delays = []
 
 @app.task(name="since")
 async def since(at):
-    """How long ago that was."""
+    """Returns the time since then in milliseconds."""
     delays.append(now() - at)
 
 
 async def latency(rate, seconds):
     worker = asyncio.create_task(app.run_worker_async(concurrency=20, install_signal_handlers=False))
-    # It listens by then.
+    # The worker is listening by then.
     await asyncio.sleep(1)
     begun, deferred = now(), []
     for number in range(rate * seconds):

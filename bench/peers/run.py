@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Belfry and its peers, side by side in one run on one machine.
+"""Compares Belfry with other schedulers (peers) in one run on one machine.
 
-    make bench-peers                      all of them, three rounds
-    make bench-peers PEERS=celery,belfry  only these
+    make bench-peers                      all peers, three rounds
+    make bench-peers PEERS=celery,belfry  only these peers
     make bench-peers ROUNDS=5 JOBS=20000
-    make bench-peers LATENCY=1            not how many, but how soon, at 50 a second
+    make bench-peers LATENCY=1            start delay instead of throughput, at 50 jobs per second
 
-Peers come from the public registries (PyPI, npm, Debian) into `target/peers`; Redis and PostgreSQL are
-started here, on loopback, in folders of their own, and stopped again. Every round measures every peer
-once, one after the other, so that a slow minute of the machine is everybody's. What is told is the
-median with the lowest and the highest.
+Peers are installed from public registries (PyPI, npm, Debian) into `target/peers`. Redis and PostgreSQL are
+started on loopback, in separate folders, and stopped again. Every round measures every peer once, one after
+the other, so that a slow period of the machine affects all of them. The result is the median with the lowest
+and the highest value.
 
-Each peer runs with the settings that its own documentation recommends for throughput, and its row says what
-those promise: jobs that a power cut may take are not the same work as jobs that it cannot take.
+Each peer uses the settings that its documentation recommends for throughput, and its row states the durability
+of these settings: jobs that may be lost in a power failure are less work than durable jobs.
 """
 
 import argparse
@@ -39,7 +39,7 @@ PYTHON_PEERS = ["celery==5.*", "redis", "procrastinate==3.*", "psycopg[binary]",
 
 
 class Missing(Exception):
-    """A peer that cannot be measured here, and why."""
+    """Raised with the reason why a peer cannot be measured on this machine."""
 
 
 def say(text):
@@ -58,7 +58,7 @@ def run(command, **more):
 
 @contextlib.contextmanager
 def process(command, log, **more):
-    """A process and all of its children, for as long as the block lasts."""
+    """Runs a process, and stops it with all of its children at the end of the block."""
     with open(log, "ab") as out:
         child = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True, **more)
         try:
@@ -80,19 +80,19 @@ def until(what, true, seconds=60):
             if true():
                 return
         time.sleep(0.05)
-    raise Missing(f"waited {seconds} s for {what}")
+    raise Missing(f"timed out after {seconds} s waiting for {what}")
 
 
-# What the peers need
+# Requirements of the peers
 
 
 def python():
-    """The interpreter of an environment that has the peers of PyPI."""
+    """Returns the interpreter of a virtual environment with the PyPI peers."""
     venv = PLACE / "python"
     interpreter = venv / "bin" / "python"
     mark = venv / "complete"
     if not mark.exists():
-        say("installing the peers of PyPI")
+        say("installing the PyPI peers")
         run([sys.executable, "-m", "venv", str(venv)])
         run([str(interpreter), "-m", "pip", "install", "--quiet", *PYTHON_PEERS])
         mark.touch()
@@ -100,15 +100,15 @@ def python():
 
 
 def node():
-    """The folder with the peers of npm."""
+    """Returns the folder with the npm peers."""
     folder = PLACE / "node"
     if not (folder / "node_modules").exists():
-        say("installing the peers of npm")
+        say("installing the npm peers")
         folder.mkdir(parents=True, exist_ok=True)
         for name in ("package.json", "package-lock.json"):
             if (HERE / name).exists():
                 shutil.copy(HERE / name, folder)
-        # Not `npm ci`: it refuses a lock without the optional parts for other systems, which some registries lack.
+        # Not `npm ci`: it refuses a lock file without the optional packages of other systems, which some registries lack.
         run(["npm", "install", "--no-audit", "--no-fund"], cwd=folder)
     for script in HERE.glob("*.mjs"):
         shutil.copy(script, folder)
@@ -128,7 +128,7 @@ def redis_program():
 
 @contextlib.contextmanager
 def redis(always):
-    """A Redis that syncs each write (`always`) or once a second; its URL."""
+    """Runs a Redis with fsync on each write (`always`) or once a second; yields its URL."""
     program, port = redis_program(), free_port()
     with tempfile.TemporaryDirectory(dir=PLACE, prefix="redis-") as folder:
         sync = "always" if always else "everysec"
@@ -149,7 +149,7 @@ def postgres_program(name):
 
 @contextlib.contextmanager
 def postgres():
-    """A PostgreSQL with the defaults of its package, that is with every commit synced; its URL."""
+    """Runs a PostgreSQL with package defaults, which sync every commit; yields its URL."""
     port = free_port()
     with tempfile.TemporaryDirectory(dir=PLACE, prefix="postgres-") as folder:
         as_user = []
@@ -158,7 +158,7 @@ def postgres():
             as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
             for parent in pathlib.Path(folder).parents:
                 if not os.stat(parent).st_mode & 0o001:
-                    raise Missing(f"the user postgres cannot reach {parent}: set CARGO_TARGET_DIR to a folder that it can")
+                    raise Missing(f"the user postgres cannot access {parent}: set CARGO_TARGET_DIR to an accessible folder")
         data = f"{folder}/data"
         run([*as_user, postgres_program("initdb"), "-D", data, "-U", "bench", "--auth=trust", "-E", "UTF8"], cwd="/")
         command = [*as_user, postgres_program("postgres"), "-D", data, "-p", str(port), "-h", "127.0.0.1", "-k", folder]
@@ -169,15 +169,15 @@ def postgres():
 
 
 def measured(command, **more):
-    """The last line of what a script prints, as JSON."""
+    """Runs a script, and returns the last line of its output as JSON."""
     done = subprocess.run(command, text=True, capture_output=True, timeout=600, **more)
     if done.returncode != 0:
-        raise Missing(f"{command[0]} ended with {done.returncode}: {done.stderr.strip()[-400:]}")
+        raise Missing(f"{command[0]} exited with {done.returncode}: {done.stderr.strip()[-400:]}")
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-# The peers. Each is asked with the arguments of its script: a number of jobs, answered with a rate, or
-# `latency RATE SECONDS`, answered with the milliseconds from before a job was added to its begin.
+# The peers. Each is called with the arguments of its script: a number of jobs, which returns a rate, or
+# `latency RATE SECONDS`, which returns the milliseconds from just before each job was added to its start.
 
 
 def belfry(name, *more, seconds=4):
@@ -192,7 +192,7 @@ def figure_of(rows, *words):
 
 
 def of_belfry(benchmark, rate, latency):
-    """Figures of Belfry's own benchmarks, which say what their rows are."""
+    """Returns a function for figures of Belfry's own benchmarks, selected by the names of their rows."""
 
     def ask(first, *pace):
         if first != "latency":
@@ -250,14 +250,14 @@ def bullmq(always):
 
 
 class Peer(typing.NamedTuple):
-    """What is measured, with what it promises."""
+    """A scheduler to measure, with its durability and its history."""
 
     title: str
     work: str
     ask: typing.Callable[..., dict]
     durability: str
     history: str
-    # Slow ones get fewer jobs.
+    # Limit of jobs for slow peers.
     jobs_max: int = 1_000_000
 
     def rate(self, jobs):
@@ -272,7 +272,7 @@ class Peer(typing.NamedTuple):
         return {name: delays[place] for name, place in at.items()}
 
 
-# How many jobs a second are added where it matters how soon they begin, and for how long.
+# Jobs per second and duration of the latency measurement.
 LATENCY_RATE = 50
 LATENCY_SECONDS = 10
 SHARES = {"p50": 0.50, "p99": 0.99}
@@ -310,15 +310,15 @@ def machine():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", default=",".join(PEERS), help="names with commas between: " + ", ".join(PEERS))
+    parser.add_argument("--peers", default=",".join(PEERS), help="comma-separated names: " + ", ".join(PEERS))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=20_000, help="at most so many; slow peers get fewer")
-    parser.add_argument("--latency", action="store_true", help=f"how long it takes from before a job is added to its begin, at {LATENCY_RATE} a second, instead of how many")
-    parser.add_argument("--json", type=pathlib.Path, help="writes the figures to this file")
+    parser.add_argument("--jobs", type=int, default=20_000, help="maximum number of jobs; slow peers get fewer")
+    parser.add_argument("--latency", action="store_true", help=f"measure the delay from adding a job to its start, at {LATENCY_RATE} per second, instead of throughput")
+    parser.add_argument("--json", type=pathlib.Path, help="file for the figures")
     asked = parser.parse_args()
     unknown = [name for name in asked.peers.split(",") if name not in PEERS]
     if unknown:
-        parser.error(f"no such peer: {', '.join(unknown)}")
+        parser.error(f"unknown peer: {', '.join(unknown)}")
     PLACE.mkdir(parents=True, exist_ok=True)
     found, missing = {name: [] for name in asked.peers.split(",") if not asked.latency or name != "bare"}, {}
     for number in range(asked.rounds):
@@ -332,7 +332,7 @@ def main():
                 missing[name] = str(why)
                 say(f"{name}: {why}")
             except subprocess.CalledProcessError as error:
-                missing[name] = f"{error.cmd[0]} ended with {error.returncode}: {error.stderr.strip()[-300:]}"
+                missing[name] = f"{error.cmd[0]} exited with {error.returncode}: {error.stderr.strip()[-300:]}"
                 say(f"{name}: {missing[name]}")
             else:
                 found[name].append(figures)

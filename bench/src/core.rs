@@ -1,7 +1,7 @@
-//! The engine with nothing around it, or with its store alone: no HTTP, no gRPC, no processes.
+//! Benchmark of the engine alone, or with its store only: no HTTP, no gRPC, no processes.
 //!
-//! A worker that is played in the same loop starts and ends at once whatever it is given. That is what
-//! the engine can do at most, what the store adds, and a quick way to a long history.
+//! A simulated worker in the same loop starts and ends every job immediately. This measures the maximum rate of the
+//! engine and the cost of the store, and creates a long history quickly.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,32 +21,32 @@ use store::{Commits as _, Leases as _};
 use crate::costs::Costs;
 use crate::report::{Figure, Goal};
 
-/// Jobs that are submitted, and then ended, in one commit each.
+/// Number of jobs that are submitted, and then ended, in one commit each.
 const BATCH: usize = 1_000;
 const SHARDS: u16 = 16;
 
-/// An engine, its store if it has one, and a worker that does nothing.
+/// An engine, its store if any, and a simulated worker.
 pub(crate) struct Core {
     engine: Engine,
     store: Option<(SqliteStore, Vec<Lease>)>,
     now: Timestamp,
     worker: WorkerId,
     beats: u64,
-    /// Changes of status so far.
+    /// Status changes so far.
     pub(crate) transitions: u64,
 }
 
 const SESSION: Session = Session(1);
 
 impl Core {
-    /// Without a store; its clock stands at `now`.
+    /// Creates an engine without a store, whose clock shows `now`.
     pub(crate) fn alone(now: Timestamp) -> Self {
         let leases: Vec<_> =
             (0..SHARDS).map(|shard| Lease { shard: ShardId(shard), epoch: Epoch(1) }).collect();
         Self::new(&leases, None, now)
     }
 
-    /// Over a new store in this file.
+    /// Creates an engine over a new store in this file.
     pub(crate) async fn over(file: &Path, now: Timestamp) -> anyhow::Result<Self> {
         let store = SqliteStore::open(file, Options { shards: SHARDS, ..Options::default() })?;
         let shards: Vec<_> = (0..SHARDS).map(ShardId).collect();
@@ -62,7 +62,8 @@ impl Core {
         Self { engine, store, now, worker, beats: 0, transitions: 0 }
     }
 
-    /// Lets that many jobs live their whole lives, a batch after the other; `pace` lies between two batches.
+    /// Passes this number of jobs through their whole lifecycle, batch by batch; engine time advances by `pace` per
+    /// batch.
     pub(crate) async fn pass(
         &mut self,
         head: &Arc<JobHead>,
@@ -86,7 +87,7 @@ impl Core {
             let assigned = self.flush().await?;
             anyhow::ensure!(
                 assigned.len() == BATCH,
-                "{} of {BATCH} jobs were placed at once",
+                "only {} of {BATCH} jobs were placed",
                 assigned.len()
             );
             for effect in assigned {
@@ -101,7 +102,7 @@ impl Core {
         Ok(())
     }
 
-    /// Commits what was decided, and gives the assignments.
+    /// Commits the decisions, and returns the assignments.
     async fn flush(&mut self) -> anyhow::Result<Vec<Effect>> {
         let mut assigned = Vec::new();
         loop {
@@ -119,7 +120,7 @@ impl Core {
         }
     }
 
-    /// Gives the store back to whoever opens it next.
+    /// Releases the shards, so that the store can be opened again.
     pub(crate) async fn close(self) -> anyhow::Result<()> {
         if let Some((store, leases)) = self.store {
             store.release(&leases).await?;
@@ -154,7 +155,7 @@ fn ended() -> Report {
     }
 }
 
-/// What a job of this spec is to an engine.
+/// Returns the engine's form of a job with this spec.
 pub(crate) fn head(mut spec: JobSpec) -> Arc<JobHead> {
     spec.resources.cpu = Some(Millicores(1));
     spec.resources.memory = Some(Bytes(1 << 20));
@@ -162,13 +163,13 @@ pub(crate) fn head(mut spec: JobSpec) -> Arc<JobHead> {
     Arc::new(JobHead { spec: Arc::new(spec), body, retry_of: None, origin: None, step: None })
 }
 
-/// Transitions a second on one core, without a store.
+/// Measures transitions per second on one core, without a store.
 pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let this = Pid(std::process::id().cast_signed());
     let now = crate::history::now();
     let mut core = Core::alone(now);
     let head = head(JobSpec::command(["true"]));
-    // What is allocated once is not what is measured.
+    // One-time allocations are excluded from the measurement.
     core.pass(&head, 10 * BATCH, model::Duration::from_millis(1)).await?;
     let (before, transitions, begun) = (Costs::of(this)?, core.transitions, std::time::Instant::now());
     let mut jobs = 0;

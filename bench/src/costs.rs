@@ -1,7 +1,7 @@
-//! What the time of one job is made of: processor time of the threads that worked on it.
+//! Cost of a job: CPU time by thread.
 //!
-//! Linux tells for each thread how long it was on a processor, in nanoseconds
-//! (`/proc/PID/task/TID/schedstat`). Unlike a rate, that hardly changes when others use the machine too.
+//! Linux reports the CPU time of each thread in nanoseconds (`/proc/PID/task/TID/schedstat`). Unlike a rate, CPU time
+//! hardly changes when other processes use the machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,34 +10,34 @@ use std::time::Duration;
 use anyhow::Context as _;
 use harness::Pid;
 
-/// The processor time of a process by the names of its threads; threads of one name are added up.
+/// CPU time of a process by thread name; threads with the same name are added up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Costs(BTreeMap<String, Duration>);
 
 impl Costs {
-    /// What the threads that live now have taken since they began.
+    /// Returns the CPU time of the live threads since their start.
     pub(crate) fn of(process: Pid) -> anyhow::Result<Self> {
         let mut costs = BTreeMap::new();
         for thread in fs::read_dir(format!("/proc/{}/task", process.0))? {
             let thread = thread?.path();
-            // A thread may end while it is looked at.
+            // A thread may end while it is inspected.
             let (Ok(name), Ok(times)) =
                 (fs::read_to_string(thread.join("comm")), fs::read_to_string(thread.join("schedstat")))
             else {
                 continue;
             };
-            let nanos = times.split(' ').next().context("a time on the processor comes first")?.parse()?;
+            let nanos = times.split(' ').next().context("the first field is the CPU time")?.parse()?;
             *costs.entry(name.trim().to_owned()).or_default() += Duration::from_nanos(nanos);
         }
         Ok(Self(costs))
     }
 
-    /// The same with something before each name.
+    /// Adds a prefix to each name.
     pub(crate) fn prefixed(self, prefix: &str) -> Self {
         Self(self.0.into_iter().map(|(name, time)| (format!("{prefix}{name}"), time)).collect())
     }
 
-    /// These and those of another process.
+    /// Adds the times of another process.
     pub(crate) fn and(mut self, other: Self) -> Self {
         for (name, time) in other.0 {
             *self.0.entry(name).or_default() += time;
@@ -45,7 +45,7 @@ impl Costs {
         self
     }
 
-    /// What was taken since `earlier`, dearest first.
+    /// Returns the CPU time since `earlier`, highest first.
     pub(crate) fn since(&self, earlier: &Self) -> Vec<(String, Duration)> {
         let before = |name: &str| earlier.0.get(name).copied().unwrap_or_default();
         let mut costs: Vec<_> =

@@ -1,9 +1,8 @@
-//! Whether a job costs the same however many there were before it, and however many workers there are.
+//! Whether the cost of a job depends on the number of earlier jobs, or on the number of workers.
 //!
-//! A machine that others use too is slower at one time than at another, and a store that was just filled
-//! is still being written to the disk. So the longest history is made first, and then all of them
-//! take turns, next to each other: what is compared is of the same turn. The longest one grows by what is
-//! measured; the others are made anew for each turn.
+//! A shared machine has varying speed, and a new store is still being written to disk. So the longest history is
+//! created first, and then all histories are measured in turn, one after the other: only values of the same turn are
+//! compared. The longest history grows by the measured jobs; the others are recreated for each turn.
 
 use tempfile::TempDir;
 
@@ -12,16 +11,16 @@ use crate::noop::{Path, STORE_THREAD};
 use crate::place;
 use crate::report::{Figure, Goal, number};
 
-/// Ended jobs in the history.
+/// Numbers of ended jobs in the histories.
 const HISTORIES: [usize; 3] = [1_000, 100_000, 10_000_000];
-/// How often each has its turn.
+/// Number of turns.
 const TURNS: usize = 5;
-/// Workers that do nothing, each with streams of its own.
+/// Numbers of fake workers, each with its own stream.
 const WORKERS: [usize; 4] = [1, 10, 100, 1_000];
-/// Jobs of one measurement.
+/// Number of jobs of one measurement.
 const JOBS: u64 = 60_000;
 
-/// What each turn measured over one history.
+/// Measurements of all turns over one history.
 #[derive(Default)]
 struct Turns {
     rates: Vec<f64>,
@@ -29,7 +28,7 @@ struct Turns {
     stored: Vec<f64>,
 }
 
-/// With at most `most` jobs in the history.
+/// Measures histories of up to `most` jobs.
 pub(crate) async fn run(most: usize) -> anyhow::Result<Vec<Figure>> {
     let mut figures = histories(most).await?;
     for workers in WORKERS {
@@ -74,7 +73,7 @@ async fn histories(most: usize) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// A store with that many ended jobs.
+/// Creates a store with this number of ended jobs.
 async fn made(jobs: usize) -> anyhow::Result<TempDir> {
     let folder = place::folder()?;
     history::fill(&folder.path().join("data"), jobs).await?;

@@ -1,4 +1,4 @@
-//! A store with a long history, made by the engine and the store alone.
+//! Creates stores with a long history, with the engine and the store only.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,18 +8,18 @@ use model::Timestamp;
 use crate::core::{Core, head};
 use crate::load::usual_job;
 
-/// The time between two batches of a thousand jobs: ten million of them fill a day.
+/// Engine time between two batches of 1,000 jobs: ten million jobs fill a day.
 const PACE: model::Duration = model::Duration::from_secs(8);
-/// Names, owners, labels and queues of its jobs repeat after so many.
+/// Number of different names, owners, labels and queues of the jobs.
 const KINDS: usize = 50;
 
-/// The wall clock.
+/// Returns the time of the wall clock.
 pub(crate) fn now() -> Timestamp {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_micros(i64::try_from(now.as_micros()).unwrap_or(i64::MAX))
 }
 
-/// Makes a server's data folder whose store has that many ended jobs, the newest of them of just now.
+/// Creates a server's data folder whose store has this number of ended jobs; the newest one has just ended.
 pub(crate) async fn fill(data: &Path, jobs: usize) -> anyhow::Result<Duration> {
     std::fs::create_dir_all(data)?;
     let begun = std::time::Instant::now();

@@ -1,7 +1,7 @@
-//! What a benchmark came to, as a file that is kept beside the book: `docs/benchmarks/NAME.json`.
+//! Results of a benchmark as a file: `docs/benchmarks/NAME.json`.
 //!
-//! A figure means little without the machine, the commit and the rounds behind it, so they stand in the
-//! same file. The book's page is made of these files; nobody types a figure.
+//! The file also contains the machine, the commit and all rounds, without which a figure means little. The book's
+//! page is generated from these files, so that no figure is typed by hand.
 
 use std::fs;
 use std::path::Path;
@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::Row;
 
-/// Where figures were measured.
+/// The machine on which figures were measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) processor: String,
-    /// Memory, in GiB.
+    /// Memory in GiB.
     pub(crate) memory: u64,
-    /// The kernel.
+    /// Kernel version.
     pub(crate) system: String,
 }
 
@@ -42,14 +42,14 @@ impl Machine {
     }
 }
 
-/// The figures of one benchmark.
+/// Results of one benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) name: String,
     pub(crate) commit: String,
     pub(crate) date: String,
     pub(crate) machine: Machine,
-    /// The command that measures it again.
+    /// Command that repeats the measurement.
     pub(crate) again: String,
     pub(crate) rows: Vec<Row>,
 }
@@ -68,7 +68,7 @@ impl Kept {
     }
 }
 
-/// The first line that a program says; `unknown` where it cannot.
+/// Returns the first line that a program prints; `unknown` if it fails.
 fn told(program: &str, arguments: &[&str]) -> String {
     let done = Command::new(program).args(arguments).current_dir(harness::repository()).output();
     let said = done.ok().filter(|done| done.status.success());

@@ -1,9 +1,9 @@
-//! From the moment before a submission is sent to the start of its task, at some submissions a second,
-//! over a durable store on a server that has nothing else to do.
+//! Time from just before a submission is sent to the start of its task, at several submission rates. The server is
+//! otherwise idle, and its store durable.
 //!
-//! Up to 500 a second the task is a process that notes the time in its `main`, so the loader's work
-//! before it is in the figure, as it is for everybody's tasks. No machine of this size starts 5,000
-//! processes a second; there a worker without processes notes when it is given the job.
+//! Up to 500 submissions per second, the task is a process that records the time in its `main`, so the time includes
+//! the work of the loader. A machine of this size cannot start 5,000 processes per second; at that rate a fake worker
+//! records when it receives the job.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,16 +24,16 @@ use crate::place;
 use crate::report::{Figure, Goal, percentile};
 use crate::stamps::{Stamps, now_micros};
 
-/// Where the task is.
+/// Kind of task.
 #[derive(Debug, Clone, Copy)]
 enum Task {
     Process,
-    /// In a worker that has no processes.
+    /// Received by a fake worker that starts no processes.
     Nothing,
 }
 
-/// Submissions a second, with goals for p50 and p99 in milliseconds. The second one at 50 is what others are
-/// compared with whose workers start no processes.
+/// Submissions per second, with goals for p50 and p99 in milliseconds. The second one with 50 is for comparison with
+/// schedulers whose workers start no processes.
 const RATES: [(u64, Task, Goal, Goal); 5] = [
     (10, Task::Process, Goal::None, Goal::None),
     (50, Task::Process, Goal::AtMost(2.0), Goal::AtMost(10.0)),
@@ -42,7 +42,7 @@ const RATES: [(u64, Task, Goal, Goal); 5] = [
     (5_000, Task::Nothing, Goal::None, Goal::AtMost(50.0)),
 ];
 
-/// When something happened, by the name of its job, in microseconds of the wall clock.
+/// Time of an event by job name, in microseconds of the wall clock.
 type Times = HashMap<String, u64>;
 
 pub(crate) async fn run(time: Duration, only: Option<u64>) -> anyhow::Result<Vec<Figure>> {
@@ -72,8 +72,8 @@ pub(crate) async fn run(time: Duration, only: Option<u64>) -> anyhow::Result<Vec
     Ok(figures)
 }
 
-/// What no scheduler that keeps its word can do without on this machine: the commit that accepts and places
-/// the job, the worker's note that it starts it, one after the other and each synced, and a process.
+/// Measures the minimum for a durable scheduler on this machine: the commit that accepts and places the job, the
+/// journal write of the worker, each with an fsync, and the start of a process.
 fn bare_start(time: Duration) -> anyhow::Result<Vec<f64>> {
     const RATE: u64 = 50;
     const PAGE: [u8; 4096] = [7; 4096];
@@ -95,12 +95,12 @@ fn bare_start(time: Duration) -> anyhow::Result<Vec<f64>> {
             log.sync_data()?;
         }
         let status = Command::new(&program).arg(&file).env("BELFRY_JOB_NAME", &name).status()?;
-        anyhow::ensure!(status.success(), "the process ended with {status}");
+        anyhow::ensure!(status.success(), "the process exited with {status}");
     }
     delays(&begun, &stamps.read()?.into_iter().collect())
 }
 
-/// With a real worker.
+/// Measures with a real worker.
 async fn processes(rate: u64, time: Duration) -> anyhow::Result<Vec<f64>> {
     let folder = place::folder()?;
     let server = place::server(folder.path()).await?;
@@ -120,7 +120,7 @@ async fn processes(rate: u64, time: Duration) -> anyhow::Result<Vec<f64>> {
     delays(&sent, &stamps.read()?.into_iter().collect())
 }
 
-/// With a worker that has no processes.
+/// Measures with a fake worker that starts no processes.
 async fn assigned(rate: u64, time: Duration) -> anyhow::Result<Vec<f64>> {
     #[derive(Deserialize)]
     struct Named {
@@ -149,13 +149,13 @@ async fn assigned(rate: u64, time: Duration) -> anyhow::Result<Vec<f64>> {
     delays(&sent, &starts.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Submits at a rate, whether answers have come or not. Says when each submission was sent.
+/// Submits at a fixed rate without waiting for answers. Returns when each submission was sent.
 async fn submit(server: &Server, mut spec: JobSpec, rate: u64, time: Duration) -> anyhow::Result<Times> {
     let load = Load::of(server)?;
     let mut sent = Times::new();
     let mut submissions = Vec::new();
     let mut beat = tokio::time::interval(Duration::from_secs(1) / u32::try_from(rate)?);
-    // The timer counts in milliseconds: several submissions may be due at a tick.
+    // The timer has millisecond resolution: several submissions may be due at a tick.
     beat.set_missed_tick_behavior(MissedTickBehavior::Burst);
     for number in 0..time.as_secs() * rate {
         spec.name = format!("n{number}");
@@ -171,10 +171,10 @@ async fn submit(server: &Server, mut spec: JobSpec, rate: u64, time: Duration) -
     Ok(sent)
 }
 
-/// How long each took, in milliseconds, sorted.
+/// Returns the sorted delays in milliseconds.
 fn delays(sent: &Times, started: &Times) -> anyhow::Result<Vec<f64>> {
     let delay = |(name, at): (&String, &u64)| {
-        let sent = sent.get(name).with_context(|| format!("nobody submitted `{name}`"))?;
+        let sent = sent.get(name).with_context(|| format!("`{name}` was not submitted"))?;
         Ok(at.saturating_sub(*sent) as f64 / 1_000.0)
     };
     let mut delays = started.iter().map(delay).collect::<anyhow::Result<Vec<f64>>>()?;
@@ -182,7 +182,7 @@ fn delays(sent: &Times, started: &Times) -> anyhow::Result<Vec<f64>> {
     Ok(delays)
 }
 
-/// Waits until the one worker is there.
+/// Waits until the worker is connected.
 async fn until_connected(client: &client::Client) {
     until("the worker is connected", Duration::from_secs(30), async || {
         let workers = client.workers_page(&client::Page::default()).await.ok()?.items;

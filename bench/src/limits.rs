@@ -1,8 +1,8 @@
-//! What the work of each part of a no-op job takes alone: the same rows, bytes and messages through the same libraries, with no
-//! scheduler around them.
+//! Lower bounds for the cost of each part of a no-op job: the same rows, bytes and messages through the same
+//! libraries, without a scheduler.
 //!
-//! Beside what [`noop`](crate::noop) measures this says how much could be won in a part at most. What a limit leaves out is
-//! said at each.
+//! Compared with the measurements of [`noop`](crate::noop), they show how much a part could be improved at most. Each
+//! function states what its lower bound excludes.
 
 use std::fs::{self, File};
 use std::io::{Seek as _, Write as _};
@@ -29,16 +29,16 @@ use crate::noop::{self, BATCH, CONNECTIONS};
 use crate::place;
 use crate::report::{Figure, Goal};
 
-/// Jobs whose rows are put into tables once more.
+/// Number of jobs whose rows are inserted again.
 const JOBS: u64 = 200_000;
-/// Jobs of a commit.
+/// Number of jobs of a commit.
 const OF_A_COMMIT: u64 = 500;
-/// How often the disk alone is written to and synced.
+/// Number of writes with fsync to the disk alone.
 const COMMITS: u64 = 500;
-/// The threads of the server that looks at nothing, so that its share is told apart from its clients'.
+/// Thread name of the bare server, to separate its CPU time from that of its clients.
 const BARE_THREAD: &str = "bare-server";
 
-/// The parts that have a limit, as `noop` and this name them.
+/// Parts with a lower bound, with their names on the page.
 pub(crate) const STORE: &str = "rows, put into the same tables by SQLite alone";
 pub(crate) const DISK: &str = "disk: the log of these rows, written and synced, of wall time";
 pub(crate) const HTTP: &str = "request and answer, by the same library";
@@ -66,7 +66,7 @@ pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// Time of this thread on a processor.
+/// Measures the CPU time of this thread.
 fn on_processor<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, Duration)> {
     let now = || -> anyhow::Result<Duration> {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -76,15 +76,16 @@ fn on_processor<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(
     Ok((work()?, now()?.saturating_sub(begun)))
 }
 
-/// Microseconds of one of so many.
+/// Returns the time per item in microseconds, for `of` items.
 fn micros_each(time: Duration, of: u64) -> f64 {
     time.as_secs_f64() * 1e6 / of as f64
 }
 
-/// Reads every row of a store of ended jobs, and puts them into the same tables of a new file: one thread, prepared
-/// statements, in the order of the keys, a commit for every [`OF_A_COMMIT`] jobs. Microseconds and bytes of log for each job.
+/// Reads every row of a store of ended jobs, and inserts it into the same tables of a new file. Uses one thread and
+/// prepared statements, in key order, with a commit for every [`OF_A_COMMIT`] jobs. Returns microseconds and log
+/// bytes per job.
 ///
-/// What it leaves out: rows that are deleted again when a job ends, decisions what to write, encoding, syncs.
+/// Excludes rows that are deleted when a job ends, decisions about what to write, encoding, and syncs.
 fn sqlite_alone(from: &Path, to: &Path, jobs: u64) -> anyhow::Result<(f64, f64)> {
     let source = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_WRITE)
         .with_context(|| format!("cannot open {}", from.display()))?;
@@ -129,7 +130,7 @@ fn sqlite_alone(from: &Path, to: &Path, jobs: u64) -> anyhow::Result<(f64, f64)>
     Ok((micros_each(time, jobs), bytes as f64 / jobs as f64))
 }
 
-/// A table and all of its rows.
+/// A table with all of its rows.
 struct Table {
     insert: String,
     rows: Vec<Vec<Value>>,
@@ -146,8 +147,8 @@ impl Table {
     }
 }
 
-/// Microseconds of wall time for each job if its bytes are written over old ones and synced, as many at a time as
-/// share a commit: a log that is begun anew does not grow.
+/// Returns the wall time per job in microseconds if its bytes are written over old ones and synced, for as many jobs
+/// as share a commit. The old bytes are overwritten because a reused log does not grow.
 fn disk_alone(path: &Path, bytes: f64) -> anyhow::Result<f64> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
     let block = vec![7_u8; (bytes * OF_A_COMMIT as f64) as usize];
@@ -165,7 +166,7 @@ fn disk_alone(path: &Path, bytes: f64) -> anyhow::Result<f64> {
     Ok(micros_each(begun.elapsed(), COMMITS * OF_A_COMMIT))
 }
 
-/// Processor time of a server that reads requests and answers as many bytes as Belfry does, for each job of a request.
+/// Returns the CPU time per job of a server that reads requests and returns answers of the same size as Belfry's.
 async fn http_alone(body: String, time: Duration) -> anyhow::Result<f64> {
     let answer = Bytes::from(answer_to(body.clone()).await?);
     let threads = Builder::new_multi_thread().thread_name(BARE_THREAD).enable_all().build()?;
@@ -182,7 +183,7 @@ async fn http_alone(body: String, time: Duration) -> anyhow::Result<f64> {
     spent
 }
 
-/// Processor time of the bare server for each job that is submitted to it.
+/// Returns the CPU time of the bare server per submitted job.
 async fn spent_on(url: &str, body: &str, time: Duration) -> anyhow::Result<f64> {
     let load = Load::new(url, String::new())?;
     let this = harness::Pid(std::process::id().cast_signed());
@@ -195,14 +196,14 @@ async fn spent_on(url: &str, body: &str, time: Duration) -> anyhow::Result<f64> 
     Ok(spent.sum::<Duration>().as_secs_f64() * 1e6 / jobs)
 }
 
-/// What Belfry answers to this submission.
+/// Returns Belfry's answer to this submission.
 async fn answer_to(body: String) -> anyhow::Result<String> {
     let folder = place::folder()?;
     let server = place::server(folder.path()).await?;
     Load::of(&server)?.answer(body, None).await
 }
 
-/// Processor time of reading a job of this body into what the API takes.
+/// Returns the CPU time to parse a job of this body into the API type.
 fn json_alone(body: &str, time: Duration) -> anyhow::Result<f64> {
     let mut jobs = 0;
     let (_, spent) = on_processor(|| {
@@ -215,8 +216,8 @@ fn json_alone(body: &str, time: Duration) -> anyhow::Result<f64> {
     Ok(micros_each(spent, jobs))
 }
 
-/// Processor time of what a server says and hears of a job: an assignment and two acknowledgements are written, the reports
-/// of a start and of an end are read.
+/// Returns the CPU time for the messages of a job: an assignment and two acknowledgements are encoded, the reports of
+/// a start and an end are decoded.
 fn messages_alone(time: Duration) -> anyhow::Result<f64> {
     let spec = Bytes::from(serde_json::to_vec(&noop::job())?);
     let execution = |number: u64| format!("exec_{number:026}");

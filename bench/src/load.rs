@@ -1,7 +1,6 @@
-//! A client that costs little: the load and the server share the machine.
+//! A cheap client, because load and server share the machine.
 //!
-//! Bodies are written once and sent again and again, each under a key of its own; of an answer only
-//! the status is looked at.
+//! Bodies are serialized once and sent repeatedly, each with a new key. Only the status of an answer is read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -26,15 +25,15 @@ impl Load {
     }
 
     pub(crate) fn of(server: &Server) -> anyhow::Result<Self> {
-        Self::new(&server.url(), server.token().context("a server that started has a token")?)
+        Self::new(&server.url(), server.token().context("a started server has created its token")?)
     }
 
-    /// One request, under a key that makes repeating it safe; fails unless it was accepted.
+    /// Sends one request with an idempotency key; fails unless it is accepted.
     pub(crate) async fn submit(&self, body: String, key: u64) -> anyhow::Result<()> {
         self.send(body, Some(key)).await
     }
 
-    /// The same without a key: what peers do that know none.
+    /// Sends one request without a key, as schedulers without idempotency keys do.
     pub(crate) async fn submit_once(&self, body: String) -> anyhow::Result<()> {
         self.send(body, None).await
     }
@@ -43,7 +42,7 @@ impl Load {
         self.answer(body, key).await.map(drop)
     }
 
-    /// What a submission is answered; fails unless it was accepted.
+    /// Returns the answer to a submission; fails unless it is accepted.
     pub(crate) async fn answer(&self, body: String, key: Option<u64>) -> anyhow::Result<String> {
         let url = format!("{}/jobs", self.url);
         let mut request =
@@ -54,30 +53,30 @@ impl Load {
         let answer = request.body(body).send().await?;
         let status = answer.status();
         let text = answer.text().await?;
-        anyhow::ensure!(status == 201, "a submission was answered {status}: {text}");
+        anyhow::ensure!(status == 201, "submission failed with {status}: {text}");
         Ok(text)
     }
 
-    /// One request to another path; fails unless it went well.
+    /// Sends one request to another path; fails unless it succeeds.
     pub(crate) async fn post(&self, path: &str, body: String) -> anyhow::Result<()> {
         let request = self.http.post(format!("{}/{path}", self.url)).bearer_auth(&self.token);
         let answer = request.header("content-type", "application/json").body(body).send().await?;
         let status = answer.status();
-        anyhow::ensure!(status.is_success(), "{path} was answered {status}: {}", answer.text().await?);
+        anyhow::ensure!(status.is_success(), "{path} failed with {status}: {}", answer.text().await?);
         Ok(())
     }
 
-    /// What another path answers.
+    /// Returns the answer of another path as JSON.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<serde_json::Value> {
         Ok(serde_json::from_str(&self.text(path).await?)?)
     }
 
-    /// The same as it came.
+    /// Returns the answer of another path as text.
     pub(crate) async fn text(&self, path: &str) -> anyhow::Result<String> {
         self.read(format!("{}/{path}", self.url)).await
     }
 
-    /// The server's metrics.
+    /// Returns the server's metrics.
     pub(crate) async fn metrics(&self) -> anyhow::Result<String> {
         self.read(self.url.replace("/api/v1", "/metrics")).await
     }
@@ -87,19 +86,19 @@ impl Load {
         let answer = request.send().await?;
         let status = answer.status();
         let text = answer.text().await?;
-        anyhow::ensure!(status.is_success(), "{url} was answered {status}: {text}");
+        anyhow::ensure!(status.is_success(), "{url} failed with {status}: {text}");
         Ok(text)
     }
 
-    /// How many jobs the store has.
+    /// Returns the number of jobs in the store.
     pub(crate) async fn count_jobs(&self) -> anyhow::Result<usize> {
         let request = self.http.get(format!("{}/jobs?limit=1&count=true", self.url));
         let answer = request.bearer_auth(&self.token).send().await?;
-        let count = answer.headers().get("x-total-count").context("a count was asked for")?;
+        let count = answer.headers().get("x-total-count").context("the answer contains the count")?;
         Ok(count.to_str()?.parse()?)
     }
 
-    /// Requests of `body` over `connections` at once for this long; how many were accepted a second.
+    /// Sends `body` repeatedly over this number of connections. Returns the number of accepted requests per second.
     pub(crate) async fn rate(&self, body: &str, connections: usize, time: Duration) -> anyhow::Result<f64> {
         static KEY: AtomicU64 = AtomicU64::new(0);
         let begun = Instant::now();
@@ -123,7 +122,7 @@ impl Load {
     }
 }
 
-/// A job of about 300 bytes, as people submit them.
+/// A typical job of about 300 bytes.
 pub(crate) fn usual_job() -> JobSpec {
     let mut spec = JobSpec::command(["/usr/local/bin/report", "--region", "north", "--day", "2026-11-21"]);
     spec.name = "daily-report".into();
@@ -133,8 +132,8 @@ pub(crate) fn usual_job() -> JobSpec {
     spec
 }
 
-/// The body of a request with `count` of these jobs.
+/// Returns the body of a request with `count` of these jobs.
 pub(crate) fn batch(spec: &JobSpec, count: usize) -> String {
     let jobs = vec![spec.clone(); count];
-    serde_json::to_string(&SubmitJobs { jobs }).expect("a spec is plain JSON")
+    serde_json::to_string(&SubmitJobs { jobs }).expect("a spec serializes to JSON")
 }

@@ -1,5 +1,5 @@
-//! Log throughput: tasks that write as fast as they can, through pipe, supervisor, agent and server to the
-//! server's objects, where they can be read.
+//! Log throughput: tasks write at full speed through pipe, supervisor, agent and server to the server's objects, from
+//! where the log can be read.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,9 @@ use crate::place;
 use crate::report::{Figure, Goal};
 use crate::spawn::until_all_ended;
 
-/// Tasks, and what each of them writes: less than what is kept of a log, so that all of it is.
+/// Number of tasks.
 const TASKS: usize = 64;
+/// Output of each task in MiB, below the size limit of a log, so that all output is stored.
 const MIB: u64 = 4;
 
 pub(crate) async fn run() -> anyhow::Result<Vec<Figure>> {
@@ -22,7 +23,7 @@ pub(crate) async fn run() -> anyhow::Result<Vec<Figure>> {
     client.pause_queue("default", None).await?;
     let (dir, log) = (folder.path().join("worker"), folder.path().join("worker.log"));
     let _worker = Worker::start(&server, "bench", &dir, &log, &[("BELFRY_LOG", "warn")]);
-    // Lines of 100 bytes, as logs have them.
+    // Lines of 100 bytes, as in typical logs.
     let script = format!("yes {} | head -c {}", "x".repeat(99), MIB << 20);
     let mut spec = JobSpec::command(["sh", "-c", &script]);
     spec.resources.cpu = Some(Millicores(1));
@@ -35,7 +36,7 @@ pub(crate) async fn run() -> anyhow::Result<Vec<Figure>> {
     let ended = begun.elapsed();
     let ids = job_ids(&load).await?;
     let mut bytes = 0;
-    until("every log is with the server", Duration::from_secs(120), async || {
+    until("the server has every log", Duration::from_secs(120), async || {
         bytes = 0;
         for id in &ids {
             bytes += load.text(&format!("jobs/{id}/logs")).await.ok()?.len();

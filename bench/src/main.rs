@@ -1,14 +1,14 @@
-//! Benchmarks: the figures that the docs give, measured by anyone on any machine.
+//! Benchmarks: the figures of the docs, which can be measured on any machine.
 //!
 //! ```text
 //! cargo run --release -p belfry-bench -- noop
 //! cargo run --release -p belfry-bench -- all
 //! ```
 //!
-//! Each benchmark is a module that gives [`Figure`](report::Figure)s, round by round. A table of their
-//! medians goes to stdout, and with `--results FOLDER` everything to a [file](kept) for each, of which
-//! `make bench-page` makes the book's page. Data lies on the disk of the repository's `target`
-//! folder, or of `BELFRY_BENCH_DIR`: a temporary folder may be in memory, where a sync costs nothing.
+//! Each benchmark is a module that returns [`Figure`](report::Figure)s, round by round. A table of their medians is
+//! printed to stdout. `--results FOLDER` writes a [file](kept) for each benchmark, from which `make bench-page`
+//! generates the book's page. Data is stored on the disk of the repository's `target` folder, or in
+//! `BELFRY_BENCH_DIR`: a temporary folder may be in memory, where fsync costs nothing.
 
 mod core;
 mod costs;
@@ -40,85 +40,85 @@ use clap::{Parser, ValueEnum};
 use crate::kept::Kept;
 use crate::report::Figure;
 
-/// Measures Belfry on this machine.
+/// Benchmark Belfry on this machine.
 #[derive(Debug, Parser)]
 #[command(name = "belfry-bench")]
 struct Arguments {
-    /// What to measure.
+    /// Benchmark to run.
     #[arg(value_enum, default_value_t = Name::All)]
     name: Name,
-    /// How long each rate is measured.
+    /// Duration of each measurement of a rate.
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     seconds: u64,
-    /// Of the rates of `latency` this one alone.
+    /// Only this rate of `latency`.
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<u64>,
-    /// How many jobs wait for `memory`, `failover-million` and `handover-million`.
+    /// Number of waiting jobs for `memory`, `failover-million` and `handover-million`.
     #[arg(long, default_value_t = 1_000_000, value_name = "COUNT")]
     jobs: usize,
-    /// How many schedules there are for `schedules-idle`.
+    /// Number of schedules for `schedules-idle`.
     #[arg(long, default_value_t = 1_000_000, value_name = "COUNT")]
     schedules: usize,
-    /// How many ended jobs there are for `reads`, and at most for `growth`.
+    /// Number of ended jobs for `reads`, and maximum for `growth`.
     #[arg(long, default_value_t = 10_000_000, value_name = "COUNT")]
     history: usize,
-    /// How often each is measured [default: 5, and 1 for those that take minutes].
+    /// Number of rounds [default: 5, or 1 for benchmarks that take minutes].
     #[arg(long, value_name = "COUNT")]
     rounds: Option<usize>,
-    /// Keeps the figures as NAME.json in this folder.
+    /// Folder for the figures, as NAME.json.
     #[arg(long, value_name = "FOLDER")]
     results: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Name {
-    /// All of them, one after the other.
+    /// All benchmarks, one after the other.
     All,
-    /// Durable submissions a second, in batches of 100.
+    /// Durable submissions per second, in batches of 100.
     SubmitBatch,
-    /// Durable submissions a second, one by one over 64 connections.
+    /// Durable submissions per second, one by one over 64 connections.
     SubmitSingle,
-    /// Jobs a second through the whole path, with a worker that does nothing.
+    /// Jobs per second through the whole path, with a fake worker.
     Noop,
-    /// What the work of each part of such a job takes alone.
+    /// Lower bound for the cost of each part of such a job.
     Limits,
     /// `noop` on PostgreSQL, with one server and with three.
     NoopPostgres,
-    /// The leader of two servers is killed: until work is accepted, and started, again.
+    /// The leader of two servers is killed: time until a job is accepted, and until one is started.
     Failover,
-    /// The leader of two servers is drained: how long nothing starts.
+    /// The leader of two servers is drained: longest time without a start.
     Handover,
-    /// `failover` beside a million jobs that wait.
+    /// `failover` with a million waiting jobs.
     FailoverMillion,
-    /// `handover` beside a million jobs that wait.
+    /// `handover` with a million waiting jobs.
     HandoverMillion,
-    /// `/bin/true` through a real worker, against this machine's bare spawn rate.
+    /// `/bin/true` through a real worker, compared with this machine's bare spawn rate.
     Spawn,
-    /// From submission to the start of the task, at 10 to 5,000 submissions a second.
+    /// Time from submission to the start of the task, at 10 to 5,000 submissions per second.
     Latency,
-    /// Memory for a waiting job, and the cold start with many of them.
+    /// Memory per waiting job, and cold start with many of them.
     Memory,
-    /// A million schedules of which none is due: memory, cold start, and what they cost.
+    /// A million idle schedules: memory, cold start, and CPU share.
     SchedulesIdle,
-    /// Fifty thousand schedules due in the same second.
+    /// Fifty thousand schedules that fire in the same second.
     SchedulesBurst,
-    /// Fifty thousand schedules due within a minute: how late they start.
+    /// Fifty thousand schedules that fire within a minute: delay of their starts.
     SchedulesMinute,
-    /// Steps a second through diamonds, with a worker that does nothing.
+    /// Steps per second through diamonds, with a fake worker.
     WorkflowSteps,
-    /// From the end of a step to the start of the next one.
+    /// Time from the end of a step to the start of the next one.
     WorkflowLatency,
-    /// A list of 100,000 elements: its first start, until all are durable, memory.
+    /// A list of 100,000 elements: first start, time until all are durable, memory.
     WorkflowMap,
-    /// The check of a definition of 10,000 steps.
+    /// Validation of a definition with 10,000 steps.
     WorkflowCheck,
-    /// The engine with nothing around it.
+    /// The engine alone.
     Engine,
-    /// What a dashboard asks over a long history, while jobs go through.
+    /// Dashboard requests over a long history, while jobs run.
     Reads,
-    /// The cost of a job by how many there were before it, and by how many workers there are.
+    /// Cost of a job by length of the history, and by number of workers.
     Growth,
-    /// What tasks write, until it can be read.
+    /// Log output of tasks, until it can be read.
     Logs,
 }
 
@@ -149,7 +149,7 @@ impl Name {
         Self::Growth,
     ];
 
-    /// How often it is measured where nobody says.
+    /// Returns the default number of rounds.
     fn rounds(self) -> usize {
         match self {
             Self::Memory
@@ -189,7 +189,7 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::Logs => logs::run().await,
         Name::Reads => reads::run(arguments.history).await,
         Name::Growth => growth::run(arguments.history).await,
-        Name::All => unreachable!("not measured by itself"),
+        Name::All => unreachable!("`all` is expanded before"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Memory of the server for a waiting job, and how long a start with all of them takes.
+//! Server memory per waiting job, and the time of a cold start with all of them.
 
 use std::time::Instant;
 
@@ -8,13 +8,13 @@ use crate::load::{Load, batch, usual_job};
 use crate::place;
 use crate::report::{Figure, Goal};
 
-/// Jobs of one request.
+/// Number of jobs of one request.
 const BATCH: usize = 1_000;
 
 pub(crate) async fn run(jobs: usize) -> anyhow::Result<Vec<Figure>> {
     let folder = place::folder()?;
     let mut server = place::server(folder.path()).await?;
-    let empty = server.pid().memory().context("the server runs")?;
+    let empty = server.pid().memory().context("the server is running")?;
     let load = Load::of(&server)?;
     let body = batch(&usual_job(), BATCH);
     let requests = jobs.div_ceil(BATCH);
@@ -22,13 +22,13 @@ pub(crate) async fn run(jobs: usize) -> anyhow::Result<Vec<Figure>> {
         load.submit(body.clone(), key as u64).await?;
     }
     let jobs = requests * BATCH;
-    let submitted = server.pid().memory().context("the server runs")?;
+    let submitted = server.pid().memory().context("the server is running")?;
 
     server.shut_down().await;
     let begun = Instant::now();
     server.start_again().await;
     let start = begun.elapsed().as_secs_f64();
-    let loaded = server.pid().memory().context("the server runs")?;
+    let loaded = server.pid().memory().context("the server is running")?;
     let each = |bytes: u64| bytes.saturating_sub(empty) as f64 / jobs as f64;
     Ok(vec![
         Figure::new(

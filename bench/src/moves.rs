@@ -1,13 +1,12 @@
-//! What is seen of a change of the leader, over PostgreSQL on the same machine, with two servers and a
-//! real worker.
+//! Leader changes as seen from outside, on PostgreSQL on the same machine, with two servers and a real worker.
 //!
-//! - `failover`: the leader is killed. From then on until a job is accepted, and until one has started.
-//! - `handover`: the leader is drained while jobs wait all the time. The longest time in which
-//!   none started, beside the longest in as much time before it. And how late schedules were whose time came
-//!   meanwhile: their jobs have to start before all that wait.
+//! - `failover`: the leader is killed. Measures the time until a job is accepted, and until one has started.
+//! - `handover`: the leader is drained while jobs are always waiting. Measures the longest time without a start,
+//!   compared with the longest one in an equal time before. Also measures the delay of schedules that fire meanwhile:
+//!   their jobs have a higher priority than all waiting jobs.
 //!
-//! Both also beside very many jobs that nobody can start now, half of them for want of a worker and half because
-//! their time is far away. A leader is followed for as long as it takes until the other server says that it is ready.
+//! Both also with many jobs that cannot start: half of them have no eligible worker, and half are scheduled far in
+//! the future. The leader changes only after the other server reports that it is ready.
 
 use std::time::{Duration, Instant};
 
@@ -26,52 +25,53 @@ use crate::report::{Figure, Goal, percentile};
 use crate::schedules::{firings, lateness};
 use crate::stamps::{Stamps, now_micros};
 
-/// Keys of these requests, apart from those of the jobs that run.
+/// First key of these requests, different from the keys of the running jobs.
 const FIRST_KEY: u64 = 1 << 40;
-/// Within this a change of the leader is over, or it never is.
+/// Maximum time of a leader change.
 const SOON: Duration = Duration::from_secs(60);
-/// Changes for each ten seconds that a benchmark is given; and beside many jobs, which have to be read anew for each.
+/// Leader changes for each ten seconds of a benchmark.
 const MOVES: u64 = 30;
+/// The same with many jobs, which must be loaded again for each change.
 const MOVES_WITH_MANY: u64 = 5;
-/// As many jobs wait when a hand-over begins, at the least.
+/// Minimum number of waiting jobs at the start of a handover.
 const WAITING: usize = 3_000;
-/// Processes at a time.
+/// Number of worker slots.
 const SLOTS: &str = "8";
-/// So long after a hand-over is looked at as well.
+/// Time after a handover that is also measured.
 const AFTERWARDS: Duration = Duration::from_millis(500);
-/// Schedules that are due once a second, one after the other, so that no hand-over falls between them.
+/// Number of schedules that each fire once a second, one after the other, so that every handover overlaps a firing.
 const SCHEDULES: u64 = 20;
-/// The name of their jobs.
+/// Name of their jobs.
 const FIRING: &str = "firing";
 
-/// Two servers and a worker that knows both.
+/// Two servers, and a worker that knows both.
 struct Site {
     _worker: Worker,
     shared: Shared,
     token: String,
-    /// Last: everything else lies in it.
+    /// Declared last, so that it is dropped last: everything else is in it.
     folder: tempfile::TempDir,
 }
 
-/// Jobs that stand there for good, in one request.
+/// Number of jobs that cannot start in one request.
 const BATCH: usize = 1_000;
-/// How long they may take to be read.
+/// Maximum time to load these jobs.
 const LONG: Duration = Duration::from_secs(300);
 
 impl Site {
-    /// With so many jobs that cannot start.
+    /// Starts a site with this number of jobs that cannot start.
     async fn make(standing: usize) -> anyhow::Result<Self> {
         let folder = place::folder()?;
         let shared = place::servers(folder.path(), 2).await?;
-        let [first, second] = shared.servers.as_slice() else { anyhow::bail!("there are two servers") };
+        let [first, second] = shared.servers.as_slice() else { anyhow::bail!("expected two servers") };
         let (dir, log) = (folder.path().join("worker"), folder.path().join("worker.log"));
         let settings = [("BELFRY_LOG", "warn"), ("BELFRY_WORKER__SLOTS", SLOTS)];
         let road = Road { others: vec![second.url()], ..Road::default() };
         let worker = Worker::start_over(first, "bench", &dir, &log, &settings, road);
-        let token = first.token().context("a server that started has a token")?;
+        let token = first.token().context("a started server has created its token")?;
         let site = Self { _worker: worker, shared, token, folder };
         let client = site.client(0)?;
-        until("the worker is connected, and both servers are seen", SOON, async || {
+        until("the worker is connected, and both servers are listed", SOON, async || {
             let workers = client.workers_page(&client::Page::default()).await.ok()?.items;
             let servers = client.servers().await.ok()?;
             (!workers.is_empty() && servers.len() == 2).then_some(())
@@ -99,12 +99,12 @@ impl Site {
         Ok(())
     }
 
-    /// Makes the schedules.
+    /// Creates the schedules.
     async fn schedule(&self) -> anyhow::Result<()> {
         let load = Load::new(&self.shared.servers[0].url(), self.token.clone())?;
         let mut job = small(["true"]);
         job.name = FIRING.into();
-        // Before all that wait.
+        // Higher than the priority of all waiting jobs.
         job.priority = 100;
         let schedule = |number: u64| {
             let phase = model::Duration::from_millis(number * 1_000 / SCHEDULES);
@@ -118,7 +118,7 @@ impl Site {
         load.post("schedules/apply", serde_json::to_string(&ApplySchedules { schedules })?).await
     }
 
-    /// How late those started whose time came between the two, in milliseconds. Fails if one is missing.
+    /// Returns the delays in milliseconds of firings scheduled between the two times. Fails if one is missing.
     async fn late(&self, client: &Client, from: u64, to: u64) -> anyhow::Result<Vec<f64>> {
         let [from, to] = [from, to].map(|micros| Timestamp::from_micros(micros.cast_signed()));
         let due = to.since(from).as_millis() * SCHEDULES / 1_000;
@@ -128,7 +128,7 @@ impl Site {
             created_before: Some(to + model::Duration::from_secs(5)),
             ..JobFilter::default()
         };
-        let found = until("all that were due have started", SOON, async || {
+        let found = until("all scheduled jobs have started", SOON, async || {
             let mut found = firings(client, &filter).await.ok()?;
             found.retain(|(at, _)| (from..to).contains(at));
             (found.len() as u64 >= due).then_some(found)
@@ -137,7 +137,7 @@ impl Site {
         Ok(lateness(&found))
     }
 
-    /// Waits until a server that does not lead could do so at once.
+    /// Waits until a standby is ready to take over immediately.
     async fn until_ready(&self, server: usize) -> anyhow::Result<()> {
         let load = Load::new(&self.shared.servers[server].url(), self.token.clone())?;
         until("the other server is ready to take over", LONG, async || {
@@ -148,13 +148,13 @@ impl Site {
         Ok(())
     }
 
-    /// One that asks again as soon as it is refused.
+    /// Returns a client without retry delay.
     fn client(&self, server: usize) -> anyhow::Result<Client> {
         let patience = Patience { retry_for: Duration::ZERO, ..Patience::default() };
         Ok(Client::with_patience(&self.shared.servers[server].url(), Some(&self.token), patience)?)
     }
 
-    /// Which server leads, by its number, and its id.
+    /// Returns the index and the id of the leader.
     async fn leader(&self) -> anyhow::Result<(usize, ServerId)> {
         let urls: Vec<_> = self.shared.servers.iter().map(Server::url).collect();
         let clients = [self.client(0)?, self.client(1)?];
@@ -178,7 +178,7 @@ fn small<S: Into<String>>(command: impl IntoIterator<Item = S>) -> JobSpec {
     spec
 }
 
-/// How often the leader changes in that time.
+/// Returns the number of leader changes in this time.
 fn moves(time: Duration, standing: usize) -> u64 {
     let moves = if standing == 0 { MOVES } else { MOVES_WITH_MANY };
     (time.as_secs() * moves / 10).max(1)
@@ -203,7 +203,7 @@ pub(crate) async fn failover(time: Duration, standing: usize) -> anyhow::Result<
         started.push(killed.elapsed().as_secs_f64());
         site.shared.servers[leader].spawn();
         let url = site.shared.servers[leader].url();
-        until("the killed one is back, and its old row gone", SOON, async || {
+        until("the killed server has restarted, and its old entry is gone", SOON, async || {
             let servers = next.servers().await.ok()?;
             let is_back = |seen: &Seen| seen.url.as_deref() == Some(&url) && seen.id != dead;
             (servers.len() == 2 && servers.iter().any(is_back)).then_some(())
@@ -240,7 +240,7 @@ pub(crate) async fn handover(time: Duration, standing: usize) -> anyhow::Result<
         let begun = Instant::now();
         let other = site.client(1 - leader)?;
         other.drain_server(id).await?;
-        until("the other one leads", SOON, async || {
+        until("the other server leads", SOON, async || {
             let found = other.servers().await.ok()?;
             found.iter().any(|server| server.leads && server.id != id).then_some(())
         })
@@ -274,7 +274,7 @@ pub(crate) async fn handover(time: Duration, standing: usize) -> anyhow::Result<
     ])
 }
 
-/// The longest time between two starts that are next to each other, in milliseconds.
+/// Returns the longest time between consecutive starts, in milliseconds.
 fn longest(times: &[u64], from: u64, until: u64) -> f64 {
     let within: Vec<_> = times.iter().filter(|at| (from..until).contains(at)).collect();
     let apart = within.windows(2).map(|pair| pair[1] - pair[0]);

@@ -1,8 +1,8 @@
-//! Jobs a second through the whole path with a worker that does nothing: submitted over HTTP, stored,
-//! placed, assigned, started, ended, acknowledged, in the history; every commit durable.
+//! Jobs per second through the whole path with a fake worker: submitted over HTTP, stored, placed, assigned, started,
+//! ended, acknowledged, recorded in the history. Every commit is durable.
 //!
-//! The worker speaks gRPC as a real one does; load, worker and server share the machine. Beside the rate
-//! stands what the time of one job is made of.
+//! The fake worker uses gRPC like a real one; load, worker and server share the machine. Also measures the CPU time
+//! per job by part.
 
 use std::time::{Duration, Instant};
 
@@ -21,49 +21,49 @@ use crate::spawn::until_all_ended;
 
 const GOAL: f64 = 15_000.0;
 const GOAL_POSTGRES: f64 = 12_000.0;
-/// Jobs of one request.
+/// Number of jobs of one request.
 pub(crate) const BATCH: u64 = 100;
-/// Requests at a time: 1,600 jobs are on their way in, as a producer that is not the bottleneck has them.
+/// Number of concurrent requests: 1,600 jobs are pending, so that the producer is not the bottleneck.
 pub(crate) const CONNECTIONS: u64 = 16;
-/// The threads of the fake workers, so that their share is told apart.
+/// Name of the threads of the fake workers, to measure their share.
 const WORKER_THREAD: &str = "fake-worker";
-/// The server's thread that writes, as [`Passed::costs`] names it.
+/// Name of the server's writer thread in [`Passed::costs`].
 pub(crate) const STORE_THREAD: &str = "server: store-writer";
 
-/// Servers of which the first leads, workers that do nothing, and clients.
+/// Servers of which the first leads, fake workers, and clients.
 pub(crate) struct Path {
     shared: Shared,
-    /// To the first server.
+    /// Load for the first server.
     pub(crate) load: Load,
     workers: Vec<FakeWorker>,
     threads: Option<Runtime>,
-    /// Of a store that goes with it.
+    /// Folder of a temporary store, if any.
     folder: Option<TempDir>,
 }
 
-/// What some jobs took.
+/// Measurements of a number of jobs.
 pub(crate) struct Passed {
     pub(crate) jobs: u64,
     pub(crate) submitted: Duration,
     pub(crate) ended: Duration,
-    /// Processor time by thread, of the server and of this process.
+    /// CPU time by thread, of the server and of this process.
     pub(crate) costs: Vec<(String, Duration)>,
 }
 
 impl Passed {
-    /// Jobs a second through the whole path.
+    /// Returns the number of jobs per second.
     pub(crate) fn rate(&self) -> f64 {
         self.jobs as f64 / self.ended.as_secs_f64()
     }
 
-    /// Processor time of one job in microseconds, by whose threads took it.
+    /// Returns the CPU time per job in microseconds, of the threads selected by `whose`.
     pub(crate) fn micros_a_job(&self, whose: impl Fn(&str) -> bool) -> f64 {
         let times = self.costs.iter().filter(|(name, _)| whose(name)).map(|(_, time)| *time);
         times.sum::<Duration>().as_secs_f64() * 1e6 / self.jobs as f64
     }
 }
 
-/// What is submitted.
+/// The submitted job.
 pub(crate) fn job() -> JobSpec {
     let mut spec = JobSpec::command(["true"]);
     spec.resources.cpu = Some(Millicores(1));
@@ -72,20 +72,20 @@ pub(crate) fn job() -> JobSpec {
 }
 
 impl Path {
-    /// Over a fresh store, with so many workers.
+    /// Creates a path over a new store, with this number of workers.
     pub(crate) async fn new(workers: usize) -> anyhow::Result<Self> {
         let folder = place::folder()?;
         let path = Self::over(&folder, workers).await?;
         Ok(path.keeping(folder))
     }
 
-    /// Over the store that is in the folder, and stays there.
+    /// Creates a path over the store in the folder, which is kept.
     pub(crate) async fn over(folder: &TempDir, workers: usize) -> anyhow::Result<Self> {
         let server = place::server(folder.path()).await?;
         Self::with(server.into(), workers).await
     }
 
-    /// On PostgreSQL on the same machine, with so many servers.
+    /// Creates a path on PostgreSQL on the same machine, with this number of servers.
     async fn on_postgres(servers: usize) -> anyhow::Result<Self> {
         let folder = place::folder()?;
         let path = Self::with(place::servers(folder.path(), servers).await?, 1).await?;
@@ -112,7 +112,7 @@ impl Path {
         Ok(Self { shared, load, workers, threads: Some(threads), folder: None })
     }
 
-    /// Submits about so many and waits until all have ended.
+    /// Submits about this number of jobs, and waits until all have ended.
     pub(crate) async fn pass(&mut self, jobs: u64) -> anyhow::Result<Passed> {
         let requests = (jobs / BATCH / CONNECTIONS).max(1);
         let jobs = requests * CONNECTIONS * BATCH;
@@ -122,7 +122,7 @@ impl Path {
         let body = batch(&job(), usize::try_from(BATCH)?);
         let begun = Instant::now();
         let mut submitting = Vec::new();
-        let token = self.shared.servers[0].token().context("a server that started has a token")?;
+        let token = self.shared.servers[0].token().context("a started server has created its token")?;
         for (_, server) in (0..CONNECTIONS).zip(self.shared.servers.iter().cycle()) {
             let (load, body) = (Load::new(&server.url(), token.clone())?, body.clone());
             submitting.push(tokio::spawn(async move {
@@ -161,9 +161,7 @@ impl Drop for Path {
     }
 }
 
-/// What threads are called in the table, and how their names begin.
-///
-/// The first that fits counts.
+/// Labels of threads in the table, and the prefixes of their names. The first matching prefix counts.
 const PARTS: &[(&str, &str)] = &[
     ("server, store: rows, log, sync", STORE_THREAD),
     ("server, engine: decisions, batches", "server: belfry-engine"),
@@ -191,7 +189,7 @@ pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The same on PostgreSQL on the same machine, with one server and with three.
+/// Measures on PostgreSQL on the same machine, with one server and with three.
 pub(crate) async fn on_postgres(time: Duration) -> anyhow::Result<Vec<Figure>> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
     let jobs = (GOAL_POSTGRES * time.as_secs_f64()) as u64;

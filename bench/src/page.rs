@@ -1,6 +1,6 @@
-//! The book's page of figures, made of the files that are kept: tables, and plots as SVG.
+//! Generates the book's benchmark page from the stored results: tables, and plots as SVG.
 //!
-//! `make bench-page` writes it; a test holds the page against the files.
+//! `make bench-page` writes the page; a test checks that it is up to date.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -28,7 +28,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What `make bench-peers` keeps.
+/// Results of `make bench-peers`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Peers {
     commit: String,
@@ -42,7 +42,7 @@ struct Peer {
     work: String,
     durability: String,
     history: String,
-    /// Absent where it could not be measured.
+    /// `None` if the peer could not be measured.
     median: Option<f64>,
     min: Option<f64>,
     max: Option<f64>,
@@ -50,7 +50,7 @@ struct Peer {
     missing: Option<String>,
 }
 
-/// What `make bench-peers LATENCY=1` keeps.
+/// Results of `make bench-peers LATENCY=1`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct PeersLatency {
     commit: String,
@@ -63,14 +63,14 @@ struct PeerLatency {
     title: String,
     work: String,
     durability: String,
-    /// Absent where it could not be measured.
+    /// `None` if the peer could not be measured.
     p50: Option<Spread>,
     p99: Option<Spread>,
     rounds: Option<usize>,
     missing: Option<String>,
 }
 
-/// Milliseconds, over the rounds.
+/// A value in milliseconds, over the rounds.
 #[derive(Debug, Deserialize)]
 struct Spread {
     median: f64,
@@ -78,7 +78,7 @@ struct Spread {
     max: f64,
 }
 
-/// A bar of a plot: its name, its length, and the ends of its whisker.
+/// A bar of a plot: label, length, and the ends of its whisker.
 struct Bar {
     name: String,
     value: f64,
@@ -92,13 +92,13 @@ impl Bar {
     }
 }
 
-/// A plot by the name of its file.
+/// A plot, and its file name.
 pub(crate) struct Plot {
     pub(crate) file: &'static str,
     pub(crate) svg: String,
 }
 
-/// The tables of all that is kept.
+/// Returns the tables of all results.
 pub(crate) fn tables(kept: &[Kept]) -> String {
     let mut text = String::new();
     let known: Vec<&str> = SECTIONS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
@@ -157,48 +157,48 @@ pub(crate) fn tables(kept: &[Kept]) -> String {
     text
 }
 
-/// A part of what a job takes, and the least that it could be.
+/// A part of the cost of a job, and a lower bound for it.
 struct Part {
     what: &'static str,
     measured: (&'static str, &'static str),
-    /// Added up.
+    /// Figures whose sum is the lower bound.
     least: &'static [(&'static str, &'static str)],
     is: &'static str,
 }
 
-/// Where the time of a job goes, in the order of the page.
+/// Parts of the cost of a job, in the order of the page.
 const PARTS: &[Part] = &[
     Part {
-        what: "no-op, the thread that writes the store",
+        what: "no-op, the store writer thread",
         measured: ("noop", "of it: server, store: rows, log, sync"),
         least: &[("limits", limits::STORE)],
-        is: "SQLite alone: the rows that stay, ready made, into the same tables by prepared statements, 500 jobs a commit. \
-             Without the rows that are deleted again when a job ends, and without encoding and syncs",
+        is: "SQLite alone: inserting the remaining rows, already encoded, into the same tables with prepared statements, 500 jobs \
+             per commit. Excludes rows that are deleted when a job ends, encoding, and syncs",
     },
     Part {
         what: "no-op, the engine's thread",
         measured: ("noop", "of it: server, engine: decisions, batches"),
         least: &[("engine", "time of a job")],
-        is: "the engine's decisions alone, a thousand jobs at a time: no inbox, no thread to wake, no metrics",
+        is: "the engine's decisions alone, 1,000 jobs at a time. Excludes the inbox, thread wake-ups, and metrics",
     },
     Part {
         what: "no-op, HTTP and gRPC",
         measured: ("noop", "of it: server, HTTP and gRPC"),
         least: &[("limits", limits::HTTP), ("limits", limits::JSON), ("limits", limits::MESSAGES)],
-        is: "as many bytes read and answered by the same library with nothing behind it; the body read into what the API \
-             takes; the messages to and from a worker written and read. Without their HTTP/2 frames, checks, and waiting for the commit",
+        is: "reading and answering the same number of bytes with the same library; parsing the body into the API type; encoding \
+             and decoding the worker messages. Excludes HTTP/2 frames, validation, and waiting for the commit",
     },
     Part {
         what: "no-op, wall time",
         measured: ("noop", "jobs through the whole path"),
         least: &[("limits", limits::DISK)],
-        is: "the disk: the log of the rows that stay, written over an old one and synced, 500 jobs at a time",
+        is: "the disk alone: overwriting and syncing the log of the remaining rows, 500 jobs at a time",
     },
     Part {
         what: "`/bin/true`, wall time of both cores",
         measured: ("spawn", "jobs of /bin/true through a worker"),
         least: &[("spawn", "bare spawn and wait of /bin/true, all cores")],
-        is: "the kernel and the loader: spawn and wait with nothing around it",
+        is: "the kernel and the loader: spawn and wait only",
     },
     Part {
         what: "from submission to start, at 50 a second",
@@ -207,11 +207,11 @@ const PARTS: &[Part] = &[
             "latency",
             "two synced writes and then a bare start of that process, 50 times a second, p50",
         )],
-        is: "the two writes that must be durable one after the other, and a bare start",
+        is: "two consecutive durable writes, and a bare start",
     },
 ];
 
-/// Microseconds of this figure, which may be a rate.
+/// Returns a figure in microseconds; converts a rate to the time per unit.
 fn micros(kept: &[Kept], (name, what): (&str, &str)) -> Option<f64> {
     let row = kept.iter().find(|kept| kept.name == name)?.rows.iter().find(|row| row.what == what)?;
     match row.unit.as_str() {
@@ -222,14 +222,14 @@ fn micros(kept: &[Kept], (name, what): (&str, &str)) -> Option<f64> {
     }
 }
 
-/// The table of what the time of a job is made of.
+/// Returns the table of the cost of a job by part.
 ///
 /// # Errors
-/// If a figure is not kept.
+/// If a figure is missing.
 pub(crate) fn parts(kept: &[Kept]) -> anyhow::Result<String> {
-    let found = |of: (&str, &str)| micros(kept, of).with_context(|| format!("{of:?} is not kept"));
+    let found = |of: (&str, &str)| micros(kept, of).with_context(|| format!("figure {of:?} is missing"));
     let mut text =
-        "| of one job | measured | at least | ratio | what the least is |\n|---|---|---|---|---|\n"
+        "| part of a job | measured | lower bound | ratio | definition of the lower bound |\n|---|---|---|---|---|\n"
             .to_owned();
     for Part { what, measured, least, is } in PARTS {
         let measured = found(*measured)?;
@@ -240,11 +240,11 @@ pub(crate) fn parts(kept: &[Kept]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The table of the peers.
+/// Returns the table of peers by throughput.
 pub(crate) fn peers(found: &Peers) -> String {
     let rounds = found.peers.iter().filter_map(|peer| peer.rounds).max().unwrap_or(0);
     let mut text = format!(
-        "`make bench-peers ROUNDS={rounds}`, commit `{}`, {}.\n\n| | work | a second | lowest–highest | what is promised | history |\n|---|---|---|---|---|---|\n",
+        "`make bench-peers ROUNDS={rounds}`, commit `{}`, {}.\n\n| | work | per second | lowest–highest | durability | history |\n|---|---|---|---|---|---|\n",
         found.commit, found.date
     );
     for peer in &found.peers {
@@ -261,11 +261,11 @@ pub(crate) fn peers(found: &Peers) -> String {
     text
 }
 
-/// The table of how soon the peers begin a job.
+/// Returns the table of peers by latency.
 pub(crate) fn peers_latency(found: &PeersLatency) -> String {
     let rounds = found.peers.iter().filter_map(|peer| peer.rounds).max().unwrap_or(0);
     let mut text = format!(
-        "`make bench-peers LATENCY=1 ROUNDS={rounds}`, commit `{}`, {}; milliseconds.\n\n| | the job begins | p50 | lowest–highest | p99 | lowest–highest | what is promised |\n|---|---|---|---|---|---|---|\n",
+        "`make bench-peers LATENCY=1 ROUNDS={rounds}`, commit `{}`, {}; milliseconds.\n\n| | the job starts | p50 | lowest–highest | p99 | lowest–highest | durability |\n|---|---|---|---|---|---|---|\n",
         found.commit, found.date
     );
     let shown = |spread: &Option<Spread>| match spread {
@@ -284,10 +284,10 @@ pub(crate) fn peers_latency(found: &PeersLatency) -> String {
     text
 }
 
-/// All plots of the page.
+/// Returns all plots of the page.
 ///
 /// # Errors
-/// If one cannot be drawn.
+/// If a plot cannot be drawn.
 pub(crate) fn plots(kept: &[Kept], found: &Peers) -> anyhow::Result<Vec<Plot>> {
     let mut plots = plots_of(&kept.iter().collect::<Vec<_>>());
     let noop = found.peers.iter().filter(|peer| peer.work == "no-op");
@@ -301,14 +301,14 @@ pub(crate) fn plots(kept: &[Kept], found: &Peers) -> anyhow::Result<Vec<Plot>> {
     Ok(plots)
 }
 
-/// Those that these benchmarks have.
+/// Returns the plots of these benchmarks.
 fn plots_of(kept: &[&Kept]) -> Vec<Plot> {
     let mut plots = Vec::new();
     let mut plot = |name: &str, file: &'static str, title: &str, wanted: &dyn Fn(&str) -> Option<String>| {
         let Some(kept) = kept.iter().find(|kept| kept.name == name) else { return };
         let bars: Vec<_> =
             kept.rows.iter().filter_map(|row| Some(Bar::of(wanted(&row.what)?, row))).collect();
-        // A plot that cannot be drawn is seen by the test, which wants it on the page.
+        // A plot that cannot be drawn is missing on the page, which the test reports.
         if let Ok(svg) = drawn(title, &bars) {
             plots.push(Plot { file, svg });
         }
@@ -322,7 +322,7 @@ fn plots_of(kept: &[&Kept]) -> Vec<Plot> {
     plots
 }
 
-/// What is kept in a folder, by name.
+/// Reads all results in a folder, by name.
 fn all(folder: &Path) -> anyhow::Result<Vec<Kept>> {
     let mut found: Vec<Kept> = Vec::new();
     for file in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
@@ -342,11 +342,11 @@ const WIDTH: u32 = 820;
 const INK: RGBColor = RGBColor(90, 90, 90);
 const FILL: RGBColor = RGBColor(60, 120, 180);
 
-/// Horizontal bars with their names on the left and their values on the right.
+/// Draws horizontal bars with labels on the left and values on the right.
 fn drawn(title: &str, bars: &[Bar]) -> anyhow::Result<String> {
     anyhow::ensure!(!bars.is_empty(), "`{title}` has no bars");
     let mut svg = String::new();
-    let rows = u32::try_from(bars.len()).context("a plot has a handful of bars")?;
+    let rows = u32::try_from(bars.len()).context("a plot has few bars")?;
     let most = bars.iter().map(|bar| bar.highest).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     {
         let area = SVGBackend::with_string(&mut svg, (WIDTH, 60 + rows * ROW_HEIGHT)).into_drawing_area();
@@ -390,7 +390,7 @@ fn drawn(title: &str, bars: &[Bar]) -> anyhow::Result<String> {
 mod tests {
     use super::*;
 
-    /// With `BELFRY_UPDATE` in the environment the page and its plots are written instead.
+    /// If the environment variable `BELFRY_UPDATE` is set, the page and its plots are written instead.
     #[test]
     fn the_page_shows_the_figures_that_are_kept() {
         let docs = harness::repository().join("docs");
@@ -410,7 +410,7 @@ mod tests {
                 fs::write(&path, &svg).unwrap();
             }
             let shown = fs::read_to_string(&path).unwrap_or_default();
-            assert!(shown == svg, "{} is out of step with its figures: `make bench-page`", path.display());
+            assert!(shown == svg, "{} is outdated: run `make bench-page`", path.display());
         }
     }
 

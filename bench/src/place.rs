@@ -1,4 +1,4 @@
-//! Where benchmarks keep their data, and the server that they measure.
+//! Data folders and servers of the benchmarks.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::load::Load;
 
-/// A folder on a real disk, gone with its value. Tasks of other users may look into it.
+/// Creates a folder on a real disk that is removed when dropped. Tasks of other users can read it.
 pub(crate) fn folder() -> anyhow::Result<TempDir> {
     let base =
         std::env::var_os("BELFRY_BENCH_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
@@ -23,14 +23,14 @@ pub(crate) fn folder() -> anyhow::Result<TempDir> {
     Ok(folder)
 }
 
-/// A server of the release binary, over a fresh store.
+/// Starts a server of the release binary over a new store.
 pub(crate) async fn server(folder: &Path) -> anyhow::Result<Server> {
     is_release()?;
     Ok(Server::start(&folder.join("data"), &folder.join("server.log"), &[("BELFRY_LOG", "warn")]).await)
 }
 
-/// Servers on one database, of which the first leads; and the database, which syncs every commit. Or one that has its store
-/// in its folder.
+/// Servers on one database with durable commits, of which the first leads; or a single server with its store in its
+/// folder.
 pub(crate) struct Shared {
     pub(crate) servers: Vec<Server>,
     _database: Option<Database>,
@@ -42,7 +42,7 @@ impl From<Server> for Shared {
     }
 }
 
-/// `count` servers of the release binary on a PostgreSQL of their own, with the settings that it comes with.
+/// Starts `count` servers of the release binary on a separate PostgreSQL with default settings.
 pub(crate) async fn servers(folder: &Path, count: usize) -> anyhow::Result<Shared> {
     is_release()?;
     let settings = cluster::Settings { durable: true, ..cluster::Settings::default() };
@@ -64,19 +64,19 @@ pub(crate) async fn servers(folder: &Path, count: usize) -> anyhow::Result<Share
     }
     for server in servers.iter().skip(1) {
         let load =
-            Load::new(&server.url(), servers[0].token().context("a server that started has a token")?)?;
+            Load::new(&server.url(), servers[0].token().context("a started server has created its token")?)?;
         let heard = async || load.get("workers").await.ok();
-        until("a standby hands on what its leader decides", Duration::from_secs(30), heard).await;
+        until("a standby forwards requests to its leader", Duration::from_secs(30), heard).await;
     }
     Ok(Shared { servers, _database: Some(database) })
 }
 
-/// `BELFRY_BENCH_ANY_BUILD` lets a benchmark be tried out with a debug build.
+/// Fails for debug builds; `BELFRY_BENCH_ANY_BUILD` allows them, to try a benchmark out.
 fn is_release() -> anyhow::Result<()> {
     let is_release = belfry().parent().is_some_and(|folder| folder.ends_with("release"));
     anyhow::ensure!(
         is_release || std::env::var_os("BELFRY_BENCH_ANY_BUILD").is_some(),
-        "debug builds are not worth measuring: cargo run --release -p belfry-bench"
+        "cannot measure a debug build: run `cargo run --release -p belfry-bench`"
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a dashboard asks, 500 times a second, over a long history, while jobs go through the whole path.
+//! Dashboard requests over a long history, 500 per second, while jobs pass through the whole path.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use crate::place;
 use crate::report::{Figure, Goal, number, percentile};
 
 const READS_A_SECOND: u32 = 500;
-/// Jobs of one measurement.
+/// Number of jobs of one measurement.
 const JOBS: u64 = 100_000;
 
-/// What the dashboard's pages ask: lists as they open, with filters, further down, and single jobs.
+/// Requests of the dashboard's pages: lists, with filters, further pages, and single jobs.
 const ASKED: &[&str] = &[
     "jobs?limit=50",
     "jobs?status=failed&limit=50",
@@ -41,7 +41,7 @@ pub(crate) async fn run(jobs: usize) -> anyhow::Result<Vec<Figure>> {
     for job in newest["items"].as_array().into_iter().flatten().filter_map(|job| job["id"].as_str()) {
         asked.push(format!("jobs/{job}"));
     }
-    // Once each, so that a path that is refused is a failure and not a quick answer.
+    // Each request is sent once before, so that a refused one fails the benchmark instead of counting as fast.
     for question in &asked {
         path.load.get(question).await?;
     }
@@ -74,8 +74,8 @@ pub(crate) async fn run(jobs: usize) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// Asks at a rate, whether answers have come or not, until it is told to stop. Says how long each took, in
-/// milliseconds, counted from when it was due.
+/// Sends requests at a fixed rate without waiting for answers, until stopped. Returns the delays in milliseconds from
+/// the time at which each request was due.
 async fn read(load: Load, asked: Vec<String>, stop: Arc<AtomicBool>) -> anyhow::Result<Vec<f64>> {
     let mut beat = tokio::time::interval(Duration::from_secs(1) / READS_A_SECOND);
     beat.set_missed_tick_behavior(MissedTickBehavior::Burst);

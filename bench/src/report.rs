@@ -1,18 +1,18 @@
-//! Figures, round by round: what a benchmark gives, as a table for people.
+//! Figures of a benchmark, round by round, and their table.
 
 use serde::{Deserialize, Serialize};
 
-/// What a figure should be.
+/// Goal of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Goal {
     AtLeast(f64),
     AtMost(f64),
-    /// It stands there to compare others with.
+    /// The figure serves for comparison only.
     None,
 }
 
-/// One number of one round, or several of one that takes turns.
+/// A figure of one round, or the figures of several turns of one round.
 #[derive(Debug, Clone)]
 pub(crate) struct Figure {
     pub(crate) what: String,
@@ -36,13 +36,13 @@ impl Figure {
     }
 }
 
-/// The same figure over all rounds.
+/// A figure over all rounds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
     pub(crate) what: String,
     pub(crate) unit: String,
     pub(crate) goal: Goal,
-    /// One value a round, or a turn of one, in their order.
+    /// One value per round, or per turn of a round, in order.
     pub(crate) rounds: Vec<f64>,
 }
 
@@ -71,7 +71,7 @@ impl Row {
         self.rounds.iter().copied().fold(f64::NAN, f64::max)
     }
 
-    /// Whether the median is what it should be; `None` if there is no goal.
+    /// Whether the median reaches the goal; `None` if there is no goal.
     pub(crate) fn reached(&self) -> Option<bool> {
         match self.goal {
             Goal::AtLeast(goal) => Some(self.median() >= goal),
@@ -89,10 +89,10 @@ impl Row {
     }
 }
 
-/// Adds the figures of one more round to the rows of those before.
+/// Adds the figures of a round to the rows of earlier rounds.
 ///
 /// # Panics
-/// If a round gave other figures than the first: that is a mistake in the benchmark.
+/// If a round has other figures than the first one, which is a bug in the benchmark.
 pub(crate) fn add(rows: &mut Vec<Row>, figures: Vec<Figure>) {
     if rows.is_empty() {
         let row = |figure: &Figure| Row {
@@ -103,13 +103,13 @@ pub(crate) fn add(rows: &mut Vec<Row>, figures: Vec<Figure>) {
         };
         rows.extend(figures.iter().map(row));
     }
-    assert_eq!(rows.len(), figures.len(), "every round gives the same figures");
+    assert_eq!(rows.len(), figures.len(), "every round has the same figures");
     for (row, figure) in rows.iter_mut().zip(figures) {
         row.rounds.extend(figure.values);
     }
 }
 
-/// A number with as many digits as tell something: `12,904`, `5.7`, `0.58`.
+/// Formats a number with its significant digits: `12,904`, `5.7`, `0.58`.
 pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 100.0 || v.fract() == 0.0 => 0,
@@ -128,7 +128,7 @@ pub(crate) fn number(value: f64) -> String {
     grouped + rest
 }
 
-#[expect(clippy::print_stdout, reason = "the table is what a benchmark is for")]
+#[expect(clippy::print_stdout, reason = "the table is the result of a benchmark")]
 pub(crate) fn print(name: &str, rows: &[Row]) {
     for row in rows {
         let verdict = match row.reached() {
@@ -150,7 +150,7 @@ pub(crate) fn print(name: &str, rows: &[Row]) {
     }
 }
 
-/// The value below which this share of the sorted `values` lies.
+/// Returns the percentile of the sorted `values`, with `share` from 0 to 1.
 pub(crate) fn percentile(values: &[f64], share: f64) -> f64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index within the slice")]
     let index = ((values.len() as f64 * share).ceil() as usize).clamp(1, values.len());

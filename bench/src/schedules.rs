@@ -1,4 +1,4 @@
-//! Schedules in great number: what they cost while nothing is due, and how late they are when much is.
+//! Many schedules: their cost while none fires, and their delay when many fire.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -15,9 +15,9 @@ use crate::load::Load;
 use crate::place;
 use crate::report::{Figure, Goal, percentile};
 
-/// Schedules of one request.
+/// Number of schedules of one request.
 const BATCH: usize = 5_000;
-/// How many are due at once, and how many within a minute.
+/// Number of schedules that fire at the same time, or within a minute.
 const DUE: usize = 50_000;
 
 fn schedule(number: usize, expression: String) -> ScheduleSpec {
@@ -43,21 +43,21 @@ async fn apply(
     Ok(begun.elapsed())
 }
 
-/// A million schedules of which none is due: memory, start, and what they cost a second.
+/// Measures a million idle schedules: memory, start, and CPU share.
 pub(crate) async fn idle(count: usize) -> anyhow::Result<Vec<Figure>> {
     const WATCHED: Duration = Duration::from_secs(20);
     let folder = place::folder()?;
     let mut server = place::server(folder.path()).await?;
-    let empty = server.pid().memory().context("the server runs")?;
-    // Forty thousand times of the year, all of them half a year away.
+    let empty = server.pid().memory().context("the server is running")?;
+    // Forty thousand different times of the year, all about half a year away.
     let far = |number: usize| {
         let (minute, hour, day) = (number % 60, number / 60 % 24, number / 1_440 % 28 + 1);
         format!("{minute} {hour} {day} {} *", far_month())
     };
     let (load, half) = (Load::of(&server)?, count / 2);
-    let memory = async || server.pid().memory().context("the server runs");
+    let memory = async || server.pid().memory().context("the server is running");
     let mut applied = apply(&load, 0..half, far).await?;
-    // The second half tells what schedules take; with the first one, caches of a fixed size fill.
+    // Memory is measured on the second half, because the first half also fills caches of a fixed size.
     let filled = memory().await?;
     applied += apply(&load, half..count, far).await?;
     let applied_memory = memory().await?.saturating_sub(filled) as f64 / (count - half) as f64;
@@ -67,7 +67,7 @@ pub(crate) async fn idle(count: usize) -> anyhow::Result<Vec<Figure>> {
     server.start_again().await;
     let start = begun.elapsed().as_secs_f64();
     let loaded_memory =
-        server.pid().memory().context("the server runs")?.saturating_sub(empty) as f64 / count as f64;
+        server.pid().memory().context("the server is running")?.saturating_sub(empty) as f64 / count as f64;
     let busy = busy_while(server.pid(), WATCHED).await?;
     let figure = |what: String, value, unit, goal| Figure::new(what, value, unit, goal);
     Ok(vec![
@@ -79,28 +79,28 @@ pub(crate) async fn idle(count: usize) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// A month that is far from now.
+/// Returns a month that is about half a year away.
 fn far_month() -> u64 {
     let days = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs() / 86_400;
     (days / 30 + 6) % 12 + 1
 }
 
-/// The part of a core that a process takes.
+/// Returns the share of a core that a process uses.
 async fn busy_while(pid: Pid, watched: Duration) -> anyhow::Result<f64> {
-    let before = pid.cpu_time().context("the server runs")?;
+    let before = pid.cpu_time().context("the server is running")?;
     tokio::time::sleep(watched).await;
-    let after = pid.cpu_time().context("the server runs")?;
+    let after = pid.cpu_time().context("the server is running")?;
     Ok((after - before).as_secs_f64() / watched.as_secs_f64())
 }
 
-/// Fifty thousand due in the same second: how long until all are decided and durable.
+/// Measures 50,000 schedules that fire in the same second: the time until all firings are durable.
 pub(crate) async fn burst() -> anyhow::Result<Vec<Figure>> {
     let folder = place::folder()?;
     let server = place::server(folder.path()).await?;
     let due = soon(40);
     let (load, cron) = (Load::of(&server)?, cron_at(due));
     apply(&load, 0..DUE, |_| cron.clone()).await?;
-    anyhow::ensure!(now() < due, "applying took longer than the time until they are due");
+    anyhow::ensure!(now() < due, "applying the schedules took longer than the time until they fire");
     tokio::time::sleep(due - now()).await;
     until("every schedule has fired", Duration::from_secs(120), async || {
         (load.count_jobs().await.ok()? >= DUE).then_some(())
@@ -115,7 +115,7 @@ pub(crate) async fn burst() -> anyhow::Result<Vec<Figure>> {
     )])
 }
 
-/// Fifty thousand due within a minute, with a worker that does nothing: how late each starts.
+/// Measures 50,000 schedules that fire within a minute, with a fake worker: the delay of each start.
 pub(crate) async fn minute() -> anyhow::Result<Vec<Figure>> {
     let folder = place::folder()?;
     let server = place::server(folder.path()).await?;
@@ -125,12 +125,12 @@ pub(crate) async fn minute() -> anyhow::Result<Vec<Figure>> {
     let first = soon(40);
     let crons: Vec<String> = (0..60).map(|second| cron_at(first + Duration::from_secs(second))).collect();
     apply(&Load::of(&server)?, 0..DUE, |number| crons[number % crons.len()].clone()).await?;
-    anyhow::ensure!(now() < first, "applying took longer than the time until they are due");
+    anyhow::ensure!(now() < first, "applying the schedules took longer than the time until they fire");
     let enough = Duration::from_secs(240);
     until("every job has started", enough, async || (worker.starts() >= DUE as u64).then_some(())).await;
     crate::spawn::until_all_ended(&server.client()).await;
     let late = lateness(&firings(&server.client(), &JobFilter::default()).await?);
-    anyhow::ensure!(late.len() == DUE, "{} jobs of {DUE} are there", late.len());
+    anyhow::ensure!(late.len() == DUE, "found only {} of {DUE} jobs", late.len());
     let figure = |what: &str, share, goal| {
         let what = format!("{DUE} due within a minute: from its time to its start, {what}");
         Figure::new(what, percentile(&late, share), "ms", goal)
@@ -138,7 +138,7 @@ pub(crate) async fn minute() -> anyhow::Result<Vec<Figure>> {
     Ok(vec![figure("p50", 0.50, Goal::None), figure("p99", 0.99, Goal::AtMost(250.0))])
 }
 
-/// The instants of the jobs that schedules made, and when each started.
+/// Returns the scheduled time and the start time of each job that a schedule created.
 pub(crate) async fn firings(
     client: &Client,
     filter: &JobFilter,
@@ -147,8 +147,8 @@ pub(crate) async fn firings(
     loop {
         let page = client.jobs_page(filter, &Page { limit: Some(1_000), cursor }).await?;
         for job in &page.items {
-            let origin = job.origin.as_ref().context("every job here is of a schedule")?;
-            let started = job.started_at.context("every job here has started")?;
+            let origin = job.origin.as_ref().context("every job was created by a schedule")?;
+            let started = job.started_at.context("every job has started")?;
             firings.push((origin.scheduled_for, started));
         }
         cursor = page.next_cursor;
@@ -158,7 +158,7 @@ pub(crate) async fn firings(
     }
 }
 
-/// How long after its instant each started, in milliseconds; the latest is last.
+/// Returns the sorted delays of the starts, in milliseconds.
 pub(crate) fn lateness(firings: &[(Timestamp, Timestamp)]) -> Vec<f64> {
     let late = |(due, started): &(Timestamp, Timestamp)| (started.as_micros() - due.as_micros()) as f64;
     let mut late: Vec<_> = firings.iter().map(|firing| late(firing) / 1_000.0).collect();
@@ -166,17 +166,17 @@ pub(crate) fn lateness(firings: &[(Timestamp, Timestamp)]) -> Vec<f64> {
     late
 }
 
-/// Since the Unix epoch.
+/// Returns the time since the Unix epoch.
 fn now() -> Duration {
     std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
 }
 
-/// A full second, about so many from now.
+/// Returns a full second about `seconds` from now.
 fn soon(seconds: u64) -> Duration {
     Duration::from_secs(now().as_secs() + seconds)
 }
 
-/// The expression of this very second of the day, in UTC.
+/// Returns the cron expression of this second of the day, in UTC.
 fn cron_at(at: Duration) -> String {
     let seconds = at.as_secs() % 86_400;
     format!("{} {} {} * * *", seconds % 60, seconds / 60 % 60, seconds / 3_600)

@@ -1,9 +1,8 @@
-//! `/bin/true` through the whole path with a real worker, against the rate at which this machine
-//! spawns it with nothing around it, measured in the same run: the ratio says what Belfry costs
-//! wherever it is measured.
+//! `/bin/true` through the whole path with a real worker, compared with the bare spawn rate of this machine in the
+//! same run. The ratio shows the cost of Belfry independent of the machine.
 //!
-//! The worker is given more slots than the default of 16 a core: a slot is held from the decision to
-//! its acknowledged end, some commits long, and tasks of a millisecond would leave the cores idle.
+//! The worker has more slots than the default of 16 per core. A slot is held from the decision to the acknowledged
+//! end, for several commits, so that tasks of a millisecond would leave the cores idle.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,7 +17,7 @@ use crate::report::{Figure, Goal};
 
 const SLOTS: &str = "128";
 
-/// Spawns and waits on every core for this long.
+/// Spawns processes and waits for them on every core; returns the rate per second.
 fn bare_rate(time: Duration) -> anyhow::Result<f64> {
     let cores = std::thread::available_parallelism()?.get();
     let begun = Instant::now();
@@ -76,7 +75,7 @@ pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// Waits until no job waits or runs; asks for one row of a list, which costs the server little.
+/// Waits until no job is waiting or running, with a cheap request for one row of a list.
 pub(crate) async fn until_all_ended(client: &Client) {
     let status = JobStatus::ALL.iter().copied().filter(|s| !s.is_final()).collect();
     let filter = JobFilter { status, ..JobFilter::default() };

@@ -1,4 +1,4 @@
-//! Durable submissions a second over HTTP. No worker: only accepting is measured.
+//! Durable submissions per second over HTTP, without a worker.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::load::{Load, batch, usual_job};
 use crate::place;
 use crate::report::{Figure, Goal};
 
-/// Batches of 100 over four connections.
+/// Measures batches of 100 over four connections.
 pub(crate) async fn batches(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let folder = place::folder()?;
     let server = place::server(folder.path()).await?;
@@ -19,7 +19,7 @@ pub(crate) async fn batches(time: Duration) -> anyhow::Result<Vec<Figure>> {
     )])
 }
 
-/// One by one over 64 connections.
+/// Measures single submissions over 64 connections.
 pub(crate) async fn singles(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let folder = place::folder()?;
     let server = place::server(folder.path()).await?;

@@ -1,5 +1,5 @@
-//! Workflows with a worker that does nothing: steps a second through chains and diamonds, the time from a
-//! step's end to the next one's start, a list of 100,000 elements, and the check of a large definition.
+//! Workflows with a fake worker: steps per second through chains and diamonds, delay between steps, a list of 100,000
+//! elements, and validation of a large definition.
 
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,17 @@ use crate::load::Load;
 use crate::place;
 use crate::report::{Figure, Goal, percentile};
 
-/// Steps of one run of `steps`: diamonds of four, one behind the other.
+/// Number of diamonds in one run of `steps`, each of four steps, one after the other.
 const DIAMONDS: usize = 5;
-/// Steps of the chain whose delays are measured.
+/// Number of steps of the chain whose delays are measured.
 const CHAIN: usize = 200;
-/// Elements of the large list.
+/// Number of elements of the large list.
 const ELEMENTS: u32 = 100_000;
-/// Lists whose elements are counted in the end, and those of them after which counting begins.
+/// Number of lists whose elements are created in total.
 const LISTS: u32 = 8;
+/// Number of lists that are created before the memory is measured.
 const LISTS_FIRST: u32 = 2;
-/// Steps of the large definition.
+/// Number of steps of the large definition.
 const LARGE: usize = 10_000;
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -38,7 +39,7 @@ fn step(name: String, needs: &[String]) -> StepSpec {
     StepSpec::job(name, job()).needs(needs.iter().cloned())
 }
 
-/// Diamonds of four steps, one behind the other.
+/// Returns diamonds of four steps, one after the other.
 fn diamonds(name: &str, count: usize) -> WorkflowSpec {
     let mut steps = Vec::with_capacity(4 * count);
     let mut before = Vec::new();
@@ -82,7 +83,7 @@ impl Place {
         self.load.post(&format!("workflows/{name}/start"), body).await
     }
 
-    /// Waits until no run goes on.
+    /// Waits until every run has ended.
     async fn until_over(&self) {
         until("every run has ended", PATIENCE, async || {
             let live = self.load.get("runs?status=waiting,running,paused,stopping&limit=1").await.ok()?;
@@ -92,7 +93,7 @@ impl Place {
     }
 }
 
-/// Steps a second through diamonds, with `time` for about as many as the goal says.
+/// Measures steps per second through diamonds, with enough runs for about `time` at the goal rate.
 pub(crate) async fn steps(time: Duration) -> anyhow::Result<Vec<Figure>> {
     const GOAL: f64 = 8_000.0;
     let place = Place::with(Plan::Succeed).await?;
@@ -120,7 +121,7 @@ pub(crate) async fn steps(time: Duration) -> anyhow::Result<Vec<Figure>> {
     Ok(vec![Figure::new("steps through diamonds, durable", rate, "steps/s", Goal::AtLeast(GOAL))])
 }
 
-/// From the decision that a step ended to the report that the next one's task has started, on an idle server.
+/// Measures the time from the recorded end of a step to the reported start of the next one's task, on an idle server.
 pub(crate) async fn latency() -> anyhow::Result<Vec<Figure>> {
     let place = Place::with(Plan::Succeed).await?;
     let names: Vec<String> = (0..CHAIN).map(|number| format!("s{number}")).collect();
@@ -132,12 +133,12 @@ pub(crate) async fn latency() -> anyhow::Result<Vec<Figure>> {
     place.start("chain").await?;
     place.until_over().await;
     let jobs = place.load.get("jobs?limit=1000").await?;
-    let jobs = jobs["items"].as_array().context("a list has items")?;
+    let jobs = jobs["items"].as_array().context("a list has `items`")?;
     let micros = |job: &serde_json::Value, field: &str| {
-        let text = job[field].as_str().with_context(|| format!("a job that ended has {field}"))?;
+        let text = job[field].as_str().with_context(|| format!("an ended job has `{field}`"))?;
         anyhow::Ok(text.parse::<model::Timestamp>()?.as_micros())
     };
-    // Newest first: each began when the one after it in the list ended.
+    // The list is sorted by time, newest first: each job started after the next one in the list ended.
     let delays = jobs.windows(2).map(|pair| {
         let (next, before) = (&pair[0], &pair[1]);
         anyhow::Ok((micros(next, "started_at")? - micros(before, "finished_at")?) as f64 / 1_000.0)
@@ -151,7 +152,7 @@ pub(crate) async fn latency() -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// A list of 100,000 elements, none of which ends.
+/// Measures a list of 100,000 elements, none of which ends.
 pub(crate) async fn map() -> anyhow::Result<Vec<Figure>> {
     let place = Place::with(Plan::Run).await?;
     let mut each = StepSpec::job("each", job());
@@ -168,11 +169,11 @@ pub(crate) async fn map() -> anyhow::Result<Vec<Figure>> {
             (place.load.count_jobs().await.ok()? >= elements as usize).then_some(())
         })
         .await;
-        place.server.pid().memory().context("the server runs")
+        place.server.pid().memory().context("the server is running")
     };
     durable(ELEMENTS).await?;
     let whole = begun.elapsed();
-    // More lists tell what elements take. With the first ones, caches of a fixed size fill.
+    // Memory is measured on later lists, because the first ones also fill caches of a fixed size.
     let mut lists = 1;
     let mut with = async |wanted: u32| {
         while lists < wanted {
@@ -192,7 +193,7 @@ pub(crate) async fn map() -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// How long it takes to check a definition of 10,000 steps.
+/// Measures the validation of a definition of 10,000 steps.
 pub(crate) fn check() -> anyhow::Result<Vec<Figure>> {
     let mut spec = diamonds("large", LARGE / 4);
     spec.fill();

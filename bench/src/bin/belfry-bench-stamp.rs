@@ -1,5 +1,5 @@
-//! A task that appends its job's name and the time to the file that it is told, and does nothing else:
-//! what the figures have of it beside the scheduler's part is the loader's work before `main`.
+//! A task that appends its job's name and the time to the given file, and does nothing else. Apart from the
+//! scheduler, the measured times contain only the work of the loader before `main`.
 
 use std::error::Error;
 use std::fs::File;

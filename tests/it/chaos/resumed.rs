@@ -19,7 +19,7 @@ pub(super) struct Resumed {
 }
 
 impl Storm {
-    /// Injects faults, each of which returns the start of its measurement, and returns the measured times. Ten jobs a
+    /// Injects a fault, which returns the start of the measurement, and returns the measured times. Ten jobs a
     /// second are submitted meanwhile, because other clients wait for their jobs to end.
     pub(super) async fn resumes_after(
         &mut self,
