@@ -16,8 +16,7 @@ const STABLE: Duration = Duration::from_secs(10);
 /// Why the shards must be acquired or loaded again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The store does not answer, or another server owns the shards. Before that the store had accepted commits, or
-    /// no row had been loaded.
+    /// The store is unavailable, its answer is unknown, or another server owns the shards.
     Away,
     /// Another failure, which may recur immediately; each attempt loads all rows.
     Failed,

@@ -235,8 +235,8 @@ impl<R> Leader<R> {
         }
     }
 
-    /// Returns how many more inputs the current batch accepts; the lanes hold back the rest. Inputs that are refused
-    /// do not count.
+    /// Returns how many more inputs the current batch accepts; the lanes hold back the rest. `usize::MAX`
+    /// while inputs are refused.
     pub fn room(&self) -> usize {
         match &self.phase {
             Phase::Leading(leading) if !leading.is_suspended() => leading.room(&self.common),

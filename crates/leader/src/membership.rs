@@ -62,7 +62,7 @@ pub struct Owner {
     pub lease_left: Duration,
 }
 
-/// Who leads.
+/// The owner of the shards, according to one server's view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ownership {
     /// This server.

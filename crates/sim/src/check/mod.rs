@@ -148,7 +148,7 @@ pub struct Violation {
     pub invariant: Invariant,
     /// The job, schedule, worker or other object.
     pub subject: String,
-    /// What happened instead.
+    /// The observation that violates it.
     pub message: String,
     /// Indexes of the events that show it.
     pub excerpt: Vec<usize>,

@@ -95,7 +95,7 @@ fn s1_a_crash_after_the_commit_loses_no_dispatch() {
     takes_place(world, |history| owners(history) - 1);
 }
 
-/// S2. The worker or server dies after the dispatch and before its report arrives: I7, I8.
+/// S2. A machine, server, supervisor or agent crashes after a dispatch: I7, I8.
 #[test]
 fn s2_a_crash_after_the_dispatch_starts_nothing_twice() {
     let world = |seed| Plan {
