@@ -195,7 +195,7 @@ pub(crate) async fn failover(time: Duration, standing: usize) -> anyhow::Result<
         let killed = Instant::now();
         let job = until("a job is accepted", SOON, async || next.submit(&small(["true"])).await.ok()).await;
         accepted.push(killed.elapsed().as_secs_f64());
-        until("it has started", SOON, async || {
+        until("the job has started", SOON, async || {
             let job = next.job(job.id).await.ok()?;
             (job.status == JobStatus::Succeeded).then_some(())
         })

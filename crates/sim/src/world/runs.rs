@@ -50,7 +50,7 @@ impl World {
         let (job, _) = self.clients.run_dice.pick(&self.clients.templates).clone();
         let spec = some_workflow(&mut self.clients.run_dice, index, job);
         let name = spec.name.clone();
-        let body = serde_json::to_string(&spec).expect("specs are made of maps with string keys").into();
+        let body = serde_json::to_string(&spec).expect("a spec serializes to JSON").into();
         let head = Arc::new(WorkflowHead { spec: Arc::new(spec), body });
         let workflows = vec![NewWorkflow { head, expected: Expected::Any }];
         let op = Op::Workflow(WorkflowRequest::Apply { workflows });
