@@ -10,7 +10,7 @@
 //! these calls may take long.
 //!
 //! # Invariants
-//! - The engine starts with all live rows of its shards, or not at all.
+//! - The engine starts with all live rows of its shards, except quarantined ones, or not at all.
 //! - Engine time starts at or after the newest commit.
 //! - After lost commits, the engine of a standby is never used.
 
