@@ -85,11 +85,7 @@ impl Core {
             let jobs = (0..BATCH).map(|_| new()).collect();
             self.engine.handle(self.now, Input::Submit { ticket: Ticket(self.beats), jobs });
             let assigned = self.flush().await?;
-            anyhow::ensure!(
-                assigned.len() == BATCH,
-                "only {} of {BATCH} jobs were placed",
-                assigned.len()
-            );
+            anyhow::ensure!(assigned.len() == BATCH, "only {} of {BATCH} jobs were placed", assigned.len());
             for effect in assigned {
                 let Effect::Assign { worker, session, assignment } = effect else { continue };
                 for report in [Report::Started, ended()] {

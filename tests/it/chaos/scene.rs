@@ -97,9 +97,7 @@ impl Scene {
         match &self.rows {
             Rows::File(file) => {
                 let options = store::sqlite::Options { ballast_bytes: 0, ..Default::default() };
-                Box::new(
-                    SqliteStore::open(file, options).expect("cannot open the file of the store"),
-                )
+                Box::new(SqliteStore::open(file, options).expect("cannot open the file of the store"))
             }
             rows => open_database(&rows.url()).await,
         }
