@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use engine::{Config, Effect, Engine, Input, Join, NewJob, Report, Session, Ticket};
 use harness::Pid;
 use model::id::{Epoch, IdSource};
@@ -74,7 +74,7 @@ impl Core {
         for _ in 0..jobs.div_ceil(BATCH) {
             self.now = self.now + pace;
             self.beats += 1;
-            let beat = Input::Beat {
+            let beat = Input::Heartbeat {
                 worker: self.worker,
                 session: SESSION,
                 seq: self.beats,
@@ -145,7 +145,7 @@ fn join(worker: WorkerId) -> Join {
 
 fn ended() -> Report {
     Report::Finished {
-        how: How::Succeeded,
+        how: ExecutionEnd::Succeeded,
         outcome: Outcome { exit_code: Some(0), ..Outcome::default() },
         usage: Usage::default(),
     }

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_of_a_thread_is_told_under_its_name() {
+    fn cpu_time_is_reported_by_thread_name() {
         let this = Pid(std::process::id().cast_signed());
         let before = Costs::of(this).unwrap();
         let (done, wait) = std::sync::mpsc::channel();

@@ -6,9 +6,9 @@
 
 use tempfile::TempDir;
 
+use crate::environment;
 use crate::history;
 use crate::noop::{Path, STORE_THREAD};
-use crate::place;
 use crate::report::{Figure, Goal, number};
 
 /// Numbers of ended jobs in the histories.
@@ -75,7 +75,7 @@ async fn histories(most: usize) -> anyhow::Result<Vec<Figure>> {
 
 /// Creates a store with this number of ended jobs.
 async fn made(jobs: usize) -> anyhow::Result<TempDir> {
-    let folder = place::folder()?;
+    let folder = environment::folder()?;
     history::fill(&folder.path().join("data"), jobs).await?;
     Ok(folder)
 }

@@ -19,8 +19,8 @@ use serde::Deserialize;
 use server::testing::{FakeOptions, FakeWorker, Plan};
 use tokio::time::MissedTickBehavior;
 
+use crate::environment;
 use crate::load::Load;
-use crate::place;
 use crate::report::{Figure, Goal, percentile};
 use crate::stamps::{Stamps, now_micros};
 
@@ -77,7 +77,7 @@ pub(crate) async fn run(time: Duration, only: Option<u64>) -> anyhow::Result<Vec
 fn bare_start(time: Duration) -> anyhow::Result<Vec<f64>> {
     const RATE: u64 = 50;
     const PAGE: [u8; 4096] = [7; 4096];
-    let folder = place::folder()?;
+    let folder = environment::folder()?;
     let stamps = Stamps::make(folder.path())?;
     let [program, file] = stamps.command();
     let mut logs = Vec::new();
@@ -102,8 +102,8 @@ fn bare_start(time: Duration) -> anyhow::Result<Vec<f64>> {
 
 /// Measures with a real worker.
 async fn processes(rate: u64, time: Duration) -> anyhow::Result<Vec<f64>> {
-    let folder = place::folder()?;
-    let server = place::server(folder.path()).await?;
+    let folder = environment::folder()?;
+    let server = environment::server(folder.path()).await?;
     let stamps = Stamps::make(folder.path())?;
     let (dir, log) = (folder.path().join("worker"), folder.path().join("worker.log"));
     let _worker = Worker::start(&server, "bench", &dir, &log, &[("BELFRY_LOG", "warn")]);
@@ -126,8 +126,8 @@ async fn assigned(rate: u64, time: Duration) -> anyhow::Result<Vec<f64>> {
     struct Named {
         name: String,
     }
-    let folder = place::folder()?;
-    let server = place::server(folder.path()).await?;
+    let folder = environment::folder()?;
+    let server = environment::server(folder.path()).await?;
     let token = std::fs::read_to_string(server.data().join("worker-token"))?;
     let starts = Arc::new(Mutex::new(Times::new()));
     let noted = Arc::clone(&starts);

@@ -24,9 +24,9 @@ use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 
 use crate::costs::Costs;
+use crate::environment;
 use crate::load::{Load, batch};
 use crate::noop::{self, BATCH, CONNECTIONS};
-use crate::place;
 use crate::report::{Figure, Goal};
 
 /// Number of jobs whose rows are inserted again.
@@ -47,7 +47,7 @@ pub(crate) const MESSAGES: &str = "messages to and from its worker, written and 
 
 pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let micros = |what: &str, value| Figure::new(what, value, "µs", Goal::None);
-    let folder = place::folder()?;
+    let folder = environment::folder()?;
     let jobs = noop::Path::over(&folder, 1).await?.pass(JOBS).await?.jobs;
     let (from, to) = (folder.path().join("data/belfry.db"), folder.path().join("alone.db"));
     let (rows, log) = tokio::task::spawn_blocking(move || sqlite_alone(&from, &to, jobs)).await??;
@@ -198,8 +198,8 @@ async fn spent_on(url: &str, body: &str, time: Duration) -> anyhow::Result<f64> 
 
 /// Returns Belfry's answer to this submission.
 async fn answer_to(body: String) -> anyhow::Result<String> {
-    let folder = place::folder()?;
-    let server = place::server(folder.path()).await?;
+    let folder = environment::folder()?;
+    let server = environment::server(folder.path()).await?;
     Load::of(&server)?.answer(body, None).await
 }
 

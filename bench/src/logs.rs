@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use harness::{Worker, until};
 use model::{Bytes, JobSpec, Millicores};
 
+use crate::environment;
 use crate::load::{Load, batch};
-use crate::place;
 use crate::report::{Figure, Goal};
 use crate::spawn::until_all_ended;
 
@@ -17,8 +17,8 @@ const TASKS: usize = 64;
 const MIB: u64 = 4;
 
 pub(crate) async fn run() -> anyhow::Result<Vec<Figure>> {
-    let folder = place::folder()?;
-    let server = place::server(folder.path()).await?;
+    let folder = environment::folder()?;
+    let server = environment::server(folder.path()).await?;
     let client = server.client();
     client.pause_queue("default", None).await?;
     let (dir, log) = (folder.path().join("worker"), folder.path().join("worker.log"));

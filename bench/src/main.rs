@@ -12,21 +12,21 @@
 
 mod core;
 mod costs;
+mod environment;
 mod growth;
 mod history;
-mod kept;
 mod latency;
+mod leader_changes;
 mod limits;
 mod load;
 mod logs;
 mod memory;
-mod moves;
 mod noop;
 #[cfg(test)]
 mod page;
-mod place;
 mod reads;
 mod report;
+mod results;
 mod schedules;
 mod spawn;
 mod stamps;
@@ -37,8 +37,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
-use crate::kept::Kept;
 use crate::report::Figure;
+use crate::results::BenchmarkResult;
 
 /// Benchmark Belfry on this machine.
 #[derive(Debug, Parser)]
@@ -171,10 +171,10 @@ async fn measure(name: Name, arguments: &Arguments) -> anyhow::Result<Vec<Figure
         Name::Noop => noop::run(time).await,
         Name::Limits => limits::run(time).await,
         Name::NoopPostgres => noop::on_postgres(time).await,
-        Name::Failover => moves::failover(time, 0).await,
-        Name::Handover => moves::handover(time, 0).await,
-        Name::FailoverMillion => moves::failover(time, arguments.jobs).await,
-        Name::HandoverMillion => moves::handover(time, arguments.jobs).await,
+        Name::Failover => leader_changes::failover(time, 0).await,
+        Name::Handover => leader_changes::handover(time, 0).await,
+        Name::FailoverMillion => leader_changes::failover(time, arguments.jobs).await,
+        Name::HandoverMillion => leader_changes::handover(time, arguments.jobs).await,
         Name::Spawn => spawn::run(time).await,
         Name::Latency => latency::run(time, arguments.rate).await,
         Name::Memory => memory::run(arguments.jobs).await,
@@ -211,7 +211,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
         report::print(&title, &rows);
         if let Some(folder) = &arguments.results {
             let again = format!("make bench BENCH={title} ROUNDS={rounds}");
-            Kept::new(title, again, rows)?.write(folder)?;
+            BenchmarkResult::new(title, again, rows)?.write(folder)?;
         }
     }
     Ok(())

@@ -4,16 +4,16 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
+use crate::environment;
 use crate::load::{Load, batch, usual_job};
-use crate::place;
 use crate::report::{Figure, Goal};
 
 /// Number of jobs of one request.
 const BATCH: usize = 1_000;
 
 pub(crate) async fn run(jobs: usize) -> anyhow::Result<Vec<Figure>> {
-    let folder = place::folder()?;
-    let mut server = place::server(folder.path()).await?;
+    let folder = environment::folder()?;
+    let mut server = environment::server(folder.path()).await?;
     let empty = server.pid().memory().context("the server is running")?;
     let load = Load::of(&server)?;
     let body = batch(&usual_job(), BATCH);
@@ -26,7 +26,7 @@ pub(crate) async fn run(jobs: usize) -> anyhow::Result<Vec<Figure>> {
 
     server.shut_down().await;
     let begun = Instant::now();
-    server.start_again().await;
+    server.restart().await;
     let start = begun.elapsed().as_secs_f64();
     let loaded = server.pid().memory().context("the server is running")?;
     let each = |bytes: u64| bytes.saturating_sub(empty) as f64 / jobs as f64;

@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::costs::Costs;
+use crate::environment::{self, Shared};
 use crate::load::{Load, batch};
-use crate::place::{self, Shared};
 use crate::report::{Figure, Goal};
 use crate::spawn::until_all_ended;
 
@@ -74,21 +74,21 @@ pub(crate) fn job() -> JobSpec {
 impl Path {
     /// Creates a path over a new store, with this number of workers.
     pub(crate) async fn new(workers: usize) -> anyhow::Result<Self> {
-        let folder = place::folder()?;
+        let folder = environment::folder()?;
         let path = Self::over(&folder, workers).await?;
         Ok(path.keeping(folder))
     }
 
     /// Creates a path over the store in the folder, which is kept.
     pub(crate) async fn over(folder: &TempDir, workers: usize) -> anyhow::Result<Self> {
-        let server = place::server(folder.path()).await?;
+        let server = environment::server(folder.path()).await?;
         Self::with(server.into(), workers).await
     }
 
     /// Creates a path on PostgreSQL on the same machine, with this number of servers.
     async fn on_postgres(servers: usize) -> anyhow::Result<Self> {
-        let folder = place::folder()?;
-        let path = Self::with(place::servers(folder.path(), servers).await?, 1).await?;
+        let folder = environment::folder()?;
+        let path = Self::with(environment::servers(folder.path(), servers).await?, 1).await?;
         Ok(path.keeping(folder))
     }
 

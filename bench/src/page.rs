@@ -10,9 +10,9 @@ use anyhow::Context as _;
 use plotters::prelude::*;
 use serde::Deserialize;
 
-use crate::kept::Kept;
 use crate::limits;
 use crate::report::{Row, number};
+use crate::results::BenchmarkResult;
 
 /// Benchmarks in the order of the page, with their headings.
 const SECTIONS: &[(&str, &[&str])] = &[
@@ -99,7 +99,7 @@ pub(crate) struct Plot {
 }
 
 /// Returns the tables of all results.
-pub(crate) fn tables(kept: &[Kept]) -> String {
+pub(crate) fn tables(kept: &[BenchmarkResult]) -> String {
     let mut text = String::new();
     let known: Vec<&str> = SECTIONS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
     let others: Vec<&str> =
@@ -212,7 +212,7 @@ const PARTS: &[Part] = &[
 ];
 
 /// Returns a figure in microseconds; converts a rate to the time per unit.
-fn micros(kept: &[Kept], (name, what): (&str, &str)) -> Option<f64> {
+fn micros(kept: &[BenchmarkResult], (name, what): (&str, &str)) -> Option<f64> {
     let row = kept.iter().find(|kept| kept.name == name)?.rows.iter().find(|row| row.what == what)?;
     match row.unit.as_str() {
         "µs" => Some(row.median()),
@@ -226,7 +226,7 @@ fn micros(kept: &[Kept], (name, what): (&str, &str)) -> Option<f64> {
 ///
 /// # Errors
 /// If a figure is missing.
-pub(crate) fn parts(kept: &[Kept]) -> anyhow::Result<String> {
+pub(crate) fn parts(kept: &[BenchmarkResult]) -> anyhow::Result<String> {
     let found = |of: (&str, &str)| micros(kept, of).with_context(|| format!("figure {of:?} is missing"));
     let mut text =
         "| part of a job | measured | lower bound | ratio | definition of the lower bound |\n|---|---|---|---|---|\n"
@@ -288,7 +288,7 @@ pub(crate) fn peers_latency(found: &PeersLatency) -> String {
 ///
 /// # Errors
 /// If a plot cannot be drawn.
-pub(crate) fn plots(kept: &[Kept], found: &Peers) -> anyhow::Result<Vec<Plot>> {
+pub(crate) fn plots(kept: &[BenchmarkResult], found: &Peers) -> anyhow::Result<Vec<Plot>> {
     let mut plots = plots_of(&kept.iter().collect::<Vec<_>>());
     let noop = found.peers.iter().filter(|peer| peer.work == "no-op");
     let bars: Vec<_> = noop
@@ -302,7 +302,7 @@ pub(crate) fn plots(kept: &[Kept], found: &Peers) -> anyhow::Result<Vec<Plot>> {
 }
 
 /// Returns the plots of these benchmarks.
-fn plots_of(kept: &[&Kept]) -> Vec<Plot> {
+fn plots_of(kept: &[&BenchmarkResult]) -> Vec<Plot> {
     let mut plots = Vec::new();
     let mut plot = |name: &str, file: &'static str, title: &str, wanted: &dyn Fn(&str) -> Option<String>| {
         let Some(kept) = kept.iter().find(|kept| kept.name == name) else { return };
@@ -323,8 +323,8 @@ fn plots_of(kept: &[&Kept]) -> Vec<Plot> {
 }
 
 /// Reads all results in a folder, by name.
-fn all(folder: &Path) -> anyhow::Result<Vec<Kept>> {
-    let mut found: Vec<Kept> = Vec::new();
+fn all(folder: &Path) -> anyhow::Result<Vec<BenchmarkResult>> {
+    let mut found: Vec<BenchmarkResult> = Vec::new();
     for file in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = file?.path();
         let named = path.extension().is_some_and(|ending| ending == "json");
@@ -392,7 +392,7 @@ mod tests {
 
     /// If the environment variable `BELFRY_UPDATE` is set, the page and its plots are written instead.
     #[test]
-    fn the_page_shows_the_figures_that_are_kept() {
+    fn the_page_shows_the_stored_figures() {
         let docs = harness::repository().join("docs");
         let kept = all(&docs.join("benchmarks")).unwrap();
         let found: Peers =

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use tokio::time::MissedTickBehavior;
 
+use crate::environment;
 use crate::history;
 use crate::load::Load;
 use crate::noop::{Path, STORE_THREAD};
-use crate::place;
 use crate::report::{Figure, Goal, number, percentile};
 
 const READS_A_SECOND: u32 = 500;
@@ -33,7 +33,7 @@ const ASKED: &[&str] = &[
 ];
 
 pub(crate) async fn run(jobs: usize) -> anyhow::Result<Vec<Figure>> {
-    let folder = place::folder()?;
+    let folder = environment::folder()?;
     history::fill(&folder.path().join("data"), jobs).await?;
     let mut path = Path::over(&folder, 1).await?;
     let mut asked: Vec<String> = ASKED.iter().map(|&path| path.to_owned()).collect();

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_tells_the_median_and_the_ends_of_its_rounds() {
+    fn a_row_has_the_median_lowest_and_highest_of_its_rounds() {
         let mut rows = Vec::new();
         for value in [3.0, 1.0, 10.0, 2.0] {
             add(&mut rows, vec![Figure::new("x", value, "s", Goal::AtMost(2.0))]);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_for_people() {
+    fn numbers_are_formatted_for_people() {
         let written = [0.0, 0.578, 5.0, 5.72, 23.04, 50.0, 999.6, 12_904.2, 1_234_567.0].map(number);
         assert_eq!(written, ["0", "0.58", "5", "5.72", "23.0", "50", "1,000", "12,904", "1,234,567"]);
     }

@@ -11,8 +11,8 @@ use model::timing::{Cron, Rule, Timing};
 use model::{Bytes, JobSpec, Millicores, ScheduleSpec, Timestamp};
 use server::testing::{FakeOptions, FakeWorker};
 
+use crate::environment;
 use crate::load::Load;
-use crate::place;
 use crate::report::{Figure, Goal, percentile};
 
 /// Number of schedules of one request.
@@ -46,8 +46,8 @@ async fn apply(
 /// Measures a million idle schedules: memory, start, and CPU share.
 pub(crate) async fn idle(count: usize) -> anyhow::Result<Vec<Figure>> {
     const WATCHED: Duration = Duration::from_secs(20);
-    let folder = place::folder()?;
-    let mut server = place::server(folder.path()).await?;
+    let folder = environment::folder()?;
+    let mut server = environment::server(folder.path()).await?;
     let empty = server.pid().memory().context("the server is running")?;
     // Forty thousand different times of the year, all about half a year away.
     let far = |number: usize| {
@@ -64,7 +64,7 @@ pub(crate) async fn idle(count: usize) -> anyhow::Result<Vec<Figure>> {
 
     server.shut_down().await;
     let begun = Instant::now();
-    server.start_again().await;
+    server.restart().await;
     let start = begun.elapsed().as_secs_f64();
     let loaded_memory =
         server.pid().memory().context("the server is running")?.saturating_sub(empty) as f64 / count as f64;
@@ -95,8 +95,8 @@ async fn busy_while(pid: Pid, watched: Duration) -> anyhow::Result<f64> {
 
 /// Measures 50,000 schedules that fire in the same second: the time until all firings are durable.
 pub(crate) async fn burst() -> anyhow::Result<Vec<Figure>> {
-    let folder = place::folder()?;
-    let server = place::server(folder.path()).await?;
+    let folder = environment::folder()?;
+    let server = environment::server(folder.path()).await?;
     let due = soon(40);
     let (load, cron) = (Load::of(&server)?, cron_at(due));
     apply(&load, 0..DUE, |_| cron.clone()).await?;
@@ -117,8 +117,8 @@ pub(crate) async fn burst() -> anyhow::Result<Vec<Figure>> {
 
 /// Measures 50,000 schedules that fire within a minute, with a fake worker: the delay of each start.
 pub(crate) async fn minute() -> anyhow::Result<Vec<Figure>> {
-    let folder = place::folder()?;
-    let server = place::server(folder.path()).await?;
+    let folder = environment::folder()?;
+    let server = environment::server(folder.path()).await?;
     let token = std::fs::read_to_string(server.data().join("worker-token"))?;
     let worker = FakeWorker::start(FakeOptions::new(server.url(), token.trim()));
     worker.sessions(1).await;

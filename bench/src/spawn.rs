@@ -11,8 +11,8 @@ use client::{Client, JobFilter, Page};
 use harness::{Worker, until};
 use model::{Bytes, JobSpec, JobStatus, Millicores};
 
+use crate::environment;
 use crate::load::{Load, batch};
-use crate::place;
 use crate::report::{Figure, Goal};
 
 const SLOTS: &str = "128";
@@ -50,8 +50,8 @@ fn job() -> JobSpec {
 
 pub(crate) async fn run(time: Duration) -> anyhow::Result<Vec<Figure>> {
     let bare = bare_rate(time)?;
-    let folder = place::folder()?;
-    let server = place::server(folder.path()).await?;
+    let folder = environment::folder()?;
+    let server = environment::server(folder.path()).await?;
     let client = server.client();
     client.pause_queue("default", None).await?;
     let settings = [("BELFRY_LOG", "warn"), ("BELFRY_WORKER__SLOTS", SLOTS)];

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use harness::{Server, until};
 use model::api::{ApplyWorkflows, StartRun};
-use model::workflow::{ForEach, Over, StepSpec};
+use model::workflow::{ElementSource, ForEach, StepSpec};
 use model::{Bytes, JobSpec, Millicores, WorkflowSpec};
 use server::testing::{FakeOptions, FakeWorker, Plan};
 
+use crate::environment;
 use crate::load::Load;
-use crate::place;
 use crate::report::{Figure, Goal, percentile};
 
 /// Number of diamonds in one run of `steps`, each of four steps, one after the other.
@@ -54,17 +54,17 @@ fn diamonds(name: &str, count: usize) -> WorkflowSpec {
     WorkflowSpec::new(name, steps)
 }
 
-struct Place {
+struct WorkflowBench {
     server: Server,
     worker: FakeWorker,
     load: Load,
     _folder: tempfile::TempDir,
 }
 
-impl Place {
+impl WorkflowBench {
     async fn with(plan: Plan) -> anyhow::Result<Self> {
-        let folder = place::folder()?;
-        let server = place::server(folder.path()).await?;
+        let folder = environment::folder()?;
+        let server = environment::server(folder.path()).await?;
         let token = std::fs::read_to_string(server.data().join("worker-token"))?;
         let options = FakeOptions::new(server.url(), token.trim()).plan(move |_| plan.clone());
         let worker = FakeWorker::start(options);
@@ -96,7 +96,7 @@ impl Place {
 /// Measures steps per second through diamonds, with enough runs for about `time` at the goal rate.
 pub(crate) async fn steps(time: Duration) -> anyhow::Result<Vec<Figure>> {
     const GOAL: f64 = 8_000.0;
-    let place = Place::with(Plan::Succeed).await?;
+    let place = WorkflowBench::with(Plan::Succeed).await?;
     place.apply(diamonds("diamonds", DIAMONDS)).await?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
     let runs = (GOAL * time.as_secs_f64()) as usize / (4 * DIAMONDS);
@@ -123,7 +123,7 @@ pub(crate) async fn steps(time: Duration) -> anyhow::Result<Vec<Figure>> {
 
 /// Measures the time from the recorded end of a step to the reported start of the next one's task, on an idle server.
 pub(crate) async fn latency() -> anyhow::Result<Vec<Figure>> {
-    let place = Place::with(Plan::Succeed).await?;
+    let place = WorkflowBench::with(Plan::Succeed).await?;
     let names: Vec<String> = (0..CHAIN).map(|number| format!("s{number}")).collect();
     let chain = names.iter().enumerate().map(|(i, name)| {
         let before = if i == 0 { &[][..] } else { &names[i - 1..i] };
@@ -154,9 +154,9 @@ pub(crate) async fn latency() -> anyhow::Result<Vec<Figure>> {
 
 /// Measures a list of 100,000 elements, none of which ends.
 pub(crate) async fn map() -> anyhow::Result<Vec<Figure>> {
-    let place = Place::with(Plan::Run).await?;
+    let place = WorkflowBench::with(Plan::Run).await?;
     let mut each = StepSpec::job("each", job());
-    each.for_each = Some(ForEach::new(Over::Shards(ELEMENTS)));
+    each.for_each = Some(ForEach::new(ElementSource::Shards(ELEMENTS)));
     place.apply(WorkflowSpec::new("map", vec![each])).await?;
     let begun = Instant::now();
     place.start("map").await?;

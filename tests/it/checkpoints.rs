@@ -39,7 +39,7 @@ fn shared(site: &Site) -> PathBuf {
 
 /// C4, D4. Nothing is repeated or skipped, although the whole worker is killed.
 #[tokio::test]
-async fn a_job_goes_on_from_its_last_checkpoint_after_its_worker_was_killed() {
+async fn a_job_resumes_from_its_last_checkpoint_after_its_worker_was_killed() {
     let mut site = Site::start().await;
     let file = shared(&site);
     let job = site.submit(&counting(&file)).await;
@@ -61,14 +61,14 @@ async fn a_job_goes_on_from_its_last_checkpoint_after_its_worker_was_killed() {
 
 /// C4, D9. A server restart during a task only delays it.
 #[tokio::test]
-async fn what_was_saved_outlives_the_server() {
+async fn checkpoints_survive_a_server_restart() {
     let mut site = Site::start().await;
     let file = shared(&site);
     let job = site.submit(&counting(&file)).await;
     let work = || fs::read_to_string(&file).unwrap();
     until("three numbers are saved", SOON, async || work().contains("saved").then_some(())).await;
     site.server.kill().await;
-    site.server.start_again().await;
+    site.server.restart().await;
     site.workers[0].find(Role::Supervisor).unwrap().kill();
     assert_eq!(site.until_status(job, JobStatus::Succeeded).await.checkpoint.unwrap().version, 6);
     assert_eq!(work(), "1\n2\n3\nsaved\n4\n5\n6\n");

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::{fs, process};
 
-use client::{Client, Patience};
+use client::{Client, Timeouts};
 use harness::{Pid, belfry, repository, until};
 use model::{JobSpec, JobStatus};
 use tempfile::TempDir;
@@ -40,7 +40,7 @@ impl Drop for Running {
 
 /// D6. The leader may be killed, as the output suggests.
 #[tokio::test]
-async fn a_cluster_is_there_after_one_command_and_outlives_its_leader() {
+async fn one_command_starts_a_cluster_that_survives_its_leader() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (data, port) = (folder.path().join("data"), free_ports());
@@ -70,7 +70,7 @@ async fn a_cluster_is_there_after_one_command_and_outlives_its_leader() {
     let token = token.unwrap_or_else(|| panic!("the script ended:\n{shown}"));
 
     client::install_crypto();
-    let patience = Patience { retry_for: SOON, ..Patience::default() };
+    let patience = Timeouts { retry_for: SOON, ..Timeouts::default() };
     let clients = [0, 1, 2].map(|number| {
         Client::with_patience(&format!("http://127.0.0.1:{}", port + number), Some(&token), patience).unwrap()
     });

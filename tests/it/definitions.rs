@@ -19,7 +19,7 @@ const HELP: &str = "help: correct the rules and apply the schedule again; a sche
 
 /// B1. It is accepted, because files keep schedules whose time has passed, but the user gets a warning.
 #[tokio::test]
-async fn a_schedule_that_never_fires_is_told_at_once() {
+async fn a_schedule_that_never_fires_causes_a_warning() {
     let site = Site::server_only(&[]).await;
     let told =
         format!("warning: schedule `never`: the schedule never fires: no time matches its rules\n{HELP}");
@@ -56,7 +56,7 @@ fn file(site: &Site, name: &str) -> String {
 
 /// The output of a dry run can be stored in a file and applied.
 #[tokio::test]
-async fn what_is_shown_can_be_kept_and_applied() {
+async fn dry_run_output_can_be_stored_and_applied() {
     let site = Site::server_only(&[]).await;
     let script = "set -e
         belfry schedule create tidy --cron @weekly --start 2027-01-01T00:00:00Z -l team=pay --dry-run -- true > tidy.yaml
@@ -83,7 +83,7 @@ async fn a_difference_of_files_that_cannot_be_applied_is_refused() {
 
 /// A hint names commands, not REST requests.
 #[tokio::test]
-async fn what_is_not_there_is_told_with_the_command_that_lists_what_is() {
+async fn errors_about_missing_objects_name_the_list_command() {
     let site = Site::server_only(&[]).await;
     for (line, command) in [
         ("schedule get nobody", "belfry schedule list"),
@@ -101,7 +101,7 @@ async fn what_is_not_there_is_told_with_the_command_that_lists_what_is() {
 
 /// B4. A firing that waits or was merged is no failure; but waiting for a job that does not exist is refused.
 #[tokio::test]
-async fn a_trigger_that_waits_for_its_turn_says_so() {
+async fn a_buffered_trigger_reports_that_it_waits() {
     let site = Site::start().await;
     site.belfry(&["schedule", "create", "slow", "--overlap", "buffer_one", "--", "sleep", "600"])
         .await
@@ -125,7 +125,7 @@ async fn a_trigger_that_waits_for_its_turn_says_so() {
 
 /// H1. A rule is described in the user's language automatically.
 #[tokio::test]
-async fn a_rule_is_read_in_the_language_of_the_environment() {
+async fn a_rule_is_described_in_the_language_of_the_environment() {
     let site = Site::server_only(&[]).await;
     let next =
         "belfry schedule next --cron '30 2 * * *' --zone Europe/Berlin --from 2027-03-28T00:00:00Z -n 1";

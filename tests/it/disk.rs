@@ -4,13 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
-use client::{Client, Patience};
+use client::{Client, Timeouts};
 use harness::{Role, Site, SmallDisk, until};
 use model::{Bytes, JobSpec, JobStatus, Millicores};
 
 /// Rule 6. New work is refused with a specific error, existing data can be read, and no restart is needed.
 #[tokio::test]
-async fn a_full_disk_refuses_new_jobs_by_name_keeps_reading_and_heals() {
+async fn a_full_disk_refuses_new_jobs_serves_reads_and_recovers() {
     let disk = match SmallDisk::mount("96m") {
         Ok(disk) => disk,
         Err(reason) => return eprintln!("skipped: {reason}"),
@@ -20,7 +20,7 @@ async fn a_full_disk_refuses_new_jobs_by_name_keeps_reading_and_heals() {
     let before = site.submit(&JobSpec::command(["true"])).await;
     site.until_status(before, JobStatus::Succeeded).await;
     let witness = site.witness();
-    let running = site.submit(&until_told(&site)).await;
+    let running = site.submit(&waiting_job(&site)).await;
     until("the task runs", SOON, async || (witness.count("start") == 1).then_some(())).await;
 
     disk.fill();
@@ -38,7 +38,7 @@ async fn a_full_disk_refuses_new_jobs_by_name_keeps_reading_and_heals() {
     let pid = site.server.pid();
 
     disk.clear();
-    tell(&site);
+    release_tasks(&site);
     let after = until("submissions are accepted again", SOON, async || {
         client.submit(&JobSpec::command(["true"])).await.ok()
     })
@@ -51,19 +51,19 @@ async fn a_full_disk_refuses_new_jobs_by_name_keeps_reading_and_heals() {
 /// Timeout for a machine that is busy with other tests.
 const SOON: Duration = Duration::from_mins(3);
 
-/// A job that runs until [`tell`] creates a file, however long the disk takes to fill.
-fn until_told(site: &Site) -> JobSpec {
+/// A job that runs until [`release_tasks`] creates a file, however long the disk takes to fill.
+fn waiting_job(site: &Site) -> JobSpec {
     let file = site.path("told");
     site.witness().job_that(&format!("while ! [ -e '{}' ]; do sleep 0.1; done", file.display()))
 }
 
-/// Ends the jobs of [`until_told`].
-fn tell(site: &Site) {
+/// Ends the jobs of [`waiting_job`].
+fn release_tasks(site: &Site) {
     fs::write(site.path("told"), "").unwrap();
 }
 
 fn impatient(site: &Site) -> Client {
-    let patience = Patience { retry_for: Duration::ZERO, ..Patience::default() };
+    let patience = Timeouts { retry_for: Duration::ZERO, ..Timeouts::default() };
     Client::with_patience(&site.server.url(), Some(&site.server.token().unwrap()), patience).unwrap()
 }
 
@@ -94,7 +94,7 @@ async fn running_jobs_end_on_a_full_disk_while_new_ones_are_refused() {
     site.add_worker().await;
     site.client().pause_queue("later", None).await.unwrap();
     let witness = site.witness();
-    let mut spec = until_told(&site);
+    let mut spec = waiting_job(&site);
     spec.resources.cpu = Some(Millicores(10));
     spec.resources.memory = Some(Bytes(32 << 20));
     let mut running = Vec::new();
@@ -105,7 +105,7 @@ async fn running_jobs_end_on_a_full_disk_while_new_ones_are_refused() {
     disk.fill_but(8 << 20);
     let client = impatient(&site);
     flood(&client).await;
-    tell(&site);
+    release_tasks(&site);
     for &job in &running {
         site.until_status(job, JobStatus::Succeeded).await;
     }
@@ -179,7 +179,7 @@ async fn running_jobs_end_on_the_full_disk_of_their_worker_and_new_ones_wait() {
         waiting.push(site.submit(&JobSpec::command(["true"])).await);
     }
     until("the worker is unhealthy", SOON, async || trouble(&site, waiting[7]).await).await;
-    tell(&site);
+    release_tasks(&site);
     for &job in &running {
         site.until_status(job, JobStatus::Succeeded).await;
     }

@@ -53,7 +53,7 @@ async fn every_script_of_the_examples_succeeds() {
 }
 
 #[test]
-fn the_list_of_examples_has_them_all() {
+fn the_list_of_examples_is_complete() {
     let list = fs::read_to_string(repository().join("examples/README.md")).unwrap();
     for file in examples("yaml").into_iter().chain(examples("sh")) {
         let name = file.file_name().unwrap().to_string_lossy().into_owned();

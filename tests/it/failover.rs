@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use client::{Client, JobFilter, LedgerFilter, LogQuery, LogSource, Patience, ScheduleRef};
+use client::{Client, JobFilter, LedgerFilter, LogQuery, LogSource, ScheduleRef, Timeouts};
 use futures::TryStreamExt as _;
 use harness::{Server, Site, until};
 use model::firing::FiringOutcome;
@@ -34,14 +34,14 @@ impl Settings {
 
 /// Returns a client of a server without its own token: the tokens of the first server are in the database.
 fn client_of(server: &Server, token_of: &Server) -> Client {
-    let patience = Patience { retry_for: SOON, ..Patience::default() };
+    let patience = Timeouts { retry_for: SOON, ..Timeouts::default() };
     Client::with_patience(&server.url(), token_of.token().as_deref(), patience).unwrap()
 }
 
 /// D5, D7, G5. The leader is killed repeatedly. No accepted job is lost, a running task is not run twice, and a
 /// schedule fires at every scheduled time.
 #[tokio::test]
-async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
+async fn a_standby_continues_the_work_of_a_killed_leader() {
     let database = Cluster::shared().database();
     let folder = tempfile::tempdir().unwrap();
     let objects = folder.path().join("objects");
@@ -49,7 +49,7 @@ async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
 
     let mut site = Site::server_only(&settings.variables()).await;
     let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
-    let mut second = Server::stand_by(&data, &log, &settings.variables()).await;
+    let mut second = Server::start_standby(&data, &log, &settings.variables()).await;
     site.add_worker_that_knows(&second).await;
     let (one, two) = (site.client(), client_of(&second, &site.server));
 
@@ -112,7 +112,7 @@ async fn a_server_that_stands_by_goes_on_where_the_killed_one_stopped() {
 
 /// D5, D8. A standby accepts every request, and a planned leader change is hardly noticeable.
 #[tokio::test]
-async fn any_server_takes_any_request_and_one_may_be_emptied() {
+async fn every_server_accepts_requests_and_the_leader_can_be_drained() {
     let database = Cluster::shared().database();
     let folder = tempfile::tempdir().unwrap();
     let objects = folder.path().join("objects");
@@ -120,7 +120,7 @@ async fn any_server_takes_any_request_and_one_may_be_emptied() {
     let mut site = Site::server_only(&settings.variables()).await;
     site.add_worker().await;
     let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
-    let second = Server::stand_by(&data, &log, &settings.variables()).await;
+    let second = Server::start_standby(&data, &log, &settings.variables()).await;
     let two = client_of(&second, &site.server);
     let [first_id, second_id] = until("both servers are seen", SOON, async || {
         let servers = two.servers().await.ok()?;
@@ -164,7 +164,7 @@ async fn any_server_takes_any_request_and_one_may_be_emptied() {
 
 /// G5. A standby reads the rows in advance and follows their changes, so that a takeover reads no unchanged row.
 #[tokio::test]
-async fn a_server_that_stands_by_takes_over_with_what_it_has_followed() {
+async fn a_standby_takes_over_with_the_rows_that_it_has_followed() {
     let database = Cluster::shared().database();
     let folder = tempfile::tempdir().unwrap();
     let objects = folder.path().join("objects");
@@ -176,7 +176,7 @@ async fn a_server_that_stands_by_takes_over_with_what_it_has_followed() {
     let waits = one.submit(&waits).await.unwrap().id;
     let (cancelled, updated) = (site.submit(&JobSpec::command(["true"])).await, site.submit(&later()).await);
     let (data, log) = (folder.path().join("second"), folder.path().join("second.log"));
-    let second = Server::stand_by(&data, &log, &settings.variables()).await;
+    let second = Server::start_standby(&data, &log, &settings.variables()).await;
     let two = client_of(&second, &site.server);
     let metrics = async |server: &Server| {
         let url = server.url();
@@ -240,7 +240,7 @@ fn later() -> JobSpec {
 /// G5, D7. The timeline of the database changes, as after a failover that lost commits. Jobs that may run twice
 /// continue immediately; others wait for one lease.
 #[tokio::test]
-async fn a_database_that_may_have_forgotten_commits_doubles_nothing() {
+async fn a_database_that_may_have_lost_commits_causes_no_duplicates() {
     let database = Cluster::shared().database();
     let folder = tempfile::tempdir().unwrap();
     let objects = folder.path().join("objects");

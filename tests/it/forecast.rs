@@ -38,7 +38,7 @@ fn json(text: &str) -> Value {
 
 /// A plan is simulated on top of the state of a server; the server does not change.
 #[tokio::test]
-async fn a_plan_is_tried_on_what_a_server_has_before_it_is_applied() {
+async fn a_plan_is_forecast_on_the_state_of_a_server_before_it_is_applied() {
     let site = Site::start().await;
     site.belfry(&["schedule", "create", "beat", "--every", "10m", "--", "true"]).await.success();
     site.belfry(&["schedule", "trigger", "beat", "--wait"]).await.success();

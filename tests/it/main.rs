@@ -1,9 +1,9 @@
 //! Whole-system tests: rules of the repository, and the real binary in real processes.
 //!
-//! - [`arrows`], [`house`], [`language`], [`pages`]: rules about code and docs that need no running process.
+//! - [`dependencies`], [`repository_rules`], [`language`], [`pages`]: rules about code and docs that need no running process.
 //! - [`walkthrough`]: user journeys from end to end. [`examples`]: every example, and the commands of the README and
 //!   the book. [`definitions`]: messages about schedules and calendars, from flags or files. [`workflows`] and
-//!   [`growing`]: the example workflows.
+//!   [`added_elements`]: the example workflows.
 //! - [`survival`], [`chaos`], [`disk`]: kills, pauses and full disks. [`checkpoints`]: jobs that resume from
 //!   checkpoints. [`timekeeping`]: schedules during kills, outages and clock changes. [`failover`]: servers that
 //!   share a database. [`partition`]: a leader without a connection to it. [`cluster`]: `make run-cluster`.
@@ -13,20 +13,20 @@
 #![expect(clippy::unwrap_used, reason = "this crate contains only tests and their helpers")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "tests report what they skipped or counted")]
 
-mod arrows;
+mod added_elements;
 mod chaos;
 mod checkpoints;
 mod cluster;
 mod definitions;
+mod dependencies;
 mod disk;
 mod examples;
 mod failover;
 mod forecast;
-mod growing;
-mod house;
 mod language;
 mod pages;
 mod partition;
+mod repository_rules;
 mod restoring;
 mod survival;
 mod timekeeping;

@@ -13,8 +13,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use client::{Client, Patience};
-use harness::proxy::{Proxy, Weather};
+use client::{Client, Timeouts};
+use harness::proxy::{Conditions, Proxy};
 use harness::witness::Line;
 use harness::{Site, until, within};
 use model::spec::Delivery;
@@ -40,7 +40,7 @@ const ALONE: usize = 20;
 struct Variant {
     name: &'static str,
     /// Connection between the leader and its database.
-    database: Weather,
+    database: Conditions,
     /// Whether the second worker loses the connection to the leader too; otherwise it must leave the leader by
     /// itself.
     worker: bool,
@@ -54,7 +54,7 @@ struct Variant {
 
 const HELD: Variant = Variant {
     name: "held",
-    database: Weather::CUT,
+    database: Conditions::CUT,
     worker: true,
     loaded: false,
     paused: false,
@@ -91,7 +91,8 @@ async fn play(variant: Variant) -> Shown {
     let address = url.split_once('@').and_then(|(_, rest)| rest.split_once('/')).unwrap().0;
     let to_database = Proxy::start("127.0.0.1", address.parse().unwrap()).await;
     // The workers learn the advertised addresses, so these are cut as well.
-    let (to_a, to_b) = (Proxy::leading_nowhere("127.0.0.1").await, Proxy::leading_nowhere("127.0.0.1").await);
+    let (to_a, to_b) =
+        (Proxy::start_without_target("127.0.0.1").await, Proxy::start_without_target("127.0.0.1").await);
     let folder = tempfile::tempdir().unwrap();
     let objects = folder.path().join("objects").display().to_string();
     let of_a = url.replace(address, &to_database.address().to_string());
@@ -107,8 +108,8 @@ async fn play(variant: Variant) -> Shown {
     let (first, second) = (settings(of_a, to_a.url()), settings(url.clone(), to_b.url()));
     let mut site = Site::server_only(&first.each_ref().map(|(k, v)| (*k, v.as_str()))).await;
     site.add_server(&second.each_ref().map(|(k, v)| (*k, v.as_str()))).await;
-    to_a.lead_to(site.server.address());
-    to_b.lead_to(site.servers().nth(1).unwrap().address());
+    to_a.set_target(site.server.address());
+    to_b.set_target(site.servers().nth(1).unwrap().address());
     site.add_worker().await;
 
     let witness = site.witness();
@@ -119,7 +120,7 @@ async fn play(variant: Variant) -> Shown {
     until("the task runs", TAKEOVER, async || (witness.count("beat") > 0).then_some(())).await;
     site.add_worker_behind_proxies().await;
 
-    let patience = Patience { retry_for: TAKEOVER, ..Patience::default() };
+    let patience = Timeouts { retry_for: TAKEOVER, ..Timeouts::default() };
     let at_b = Client::with_patience(
         &site.servers().nth(1).unwrap().url(),
         site.server.token().as_deref(),
@@ -131,10 +132,10 @@ async fn play(variant: Variant) -> Shown {
     let ends = async { within(NOT_READY, async || !site.server.is_ready().await).await };
     to_database.set(variant.database);
     for road in [&to_a, &to_b] {
-        road.set(Weather::CUT);
+        road.set(Conditions::CUT);
     }
     if variant.worker {
-        site.workers[1].road().proxies[0].set(Weather::CUT);
+        site.workers[1].road().proxies[0].set(Conditions::CUT);
     }
     if variant.leaps {
         // For a reader of the table, this equals a clock that is an hour ahead.
@@ -164,9 +165,9 @@ async fn play(variant: Variant) -> Shown {
     until("the job has started again", TAKEOVER, async || (witness.count("start") > 1).then_some(())).await;
     let again = cut.elapsed();
     tokio::time::sleep(WATCHED).await;
-    to_database.set(Weather::default());
+    to_database.set(Conditions::default());
     for road in [&to_a, &to_b, &site.workers[1].road().proxies[0]] {
-        road.set(Weather::default());
+        road.set(Conditions::default());
     }
     if let Some(load) = load {
         load.abort();
@@ -202,29 +203,29 @@ async fn check(variant: Variant) {
 
 /// D2, D6. Data in both directions between the leader and the database is lost silently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_whose_database_is_silent_runs_no_job_beside_its_next_execution() {
+async fn a_leader_with_a_silent_database_causes_no_overlap() {
     check(HELD).await;
 }
 
 /// D2, D6. The database refuses connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_whose_database_refuses_it_runs_no_job_beside_its_next_execution() {
-    check(Variant { name: "refused", database: Weather::REFUSED, ..HELD }).await;
+async fn a_leader_that_the_database_refuses_causes_no_overlap() {
+    check(Variant { name: "refused", database: Conditions::REFUSED, ..HELD }).await;
 }
 
 /// D2, D6. The database executes the leader's requests, but its answers are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "beside the others in `make partitions`"]
-async fn a_leader_that_hears_no_answers_runs_no_job_beside_its_next_execution() {
-    let deaf = Weather { up_cut: false, ..Weather::CUT };
+async fn a_leader_without_answers_causes_no_overlap() {
+    let deaf = Conditions { up_cut: false, ..Conditions::CUT };
     check(Variant { name: "one way: answers lost", database: deaf, ..HELD }).await;
 }
 
 /// D2, D6. The leader's requests are lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "beside the others in `make partitions`"]
-async fn a_leader_that_is_not_heard_runs_no_job_beside_its_next_execution() {
-    let mute = Weather { down_cut: false, ..Weather::CUT };
+async fn a_leader_whose_requests_are_lost_causes_no_overlap() {
+    let mute = Conditions { down_cut: false, ..Conditions::CUT };
     check(Variant { name: "one way: requests lost", database: mute, ..HELD }).await;
 }
 
@@ -237,20 +238,20 @@ async fn workers_leave_a_leader_that_alone_is_cut_off_from_the_database() {
 /// D2, D6. Commits hang while clients wait for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "beside the others in `make partitions`"]
-async fn a_leader_under_load_that_is_cut_off_runs_no_job_beside_its_next_execution() {
+async fn a_partitioned_leader_under_load_causes_no_overlap() {
     check(Variant { name: "held, loaded", loaded: true, ..HELD }).await;
 }
 
 /// D2, D6. The leader's process is paused for longer than its lease, and resumes during the partition.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "beside the others in `make partitions`"]
-async fn a_leader_that_stood_still_runs_no_job_beside_its_next_execution() {
+async fn a_paused_leader_causes_no_overlap() {
     check(Variant { name: "held, paused", paused: true, ..HELD }).await;
 }
 
 /// D7. The lease in the table ends immediately, and the leader cannot learn it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "beside the others in `make partitions`"]
-async fn a_leader_that_is_cut_off_while_the_clock_leaps_runs_no_job_beside_its_next_execution() {
+async fn a_partitioned_leader_with_a_clock_leap_causes_no_overlap() {
     check(Variant { name: "held, clock leaps", leaps: true, ..HELD }).await;
 }

@@ -38,7 +38,7 @@ fn starts(site: &Site, job: JobId) -> Vec<(u64, i32)> {
 
 /// S24, D8.
 #[tokio::test]
-async fn what_a_restored_backup_does_not_know_is_stopped_and_named_and_nothing_runs_beside_itself() {
+async fn executions_unknown_to_a_backup_are_stopped_reported_and_do_not_overlap() {
     let mut site = Site::start().await;
     let witness = site.witness();
     let (data, backup) = (site.server.data().to_owned(), site.path("backup"));
@@ -48,7 +48,7 @@ async fn what_a_restored_backup_does_not_know_is_stopped_and_named_and_nothing_r
     site.server.shut_down().await;
     copy_database(&data, &backup);
 
-    site.server.start_again().await;
+    site.server.restart().await;
     site.client().resume_queue(QUEUE).await.unwrap();
     let forgotten = site.submit(&once_at_a_time(witness.job(600))).await;
     let both = async || {
@@ -62,7 +62,7 @@ async fn what_a_restored_backup_does_not_know_is_stopped_and_named_and_nothing_r
     let told = site.belfry(&["store", "restored", &data.display().to_string()]).await.exits(0).stderr;
     assert!(told.contains("is an earlier state"), "{told}");
 
-    site.server.start_again().await;
+    site.server.restart().await;
     site.client().resume_queue(QUEUE).await.unwrap();
     until("the known job runs again", SOON, async || (starts(&site, known).len() == 2).then_some(())).await;
     let starts = starts(&site, known);
@@ -91,7 +91,7 @@ async fn submit_some(site: &Site, jobs: usize) {
 
 /// F9. The server refuses to start on a damaged log until the operator accepts the loss.
 #[tokio::test]
-async fn a_damaged_log_is_refused_by_name_until_the_loss_is_accepted() {
+async fn a_damaged_log_is_refused_until_the_loss_is_accepted() {
     let mut site = Site::server_only(&[]).await;
     let (data, token) = (site.server.data().to_owned(), site.server.token());
     let log = data.join("belfry.db-wal");
@@ -105,7 +105,7 @@ async fn a_damaged_log_is_refused_by_name_until_the_loss_is_accepted() {
     let place = half.iter().zip(&bytes).position(|(before, after)| before != after).unwrap_or(half.len());
     bytes[place] ^= 1;
     fs::write(&log, &bytes).unwrap();
-    assert_eq!(site.server.start_in_vain().await, Some(1));
+    assert_eq!(site.server.start_expecting_exit().await, Some(1));
     let told = log_of(&site);
     assert!(told.contains("has lost commits: it ends before event"), "{told}");
     assert!(told.contains("belfry store restored"), "{told}");
@@ -116,7 +116,7 @@ async fn a_damaged_log_is_refused_by_name_until_the_loss_is_accepted() {
     assert!(checked.stdout.contains("commits are lost"), "{}", checked.stdout);
     site.belfry(&["store", "restored", &store]).await.exits(0);
     assert_eq!(fs::read(data.join("belfry.db-wal.damaged")).unwrap(), bytes);
-    site.server.start_again().await;
+    site.server.restart().await;
     assert_eq!(site.server.token(), token);
     let left = site.belfry(&["job", "list", "--output", "name", "--limit", "100"]).await.success();
     let jobs = left.lines().count();
@@ -125,7 +125,7 @@ async fn a_damaged_log_is_refused_by_name_until_the_loss_is_accepted() {
 
 /// F9. A new store would have new tokens, but the objects of the old one.
 #[tokio::test]
-async fn a_store_that_is_gone_is_not_made_anew() {
+async fn a_missing_store_is_not_recreated() {
     let mut site = Site::server_only(&[]).await;
     let (data, token) = (site.server.data().to_owned(), site.server.token());
     site.server.shut_down().await;
@@ -135,7 +135,7 @@ async fn a_store_that_is_gone_is_not_made_anew() {
             fs::remove_file(path).unwrap();
         }
     }
-    assert_eq!(site.server.start_in_vain().await, Some(1));
+    assert_eq!(site.server.start_expecting_exit().await, Some(1));
     let told = log_of(&site);
     assert!(told.contains("is missing or empty, but it existed"), "{told}");
     assert_eq!(site.server.token(), token);
@@ -143,7 +143,7 @@ async fn a_store_that_is_gone_is_not_made_anew() {
 
 /// H5, D8. From the backup of a running server to a server that runs on the backup.
 #[tokio::test]
-async fn a_backup_that_is_brought_back_is_refused_until_it_is_said_to_be_one() {
+async fn a_restored_backup_is_refused_until_it_is_declared() {
     let mut site = Site::server_only(&[]).await;
     let known = site.submit(&JobSpec::command(["true"])).await;
     let (data, backup) = (site.server.data().to_owned(), site.path("backup.db"));
@@ -161,10 +161,10 @@ async fn a_backup_that_is_brought_back_is_refused_until_it_is_said_to_be_one() {
         let _ = fs::remove_file(data.join(file));
     }
     fs::copy(&backup, data.join("belfry.db")).unwrap();
-    assert_eq!(site.server.start_in_vain().await, Some(1));
+    assert_eq!(site.server.start_expecting_exit().await, Some(1));
     assert!(log_of(&site).contains("has lost commits"), "{}", log_of(&site));
     site.belfry(&["store", "restored", &store]).await.exits(0);
-    site.server.start_again().await;
+    site.server.restart().await;
     assert_eq!(site.client().job(known).await.unwrap().id, known);
     assert_eq!(site.client().job(forgotten).await.unwrap_err().status(), Some(404));
 }

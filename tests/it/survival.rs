@@ -6,7 +6,7 @@ use std::time::Duration;
 use client::JobFilter;
 use futures::TryStreamExt as _;
 use harness::story::Story;
-use harness::witness::Fate;
+use harness::witness::JobResult;
 use harness::{Pid, Recorder, Role, Site, Witness, until};
 use model::spec::Delivery;
 use model::{Bytes, Cause, JobId, JobSpec, JobStatus, Millicores};
@@ -30,7 +30,7 @@ async fn assert_promises_kept(site: &Site, witness: &Witness, jobs: &[(JobId, De
     for &(id, delivery) in jobs {
         let job = site.until_job(id, "ended", |j| j.status.is_final()).await;
         let executions = site.client().job_executions(id).await.unwrap().items;
-        fates.insert(id.to_string(), Fate { delivery, job: Some(job), executions });
+        fates.insert(id.to_string(), JobResult { delivery, job: Some(job), executions });
     }
     assert_eq!(witness.violations(&fates), [""; 0]);
 }
@@ -57,7 +57,7 @@ fn with_retries(mut spec: JobSpec, delivery: Delivery) -> JobSpec {
 
 /// D9. The task does not depend on the agent process.
 #[tokio::test]
-async fn a_task_runs_on_while_its_agent_is_killed_and_started_again() {
+async fn a_task_continues_while_its_agent_is_restarted() {
     let mut site = Site::start().await;
     let witness = site.witness();
     let job = site.submit(&witness.job(15)).await;
@@ -74,7 +74,7 @@ async fn a_task_runs_on_while_its_agent_is_killed_and_started_again() {
 /// D4, D9. A lost worker returns before another execution has started: the results of its tasks are accepted, at
 /// every delivery level.
 #[tokio::test]
-async fn what_ended_on_a_lost_worker_is_not_done_again_when_it_comes_back_first() {
+async fn results_of_a_lost_worker_that_returns_first_are_accepted() {
     let mut site = Site::start().await;
     let witness = site.witness();
     let mut jobs = Vec::new();
@@ -104,7 +104,7 @@ async fn what_ended_on_a_lost_worker_is_not_done_again_when_it_comes_back_first(
 
 /// D9. An execution that ended while the agent was down is reported after the agent's restart.
 #[tokio::test]
-async fn an_outcome_waits_for_the_next_agent() {
+async fn a_result_waits_for_the_next_agent() {
     let mut site = Site::start().await;
     let witness = site.witness();
     let job = site.submit(&witness.job(3)).await;
@@ -118,7 +118,7 @@ async fn an_outcome_waits_for_the_next_agent() {
 
 /// D5, D9. A server is down for longer than a lease: tasks are frozen and then resume; none runs twice.
 #[tokio::test]
-async fn a_task_survives_a_server_that_is_gone_for_longer_than_a_lease() {
+async fn a_task_survives_a_server_outage_longer_than_its_lease() {
     let mut site = Site::start().await;
     let witness = site.witness();
     let job = site.submit(&with_retries(witness.job(100), Delivery::ExactlyOnce)).await;
@@ -130,7 +130,7 @@ async fn a_task_survives_a_server_that_is_gone_for_longer_than_a_lease() {
     })
     .await;
     assert_eq!(witness.count("end"), 0);
-    site.server.start_again().await;
+    site.server.restart().await;
     let ended = site.until_status(job, JobStatus::Succeeded).await;
     assert_eq!(ended.executions, 1, "the task resumed");
     assert_promises_kept(&site, &witness, &[(job, Delivery::ExactlyOnce)]).await;
@@ -138,7 +138,7 @@ async fn a_task_survives_a_server_that_is_gone_for_longer_than_a_lease() {
 
 /// D4, D7. The supervisor dies: its tasks die with it, and each job ends according to its delivery level.
 #[tokio::test]
-async fn a_killed_supervisor_takes_its_tasks_along_and_each_level_keeps_its_word() {
+async fn tasks_die_with_a_killed_supervisor_and_each_delivery_level_holds() {
     let site = Site::start().await;
     let witness = site.witness();
     let mut jobs = Vec::new();
@@ -169,7 +169,7 @@ async fn a_killed_supervisor_takes_its_tasks_along_and_each_level_keeps_its_word
 
 /// D3, D4. A machine is lost: its executions are restarted elsewhere after the end of its lease.
 #[tokio::test]
-async fn the_jobs_of_a_lost_worker_go_to_another() {
+async fn the_jobs_of_a_lost_worker_move_to_another_worker() {
     let mut site = Site::server_only(&[("BELFRY_SERVER__RESULT_WAIT", "2s")]).await;
     site.add_worker().await;
     let witness = site.witness();
@@ -199,7 +199,7 @@ async fn the_jobs_of_a_lost_worker_go_to_another() {
 
 /// A paused supervisor cannot freeze its tasks, so the fuse does.
 #[tokio::test]
-async fn tasks_of_a_paused_supervisor_are_held_by_the_fuse_and_overlap_with_nothing() {
+async fn tasks_of_a_paused_supervisor_are_frozen_by_the_fuse_and_do_not_overlap() {
     let mut site = Site::start().await;
     let witness = site.witness();
     let job = site.submit(&with_retries(witness.job(100), Delivery::ExactlyOnce)).await;
@@ -225,7 +225,7 @@ const LATER: Duration = Duration::from_mins(3);
 /// D4. The same during a burst of starts. Starts that wait in the worker's queue when its supervisor is paused run
 /// elsewhere after it resumes. (The worker's own tests ensure that the queue is full.)
 #[tokio::test]
-async fn a_burst_of_starts_that_is_interrupted_by_a_pause_overlaps_with_nothing() {
+async fn a_pause_during_a_burst_of_starts_causes_no_overlap() {
     const JOBS: usize = 100;
     let mut site = Site::server_only(&[]).await;
     site.worker_settings = vec![("BELFRY_WORKER__SLOTS".into(), "200".into())];
@@ -255,7 +255,7 @@ async fn a_burst_of_starts_that_is_interrupted_by_a_pause_overlaps_with_nothing(
 
 /// D3, D4. The agent is alive and could report success, while its supervisor is paused.
 #[tokio::test]
-async fn the_jobs_of_a_worker_whose_supervisor_stands_still_go_to_another() {
+async fn the_jobs_of_a_worker_with_a_paused_supervisor_move_to_another_worker() {
     let mut site = Site::start().await;
     let supervisor = site.workers[0].find(Role::Supervisor).unwrap();
     let witness = site.witness();
@@ -280,7 +280,7 @@ async fn the_jobs_of_a_worker_whose_supervisor_stands_still_go_to_another() {
 
 /// A killed task counts as a failure of the job, and is retried.
 #[tokio::test]
-async fn a_killed_task_is_a_failed_try() {
+async fn a_killed_task_is_a_failed_attempt() {
     let site = Site::start().await;
     let witness = site.witness();
     let spec = witness.job_that("if [ $BELFRY_ATTEMPT -eq 1 ]; then kill -9 $$; fi");
@@ -294,7 +294,7 @@ async fn a_killed_task_is_a_failed_try() {
 
 /// D5. Waiting, scheduled and running work still exists after a graceful restart.
 #[tokio::test]
-async fn a_restart_of_the_server_loses_nothing_and_goes_on() {
+async fn a_server_restart_loses_nothing_and_continues() {
     let mut site = Site::server_only(&[]).await;
     let witness = site.witness();
     let client = site.client();
@@ -313,10 +313,10 @@ async fn a_restart_of_the_server_loses_nothing_and_goes_on() {
     let token = site.server.token();
 
     site.server.shut_down().await;
-    site.server.start_again().await;
+    site.server.restart().await;
     assert_eq!(site.server.token(), token, "the token is created only once");
     site.server.kill().await;
-    site.server.start_again().await;
+    site.server.restart().await;
     site.add_worker().await;
     for job in &made {
         let ended = site.until_status(job.id, JobStatus::Succeeded).await;
@@ -327,7 +327,7 @@ async fn a_restart_of_the_server_loses_nothing_and_goes_on() {
 
 /// A10, rule 7. A client without an answer repeats its request, and only one job is created.
 #[tokio::test]
-async fn submissions_through_a_killed_server_make_each_job_once() {
+async fn submissions_through_a_killed_server_create_each_job_once() {
     let mut site = Site::server_only(&[]).await;
     let client = site.client();
     let submissions = tokio::spawn(async move {
@@ -348,7 +348,7 @@ async fn submissions_through_a_killed_server_make_each_job_once() {
         })
         .await;
         site.server.kill().await;
-        site.server.start_again().await;
+        site.server.restart().await;
         kills += 1;
     }
     let mut made = submissions.await.unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use client::{JobFilter, LedgerFilter, ScheduleRef};
 use futures::TryStreamExt as _;
-use harness::witness::Fate;
+use harness::witness::JobResult;
 use harness::{MovedClock, Site, until};
 use model::api::LedgerEntry;
 use model::firing::{FiringCause, FiringOutcome};
@@ -57,7 +57,7 @@ fn assert_no_second_is_missing_or_double(lines: &[LedgerEntry]) {
 
 /// B2, D5, I14. The server is killed repeatedly while a schedule fires every second.
 #[tokio::test]
-async fn kills_across_firing_instants_neither_lose_nor_double_a_firing() {
+async fn kills_around_firings_lose_and_duplicate_no_firing() {
     let mut site = Site::start().await;
     let witness = site.witness();
     let every = Every { period: "1s".parse().unwrap(), phase: "0s".parse().unwrap() };
@@ -65,7 +65,7 @@ async fn kills_across_firing_instants_neither_lose_nor_double_a_firing() {
     for round in 0..6 {
         until("another firing", SOON, async || (ledger(&site, id).await.len() > round).then_some(())).await;
         site.server.kill().await;
-        site.server.start_again().await;
+        site.server.restart().await;
     }
     let client = site.client();
     client.pause_schedule(&ScheduleRef::from(id), Some("enough")).await.unwrap();
@@ -78,7 +78,7 @@ async fn kills_across_firing_instants_neither_lose_nor_double_a_firing() {
         let ended = site.until_job(job, "ended", |j| j.status.is_final()).await;
         assert_eq!(ended.origin.as_ref().unwrap().scheduled_for, line.scheduled_for);
         let executions = client.job_executions(job).await.unwrap().items;
-        let fate = Fate { delivery: Delivery::AtLeastOnce, job: Some(ended), executions };
+        let fate = JobResult { delivery: Delivery::AtLeastOnce, job: Some(ended), executions };
         assert!(fates.insert(job.to_string(), fate).is_none(), "two scheduled times share a job");
     }
     let filter = JobFilter { schedule: Some(id), ..JobFilter::default() };
@@ -93,7 +93,7 @@ async fn site_by(clock: &MovedClock) -> Site {
 
 /// B3, D5, I18. Five hours without a server, with each policy for missed runs.
 #[tokio::test]
-async fn an_outage_is_made_up_for_as_each_policy_says() {
+async fn runs_missed_in_an_outage_are_caught_up_by_policy() {
     let clock = MovedClock::new();
     let mut site = site_by(&clock).await;
     let mut ids = Vec::new();
@@ -110,7 +110,7 @@ async fn an_outage_is_made_up_for_as_each_policy_says() {
     }
     site.server.kill().await;
     clock.set(5 * 3_600);
-    site.server.start_again().await;
+    site.server.restart().await;
     let mut found = Vec::new();
     for &id in &ids {
         let lines = until("five scheduled times are decided", SOON, async || {
@@ -134,7 +134,7 @@ async fn an_outage_is_made_up_for_as_each_policy_says() {
 
 /// F10, I14, I16: rule 8 of the design. The clock leaps ahead and back while the server runs.
 #[tokio::test]
-async fn a_clock_that_is_moved_under_a_running_server_doubles_and_loses_nothing() {
+async fn a_clock_change_under_a_running_server_duplicates_and_loses_no_firing() {
     let clock = MovedClock::new();
     let site = site_by(&clock).await;
     let every = Every { period: "1s".parse().unwrap(), phase: "0s".parse().unwrap() };

@@ -62,7 +62,7 @@ impl Authority {
 /// D9. Without `ca_file` a worker trusts the certificate authorities of the system, as the command line does. Here
 /// `SSL_CERT_FILE` sets them.
 #[tokio::test]
-async fn a_worker_without_an_authority_of_its_own_trusts_those_of_the_system() {
+async fn a_worker_without_ca_file_trusts_the_system_authorities() {
     let authority = Authority::new();
     let mut site = Site::server_only(&[]).await;
     let pem = site.path("authorities.pem");
@@ -90,7 +90,7 @@ async fn a_worker_whose_ca_file_names_another_authority_refuses_the_server() {
         &site.path("worker"),
         &log,
         &[("BELFRY_WORKER__CA_FILE", &ca_file)],
-        harness::Road { gateway: Some(url), ..harness::Road::default() },
+        harness::Connection { gateway: Some(url), ..harness::Connection::default() },
     );
     until("the log says that the certificate is not trusted", Duration::from_secs(30), async || {
         std::fs::read_to_string(&log).ok()?.contains("invalid peer certificate").then_some(())

@@ -82,7 +82,7 @@ async fn following_a_job_ends_with_its_own_exit_code() {
 
 /// A7, A8, D1. Each attempt is a separate execution; the backoff between them is observed.
 #[tokio::test]
-async fn a_failing_job_is_tried_again_until_it_succeeds() {
+async fn a_failing_job_is_retried_until_it_succeeds() {
     let site = Site::start().await;
     let mut spec = script("echo \"try $BELFRY_ATTEMPT\"; [ $BELFRY_ATTEMPT -ge 3 ]");
     spec.retry.max_retries = 5;
@@ -113,7 +113,7 @@ async fn a_failing_job_is_tried_again_until_it_succeeds() {
 
 /// D1. Executions that cannot start are counted separately, with a reason.
 #[tokio::test]
-async fn a_command_that_does_not_exist_fails_to_start_and_says_so() {
+async fn a_missing_command_fails_to_start_with_a_reason() {
     let site = Site::start().await;
     let mut spec = JobSpec::command(["/no/such/program"]);
     spec.retry.max_start_retries = 1;
@@ -127,7 +127,7 @@ async fn a_command_that_does_not_exist_fails_to_start_and_says_so() {
 
 /// A4. A running job gets SIGTERM and may shut down; a waiting job never starts.
 #[tokio::test]
-async fn a_cancelled_job_winds_down_and_one_that_waits_never_starts() {
+async fn a_cancelled_running_job_shuts_down_and_a_waiting_one_never_starts() {
     let site = Site::start().await;
     let witness = site.witness();
     let client = site.client();
@@ -153,7 +153,7 @@ async fn a_cancelled_job_winds_down_and_one_that_waits_never_starts() {
 
 /// A4. A task that ignores SIGTERM is killed with SIGKILL after the grace period, with all of its processes.
 #[tokio::test]
-async fn a_task_that_ignores_sigterm_is_killed_with_its_whole_tree() {
+async fn a_task_that_ignores_sigterm_is_killed_with_its_process_tree() {
     let site = Site::start().await;
     let witness = site.witness();
     let mut spec = witness.job_that("trap '' TERM; (setsid sleep 600 &) ; while :; do sleep 0.05; done");
@@ -173,7 +173,7 @@ async fn a_task_that_ignores_sigterm_is_killed_with_its_whole_tree() {
 
 /// A4, A9. A scheduled job does not start early; until then it can be changed.
 #[tokio::test]
-async fn a_job_for_later_can_be_changed_and_then_starts_on_time() {
+async fn a_scheduled_job_can_be_changed_and_starts_on_time() {
     let site = Site::start().await;
     let at = site.belfry(&["submit", "-o", "name", "--in", "1h", "--", "echo", "early"]).await.success();
     let job = id(&at);
@@ -192,7 +192,7 @@ async fn a_job_for_later_can_be_changed_and_then_starts_on_time() {
 
 /// D2. The timeout ends the attempt, and counts as a failure.
 #[tokio::test]
-async fn a_job_that_runs_too_long_is_ended() {
+async fn a_job_that_exceeds_its_timeout_is_ended() {
     let site = Site::start().await;
     let mut spec = JobSpec::command(["sleep", "600"]);
     spec.timeout = Some(duration("300ms"));
@@ -257,7 +257,7 @@ async fn a_paused_queue_holds_its_jobs_and_says_so() {
 
 /// E6. Jobs with the same concurrency key run one after the other.
 #[tokio::test]
-async fn a_concurrency_key_bounds_what_runs_at_once() {
+async fn a_concurrency_key_limits_concurrent_jobs() {
     let site = Site::start().await;
     let witness = site.witness();
     let mut spec = witness.job(2);
@@ -275,7 +275,7 @@ async fn a_concurrency_key_bounds_what_runs_at_once() {
 
 /// A10. The same key returns the same job; a different body under that key is refused.
 #[tokio::test]
-async fn a_repeated_submission_answers_with_the_first_ones_job() {
+async fn a_repeated_submission_returns_the_existing_job() {
     let site = Site::start().await;
     let mut spec = JobSpec::command(["true"]);
     spec.idempotency_key = Some("invoice-42".into());
@@ -322,7 +322,7 @@ async fn refusals_name_what_was_wrong() {
 
 /// The task gets its delivery level and fence, but no credential.
 #[tokio::test]
-async fn a_task_finds_its_fence_and_no_credential() {
+async fn a_task_gets_its_fence_and_no_credential() {
     let site = Site::start().await;
     let mut spec = JobSpec::command(["env"]);
     spec.delivery = Delivery::ExactlyOnce;
@@ -335,7 +335,7 @@ async fn a_task_finds_its_fence_and_no_credential() {
 
 /// H6, first form. Health and metrics endpoints exist.
 #[tokio::test]
-async fn health_is_open_and_metrics_ask_for_the_token() {
+async fn health_is_public_and_metrics_require_the_token() {
     let site = Site::start().await;
     let job = site.submit(&JobSpec::command(["true"])).await;
     site.until_status(job, JobStatus::Succeeded).await;

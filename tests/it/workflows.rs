@@ -50,7 +50,7 @@ async fn wrote(site: &Site, run: RunId, step: &str) -> String {
 
 /// C1, C4. A followed run is shown step by step; a list that a step returned is mapped and reduced.
 #[tokio::test]
-async fn an_etl_maps_a_list_that_was_found_out_and_reduces_what_came_of_it() {
+async fn an_etl_maps_a_dynamic_list_and_reduces_its_outputs() {
     let site = with("etl.yaml").await;
     let followed =
         site.belfry(&["workflow", "start", "etl", "-p", "day=2026-11-20", "--follow"]).await.exits(0);
@@ -70,7 +70,7 @@ async fn an_etl_maps_a_list_that_was_found_out_and_reduces_what_came_of_it() {
 
 /// C3. A release waits for an approval; later steps get the name of the approver.
 #[tokio::test]
-async fn a_release_goes_out_once_somebody_has_approved_it() {
+async fn a_release_starts_after_its_approval() {
     let site = with("release.yaml").await;
     let run = start(&site, &["release", "-p", "version=1.10"]).await;
     let next = start(&site, &["release", "-p", "version=1.11"]).await;
@@ -105,7 +105,7 @@ async fn a_release_goes_out_once_somebody_has_approved_it() {
 
 /// C4, D4. Each shard is a separate job: the jobs of a killed worker continue on another worker.
 #[tokio::test]
-async fn the_shards_of_a_killed_worker_are_done_by_another_one() {
+async fn the_shards_of_a_killed_worker_run_on_another_worker() {
     let mut site = with("sharded-import.yaml").await;
     site.add_worker().await;
     let run = start(&site, &["sharded-import", "-p", "seconds=3"]).await;
@@ -127,7 +127,7 @@ async fn the_shards_of_a_killed_worker_are_done_by_another_one() {
 
 /// C2. A tolerated failure does not fail the run. Any other failure is reported, and the cleanup step runs.
 #[tokio::test]
-async fn a_chain_of_the_night_tells_of_its_failure_and_cleans_up_in_any_case() {
+async fn a_nightly_chain_reports_its_failure_and_always_cleans_up() {
     let site = with("nightly-chain.yaml").await;
     let well = start(&site, &["nightly-chain"]).await;
     assert_eq!(ended(&site, well, 0).await.status, RunStatus::Succeeded);
@@ -185,7 +185,7 @@ async fn a_workflow_calls_another_one_for_each_region() {
 
 /// C2. An ended run does not change; a new run retries its failed steps.
 #[tokio::test]
-async fn an_ended_run_is_tried_again_by_another_one() {
+async fn an_ended_run_is_retried_by_a_new_run() {
     let site = with("nightly-chain.yaml").await;
     let run = start(&site, &["nightly-chain", "-p", "break=true"]).await;
     ended(&site, run, 1).await;
@@ -201,7 +201,7 @@ async fn an_ended_run_is_tried_again_by_another_one() {
 
 /// Every error in a definition is reported with its document and path; a run with invalid parameters is not started.
 #[tokio::test]
-async fn what_is_wrong_with_a_workflow_or_its_parameters_is_told_at_once() {
+async fn errors_in_workflows_and_parameters_are_reported_immediately() {
     let site = Site::server_only(&[]).await;
     let text = "kind: workflow\nname: circle\nspec:\n  steps:\n    \
         - { name: a, needs: [b], job: { run: { process: { command: [x, \"${{ params.nope }}\"] } } } }\n    \

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 /// Poll interval of conditions. It is the only sleep of the harness, because other processes send no events.
-const GLANCE: Duration = Duration::from_millis(15);
+const POLL_INTERVAL: Duration = Duration::from_millis(15);
 
 /// Waits for one poll interval.
-pub async fn glance() {
-    tokio::time::sleep(GLANCE).await;
+pub async fn poll_pause() {
+    tokio::time::sleep(POLL_INTERVAL).await;
 }
 
 /// Waits until `probe` returns a value.
@@ -21,7 +21,7 @@ pub async fn until<T>(what: &str, within: Duration, mut probe: impl AsyncFnMut()
             return found;
         }
         assert!(begun.elapsed() < within, "timed out after {within:?} waiting until {what}");
-        glance().await;
+        poll_pause().await;
     }
 }
 
@@ -32,7 +32,7 @@ pub async fn within(time: Duration, mut probe: impl AsyncFnMut() -> bool) -> boo
         if probe().await {
             return true;
         }
-        glance().await;
+        poll_pause().await;
     }
     false
 }

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_within_another_is_none() {
+    fn a_word_within_another_word_is_not_reported() {
         assert_eq!(replaced_words("a foreign heirloom of light-flights"), []);
     }
 

@@ -120,7 +120,7 @@ impl Modules {
     }
 
     /// Returns the cycles among sibling modules; in their text, the crate root is `crate`.
-    pub fn circles(&self) -> Vec<Circle> {
+    pub fn cycles(&self) -> Vec<Cycle> {
         let arrows = self.arrows();
         let folders: BTreeSet<&[String]> =
             self.files.keys().filter(|module| !module.is_empty()).map(|m| &m[..m.len() - 1]).collect();
@@ -130,7 +130,7 @@ impl Modules {
 
 /// Sibling modules that name each other in a cycle.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Circle {
+pub struct Cycle {
     /// The parent module, such as `crate::api`.
     pub within: String,
     /// Their names, sorted.
@@ -139,7 +139,7 @@ pub struct Circle {
     pub arrows: BTreeSet<String>,
 }
 
-fn circles_in(folder: &[String], arrows: &BTreeMap<&Module, BTreeSet<Module>>) -> Vec<Circle> {
+fn circles_in(folder: &[String], arrows: &BTreeMap<&Module, BTreeSet<Module>>) -> Vec<Cycle> {
     let mut between: BTreeMap<&str, BTreeMap<&str, BTreeSet<String>>> = BTreeMap::new();
     for (from, targets) in arrows {
         for to in targets {
@@ -177,7 +177,7 @@ fn circles_in(folder: &[String], arrows: &BTreeMap<&Module, BTreeSet<Module>>) -
         }
     }
     let within = [&["crate".to_owned()], folder].concat().join("::");
-    found.into_iter().map(|(modules, arrows)| Circle { within: within.clone(), modules, arrows }).collect()
+    found.into_iter().map(|(modules, arrows)| Cycle { within: within.clone(), modules, arrows }).collect()
 }
 
 /// Returns `name.rs` or `name/mod.rs`.
@@ -270,20 +270,20 @@ mod tests {
     use super::*;
 
     /// Returns the cycles of a crate with these files.
-    fn circles(files: &[(&str, &str)]) -> Vec<String> {
+    fn cycles(files: &[(&str, &str)]) -> Vec<String> {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             let path = dir.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        let told = |circle: Circle| format!("{}: {}", circle.within, circle.modules.join(", "));
-        Modules::read(dir.path()).circles().into_iter().map(told).collect()
+        let told = |circle: Cycle| format!("{}: {}", circle.within, circle.modules.join(", "));
+        Modules::read(dir.path()).cycles().into_iter().map(told).collect()
     }
 
     #[test]
-    fn modules_that_name_each_other_are_a_circle() {
-        let found = circles(&[
+    fn modules_that_name_each_other_form_a_cycle() {
+        let found = cycles(&[
             ("lib.rs", "mod job; mod queue; mod time;"),
             ("job.rs", "use crate::queue::Queue; use crate::time::Now; pub struct Job(Queue, Now);"),
             ("queue/mod.rs", "mod order; pub struct Queue;"),
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_reexport_leads_to_the_module_that_defines_the_name() {
-        let found = circles(&[
+        let found = cycles(&[
             ("lib.rs", "mod job; mod queue; pub use job::Job; pub use queue::Queue;"),
             ("job.rs", "use crate::Queue; pub struct Job(Queue);"),
             ("queue.rs", "pub fn first() -> super::Job { todo!() } pub struct Queue;"),
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_name_inside_a_macro_counts() {
-        let found = circles(&[
+        let found = cycles(&[
             ("main.rs", "mod job; mod queue;"),
             ("job.rs", "pub fn log() { println!(\"{}\", crate::queue::NAME) }"),
             ("queue.rs", "pub const NAME: &str = \"\"; pub fn log() { crate::job::log() }"),
@@ -314,8 +314,8 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_the_outer_module_make_no_circle() {
-        let found = circles(&[
+    fn tests_and_the_parent_module_form_no_cycle() {
+        let found = cycles(&[
             ("lib.rs", "mod api; mod node;"),
             ("node.rs", "#[cfg(test)] mod tests { use crate::api::Page; } pub struct Node;"),
             ("api/mod.rs", "mod jobs; use crate::node::Node; pub use jobs::list; pub struct Page(Node);"),

@@ -175,7 +175,7 @@ mod tests {
 
     /// Two branches at the same time share no address, whatever the pids of their processes are.
     #[test]
-    fn branches_have_nets_of_their_own_that_carry() {
+    fn branches_have_separate_working_networks() {
         let (Ok(first), Ok(second)) = (Branch::make(), Branch::make()) else { return };
         assert_ne!(first.here, second.here);
         for branch in [&first, &second] {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_test_left_is_removed() {
+    fn leftovers_of_a_killed_test_are_removed() {
         let mut ended = Command::new("true").spawn().unwrap();
         ended.wait().unwrap();
         let leftover = Namespace { name: format!("{PREFIX}{}-0", ended.id()) };

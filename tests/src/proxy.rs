@@ -17,7 +17,7 @@ const ON_THE_WAY: usize = 256;
 
 /// Current behaviour of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Weather {
+pub struct Conditions {
     /// Whether data from the client is held back.
     pub up_cut: bool,
     /// Whether data to the client is held back.
@@ -28,7 +28,7 @@ pub struct Weather {
     pub delay: Duration,
 }
 
-impl Weather {
+impl Conditions {
     /// Holds back all data, in both directions.
     pub const CUT: Self = Self { up_cut: true, down_cut: true, refuses: false, delay: Duration::ZERO };
     /// Closes all connections, and refuses new ones.
@@ -37,8 +37,8 @@ impl Weather {
 
 /// State that all connections of a proxy share.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sky {
-    weather: Weather,
+struct ProxyState {
+    weather: Conditions,
     /// Number of times that all connections were closed.
     breaks: u64,
     /// Target address; `None` until it is known.
@@ -49,7 +49,7 @@ struct Sky {
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    sky: watch::Sender<Sky>,
+    sky: watch::Sender<ProxyState>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -61,7 +61,7 @@ enum Way {
 }
 
 impl Way {
-    fn is_cut(self, weather: &Weather) -> bool {
+    fn is_cut(self, weather: &Conditions) -> bool {
         match self {
             Self::Up => weather.up_cut,
             Self::Down => weather.down_cut,
@@ -75,15 +75,15 @@ impl Proxy {
         Self::leading_to(host, Some(target)).await
     }
 
-    /// Starts a proxy whose target is [set](Self::lead_to) later.
-    pub async fn leading_nowhere(host: &str) -> Self {
+    /// Starts a proxy whose target is [set](Self::set_target) later.
+    pub async fn start_without_target(host: &str) -> Self {
         Self::leading_to(host, None).await
     }
 
     async fn leading_to(host: &str, target: Option<SocketAddr>) -> Self {
         let listener = TcpListener::bind((host, 0)).await.expect("cannot bind a free port");
         let address = listener.local_addr().expect("a listener has an address");
-        let (sky, now) = watch::channel(Sky { target, ..Sky::default() });
+        let (sky, now) = watch::channel(ProxyState { target, ..ProxyState::default() });
         let task = tokio::spawn(async move {
             // Accepting fails if the connection has been closed, or if no file descriptor is free.
             loop {
@@ -106,7 +106,7 @@ impl Proxy {
     }
 
     /// Sets the behaviour of the network.
-    pub fn set(&self, weather: Weather) {
+    pub fn set(&self, weather: Conditions) {
         self.sky.send_modify(|now| {
             now.weather = weather;
             now.breaks += u64::from(weather.refuses);
@@ -114,7 +114,7 @@ impl Proxy {
     }
 
     /// Sets the target of new connections.
-    pub fn lead_to(&self, target: SocketAddr) {
+    pub fn set_target(&self, target: SocketAddr) {
         self.sky.send_modify(|now| now.target = Some(target));
     }
 
@@ -131,8 +131,8 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(here: TcpStream, mut sky: watch::Receiver<Sky>) {
-    let Sky { weather, breaks, target } = *sky.borrow_and_update();
+async fn serve(here: TcpStream, mut sky: watch::Receiver<ProxyState>) {
+    let ProxyState { weather, breaks, target } = *sky.borrow_and_update();
     let Some(target) = target.filter(|_| !weather.refuses) else { return };
     // If the server is down, the connection is closed.
     let Ok(there) = TcpStream::connect(target).await else { return };
@@ -146,7 +146,12 @@ async fn serve(here: TcpStream, mut sky: watch::Receiver<Sky>) {
 }
 
 /// Copies one direction, each chunk after its delay.
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, mut sky: watch::Receiver<Sky>) {
+async fn carry(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    way: Way,
+    mut sky: watch::Receiver<ProxyState>,
+) {
     let (sender, mut chunks) = mpsc::channel::<(Instant, Vec<u8>)>(ON_THE_WAY);
     let now = sky.clone();
     let read = async move {
@@ -199,18 +204,18 @@ mod tests {
 
     /// F4, F5.
     #[tokio::test]
-    async fn a_cut_is_silent_and_what_it_kept_arrives_when_it_is_mended() {
+    async fn a_cut_connection_is_silent_and_delivers_its_data_when_restored() {
         let proxy = Proxy::start("127.0.0.1", echo().await).await;
         for cut in [
-            Weather::CUT,
-            Weather { down_cut: false, ..Weather::CUT },
-            Weather { up_cut: false, ..Weather::CUT },
+            Conditions::CUT,
+            Conditions { down_cut: false, ..Conditions::CUT },
+            Conditions { up_cut: false, ..Conditions::CUT },
         ] {
             let mut stream = TcpStream::connect(proxy.address).await.unwrap();
             assert_eq!(say(&mut stream, b"ping").await, Some(*b"ping"));
             proxy.set(cut);
             assert_eq!(say(&mut stream, b"pong").await, None, "{cut:?}");
-            proxy.set(Weather::default());
+            proxy.set(Conditions::default());
             let mut answer = [0; 4];
             stream.read_exact(&mut answer).await.unwrap();
             assert_eq!(&answer, b"pong");
@@ -219,10 +224,10 @@ mod tests {
 
     /// F5.
     #[tokio::test]
-    async fn a_delay_holds_each_chunk_up_and_a_break_ends_every_connection() {
+    async fn a_delay_applies_to_each_chunk_and_a_break_closes_every_connection() {
         let proxy = Proxy::start("127.0.0.1", echo().await).await;
         let mut stream = TcpStream::connect(proxy.address).await.unwrap();
-        proxy.set(Weather { delay: Duration::from_millis(40), ..Weather::default() });
+        proxy.set(Conditions { delay: Duration::from_millis(40), ..Conditions::default() });
         let begun = Instant::now();
         assert_eq!(say(&mut stream, b"slow").await, Some(*b"slow"));
         assert!(begun.elapsed() >= Duration::from_millis(80), "{:?}", begun.elapsed());

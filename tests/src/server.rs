@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use client::{Client, Patience};
+use client::{Client, Timeouts};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -32,12 +32,12 @@ impl Server {
         let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let mut server =
             Self { data: data.into(), log: log.into(), port: free_port(), settings, child: None };
-        server.start_again().await;
+        server.restart().await;
         server
     }
 
     /// Starts a standby: another server owns the shards of the shared store.
-    pub async fn stand_by(data: &Path, log: &Path, settings: &[(&str, &str)]) -> Self {
+    pub async fn start_standby(data: &Path, log: &Path, settings: &[(&str, &str)]) -> Self {
         let settings = settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let mut server =
             Self { data: data.into(), log: log.into(), port: free_port(), settings, child: None };
@@ -47,7 +47,7 @@ impl Server {
     }
 
     /// Restarts the server on the same address and data; it must not be running.
-    pub async fn start_again(&mut self) {
+    pub async fn restart(&mut self) {
         self.spawn();
         self.until_ready().await;
     }
@@ -76,7 +76,7 @@ impl Server {
     ///
     /// # Panics
     /// If it does not exit within 60 seconds.
-    pub async fn start_in_vain(&mut self) -> Option<i32> {
+    pub async fn start_expecting_exit(&mut self) -> Option<i32> {
         self.spawn();
         let mut child = self.child.take().expect("the server was started");
         let ended = tokio::time::timeout(START, child.wait()).await.expect("the server did not exit");
@@ -169,17 +169,17 @@ impl Server {
 
     /// Returns a client that retries for up to 60 seconds, which is enough for a restart.
     pub fn client(&self) -> Client {
-        let patience = Patience { retry_for: Duration::from_secs(60), ..Patience::default() };
+        let patience = Timeouts { retry_for: Duration::from_secs(60), ..Timeouts::default() };
         self.client_with(patience).expect("a started server has created its token")
     }
 
     /// Returns a client without retries; `None` if the server has not created its token.
     pub fn impatient_client(&self) -> Option<Client> {
-        self.client_with(Patience { retry_for: Duration::ZERO, ..Patience::default() })
+        self.client_with(Timeouts { retry_for: Duration::ZERO, ..Timeouts::default() })
     }
 
     /// Returns a client with this retry policy; `None` if the server has not created its token.
-    pub fn client_with(&self, patience: Patience) -> Option<Client> {
+    pub fn client_with(&self, patience: Timeouts) -> Option<Client> {
         client::install_crypto();
         Client::with_patience(&self.url(), Some(&self.token()?), patience).ok()
     }

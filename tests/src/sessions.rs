@@ -55,7 +55,7 @@ impl SessionKiller {
     }
 
     /// Switches the killer on or off.
-    pub fn rage(&self, rages: bool) {
+    pub fn set_active(&self, rages: bool) {
         self.orders.rages.store(rages, Ordering::Relaxed);
     }
 

@@ -5,14 +5,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use client::{Client, Patience};
+use client::{Client, Timeouts};
 use model::api::Job;
 use model::{JobId, JobSpec, JobStatus};
 use tempfile::TempDir;
 
 use crate::network::Branch;
 use crate::proxy::Proxy;
-use crate::worker::Road;
+use crate::worker::Connection;
 use crate::{Ran, Server, Witness, Worker, cli, until};
 
 /// Timeout of everything that a test waits for, also on a busy machine.
@@ -57,14 +57,14 @@ impl Site {
 
     /// Adds a worker, and waits until it is connected.
     pub async fn add_worker(&mut self) -> &mut Worker {
-        self.add_worker_over(Road::default()).await
+        self.add_worker_over(Connection::default()).await
     }
 
     /// Adds a server over the same store; it is a standby while another server leads.
     pub async fn add_server(&mut self, settings: &[(&str, &str)]) -> &mut Server {
         let name = format!("server-{}", self.others.len() + 2);
         let (data, log) = (self.path(&name), self.path(&format!("{name}.log")));
-        self.others.push(Server::stand_by(&data, &log, settings).await);
+        self.others.push(Server::start_standby(&data, &log, settings).await);
         self.others.last_mut().expect("a server was just added")
     }
 
@@ -81,19 +81,19 @@ impl Site {
     /// Adds a worker behind a proxy to each server, and waits until it is connected.
     pub async fn add_worker_behind_proxies(&mut self) -> &mut Worker {
         let proxies = self.proxies("127.0.0.1").await;
-        self.add_worker_over(Road { proxies, ..Road::default() }).await
+        self.add_worker_over(Connection { proxies, ..Connection::default() }).await
     }
 
     /// Adds such a worker with its folder on the given disk.
     pub async fn add_worker_on(&mut self, disk: &Path) -> &mut Worker {
-        let road = Road { proxies: self.proxies("127.0.0.1").await, ..Road::default() };
+        let road = Connection { proxies: self.proxies("127.0.0.1").await, ..Connection::default() };
         self.add_worker_in(&disk.join("worker"), road).await
     }
 
     /// Adds such a worker in a separate network.
     pub async fn add_worker_within(&mut self, branch: Branch) -> &mut Worker {
         let proxies = self.proxies(&branch.here().to_string()).await;
-        self.add_worker_over(Road { proxies, branch: Some(branch), ..Road::default() }).await
+        self.add_worker_over(Connection { proxies, branch: Some(branch), ..Connection::default() }).await
     }
 
     async fn proxies(&self, host: &str) -> Vec<Proxy> {
@@ -106,21 +106,21 @@ impl Site {
 
     /// Adds a worker that also knows another server, connected to the first one.
     pub async fn add_worker_that_knows(&mut self, other: &Server) -> &mut Worker {
-        self.add_worker_over(Road { others: vec![other.url()], ..Road::default() }).await
+        self.add_worker_over(Connection { others: vec![other.url()], ..Connection::default() }).await
     }
 
     /// Adds a worker that reaches the server by this URL, with these settings, and waits until it is connected.
     pub async fn add_worker_by(&mut self, url: &str, settings: &[(&str, &str)]) -> &mut Worker {
         self.worker_settings.extend(settings.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-        self.add_worker_over(Road { gateway: Some(url.to_owned()), ..Road::default() }).await
+        self.add_worker_over(Connection { gateway: Some(url.to_owned()), ..Connection::default() }).await
     }
 
-    async fn add_worker_over(&mut self, road: Road) -> &mut Worker {
+    async fn add_worker_over(&mut self, road: Connection) -> &mut Worker {
         let dir = self.path(&format!("worker-{}", self.workers.len() + 1));
         self.add_worker_in(&dir, road).await
     }
 
-    async fn add_worker_in(&mut self, dir: &Path, road: Road) -> &mut Worker {
+    async fn add_worker_in(&mut self, dir: &Path, road: Connection) -> &mut Worker {
         let name = format!("worker-{}", self.workers.len() + 1);
         let log = self.path(&format!("{name}.log"));
         let settings: Vec<_> = self.worker_settings.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
@@ -161,11 +161,11 @@ impl Site {
     pub fn clients(&self, retry_for: Duration) -> Vec<Client> {
         client::install_crypto();
         let token = self.server.token().expect("a started server has created its token");
-        let patience = Patience {
+        let patience = Timeouts {
             retry_for,
-            answer: Duration::from_secs(5),
+            response_timeout: Duration::from_secs(5),
             connect: Duration::from_secs(2),
-            ..Patience::default()
+            ..Timeouts::default()
         };
         self.servers()
             .map(|server| Client::with_patience(&server.url(), Some(&token), patience))

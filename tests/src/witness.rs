@@ -72,7 +72,7 @@ struct Run {
 
 /// The spec of a job, and its final data on the server.
 #[derive(Debug, Clone)]
-pub struct Fate {
+pub struct JobResult {
     /// Delivery level of the job.
     pub delivery: Delivery,
     /// Final data of the job; `None` if the server does not know it.
@@ -126,12 +126,12 @@ impl Witness {
     ///
     /// # Panics
     /// If the file contains a malformed line.
-    pub fn violations(&self, fates: &BTreeMap<String, Fate>) -> Vec<String> {
+    pub fn violations(&self, fates: &BTreeMap<String, JobResult>) -> Vec<String> {
         violations(&self.text(), fates)
     }
 }
 
-fn violations(text: &str, fates: &BTreeMap<String, Fate>) -> Vec<String> {
+fn violations(text: &str, fates: &BTreeMap<String, JobResult>) -> Vec<String> {
     let mut runs = runs(text);
     let mut found = Vec::new();
     for (id, fate) in fates {
@@ -161,7 +161,7 @@ fn runs(text: &str) -> BTreeMap<String, Vec<Run>> {
 }
 
 /// Returns the violations of one job; `runs` are sorted by start.
-fn faults(fate: &Fate, runs: &[Run]) -> Vec<String> {
+fn faults(fate: &JobResult, runs: &[Run]) -> Vec<String> {
     let Some(job) = &fate.job else { return vec!["was accepted, but is lost".into()] };
     let mut found = Vec::new();
     let mut fault = |yes: bool, what: String| {
@@ -200,7 +200,7 @@ fn faults(fate: &Fate, runs: &[Run]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn fate(delivery: Delivery, status: &str, executions: &[(&str, &str)]) -> Fate {
+    fn fate(delivery: Delivery, status: &str, executions: &[(&str, &str)]) -> JobResult {
         let time = "2026-11-21T08:00:00Z";
         let job = serde_json::json!({
             "id": format!("job_{}", "0".repeat(26)), "name": "j", "namespace": "default", "queue": "default",
@@ -215,14 +215,18 @@ mod tests {
             });
             serde_json::from_value(row).unwrap()
         });
-        Fate { delivery, executions: executions.collect(), job: Some(serde_json::from_value(job).unwrap()) }
+        JobResult {
+            delivery,
+            executions: executions.collect(),
+            job: Some(serde_json::from_value(job).unwrap()),
+        }
     }
 
     fn exe(n: u32) -> String {
         format!("exe_{n:026}")
     }
 
-    fn found(text: &str, fate: Fate) -> String {
+    fn found(text: &str, fate: JobResult) -> String {
         let text = text.replace("e1", &exe(1)).replace("e2", &exe(2));
         violations(&text, &BTreeMap::from([("j".to_owned(), fate)]))
             .join("\n")
@@ -231,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_behind_a_torn_one_is_read() {
+    fn a_line_after_a_partial_line_is_read() {
         let line = Line::parse("start job_0beat job_1 exe_1 7 30403 1.5");
         assert_eq!((line.kind.as_str(), line.job.as_str(), line.fence), ("beat", "job_1", 7));
     }
@@ -258,8 +262,8 @@ mod tests {
     }
 
     #[test]
-    fn lost_unasked_unfinished_and_doubly_accepted_jobs_are_found() {
-        let lost = Fate { delivery: Delivery::AtLeastOnce, job: None, executions: vec![] };
+    fn lost_unrequested_unfinished_and_doubly_accepted_jobs_are_found() {
+        let lost = JobResult { delivery: Delivery::AtLeastOnce, job: None, executions: vec![] };
         assert_eq!(found("", lost), "j: was accepted, but is lost");
         assert_eq!(
             violations("start x e 1 10 1.00\n", &BTreeMap::new()),

@@ -47,12 +47,12 @@ pub struct Worker {
     token_file: PathBuf,
     settings: Vec<(String, String)>,
     agent: Option<Child>,
-    road: Road,
+    road: Connection,
 }
 
 /// How a worker reaches its server. The test that added a part must also clean it up.
 #[derive(Debug, Default)]
-pub struct Road {
+pub struct Connection {
     /// Proxies, one for each server; if empty, the worker connects to the first server directly.
     pub proxies: Vec<Proxy>,
     /// Network namespace of the worker, if any.
@@ -66,17 +66,17 @@ pub struct Road {
 impl Worker {
     /// Starts a worker in `dir`; `settings` are additional environment variables.
     pub fn start(server: &Server, name: &str, dir: &Path, log: &Path, settings: &[(&str, &str)]) -> Self {
-        Self::start_over(server, name, dir, log, settings, Road::default())
+        Self::start_over(server, name, dir, log, settings, Connection::default())
     }
 
-    /// Starts a worker that reaches its server by this [`Road`].
+    /// Starts a worker that reaches its server by this [`Connection`].
     pub fn start_over(
         server: &Server,
         name: &str,
         dir: &Path,
         log: &Path,
         settings: &[(&str, &str)],
-        road: Road,
+        road: Connection,
     ) -> Self {
         let mut worker = Self {
             dir: dir.into(),
@@ -121,7 +121,7 @@ impl Worker {
     }
 
     /// Returns how the worker reaches its server.
-    pub fn road(&self) -> &Road {
+    pub fn road(&self) -> &Connection {
         &self.road
     }
 

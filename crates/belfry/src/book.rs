@@ -5,7 +5,7 @@ use std::path::Path;
 use model::ScheduleSpec;
 use model::timing::Timing;
 use serde_json::{Value, json};
-use server::preview::{Reading, preview};
+use server::preview::{TimingContext, preview};
 use timetable::{CalendarMap, Zones};
 
 fn page(name: &str) -> String {
@@ -34,7 +34,7 @@ fn yaml(text: &str) -> Value {
 /// Returns the local times, with offsets, at which a timing fires on a day.
 fn firings(timing: &Timing, day: &str) -> Vec<String> {
     let (zones, calendars) = (Zones::bundled(), CalendarMap::default());
-    let reading = Reading { zones: &zones, calendars: &calendars, seed: 1 };
+    let reading = TimingContext { zones: &zones, calendars: &calendars, seed: 1 };
     let day_before = day.parse::<jiff::civil::Date>().unwrap().yesterday().unwrap();
     let from = format!("{day_before}T12:00:00Z").parse().unwrap();
     let all = preview(timing, &reading, from, 100).unwrap().firings;

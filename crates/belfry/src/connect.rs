@@ -15,11 +15,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use client::{Client, Patience};
+use client::{Client, Timeouts};
 use model::Duration;
 
 use crate::failure::{Exit, Failure};
-use crate::output::Out;
+use crate::output::Output;
 use crate::settings::{Origin, Settings, Sources};
 
 pub(crate) mod running;
@@ -39,32 +39,32 @@ const TOKEN_LEN_MAX: usize = 4096;
 ///
 /// # Errors
 /// If no server is configured and no `belfry dev` is running, or a token file cannot be read.
-pub(crate) fn connect(settings: &Settings, sources: &Sources, out: Out) -> Result<Client, Failure> {
-    let Found { url, token } = find(settings, sources)?;
+pub(crate) fn connect(settings: &Settings, sources: &Sources, out: Output) -> Result<Client, Failure> {
+    let Target { url, token } = find(settings, sources)?;
     if url.is_none() && token.is_none() {
         let message = "no server is configured, and your `belfry dev` is not running";
         let help = format!("start `belfry dev`, or set the server with `--url`; {TOKEN_HELP}");
-        return Err(Failure::message(Exit::Refused, message).help(help));
+        return Err(Failure::message(Exit::AccessDenied, message).help(help));
     }
     let url = url.unwrap_or_else(|| DEFAULT_URL.to_owned());
     let retry_for =
-        settings.duration("client.retry_for").map_or(Patience::default().retry_for, Duration::to_std);
-    let patience = Patience { retry_for, ..Patience::default() };
+        settings.duration("client.retry_for").map_or(Timeouts::default().retry_for, Duration::to_std);
+    let patience = Timeouts { retry_for, ..Timeouts::default() };
     let client = Client::with_patience(&url, token.as_deref(), patience)?;
     if token.is_some() && client.is_plaintext() {
         out.warn(format!("the token is sent unencrypted to {}", client.url()));
     }
-    Ok(client.on_retry(announce(out)))
+    Ok(client.on_retry(retry_notice(out)))
 }
 
 /// Selected server URL and token.
 #[derive(Debug, PartialEq, Eq)]
-struct Found {
+struct Target {
     url: Option<String>,
     token: Option<String>,
 }
 
-fn find(settings: &Settings, sources: &Sources) -> Result<Found, Failure> {
+fn find(settings: &Settings, sources: &Sources) -> Result<Target, Failure> {
     let url = settings.text("client.url");
     let own = |dev: &Dev| url.as_ref().is_none_or(|url| url.trim_end_matches('/') == dev.url);
     let by_folder = || settings.path("dev.data_dir").and_then(Dev::find).filter(own);
@@ -73,14 +73,14 @@ fn find(settings: &Settings, sources: &Sources) -> Result<Found, Failure> {
         by_folder()
     } else {
         // The default data directory may belong to a killed server, so running servers have precedence.
-        only(running::all(sources).into_iter().filter(own).collect(), settings)?.or_else(by_folder)
+        single_running(running::all(sources).into_iter().filter(own).collect(), settings)?.or_else(by_folder)
     };
     let token = token(settings, dev.as_ref())?;
-    Ok(Found { url: url.or_else(|| dev.map(|dev| dev.url)), token })
+    Ok(Target { url: url.or_else(|| dev.map(|dev| dev.url)), token })
 }
 
 /// Returns the user's running `belfry dev`, if any. Fails if several are running and the settings do not name one.
-fn only(mut running: Vec<Dev>, settings: &Settings) -> Result<Option<Dev>, Failure> {
+fn single_running(mut running: Vec<Dev>, settings: &Settings) -> Result<Option<Dev>, Failure> {
     if running.len() <= 1 || settings.text("client.token").is_some() && settings.text("client.url").is_some()
     {
         return Ok(running.pop());
@@ -92,7 +92,7 @@ fn only(mut running: Vec<Dev>, settings: &Settings) -> Result<Option<Dev>, Failu
 }
 
 /// Returns a callback that reports the first retry, so that the command does not seem to hang.
-fn announce(out: Out) -> client::RetryNotice {
+fn retry_notice(out: Output) -> client::RetryNotice {
     let said = std::sync::Once::new();
     Arc::new(move |error, _pause| said.call_once(|| out.note(format!("{error}; retrying"))))
 }
@@ -120,8 +120,11 @@ pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
         std::fs::read_to_string(path)
     };
     let text = read.map_err(|error| {
-        Failure::message(Exit::Refused, format!("cannot read the token from `{}`: {error}", path.display()))
-            .help("set `--token-file` to a file that you can read")
+        Failure::message(
+            Exit::AccessDenied,
+            format!("cannot read the token from `{}`: {error}", path.display()),
+        )
+        .help("set `--token-file` to a file that you can read")
     })?;
     let token = text.trim();
     if token.is_empty() || token.len() > TOKEN_LEN_MAX || token.contains(char::is_whitespace) {
@@ -129,7 +132,7 @@ pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
             "`{}` does not contain a token: expected one line that begins with `bf_`",
             path.display()
         );
-        return Err(Failure::message(Exit::Refused, message));
+        return Err(Failure::message(Exit::AccessDenied, message));
     }
     Ok(token.to_owned())
 }
@@ -172,7 +175,7 @@ mod tests {
             Self { dir, sources }
         }
 
-        fn found(&self) -> Found {
+        fn found(&self) -> Target {
             find(&Settings::load(&self.sources).unwrap(), &self.sources).unwrap()
         }
 
@@ -187,7 +190,7 @@ mod tests {
         fn refusal(&self) -> String {
             let settings = Settings::load(&self.sources).unwrap();
             let refused =
-                connect(&settings, &self.sources, Out::new(Format::Table, true, true)).err().unwrap();
+                connect(&settings, &self.sources, Output::new(Format::Table, true, true)).err().unwrap();
             refused.render(false).replace(&self.dir.path().display().to_string(), "DIR")
         }
 
@@ -238,7 +241,7 @@ mod tests {
         setup.unnamed();
         let record = setup.running("one", 7001);
         record.leave_behind();
-        assert_eq!(setup.found(), Found { url: None, token: None });
+        assert_eq!(setup.found(), Target { url: None, token: None });
     }
 
     #[test]
@@ -258,7 +261,7 @@ mod tests {
         setup.unnamed();
         setup.sources.variables.insert("BELFRY_URL".into(), "http://belfry.example".into());
         let settings = Settings::load(&setup.sources).unwrap();
-        let client = connect(&settings, &setup.sources, Out::new(Format::Table, true, true)).unwrap();
+        let client = connect(&settings, &setup.sources, Output::new(Format::Table, true, true)).unwrap();
         assert_eq!(client.url(), "http://belfry.example");
     }
 
@@ -293,8 +296,8 @@ mod tests {
         let file = setup.dir.path().join("private");
         std::fs::write(&file, "my secret diary").unwrap();
         let failure = read_token(&file).unwrap_err();
-        assert_eq!(failure.exit(), Exit::Refused);
+        assert_eq!(failure.exit(), Exit::AccessDenied);
         assert!(!failure.render(false).contains("diary"));
-        assert_eq!(read_token(&setup.dir.path().join("missing")).unwrap_err().exit(), Exit::Refused);
+        assert_eq!(read_token(&setup.dir.path().join("missing")).unwrap_err().exit(), Exit::AccessDenied);
     }
 }

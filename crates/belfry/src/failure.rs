@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 
 use model::api::{Code, FieldError};
 
-use crate::output::text::clean;
+use crate::output::text::escape;
 
 /// Reason for which a command fails; determines its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) enum Exit {
     /// The object does not exist: 3.
     NotFound,
     /// The token is missing, invalid, or lacks the permission: 4.
-    Refused,
+    AccessDenied,
     /// The server is unreachable or temporarily unavailable: 5.
     Unreachable,
     /// A wait timed out: 124.
@@ -42,7 +42,7 @@ impl Exit {
             Self::Failed => 1,
             Self::Usage => 2,
             Self::NotFound => 3,
-            Self::Refused => 4,
+            Self::AccessDenied => 4,
             Self::Unreachable => 5,
             Self::TimedOut => 124,
             Self::Interrupted => 130,
@@ -135,23 +135,23 @@ impl Failure {
     pub(crate) fn render(&self, color: bool) -> String {
         let Some(error) = &self.error else { return String::new() };
         let (red, cyan, reset) = if color { ("\x1b[1;31m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
-        let mut text = format!("{red}error:{reset} {}\n", clean(&error.to_string()));
+        let mut text = format!("{red}error:{reset} {}\n", escape(&error.to_string()));
         for cause in causes(error) {
-            let _ = writeln!(text, "  because: {}", clean(&cause));
+            let _ = writeln!(text, "  because: {}", escape(&cause));
         }
         for field in &self.fields {
             let path =
-                if field.path.is_empty() { String::new() } else { format!("{}: ", clean(&field.path)) };
-            let _ = writeln!(text, "  {path}{}", clean(&field.detail));
+                if field.path.is_empty() { String::new() } else { format!("{}: ", escape(&field.path)) };
+            let _ = writeln!(text, "  {path}{}", escape(&field.detail));
             for line in self.excerpts.get(&field.path).into_iter().flatten() {
-                let _ = writeln!(text, "      {}", clean(line));
+                let _ = writeln!(text, "      {}", escape(line));
             }
         }
         if let Some(help) = &self.help {
-            let _ = writeln!(text, "{cyan}help:{reset} {}", clean(help));
+            let _ = writeln!(text, "{cyan}help:{reset} {}", escape(help));
         }
         if let Some(request) = &self.request {
-            let _ = writeln!(text, "  (request {} in the server's log)", clean(request));
+            let _ = writeln!(text, "  (request {} in the server's log)", escape(request));
         }
         text
     }
@@ -255,7 +255,7 @@ fn root_cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std:
 fn exit_of(status: u16) -> Exit {
     match status {
         400 | 413 | 415 | 422 => Exit::Usage,
-        401 | 403 => Exit::Refused,
+        401 | 403 => Exit::AccessDenied,
         404 => Exit::NotFound,
         429 | 502..=504 => Exit::Unreachable,
         _ => Exit::Failed,

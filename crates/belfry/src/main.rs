@@ -77,7 +77,7 @@ fn command_line(arguments: Vec<OsString>) -> Result<(), Failure> {
 }
 
 fn show(failure: &Failure) {
-    let color = output::Out::new(output::Format::Table, false, false).color_err;
+    let color = output::Output::new(output::Format::Table, false, false).color_err;
     // A closed standard error is not a failure of the command.
     let _ = std::io::stderr().lock().write_all(failure.render(color).as_bytes());
 }

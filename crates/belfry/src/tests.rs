@@ -142,7 +142,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_typo_is_answered_with_what_was_meant() {
+fn typos_get_suggestions() {
     let told = |line: &[&str]| Cli::try_parse_from(line).unwrap_err().to_string();
     assert!(told(&["belfry", "sumbit"]).contains("submit"));
     assert!(told(&["belfry", "submit", "--priorty", "3", "--", "true"]).contains("--priority"));
@@ -151,7 +151,7 @@ fn a_typo_is_answered_with_what_was_meant() {
 }
 
 #[test]
-fn a_worker_is_run_by_the_word_that_also_looks_after_workers() {
+fn worker_command_runs_and_manages_workers() {
     let worker = |line: &[&str]| match Cli::try_parse_from(line).map(|cli| cli.command) {
         Ok(crate::args::Command::Worker(args)) => Ok(args.command.is_some()),
         Ok(other) => panic!("{other:?}"),

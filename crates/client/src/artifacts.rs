@@ -35,7 +35,7 @@ impl ArtifactBody {
     ///
     /// # Errors
     /// [`Error::Interrupted`] if the connection is lost, and [`Error::Timeout`] if no bytes arrive for
-    /// [`Patience::idle`](crate::Patience::idle).
+    /// [`Timeouts::idle`](crate::Timeouts::idle).
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, Error> {
         let idle = self.client.patience().idle;
         let url = self.client.url().to_owned();
@@ -96,7 +96,7 @@ impl Client {
         version: Option<&str>,
     ) -> Result<(), Error> {
         let request = Request::delete(["artifacts", name]);
-        self.done(request.query_opt("namespace", namespace).query_opt("version", version)).await
+        self.send_ignoring_body(request.query_opt("namespace", namespace).query_opt("version", version)).await
     }
 
     /// Returns one page of artifacts.

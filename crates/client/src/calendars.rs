@@ -7,7 +7,7 @@ use model::calendar::CalendarSpec;
 use crate::error::Error;
 use crate::http::{Client, Request};
 
-fn named(request: Request, namespace: Option<&str>) -> Request {
+fn in_namespace(request: Request, namespace: Option<&str>) -> Request {
     request.query_opt("namespace", namespace)
 }
 
@@ -18,7 +18,7 @@ impl Client {
     /// # Errors
     /// [Request errors](crate#request-errors).
     pub async fn calendars(&self, namespace: Option<&str>) -> Result<Vec<Calendar>, Error> {
-        let list: List<Calendar> = self.json(named(Request::get(["calendars"]), namespace)).await?;
+        let list: List<Calendar> = self.json(in_namespace(Request::get(["calendars"]), namespace)).await?;
         Ok(list.items)
     }
 
@@ -27,7 +27,7 @@ impl Client {
     /// # Errors
     /// [Request errors](crate#request-errors), among them `calendar_not_found`.
     pub async fn calendar(&self, name: &str, namespace: Option<&str>) -> Result<Calendar, Error> {
-        self.json(named(Request::get(["calendars", name]), namespace)).await
+        self.json(in_namespace(Request::get(["calendars", name]), namespace)).await
     }
 
     /// Creates a calendar, or replaces it.
@@ -38,7 +38,7 @@ impl Client {
     /// # Errors
     /// [Request errors](crate#request-errors), among them `invalid_spec` and `version_mismatch`.
     pub async fn put_calendar(&self, spec: &CalendarSpec, version: Option<u64>) -> Result<Calendar, Error> {
-        let request = named(Request::put(["calendars", &spec.name]), Some(&spec.namespace)).json(spec);
+        let request = in_namespace(Request::put(["calendars", &spec.name]), Some(&spec.namespace)).json(spec);
         self.json(match version {
             Some(0) => request.header("if-none-match", "*").once(),
             version => request.if_match(version),
@@ -51,7 +51,7 @@ impl Client {
     /// # Errors
     /// [Request errors](crate#request-errors), among them `invalid_spec`.
     pub async fn put_calendar_dry_run(&self, spec: &CalendarSpec) -> Result<CalendarSpec, Error> {
-        let request = named(Request::put(["calendars", &spec.name]), Some(&spec.namespace));
+        let request = in_namespace(Request::put(["calendars", &spec.name]), Some(&spec.namespace));
         self.json(request.query("dry_run", true).json(spec)).await
     }
 
@@ -61,7 +61,7 @@ impl Client {
     /// [Request errors](crate#request-errors), among them `calendar_not_found`, `calendar_in_use` and
     /// `calendar_built_in`.
     pub async fn delete_calendar(&self, name: &str, namespace: Option<&str>) -> Result<(), Error> {
-        self.done(named(Request::delete(["calendars", name]), namespace)).await
+        self.send_ignoring_body(in_namespace(Request::delete(["calendars", name]), namespace)).await
     }
 
     /// Returns the days of a calendar from `from` to `until`, both inclusive.
@@ -76,7 +76,7 @@ impl Client {
         until: Date,
     ) -> Result<CalendarDays, Error> {
         let request = Request::get(["calendars", name, "days"]).query("from", from).query("until", until);
-        self.json(named(request, namespace)).await
+        self.json(in_namespace(request, namespace)).await
     }
 
     /// Parses an iCalendar text (RFC 5545). With `name`, stores the result as a calendar.
@@ -90,6 +90,6 @@ impl Client {
         namespace: Option<&str>,
     ) -> Result<ImportedCalendar, Error> {
         let request = Request::post(["calendars", "import"]).text("text/calendar", text);
-        self.json(named(request.query_opt("name", name), namespace).repeatable()).await
+        self.json(in_namespace(request.query_opt("name", name), namespace).repeatable()).await
     }
 }

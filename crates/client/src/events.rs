@@ -36,7 +36,7 @@ impl Client {
     /// Streams events as they happen. The stream reconnects after a lost connection.
     ///
     /// It ends only after an error, for example if the server cannot be reached for
-    /// [`Patience::retry_for`](crate::Patience::retry_for).
+    /// [`Timeouts::retry_for`](crate::Timeouts::retry_for).
     ///
     /// ```no_run
     /// # async fn example(belfry: client::Client) -> Result<(), client::Error> {

@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::retry::{NO_PROBLEM, Patience, Repeat, Tries};
+use crate::retry::{Attempts, HTTP_ERROR_CODE, Idempotency, Timeouts};
 
 /// Callback that is called before each retry, with the error and the delay.
 pub type RetryNotice = Arc<dyn Fn(&Error, Duration) + Send + Sync>;
@@ -41,7 +41,7 @@ pub struct Client {
     http: reqwest::Client,
     base: Url,
     token: Option<HeaderValue>,
-    patience: Patience,
+    patience: Timeouts,
     notice: Option<RetryNotice>,
 }
 
@@ -65,7 +65,7 @@ impl Client {
     /// # Panics
     /// If no TLS provider is installed: call [`crate::install_crypto`] first.
     pub fn new(url: &str, token: Option<&str>) -> Result<Self, Error> {
-        Self::with_patience(url, token, Patience::default())
+        Self::with_patience(url, token, Timeouts::default())
     }
 
     /// Creates a client with its own timeouts; see [`Client::new`].
@@ -75,7 +75,7 @@ impl Client {
     ///
     /// # Panics
     /// If no TLS provider is installed: call [`crate::install_crypto`] first.
-    pub fn with_patience(url: &str, token: Option<&str>, patience: Patience) -> Result<Self, Error> {
+    pub fn with_patience(url: &str, token: Option<&str>, patience: Timeouts) -> Result<Self, Error> {
         let base = parse_base(url)?;
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("belfry/", env!("CARGO_PKG_VERSION")))
@@ -106,13 +106,13 @@ impl Client {
         self.base.scheme() == "http" && !is_loopback(&self.base)
     }
 
-    pub(crate) fn patience(&self) -> Patience {
+    pub(crate) fn patience(&self) -> Timeouts {
         self.patience
     }
 
     /// Sends a request and reads the whole response. Retries where that is safe.
-    pub(crate) async fn answer(&self, request: &Request) -> Result<Answer, Error> {
-        let mut tries = Tries::new(self.patience);
+    pub(crate) async fn send(&self, request: &Request) -> Result<ResponseBody, Error> {
+        let mut tries = Attempts::new(self.patience);
         loop {
             let error = match self.try_answer(request).await {
                 Ok(answer) => return Ok(answer),
@@ -124,7 +124,7 @@ impl Client {
 
     /// Sends a request and returns the response when its headers have arrived, for streams. Retries where that is safe.
     pub(crate) async fn open(&self, request: &Request) -> Result<reqwest::Response, Error> {
-        let mut tries = Tries::new(self.patience);
+        let mut tries = Attempts::new(self.patience);
         loop {
             let error = match self.try_open(request).await {
                 Ok(response) => return Ok(response),
@@ -136,21 +136,21 @@ impl Client {
 
     /// Sends a request and deserializes the JSON response.
     pub(crate) async fn json<T: DeserializeOwned>(&self, request: Request) -> Result<T, Error> {
-        let answer = self.answer(&request).await?;
+        let answer = self.send(&request).await?;
         serde_json::from_slice(&answer.body)
             .map_err(|error| self.protocol(&request, format!("cannot parse the response: {error}")))
     }
 
     /// Sends a request and ignores the body of the response.
-    pub(crate) async fn done(&self, request: Request) -> Result<(), Error> {
-        self.answer(&request).await.map(drop)
+    pub(crate) async fn send_ignoring_body(&self, request: Request) -> Result<(), Error> {
+        self.send(&request).await.map(drop)
     }
 
     pub(crate) fn protocol(&self, request: &Request, detail: String) -> Error {
         Error::Protocol { url: self.address(request).to_string(), detail }
     }
 
-    async fn pause(&self, tries: &mut Tries, error: Error, repeat: Repeat) -> Result<(), Error> {
+    async fn pause(&self, tries: &mut Attempts, error: Error, repeat: Idempotency) -> Result<(), Error> {
         let Some(pause) = tries.next(&error, repeat) else { return Err(error) };
         if let Some(notice) = &self.notice {
             notice(&error, pause);
@@ -159,11 +159,11 @@ impl Client {
         Ok(())
     }
 
-    async fn try_answer(&self, request: &Request) -> Result<Answer, Error> {
+    async fn try_answer(&self, request: &Request) -> Result<ResponseBody, Error> {
         let timeout = match request.body {
             // The duration of an upload depends on the size of the file and the network.
             Body::File(_) => None,
-            _ => Some(self.patience.answer),
+            _ => Some(self.patience.response_timeout),
         };
         let mut builder = self.build(request).await?;
         if let Some(timeout) = timeout {
@@ -173,7 +173,7 @@ impl Client {
         let (status, headers) = (response.status(), response.headers().clone());
         let body = response.bytes().await.map_err(|e| self.network(e))?;
         if status.is_success() {
-            Ok(Answer { body })
+            Ok(ResponseBody { body })
         } else {
             Err(self.refusal(request, status, &headers, &body))
         }
@@ -181,15 +181,18 @@ impl Client {
 
     async fn try_open(&self, request: &Request) -> Result<reqwest::Response, Error> {
         let sent = self.build(request).await?.send();
-        let response = tokio::time::timeout(self.patience.answer, sent)
+        let response = tokio::time::timeout(self.patience.response_timeout, sent)
             .await
-            .map_err(|_| Error::Timeout { url: self.url().to_owned(), after: self.patience.answer })?
+            .map_err(|_| Error::Timeout {
+                url: self.url().to_owned(),
+                after: self.patience.response_timeout,
+            })?
             .map_err(|e| self.network(e))?;
         let (status, headers) = (response.status(), response.headers().clone());
         if status.is_success() {
             return Ok(response);
         }
-        let body = tokio::time::timeout(self.patience.answer, response.bytes()).await;
+        let body = tokio::time::timeout(self.patience.response_timeout, response.bytes()).await;
         Err(self.refusal(request, status, &headers, &body.ok().and_then(Result::ok).unwrap_or_default()))
     }
 
@@ -237,7 +240,7 @@ impl Client {
         if source.is_connect() {
             Error::Unreachable { url, source }
         } else if source.is_timeout() {
-            Error::Timeout { url, after: self.patience.answer }
+            Error::Timeout { url, after: self.patience.response_timeout }
         } else {
             Error::Interrupted { url, source }
         }
@@ -259,7 +262,7 @@ impl Client {
             title: status.canonical_reason().unwrap_or("refused").to_lowercase(),
             status: status.as_u16(),
             detail: format!("{} responded {status} without a reason", self.address(request)),
-            code: NO_PROBLEM.into(),
+            code: HTTP_ERROR_CODE.into(),
             hint: Some("a proxy before the server may have responded instead".into()),
             errors: Vec::new(),
             instance: None,
@@ -302,7 +305,7 @@ fn bearer(token: &str) -> Result<HeaderValue, Error> {
 }
 
 /// Response with a success status.
-pub(crate) struct Answer {
+pub(crate) struct ResponseBody {
     pub(crate) body: Bytes,
 }
 
@@ -321,45 +324,45 @@ pub(crate) struct Request {
     query: Vec<(&'static str, String)>,
     headers: HeaderMap,
     body: Body,
-    repeat: Repeat,
+    repeat: Idempotency,
 }
 
 impl Request {
-    fn new<S: ToString>(method: Method, repeat: Repeat, path: impl IntoIterator<Item = S>) -> Self {
+    fn new<S: ToString>(method: Method, repeat: Idempotency, path: impl IntoIterator<Item = S>) -> Self {
         let path = path.into_iter().map(|s| s.to_string()).collect();
         Self { method, path, query: Vec::new(), headers: HeaderMap::new(), body: Body::None, repeat }
     }
 
     pub(crate) fn get<S: ToString>(path: impl IntoIterator<Item = S>) -> Self {
-        Self::new(Method::GET, Repeat::Safe, path)
+        Self::new(Method::GET, Idempotency::Idempotent, path)
     }
 
     pub(crate) fn put<S: ToString>(path: impl IntoIterator<Item = S>) -> Self {
-        Self::new(Method::PUT, Repeat::Safe, path)
+        Self::new(Method::PUT, Idempotency::Idempotent, path)
     }
 
     pub(crate) fn patch<S: ToString>(path: impl IntoIterator<Item = S>) -> Self {
-        Self::new(Method::PATCH, Repeat::Safe, path)
+        Self::new(Method::PATCH, Idempotency::Idempotent, path)
     }
 
     pub(crate) fn delete<S: ToString>(path: impl IntoIterator<Item = S>) -> Self {
-        Self::new(Method::DELETE, Repeat::IfUntouched, path)
+        Self::new(Method::DELETE, Idempotency::NotIdempotent, path)
     }
 
     /// Creates a POST request. It is retried only if it had no effect; see [`Request::repeatable`].
     pub(crate) fn post<S: ToString>(path: impl IntoIterator<Item = S>) -> Self {
-        Self::new(Method::POST, Repeat::IfUntouched, path)
+        Self::new(Method::POST, Idempotency::NotIdempotent, path)
     }
 
     /// Marks the request as idempotent: it is also retried if its outcome is unknown.
     pub(crate) fn repeatable(mut self) -> Self {
-        self.repeat = Repeat::Safe;
+        self.repeat = Idempotency::Idempotent;
         self
     }
 
     /// Marks the request as not idempotent: it is retried only if it had no effect.
     pub(crate) fn once(mut self) -> Self {
-        self.repeat = Repeat::IfUntouched;
+        self.repeat = Idempotency::NotIdempotent;
         self
     }
 

@@ -3,7 +3,7 @@
 //! A [`Client`] holds the URL of a server and a token, and has a method for each operation of the REST API, typed by
 //! [`model::api`]. It is cheap to clone. It needs a Tokio runtime.
 //!
-//! - [`Client`]: requests, with retries where they are safe. [`Patience`] sets the timeouts.
+//! - [`Client`]: requests, with retries where they are safe. [`Timeouts`] sets the timeouts.
 //! - [`logs`] and [`events`]: streams that reconnect and resume after a lost connection.
 //! - [`watch`]: changes of a job or a run until it has ended.
 //! - [`Task`]: checkpoints and added elements, from inside a running task.
@@ -26,7 +26,7 @@
 //! # Retries
 //!
 //! A request that had no effect (`429`, `503`, no connection) is retried with exponential backoff until
-//! [`Patience::retry_for`] ends. If the outcome is unknown, only idempotent requests are retried. Submissions, starts
+//! [`Timeouts::retry_for`] ends. If the outcome is unknown, only idempotent requests are retried. Submissions, starts
 //! of runs and triggers are idempotent, because they carry an idempotency key.
 //!
 //! # Invariants
@@ -72,7 +72,7 @@ pub use http::{Client, RetryNotice};
 pub use jobs::{ExecutionFilter, JobFilter};
 pub use logs::{Begin, LogItem, LogPage, LogQuery, LogSource, LogStream};
 pub use page::{Items, Page};
-pub use retry::Patience;
+pub use retry::Timeouts;
 pub use runs::RunFilter;
 pub use schedules::{LedgerFilter, ScheduleFilter, ScheduleRef};
 pub use server::{Me, ServerVersion};

@@ -240,13 +240,13 @@ impl Follow {
             }
             let Some(job) = self.watch.next().await? else { return Ok(None) };
             if job.executions > self.seen {
-                self.look(job.id).await?;
+                self.find_executions(job.id).await?;
             }
         }
     }
 
     /// Finds executions that were not followed yet.
-    async fn look(&mut self, job: JobId) -> Result<(), Error> {
+    async fn find_executions(&mut self, job: JobId) -> Result<(), Error> {
         let newest_first = self.client.job_executions(job).await?.items;
         let unseen = newest_first.into_iter().filter(|e| e.number > self.seen);
         let wanted = if self.seen == 0 && self.begin == Begin::Newest { 1 } else { usize::MAX };

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use model::api::{CancelRun, EventTaken, List, MarkStep, Note, RetryRun, RunItem, RunSteps, WorkflowRun};
+use model::api::{CancelRun, EventDelivery, List, MarkStep, Note, RetryRun, RunItem, RunSteps, WorkflowRun};
 use model::run::{RunStatus, StepStatus};
 use model::why::{RunWhy, StepWhy};
 use model::{BackfillId, RunId, ScheduleId};
@@ -54,7 +54,7 @@ fn post(id: RunId, path: &[&str]) -> Request {
     Request::post([&["runs", &id.to_string()], path].concat())
 }
 
-fn said(note: Option<&str>) -> Note {
+fn note_body(note: Option<&str>) -> Note {
     Note { note: note.map(str::to_owned) }
 }
 
@@ -147,7 +147,7 @@ impl Client {
     /// # Errors
     /// [Request errors](crate#request-errors), among them `run_not_found` and `run_ended`.
     pub async fn pause_run(&self, id: RunId, note: Option<&str>) -> Result<WorkflowRun, Error> {
-        self.json(post(id, &["pause"]).json(&said(note)).repeatable()).await
+        self.json(post(id, &["pause"]).json(&note_body(note)).repeatable()).await
     }
 
     /// Resumes a paused run.
@@ -196,7 +196,7 @@ impl Client {
         step: &str,
         note: Option<&str>,
     ) -> Result<WorkflowRun, Error> {
-        self.json(post(id, &["steps", step, "approve"]).json(&said(note))).await
+        self.json(post(id, &["steps", step, "approve"]).json(&note_body(note))).await
     }
 
     /// Rejects a step that waits for approval; the step fails.
@@ -206,7 +206,7 @@ impl Client {
     /// # Errors
     /// [Request errors](crate#request-errors), among them `step_not_found`, `approval_not_pending` and `not_approver`.
     pub async fn reject_step(&self, id: RunId, step: &str, note: Option<&str>) -> Result<WorkflowRun, Error> {
-        self.json(post(id, &["steps", step, "reject"]).json(&said(note))).await
+        self.json(post(id, &["steps", step, "reject"]).json(&note_body(note))).await
     }
 
     /// Sends an event to all steps of a run that wait for an event with this name, or will wait for it.
@@ -222,7 +222,7 @@ impl Client {
         id: RunId,
         event: &str,
         payload: Option<&Map<String, Value>>,
-    ) -> Result<EventTaken, Error> {
+    ) -> Result<EventDelivery, Error> {
         let request = post(id, &["events", event]);
         self.json(match payload {
             Some(payload) => request.json(payload),

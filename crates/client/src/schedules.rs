@@ -217,7 +217,7 @@ impl Client {
     /// # Errors
     /// [Request errors](crate#request-errors), among them `schedule_not_found` and `version_mismatch`.
     pub async fn delete_schedule(&self, schedule: &ScheduleRef, version: Option<u64>) -> Result<(), Error> {
-        self.done(schedule.scoped(Request::delete(schedule.path(&[]))).if_match(version)).await
+        self.send_ignoring_body(schedule.scoped(Request::delete(schedule.path(&[]))).if_match(version)).await
     }
 
     /// Pauses a schedule: its firings are skipped until it is resumed.

@@ -2,7 +2,7 @@
 //!
 //! [`Decoder`] implements the event stream format of the HTML standard. [`EventSource`] reconnects after a lost or idle
 //! connection and sends `Last-Event-ID`, so that no event is lost or repeated. It fails only if the server rejects the
-//! request, or cannot be reached for [`Patience::retry_for`](crate::Patience::retry_for).
+//! request, or cannot be reached for [`Timeouts::retry_for`](crate::Timeouts::retry_for).
 
 use std::time::Duration;
 

@@ -32,11 +32,11 @@ use crate::error::Error;
 /// Environment variable with the path of the task socket.
 pub const SOCKET_VARIABLE: &str = "BELFRY_SOCKET";
 /// Time for which temporary errors are retried.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RETRY_FOR: Duration = Duration::from_secs(60);
 /// Delay between two attempts.
-const PAUSE: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// Timeout of one attempt; longer than that of the agent.
-const ANSWER_MAX: Duration = Duration::from_secs(60);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Task that this process runs.
 #[derive(Debug, Clone)]
@@ -93,7 +93,8 @@ impl Task {
     /// # Errors
     /// If the HTTP client cannot be created.
     pub fn at(socket: &Path) -> Result<Self, Error> {
-        let http = reqwest::Client::builder().unix_socket(socket).no_proxy().timeout(ANSWER_MAX).build();
+        let http =
+            reqwest::Client::builder().unix_socket(socket).no_proxy().timeout(RESPONSE_TIMEOUT).build();
         let failed = |source| Error::Unreachable { url: socket.display().to_string(), source };
         Ok(Self { http: http.map_err(failed)?, socket: socket.to_owned() })
     }
@@ -103,7 +104,7 @@ impl Task {
     /// # Errors
     /// [Request errors](crate#request-errors).
     pub async fn checkpoint(&self) -> Result<Option<SavedCheckpoint>, Error> {
-        let asked = self.ask(|| self.http.get("http://task/checkpoint")).await;
+        let asked = self.send(|| self.http.get("http://task/checkpoint")).await;
         let response = match asked {
             Err(error) if error.code() == Some("checkpoint_not_found") => return Ok(None),
             asked => asked?,
@@ -140,7 +141,7 @@ impl Task {
             };
             request.body(data.clone())
         };
-        let response = self.ask(make).await?;
+        let response = self.send(make).await?;
         let saved = response.json::<Saved>().await.map_err(|source| self.interrupted(source))?;
         Ok(saved.version)
     }
@@ -175,13 +176,13 @@ impl Task {
         let query = step.map(|step| ("step", step)).into_iter().chain([("batch", batch)]);
         let url = Url::parse_with_params("http://task/elements", query)
             .map_err(|error| self.protocol(&format!("invalid request URL: {error}")))?;
-        let response = self.ask(|| self.http.post(url.clone()).json(elements)).await?;
+        let response = self.send(|| self.http.post(url.clone()).json(elements)).await?;
         response.json().await.map_err(|source| self.interrupted(source))
     }
 
-    /// Sends a request, and retries temporary errors for [`PATIENCE`].
-    async fn ask(&self, make: impl Fn() -> RequestBuilder) -> Result<Response, Error> {
-        let end = Instant::now() + PATIENCE;
+    /// Sends a request, and retries temporary errors for [`RETRY_FOR`].
+    async fn send(&self, make: impl Fn() -> RequestBuilder) -> Result<Response, Error> {
+        let end = Instant::now() + RETRY_FOR;
         loop {
             let error = match make().send().await {
                 Ok(response) if response.status().is_success() => return Ok(response),
@@ -198,10 +199,10 @@ impl Task {
                 }
                 Err(source) => self.interrupted(source),
             };
-            if Instant::now() + PAUSE > end {
+            if Instant::now() + RETRY_DELAY > end {
                 return Err(error);
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
     }
 

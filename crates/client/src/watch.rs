@@ -19,9 +19,9 @@ use crate::page::Items;
 const POLL: Duration = Duration::from_secs(5);
 const POLL_WITHOUT_FEED: Duration = Duration::from_millis(500);
 /// Timeout of opening the feed; afterwards the object is read without it.
-const FEED_OPENS_WITHIN: Duration = Duration::from_secs(2);
+const FEED_TIMEOUT: Duration = Duration::from_secs(2);
 /// Minimum interval between two reads of a run.
-const RUN_PAUSE: Duration = Duration::from_millis(200);
+const RUN_READ_INTERVAL_MIN: Duration = Duration::from_millis(200);
 
 /// Run with its steps. The steps are read after the run, so they may be newer.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,7 +66,7 @@ impl Client {
     ///
     /// # Errors
     /// [Request errors](crate#request-errors), among them `job_not_found`; [`Error::Unreachable`] only if the server is
-    /// unreachable for longer than [`Patience::retry_for`](crate::Patience::retry_for).
+    /// unreachable for longer than [`Timeouts::retry_for`](crate::Timeouts::retry_for).
     pub async fn wait(&self, id: JobId) -> Result<Job, Error> {
         let mut watch = Watch::new(self.clone(), id);
         loop {
@@ -85,18 +85,18 @@ pub(crate) struct Watch {
     job: JobId,
     feed: Option<Feed>,
     version: Option<u64>,
-    over: bool,
+    has_ended: bool,
 }
 
 impl Watch {
     pub(crate) fn new(client: Client, job: JobId) -> Self {
         let filter = EventFilter { job_id: Some(job), ..EventFilter::default() };
-        Self { feed: Some(Feed::new(client.clone(), &filter)), client, job, version: None, over: false }
+        Self { feed: Some(Feed::new(client.clone(), &filter)), client, job, version: None, has_ended: false }
     }
 
     /// Returns the job when its version has changed, or `None` after it has ended.
     pub(crate) async fn next(&mut self) -> Result<Option<Job>, Error> {
-        if self.over {
+        if self.has_ended {
             return Ok(None);
         }
         if self.version.is_none() {
@@ -106,23 +106,23 @@ impl Watch {
             let job = self.client.job(self.job).await?;
             if self.version != Some(job.version) {
                 self.version = Some(job.version);
-                self.over = job.status.is_final();
+                self.has_ended = job.status.is_final();
                 return Ok(Some(job));
             }
-            self.nudge().await;
+            self.wait_for_change().await;
         }
     }
 
     /// Opens the feed before the first read, so that no change is missed between the two.
     async fn open_feed(&mut self) {
         let Some(feed) = &mut self.feed else { return };
-        if let Ok(Err(_)) = tokio::time::timeout(FEED_OPENS_WITHIN, feed.connect()).await {
+        if let Ok(Err(_)) = tokio::time::timeout(FEED_TIMEOUT, feed.connect()).await {
             self.feed = None;
         }
     }
 
     /// Waits until the job may have changed: for an event, or for the poll interval.
-    async fn nudge(&mut self) {
+    async fn wait_for_change(&mut self) {
         let Some(feed) = &mut self.feed else {
             return tokio::time::sleep(POLL_WITHOUT_FEED).await;
         };
@@ -137,17 +137,17 @@ struct RunWatch {
     run: RunId,
     feed: Option<Feed>,
     version: Option<u64>,
-    over: bool,
+    has_ended: bool,
 }
 
 impl RunWatch {
     fn new(client: Client, run: RunId) -> Self {
-        Self { client, run, feed: None, version: None, over: false }
+        Self { client, run, feed: None, version: None, has_ended: false }
     }
 
     /// Returns the run when its version has changed, or `None` after it has ended.
     async fn next(&mut self) -> Result<Option<WorkflowRun>, Error> {
-        if self.over {
+        if self.has_ended {
             return Ok(None);
         }
         if self.version.is_none() {
@@ -155,12 +155,12 @@ impl RunWatch {
         }
         loop {
             if self.version.is_some() {
-                self.nudge().await;
+                self.wait_for_change().await;
             }
             let run = self.client.run(self.run).await?;
             if self.version != Some(run.version) {
                 self.version = Some(run.version);
-                self.over = run.status.is_final();
+                self.has_ended = run.status.is_final();
                 return Ok(Some(run));
             }
         }
@@ -173,23 +173,23 @@ impl RunWatch {
         let kind = Some("run,step".to_owned());
         let filter = EventFilter { namespace: Some(run.namespace), kind, ..EventFilter::default() };
         let mut feed = Feed::new(self.client.clone(), &filter);
-        let opened = tokio::time::timeout(FEED_OPENS_WITHIN, feed.connect()).await;
+        let opened = tokio::time::timeout(FEED_TIMEOUT, feed.connect()).await;
         self.feed = (!matches!(opened, Ok(Err(_)))).then_some(feed);
         Ok(())
     }
 
-    /// Waits until the run may have changed, but at least for [`RUN_PAUSE`].
-    async fn nudge(&mut self) {
-        let pause = Instant::now() + RUN_PAUSE;
-        self.hears_of_it(Instant::now() + POLL).await;
+    /// Waits until the run may have changed, but at least for [`RUN_READ_INTERVAL_MIN`].
+    async fn wait_for_change(&mut self) {
+        let pause = Instant::now() + RUN_READ_INTERVAL_MIN;
+        self.wait_for_event(Instant::now() + POLL).await;
         // Further events before the next read are covered by it.
-        while Instant::now() < pause && self.hears_of_it(pause).await {}
+        while Instant::now() < pause && self.wait_for_event(pause).await {}
         let extra = if self.feed.is_some() { Duration::ZERO } else { POLL_WITHOUT_FEED };
         tokio::time::sleep_until(pause + extra).await;
     }
 
     /// Waits for an event of the run. Returns `false` if none arrives before `until`.
-    async fn hears_of_it(&mut self, until: Instant) -> bool {
+    async fn wait_for_event(&mut self, until: Instant) -> bool {
         while let Some(feed) = &mut self.feed {
             match tokio::time::timeout_at(until, feed.next()).await {
                 Ok(Ok(FeedItem::Event(event))) if event.run_id != Some(self.run) => {}

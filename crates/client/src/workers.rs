@@ -78,7 +78,7 @@ impl Client {
     /// # Errors
     /// [Request errors](crate#request-errors), among them `worker_not_found` and `worker_connected`.
     pub async fn remove_worker(&self, id: WorkerId) -> Result<(), Error> {
-        self.done(Request::delete(worker(id))).await
+        self.send_ignoring_body(Request::delete(worker(id))).await
     }
 
     /// Returns one page of queues.
@@ -132,7 +132,7 @@ impl Client {
     /// # Errors
     /// [Request errors](crate#request-errors), among them `queue_not_found` and `queue_in_use`.
     pub async fn delete_queue(&self, name: &str) -> Result<(), Error> {
-        self.done(Request::delete(["queues", name])).await
+        self.send_ignoring_body(Request::delete(["queues", name])).await
     }
 
     /// Pauses a queue: none of its waiting jobs starts until it is resumed. Running jobs continue.

@@ -150,7 +150,7 @@ impl Client {
     /// [Request errors](crate#request-errors), among them `workflow_not_found`, `runs_waiting` and `version_mismatch`.
     pub async fn delete_workflow(&self, workflow: &WorkflowRef, version: Option<u64>) -> Result<(), Error> {
         let request = workflow.scoped(Request::delete(["workflows", &workflow.name]));
-        self.done(request.if_match(version)).await
+        self.send_ignoring_body(request.if_match(version)).await
     }
 
     /// Starts a run. Retries of the request start one run.

@@ -9,11 +9,11 @@
 //! one process once.
 //!
 //! # Cost
-//! None in release builds: [`is_armed`] is `false`, and [`reach`] is empty. A debug build without the variable checks a
+//! None in release builds: [`is_enabled`] is `false`, and [`reach`] is empty. A debug build without the variable checks a
 //! static; with the variable, it reads a file of a few bytes at each point.
 
 #[cfg(debug_assertions)]
-mod armed;
+mod enabled;
 
 /// Environment variable with the path of the order file.
 pub const VARIABLE: &str = "BELFRY_TEST_CRASH";
@@ -102,14 +102,14 @@ pub fn order(point: Point, nth: u32, serial: u32) -> String {
 
 /// Returns whether an order file is configured. For callers that need extra work to find out which point they reach.
 #[cfg(debug_assertions)]
-pub fn is_armed() -> bool {
-    armed::file().is_some()
+pub fn is_enabled() -> bool {
+    enabled::file().is_some()
 }
 
 /// Returns `false`: a release build has no crash points.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
-pub fn is_armed() -> bool {
+pub fn is_enabled() -> bool {
     false
 }
 
@@ -117,8 +117,8 @@ pub fn is_armed() -> bool {
 #[inline(always)]
 pub fn reach(point: Point) {
     #[cfg(debug_assertions)]
-    if let Some(file) = armed::file() {
-        armed::reach(file, point);
+    if let Some(file) = enabled::file() {
+        enabled::reach(file, point);
     }
     #[cfg(not(debug_assertions))]
     let _ = point;

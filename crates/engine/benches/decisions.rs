@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use engine::{
     Config, Effect, Engine, Expected, Input, Join, NewJob, NewSchedule, Output, Report, ScheduleRequest,
     Session, Ticket,
@@ -106,7 +106,7 @@ fn ends(outputs: Vec<Output>) -> Vec<Input> {
     });
     let end = |(worker, session, assignment): (WorkerId, Session, engine::output::Assignment)| {
         let outcome = Outcome { exit_code: Some(0), ..Outcome::default() };
-        let report = Report::Finished { how: How::Succeeded, outcome, usage: Usage::default() };
+        let report = Report::Finished { how: ExecutionEnd::Succeeded, outcome, usage: Usage::default() };
         Input::Report { worker, session, execution: assignment.execution, fence: assignment.fence, report }
     };
     assigned.map(end).collect()
@@ -231,7 +231,7 @@ fn beat(bencher: Bencher, count: usize) {
     bencher.counter(ItemsCount::new(count)).bench_local(|| {
         seq += 1;
         for &worker in &workers {
-            let beat = Input::Beat { worker, session: SESSION, seq, health: Health::default() };
+            let beat = Input::Heartbeat { worker, session: SESSION, seq, health: Health::default() };
             engine.handle(begin(), beat);
         }
         engine.take_grants()

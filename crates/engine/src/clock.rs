@@ -6,11 +6,11 @@
 //!
 //! # Invariants
 //! - Engine time is ahead of what the steady clock confirms by [`LEAP_MAX`] at most; the same amount again is accepted
-//!   within an hour ([`CREEP`]), so that the correction of a small error is followed.
+//!   within an hour ([`DRIFT_DIVISOR`]), so that the correction of a small error is followed.
 //! - While a leap is refused, engine time advances at the rate of the steady clock from its value before the
 //!   leap. It stands still only if it is already ahead by [`LEAP_MAX`].
 //! - A refused leap of up to a day ([`PAUSE_MAX`]) is accepted once the clock has stood there for half an hour
-//!   ([`PAUSE_BELIEVED_AFTER`]): a machine that was paused from outside looks like this, for none of its clocks ran.
+//!   ([`PAUSE_ACCEPTED_AFTER`]): a machine that was paused from outside looks like this, for none of its clocks ran.
 //! - Engine time never runs backwards; it waits for a wall clock that was set back.
 //!
 //! The steady clock does not span a restart of the process: the driver passes a wall time that it has
@@ -18,7 +18,7 @@
 //! engine, unless the wall clock is behind it.
 //!
 //! # Cost
-//! O(1) for each reading. The state is one [`Belief`] per engine.
+//! O(1) for each reading. The state is one [`ClockFilter`] per engine.
 
 use model::{Duration, Timestamp};
 use mutation::{Mutation, is_on};
@@ -48,21 +48,21 @@ impl From<Timestamp> for Now {
 pub const LEAP_MAX: Duration = Duration::from_secs(5 * 60);
 /// How long the wall clock must stay ahead by the same amount before the leap is treated as a pause of the
 /// machine. A wrong clock is usually corrected sooner.
-const PAUSE_BELIEVED_AFTER: Duration = Duration::from_secs(30 * 60);
+const PAUSE_ACCEPTED_AFTER: Duration = Duration::from_secs(30 * 60);
 /// Maximum duration of such a pause.
 const PAUSE_MAX: Duration = Duration::from_hours(24);
 /// The accepted part of a refused leap grows by one second per this many seconds: by [`LEAP_MAX`] an hour.
-const CREEP: i64 = 12;
+const DRIFT_DIVISOR: i64 = 12;
 /// Earlier readings come from a wall clock that was never set: they are followed, but never used as a
 /// reference. The start of 2025.
 const NEVER_SET: Timestamp = Timestamp::from_micros(1_735_689_600_000_000);
 
 /// Decides which readings of the wall clock are accepted.
 #[derive(Debug, Default)]
-pub(crate) struct Belief {
+pub(crate) struct ClockFilter {
     /// Accepted offset from the steady clock to the wall clock, in microseconds; `None` before the first
     /// plausible reading.
-    between: Option<i64>,
+    offset: Option<i64>,
     /// The steady time of the last reading.
     read_at: Timestamp,
     /// The last accepted wall time, and engine time at that reading.
@@ -75,36 +75,36 @@ pub(crate) struct Belief {
     ahead_since: Option<(Timestamp, i64)>,
 }
 
-impl Belief {
+impl ClockFilter {
     /// Records a reading and returns the accepted wall time. `engine` is the engine time so far.
     pub(crate) fn read(&mut self, now: Now, engine: Timestamp) -> Timestamp {
-        self.believe_a_pause(now);
-        let wall = self.believed(now);
+        self.accept_pause(now);
+        let wall = self.accepted_wall_time(now);
         self.refused = now.wall.since(wall);
         (self.wall, self.engine) = (wall, engine.max(wall));
         let passed = now.steady.since(self.read_at);
         self.read_at = self.read_at.max(now.steady);
         if self.refused == Duration::ZERO && now.wall >= NEVER_SET && now.wall >= engine {
-            let (between, creep) = (between(now), micros(passed) / CREEP);
+            let (between, creep) = (offset(now), micros(passed) / DRIFT_DIVISOR);
             // A clock that was set back and is then corrected is no leap: the accepted offset stays.
-            self.between =
-                Some(self.between.map_or(between, |old| between.min(old.saturating_add(creep)).max(old)));
+            self.offset =
+                Some(self.offset.map_or(between, |old| between.min(old.saturating_add(creep)).max(old)));
         }
         wall
     }
 
     /// Accepts a wall clock that has been ahead by the same amount for long enough.
-    fn believe_a_pause(&mut self, now: Now) {
-        let refused = now.wall.since(self.believed(now));
+    fn accept_pause(&mut self, now: Now) {
+        let refused = now.wall.since(self.accepted_wall_time(now));
         if refused == Duration::ZERO {
             self.ahead_since = None;
             return;
         }
-        let between = between(now);
+        let between = offset(now);
         match self.ahead_since {
             Some((since, first)) if between.abs_diff(first) <= micros(LEAP_MAX).unsigned_abs() => {
-                if refused <= PAUSE_MAX && now.steady.since(since) >= PAUSE_BELIEVED_AFTER {
-                    (self.between, self.ahead_since) = (Some(between), None);
+                if refused <= PAUSE_MAX && now.steady.since(since) >= PAUSE_ACCEPTED_AFTER {
+                    (self.offset, self.ahead_since) = (Some(between), None);
                 }
             }
             _ => self.ahead_since = Some((now.steady, between)),
@@ -112,13 +112,13 @@ impl Belief {
     }
 
     /// Returns the accepted wall time without recording the reading.
-    pub(crate) fn believed(&self, now: Now) -> Timestamp {
-        let Some(believed) = self.between else { return now.wall };
-        if is_on(Mutation::EngineBelievesEveryLeap) {
+    pub(crate) fn accepted_wall_time(&self, now: Now) -> Timestamp {
+        let Some(believed) = self.offset else { return now.wall };
+        if is_on(Mutation::EngineAcceptsClockJumps) {
             return now.wall;
         }
         let most = micros(LEAP_MAX);
-        if between(now).saturating_sub(believed) <= most {
+        if offset(now).saturating_sub(believed) <= most {
             return now.wall;
         }
         let confirmed = Timestamp::from_micros(now.steady.as_micros().saturating_add(believed));
@@ -129,9 +129,9 @@ impl Belief {
     }
 
     /// Returns the wall time that the steady clock confirms; `None` without a reference reading.
-    pub(crate) fn confirmed(&self, now: Now) -> Option<Timestamp> {
+    pub(crate) fn confirmed_wall_time(&self, now: Now) -> Option<Timestamp> {
         let micros = |between| now.steady.as_micros().saturating_add(between);
-        self.between.map(|between| Timestamp::from_micros(micros(between)))
+        self.offset.map(|between| Timestamp::from_micros(micros(between)))
     }
 
     /// Accepts the wall time of a start, unless it is behind engine time. Then the clock is wrong, or was
@@ -139,7 +139,7 @@ impl Belief {
     pub(crate) fn begin(&mut self, now: Now, engine: Timestamp) {
         let plausible = now.wall >= NEVER_SET.max(engine);
         *self = Self {
-            between: plausible.then(|| between(now)),
+            offset: plausible.then(|| offset(now)),
             read_at: now.steady,
             wall: now.wall,
             engine: now.wall.max(engine),
@@ -157,7 +157,7 @@ impl Belief {
     }
 }
 
-fn between(now: Now) -> i64 {
+fn offset(now: Now) -> i64 {
     now.wall.as_micros().saturating_sub(now.steady.as_micros())
 }
 
@@ -175,12 +175,12 @@ pub struct ClockView {
 }
 
 /// Maximum difference between engine time and the wall clock that is not reported as a problem.
-pub(crate) const NO_TROUBLE: Duration = Duration::from_secs(60);
+pub(crate) const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(60);
 
 impl ClockView {
     /// Describes the problem and its fix; `None` if there is no problem.
     pub fn trouble(&self) -> Option<String> {
-        if self.refused > NO_TROUBLE {
+        if self.refused > CLOCK_DIFFERENCE_MAX {
             return Some(format!(
                 "the wall clock leapt ahead by {}, which no other clock confirms: engine time does not follow it; \
                  set the clock right, or restart the server if the clock is right (after 30 minutes the server follows \
@@ -188,7 +188,7 @@ impl ClockView {
                 self.refused
             ));
         }
-        (self.ahead > NO_TROUBLE).then(|| {
+        (self.ahead > CLOCK_DIFFERENCE_MAX).then(|| {
             format!(
                 "engine time is {} ahead of the wall clock: schedules and retries wait until the clock has caught up; \
                  set the clock right, or stop the servers and run `belfry store reset-clock`",
@@ -213,16 +213,16 @@ mod tests {
 
     /// A machine whose clocks started at `BEGIN` and zero, and the accepted time of an engine on it.
     struct Machine {
-        belief: Belief,
+        clock_filter: ClockFilter,
         engine: Timestamp,
         steady: i64,
     }
 
     impl Machine {
         fn new() -> Self {
-            let mut belief = Belief::default();
+            let mut belief = ClockFilter::default();
             belief.begin(Now { wall: at(BEGIN), steady: at(0) }, at(0));
-            Self { belief, engine: at(BEGIN), steady: 0 }
+            Self { clock_filter: belief, engine: at(BEGIN), steady: 0 }
         }
 
         /// Lets time pass with a wall clock that is `wrong` seconds ahead. Returns the error of engine time
@@ -230,22 +230,22 @@ mod tests {
         fn pass(&mut self, seconds: i64, wrong: i64) -> i64 {
             self.steady += seconds;
             let now = Now { wall: at(BEGIN + self.steady + wrong), steady: at(self.steady) };
-            self.engine = self.engine.max(self.belief.read(now, self.engine));
+            self.engine = self.engine.max(self.clock_filter.read(now, self.engine));
             (self.engine.as_micros() - at(BEGIN + self.steady).as_micros()) / 1_000_000
         }
     }
 
     #[test]
-    fn a_leap_is_not_believed_and_time_goes_on() {
+    fn leap_is_refused_and_engine_time_continues() {
         let mut machine = Machine::new();
         assert_eq!(machine.pass(10, 0), 0);
         assert_eq!(machine.pass(4, 10 * DAY), 0);
-        let view = machine.belief.view(machine.engine);
+        let view = machine.clock_filter.view(machine.engine);
         assert_eq!(view.refused, Duration::from_hours(240));
         assert!(view.trouble().unwrap().contains("leapt ahead by 10d"), "{:?}", view.trouble());
         assert_eq!(machine.pass(3_600, 10 * DAY), 0);
         assert_eq!(machine.pass(1, 0), 0);
-        assert_eq!(machine.belief.view(machine.engine).trouble(), None);
+        assert_eq!(machine.clock_filter.view(machine.engine).trouble(), None);
     }
 
     /// A hypervisor that pauses a machine stops all of its clocks; afterwards the wall clock is set.
@@ -257,7 +257,7 @@ mod tests {
             assert_eq!(machine.pass(60, 8 * 3_600), 0);
         }
         assert_eq!(machine.pass(60, 8 * 3_600), 8 * 3_600);
-        assert_eq!(machine.belief.view(machine.engine).trouble(), None);
+        assert_eq!(machine.clock_filter.view(machine.engine).trouble(), None);
     }
 
     #[test]
@@ -272,10 +272,10 @@ mod tests {
     }
 
     #[test]
-    fn time_that_the_steady_clock_confirms_is_believed_however_long() {
+    fn time_confirmed_by_the_steady_clock_is_accepted() {
         let mut machine = Machine::new();
         assert_eq!(machine.pass(30 * DAY, 0), 0);
-        assert_eq!(machine.belief.view(machine.engine), ClockView::default());
+        assert_eq!(machine.clock_filter.view(machine.engine), ClockView::default());
     }
 
     #[test]
@@ -339,12 +339,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_back_for_a_while_is_no_leap() {
+    fn clock_set_back_for_a_while_is_no_leap() {
         let mut machine = Machine::new();
         assert_eq!(machine.pass(10, 0), 0);
         machine.pass(60, -DAY);
         assert_eq!(machine.pass(1, 0), 0);
-        assert_eq!(machine.belief.view(machine.engine).trouble(), None);
+        assert_eq!(machine.clock_filter.view(machine.engine).trouble(), None);
     }
 
     /// The steady clock also confirms the earlier wall clock after hours.
@@ -358,8 +358,8 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_never_set_vouches_for_nothing() {
-        let mut belief = Belief::default();
+    fn clock_that_was_never_set_is_no_reference() {
+        let mut belief = ClockFilter::default();
         belief.begin(Now { wall: at(100), steady: at(0) }, at(0));
         belief.read(Now { wall: at(101), steady: at(1) }, at(101));
         assert_eq!(belief.read(Now { wall: at(BEGIN), steady: at(2) }, at(101)), at(BEGIN));
@@ -367,11 +367,11 @@ mod tests {
     }
 
     #[test]
-    fn engine_time_that_is_ahead_is_named_with_its_cure() {
+    fn problem_of_engine_time_ahead_names_the_fix() {
         let mut machine = Machine::new();
         machine.engine = at(BEGIN + 10 * DAY);
         machine.pass(1, 0);
-        let trouble = machine.belief.view(machine.engine).trouble().unwrap();
+        let trouble = machine.clock_filter.view(machine.engine).trouble().unwrap();
         assert!(trouble.contains("engine time is 9d23h") && trouble.contains("reset-clock"), "{trouble}");
     }
 }

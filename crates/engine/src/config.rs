@@ -34,7 +34,7 @@ impl Default for Config {
             lease_margin: Duration::from_millis(250),
             result_wait: Duration::from_secs(60),
             retention: Duration::from_hours(24 * 30),
-            key_retention: model::limits::IDEMPOTENCY_KEPT,
+            key_retention: model::limits::IDEMPOTENCY_KEY_RETENTION,
             zones: timetable::Zones::bundled(),
         }
     }

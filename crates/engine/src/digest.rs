@@ -13,7 +13,7 @@ use model::record::{ExecutionRecord, JobState, WorkerRecord};
 use model::worker::WorkerStatus;
 use model::{JobId, Timestamp};
 
-use crate::engine::{Engine, KnownKey};
+use crate::engine::{Engine, IdempotencyEntry};
 use crate::job::Job;
 use crate::output::QueueView;
 use crate::profile::Profile;
@@ -110,14 +110,14 @@ pub(crate) fn first<K: Copy + Display, V: PartialEq + Debug>(
 
 /// State of a job, without the number of its shape, which differs between engines.
 #[derive(Debug)]
-struct Known<'a> {
+struct JobSnapshot<'a> {
     state: &'a JobState,
     deadline: Option<Timestamp>,
     profile: &'a Profile,
     live: Option<&'a ExecutionRecord>,
 }
 
-impl PartialEq for Known<'_> {
+impl PartialEq for JobSnapshot<'_> {
     fn eq(&self, other: &Self) -> bool {
         let Profile { namespace, queue, priority, shape, shape_id: _, retry, grace, delivery, retention } =
             self.profile;
@@ -131,12 +131,12 @@ impl PartialEq for Known<'_> {
     }
 }
 
-fn of_job(job: &Job) -> Known<'_> {
+fn of_job(job: &Job) -> JobSnapshot<'_> {
     let live = job.live.as_ref().map(|live| &live.record);
-    Known { state: &job.state, deadline: job.deadline, profile: &job.profile, live }
+    JobSnapshot { state: &job.state, deadline: job.deadline, profile: &job.profile, live }
 }
 
-fn of_key(known: &KnownKey) -> (u128, JobId, Timestamp) {
+fn of_key(known: &IdempotencyEntry) -> (u128, JobId, Timestamp) {
     (known.body, known.job, known.expires_at)
 }
 

@@ -11,13 +11,13 @@ use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus, WorkerId};
 use rand::Rng;
 
 use crate::engine::Engine;
-use crate::job::{About, Live, REMIND_AFTER};
+use crate::job::{LiveExecution, REMINDER_INTERVAL, TransitionDetails};
 use crate::placement;
 use crate::profile::Profile;
 use crate::timer::Timer;
 
 /// Maximum number of candidates per flush, so that its batch stays small enough to commit.
-const LOOKS_A_FLUSH: usize = 10_000;
+const CANDIDATES_PER_FLUSH_MAX: usize = 10_000;
 
 impl Engine {
     /// Places every waiting job that limits and workers allow.
@@ -25,9 +25,9 @@ impl Engine {
         if self.holds_new_work {
             return;
         }
-        let mut looks = LOOKS_A_FLUSH;
+        let mut looks = CANDIDATES_PER_FLUSH_MAX;
         while looks > 0 && std::mem::take(&mut self.dispatch_wanted) {
-            self.place_expected();
+            self.place_reserved_jobs();
             self.unblock_freed();
             self.place_waiting(&mut looks);
         }
@@ -38,7 +38,7 @@ impl Engine {
             *looks -= 1;
             let next = self.queues.next(self.steady, &self.blocked);
             for (queue, until) in next.slow {
-                self.chores.arm(until, Timer::Rate(queue));
+                self.steady_timers.arm(until, Timer::Rate(queue));
             }
             let Some(candidate) = next.candidate else { return };
             let job = self.jobs.get(&candidate.job).expect("every job in a queue is live");
@@ -47,7 +47,7 @@ impl Engine {
                 continue;
             }
             let Profile { shape_id, shape, .. } = &*candidate.profile;
-            match self.workers.best(*shape_id, shape, placement::avoided(job)) {
+            match self.workers.best(*shape_id, shape, placement::last_worker(job)) {
                 Some(worker) => self.place(candidate.job, worker),
                 None => {
                     self.blocked.insert(*shape_id, Arc::clone(shape));
@@ -63,14 +63,14 @@ impl Engine {
         let execution = ExecutionId::from_bits(self.ids.next(now, id.shard(), self.rng.next_u64()));
         let Some(job) = self.jobs.get(&id) else { return };
         let fence = self.next_fence(id, job.state.fence);
-        self.queues.placed(id, job, self.steady);
+        self.queues.on_job_placed(id, job, self.steady);
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let number = job.state.executions + 1;
         job.state.executions = number;
         job.state.fence = fence;
         job.state.execution = Some(execution);
         job.state.worker = Some(worker);
-        let remind_at = self.steady + REMIND_AFTER;
+        let remind_at = self.steady + REMINDER_INTERVAL;
         let record = ExecutionRecord {
             id: execution,
             job: id,
@@ -85,16 +85,19 @@ impl Engine {
             usage: None,
             files: None,
         };
-        job.live = Some(Box::new(Live::new(record, remind_at)));
+        job.live = Some(Box::new(LiveExecution::new(record, remind_at)));
         if let Some(worker) = self.workers.get_mut(&worker) {
             worker.reserve(id, &job.profile.shape);
         }
         self.executions.insert(execution, id);
-        self.chores.arm(remind_at, Timer::Remind(execution));
-        let about = About { execution: Some((number, execution, worker)), ..About::default() };
-        self.step(id, JobStatus::Running, Cause::Placed, about);
+        self.steady_timers.arm(remind_at, Timer::Remind(execution));
+        let about = TransitionDetails {
+            execution: Some((number, execution, worker)),
+            ..TransitionDetails::default()
+        };
+        self.transition(id, JobStatus::Running, Cause::Placed, about);
         self.send_assignment(id);
-        self.placed_expected(id);
+        self.on_reserved_job_placed(id);
     }
 
     /// Called when a worker joins or its admission changes: any shape may now have an eligible worker.
@@ -112,12 +115,13 @@ impl Engine {
     fn unblock_freed(&mut self) {
         let workers = &self.workers;
         let freed: Vec<_> = std::mem::take(&mut self.freed).iter().filter_map(|id| workers.get(id)).collect();
-        self.blocked.retain(|_, shape| !freed.iter().any(|worker| placement::fits(shape, worker, None)));
+        self.blocked
+            .retain(|_, shape| !freed.iter().any(|worker| placement::is_eligible(shape, worker, None)));
     }
 
     /// Removes a job from its queue, if it is in one.
     pub(crate) fn leave_queue(&mut self, id: JobId) {
-        if self.reconciling.let_go(id) {
+        if self.reconciliation.release(id) {
             return;
         }
         if let Some(job) = self.jobs.get(&id).filter(|job| job.state.status == JobStatus::Waiting) {

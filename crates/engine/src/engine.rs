@@ -7,12 +7,12 @@
 //!
 //! # Invariants
 //! - `now` and `steady` never decrease.
-//! - One flush fires at most about [`TIMERS_A_FLUSH`] timers, so its batch has a bounded size.
+//! - One flush fires at most about [`TIMERS_PER_FLUSH_MAX`] timers, so its batch has a bounded size.
 //! - Inputs change only the memory of the engine: everything visible outside goes through `pending` and a
 //!   flush. Grants are the only exception ([`Engine::take_grants`]).
 //!
 //! # Cost
-//! An idle flush costs O(1). With workers, the engine requests a call every second ([`PULSE`]).
+//! An idle flush costs O(1). With workers, the engine requests a call every second ([`CALL_INTERVAL`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use model::{Duration, ExecutionId, JobId, JobStatus, Refusal, ShardId, Timestamp
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use crate::clock::{Belief, Now};
+use crate::clock::{ClockFilter, Now};
 use crate::config::Config;
 use crate::input::{Input, Ticket};
 use crate::job::Job;
@@ -33,33 +33,33 @@ use crate::output::{Effect, Output, Reply, View};
 use crate::pending::Pending;
 use crate::profile::{Profiles, Shape};
 use crate::queue::Queues;
-use crate::reconcile::Reconciling;
+use crate::reconcile::Reconciliation;
 use crate::schedule::Schedules;
-use crate::timer::{Agenda, Timer};
+use crate::timer::{Timer, Timers};
 use crate::worker::{Worker, Workers};
 use crate::workflow::Workflows;
 
 /// Interval at which the engine requests a call while there are workers. A longer gap means that the driver
 /// was delayed, not that the workers were silent.
-const PULSE: Duration = Duration::from_secs(1);
+const CALL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of timers that one flush fires: a million jobs that become ready at once arrive in batches
 /// of this size.
-const TIMERS_A_FLUSH: usize = 10_000;
+const TIMERS_PER_FLUSH_MAX: usize = 10_000;
 /// How many times faster than real time the purge limit follows the wall clock after a start; see
 /// [`Engine::purge_before`].
-const PURGE_PACE: u64 = 60;
+const PURGE_SPEED: u64 = 60;
 /// Interval between two searches for expired idempotency keys.
-const FORGET_KEYS_EVERY: Duration = Duration::from_secs(600);
+const KEY_PURGE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// A used idempotency key: the hash of its request, and the job that it created.
 #[derive(Debug)]
-pub(crate) struct KnownKey {
+pub(crate) struct IdempotencyEntry {
     pub(crate) body: u128,
     pub(crate) job: JobId,
     pub(crate) expires_at: Timestamp,
 }
 
-impl From<KeyRecord> for KnownKey {
+impl From<KeyRecord> for IdempotencyEntry {
     fn from(key: KeyRecord) -> Self {
         Self { body: key.body, job: key.job, expires_at: key.expires_at }
     }
@@ -94,9 +94,9 @@ pub struct Engine {
     /// Steady time of the last call.
     pub(crate) steady: Timestamp,
     /// Decides which readings of the wall clock are accepted.
-    pub(crate) belief: Belief,
+    pub(crate) clock_filter: ClockFilter,
     /// Engine time before the start, and the steady time of the start; `None` without restored rows.
-    pub(crate) resumed: Option<(Timestamp, Timestamp)>,
+    pub(crate) resumed_from: Option<(Timestamp, Timestamp)>,
     pub(crate) rng: ChaCha8Rng,
     pub(crate) ids: IdSource,
     /// Total number of shards, owned or not.
@@ -106,16 +106,16 @@ pub struct Engine {
     /// Live jobs. A job that has ended stays until the next flush.
     pub(crate) jobs: IndexMap<JobId, Job, FixedState>,
     pub(crate) executions: IndexMap<ExecutionId, JobId, FixedState>,
-    pub(crate) keys: IndexMap<u128, KnownKey, FixedState>,
+    pub(crate) keys: IndexMap<u128, IdempotencyEntry, FixedState>,
     pub(crate) queues: Queues,
     pub(crate) workers: Workers,
     pub(crate) profiles: Profiles,
     pub(crate) schedules: Schedules,
     pub(crate) workflows: Workflows,
     /// Timers at a wall time: jobs become ready, deadlines pass.
-    pub(crate) agenda: Agenda,
+    pub(crate) wall_timers: Timers,
     /// Timers after a duration, on the steady clock.
-    pub(crate) chores: Agenda,
+    pub(crate) steady_timers: Timers,
     /// Shapes for which no worker is eligible until capacity is freed, by shape id.
     pub(crate) blocked: BTreeMap<u64, Arc<Shape>>,
     /// Workers that freed capacity since the last dispatch.
@@ -123,11 +123,11 @@ pub struct Engine {
     pub(crate) dispatch_wanted: bool,
     pub(crate) live_counts: LiveCounts,
     pub(crate) pending: Pending,
-    pub(crate) reconciling: Reconciling,
+    pub(crate) reconciliation: Reconciliation,
     /// Whether new work is held back; see [`hold_new_work`](Engine::hold_new_work).
     pub(crate) holds_new_work: bool,
     /// How long after the start another owner of the shards may still renew worker leases.
-    pub(crate) former_owner: Duration,
+    pub(crate) former_owner_lease: Duration,
     /// Whether the engine has started. Before the start, a gap between two calls is not treated as a delay of
     /// the driver.
     pub(crate) started: bool,
@@ -139,12 +139,12 @@ impl Engine {
     /// # Panics
     /// If no shard is leased or `shards` is zero: no shard could hold a job.
     pub fn new(config: Config, leases: &[Lease], shards: u16, now: impl Into<Now>) -> Self {
-        let mut engine = Self::of_no_shards(config, shards, now);
-        engine.own(leases);
+        let mut engine = Self::without_shards(config, shards, now);
+        engine.become_owner(leases);
         engine
     }
 
-    pub(crate) fn own(&mut self, leases: &[Lease]) {
+    pub(crate) fn become_owner(&mut self, leases: &[Lease]) {
         assert!(!leases.is_empty(), "an engine owns at least one shard");
         self.epochs = leases.iter().map(|lease| (lease.shard, lease.epoch)).collect();
         self.owned = self.epochs.keys().copied().collect();
@@ -156,14 +156,14 @@ impl Engine {
         self.rng = ChaCha8Rng::seed_from_u64(salt);
     }
 
-    pub(crate) fn of_no_shards(config: Config, shards: u16, now: impl Into<Now>) -> Self {
+    pub(crate) fn without_shards(config: Config, shards: u16, now: impl Into<Now>) -> Self {
         let now = now.into();
         assert!(shards > 0, "there is at least one shard");
         Self {
             now: now.wall,
             steady: now.steady,
-            belief: Belief::default(),
-            resumed: None,
+            clock_filter: ClockFilter::default(),
+            resumed_from: None,
             rng: ChaCha8Rng::seed_from_u64(config.seed),
             ids: IdSource::default(),
             shards,
@@ -177,16 +177,16 @@ impl Engine {
             profiles: Profiles::default(),
             schedules: Schedules::default(),
             workflows: Workflows::default(),
-            agenda: Agenda::default(),
-            chores: Agenda::default(),
+            wall_timers: Timers::default(),
+            steady_timers: Timers::default(),
             blocked: BTreeMap::new(),
             freed: BTreeSet::new(),
             dispatch_wanted: false,
             live_counts: LiveCounts::default(),
             pending: Pending::default(),
-            reconciling: Reconciling::default(),
+            reconciliation: Reconciliation::default(),
             holds_new_work: false,
-            former_owner: Duration::ZERO,
+            former_owner_lease: Duration::ZERO,
             started: false,
             config,
         }
@@ -205,7 +205,7 @@ impl Engine {
             }
             Input::Why { ticket, job } => self.explain(ticket, job),
             Input::Join(join) => self.join(*join),
-            Input::Beat { worker, session, seq, health } => self.beat(worker, session, seq, health),
+            Input::Heartbeat { worker, session, seq, health } => self.heartbeat(worker, session, seq, health),
             Input::Disconnect { worker, session } => self.disconnect(worker, session),
             Input::Report { worker, session, execution, fence, report } => {
                 self.report(worker, session, execution, fence, report);
@@ -234,8 +234,8 @@ impl Engine {
     /// Fires due timers, places waiting jobs, and returns everything decided since the last flush.
     pub fn flush(&mut self, now: impl Into<Now>) -> Output {
         self.advance(now.into());
-        let mut timers = TIMERS_A_FLUSH;
-        let mut begun = if self.holds_new_work { 0 } else { Self::begin_budget() };
+        let mut timers = TIMERS_PER_FLUSH_MAX;
+        let mut begun = if self.holds_new_work { 0 } else { Self::start_budget() };
         self.release_schedules();
         loop {
             self.replan_calendar_users(&mut timers);
@@ -273,7 +273,7 @@ impl Engine {
     pub fn hold_new_work(&mut self, hold: bool) {
         self.schedules.is_released = !hold && (self.schedules.is_released || self.holds_new_work);
         self.holds_new_work = hold;
-        self.agenda.hold_schedules(hold);
+        self.wall_timers.hold_schedules(hold);
         self.dispatch_wanted |= !hold;
     }
 
@@ -285,13 +285,13 @@ impl Engine {
 
     fn has_due_timers(&self) -> bool {
         let due = |next: Option<Timestamp>, now| next.is_some_and(|at| at <= now);
-        due(self.agenda.next(), self.now) || due(self.chores.next(), self.steady)
+        due(self.wall_timers.next(), self.now) || due(self.steady_timers.next(), self.steady)
     }
 
     /// Fires due timers, at most `left`.
     fn on_timers(&mut self, left: &mut usize) {
         while *left > 0 {
-            let due = self.chores.pop_due(self.steady).or_else(|| self.agenda.pop_due(self.now));
+            let due = self.steady_timers.pop_due(self.steady).or_else(|| self.wall_timers.pop_due(self.now));
             let Some(timer) = due else { break };
             *left = left.saturating_sub(self.on_timer(timer, *left));
         }
@@ -301,17 +301,17 @@ impl Engine {
     fn on_timer(&mut self, timer: Timer, bound: usize) -> usize {
         match timer {
             Timer::Schedule(schedule) => return self.on_schedule(schedule, bound).max(1),
-            Timer::Due(job) => self.on_due(job),
+            Timer::JobReady(job) => self.on_due(job),
             Timer::Deadline(job) => self.on_deadline(job),
             Timer::Remind(execution) => self.on_remind(execution),
-            Timer::Unknown(execution) => self.on_result_overdue(execution),
+            Timer::ResultWait(execution) => self.on_result_overdue(execution),
             Timer::Lease(worker) => self.on_lease(worker),
             Timer::Declined(worker) => self.on_declined(worker),
             Timer::Reserve(schedule) => self.on_reserve(schedule),
             Timer::Run(run) => self.on_run_timeout(run),
             Timer::Step(run, step) => self.on_step_timer(run, step),
             Timer::Rate(_) => self.dispatch_wanted = true,
-            Timer::ForgetKeys => self.forget_keys(),
+            Timer::PurgeKeys => self.purge_keys(),
             Timer::Reconciled => self.on_reconciled(),
         }
         1
@@ -320,21 +320,21 @@ impl Engine {
     /// Returns when [`flush`](Self::flush) must be called at the latest if no input arrives before. A wall
     /// time, valid until the wall clock is set.
     pub fn wakeup(&self) -> Option<Timestamp> {
-        let pulse = (!self.workers.is_empty()).then(|| self.now + PULSE);
+        let pulse = (!self.workers.is_empty()).then(|| self.now + CALL_INTERVAL);
         self.next_due().into_iter().chain(pulse).min()
     }
 
     /// Returns when the next timer fires if no input arrives before. For drivers on virtual time, which need
     /// no pulse to detect their own delays; all others use [`wakeup`](Self::wakeup).
     pub fn next_due(&self) -> Option<Timestamp> {
-        let chore = self.chores.next().map(|at| self.now + at.since(self.steady));
+        let chore = self.steady_timers.next().map(|at| self.now + at.since(self.steady));
         let at_once =
             (!self.schedules.is_idle() || !self.workflows.is_idle(self.holds_new_work)).then_some(self.now);
-        self.agenda.next().into_iter().chain(chore).chain(at_once).min()
+        self.wall_timers.next().into_iter().chain(chore).chain(at_once).min()
     }
 
     /// Converts a steady time to a wall time for display.
-    pub(crate) fn on_the_wall(&self, steady: Timestamp) -> Timestamp {
+    pub(crate) fn wall_time_of(&self, steady: Timestamp) -> Timestamp {
         self.now + steady.since(self.steady)
     }
 
@@ -355,7 +355,7 @@ impl Engine {
             workers: self.workers.values().map(Worker::view).collect(),
             schedules: self.schedules.counts.clone(),
             firings: self.schedules.firings.clone(),
-            clock: self.belief.view(self.now),
+            clock: self.clock_filter.view(self.now),
             purge_before: self.purge_before(),
         }
     }
@@ -369,35 +369,35 @@ impl Engine {
     fn advance(&mut self, now: Now) {
         let gap = now.steady.since(self.steady);
         // The driver is called every PULSE; a gap of more than twice that is its own delay.
-        if self.started && gap > PULSE + PULSE {
-            self.forgive(gap);
+        if self.started && gap > CALL_INTERVAL + CALL_INTERVAL {
+            self.extend_leases(gap);
         }
-        self.now = self.now.max(self.belief.read(now, self.now));
+        self.now = self.now.max(self.clock_filter.read(now, self.now));
         self.steady = self.steady.max(now.steady);
     }
 
     /// Returns the accepted wall time: the reading of the driver, except for a forward leap that the steady
     /// clock does not confirm. Compare it with [`wakeup`](Self::wakeup).
-    pub fn believed(&self, now: impl Into<Now>) -> Timestamp {
-        self.belief.believed(now.into())
+    pub fn accepted_wall_time(&self, now: impl Into<Now>) -> Timestamp {
+        self.clock_filter.accepted_wall_time(now.into())
     }
 
     /// Returns the wall time that the steady clock confirms, from the wall time that this engine accepted
     /// before; `None` before it has accepted any.
-    pub fn confirmed(&self, now: Now) -> Option<Timestamp> {
-        self.belief.confirmed(now)
+    pub fn confirmed_wall_time(&self, now: Now) -> Option<Timestamp> {
+        self.clock_filter.confirmed_wall_time(now)
     }
 
     /// Returns the purge limit: rows that expired before it may be deleted.
     ///
     /// The limit never exceeds the wall clock, so an engine time ahead of the wall clock deletes nothing
-    /// early. After a start, which has to accept the wall clock, the limit advances at [`PURGE_PACE`] times
+    /// early. After a start, which has to accept the wall clock, the limit advances at [`PURGE_SPEED`] times
     /// real time. An outage of a week is caught up in three hours, and a clock that is a year ahead deletes
     /// almost nothing before an operator notices it.
     pub(crate) fn purge_before(&self) -> Timestamp {
-        let wall = self.belief.wall(self.now).min(self.now);
-        self.resumed.map_or(wall, |(from, since)| {
-            let passed = self.steady.since(since).as_millis().saturating_mul(PURGE_PACE);
+        let wall = self.clock_filter.wall(self.now).min(self.now);
+        self.resumed_from.map_or(wall, |(from, since)| {
+            let passed = self.steady.since(since).as_millis().saturating_mul(PURGE_SPEED);
             wall.min(from + Duration::from_millis(passed))
         })
     }
@@ -450,19 +450,19 @@ impl Engine {
         self.reply(ticket, reply);
     }
 
-    pub(crate) fn arm_forget_keys(&mut self) {
-        self.chores.arm(self.steady + FORGET_KEYS_EVERY, Timer::ForgetKeys);
+    pub(crate) fn arm_key_purge(&mut self) {
+        self.steady_timers.arm(self.steady + KEY_PURGE_INTERVAL, Timer::PurgeKeys);
     }
 
-    fn forget_keys(&mut self) {
+    fn purge_keys(&mut self) {
         let now = self.purge_before();
         let before = self.keys.len() + self.workflows.keys.len();
         self.keys.retain(|_, key| key.expires_at > now);
         self.workflows.keys.retain(|_, key| key.expires_at > now);
         if self.keys.len() + self.workflows.keys.len() < before {
-            let forget = self.owned.iter().map(|&shard| Change::ForgetKeys { shard, expired_before: now });
+            let forget = self.owned.iter().map(|&shard| Change::PurgeKeys { shard, expired_before: now });
             self.pending.others.extend(forget);
         }
-        self.arm_forget_keys();
+        self.arm_key_purge();
     }
 }

@@ -18,14 +18,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::changelog::{LiveKey, Touched};
+use model::changelog::{LiveChange, LiveKey};
 use model::record::{Lease, LiveRow};
 use model::{JobId, JobStatus, ShardId, Timestamp};
 use mutation::{Mutation, is_on};
 
 use crate::clock::Now;
 use crate::config::Config;
-use crate::engine::{Engine, KnownKey};
+use crate::engine::{Engine, IdempotencyEntry};
 use crate::timer::Timer;
 
 /// The engine of a standby; see the [module's page](self).
@@ -36,13 +36,13 @@ pub struct Follower {
     stale: BTreeSet<LiveKey>,
     /// Changes during the initial load, to apply after it: a row that has ended meanwhile may still arrive.
     /// `None` after the load.
-    meanwhile: Option<Vec<Touched>>,
+    during_load: Option<Vec<LiveChange>>,
 }
 
 /// A change that a follower cannot apply: it must be replaced by a new one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("calendars changed, so the timing of any schedule may have changed")]
-pub struct Unfollowed;
+pub struct FollowError;
 
 impl Follower {
     /// Creates a follower without rows; `shards` is the total number of shards.
@@ -52,8 +52,8 @@ impl Follower {
     pub fn new(config: Config, shards: u16, now: impl Into<Now>) -> Self {
         // The wall clock of today may be set back before the start; engine time comes from the rows.
         let now = Now { wall: Timestamp::default(), ..now.into() };
-        let engine = Engine::of_no_shards(config, shards, now);
-        Self { engine, stale: BTreeSet::new(), meanwhile: Some(Vec::new()) }
+        let engine = Engine::without_shards(config, shards, now);
+        Self { engine, stale: BTreeSet::new(), during_load: Some(Vec::new()) }
     }
 
     /// Restores one live row, in the order of [`Engine::restore`].
@@ -67,7 +67,7 @@ impl Follower {
 
     /// Ends the initial load: all live rows, as they were when they were read, have been restored.
     pub fn loaded(&mut self) {
-        if let Some(meanwhile) = self.meanwhile.take() {
+        if let Some(meanwhile) = self.during_load.take() {
             self.apply(&meanwhile);
         }
     }
@@ -75,52 +75,52 @@ impl Follower {
     /// Applies the keys that commits changed, in commit order, starting before the first row was read.
     ///
     /// # Errors
-    /// [`Unfollowed`]: this follower can no longer be used.
-    pub fn follow(&mut self, touched: &[Touched]) -> Result<(), Unfollowed> {
+    /// [`FollowError`]: this follower can no longer be used.
+    pub fn follow(&mut self, touched: &[LiveChange]) -> Result<(), FollowError> {
         let rows = touched.iter().filter_map(|touched| match touched {
-            Touched::Rows(key) => Some(*key),
+            LiveChange::Rows(key) => Some(*key),
             _ => None,
         });
         if rows.clone().any(|key| key == LiveKey::Calendars) {
-            return Err(Unfollowed);
+            return Err(FollowError);
         }
         let missed =
-            |key: &LiveKey| matches!(key, LiveKey::Job(_)) && is_on(Mutation::EngineMissesWhatOthersChange);
+            |key: &LiveKey| matches!(key, LiveKey::Job(_)) && is_on(Mutation::FollowerMissesChangedJobs);
         self.stale.extend(rows.filter(|key| !missed(key)));
-        let others = touched.iter().filter(|touched| !matches!(touched, Touched::Rows(_)));
+        let others = touched.iter().filter(|touched| !matches!(touched, LiveChange::Rows(_)));
         for ended in others.clone() {
-            if let Touched::Ended(job) = ended {
+            if let LiveChange::Ended(job) = ended {
                 self.stale.remove(&LiveKey::Job(*job));
             }
         }
-        match &mut self.meanwhile {
+        match &mut self.during_load {
             Some(meanwhile) => meanwhile.extend(others),
             None => self.apply(&others.copied().collect::<Vec<_>>()),
         }
         Ok(())
     }
 
-    fn apply(&mut self, touched: &[Touched]) {
+    fn apply(&mut self, touched: &[LiveChange]) {
         // All shards expire keys together, so one pass over all keys is enough.
-        let forgets = |touched: &Touched| matches!(touched, Touched::KeysForgotten { .. });
+        let forgets = |touched: &LiveChange| matches!(touched, LiveChange::KeysPurged { .. });
         for together in touched.chunk_by(|a, b| forgets(a) && forgets(b)) {
             match *together {
-                [Touched::Ended(job)] => self.engine.forget_job(job),
-                [Touched::Key(key)] => {
-                    self.engine.keys.insert(key.key, KnownKey::from(key));
+                [LiveChange::Ended(job)] => self.engine.remove_restored_job(job),
+                [LiveChange::Key(key)] => {
+                    self.engine.keys.insert(key.key, IdempotencyEntry::from(key));
                 }
-                [Touched::RunKey(key)] => {
+                [LiveChange::RunKey(key)] => {
                     self.engine.workflows.keys.insert(key.key, key);
                 }
-                _ => self.forget_keys(together),
+                _ => self.purge_keys(together),
             }
         }
     }
 
-    fn forget_keys(&mut self, forgotten: &[Touched]) {
+    fn purge_keys(&mut self, forgotten: &[LiveChange]) {
         let stays = |of: ShardId, expires_at: Timestamp| {
             !forgotten.iter().any(|touched| match *touched {
-                Touched::KeysForgotten { shard, expired_before } => {
+                LiveChange::KeysPurged { shard, expired_before } => {
                     of == shard && expires_at <= expired_before
                 }
                 _ => false,
@@ -136,7 +136,7 @@ impl Follower {
     }
 
     /// Returns the number of stale keys.
-    pub fn count_stale(&self) -> usize {
+    pub fn stale_count(&self) -> usize {
         self.stale.len()
     }
 
@@ -156,16 +156,16 @@ impl Follower {
         let engine = &mut self.engine;
         match key {
             LiveKey::Workers => engine.workers.clear(),
-            LiveKey::Queues => engine.queues.forget_settings(),
+            LiveKey::Queues => engine.queues.clear_settings(),
             // `follow` refuses changes of calendars.
             LiveKey::Calendars => {}
-            LiveKey::Schedule(id) => engine.forget_schedule(id),
+            LiveKey::Schedule(id) => engine.remove_restored_schedule(id),
             LiveKey::Backfill(id) => {
                 engine.schedules.backfills.remove(&id);
             }
-            LiveKey::Workflow(id) => engine.forget_workflow(id),
-            LiveKey::Run(id) => engine.forget_run(id),
-            LiveKey::Job(id) => engine.forget_job(id),
+            LiveKey::Workflow(id) => engine.remove_restored_workflow(id),
+            LiveKey::Run(id) => engine.remove_restored_run(id),
+            LiveKey::Job(id) => engine.remove_restored_job(id),
         }
     }
 
@@ -181,24 +181,26 @@ impl Follower {
     /// # Panics
     /// If no shard is leased.
     pub fn own(mut self, leases: &[Lease]) -> Option<Engine> {
-        if !self.stale.is_empty() || self.meanwhile.is_some() {
+        if !self.stale.is_empty() || self.during_load.is_some() {
             return None;
         }
-        self.engine.own(leases);
+        self.engine.become_owner(leases);
         Some(self.engine)
     }
 }
 
 impl Engine {
     /// Removes a live job as if its rows had never been restored. Only before [`start`](Self::start).
-    fn forget_job(&mut self, id: JobId) {
+    fn remove_restored_job(&mut self, id: JobId) {
         let Some(job) = self.jobs.swap_remove(&id) else { return };
         self.live_counts.sub(job.state.status);
         if let Some(deadline) = job.deadline {
-            self.agenda.disarm(deadline, Timer::Deadline(id));
+            self.wall_timers.disarm(deadline, Timer::Deadline(id));
         }
         match job.state.status {
-            JobStatus::Ready | JobStatus::Retrying => self.agenda.disarm(job.state.due_at, Timer::Due(id)),
+            JobStatus::Ready | JobStatus::Retrying => {
+                self.wall_timers.disarm(job.state.due_at, Timer::JobReady(id))
+            }
             JobStatus::Waiting => self.queues.remove(id, &job),
             _ => {}
         }

@@ -74,7 +74,7 @@ pub enum Input {
     /// A worker opened a session.
     Join(Box<Join>),
     /// A heartbeat of a worker.
-    Beat {
+    Heartbeat {
         /// The worker that sent the heartbeat.
         worker: WorkerId,
         /// Session of the worker.
@@ -385,7 +385,7 @@ pub struct NewRun {
     /// The ended run that this run retries.
     pub retry_of: Option<RunId>,
     /// Results carried over from the retried run.
-    pub carried: Takeover,
+    pub carried: CarriedResults,
     /// Firing that the run belongs to; set when it retries a run of a schedule.
     pub origin: Option<Arc<Origin>>,
     /// Idempotency key: a second start with the same key returns the run of the first.
@@ -394,7 +394,7 @@ pub struct NewRun {
 
 /// Results that a run carries over from the run that it retries.
 #[derive(Debug, Clone, Default)]
-pub struct Takeover {
+pub struct CarriedResults {
     /// Records of steps and elements that are not run again.
     pub records: Vec<StepRecord>,
     /// Batches that tasks which are not run again added to steps which are; sorted by position within a step.
@@ -515,7 +515,7 @@ pub enum Report {
     /// The execution ended.
     Finished {
         /// How the execution ended.
-        how: How,
+        how: ExecutionEnd,
         /// Exit code, output and error.
         outcome: Outcome,
         /// Resources that the execution used.
@@ -525,7 +525,7 @@ pub enum Report {
 
 /// How an execution ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum ExecutionEnd {
     /// Exited by itself, successfully.
     Succeeded,
     /// Exited by itself with an error, or exceeded its memory limit and was killed.

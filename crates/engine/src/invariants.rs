@@ -45,9 +45,9 @@ impl Engine {
                 return Err(format!("{id} has the runs {known:?}, expected {expected:?}"));
             }
             self.check_schedule_timer(id, schedule)?;
-            kept += usize::from(self.kept_for(id).is_some());
+            kept += usize::from(self.reserved_worker(id).is_some());
         }
-        let on_workers: usize = self.workers.values().map(|worker| worker.kept.len()).sum();
+        let on_workers: usize = self.workers.values().map(|worker| worker.reserved.len()).sum();
         if kept != on_workers {
             return Err(format!("{kept} schedules have a reservation, but workers have {on_workers}"));
         }
@@ -57,8 +57,8 @@ impl Engine {
     /// Exactly one thing ends the current state of each live job: a timer, a queue, or an execution.
     fn check_job(&self, id: JobId, job: &Job) -> Result<(), String> {
         let status = job.state.status;
-        let timer = usize::from(self.agenda.is_armed(job.state.due_at, Timer::Due(id)));
-        let places = self.queues.places_of(id, job) + usize::from(self.reconciling.holds(id));
+        let timer = usize::from(self.wall_timers.is_armed(job.state.due_at, Timer::JobReady(id)));
+        let places = self.queues.places_of(id, job) + usize::from(self.reconciliation.holds(id));
         let unknown = job.live.as_ref().is_some_and(|live| live.is_unknown());
         let live = usize::from(job.live.is_some() && (status == JobStatus::Running || !unknown));
         let expected = match status {
@@ -82,8 +82,8 @@ impl Engine {
             return Err(format!("the execution of {id} is not its current one"));
         }
         let timers = (
-            self.chores.is_armed(live.remind_at, Timer::Remind(record.id)),
-            self.chores.is_armed(live.unknown_until, Timer::Unknown(record.id)),
+            self.steady_timers.is_armed(live.remind_at, Timer::Remind(record.id)),
+            self.steady_timers.is_armed(live.result_wait_until, Timer::ResultWait(record.id)),
         );
         match (status, unknown) {
             (JobStatus::Running, false) if timers != (true, false) => {
@@ -123,7 +123,7 @@ impl Engine {
     fn check_queues(&self) -> Result<(), String> {
         let mut running: BTreeMap<&str, u32> = BTreeMap::new();
         let mut waiting: BTreeMap<&str, u64> = BTreeMap::new();
-        for (_, job) in self.jobs.iter().filter(|(id, _)| !self.reconciling.holds(**id)) {
+        for (_, job) in self.jobs.iter().filter(|(id, _)| !self.reconciliation.holds(**id)) {
             match job.state.status {
                 JobStatus::Running => *running.entry(&job.profile.queue).or_default() += 1,
                 JobStatus::Waiting => *waiting.entry(&job.profile.queue).or_default() += 1,

@@ -44,6 +44,7 @@ mod dispatch;
 mod engine;
 mod follower;
 pub mod input;
+mod interner;
 mod invariants;
 mod job;
 pub mod output;
@@ -55,7 +56,6 @@ mod reconcile;
 mod restore;
 mod rewind;
 mod schedule;
-mod shared;
 mod timer;
 mod worker;
 mod workflow;
@@ -64,13 +64,13 @@ pub use clock::{ClockView, LEAP_MAX, Now};
 pub use config::Config;
 pub use digest::Difference;
 pub use engine::Engine;
-pub use follower::{Follower, Unfollowed};
+pub use follower::{FollowError, Follower};
 pub use input::{
     Expected, Input, Join, NewBackfill, NewJob, NewRun, NewSchedule, NewWorkflow, Report, ScheduleRequest,
     Session, TaskRequest, Ticket, WorkflowRequest,
 };
 pub use output::{Effect, Output, Reply, View};
-pub use reconcile::Stray;
+pub use reconcile::OrphanedExecution;
 pub use restore::Poison;
 pub use rewind::Rewind;
 pub use schedule::timetable_seed;

@@ -1,11 +1,11 @@
 //! Placement: selects a worker for a job. Filters, then scores.
 //!
-//! One function, [`examine`], finds every reason why a worker is not eligible. The dispatcher stops at the
+//! One function, [`check_eligibility`], finds every reason why a worker is not eligible. The dispatcher stops at the
 //! first reason; `belfry why` collects all of them. So the explanation always matches the decision.
 //!
 //! # Callers
-//! `dispatch` and [`Workers::best`](crate::worker::Workers::best) use [`fits`] and [`rank`];
-//! `schedule::reserve` uses [`best_of`] and [`soonest`]; `job::explain` uses [`misfits`].
+//! `dispatch` and [`Workers::best`](crate::worker::Workers::best) use [`is_eligible`] and [`score`];
+//! `schedule::reserve` uses [`best_of`] and [`soonest_available`]; `job::explain` uses [`ineligibility_reasons`].
 //!
 //! # Cost
 //! O(constraints + resources) for one worker; the functions over several workers visit each of them.
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use model::spec::{Constraint, Placement};
-use model::why::Misfit;
+use model::why::FailedFilter;
 use model::worker::{Admission, WorkerStatus};
 use model::{Bytes, Millicores, ScheduleId, WorkerId};
 use mutation::{Mutation, is_on};
@@ -29,9 +29,13 @@ pub(crate) const WORKER_LABEL: &str = "belfry.worker";
 /// Returns all reasons why a shape cannot be placed on a worker.
 ///
 /// A reservation for a schedule excludes every job except those of the schedule `own`.
-pub(crate) fn misfits(shape: &Shape, worker: &Worker, own: Option<ScheduleId>) -> Vec<Misfit> {
+pub(crate) fn ineligibility_reasons(
+    shape: &Shape,
+    worker: &Worker,
+    own: Option<ScheduleId>,
+) -> Vec<FailedFilter> {
     let mut found = Vec::new();
-    let _ = examine(shape, worker, own, |misfit| {
+    let _ = check_eligibility(shape, worker, own, |misfit| {
         found.push(misfit());
         ControlFlow::Continue(())
     });
@@ -39,53 +43,56 @@ pub(crate) fn misfits(shape: &Shape, worker: &Worker, own: Option<ScheduleId>) -
 }
 
 /// Returns whether a worker is eligible for a shape.
-pub(crate) fn fits(shape: &Shape, worker: &Worker, own: Option<ScheduleId>) -> bool {
-    examine(shape, worker, own, |_| ControlFlow::Break(())).is_continue()
+pub(crate) fn is_eligible(shape: &Shape, worker: &Worker, own: Option<ScheduleId>) -> bool {
+    check_eligibility(shape, worker, own, |_| ControlFlow::Break(())).is_continue()
 }
 
 /// Returns the worker that can run a shape soonest: among the workers that lack only free capacity, the one
 /// with the lowest utilization.
-pub(crate) fn soonest<'a>(shape: &Shape, workers: impl Iterator<Item = &'a Worker>) -> Option<WorkerId> {
+pub(crate) fn soonest_available<'a>(
+    shape: &Shape,
+    workers: impl Iterator<Item = &'a Worker>,
+) -> Option<WorkerId> {
     let lacks_only_room = |worker: &&Worker| {
-        misfits(shape, worker, None).iter().all(|misfit| match misfit {
-            Misfit::Cpu { needed, capacity, .. } => needed <= capacity,
-            Misfit::Memory { needed, capacity, .. } => needed <= capacity,
-            Misfit::Custom { needed, capacity, .. } => needed <= capacity,
-            Misfit::Slots { .. } | Misfit::Declined => true,
+        ineligibility_reasons(shape, worker, None).iter().all(|misfit| match misfit {
+            FailedFilter::Cpu { needed, capacity, .. } => needed <= capacity,
+            FailedFilter::Memory { needed, capacity, .. } => needed <= capacity,
+            FailedFilter::Custom { needed, capacity, .. } => needed <= capacity,
+            FailedFilter::Slots { .. } | FailedFilter::Declined => true,
             _ => false,
         })
     };
-    let best = workers.filter(lacks_only_room).min_by_key(|worker| fullness(shape, worker));
+    let best = workers.filter(lacks_only_room).min_by_key(|worker| utilization(shape, worker));
     best.map(|worker| worker.record.id)
 }
 
 /// Calls `found` for each reason why a worker is not eligible, until it breaks.
-fn examine(
+fn check_eligibility(
     shape: &Shape,
     worker: &Worker,
     own: Option<ScheduleId>,
-    mut found: impl FnMut(&dyn Fn() -> Misfit) -> ControlFlow<()>,
+    mut found: impl FnMut(&dyn Fn() -> FailedFilter) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let record = &worker.record;
     if record.status == WorkerStatus::Lost {
-        found(&|| Misfit::Lost)?;
+        found(&|| FailedFilter::Lost)?;
     } else if worker.session.is_none() {
-        found(&|| Misfit::Silent)?;
+        found(&|| FailedFilter::Silent)?;
     }
     match record.admission {
         Admission::Open => {}
-        Admission::Cordoned => found(&|| Misfit::Cordoned)?,
-        Admission::Draining => found(&|| Misfit::Draining)?,
+        Admission::Cordoned => found(&|| FailedFilter::Cordoned)?,
+        Admission::Draining => found(&|| FailedFilter::Draining)?,
     }
     if let Some(trouble) = &worker.health.trouble {
-        found(&|| Misfit::Unhealthy { trouble: trouble.clone() })?;
+        found(&|| FailedFilter::Unhealthy { trouble: trouble.clone() })?;
     }
     if worker.declined_until.is_some() {
-        found(&|| Misfit::Declined)?;
+        found(&|| FailedFilter::Declined)?;
     }
     let can = &record.capabilities;
     if !can.runtimes.iter().any(|runtime| runtime == shape.runtime) {
-        found(&|| Misfit::Runtime { runtime: shape.runtime.to_owned() })?;
+        found(&|| FailedFilter::Runtime { runtime: shape.runtime.to_owned() })?;
     }
     for (limit, needed, there) in [
         ("memory", shape.memory_limit, can.memory_limit),
@@ -93,20 +100,20 @@ fn examine(
         ("pids", shape.pids_limit, can.pids_limit),
     ] {
         if needed && !there {
-            found(&|| Misfit::Limit { limit: limit.to_owned() })?;
+            found(&|| FailedFilter::Limit { limit: limit.to_owned() })?;
         }
     }
-    for constraint in shape.constraints.iter().filter(|c| !holds(c, worker)) {
+    for constraint in shape.constraints.iter().filter(|c| !satisfies(c, worker)) {
         let value = record.labels.get(&constraint.label);
-        found(&|| Misfit::Constraint { label: constraint.label.clone(), value: value.cloned() })?;
+        found(&|| FailedFilter::Constraint { label: constraint.label.clone(), value: value.cloned() })?;
     }
-    let before = worker.kept.is_empty();
-    examine_resources(shape, worker, &mut found)?;
-    if before { ControlFlow::Continue(()) } else { examine_kept(shape, worker, own, found) }
+    let before = worker.reserved.is_empty();
+    check_resources(shape, worker, &mut found)?;
+    if before { ControlFlow::Continue(()) } else { check_reservations(shape, worker, own, found) }
 }
 
 /// Returns whether a worker satisfies a constraint, by its labels or by its id.
-fn holds(constraint: &Constraint, worker: &Worker) -> bool {
+fn satisfies(constraint: &Constraint, worker: &Worker) -> bool {
     if constraint.label != WORKER_LABEL {
         return constraint.holds(&worker.record.labels);
     }
@@ -115,14 +122,14 @@ fn holds(constraint: &Constraint, worker: &Worker) -> bool {
 }
 
 /// Checks the free capacity that reservations of schedules leave. The free capacity without reservations is
-/// checked by [`examine_resources`].
-fn examine_kept(
+/// checked by [`check_resources`].
+fn check_reservations(
     shape: &Shape,
     worker: &Worker,
     own: Option<ScheduleId>,
-    mut found: impl FnMut(&dyn Fn() -> Misfit) -> ControlFlow<()>,
+    mut found: impl FnMut(&dyn Fn() -> FailedFilter) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    let others = || worker.kept.iter().filter(|kept| Some(kept.schedule) != own);
+    let others = || worker.reserved.iter().filter(|kept| Some(kept.schedule) != own);
     let Some(first) = others().next() else { return ControlFlow::Continue(()) };
     let (capacity, used) = (&worker.record.capacity, &worker.used);
     let cpu: u64 = others().map(|kept| u64::from(kept.shape.cpu.0)).sum();
@@ -140,42 +147,42 @@ fn examine_kept(
         && 1 <= free(slots, worker.jobs.len() as u64, others().count() as u64);
     if !fits {
         let (schedule, until) = (first.name.as_ref().to_owned(), first.scheduled_for);
-        found(&|| Misfit::Reserved { schedule: schedule.clone(), until })?;
+        found(&|| FailedFilter::Reserved { schedule: schedule.clone(), until })?;
     }
     ControlFlow::Continue(())
 }
 
-fn examine_resources(
+fn check_resources(
     shape: &Shape,
     worker: &Worker,
-    mut found: impl FnMut(&dyn Fn() -> Misfit) -> ControlFlow<()>,
+    mut found: impl FnMut(&dyn Fn() -> FailedFilter) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let capacity = &worker.record.capacity;
     let used = &worker.used;
     let free = Millicores(capacity.cpu.0.saturating_sub(used.cpu.0));
     if shape.cpu > free {
-        found(&|| Misfit::Cpu { needed: shape.cpu, free, capacity: capacity.cpu })?;
+        found(&|| FailedFilter::Cpu { needed: shape.cpu, free, capacity: capacity.cpu })?;
     }
     let free = Bytes(capacity.memory.0.saturating_sub(used.memory.0));
     if shape.memory > free {
-        found(&|| Misfit::Memory { needed: shape.memory, free, capacity: capacity.memory })?;
+        found(&|| FailedFilter::Memory { needed: shape.memory, free, capacity: capacity.memory })?;
     }
     for (resource, &needed) in &shape.custom {
         let capacity = capacity.custom.get(resource).copied().unwrap_or(0);
         let free = capacity.saturating_sub(used.custom.get(resource).copied().unwrap_or(0));
         if needed > free {
-            found(&|| Misfit::Custom { resource: resource.clone(), needed, free, capacity })?;
+            found(&|| FailedFilter::Custom { resource: resource.clone(), needed, free, capacity })?;
         }
     }
-    let over = usize::from(is_on(Mutation::EngineOverfillsMachines));
+    let over = usize::from(is_on(Mutation::EngineOverfillsWorkers));
     if worker.jobs.len() >= usize::try_from(capacity.slots).unwrap_or(usize::MAX) + over {
-        found(&|| Misfit::Slots { slots: capacity.slots })?;
+        found(&|| FailedFilter::Slots { slots: capacity.slots })?;
     }
     ControlFlow::Continue(())
 }
 
 /// Returns the utilization of a worker's scarcest resource with `shape` added, in millionths.
-fn fullness(shape: &Shape, worker: &Worker) -> u64 {
+fn utilization(shape: &Shape, worker: &Worker) -> u64 {
     let part = |used: u64, needed: u64, capacity: u64| {
         let used = u128::from(used) + u128::from(needed);
         u64::try_from(used * 1_000_000 / u128::from(capacity.max(1))).unwrap_or(u64::MAX)
@@ -188,13 +195,13 @@ fn fullness(shape: &Shape, worker: &Worker) -> u64 {
 
 /// Returns the worker that a job should avoid: the one of its last execution, where it failed, was lost or
 /// was refused.
-pub(crate) fn avoided(job: &Job) -> Option<WorkerId> {
+pub(crate) fn last_worker(job: &Job) -> Option<WorkerId> {
     job.state.worker.filter(|_| job.state.executions > 0)
 }
 
 /// Returns the score of an eligible worker for a shape; the lowest score is best.
-pub(crate) fn rank(shape: &Shape, worker: &Worker) -> u64 {
-    let fullness = fullness(shape, worker);
+pub(crate) fn score(shape: &Shape, worker: &Worker) -> u64 {
+    let fullness = utilization(shape, worker);
     match shape.placement {
         Placement::Pack => u64::MAX - fullness,
         Placement::Spread => fullness,
@@ -208,7 +215,7 @@ pub(crate) fn best_of<'a>(
     workers: impl Iterator<Item = &'a Worker>,
     avoid: Option<WorkerId>,
 ) -> Option<WorkerId> {
-    let fitting = workers.filter(|worker| fits(shape, worker, None));
-    let best = fitting.min_by_key(|worker| (Some(worker.record.id) == avoid, rank(shape, worker)));
+    let fitting = workers.filter(|worker| is_eligible(shape, worker, None));
+    let best = fitting.min_by_key(|worker| (Some(worker.record.id) == avoid, score(shape, worker)));
     best.map(|worker| worker.record.id)
 }

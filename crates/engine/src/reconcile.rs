@@ -23,24 +23,24 @@ use crate::timer::Timer;
 
 /// Shards that may have lost commits, and the jobs that are held back.
 #[derive(Debug, Default)]
-pub(crate) struct Reconciling {
+pub(crate) struct Reconciliation {
     shards: BTreeSet<ShardId>,
     /// End of the reconciliation; steady time.
     until: Timestamp,
     held_back: BTreeSet<JobId>,
-    strays: Vec<Stray>,
+    orphaned: Vec<OrphanedExecution>,
 }
 
 /// An execution that a worker holds and no live row mentions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stray {
+pub struct OrphanedExecution {
     /// The execution as the worker lists it.
     pub held: Held,
     /// The worker that holds it.
     pub worker: WorkerId,
 }
 
-impl Reconciling {
+impl Reconciliation {
     pub(crate) fn is_over(&self) -> bool {
         self.shards.is_empty()
     }
@@ -54,7 +54,7 @@ impl Reconciling {
     }
 
     /// Removes a job that no longer waits. Returns whether it was held back.
-    pub(crate) fn let_go(&mut self, id: JobId) -> bool {
+    pub(crate) fn release(&mut self, id: JobId) -> bool {
         self.held_back.remove(&id)
     }
 }
@@ -62,65 +62,65 @@ impl Reconciling {
 impl Engine {
     /// Declares that the last commits of these shards may be lost. Called after all rows are restored and
     /// before [`start`](Self::start).
-    pub fn distrust(&mut self, shards: &[ShardId]) {
-        if !is_on(Mutation::EngineTrustsAStoreThatForgot) {
-            self.reconciling.shards.extend(shards);
+    pub fn assume_lost_commits(&mut self, shards: &[ShardId]) {
+        if !is_on(Mutation::EngineSkipsReconciliation) {
+            self.reconciliation.shards.extend(shards);
         }
     }
 
-    /// Returns whether jobs are held back because of [`distrust`](Self::distrust).
+    /// Returns whether jobs are held back because of [`assume_lost_commits`](Self::assume_lost_commits).
     pub fn is_reconciling(&self) -> bool {
-        !self.reconciling.is_over()
+        !self.reconciliation.is_over()
     }
 
     /// Returns the executions that workers turned out to hold since the last call, and that the store has
     /// lost or lists as ended. A stop was sent for the running ones.
-    pub fn take_strays(&mut self) -> Vec<Stray> {
-        std::mem::take(&mut self.reconciling.strays)
+    pub fn take_orphaned_executions(&mut self) -> Vec<OrphanedExecution> {
+        std::mem::take(&mut self.reconciliation.orphaned)
     }
 
     /// Grants every worker one lease to report, and removes the affected jobs from their queues.
-    pub(crate) fn begin_reconciling(&mut self) {
+    pub(crate) fn start_reconciliation(&mut self) {
         if !self.is_reconciling() {
             return;
         }
-        self.reconciling.until = self.steady + self.first_lease();
-        self.chores.arm(self.reconciling.until, Timer::Reconciled);
+        self.reconciliation.until = self.steady + self.first_lease();
+        self.steady_timers.arm(self.reconciliation.until, Timer::Reconciled);
         for (&id, job) in &self.jobs {
-            if job.state.status == JobStatus::Waiting && self.reconciling.concerns(id, job) {
+            if job.state.status == JobStatus::Waiting && self.reconciliation.concerns(id, job) {
                 self.queues.remove(id, job);
-                self.reconciling.held_back.insert(id);
+                self.reconciliation.held_back.insert(id);
             }
         }
     }
 
     /// Returns when the jobs that are held back are released; steady time.
     pub(crate) fn reconciled_at(&self) -> Timestamp {
-        self.reconciling.until
+        self.reconciliation.until
     }
 
     /// Puts a waiting job into its queue, or holds it back during a reconciliation.
-    pub(crate) fn stand_in_line(&mut self, id: JobId) {
+    pub(crate) fn enqueue_or_hold(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        if self.reconciling.concerns(id, job) {
-            self.reconciling.held_back.insert(id);
+        if self.reconciliation.concerns(id, job) {
+            self.reconciliation.held_back.insert(id);
         } else {
             self.queues.push(id, job);
             self.dispatch_wanted = true;
         }
     }
 
-    pub(crate) fn found_stray(&mut self, held: Held, worker: WorkerId) {
+    pub(crate) fn record_orphan(&mut self, held: Held, worker: WorkerId) {
         if self.is_reconciling() {
-            self.reconciling.strays.push(Stray { held, worker });
+            self.reconciliation.orphaned.push(OrphanedExecution { held, worker });
         }
     }
 
     /// Releases the held jobs: every worker has reported, or its lease has ended.
     pub(crate) fn on_reconciled(&mut self) {
-        self.reconciling.shards.clear();
-        for id in std::mem::take(&mut self.reconciling.held_back) {
-            self.stand_in_line(id);
+        self.reconciliation.shards.clear();
+        for id in std::mem::take(&mut self.reconciliation.held_back) {
+            self.enqueue_or_hold(id);
         }
     }
 }

@@ -19,8 +19,8 @@ use model::{BackfillId, Duration, ExecutionId, ExecutionStatus, JobId, JobStatus
 use mutation::{Mutation, is_on};
 
 use crate::clock::Now;
-use crate::engine::{Engine, KnownKey};
-use crate::job::{Job, REMIND_AFTER};
+use crate::engine::{Engine, IdempotencyEntry};
+use crate::job::{Job, REMINDER_INTERVAL};
 use crate::timer::Timer;
 use crate::worker::Worker;
 
@@ -88,7 +88,7 @@ impl Engine {
             LiveRow::Job { id, head, state } => self.restore_job(id, head, *state),
             LiveRow::Execution(record) => self.restore_execution(*record),
             LiveRow::Key(key) => {
-                self.keys.insert(key.key, KnownKey::from(key));
+                self.keys.insert(key.key, IdempotencyEntry::from(key));
                 Ok(())
             }
             LiveRow::Worker(record) => {
@@ -159,11 +159,13 @@ impl Engine {
     fn resume_job(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id) else { return };
         if let Some(deadline) = job.deadline.filter(|_| job.state.started_at.is_none()) {
-            self.agenda.arm(deadline, Timer::Deadline(id));
+            self.wall_timers.arm(deadline, Timer::Deadline(id));
         }
         match job.state.status {
-            JobStatus::Ready | JobStatus::Retrying => self.agenda.arm(job.state.due_at, Timer::Due(id)),
-            JobStatus::Waiting => self.stand_in_line(id),
+            JobStatus::Ready | JobStatus::Retrying => {
+                self.wall_timers.arm(job.state.due_at, Timer::JobReady(id))
+            }
+            JobStatus::Waiting => self.enqueue_or_hold(id),
             _ => {}
         }
     }
@@ -188,13 +190,13 @@ impl Engine {
     /// Sets for how long another owner of the shards may still renew worker leases. Workers that do not
     /// connect to this server are lost only after such a lease has ended. Called immediately before
     /// [`start`](Self::start).
-    pub fn succeed(&mut self, former_owner: Duration) {
-        self.former_owner = former_owner;
+    pub fn set_former_owner_lease(&mut self, former_owner: Duration) {
+        self.former_owner_lease = former_owner;
     }
 
     /// Returns how long after the start a worker that has not connected has certainly frozen its tasks.
     pub(crate) fn first_lease(&self) -> Duration {
-        self.former_owner + self.lease_with_margin()
+        self.former_owner_lease + self.lease_with_margin()
     }
 
     /// Starts the engine from the restored rows: continues running jobs, finds missed firings, and ends work
@@ -203,13 +205,13 @@ impl Engine {
     pub fn start(&mut self, now: impl Into<Now>) {
         let now = now.into();
         if self.now > Timestamp::default() {
-            self.resumed = Some((self.now, now.steady));
+            self.resumed_from = Some((self.now, now.steady));
         }
-        self.belief.begin(now, self.now);
+        self.clock_filter.begin(now, self.now);
         self.now = self.now.max(now.wall);
         self.steady = self.steady.max(now.steady);
         self.started = true;
-        self.begin_reconciling();
+        self.start_reconciliation();
         self.queues.restart_rates(self.steady);
         self.find_runs();
         self.find_work();
@@ -225,7 +227,7 @@ impl Engine {
         }
         self.start_schedules();
         self.start_runs();
-        self.arm_forget_keys();
+        self.arm_key_purge();
         self.capacity_changed();
     }
 
@@ -243,8 +245,8 @@ impl Engine {
             }
             return;
         }
-        live.remind_at = self.steady + REMIND_AFTER;
-        self.chores.arm(live.remind_at, Timer::Remind(live.record.id));
+        live.remind_at = self.steady + REMINDER_INTERVAL;
+        self.steady_timers.arm(live.remind_at, Timer::Remind(live.record.id));
         if let Some(worker) = worker {
             worker.reserve(id, &job.profile.shape);
             if worker.record.status == WorkerStatus::Lost && !live.is_unknown() {
@@ -256,7 +258,7 @@ impl Engine {
 
     fn expect_workers(&mut self) {
         let mut until = self.steady;
-        if !is_on(Mutation::EngineJudgesWorkersAtTakeover) {
+        if !is_on(Mutation::EngineExpiresLeasesAtTakeover) {
             until = until + self.first_lease();
         }
         for (&id, worker) in self.workers.iter_mut() {
@@ -264,7 +266,7 @@ impl Engine {
                 let status = WorkerStatus::Expected;
                 worker.record = Arc::new(WorkerRecord { status, ..(*worker.record).clone() });
                 worker.lease_until = until;
-                self.chores.arm(until, Timer::Lease(id));
+                self.steady_timers.arm(until, Timer::Lease(id));
             }
         }
     }

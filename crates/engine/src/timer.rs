@@ -15,13 +15,13 @@ use model::{ExecutionId, JobId, RunId, ScheduleId, Timestamp, WorkerId};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
     /// A job becomes ready, or its backoff ends.
-    Due(JobId),
+    JobReady(JobId),
     /// Start deadline of a job.
     Deadline(JobId),
     /// An execution should have been reported: repeat the last message to its worker.
     Remind(ExecutionId),
     /// End of the wait for the result of an execution whose worker is lost.
-    Unknown(ExecutionId),
+    ResultWait(ExecutionId),
     /// The lease of a worker may have ended.
     Lease(WorkerId),
     /// A worker that refused an execution is available again.
@@ -37,21 +37,21 @@ pub(crate) enum Timer {
     /// The rate limit of a queue allows another job.
     Rate(Arc<str>),
     /// Search for expired idempotency keys.
-    ForgetKeys,
+    PurgeKeys,
     /// End of the reconciliation after lost commits.
     Reconciled,
 }
 
 /// All armed timers.
 #[derive(Debug, Default)]
-pub(crate) struct Agenda {
+pub(crate) struct Timers {
     armed: BTreeSet<(Timestamp, Timer)>,
     /// Timers of schedules that fired during the current hold.
     held: BTreeSet<(Timestamp, Timer)>,
     holds_schedules: bool,
 }
 
-impl Agenda {
+impl Timers {
     /// Arms a timer. Arming it twice for the same time has no further effect.
     pub(crate) fn arm(&mut self, at: Timestamp, timer: Timer) {
         self.armed.insert((at, timer));

@@ -11,7 +11,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use forecast::{Name, Past, Plan, Schedule, Worker, forecast};
+use forecast::{Plan, QualifiedName, RunHistory, Schedule, Worker, forecast};
 use model::timing::{Cron, Rule, Timing};
 use model::worker::Capacity;
 use model::{Bytes, Duration, JobSpec, Millicores, ScheduleSpec, Timestamp};
@@ -38,8 +38,8 @@ fn plan(workers: u32) -> Result<Plan, Box<dyn Error>> {
         let mut job = JobSpec::command(["true"]);
         job.resources.cpu = Some(Millicores(500));
         let spec = ScheduleSpec::new(format!("s{n}"), timing, job);
-        let name = Name::new(spec.namespace.as_str(), spec.name.as_str());
-        plan.history.schedules.insert(name, Past::steady(Duration::from_secs(seconds)));
+        let name = QualifiedName::new(spec.namespace.as_str(), spec.name.as_str());
+        plan.history.schedules.insert(name, RunHistory::steady(Duration::from_secs(seconds)));
         plan.schedules.push(Schedule::from(spec));
     }
     plan.workers = (0..workers)

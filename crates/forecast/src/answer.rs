@@ -41,7 +41,7 @@ pub struct Answer {
     /// All workers.
     pub workers: Vec<WorkerUse>,
     /// All schedules, in the order of the plan.
-    pub schedules: Vec<ScheduleLine>,
+    pub schedules: Vec<ScheduleForecast>,
     /// Assumptions and limits of the forecast.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<Note>,
@@ -127,7 +127,7 @@ pub struct Window {
     pub longest: WorstRun,
     /// Waiting reasons that the engine gave for the job with the longest wait, checked repeatedly; the most frequent
     /// first.
-    pub why: Vec<Holds>,
+    pub why: Vec<WaitingReason>,
 }
 
 /// Jobs of one queue with the same constraints.
@@ -159,7 +159,7 @@ impl std::fmt::Display for Group {
 
 /// A waiting reason of an overload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Holds {
+pub struct WaitingReason {
     /// Category of the reason.
     pub cause: Cause,
     /// Number of checks in which the engine gave this reason.
@@ -249,7 +249,7 @@ pub struct WorkerUse {
 
 /// Forecast of a schedule over the range.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ScheduleLine {
+pub struct ScheduleForecast {
     /// Namespace of the schedule.
     pub namespace: String,
     /// Schedule name.

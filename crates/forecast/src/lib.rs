@@ -40,11 +40,11 @@ mod whatif;
 mod world;
 
 pub use answer::{
-    Answer, Bucket, Cause, Group, Holds, Note, ScheduleLine, Summary, Window, WorkerUse, WorstRun,
+    Answer, Bucket, Cause, Group, Note, ScheduleForecast, Summary, WaitingReason, Window, WorkerUse, WorstRun,
 };
-pub use past::{Past, RunTimes};
+pub use past::{RunHistory, RunTimes};
 pub use picture::picture;
-pub use plan::{History, Name, Options, Plan, PlanError, Schedule, Worker};
+pub use plan::{History, Options, Plan, PlanError, QualifiedName, Schedule, Worker};
 pub use usage::Shares;
 pub use whatif::{WhatIf, WhatIfError};
 pub use world::{Progress, forecast};

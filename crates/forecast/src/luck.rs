@@ -2,9 +2,9 @@
 
 /// Hash of the seed and of the names and numbers of an object (FNV-1a).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Luck(u64);
+pub(crate) struct RandomSource(u64);
 
-impl Luck {
+impl RandomSource {
     pub(crate) fn new(seed: u64) -> Self {
         Self(0xcbf2_9ce4_8422_2325).number(seed)
     }
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn fractions_are_spread_evenly_and_repeat() {
-        let draw = |n| Luck::new(7).text("nightly").number(n).fraction();
+        let draw = |n| RandomSource::new(7).text("nightly").number(n).fraction();
         assert_eq!(draw(1), draw(1));
         let mut tenths = [0_u32; 10];
         for n in 0..10_000 {
@@ -48,6 +48,6 @@ mod tests {
             tenths[tenth] += 1;
         }
         assert!(tenths.iter().all(|count| (850..1_150).contains(count)), "{tenths:?}");
-        assert_ne!(Luck::new(1).text("ab").text("c").0, Luck::new(1).text("a").text("bc").0);
+        assert_ne!(RandomSource::new(1).text("ab").text("c").0, RandomSource::new(1).text("a").text("bc").0);
     }
 }

@@ -4,14 +4,14 @@ use model::Duration;
 
 /// Past run times and failure rate of the runs of one name.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Past {
+pub struct RunHistory {
     /// Run times.
     pub run_times: RunTimes,
     /// Fraction of the runs that failed after all retries, from 0 to 1.
     pub failed: f64,
 }
 
-impl Past {
+impl RunHistory {
     /// Returns a past in which every run succeeds with this run time.
     pub fn steady(run_time: Duration) -> Self {
         Self { run_times: RunTimes::fixed(run_time), failed: 0.0 }
@@ -20,7 +20,7 @@ impl Past {
     /// Returns the probability that one attempt fails, for a job with this number of retries.
     ///
     /// The past counts runs, not attempts: a run fails if all of its attempts fail.
-    pub(crate) fn try_fails(&self, retries: u32) -> f64 {
+    pub(crate) fn attempt_failure_probability(&self, retries: u32) -> f64 {
         self.failed.clamp(0.0, 1.0).powf(1.0 / (f64::from(retries.min(100)) + 1.0))
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn between_what_is_known_run_times_lie_on_straight_lines() {
+    fn run_times_are_interpolated_linearly() {
         let times = RunTimes::of_percentiles(&[(90, secs(20)), (50, secs(10))]).unwrap();
         let at: Vec<_> = [0.0, 0.5, 0.7, 0.9, 1.0].map(|part| times.at(part).round()).into();
         assert_eq!(at, [10_000.0, 10_000.0, 15_000.0, 20_000.0, 20_000.0]);
@@ -101,10 +101,10 @@ mod tests {
     }
 
     #[test]
-    fn a_try_fails_oftener_than_its_run() {
-        let past = Past { failed: 0.01, ..Past::steady(secs(1)) };
-        assert_eq!(past.try_fails(0), 0.01);
-        assert!((past.try_fails(1) - 0.1).abs() < 1e-9, "two tries that fail once in ten");
-        assert_eq!(Past::steady(secs(1)).try_fails(3), 0.0);
+    fn an_attempt_fails_more_often_than_its_run() {
+        let past = RunHistory { failed: 0.01, ..RunHistory::steady(secs(1)) };
+        assert_eq!(past.attempt_failure_probability(0), 0.01);
+        assert!((past.attempt_failure_probability(1) - 0.1).abs() < 1e-9, "two tries that fail once in ten");
+        assert_eq!(RunHistory::steady(secs(1)).attempt_failure_probability(3), 0.0);
     }
 }

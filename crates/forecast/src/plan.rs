@@ -8,18 +8,18 @@ use model::queue::QueueSettings;
 use model::worker::{Admission, Capabilities, Capacity};
 use model::{Duration, ScheduleSpec, Timestamp, WorkflowSpec};
 
-use crate::past::Past;
+use crate::past::RunHistory;
 
 /// A name in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Name {
+pub struct QualifiedName {
     /// Namespace.
     pub namespace: String,
     /// Name in the namespace.
     pub name: String,
 }
 
-impl Name {
+impl QualifiedName {
     /// Returns a name in a namespace.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
@@ -150,11 +150,11 @@ impl Worker {
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
     /// Jobs of schedules, by schedule name.
-    pub schedules: BTreeMap<Name, Past>,
+    pub schedules: BTreeMap<QualifiedName, RunHistory>,
     /// Jobs of workflows, by job name.
-    pub jobs: BTreeMap<Name, Past>,
+    pub jobs: BTreeMap<QualifiedName, RunHistory>,
     /// Assumption for all other jobs.
-    pub otherwise: Past,
+    pub otherwise: RunHistory,
 }
 
 impl Default for History {
@@ -162,7 +162,7 @@ impl Default for History {
         Self {
             schedules: BTreeMap::new(),
             jobs: BTreeMap::new(),
-            otherwise: Past::steady(Duration::from_secs(60)),
+            otherwise: RunHistory::steady(Duration::from_secs(60)),
         }
     }
 }

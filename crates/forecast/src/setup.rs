@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use engine::{Config, Engine, Input, Join, Session};
 use model::calendar::CalendarRecord;
-use model::firing::{Pause, ScheduleHead, ScheduleState, ScheduleStatus, Track};
+use model::firing::{Pause, RunStatistics, ScheduleHead, ScheduleState, ScheduleStatus};
 use model::id::{Epoch, IdSource};
 use model::record::{Lease, LiveRow, QueueRecord, WorkerRecord};
 use model::run::{WorkflowHead, WorkflowState};
@@ -211,7 +211,7 @@ impl Rows {
             last_manual: None,
             buffer: Default::default(),
             open_record: None,
-            track: Some(Box::new(Track { streak: schedule.streak, ..Track::default() })),
+            track: Some(Box::new(RunStatistics { streak: schedule.streak, ..RunStatistics::default() })),
         };
         LiveRow::Schedule { id, head: ScheduleHead { spec: Arc::new(spec), body }, state: Box::new(state) }
     }

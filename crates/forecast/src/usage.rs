@@ -115,10 +115,11 @@ pub(crate) struct Grid {
 impl Grid {
     /// Returns about 48 to 144 buckets with a round length.
     pub(crate) fn new(from: Timestamp, until: Timestamp) -> Self {
-        const NICE: [u64; 15] =
+        const BUCKET_LENGTHS: [u64; 15] =
             [1, 5, 10, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400];
         let length = until.since(from).as_millis();
-        let nice = NICE.iter().map(|secs| secs * 1_000).find(|width| length.div_ceil(*width) <= 144);
+        let nice =
+            BUCKET_LENGTHS.iter().map(|secs| secs * 1_000).find(|width| length.div_ceil(*width) <= 144);
         // Longer ranges have buckets of whole days.
         let width = nice.unwrap_or_else(|| length.div_ceil(144 * 86_400_000) * 86_400_000);
         Self { from, until, width: Duration::from_millis(width) }
@@ -170,7 +171,7 @@ impl Series {
         self.most = self.most.max(self.level);
     }
 
-    pub(crate) fn give_back(&mut self, now: Timestamp, amount: Amount) {
+    pub(crate) fn release(&mut self, now: Timestamp, amount: Amount) {
         self.advance(now);
         self.level.sub(amount);
     }
@@ -219,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_aside_is_spread_over_the_parts_that_it_lasts() {
+    fn an_allocation_is_distributed_over_its_buckets() {
         let grid = Grid { from: at(0), until: at(30), width: Duration::from_secs(10) };
         let mut series = Series::new(grid, Amount { cpu: 100, memory: 100, slots: 2 });
         let task = Amount { cpu: 50, memory: 10, slots: 1 };
         series.take(at(5), task);
-        series.give_back(at(20), task);
+        series.release(at(20), task);
         series.advance(at(30));
         let cpu: Vec<_> = series.parts().iter().map(|shares| shares.cpu).collect();
         assert_eq!(cpu, [0.25, 0.5, 0.0]);
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_has_parts_of_a_length_that_people_like() {
+    fn buckets_have_round_lengths() {
         let parts = |hours: u64| {
             let grid = Grid::new(at(0), at(0) + Duration::from_hours(hours));
             (grid.width.to_string(), grid.len())

@@ -9,10 +9,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::why::{Misfit, Misfits, OpenEnum, Reason};
+use model::why::{FailedFilter, OpenEnum, Reason, WorkerMismatch};
 use model::{Duration, JobId, Timestamp};
 
-use crate::answer::{Cause, Group, Holds, Window, WorstRun};
+use crate::answer::{Cause, Group, WaitingReason, Window, WorstRun};
 
 /// Waiting jobs by group.
 #[derive(Debug)]
@@ -21,16 +21,16 @@ pub(crate) struct Waits {
     /// Interval between two questions about a group.
     ask_every: Duration,
     names: BTreeMap<Group, usize>,
-    groups: Vec<Line>,
+    groups: Vec<JobGroup>,
     /// Next checks, by time and group.
-    looks: BTreeSet<(Timestamp, usize)>,
+    checks: BTreeSet<(Timestamp, usize)>,
     waiting: u64,
     windows: Vec<Window>,
 }
 
 /// Waiting jobs of one group.
 #[derive(Debug)]
-struct Line {
+struct JobGroup {
     group: Group,
     waiting: BTreeSet<(Timestamp, JobId)>,
     look_at: Option<Timestamp>,
@@ -55,7 +55,7 @@ impl Waits {
             ask_every,
             names: BTreeMap::new(),
             groups: Vec::new(),
-            looks: BTreeSet::new(),
+            checks: BTreeSet::new(),
             waiting: 0,
             windows: Vec::new(),
         }
@@ -68,7 +68,7 @@ impl Waits {
         }
         let place = self.groups.len();
         self.names.insert(group.clone(), place);
-        self.groups.push(Line {
+        self.groups.push(JobGroup {
             group,
             waiting: BTreeSet::new(),
             look_at: None,
@@ -90,7 +90,7 @@ impl Waits {
         if let Some(window) = line.open.and_then(|open| self.windows.get_mut(open)) {
             window.waiting_most = window.waiting_most.max(line.waiting.len() as u64);
         }
-        self.look_when_due(group);
+        self.schedule_check(group);
     }
 
     /// Ends the wait of a job. `who` returns its namespace and name; it is called only if the job waited too long.
@@ -111,19 +111,19 @@ impl Waits {
         }
         line.waiting.remove(&(since, job));
         self.waiting -= 1;
-        line.end_if_over(&mut self.windows, now, patience);
-        self.look_when_due(group);
+        line.close_if_ended(&mut self.windows, now, patience);
+        self.schedule_check(group);
     }
 
     /// Returns the time of the next check.
-    pub(crate) fn next_look(&self) -> Option<Timestamp> {
-        self.looks.first().map(|&(at, _)| at)
+    pub(crate) fn next_check(&self) -> Option<Timestamp> {
+        self.checks.first().map(|&(at, _)| at)
     }
 
     /// Returns the oldest job of an overloaded group that is due for a question.
-    pub(crate) fn look(&mut self, now: Timestamp) -> Option<Question> {
-        let &(_, group) = self.looks.first().filter(|&&(at, _)| at <= now)?;
-        self.looks.pop_first();
+    pub(crate) fn next_question(&mut self, now: Timestamp) -> Option<Question> {
+        let &(_, group) = self.checks.first().filter(|&&(at, _)| at <= now)?;
+        self.checks.pop_first();
         let line = self.groups.get_mut(group)?;
         line.look_at = None;
         line.asked_at = Some(now);
@@ -131,18 +131,18 @@ impl Waits {
         if let Some((since, _)) = question {
             line.begin(&mut self.windows, since, now);
         }
-        self.look_when_due(group);
+        self.schedule_check(group);
         question.map(|(_, question)| question)
     }
 
     /// Records the engine's response to a question.
-    pub(crate) fn told(&mut self, group: usize, reasons: &[OpenEnum<Reason>]) {
+    pub(crate) fn record_reasons(&mut self, group: usize, reasons: &[OpenEnum<Reason>]) {
         let window = self.groups.get(group).and_then(|line| line.open);
         let Some(window) = window.and_then(|open| self.windows.get_mut(open)) else { return };
         for (cause, reason) in reasons.iter().filter_map(OpenEnum::known).flat_map(causes) {
             match window.why.iter_mut().find(|holds| holds.cause == cause) {
                 Some(known) => known.times += 1,
-                None => window.why.push(Holds { cause, times: 1, reason: reason.clone() }),
+                None => window.why.push(WaitingReason { cause, times: 1, reason: reason.clone() }),
             }
         }
     }
@@ -169,7 +169,7 @@ impl Waits {
         self.windows
     }
 
-    fn look_when_due(&mut self, group: usize) {
+    fn schedule_check(&mut self, group: usize) {
         let Some(line) = self.groups.get_mut(group) else { return };
         let wanted = line.waiting.first().map(|&(since, _)| {
             // A wait of exactly `patience` is not too long.
@@ -177,14 +177,14 @@ impl Waits {
             line.asked_at.map_or(overdue, |asked| overdue.max(asked + self.ask_every))
         });
         if line.look_at != wanted {
-            line.look_at.map(|before| self.looks.remove(&(before, group)));
-            wanted.map(|at| self.looks.insert((at, group)));
+            line.look_at.map(|before| self.checks.remove(&(before, group)));
+            wanted.map(|at| self.checks.insert((at, group)));
             line.look_at = wanted;
         }
     }
 }
 
-impl Line {
+impl JobGroup {
     /// Opens the window of an overload, which starts with the wait of its first job. A window that overlaps the last one
     /// extends the last one.
     fn begin(&mut self, windows: &mut Vec<Window>, since: Timestamp, now: Timestamp) -> usize {
@@ -219,7 +219,7 @@ impl Line {
         place
     }
 
-    fn end_if_over(&mut self, windows: &mut [Window], now: Timestamp, patience: Duration) {
+    fn close_if_ended(&mut self, windows: &mut [Window], now: Timestamp, patience: Duration) {
         let Some(open) = self.open else { return };
         windows[open].until = now;
         if self.waiting.first().is_none_or(|&(since, _)| now.since(since) <= patience) {
@@ -254,16 +254,16 @@ fn causes(reason: &Reason) -> Vec<(Cause, &Reason)> {
 }
 
 /// Returns the scarce resources of the workers that could run the job if they were idle.
-fn scarce(workers: &[Misfits]) -> BTreeSet<Cause> {
-    let passing = |misfit: &OpenEnum<Misfit>| match misfit.known()? {
-        Misfit::Cpu { needed, capacity, .. } => (needed <= capacity).then_some(Cause::Cpu),
-        Misfit::Memory { needed, capacity, .. } => (needed <= capacity).then_some(Cause::Memory),
-        Misfit::Custom { resource, needed, capacity, .. } => {
+fn scarce(workers: &[WorkerMismatch]) -> BTreeSet<Cause> {
+    let passing = |misfit: &OpenEnum<FailedFilter>| match misfit.known()? {
+        FailedFilter::Cpu { needed, capacity, .. } => (needed <= capacity).then_some(Cause::Cpu),
+        FailedFilter::Memory { needed, capacity, .. } => (needed <= capacity).then_some(Cause::Memory),
+        FailedFilter::Custom { resource, needed, capacity, .. } => {
             (needed <= capacity).then(|| Cause::Resource(resource.clone()))
         }
-        Misfit::Slots { slots } => (*slots > 0).then_some(Cause::Slots),
-        Misfit::Reserved { .. } => Some(Cause::Reserved),
-        Misfit::Declined => Some(Cause::Other),
+        FailedFilter::Slots { slots } => (*slots > 0).then_some(Cause::Slots),
+        FailedFilter::Reserved { .. } => Some(Cause::Reserved),
+        FailedFilter::Declined => Some(Cause::Other),
         _ => None,
     };
     let candidates = workers

@@ -1,6 +1,6 @@
 //! Sums up the decisions of the engine to the answer of a forecast.
 //!
-//! `crate::world` passes each batch of the engine to [`Watch`]. A batch is processed as a store and its watchers do:
+//! `crate::world` passes each batch of the engine to [`Totals`]. A batch is processed as a store and its watchers do:
 //! rows first, then events, in order. Waiting jobs and overloads are in `crate::waits`, the allocation of workers is in
 //! `crate::usage`.
 //!
@@ -21,7 +21,7 @@ use model::run::{RunHead, RunStatus, StepCause};
 use model::workflow::{Action, Wait};
 use model::{Duration, JobId, JobStatus, RunId, ScheduleId, StepStatus, Timestamp, WorkerId};
 
-use crate::answer::{Answer, Bucket, Group, Note, ScheduleLine, Summary, WorkerUse, WorstRun};
+use crate::answer::{Answer, Bucket, Group, Note, ScheduleForecast, Summary, WorkerUse, WorstRun};
 use crate::plan::{Plan, Schedule};
 use crate::usage::{Amount, Grid, Series};
 use crate::waits::Waits;
@@ -30,19 +30,19 @@ use crate::waits::Waits;
 const NAMES_SHOWN: usize = 3;
 
 /// Current state of the simulated jobs and runs, and the totals so far.
-pub(crate) struct Watch<'a> {
+pub(crate) struct Totals<'a> {
     plan: &'a Plan,
     grid: Grid,
     schedules: BTreeMap<ScheduleId, usize>,
     workers: BTreeMap<WorkerId, usize>,
-    jobs: BTreeMap<JobId, Live>,
+    jobs: BTreeMap<JobId, LiveJob>,
     runs: BTreeMap<RunId, LiveRun>,
     /// Ledger entries that may change again.
-    lines: BTreeMap<LineKey, Line>,
+    lines: BTreeMap<LedgerKey, LedgerEntry>,
     pub(crate) waits: Waits,
     summary: Summary,
     buckets: Vec<Bucket>,
-    by_schedule: Vec<ScheduleLine>,
+    by_schedule: Vec<ScheduleForecast>,
     by_worker: Vec<(Series, u64)>,
     all_workers: Series,
     unusable: Vec<String>,
@@ -53,17 +53,17 @@ pub(crate) struct Watch<'a> {
 }
 
 /// Unique key of a ledger entry.
-type LineKey = (ScheduleId, u64, Timestamp, FiringCause);
+type LedgerKey = (ScheduleId, u64, Timestamp, FiringCause);
 
 /// Last version of a ledger entry.
-struct Line {
+struct LedgerEntry {
     outcome: FiringOutcome,
     count: u64,
     decided_at: Timestamp,
 }
 
 /// A job that has not ended.
-struct Live {
+struct LiveJob {
     head: Arc<JobHead>,
     group: usize,
     waits_since: Option<Timestamp>,
@@ -84,20 +84,20 @@ struct LiveRun {
 
 /// An approval or an event that a step waits for.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct PendingInput {
     pub(crate) run: RunId,
     pub(crate) step: Arc<str>,
-    pub(crate) what: AskedFor,
+    pub(crate) what: PendingInputKind,
 }
 
 /// Kind of the wait of a step.
 #[derive(Debug)]
-pub(crate) enum AskedFor {
+pub(crate) enum PendingInputKind {
     Approval { by: Arc<str> },
     Event { name: String },
 }
 
-impl<'a> Watch<'a> {
+impl<'a> Totals<'a> {
     pub(crate) fn new(
         plan: &'a Plan,
         schedules: BTreeMap<ScheduleId, usize>,
@@ -112,7 +112,7 @@ impl<'a> Watch<'a> {
         });
         let by_worker = series.collect();
         let buckets = (0..grid.len()).map(|place| Bucket { from: grid.begin(place), ..Bucket::default() });
-        let by_schedule = plan.schedules.iter().map(|schedule| ScheduleLine {
+        let by_schedule = plan.schedules.iter().map(|schedule| ScheduleForecast {
             namespace: schedule.spec.namespace.clone(),
             name: schedule.spec.name.clone(),
             firings: 0,
@@ -191,7 +191,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Processes a batch; returns the approvals and events that steps wait for.
-    pub(crate) fn take(&mut self, batch: Batch) -> Vec<Asked> {
+    pub(crate) fn take(&mut self, batch: Batch) -> Vec<PendingInput> {
         let now = batch.now;
         let mut ended = Vec::new();
         for change in batch.changes {
@@ -223,7 +223,7 @@ impl<'a> Watch<'a> {
     fn new_job(&mut self, id: JobId, head: Arc<JobHead>) {
         let group = Group { queue: head.spec.queue.clone(), constraints: head.spec.constraints.clone() };
         let group = self.waits.group(group);
-        let live = Live { head, group, waits_since: None, runs_on: None, due: None, has_started: false };
+        let live = LiveJob { head, group, waits_since: None, runs_on: None, due: None, has_started: false };
         self.jobs.entry(id).or_insert(live);
     }
 
@@ -243,7 +243,7 @@ impl<'a> Watch<'a> {
         // The due time is the first decision, even if the firing waited for earlier runs.
         let due = before.map_or(record.decided_at, |before| before.decided_at);
         let Some(work) = record.work else {
-            let line = Line { outcome: record.outcome, count: record.count, decided_at: due };
+            let line = LedgerEntry { outcome: record.outcome, count: record.count, decided_at: due };
             self.lines.insert(key, line);
             return;
         };
@@ -279,7 +279,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn event(&mut self, now: Timestamp, event: Event, asked: &mut Vec<Asked>) {
+    fn event(&mut self, now: Timestamp, event: Event, asked: &mut Vec<PendingInput>) {
         match event.kind {
             EventKind::Job { job, to, worker, .. } => self.job_moved(event.at, job, to, worker),
             EventKind::Schedule { schedule, what: ScheduleEvent::Paused, name } => {
@@ -307,22 +307,22 @@ impl<'a> Watch<'a> {
         }
     }
 
-    fn asked_for(&mut self, run: RunId, step: Arc<str>) -> Option<Asked> {
+    fn asked_for(&mut self, run: RunId, step: Arc<str>) -> Option<PendingInput> {
         let spec = &self.runs.get(&run)?.head.definition.workflow;
         let mut steps = spec.steps.iter().chain(&spec.on_failure).chain(&spec.finally);
         let what = match &steps.find(|known| known.name == *step)?.action {
             Action::Approval(approval) => {
                 self.approvals += 1;
                 let by = approval.approvers.first().map_or("forecast", String::as_str);
-                AskedFor::Approval { by: by.into() }
+                PendingInputKind::Approval { by: by.into() }
             }
             Action::Wait(Wait::Event(event)) => {
                 self.events += 1;
-                AskedFor::Event { name: event.name.clone() }
+                PendingInputKind::Event { name: event.name.clone() }
             }
             _ => return None,
         };
-        Some(Asked { run, step, what })
+        Some(PendingInput { run, step, what })
     }
 
     fn job_moved(&mut self, now: Timestamp, id: JobId, to: JobStatus, worker: Option<WorkerId>) {
@@ -334,9 +334,9 @@ impl<'a> Watch<'a> {
         if let Some((worker, since)) = live.runs_on.take() {
             let amount = amount_of(&live.head);
             if let Some((series, _)) = self.by_worker.get_mut(worker) {
-                series.give_back(now, amount);
+                series.release(now, amount);
             }
-            self.all_workers.give_back(now, amount);
+            self.all_workers.release(now, amount);
             let place = live.head.origin.as_ref().and_then(|origin| self.schedules.get(&origin.schedule));
             if let Some(line) = place.and_then(|&place| self.by_schedule.get_mut(place)) {
                 line.busy = line.busy + now.since(since);
@@ -388,10 +388,10 @@ impl<'a> Watch<'a> {
     fn begun(&mut self, now: Timestamp, origin: Option<&Origin>, due: Option<Timestamp>) {
         let Some((origin, due)) = origin.zip(due) else { return };
         self.summary.started += 1;
-        self.judge(now, origin, due);
+        self.count_delay(now, origin, due);
     }
 
-    fn judge(&mut self, now: Timestamp, origin: &Origin, due: Timestamp) {
+    fn count_delay(&mut self, now: Timestamp, origin: &Origin, due: Timestamp) {
         let Some(&place) = self.schedules.get(&origin.schedule) else { return };
         let by = now.since(due);
         let line = &mut self.by_schedule[place];
@@ -414,7 +414,7 @@ impl<'a> Watch<'a> {
         let Some(live) = self.jobs.remove(&id) else { return };
         let Some(origin) = live.head.origin.as_ref().filter(|_| live.head.step.is_none()) else { return };
         if let Some(due) = live.due.filter(|_| !live.has_started && status == JobStatus::Expired) {
-            self.judge(now, origin, due);
+            self.count_delay(now, origin, due);
         }
         self.count_end(origin.schedule, status);
     }
@@ -429,7 +429,7 @@ impl<'a> Watch<'a> {
             _ => JobStatus::Failed,
         };
         if let Some(due) = run.due.filter(|_| !run.has_started && status == JobStatus::Expired) {
-            self.judge(now, origin, due);
+            self.count_delay(now, origin, due);
         }
         self.count_end(origin.schedule, status);
     }
@@ -448,7 +448,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Records the number of waiting jobs after all decisions at the current time.
-    pub(crate) fn settled(&mut self, now: Timestamp) {
+    pub(crate) fn record_waiting_jobs(&mut self, now: Timestamp) {
         let waiting = self.waits.count();
         let most = &mut self.buckets[self.grid.place(now)].waiting_most;
         *most = (*most).max(waiting);
@@ -456,7 +456,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Advances time to `until`, with the same number of waiting jobs.
-    pub(crate) fn pass(&mut self, now: Timestamp, until: Timestamp) {
+    pub(crate) fn advance_to(&mut self, now: Timestamp, until: Timestamp) {
         let waiting = self.waits.count();
         // The bucket of `until` itself has not settled yet.
         let until = Timestamp::from_micros(until.as_micros() - 1);
@@ -467,7 +467,7 @@ impl<'a> Watch<'a> {
 
     /// Returns the answer at the end of the range.
     pub(crate) fn finish(mut self, until: Timestamp, cut: bool) -> Answer {
-        self.judge_what_waits(until);
+        self.count_waiting_runs(until);
         self.summary.waiting_at_end = self.waits.count();
         self.summary.running_at_end = self.jobs.values().filter(|live| live.runs_on.is_some()).count() as u64;
         for (series, _) in &mut self.by_worker {
@@ -509,13 +509,13 @@ impl<'a> Watch<'a> {
     }
 
     /// Counts the runs that should have started before the end of the range, but did not.
-    fn judge_what_waits(&mut self, until: Timestamp) {
+    fn count_waiting_runs(&mut self, until: Timestamp) {
         let jobs = self.jobs.values().filter(|live| !live.has_started && live.head.step.is_none());
         let jobs = jobs.filter_map(|live| Some((live.head.origin.clone()?, live.due?)));
         let runs = self.runs.values().filter(|run| !run.has_started && run.head.caller.is_none());
         let runs = runs.filter_map(|run| Some((run.head.origin.clone()?, run.due?)));
         for (origin, due) in jobs.chain(runs).collect::<Vec<_>>() {
-            self.judge(until, &origin, due);
+            self.count_delay(until, &origin, due);
         }
     }
 

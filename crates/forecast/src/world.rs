@@ -11,22 +11,22 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use engine::output::Assignment;
 use engine::{Effect, Engine, Input, Reply, Report, Session, Ticket, WorkflowRequest};
 use model::record::{JobHead, Outcome, Usage};
 use model::{Duration, ExecutionId, Fence, Timestamp, WorkerId};
 
 use crate::answer::Answer;
-use crate::luck::Luck;
-use crate::past::Past;
-use crate::plan::{Name, Plan, PlanError};
+use crate::luck::RandomSource;
+use crate::past::RunHistory;
+use crate::plan::{Plan, PlanError, QualifiedName};
 use crate::setup::{Setup, setup};
 use crate::waits::Question;
-use crate::watch::{Asked, AskedFor, Watch};
+use crate::watch::{PendingInput, PendingInputKind, Totals};
 
 /// Number of progress reports over a range.
-const PARTS_TOLD: i64 = 200;
+const PROGRESS_REPORTS: i64 = 200;
 
 /// Progress of a forecast.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,7 +49,7 @@ pub fn forecast(plan: &Plan, told: &mut dyn FnMut(Progress)) -> Result<Answer, P
         plan,
         engine,
         now: plan.from,
-        watch: Watch::new(plan, schedules, workers),
+        watch: Totals::new(plan, schedules, workers),
         tasks: BTreeMap::new(),
         ends: BinaryHeap::new(),
         questions: BTreeMap::new(),
@@ -64,14 +64,14 @@ struct Task {
     session: Session,
     fence: Fence,
     started_at: Timestamp,
-    how: How,
+    how: ExecutionEnd,
 }
 
 struct World<'a> {
     plan: &'a Plan,
     engine: Engine,
     now: Timestamp,
-    watch: Watch<'a>,
+    watch: Totals<'a>,
     tasks: BTreeMap<ExecutionId, Task>,
     /// End times of tasks, including tasks that were stopped before.
     ends: BinaryHeap<Reverse<(Timestamp, ExecutionId)>>,
@@ -83,13 +83,13 @@ struct World<'a> {
 impl World<'_> {
     fn run(mut self, told: &mut dyn FnMut(Progress)) -> Answer {
         let (from, until) = (self.plan.from, self.plan.until);
-        let step = ((until.as_micros() - from.as_micros()) / PARTS_TOLD).max(1);
+        let step = ((until.as_micros() - from.as_micros()) / PROGRESS_REPORTS).max(1);
         let mut tell_at = from;
         let cut = loop {
             self.end_tasks();
             self.settle();
             self.ask();
-            self.watch.settled(self.now);
+            self.watch.record_waiting_jobs(self.now);
             if self.now >= tell_at {
                 told(self.progress());
                 tell_at = Timestamp::from_micros(self.now.as_micros() + step);
@@ -97,11 +97,11 @@ impl World<'_> {
             let next = self.next().filter(|&next| next < until);
             let cut = self.watch.firings() >= self.plan.options.runs_max;
             let Some(next) = next.filter(|_| !cut) else { break cut };
-            self.watch.pass(self.now, next);
+            self.watch.advance_to(self.now, next);
             self.now = next;
         };
         let end = if cut { self.now } else { until };
-        self.watch.pass(self.now, end);
+        self.watch.advance_to(self.now, end);
         self.watch.finish(end, cut)
     }
 
@@ -116,7 +116,7 @@ impl World<'_> {
     fn next(&self) -> Option<Timestamp> {
         let ends = self.ends.peek().map(|Reverse((at, _))| *at);
         let next =
-            [self.engine.next_due(), ends, self.watch.waits.next_look()].into_iter().flatten().min()?;
+            [self.engine.next_due(), ends, self.watch.waits.next_check()].into_iter().flatten().min()?;
         Some(next.max(self.now + Duration::from_millis(1)))
     }
 
@@ -132,12 +132,12 @@ impl World<'_> {
         }
     }
 
-    fn report_end(&mut self, execution: ExecutionId, task: &Task, how: How) {
+    fn report_end(&mut self, execution: ExecutionId, task: &Task, how: ExecutionEnd) {
         let (exit_code, error) = match how {
-            How::Succeeded => (Some(0), None),
-            How::Failed => (Some(1), Some("exit_code".into())),
-            How::TimedOut => (None, Some("timeout".into())),
-            How::Stopped | How::Interrupted => (None, None),
+            ExecutionEnd::Succeeded => (Some(0), None),
+            ExecutionEnd::Failed => (Some(1), Some("exit_code".into())),
+            ExecutionEnd::TimedOut => (None, Some("timeout".into())),
+            ExecutionEnd::Stopped | ExecutionEnd::Interrupted => (None, None),
         };
         let outcome = Outcome { exit_code, error, ..Outcome::default() };
         let usage = Usage { run_time: self.now.since(task.started_at), ..Usage::default() };
@@ -178,12 +178,12 @@ impl World<'_> {
             Effect::Assign { worker, session, assignment } => self.begin(worker, session, &assignment),
             Effect::Stop { execution, .. } => {
                 if let Some(task) = self.tasks.remove(&execution) {
-                    self.report_end(execution, &task, How::Stopped);
+                    self.report_end(execution, &task, ExecutionEnd::Stopped);
                 }
             }
             Effect::Reply { ticket, reply } => {
                 if let (Some(group), Ok(Reply::Why(why))) = (self.questions.remove(&ticket), reply) {
-                    self.watch.waits.told(group, &why.reasons);
+                    self.watch.waits.record_reasons(group, &why.reasons);
                 }
             }
             Effect::Welcome { .. } | Effect::Grant { .. } | Effect::Ack { .. } => {}
@@ -197,7 +197,7 @@ impl World<'_> {
             return;
         }
         let Some(head) = self.watch.job(assignment.job).map(Arc::clone) else { return };
-        let (run_time, how) = self.fate(&head, number);
+        let (run_time, how) = self.outcome_of_attempt(&head, number);
         let started_at = self.now;
         self.tasks.insert(execution, Task { worker, session, fence, started_at, how });
         self.ends.push(Reverse((started_at + run_time, execution)));
@@ -205,19 +205,19 @@ impl World<'_> {
     }
 
     /// Returns the run time and the result of an attempt.
-    fn fate(&mut self, head: &JobHead, number: u32) -> (Duration, How) {
+    fn outcome_of_attempt(&mut self, head: &JobHead, number: u32) -> (Duration, ExecutionEnd) {
         let history = &self.plan.history;
         let known = match (&head.step, &head.origin) {
             (None, Some(origin)) => self.watch.schedule(origin).and_then(|schedule| {
                 let spec = &schedule.spec;
-                history.schedules.get(&Name::new(spec.namespace.as_str(), spec.name.as_str()))
+                history.schedules.get(&QualifiedName::new(spec.namespace.as_str(), spec.name.as_str()))
             }),
-            _ => history.jobs.get(&Name::new(head.spec.namespace.as_str(), head.spec.name.as_str())),
+            _ => history.jobs.get(&QualifiedName::new(head.spec.namespace.as_str(), head.spec.name.as_str())),
         };
         if known.is_none() {
             self.watch.assumes(head);
         }
-        let past: &Past = known.unwrap_or(&history.otherwise);
+        let past: &RunHistory = known.unwrap_or(&history.otherwise);
         let luck = self.luck(head).number(u64::from(number));
         let millis = past.run_times.at(luck.number(0).fraction()) * self.plan.options.slower;
         #[expect(
@@ -227,17 +227,19 @@ impl World<'_> {
         )]
         let run_time = Duration::from_millis((millis.round() as u64).max(1));
         match head.spec.timeout.filter(|&timeout| timeout <= run_time) {
-            Some(timeout) => (timeout, How::TimedOut),
-            None if luck.number(1).fraction() < past.try_fails(head.spec.retry.max_retries) => {
-                (run_time, How::Failed)
+            Some(timeout) => (timeout, ExecutionEnd::TimedOut),
+            None if luck.number(1).fraction()
+                < past.attempt_failure_probability(head.spec.retry.max_retries) =>
+            {
+                (run_time, ExecutionEnd::Failed)
             }
-            None => (run_time, How::Succeeded),
+            None => (run_time, ExecutionEnd::Succeeded),
         }
     }
 
     /// Returns the random source of a job, which does not depend on when and where the job runs.
-    fn luck(&self, head: &JobHead) -> Luck {
-        let mut luck = Luck::new(self.plan.options.seed).text(&head.spec.namespace);
+    fn luck(&self, head: &JobHead) -> RandomSource {
+        let mut luck = RandomSource::new(self.plan.options.seed).text(&head.spec.namespace);
         if let Some(origin) = self.watch.origin(head) {
             luck = luck.text(&origin.name).number(origin.scheduled_for.as_micros().unsigned_abs());
         }
@@ -249,13 +251,13 @@ impl World<'_> {
     }
 
     /// Sends the approval or the event that a step waits for.
-    fn answer(&mut self, asked: Asked) {
-        let Asked { run, step, what } = asked;
+    fn answer(&mut self, asked: PendingInput) {
+        let PendingInput { run, step, what } = asked;
         let (request, actor) = match what {
-            AskedFor::Approval { by } => {
+            PendingInputKind::Approval { by } => {
                 (WorkflowRequest::Decide { run, step: (*step).into(), approve: true, note: None }, by)
             }
-            AskedFor::Event { name } => (
+            PendingInputKind::Event { name } => (
                 WorkflowRequest::Event { run, event: name.into(), payload: "null".into() },
                 "forecast".into(),
             ),
@@ -267,7 +269,7 @@ impl World<'_> {
     /// Asks the engine for the waiting reasons of the oldest job of each overloaded group.
     fn ask(&mut self) {
         let mut asked = false;
-        while let Some(Question { group, job }) = self.watch.waits.look(self.now) {
+        while let Some(Question { group, job }) = self.watch.waits.next_question(self.now) {
             let ticket = self.ticket();
             self.questions.insert(ticket, group);
             self.engine.handle(self.now, Input::Why { ticket, job });

@@ -15,10 +15,10 @@ use crate::leader::{Leader, Phase};
 use crate::lease::LeadershipLease;
 
 /// Delay before the next acquire request while another server owns the shards.
-const ACQUIRE_AGAIN: Duration = Duration::from_millis(250);
+const ACQUIRE_DELAY: Duration = Duration::from_millis(250);
 /// The same delay when that server is about to hand over.
-const ACQUIRE_SOON: Duration = Duration::from_millis(10);
-/// Maximum random addition to [`ACQUIRE_AGAIN`], in milliseconds, so that standbys do not send their requests
+const ACQUIRE_DELAY_HANDOVER: Duration = Duration::from_millis(10);
+/// Maximum random addition to [`ACQUIRE_DELAY`], in milliseconds, so that standbys do not send their requests
 /// together.
 const ACQUIRE_JITTER_MILLIS: u64 = 100;
 /// Timeout of the release call during a shutdown or a handover.
@@ -28,7 +28,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterRelease {
     /// They are acquired again, under new epochs.
-    AcquireAnew,
+    AcquireAgain,
     /// This server owned only some of them, and requests all of them again later.
     AskAgain,
     /// Another server takes over.
@@ -45,9 +45,9 @@ impl<R> Leader<R> {
             return self.release(AfterRelease::Stop);
         }
         match common.leases.clone() {
-            Some(_) if common.tainted => self.release(AfterRelease::AcquireAnew),
+            Some(_) if common.tainted => self.release(AfterRelease::AcquireAgain),
             Some(leases) => self.load(now, leases),
-            None if !common.may_ask() => self.say_drained(),
+            None if !common.may_ask() => self.show_drained(),
             None => {
                 let timeout = common.config.lease;
                 let call = common.call(Call::Acquire, Some(timeout));
@@ -56,12 +56,12 @@ impl<R> Leader<R> {
         }
     }
 
-    fn say_drained(&mut self) {
+    fn show_drained(&mut self) {
         let common = &mut self.common;
         if !common.standing.may_acquire {
             let reason = "standby: this server is drained, and another server can lead".into();
             common.show(Readiness::Loading { reason });
-            common.said_standby = true;
+            common.standby_shown = true;
         }
     }
 
@@ -69,19 +69,19 @@ impl<R> Leader<R> {
         let (taken, former_owner) = match answer {
             Ok(Answer::Acquired { leases, former_owner }) => (leases, former_owner),
             Ok(_) => (Vec::new(), Duration::ZERO),
-            Err(failure) => return self.not_taken(now, failure),
+            Err(failure) => return self.acquire_failed(now, failure),
         };
         let common = &mut self.common;
         let all = usize::from(common.config.shards);
         if taken.len() < all {
-            return self.not_all(now, taken, all);
+            return self.release_partial(now, taken, all);
         }
         let lease = LeadershipLease::new(sent_at, common.config.lease);
         common.lease = if common.config.is_exclusive { lease.exclusive() } else { lease };
         let leases: Arc<[Lease]> = taken.into();
         common.leases = Some(Arc::clone(&leases));
         common.former_owner_until = now.steady + former_owner;
-        (common.tainted, common.said_standby) = (false, false);
+        (common.tainted, common.standby_shown) = (false, false);
         if common.stops {
             return self.release(AfterRelease::Stop);
         }
@@ -90,10 +90,10 @@ impl<R> Leader<R> {
 
     /// Handles a partial acquire: another server owns some of the shards. Two servers that each held a part would
     /// wait for each other.
-    fn not_all(&mut self, now: Now, taken: Vec<Lease>, all: usize) {
+    fn release_partial(&mut self, now: Now, taken: Vec<Lease>, all: usize) {
         let common = &mut self.common;
-        if !std::mem::replace(&mut common.said_standby, true) {
-            common.notice(Notice::StandsBy { shards: all - taken.len() });
+        if !std::mem::replace(&mut common.standby_shown, true) {
+            common.notice(Notice::BecameStandby { shards: all - taken.len() });
             let reason = "standby: another server owns the shards".into();
             common.show(Readiness::Loading { reason });
         }
@@ -107,14 +107,14 @@ impl<R> Leader<R> {
 
     fn ask_again(&mut self, now: Now) {
         let pause = match self.common.standing.takeover_is_near {
-            true => ACQUIRE_SOON,
-            false => ACQUIRE_AGAIN + Duration::from_millis(self.common.below(ACQUIRE_JITTER_MILLIS)),
+            true => ACQUIRE_DELAY_HANDOVER,
+            false => ACQUIRE_DELAY + Duration::from_millis(self.common.below(ACQUIRE_JITTER_MILLIS)),
         };
         self.phase = Phase::Standby { ask_at: now.steady + pause };
     }
 
     /// Handles a failure to acquire the shards, or to build an engine for them.
-    pub(crate) fn not_taken(&mut self, now: Now, failure: Failure) {
+    pub(crate) fn acquire_failed(&mut self, now: Now, failure: Failure) {
         let tainted = failure.kind != FailureKind::Full;
         let cause = match failure.kind {
             FailureKind::Unavailable | FailureKind::OutcomeUnknown | FailureKind::Fenced => Cause::Away,
@@ -123,13 +123,13 @@ impl<R> Leader<R> {
         if matches!(failure.kind, FailureKind::Fatal | FailureKind::TooNew) {
             return self.fail(failure.message);
         }
-        self.common.said_standby = false;
+        self.common.standby_shown = false;
         let loading = Readiness::Loading { reason: failure.message.clone() };
         // A standby repeats its request several times a second while the store is unavailable: each reason is logged
         // once.
         if self.common.shown != loading {
             self.common.show(loading);
-            self.common.notice(Notice::NotTaken(failure));
+            self.common.notice(Notice::AcquireFailed(failure));
         }
         self.again(now, tainted, cause);
     }
@@ -139,7 +139,7 @@ impl<R> Leader<R> {
         let common = &mut self.common;
         common.stop_renewing();
         common.tainted |= tainted;
-        common.notice(Notice::Reloads);
+        common.notice(Notice::EngineRebuilds);
         let pause = common.backoff.pause(cause);
         let asks = Phase::Standby { ask_at: now.steady + pause };
         if let Phase::Loading(loading) = std::mem::replace(&mut self.phase, asks)
@@ -156,9 +156,9 @@ impl<R> Leader<R> {
         if next == AfterRelease::Stop {
             common.show(Readiness::Stopping);
         }
-        // With `AcquireAnew` the leases are kept until the release is answered.
+        // With `AcquireAgain` the leases are kept until the release is answered.
         let leases = match next {
-            AfterRelease::AcquireAnew => common.leases.clone(),
+            AfterRelease::AcquireAgain => common.leases.clone(),
             _ => common.leases.take(),
         };
         let Some(leases) = leases else {
@@ -168,17 +168,17 @@ impl<R> Leader<R> {
             };
             return;
         };
-        let timeout = if next == AfterRelease::AcquireAnew { common.config.lease } else { RELEASE_TIMEOUT };
+        let timeout = if next == AfterRelease::AcquireAgain { common.config.lease } else { RELEASE_TIMEOUT };
         let call = common.call(Call::Release(leases), Some(timeout));
         self.phase = Phase::Releasing { call, next };
     }
 
     pub(crate) fn released(&mut self, now: Now, next: AfterRelease, answer: Result<(), Failure>) {
         match (next, answer) {
-            (AfterRelease::AcquireAnew | AfterRelease::AskAgain, Err(failure)) => {
-                self.not_taken(now, failure)
+            (AfterRelease::AcquireAgain | AfterRelease::AskAgain, Err(failure)) => {
+                self.acquire_failed(now, failure)
             }
-            (AfterRelease::AcquireAnew, Ok(())) => {
+            (AfterRelease::AcquireAgain, Ok(())) => {
                 self.common.leases = None;
                 self.phase = Phase::Standby { ask_at: now.steady };
             }

@@ -48,7 +48,7 @@ impl Backoff {
     }
 
     /// Records that leadership lasted this long.
-    pub(crate) fn held(&mut self, time: Duration) {
+    pub(crate) fn leadership_lasted(&mut self, time: Duration) {
         if time > STABLE {
             *self = Self::default();
         }
@@ -66,7 +66,7 @@ mod tests {
 
     /// D7. A database may fail over again within a short time.
     #[test]
-    fn a_store_that_goes_away_is_asked_soon_whatever_failed_before() {
+    fn an_unavailable_store_has_a_short_backoff_after_any_failure() {
         let mut backoff = Backoff::default();
         assert_eq!(longest(&mut backoff, Cause::Failed), MAX);
         assert_eq!(longest(&mut backoff, Cause::Away), AWAY_MAX);
@@ -77,9 +77,9 @@ mod tests {
     fn leadership_that_lasted_resets_the_backoff() {
         let mut backoff = Backoff::default();
         let first = backoff.pause(Cause::Failed);
-        backoff.held(STABLE);
+        backoff.leadership_lasted(STABLE);
         assert!(backoff.pause(Cause::Failed) > first);
-        backoff.held(STABLE + STABLE);
+        backoff.leadership_lasted(STABLE + STABLE);
         assert_eq!(backoff.pause(Cause::Failed), first);
     }
 }

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::{Effect, Engine, Follower, Input, Reply, Session, Stray, Ticket};
-use model::changelog::{LiveKey, Place, Reread, Since};
+use engine::{Effect, Engine, Follower, Input, OrphanedExecution, Reply, Session, Ticket};
+use model::changelog::{ChangelogPage, ChangelogPosition, LiveKey, ReloadedRows};
 use model::record::{Batch, Lease, LiveRow};
 use model::{Duration, JobStatus, Refusal, ShardId, Timestamp};
 
@@ -86,7 +86,7 @@ pub enum Call {
     /// Requests the end of the changelog.
     ChangelogEnd,
     /// Requests the keys that commits changed after this position.
-    ChangelogSince(Place),
+    ChangelogSince(ChangelogPosition),
     /// Loads all live rows while another server changes them. They arrive as [`Event::Rows`] before the answer, and
     /// not before [`Leader::rows_from`](crate::Leader::rows_from).
     Preload,
@@ -111,11 +111,11 @@ pub enum Answer {
     /// To [`Call::Load`] and [`Call::Preload`].
     Loaded(Loaded),
     /// To [`Call::ChangelogEnd`].
-    ChangelogEnd(Place),
+    ChangelogEnd(ChangelogPosition),
     /// To [`Call::ChangelogSince`]; `None` if the changelog no longer contains the position.
-    ChangelogSince(Option<Since>),
+    ChangelogSince(Option<ChangelogPage>),
     /// To [`Call::LiveRows`].
-    LiveRows(Reread),
+    LiveRows(ReloadedRows),
     /// To [`Call::CountJobs`].
     Jobs(BTreeMap<JobStatus, u64>),
     /// To [`Call::Clock`]; `None` if the store has none.
@@ -202,7 +202,7 @@ pub enum Readiness {
 
 impl Readiness {
     /// Whether the server does not lead now but may do so soon.
-    pub fn is_to_come(&self) -> bool {
+    pub fn may_become_ready(&self) -> bool {
         matches!(self, Self::Loading { .. } | Self::Suspended)
     }
 }
@@ -266,7 +266,7 @@ pub enum Action<R> {
     /// handled.
     CloseLanes,
     /// Reports executions that workers hold and that the store has lost.
-    NameStrays(Vec<Stray>),
+    ReportStrays(Vec<OrphanedExecution>),
     /// Drops a value outside the engine's thread, because that may take long.
     Retire(Retired),
     /// Shows how up to date this standby is: the steady time up to which it knows all changes of live rows. `None` if
@@ -290,21 +290,21 @@ pub enum Retired {
 #[expect(missing_docs, reason = "the variants say what their fields are")]
 pub enum Notice {
     /// Another server owns this number of shards.
-    StandsBy { shards: usize },
+    BecameStandby { shards: usize },
     /// The shards cannot be acquired or loaded.
-    NotTaken(Failure),
+    AcquireFailed(Failure),
     /// The engine is about to be rebuilt.
-    Reloads,
+    EngineRebuilds,
     /// Rows were loaded.
     Loaded { rows: u64, quarantined: u64, took: Duration },
     /// A live row was quarantined: it contradicts other rows.
-    RowSetAside(String),
+    RowQuarantined(String),
     /// The engine panicked while it restored rows.
     EngineFailedOnRows,
     /// Shards lost their newest commits.
     TailLost { shards: usize },
     /// The wall clock is ahead of a second clock by `ahead`; the second clock is used.
-    ClockNotBelieved { ahead: Duration, second: &'static str },
+    ClockDistrusted { ahead: Duration, second: &'static str },
     /// The wall clock is behind the newest commit by this duration.
     ClockBehind(Duration),
     /// This standby has read all live rows: it is ready to take over.
@@ -312,39 +312,39 @@ pub enum Notice {
     /// This standby stopped following the live rows, and reads all of them again after a delay.
     NotFollowed { why: NotFollowed, again_in: Duration },
     /// The standby's engine cannot be used for a takeover: all live rows are loaded.
-    StandbyUseless(NotFollowed),
+    StandbyDiscarded(NotFollowed),
     /// This server leads.
     Leads { followed: bool, took: Duration },
     /// The leadership lease cannot be renewed.
     RenewalFails(Failure),
     /// The leadership lease can be renewed again.
-    RenewedAgain,
+    RenewalRecovered,
     /// Another server owns the shards.
-    Deposed(Failure),
+    ShardsLost(Failure),
     /// The leadership lease ended before the store confirmed a renewal.
     Suspended,
     /// The store confirmed a renewal after a suspension of this length.
     Resumed { after: Duration },
     /// The suspension lasted too long, and leadership ended.
-    GivenUp,
+    SuspensionTimedOut,
     /// A commit failed.
     CommitFailed(Failure),
     /// The store's volume is full.
     SpaceLow,
     /// The volume has free space again.
-    SpaceAgain,
+    SpaceRecovered,
     /// Every worker has reported what it holds of lost commits: held jobs are released.
     Reconciled,
     /// The store could not record the reconciliation.
     ReconcileFails(Failure),
     /// The handover to another server begins.
-    HandsOver,
+    HandoverStarted,
     /// The shards cannot be released.
     ReleaseFails(Failure),
     /// The engine panicked while it handled this input.
     EngineFailed(Suspect),
     /// An input was dropped: the engine panicked on it before.
-    InputSetAside(Suspect),
+    InputDropped(Suspect),
     /// The process must exit.
     Fatal { reason: String },
 }
@@ -358,7 +358,7 @@ pub enum NotFollowed {
     #[error("the changelog does not reach back to the position of this standby")]
     OutOfReach,
     #[error(transparent)]
-    Unfollowed(#[from] engine::Unfollowed),
+    Unfollowed(#[from] engine::FollowError),
     #[error("{0} live rows are unreadable")]
     Damaged(u64),
     #[error("{0} live rows contradict each other")]

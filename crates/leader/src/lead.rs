@@ -37,19 +37,19 @@ use crate::leader::{Common, Leader, Phase, SLEEP_MAX};
 use crate::suspects::Suspect;
 
 /// Interval at which a full store is probed for free space.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Delay before a failed [`Call::Reconciled`] is repeated.
-const RECONCILE_AGAIN: Duration = Duration::from_secs(1);
+const RECONCILE_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Maximum time that a shutdown waits for its last commits.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum time that a handover waits for its last commits. Clients that still wait then get `OutcomeUnknown` or
 /// `Loading`.
 const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which a server that shuts down or hands over checks whether all inputs are decided.
-const LOOK_WHETHER_DECIDED: Duration = Duration::from_millis(1);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Maximum length of a suspension, in lease lengths. After it, waiting clients get `OutcomeUnknown`, and the server
 /// acquires the shards again when the store is available.
-const SUSPENDED_LENGTHS_MAX: u64 = 4;
+const SUSPENSION_LEASES_MAX: u64 = 4;
 
 /// State of a server that leads.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ enum Reconciling {
     /// The record is due at this time, if every worker has reported by then.
     Due(Timestamp),
     /// The record is being written.
-    Telling(CallId),
+    Recording(CallId),
 }
 
 /// Why leadership ended.
@@ -118,7 +118,7 @@ pub(crate) enum End {
 
 impl<R> Leader<R> {
     /// Continues to lead, or ends leadership.
-    pub(crate) fn leads_on(&mut self, now: Now, result: Result<(), End>) {
+    pub(crate) fn continue_or_end(&mut self, now: Now, result: Result<(), End>) {
         if let Err(end) = result {
             self.end(now, end);
         }
@@ -147,13 +147,13 @@ impl<R> Leader<R> {
         }
         common.act(Action::CloseSessions);
         let telling = match reconciling {
-            Reconciling::Telling(call) => Some(call),
+            Reconciling::Recording(call) => Some(call),
             _ => None,
         };
         let calls = commits.drain().filter_map(|commit| commit.call).chain(probe).chain(telling);
         calls.for_each(|call| common.act(Action::Abandon(call)));
-        common.backoff.held(now.steady.since(since));
-        let confirmed = engine.confirmed(now).map(|wall| Now { wall, ..now });
+        common.backoff.leadership_lasted(now.steady.since(since));
+        let confirmed = engine.confirmed_wall_time(now).map(|wall| Now { wall, ..now });
         common.confirmed = confirmed.or(common.confirmed);
         common.act(Action::Retire(Retired::Engine(engine)));
         match end {
@@ -189,7 +189,7 @@ impl Leading {
             suspended_since: None,
             ending: None,
             probe: None,
-            probe_at: now.steady + PROBE_EVERY,
+            probe_at: now.steady + PROBE_INTERVAL,
             waits_for_space: false,
             reconciling,
             reconcile_fails: false,
@@ -235,7 +235,7 @@ impl Leading {
             common.reply(reply, Err(Unanswered::Full));
             return Ok(());
         }
-        if common.suspects.is_barred(&Suspect::of(&input)) {
+        if common.suspects.is_blocked(&Suspect::of(&input)) {
             common.reply(reply, Err(Unanswered::Poisoned));
             return Ok(());
         }
@@ -243,9 +243,14 @@ impl Leading {
         self.input(common, now, input)
     }
 
-    pub(crate) fn of_worker<R>(&mut self, common: &mut Common<R>, now: Now, input: Input) -> Result<(), End> {
+    pub(crate) fn worker_input<R>(
+        &mut self,
+        common: &mut Common<R>,
+        now: Now,
+        input: Input,
+    ) -> Result<(), End> {
         match &input {
-            Input::Beat { .. } => {}
+            Input::Heartbeat { .. } => {}
             Input::Join(join) => {
                 self.taken += 1;
                 self.sessions.insert(join.session, join.worker);
@@ -262,8 +267,8 @@ impl Leading {
     /// Passes an input to the engine. An input that made the engine panic repeatedly is dropped.
     fn input<R>(&mut self, common: &mut Common<R>, now: Now, input: Input) -> Result<(), End> {
         let suspect = Suspect::of(&input);
-        if common.suspects.is_barred(&suspect) {
-            common.notice(Notice::InputSetAside(suspect));
+        if common.suspects.is_blocked(&suspect) {
+            common.notice(Notice::InputDropped(suspect));
             return Ok(());
         }
         self.guarded(common, suspect, |engine| engine.handle(now, input))
@@ -279,7 +284,7 @@ impl Leading {
         let engine = &mut *self.engine;
         catch_unwind(AssertUnwindSafe(|| call(engine))).map_err(|_| {
             common.notice(Notice::EngineFailed(suspect));
-            common.suspects.accuse(suspect);
+            common.suspects.count_panic(suspect);
             End::Again { tainted: false, cause: Cause::Failed }
         })
     }
@@ -292,7 +297,7 @@ impl Leading {
         }
         // A worker lease that depends on this server's lease must not outlive it: the next leader waits only for
         // worker leases that were granted before it took over.
-        self.look_at_lease(common, now)?;
+        self.check_lease(common, now)?;
         if let Some(since) = self.suspended_since {
             return self.stay_suspended(common, now.steady, since);
         }
@@ -336,7 +341,7 @@ impl Leading {
         self.batch += 1;
         self.taken = 0;
         if batch.is_empty() {
-            let at_once = is_on(Mutation::LeaderRepliesWithoutACommitAtOnce);
+            let at_once = is_on(Mutation::LeaderRepliesBeforeEarlierCommits);
             match self.commits.newest_mut() {
                 // The effects may depend on rows that the newest commit is about to make durable.
                 Some(newest) if !at_once => newest.effects.extend(effects),
@@ -385,14 +390,15 @@ impl Leading {
         }
         let mut at = (now.steady + SLEEP_MAX).min(renewal).min(common.lease.valid_until());
         if may_flush && let Some(wakeup) = self.engine.wakeup() {
-            let left = wakeup.as_micros().saturating_sub(self.engine.believed(now).as_micros()).max(0);
+            let left =
+                wakeup.as_micros().saturating_sub(self.engine.accepted_wall_time(now).as_micros()).max(0);
             at = at.min(Timestamp::from_micros(now.steady.as_micros().saturating_add(left)));
         }
         if common.full && self.probe.is_none() {
             at = at.min(self.probe_at);
         }
         if self.ending.is_some() && self.commits.is_empty() {
-            at = at.min(now.steady + LOOK_WHETHER_DECIDED);
+            at = at.min(now.steady + STOP_POLL_INTERVAL);
         }
         at
     }
@@ -400,7 +406,7 @@ impl Leading {
     // The leader's own lease.
 
     /// Suspends leadership when the lease has ended, and resumes it when the lease is valid again.
-    pub(crate) fn look_at_lease<R>(&mut self, common: &mut Common<R>, now: Now) -> Result<(), End> {
+    pub(crate) fn check_lease<R>(&mut self, common: &mut Common<R>, now: Now) -> Result<(), End> {
         match (common.lease.is_valid(now.steady), self.suspended_since) {
             (false, None) => return self.suspend(common, now),
             (true, Some(since)) => {
@@ -420,7 +426,7 @@ impl Leading {
         if let Some(probe) = self.probe.take() {
             common.act(Action::Abandon(probe));
         }
-        if let Reconciling::Telling(call) = self.reconciling {
+        if let Reconciling::Recording(call) = self.reconciling {
             common.act(Action::Abandon(call));
             self.reconciling = Reconciling::Due(now.steady);
         }
@@ -445,7 +451,7 @@ impl Leading {
         if !waits_for_nothing && now < self.give_up_at(common, since) {
             return Ok(());
         }
-        common.notice(Notice::GivenUp);
+        common.notice(Notice::SuspensionTimedOut);
         Err(match self.ending {
             None => End::Again { tainted: true, cause: Cause::Away },
             Some(Ending { hands_over: true, .. }) => End::HandedOver,
@@ -454,17 +460,17 @@ impl Leading {
     }
 
     fn give_up_at<R>(&self, common: &Common<R>, since: Timestamp) -> Timestamp {
-        let longest = since + Duration::from_millis(common.config.lease.as_millis() * SUSPENDED_LENGTHS_MAX);
+        let longest = since + Duration::from_millis(common.config.lease.as_millis() * SUSPENSION_LEASES_MAX);
         self.ending.map_or(longest, |ending| longest.min(ending.by))
     }
 
     /// Ends leadership after a renewal reported that the shards are lost.
-    pub(crate) fn deposed<R>(&self, common: &mut Common<R>, failure: Failure) -> End {
+    pub(crate) fn shards_lost<R>(&self, common: &mut Common<R>, failure: Failure) -> End {
         if failure.kind == FailureKind::Fatal {
             return End::Fatal(failure.message);
         }
         let cause = self.cause_of(&failure);
-        common.notice(Notice::Deposed(failure));
+        common.notice(Notice::ShardsLost(failure));
         End::Again { tainted: true, cause }
     }
 
@@ -479,14 +485,14 @@ impl Leading {
     ) -> Result<(), End> {
         if self.probe == Some(call) {
             self.probed(common, now.steady, answer.is_ok());
-        } else if self.reconciling == Reconciling::Telling(call) {
+        } else if self.reconciling == Reconciling::Recording(call) {
             self.reconciling = match answer {
                 Ok(_) => Reconciling::Done,
                 Err(failure) => {
                     if !std::mem::replace(&mut self.reconcile_fails, true) {
                         common.notice(Notice::ReconcileFails(failure));
                     }
-                    Reconciling::Due(now.steady + RECONCILE_AGAIN)
+                    Reconciling::Due(now.steady + RECONCILE_RETRY_DELAY)
                 }
             };
         } else {
@@ -505,7 +511,7 @@ impl Leading {
         while let Some((commit, answer)) = self.commits.pop_answered() {
             match answer {
                 Ok(committed) => self.committed(common, now, commit, committed)?,
-                Err(_) if is_on(Mutation::LeaderGoesOnAfterFailedCommits) => {
+                Err(_) if is_on(Mutation::LeaderContinuesAfterFailedCommits) => {
                     self.release(common, commit.effects);
                 }
                 Err(failure) if failure.kind == FailureKind::Full && !common.config.has_reserve => {
@@ -530,10 +536,10 @@ impl Leading {
             common.lease.prolong(commit.sent_at);
         }
         // The answer may have arrived after the end of the lease: then messages to workers are not released.
-        let looked = self.look_at_lease(common, now);
+        let looked = self.check_lease(common, now);
         let before = std::mem::replace(&mut self.committed, commit.batch.now);
         self.release(common, commit.effects);
-        if is_on(Mutation::LeaderReleasesAllThatIsInFlight) {
+        if is_on(Mutation::LeaderReleasesAllInFlightCommits) {
             let later: Vec<_> =
                 self.commits.iter_mut().flat_map(|later| std::mem::take(&mut later.effects)).collect();
             self.release(common, later);
@@ -609,7 +615,7 @@ impl Leading {
         if !common.full {
             common.full = true;
             common.notice(Notice::SpaceLow);
-            self.probe_at = now + PROBE_EVERY;
+            self.probe_at = now + PROBE_INTERVAL;
             self.engine.hold_new_work(true);
             if !self.is_suspended() {
                 self.announce(common);
@@ -619,12 +625,12 @@ impl Leading {
 
     fn probed<R>(&mut self, common: &mut Common<R>, now: Timestamp, healed: bool) {
         self.probe = None;
-        self.probe_at = now + PROBE_EVERY;
+        self.probe_at = now + PROBE_INTERVAL;
         if !healed {
             return;
         }
         common.full = false;
-        common.notice(Notice::SpaceAgain);
+        common.notice(Notice::SpaceRecovered);
         self.engine.hold_new_work(false);
         self.announce(common);
         if std::mem::take(&mut self.waits_for_space) {
@@ -646,7 +652,7 @@ impl Leading {
     /// Starts the handover. Accepts no new requests; inputs that wait in the lanes are still decided. The lanes stay
     /// open, because this server may lead again.
     fn hand_over<R>(&mut self, common: &mut Common<R>, now: Now) {
-        common.notice(Notice::HandsOver);
+        common.notice(Notice::HandoverStarted);
         self.ending = Some(Ending { by: now.steady + HAND_OVER_TIMEOUT, hands_over: true });
         self.announce(common);
     }
@@ -655,23 +661,23 @@ impl Leading {
     /// is finished.
     fn reconcile<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
         let Reconciling::Due(at) = self.reconciling else { return };
-        let strays = self.engine.take_strays();
+        let strays = self.engine.take_orphaned_executions();
         if !strays.is_empty() {
-            common.act(Action::NameStrays(strays));
+            common.act(Action::ReportStrays(strays));
         }
         if !self.engine.is_reconciling() && now >= at {
             if !self.reconcile_fails {
                 common.notice(Notice::Reconciled);
             }
             let call = common.call(Call::Reconciled(Arc::clone(&self.leases)), None);
-            self.reconciling = Reconciling::Telling(call);
+            self.reconciling = Reconciling::Recording(call);
         }
     }
 }
 
 /// The answer to clients whose commit may have succeeded.
 fn unknown_outcome() -> Unanswered {
-    match is_on(Mutation::LeaderTakesUnknownForRefused) {
+    match is_on(Mutation::LeaderReportsUnknownAsRefused) {
         true => Unanswered::Loading,
         false => Unanswered::OutcomeUnknown,
     }

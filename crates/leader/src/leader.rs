@@ -124,7 +124,7 @@ pub(crate) struct Common<R> {
     pub(crate) suspects: Suspects,
     pub(crate) backoff: Backoff,
     /// Whether this standby has logged and shown that it stands by.
-    pub(crate) said_standby: bool,
+    pub(crate) standby_shown: bool,
     renewal: Option<Renewal>,
     /// Whether the newest renewal failed: only the first failure is logged.
     renewals_fail: bool,
@@ -160,7 +160,7 @@ impl<R> Leader<R> {
             requests: Requests::default(),
             suspects: Suspects::default(),
             backoff: Backoff::default(),
-            said_standby: false,
+            standby_shown: false,
             renewal: None,
             renewals_fail: false,
             renew_after: start,
@@ -180,7 +180,7 @@ impl<R> Leader<R> {
     pub fn handle(&mut self, now: Now, event: Event<R>) {
         match event {
             Event::Request { ticket, input, reply } => self.request(now, ticket, input, reply),
-            Event::Worker(input) => self.of_worker(now, input),
+            Event::Worker(input) => self.worker_input(now, input),
             Event::Answered(call, answer) if self.common.is_renewal(call) => {
                 self.renewed(now, answer.map(|_| ()));
             }
@@ -206,7 +206,7 @@ impl<R> Leader<R> {
             Phase::Leading(leading) => {
                 self.common.renew_when_due(now.steady);
                 let end = leading.turn(&mut self.common, now, drained);
-                self.leads_on(now, end);
+                self.continue_or_end(now, end);
             }
             _ => {}
         }
@@ -222,7 +222,7 @@ impl<R> Leader<R> {
     /// Returns the steady time at which the next [`turn`](Self::turn) is due if no event arrives before.
     pub fn wake_at(&self, now: Now) -> Timestamp {
         let phase = self.phase_wakes_at(now);
-        if self.role() == Role::Rests { phase } else { phase.min(self.standby.wake_at(now.steady)) }
+        if self.role() == Role::Idle { phase } else { phase.min(self.standby.wake_at(now.steady)) }
     }
 
     fn phase_wakes_at(&self, now: Now) -> Timestamp {
@@ -260,8 +260,8 @@ impl<R> Leader<R> {
             {
                 Role::Follows
             }
-            Phase::Loading(loading) if loading.waits_for_standby() => Role::TakesOver,
-            _ => Role::Rests,
+            Phase::Loading(loading) if loading.waits_for_standby() => Role::TakingOver,
+            _ => Role::Idle,
         }
     }
 
@@ -328,22 +328,22 @@ impl<R> Leader<R> {
         match &mut self.phase {
             Phase::Leading(leading) if !leading.is_suspended() => {
                 let end = leading.request(&mut self.common, now, ticket, input, reply);
-                self.leads_on(now, end);
+                self.continue_or_end(now, end);
             }
             _ => self.common.reply(reply, Err(Unanswered::Loading)),
         }
     }
 
-    fn of_worker(&mut self, now: Now, input: Input) {
+    fn worker_input(&mut self, now: Now, input: Input) {
         match &mut self.phase {
             Phase::Leading(leading) if !leading.is_suspended() => {
-                let end = leading.of_worker(&mut self.common, now, input);
-                self.leads_on(now, end);
+                let end = leading.worker_input(&mut self.common, now, input);
+                self.continue_or_end(now, end);
             }
             // The worker opens another session, here or with the leader.
             _ => match input {
                 Input::Join(join) => self.common.act(Action::CloseSession(join.session)),
-                Input::Beat { session, .. } => self.common.act(Action::CloseSession(session)),
+                Input::Heartbeat { session, .. } => self.common.act(Action::CloseSession(session)),
                 _ => {}
             },
         }
@@ -359,10 +359,10 @@ impl<R> Leader<R> {
                 let next = *next;
                 self.released(now, next, answer.map(|_| ()));
             }
-            Phase::Loading(loading) if loading.call == Some(call) => self.go_on_loading(now, answer),
+            Phase::Loading(loading) if loading.call == Some(call) => self.continue_loading(now, answer),
             Phase::Leading(leading) => {
                 let end = leading.answered(&mut self.common, now, call, answer);
-                self.leads_on(now, end);
+                self.continue_or_end(now, end);
             }
             _ => {}
         }
@@ -371,21 +371,21 @@ impl<R> Leader<R> {
     fn renewed(&mut self, now: Now, answer: Result<(), Failure>) {
         let Err(lost) = self.common.renewed(now.steady, answer) else {
             if let Phase::Leading(leading) = &mut self.phase {
-                let end = leading.look_at_lease(&mut self.common, now);
-                self.leads_on(now, end);
+                let end = leading.check_lease(&mut self.common, now);
+                self.continue_or_end(now, end);
             }
             return;
         };
         match &mut self.phase {
             Phase::Leading(leading) => {
-                let end = leading.deposed(&mut self.common, lost);
-                self.leads_on(now, Err(end));
+                let end = leading.shards_lost(&mut self.common, lost);
+                self.continue_or_end(now, Err(end));
             }
             Phase::Loading(loading) => {
                 if let Some(call) = loading.call {
                     self.common.act(Action::Abandon(call));
                 }
-                self.not_taken(now, lost);
+                self.acquire_failed(now, lost);
             }
             _ => {}
         }
@@ -498,7 +498,7 @@ impl<R> Common<R> {
         match answer {
             Ok(()) => {
                 if std::mem::take(&mut self.renewals_fail) {
-                    self.notice(Notice::RenewedAgain);
+                    self.notice(Notice::RenewalRecovered);
                 }
                 self.lease.prolong(renewal.sent_at);
                 Ok(())

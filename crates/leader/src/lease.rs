@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_process_of_a_store_leads_for_as_long_as_it_lives() {
+    fn an_exclusive_lease_never_expires() {
         let lease = LeadershipLease::new(at(0), LENGTH).exclusive();
         assert!(lease.is_valid(at(1_000_000_000)));
     }
@@ -135,7 +135,7 @@ mod tests {
         /// Safety: whenever the store may grant the lease to another server, the leader has stopped, on clocks whose
         /// rates differ by up to 2 %.
         #[test]
-        fn the_leader_stops_before_the_store_gives_the_lease_to_another(
+        fn the_leader_stops_before_the_store_grants_the_lease_to_another(
             requests in prop::collection::vec((0u64..3_000, 0u64..3_000), 1..20),
             slow in 980u64..=1_000,
         ) {

@@ -24,7 +24,7 @@ use model::{ShardId, Timestamp};
 use crate::event::{Action, Answer, Call, CallId, Failure, FailureKind, Loaded, Notice, Retired};
 use crate::lead::Leading;
 use crate::leader::{Leader, Phase};
-use crate::standby::TakenOver;
+use crate::standby::TakeoverResult;
 
 /// An engine that is being built.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl<R> Leader<R> {
         }));
     }
 
-    pub(crate) fn go_on_loading(&mut self, now: Now, answer: Result<Answer, Failure>) {
+    pub(crate) fn continue_loading(&mut self, now: Now, answer: Result<Answer, Failure>) {
         let Phase::Loading(loading) = &mut self.phase else { return };
         match answer {
             Ok(Answer::LostTails(lost)) => {
@@ -93,7 +93,7 @@ impl<R> Leader<R> {
             Ok(Answer::Clock(of_store)) => self.start(now, of_store),
             // The store's clock is only a second opinion: the loaded engine starts without it.
             Err(_) if loading.committed.is_some() => self.start(now, None),
-            Err(failure) => self.not_taken(now, failure),
+            Err(failure) => self.acquire_failed(now, failure),
             Ok(_) => {}
         }
     }
@@ -104,15 +104,15 @@ impl<R> Leader<R> {
         self.standby_took_over(now, taken);
     }
 
-    fn standby_took_over(&mut self, now: Now, taken: Option<TakenOver>) {
+    fn standby_took_over(&mut self, now: Now, taken: Option<TakeoverResult>) {
         let Phase::Loading(loading) = &mut self.phase else { return };
         match taken {
             None => {}
-            Some(TakenOver::Engine(engine, committed)) => {
+            Some(TakeoverResult::Engine(engine, committed)) => {
                 (loading.engine, loading.committed, loading.followed) = (Some(engine), Some(committed), true);
                 self.ask_for_time();
             }
-            Some(TakenOver::Nothing) => self.load_rows(now),
+            Some(TakeoverResult::Nothing) => self.load_rows(now),
         }
     }
 
@@ -138,11 +138,11 @@ impl<R> Leader<R> {
         let Ok(poison) = restored else {
             self.common.act(Action::Abandon(call));
             self.common.notice(Notice::EngineFailedOnRows);
-            return self.not_taken(now, failed_on_rows());
+            return self.acquire_failed(now, failed_on_rows());
         };
         loading.refused += poison.len() as u64;
         for poison in poison {
-            self.common.notice(Notice::RowSetAside(poison.to_string()));
+            self.common.notice(Notice::RowQuarantined(poison.to_string()));
         }
     }
 
@@ -174,23 +174,23 @@ impl<R> Leader<R> {
         let common = &mut self.common;
         if !lost.is_empty() {
             common.notice(Notice::TailLost { shards: lost.len() });
-            engine.distrust(&lost);
+            engine.assume_lost_commits(&lost);
         }
-        let (clocks, doubt) = believable(now, of_store, common.confirmed, committed);
+        let (clocks, doubt) = trusted_clocks(now, of_store, common.confirmed, committed);
         if let Some(doubt) = doubt {
             common.notice(doubt);
         }
         engine.resume_from(committed);
-        engine.succeed(common.former_owner_until.since(now.steady));
+        engine.set_former_owner_lease(common.former_owner_until.since(now.steady));
         // Before the start, which would otherwise start new work on a full store.
         engine.hold_new_work(common.full);
         if catch_unwind(AssertUnwindSafe(|| engine.start(clocks))).is_err() {
             common.act(Action::Retire(Retired::Engine(engine)));
             common.notice(Notice::EngineFailedOnRows);
-            return self.not_taken(now, failed_on_rows());
+            return self.acquire_failed(now, failed_on_rows());
         }
         common.notice(Notice::Leads { followed, took: now.steady.since(started_at) });
-        if committed.since(now.wall) > BEHIND {
+        if committed.since(now.wall) > CLOCK_LAG_MIN {
             common.notice(Notice::ClockBehind(committed.since(now.wall)));
         }
         let leading = Leading::new(common, engine, leases, now);
@@ -199,7 +199,7 @@ impl<R> Leader<R> {
 }
 
 /// Minimum lag of the wall clock behind the rows that is logged. Engine time waits for the wall clock.
-const BEHIND: model::Duration = model::Duration::from_secs(1);
+const CLOCK_LAG_MIN: model::Duration = model::Duration::from_secs(1);
 
 fn failed_on_rows() -> Failure {
     Failure { kind: FailureKind::Other, message: "the engine panicked while it restored a row".into() }
@@ -208,7 +208,7 @@ fn failed_on_rows() -> Failure {
 /// Returns the clocks with which the engine starts. A wall clock far ahead of the newest commit means an outage, or
 /// is wrong. A second clock decides: the store's clock if it has one. Otherwise the time that this process's last
 /// engine `confirmed`, plus the steady time since then.
-fn believable(
+fn trusted_clocks(
     clocks: Now,
     store: Option<Timestamp>,
     confirmed: Option<Now>,
@@ -222,7 +222,7 @@ fn believable(
     match second {
         // Not before the newest commit: a time behind engine time could not be confirmed later.
         Some((source, second)) if clocks.wall > second.max(committed) + engine::LEAP_MAX => {
-            let doubt = Notice::ClockNotBelieved { ahead: clocks.wall.since(second), second: source };
+            let doubt = Notice::ClockDistrusted { ahead: clocks.wall.since(second), second: source };
             (Now { wall: second.max(committed), ..clocks }, Some(doubt))
         }
         _ => (clocks, None),

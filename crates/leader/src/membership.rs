@@ -17,16 +17,16 @@ use model::{Duration, ServerId, Timestamp};
 use crate::event::Standing;
 
 /// Interval at which servers that share a store poll each other.
-const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Time after its last announcement for which a server counts as present.
 const TTL: Duration = Duration::from_secs(3);
 /// Poll interval during a takeover or handover.
-const LOOK_INTERVAL_MOVING: Duration = Duration::from_millis(50);
+const POLL_INTERVAL_MOVING: Duration = Duration::from_millis(50);
 /// Poll interval for a store that only one server can use.
-const LOOK_INTERVAL_ALONE: Duration = Duration::from_secs(10);
+const POLL_INTERVAL_ALONE: Duration = Duration::from_secs(10);
 const TTL_ALONE: Duration = Duration::from_secs(60);
 /// Time after which every server has seen an entry in the store.
-pub const SEEN_BY_ALL: Duration = Duration::from_millis(2 * LOOK_INTERVAL.as_millis());
+pub const SEEN_BY_ALL: Duration = Duration::from_millis(2 * POLL_INTERVAL.as_millis());
 /// Maximum age of the rows of a standby that counts as ready to take over.
 const READY_LAG_MAX: Duration = Duration::from_secs(10);
 /// Maximum time for which a server that would have to load all rows leaves free shards to a standby that follows
@@ -35,16 +35,16 @@ const YIELD_MAX: Duration = Duration::from_millis(1_500);
 
 /// One server's view of the servers of its store.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Sighting {
+pub struct ClusterView {
     /// The servers that are present.
-    pub servers: Vec<Sighted>,
+    pub servers: Vec<ServerView>,
     /// The owner of the shards, if any. It need not be among `servers`.
     pub owner: Option<Owner>,
 }
 
 /// A server as seen by another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sighted {
+pub struct ServerView {
     /// Id of the server; a server gets a new id at each start.
     pub id: ServerId,
     /// The server is drained: it hands over the shards and acquires none.
@@ -106,7 +106,7 @@ impl Participant {
     }
 
     /// Returns who leads, according to a view of this age.
-    pub fn ownership(&self, seen: &Sighting, age: Duration) -> Ownership {
+    pub fn ownership(&self, seen: &ClusterView, age: Duration) -> Ownership {
         let Some(owner) = seen.owner else { return Ownership::Free };
         if owner.id == self.id {
             return Ownership::Mine;
@@ -123,20 +123,20 @@ impl Participant {
     }
 
     /// Whether another server could take over.
-    pub fn has_successor(&self, seen: &Sighting) -> bool {
+    pub fn has_successor(&self, seen: &ClusterView) -> bool {
         seen.servers.iter().any(|server| self.may_take_over(server))
     }
 
     /// In a store that only one server can use, any other entry belongs to a process that was killed before this one
     /// started.
-    fn may_take_over(&self, server: &Sighted) -> bool {
+    fn may_take_over(&self, server: &ServerView) -> bool {
         self.is_shared && server.id != self.id && !server.draining
     }
 }
 
-impl Sighting {
+impl ClusterView {
     /// Returns one of the servers that are present.
-    fn server(&self, id: ServerId) -> Option<&Sighted> {
+    fn server(&self, id: ServerId) -> Option<&ServerView> {
         self.servers.iter().find(|server| server.id == id)
     }
 }
@@ -145,7 +145,7 @@ impl Sighting {
 #[derive(Debug, Clone)]
 pub struct Membership {
     participant: Participant,
-    seen: Sighting,
+    seen: ClusterView,
     seen_at: Option<Timestamp>,
     draining_since: Option<Timestamp>,
     free_since: Option<Timestamp>,
@@ -157,7 +157,7 @@ impl Membership {
     pub fn new(participant: Participant) -> Self {
         Self {
             participant,
-            seen: Sighting::default(),
+            seen: ClusterView::default(),
             seen_at: None,
             draining_since: None,
             free_since: None,
@@ -166,7 +166,7 @@ impl Membership {
     }
 
     /// Records the view at steady time `now`, and returns the rights of this server from then on.
-    pub fn see(&mut self, now: Timestamp, seen: Sighting, own: Own) -> Standing {
+    pub fn see(&mut self, now: Timestamp, seen: ClusterView, own: Own) -> Standing {
         let participant = self.participant;
         let draining = own.stops || seen.server(participant.id).is_some_and(|server| server.draining);
         self.draining_since = draining.then(|| self.draining_since.unwrap_or(now));
@@ -175,7 +175,7 @@ impl Membership {
         let owner = seen.owner.and_then(|owner| seen.server(owner.id));
         self.free_since = owner.is_none().then(|| self.free_since.unwrap_or(now));
         let yields_still = self.free_since.is_none_or(|since| now.since(since) < YIELD_MAX);
-        let is_ready = |server: &Sighted| {
+        let is_ready = |server: &ServerView| {
             server.lag.is_some_and(|lag| lag < READY_LAG_MAX) && participant.may_take_over(server)
         };
         self.standing = Standing {
@@ -190,15 +190,15 @@ impl Membership {
     }
 
     /// Returns the delay until the next poll; it is short during a takeover or handover.
-    pub fn look_again_in(&self, now: Timestamp) -> Duration {
-        let interval = if self.participant.is_shared { LOOK_INTERVAL } else { LOOK_INTERVAL_ALONE };
+    pub fn poll_delay(&self, now: Timestamp) -> Duration {
+        let interval = if self.participant.is_shared { POLL_INTERVAL } else { POLL_INTERVAL_ALONE };
         let Some(seen_at) = self.seen_at else { return interval };
         let is_moving = match self.participant.ownership(&self.seen, now.since(seen_at)) {
             Ownership::Mine => self.standing.hands_over,
             Ownership::Other { is_fresh, .. } => self.standing.takeover_is_near || !is_fresh,
             Ownership::Free => true,
         };
-        if is_moving { interval.min(LOOK_INTERVAL_MOVING) } else { interval }
+        if is_moving { interval.min(POLL_INTERVAL_MOVING) } else { interval }
     }
 }
 
@@ -214,12 +214,12 @@ mod tests {
     const OWN: Own = Own { stops: false, follows: false };
     const PARTICIPANT: Participant = Participant { id: ME, is_shared: true, lease: LEASE };
 
-    fn server(id: ServerId, draining: bool) -> Sighted {
-        Sighted { id, draining, lag: None }
+    fn server(id: ServerId, draining: bool) -> ServerView {
+        ServerView { id, draining, lag: None }
     }
 
-    fn seen(servers: &[Sighted], owner: ServerId, lease_left: Duration) -> Sighting {
-        Sighting { servers: servers.to_vec(), owner: Some(Owner { id: owner, lease_left }) }
+    fn seen(servers: &[ServerView], owner: ServerId, lease_left: Duration) -> ClusterView {
+        ClusterView { servers: servers.to_vec(), owner: Some(Owner { id: owner, lease_left }) }
     }
 
     /// D8.
@@ -250,7 +250,7 @@ mod tests {
 
     /// D8. The row of the killed server stays in the store for a minute.
     #[test]
-    fn a_server_that_was_killed_before_this_one_started_is_no_successor() {
+    fn a_server_that_was_killed_earlier_is_no_successor() {
         let mut membership = Membership::new(Participant { is_shared: false, ..PARTICIPANT });
         let drained = seen(&[server(ME, true), server(OTHER, false)], ME, LEFT);
         for passed in [Duration::ZERO, Duration::from_secs(9)] {
@@ -261,7 +261,7 @@ mod tests {
 
     /// D8.
     #[test]
-    fn a_leader_that_stops_hands_over_as_a_drained_one() {
+    fn a_stopping_leader_hands_over_like_a_drained_one() {
         let mut membership = Membership::new(PARTICIPANT);
         let two = seen(&[server(ME, false), server(OTHER, false)], ME, LEFT);
         let stops = Own { stops: true, ..OWN };
@@ -271,7 +271,7 @@ mod tests {
 
     /// D6.
     #[test]
-    fn a_standby_hurries_when_the_leader_is_drained() {
+    fn a_standby_expects_a_takeover_when_the_leader_is_drained() {
         let mut membership = Membership::new(PARTICIPANT);
         let standing =
             membership.see(START, seen(&[server(ME, false), server(OTHER, true)], OTHER, LEFT), OWN);
@@ -283,18 +283,18 @@ mod tests {
 
     /// G5. It waits [`YIELD_MAX`] for the other standby to take the shards.
     #[test]
-    fn a_standby_that_is_not_ready_lets_one_go_first_that_is() {
-        let ready = Sighted { lag: Some(Duration::from_millis(300)), ..server(OTHER, false) };
-        let yields = |membership: &mut Membership, other: Sighted, after: Duration, own: Own| {
-            let seen = Sighting { servers: vec![server(ME, false), other], owner: None };
+    fn a_standby_that_is_not_ready_yields_to_a_ready_one() {
+        let ready = ServerView { lag: Some(Duration::from_millis(300)), ..server(OTHER, false) };
+        let yields = |membership: &mut Membership, other: ServerView, after: Duration, own: Own| {
+            let seen = ClusterView { servers: vec![server(ME, false), other], owner: None };
             membership.see(START + after, seen, own).yields
         };
         let mut membership = Membership::new(PARTICIPANT);
         assert!(yields(&mut membership, ready, Duration::ZERO, OWN));
         assert!(!yields(&mut membership, server(OTHER, false), Duration::ZERO, OWN), "no standby is ready");
-        let stale = Sighted { lag: Some(READY_LAG_MAX), ..ready };
+        let stale = ServerView { lag: Some(READY_LAG_MAX), ..ready };
         assert!(!yields(&mut membership, stale, Duration::ZERO, OWN), "the standby's rows are too old");
-        assert!(!yields(&mut membership, Sighted { draining: true, ..ready }, Duration::ZERO, OWN));
+        assert!(!yields(&mut membership, ServerView { draining: true, ..ready }, Duration::ZERO, OWN));
         assert!(!yields(&mut membership, ready, YIELD_MAX, OWN), "the other standby does not take over");
         let follows = Own { follows: true, ..OWN };
         assert!(!yields(&mut Membership::new(PARTICIPANT), ready, Duration::ZERO, follows), "both are ready");
@@ -302,7 +302,7 @@ mod tests {
 
     /// D6.
     #[test]
-    fn a_leader_that_does_not_renew_its_lease_is_doubted_and_then_gone() {
+    fn a_leader_that_does_not_renew_its_lease_is_stale_and_then_gone() {
         let leader = |left: Duration, age: Duration| {
             PARTICIPANT.ownership(&seen(&[server(ME, false), server(OTHER, false)], OTHER, left), age)
         };
@@ -311,7 +311,7 @@ mod tests {
         assert_eq!(leader(LEFT, LEFT), Ownership::Free);
         let mine = seen(&[server(ME, false)], ME, LEFT);
         assert_eq!(PARTICIPANT.ownership(&mine, Duration::ZERO), Ownership::Mine);
-        assert_eq!(PARTICIPANT.ownership(&Sighting::default(), Duration::ZERO), Ownership::Free);
+        assert_eq!(PARTICIPANT.ownership(&ClusterView::default(), Duration::ZERO), Ownership::Free);
     }
 
     /// D8. A worker that is sent to a leader that hands over would soon be redirected again.
@@ -322,23 +322,23 @@ mod tests {
     }
 
     #[test]
-    fn a_server_looks_often_while_the_shards_move() {
-        let pause = |seen: Sighting| {
+    fn a_server_polls_often_during_a_takeover() {
+        let pause = |seen: ClusterView| {
             let mut membership = Membership::new(PARTICIPANT);
             membership.see(START, seen, OWN);
-            membership.look_again_in(START)
+            membership.poll_delay(START)
         };
         let all = |draining| [server(ME, false), server(OTHER, draining)];
-        assert_eq!(pause(seen(&all(false), OTHER, LEFT)), LOOK_INTERVAL);
-        assert_eq!(pause(seen(&all(false), ME, LEFT)), LOOK_INTERVAL);
-        assert_eq!(pause(seen(&all(true), OTHER, LEFT)), LOOK_INTERVAL_MOVING, "the leader hands over");
+        assert_eq!(pause(seen(&all(false), OTHER, LEFT)), POLL_INTERVAL);
+        assert_eq!(pause(seen(&all(false), ME, LEFT)), POLL_INTERVAL);
+        assert_eq!(pause(seen(&all(true), OTHER, LEFT)), POLL_INTERVAL_MOVING, "the leader hands over");
         assert_eq!(
             pause(seen(&all(false), OTHER, Duration::from_secs(3))),
-            LOOK_INTERVAL_MOVING,
+            POLL_INTERVAL_MOVING,
             "the leader does not renew"
         );
-        assert_eq!(pause(Sighting { servers: all(false).into(), owner: None }), LOOK_INTERVAL_MOVING);
+        assert_eq!(pause(ClusterView { servers: all(false).into(), owner: None }), POLL_INTERVAL_MOVING);
         let alone = Membership::new(Participant { is_shared: false, ..PARTICIPANT });
-        assert_eq!(alone.look_again_in(START), LOOK_INTERVAL_ALONE);
+        assert_eq!(alone.poll_delay(START), POLL_INTERVAL_ALONE);
     }
 }

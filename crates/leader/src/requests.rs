@@ -66,13 +66,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_in_the_lost_batch_is_unknown() {
+    fn only_requests_of_the_lost_batch_are_unknown() {
         use Unanswered::{Loading, OutcomeUnknown};
         assert_eq!(given_up(&OutcomeUnknown), [OutcomeUnknown, OutcomeUnknown, Loading]);
     }
 
     #[test]
-    fn a_full_store_is_named_to_new_work_alone() {
+    fn only_new_work_is_refused_because_of_a_full_store() {
         use Unanswered::{Full, Loading};
         assert_eq!(given_up(&Full), [Full, Loading, Full]);
     }

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use engine::{Engine, Follower, Now};
-use model::changelog::{LiveKey, Place, Reread, Since};
+use model::changelog::{ChangelogPage, ChangelogPosition, LiveKey, ReloadedRows};
 use model::record::{Lease, LiveRow};
 use model::{Duration, JobStatus, Timestamp};
 use mutation::{Mutation, is_on};
@@ -35,20 +35,20 @@ use crate::leader::Common;
 
 /// Minimum delay after a leader change before a standby starts its initial load: the leader may have to read the rows
 /// itself, and goes first.
-const SETTLED: Duration = Duration::from_secs(2);
+const INITIAL_LOAD_DELAY: Duration = Duration::from_secs(2);
 /// Additional delay for every 1,000 live jobs.
-const SETTLED_PER_1000_JOBS_MILLIS: u64 = 15;
+const INITIAL_LOAD_DELAY_PER_1000_JOBS_MILLIS: u64 = 15;
 /// Delay before a standby begins again after a failure; it doubles with each consecutive failure.
-const BEGIN_AGAIN: Duration = Duration::from_secs(10);
-const BEGIN_AGAIN_MAX: Duration = Duration::from_secs(300);
+const RESTART_DELAY: Duration = Duration::from_secs(10);
+const RESTART_DELAY_MAX: Duration = Duration::from_secs(300);
 /// Delay before the next poll if the store is unavailable.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const POLL_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The same delay during a takeover.
-const LOOK_AGAIN_TAKEOVER: Duration = Duration::from_millis(100);
+const POLL_RETRY_DELAY_TAKEOVER: Duration = Duration::from_millis(100);
 /// Maximum number of polls during a takeover.
-const TAKEOVER_LOOKS: u32 = 10;
+const TAKEOVER_POLLS_MAX: u32 = 10;
 /// Poll interval during the initial load.
-const LOOK_WHILE_READING: Duration = Duration::from_secs(1);
+const POLL_INTERVAL_LOADING: Duration = Duration::from_secs(1);
 /// Minimum duration of a portion of rows, after which the initial load pauses.
 const PORTION: Duration = Duration::from_millis(20);
 /// Delay between two polls, as a multiple of the duration of the last poll, within bounds.
@@ -56,9 +56,9 @@ const PAUSE_FACTOR: u64 = 40;
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Delay between two polls while the leader is about to hand over.
-const PAUSE_SOON: Duration = Duration::from_millis(5);
+const PAUSE_BEFORE_TAKEOVER: Duration = Duration::from_millis(5);
 /// Maximum time for which a standby polls that often.
-const SOON_MAX: Duration = Duration::from_secs(10);
+const PAUSE_BEFORE_TAKEOVER_MAX: Duration = Duration::from_secs(10);
 
 /// Before all other timestamps.
 const EARLIEST: Timestamp = Timestamp::from_micros(i64::MIN);
@@ -69,14 +69,14 @@ pub(crate) enum Role {
     /// Another server leads, or may lead: this one follows its changes.
     Follows,
     /// This server owns the shards, and brings the standby's engine up to date.
-    TakesOver,
+    TakingOver,
     /// This server leads, or is in another phase.
-    Rests,
+    Idle,
 }
 
 /// Result of a takeover.
 #[derive(Debug)]
-pub(crate) enum TakenOver {
+pub(crate) enum TakeoverResult {
     /// The engine of the shards, not started, and the engine time of the newest commit.
     Engine(Box<Engine>, Timestamp),
     /// No engine: all rows must be loaded.
@@ -113,12 +113,12 @@ enum State {
 #[derive(Debug)]
 struct Following {
     follower: Box<Follower>,
-    place: Place,
+    place: ChangelogPosition,
     /// Engine time of the newest commit that it knows.
     newest: Timestamp,
-    first: FirstRead,
+    first: InitialLoad,
     /// The poll in progress.
-    look: Option<Look>,
+    look: Option<ChangelogPoll>,
     /// When the next poll is due.
     look_at: Timestamp,
     takeover: Option<Takeover>,
@@ -126,7 +126,7 @@ struct Following {
 
 /// Progress of the initial load.
 #[derive(Debug)]
-enum FirstRead {
+enum InitialLoad {
     /// Not started: it starts after the first poll of the changelog. A leader that writes no changelog cannot be
     /// followed, so its rows are not read.
     NotAsked,
@@ -137,7 +137,7 @@ enum FirstRead {
         rows_from: Timestamp,
     },
     /// All rows were read; those that changed meanwhile are read again.
-    Came {
+    RowsLoaded {
         rows: u64,
         started_at: Timestamp,
     },
@@ -146,15 +146,15 @@ enum FirstRead {
 
 /// One poll of the changelog and of the rows that it names.
 #[derive(Debug)]
-struct Look {
+struct ChangelogPoll {
     started_at: Timestamp,
     /// Whether the changed rows are read again once the end of the changelog is reached.
     rereads: bool,
-    step: LookStep,
+    step: PollStep,
 }
 
 #[derive(Debug)]
-enum LookStep {
+enum PollStep {
     /// Reads the changelog.
     Since(CallId),
     /// Reads the rows of `keys` again; `left` are the keys after them.
@@ -173,14 +173,14 @@ struct Takeover {
 
 impl Standby {
     pub(crate) fn new() -> Self {
-        Self { state: State::Empty, begin_again: BEGIN_AGAIN, soon_since: None, shown: false }
+        Self { state: State::Empty, begin_again: RESTART_DELAY, soon_since: None, shown: false }
     }
 
     /// Does everything that is due in this role.
     pub(crate) fn turn<R>(&mut self, common: &mut Common<R>, now: Now, role: Role) {
         match role {
-            Role::Rests => self.rest(common),
-            Role::TakesOver => self.look_again_for_takeover(common, now.steady),
+            Role::Idle => self.rest(common),
+            Role::TakingOver => self.retry_poll_for_takeover(common, now.steady),
             Role::Follows => self.follow(common, now),
         }
     }
@@ -198,7 +198,7 @@ impl Standby {
     pub(crate) fn rows_from(&self) -> Timestamp {
         match &self.state {
             State::Follows(following) => match following.first {
-                FirstRead::Reads { rows_from, .. } => rows_from,
+                InitialLoad::Reads { rows_from, .. } => rows_from,
                 _ => EARLIEST,
             },
             _ => EARLIEST,
@@ -209,10 +209,11 @@ impl Standby {
         let is_near = common.standing.takeover_is_near;
         let was_soon = self.soon_since.is_some();
         self.soon_since = is_near.then(|| self.soon_since.unwrap_or(now.steady));
-        let is_soon = self.soon_since.is_some_and(|since| now.steady.since(since) < SOON_MAX);
+        let is_soon =
+            self.soon_since.is_some_and(|since| now.steady.since(since) < PAUSE_BEFORE_TAKEOVER_MAX);
         match &mut self.state {
             State::Empty => {
-                self.state = State::Waits { begin_at: now.steady + SETTLED, settled: false };
+                self.state = State::Waits { begin_at: now.steady + INITIAL_LOAD_DELAY, settled: false };
             }
             State::Waits { begin_at, settled } if *begin_at <= now.steady => {
                 self.state = match *settled {
@@ -223,11 +224,11 @@ impl Standby {
             State::Follows(following) => {
                 following.takeover = None;
                 if let Some(heard) = following.complete(common, now.steady, is_soon) {
-                    self.begin_again = BEGIN_AGAIN;
+                    self.begin_again = RESTART_DELAY;
                     self.show(common, Some(heard));
                 }
                 if let State::Follows(following) = &mut self.state {
-                    following.look_when_due(common, now.steady, is_near && !was_soon);
+                    following.poll_when_due(common, now.steady, is_near && !was_soon);
                 }
             }
             State::Waits { .. } | State::Counts { .. } | State::Begins { .. } => {}
@@ -268,45 +269,45 @@ impl Standby {
     // A takeover.
 
     /// Starts the takeover after the shards were acquired. Returns its result if it is known immediately:
-    /// [`TakenOver::Nothing`] if there is no complete engine.
+    /// [`TakeoverResult::Nothing`] if there is no complete engine.
     pub(crate) fn take_over<R>(
         &mut self,
         common: &mut Common<R>,
         now: Now,
         leases: &[Lease],
-    ) -> Option<TakenOver> {
+    ) -> Option<TakeoverResult> {
         match &mut self.state {
             State::Follows(following) if following.is_read() => {
-                if is_on(Mutation::LeaderTakesOverWithoutALook) {
+                if is_on(Mutation::LeaderTakesOverWithoutReading) {
                     return Some(self.own(common, leases));
                 }
                 following.abandon(common);
                 following.takeover = Some(Takeover { looks: 0, counting: None, there: None });
-                following.look_for_takeover(common, now.steady);
+                following.poll_for_takeover(common, now.steady);
                 None
             }
-            State::Follows(_) => Some(self.useless(common, NotFollowed::Unread)),
+            State::Follows(_) => Some(self.discard(common, NotFollowed::Unread)),
             _ => {
                 self.rest(common);
-                Some(TakenOver::Nothing)
+                Some(TakeoverResult::Nothing)
             }
         }
     }
 
-    fn look_again_for_takeover<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
+    fn retry_poll_for_takeover<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
         if let State::Follows(following) = &mut self.state
             && following.takeover.is_some()
             && following.look.is_none()
             && following.look_at <= now
         {
-            following.look_for_takeover(common, now);
+            following.poll_for_takeover(common, now);
         }
     }
 
-    fn useless<R>(&mut self, common: &mut Common<R>, lost: NotFollowed) -> TakenOver {
-        common.notice(Notice::StandbyUseless(lost));
+    fn discard<R>(&mut self, common: &mut Common<R>, lost: NotFollowed) -> TakeoverResult {
+        common.notice(Notice::StandbyDiscarded(lost));
         self.retire(common);
-        TakenOver::Nothing
+        TakeoverResult::Nothing
     }
 
     // Answers.
@@ -328,14 +329,16 @@ impl Standby {
         call: CallId,
         answer: Result<Answer, Failure>,
         leases: &[Lease],
-    ) -> Option<TakenOver> {
+    ) -> Option<TakeoverResult> {
         match &mut self.state {
             State::Counts { .. } => {
                 let live = match answer {
                     Ok(Answer::Jobs(counts)) => live(&counts).values().sum(),
                     _ => 0,
                 };
-                let longer = Duration::from_millis(live.saturating_mul(SETTLED_PER_1000_JOBS_MILLIS) / 1_000);
+                let longer = Duration::from_millis(
+                    live.saturating_mul(INITIAL_LOAD_DELAY_PER_1000_JOBS_MILLIS) / 1_000,
+                );
                 self.state = State::Waits { begin_at: now.steady + longer, settled: true };
                 None
             }
@@ -354,7 +357,7 @@ impl Standby {
                     Ok(()) if is_takeover => self.finish_takeover(common, leases),
                     Ok(()) => None,
                     Err(lost) if lost.is_away() && following.waits(common, now.steady) => None,
-                    Err(lost) if is_takeover => Some(self.useless(common, lost)),
+                    Err(lost) if is_takeover => Some(self.discard(common, lost)),
                     Err(lost) => {
                         self.begin_later(common, now.steady, lost);
                         None
@@ -373,13 +376,13 @@ impl Standby {
         }
     }
 
-    fn begin<R>(&mut self, common: &mut Common<R>, now: Now, place: Place) {
+    fn begin<R>(&mut self, common: &mut Common<R>, now: Now, place: ChangelogPosition) {
         let follower = Box::new(Follower::new(common.engine_config(), common.config.shards, now));
         let mut following = Following {
             follower,
             place,
             newest: Timestamp::default(),
-            first: FirstRead::NotAsked,
+            first: InitialLoad::NotAsked,
             look: None,
             look_at: now.steady,
             takeover: None,
@@ -390,30 +393,30 @@ impl Standby {
 
     fn begin_later<R>(&mut self, common: &mut Common<R>, now: Timestamp, lost: NotFollowed) {
         let pause = self.begin_again;
-        self.begin_again = Duration::from_millis(pause.as_millis().saturating_mul(2)).min(BEGIN_AGAIN_MAX);
+        self.begin_again = Duration::from_millis(pause.as_millis().saturating_mul(2)).min(RESTART_DELAY_MAX);
         common.notice(Notice::NotFollowed { why: lost, again_in: pause });
         self.retire(common);
         self.show(common, None);
         self.state = State::Waits { begin_at: now + pause, settled: true };
     }
 
-    fn finish_takeover<R>(&mut self, common: &mut Common<R>, leases: &[Lease]) -> Option<TakenOver> {
+    fn finish_takeover<R>(&mut self, common: &mut Common<R>, leases: &[Lease]) -> Option<TakeoverResult> {
         let State::Follows(following) = &mut self.state else { return None };
         let checked = following.check_takeover()?;
         if let Err(lost) = checked {
-            return Some(self.useless(common, lost));
+            return Some(self.discard(common, lost));
         }
         Some(self.own(common, leases))
     }
 
-    fn own<R>(&mut self, common: &mut Common<R>, leases: &[Lease]) -> TakenOver {
+    fn own<R>(&mut self, common: &mut Common<R>, leases: &[Lease]) -> TakeoverResult {
         let State::Follows(following) = std::mem::replace(&mut self.state, State::Empty) else {
-            return TakenOver::Nothing;
+            return TakeoverResult::Nothing;
         };
         let Following { follower, newest, .. } = *following;
         match follower.own(leases) {
-            Some(engine) => TakenOver::Engine(Box::new(engine), newest),
-            None => self.useless(common, NotFollowed::Unread),
+            Some(engine) => TakeoverResult::Engine(Box::new(engine), newest),
+            None => self.discard(common, NotFollowed::Unread),
         }
     }
 }
@@ -421,7 +424,7 @@ impl Standby {
 impl Following {
     /// Whether the initial load is complete, including rows that changed meanwhile: the standby could take over.
     fn is_read(&self) -> bool {
-        matches!(self.first, FirstRead::Done)
+        matches!(self.first, InitialLoad::Done)
     }
 
     /// No wake-up is needed while a call is pending, because a turn follows each answer. After a pause, the next
@@ -429,22 +432,22 @@ impl Following {
     fn wake_at(&self, now: Timestamp) -> Timestamp {
         let look_at = if self.look.is_none() { self.look_at } else { Timestamp::MAX };
         match self.first {
-            FirstRead::Reads { rows_from, .. } if rows_from > now => look_at.min(rows_from),
+            InitialLoad::Reads { rows_from, .. } if rows_from > now => look_at.min(rows_from),
             _ => look_at,
         }
     }
 
     fn waits_for(&self, call: CallId) -> bool {
-        let first = matches!(self.first, FirstRead::Reads { call: asked, .. } if asked == call);
+        let first = matches!(self.first, InitialLoad::Reads { call: asked, .. } if asked == call);
         let counts = self.takeover.as_ref().is_some_and(|takeover| takeover.counting == Some(call));
-        first || counts || self.look.as_ref().and_then(Look::call) == Some(call)
+        first || counts || self.look.as_ref().and_then(ChangelogPoll::call) == Some(call)
     }
 
     fn abandon<R>(&mut self, common: &mut Common<R>) {
-        let look = self.look.take().as_ref().and_then(Look::call);
+        let look = self.look.take().as_ref().and_then(ChangelogPoll::call);
         let counting = self.takeover.take().and_then(|takeover| takeover.counting);
         let first = match self.first {
-            FirstRead::Reads { call, .. } => Some(call),
+            InitialLoad::Reads { call, .. } => Some(call),
             _ => None,
         };
         for call in [look, counting, first].into_iter().flatten() {
@@ -456,12 +459,12 @@ impl Following {
     /// missed.
     fn waits<R>(&mut self, common: &mut Common<R>, now: Timestamp) -> bool {
         let looks = self.takeover.as_ref().map(|takeover| takeover.looks);
-        if !self.is_read() || looks.is_some_and(|looks| looks >= TAKEOVER_LOOKS) {
+        if !self.is_read() || looks.is_some_and(|looks| looks >= TAKEOVER_POLLS_MAX) {
             return false;
         }
         self.abandon(common);
         self.takeover = looks.map(|looks| Takeover { looks, counting: None, there: None });
-        self.look_at = now + if looks.is_some() { LOOK_AGAIN_TAKEOVER } else { LOOK_AGAIN };
+        self.look_at = now + if looks.is_some() { POLL_RETRY_DELAY_TAKEOVER } else { POLL_RETRY_DELAY };
         true
     }
 
@@ -470,32 +473,32 @@ impl Following {
     /// Finishes a complete poll. Returns the time up to which all changes are known, once the initial load is
     /// complete.
     fn complete<R>(&mut self, common: &mut Common<R>, now: Timestamp, is_soon: bool) -> Option<Timestamp> {
-        let look = self.look.take_if(|look| matches!(look.step, LookStep::Complete))?;
-        if let FirstRead::Came { rows, started_at } = self.first
+        let look = self.look.take_if(|look| matches!(look.step, PollStep::Complete))?;
+        if let InitialLoad::RowsLoaded { rows, started_at } = self.first
             && look.rereads
         {
             common.notice(Notice::Follows { rows, took: now.since(started_at) });
-            self.first = FirstRead::Done;
+            self.first = InitialLoad::Done;
         }
         self.look_at = match self.first {
-            FirstRead::NotAsked => now,
-            FirstRead::Reads { .. } => now + LOOK_WHILE_READING,
-            FirstRead::Came { .. } => now,
-            FirstRead::Done if is_soon => now + PAUSE_SOON,
-            FirstRead::Done => {
+            InitialLoad::NotAsked => now,
+            InitialLoad::Reads { .. } => now + POLL_INTERVAL_LOADING,
+            InitialLoad::RowsLoaded { .. } => now,
+            InitialLoad::Done if is_soon => now + PAUSE_BEFORE_TAKEOVER,
+            InitialLoad::Done => {
                 let millis = now.since(look.started_at).as_millis().saturating_mul(PAUSE_FACTOR);
                 now + Duration::from_millis(millis).clamp(PAUSE_MIN, PAUSE_MAX)
             }
         };
-        if matches!(self.first, FirstRead::NotAsked) {
+        if matches!(self.first, InitialLoad::NotAsked) {
             let call = common.call(Call::Preload, None);
-            self.look_at = now + LOOK_WHILE_READING;
-            self.first = FirstRead::Reads { call, started_at: now, portion_from: now, rows_from: EARLIEST };
+            self.look_at = now + POLL_INTERVAL_LOADING;
+            self.first = InitialLoad::Reads { call, started_at: now, portion_from: now, rows_from: EARLIEST };
         }
         self.is_read().then_some(look.started_at)
     }
 
-    fn look_when_due<R>(&mut self, common: &mut Common<R>, now: Timestamp, at_once: bool) {
+    fn poll_when_due<R>(&mut self, common: &mut Common<R>, now: Timestamp, at_once: bool) {
         if self.look.is_none() && (self.look_at <= now || at_once) {
             self.look(common, now);
         }
@@ -503,12 +506,12 @@ impl Following {
 
     /// Polls the changelog. Reads the changed rows again once all rows have been read.
     fn look<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
-        let rereads = matches!(self.first, FirstRead::Came { .. } | FirstRead::Done);
-        let step = LookStep::Since(common.call(Call::ChangelogSince(self.place), None));
-        self.look = Some(Look { started_at: now, rereads, step });
+        let rereads = matches!(self.first, InitialLoad::RowsLoaded { .. } | InitialLoad::Done);
+        let step = PollStep::Since(common.call(Call::ChangelogSince(self.place), None));
+        self.look = Some(ChangelogPoll { started_at: now, rereads, step });
     }
 
-    fn look_for_takeover<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
+    fn poll_for_takeover<R>(&mut self, common: &mut Common<R>, now: Timestamp) {
         let Some(takeover) = &mut self.takeover else { return };
         takeover.looks += 1;
         takeover.counting = Some(common.call(Call::CountJobs, None));
@@ -527,7 +530,7 @@ impl Following {
         match answer.map_err(NotFollowed::Store)? {
             Answer::ChangelogSince(since) => self.changed(common, since.ok_or(NotFollowed::OutOfReach)?),
             Answer::LiveRows(reread) => self.reread(common, reread),
-            Answer::Loaded(loaded) => self.all_rows_came(now, call, loaded),
+            Answer::Loaded(loaded) => self.initial_load_finished(now, call, loaded),
             Answer::Jobs(counts) => {
                 if let Some(takeover) = &mut self.takeover {
                     (takeover.counting, takeover.there) = (None, Some(live(&counts)));
@@ -538,25 +541,25 @@ impl Following {
         }
     }
 
-    fn changed<R>(&mut self, common: &mut Common<R>, since: Since) -> Result<(), NotFollowed> {
+    fn changed<R>(&mut self, common: &mut Common<R>, since: ChangelogPage) -> Result<(), NotFollowed> {
         self.guarded(|follower| follower.follow(&since.touched))?.map_err(NotFollowed::Unfollowed)?;
         (self.place, self.newest) = (since.end, since.now);
         if !since.whole {
             let call = common.call(Call::ChangelogSince(self.place), None);
-            return self.step(LookStep::Since(call));
+            return self.step(PollStep::Since(call));
         }
         if !self.look.as_ref().is_some_and(|look| look.rereads) {
-            return self.step(LookStep::Complete);
+            return self.step(PollStep::Complete);
         }
         let stale = self.follower.stale(usize::MAX);
         self.reread_next(common, stale)
     }
 
-    fn reread<R>(&mut self, common: &mut Common<R>, reread: Reread) -> Result<(), NotFollowed> {
+    fn reread<R>(&mut self, common: &mut Common<R>, reread: ReloadedRows) -> Result<(), NotFollowed> {
         if reread.unreadable > 0 {
             return Err(NotFollowed::Damaged(reread.unreadable));
         }
-        let Some(Look { step: LookStep::Rereads { keys, left, .. }, .. }) = &mut self.look else {
+        let Some(ChangelogPoll { step: PollStep::Rereads { keys, left, .. }, .. }) = &mut self.look else {
             return Ok(());
         };
         let (keys, left) = (std::mem::take(keys), std::mem::take(left));
@@ -569,16 +572,16 @@ impl Following {
             let rest = left.split_off(left.len().min(common.config.reread_keys));
             let keys = std::mem::replace(&mut left, rest);
             let call = common.call(Call::LiveRows(keys.clone()), None);
-            return self.step(LookStep::Rereads { call, keys, left });
+            return self.step(PollStep::Rereads { call, keys, left });
         }
         // Rows of one snapshot contradict each other only if they are damaged.
-        match self.follower.count_stale() {
-            0 => self.step(LookStep::Complete),
+        match self.follower.stale_count() {
+            0 => self.step(PollStep::Complete),
             stale => Err(NotFollowed::Inconsistent(stale)),
         }
     }
 
-    fn step(&mut self, step: LookStep) -> Result<(), NotFollowed> {
+    fn step(&mut self, step: PollStep) -> Result<(), NotFollowed> {
         if let Some(look) = &mut self.look {
             look.step = step;
         }
@@ -588,7 +591,7 @@ impl Following {
     // The first reading.
 
     fn restore(&mut self, now: Timestamp, call: CallId, rows: Vec<LiveRow>) -> Result<(), NotFollowed> {
-        let FirstRead::Reads { call: asked, portion_from, rows_from, .. } = &mut self.first else {
+        let InitialLoad::Reads { call: asked, portion_from, rows_from, .. } = &mut self.first else {
             return Ok(());
         };
         if *asked != call {
@@ -602,8 +605,13 @@ impl Following {
         self.guarded(|follower| rows.into_iter().for_each(|row| follower.restore(row)))
     }
 
-    fn all_rows_came(&mut self, now: Timestamp, call: CallId, loaded: Loaded) -> Result<(), NotFollowed> {
-        let FirstRead::Reads { call: asked, started_at, .. } = self.first else { return Ok(()) };
+    fn initial_load_finished(
+        &mut self,
+        now: Timestamp,
+        call: CallId,
+        loaded: Loaded,
+    ) -> Result<(), NotFollowed> {
+        let InitialLoad::Reads { call: asked, started_at, .. } = self.first else { return Ok(()) };
         if asked != call {
             return Ok(());
         }
@@ -611,7 +619,7 @@ impl Following {
             return Err(NotFollowed::Damaged(loaded.quarantined));
         }
         self.guarded(Follower::loaded)?;
-        self.first = FirstRead::Came { rows: loaded.rows, started_at };
+        self.first = InitialLoad::RowsLoaded { rows: loaded.rows, started_at };
         self.look_at = now;
         Ok(())
     }
@@ -621,7 +629,7 @@ impl Following {
     /// Returns `None` until the last poll and the count are complete; then whether the engine may be used.
     fn check_takeover(&mut self) -> Option<Result<(), NotFollowed>> {
         let there = self.takeover.as_ref()?.there.as_ref()?;
-        if !matches!(self.look.as_ref()?.step, LookStep::Complete) {
+        if !matches!(self.look.as_ref()?.step, PollStep::Complete) {
             return None;
         }
         let here = live(self.follower.live());
@@ -637,11 +645,11 @@ impl Following {
     }
 }
 
-impl Look {
+impl ChangelogPoll {
     fn call(&self) -> Option<CallId> {
         match self.step {
-            LookStep::Since(call) | LookStep::Rereads { call, .. } => Some(call),
-            LookStep::Complete => None,
+            PollStep::Since(call) | PollStep::Rereads { call, .. } => Some(call),
+            PollStep::Complete => None,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Inputs that made the engine panic, so that the engine does not receive them forever.
 //!
 //! A client or worker that repeats an input would trigger the same defect again, and workers repeat reports until
-//! they are acknowledged. An input that was being handled at [`STRIKES`] panics is dropped from then on. `lead` calls
-//! [`Suspects::accuse`] after a panic, and [`Suspects::is_barred`] before every input.
+//! they are acknowledged. An input that was being handled at [`PANICS_MAX`] panics is dropped from then on. `lead` calls
+//! [`Suspects::count_panic`] after a panic, and [`Suspects::is_blocked`] before every input.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,9 +11,9 @@ use engine::{Input, ScheduleRequest, WorkflowRequest};
 use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, WorkerId, WorkflowId};
 
 /// Number of panics after which an input is dropped.
-const STRIKES: u32 = 2;
+const PANICS_MAX: u32 = 2;
 /// Maximum number of inputs that are counted; when it is exceeded, all counts are dropped.
-const REMEMBERED: usize = 1_024;
+const ENTRIES_MAX: usize = 1_024;
 
 /// The object of an input, by which a repetition is recognized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,7 +47,7 @@ impl Suspect {
             Input::Update { job, .. } | Input::Cancel { job, .. } | Input::Why { job, .. } => Self::Job(*job),
             Input::Report { execution, .. } | Input::Task { execution, .. } => Self::Execution(*execution),
             Input::Join(join) => Self::Worker(join.worker),
-            Input::Beat { worker, .. }
+            Input::Heartbeat { worker, .. }
             | Input::Disconnect { worker, .. }
             | Input::SetAdmission { worker, .. }
             | Input::RemoveWorker { worker, .. } => Self::Worker(*worker),
@@ -107,25 +107,25 @@ fn hash(asked: &impl Hash) -> u64 {
 /// Counts engine panics by input.
 #[derive(Debug, Default)]
 pub(crate) struct Suspects {
-    strikes: BTreeMap<Suspect, u32>,
+    panics: BTreeMap<Suspect, u32>,
 }
 
 impl Suspects {
     /// Counts a panic of the engine during this input.
-    pub(crate) fn accuse(&mut self, suspect: Suspect) {
+    pub(crate) fn count_panic(&mut self, suspect: Suspect) {
         // A submission without a key cannot be distinguished from others, and time always passes.
         if matches!(suspect, Suspect::Flush | Suspect::Queue | Suspect::Submit { key: None, .. }) {
             return;
         }
-        if self.strikes.len() >= REMEMBERED {
-            self.strikes.clear();
+        if self.panics.len() >= ENTRIES_MAX {
+            self.panics.clear();
         }
-        *self.strikes.entry(suspect).or_default() += 1;
+        *self.panics.entry(suspect).or_default() += 1;
     }
 
-    /// Whether this input made the engine panic in [`STRIKES`] cases or more, so that it is dropped.
-    pub(crate) fn is_barred(&self, suspect: &Suspect) -> bool {
-        !self.strikes.is_empty() && self.strikes.get(suspect).is_some_and(|strikes| *strikes >= STRIKES)
+    /// Whether this input made the engine panic in [`PANICS_MAX`] cases or more, so that it is dropped.
+    pub(crate) fn is_blocked(&self, suspect: &Suspect) -> bool {
+        !self.panics.is_empty() && self.panics.get(suspect).is_some_and(|strikes| *strikes >= PANICS_MAX)
     }
 }
 
@@ -134,22 +134,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_input_is_barred_at_its_second_failure_and_others_are_not() {
+    fn an_input_is_blocked_after_its_second_panic_and_others_are_not() {
         let mut suspects = Suspects::default();
         let job = Suspect::Job(JobId::from_bits(1));
-        suspects.accuse(job);
-        assert!(!suspects.is_barred(&job));
-        suspects.accuse(job);
-        assert!(suspects.is_barred(&job));
-        assert!(!suspects.is_barred(&Suspect::Job(JobId::from_bits(2))));
+        suspects.count_panic(job);
+        assert!(!suspects.is_blocked(&job));
+        suspects.count_panic(job);
+        assert!(suspects.is_blocked(&job));
+        assert!(!suspects.is_blocked(&Suspect::Job(JobId::from_bits(2))));
     }
 
     #[test]
-    fn the_passing_of_time_is_never_barred() {
+    fn the_flush_is_never_blocked() {
         let mut suspects = Suspects::default();
         for _ in 0..10 {
-            suspects.accuse(Suspect::Flush);
+            suspects.count_panic(Suspect::Flush);
         }
-        assert!(!suspects.is_barred(&Suspect::Flush));
+        assert!(!suspects.is_blocked(&Suspect::Flush));
     }
 }

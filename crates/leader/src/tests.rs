@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::input::NewJob;
 use engine::{Input, Join, Now, Session, Ticket};
-use model::changelog::{Place, Reread, Since};
+use model::changelog::{ChangelogPage, ChangelogPosition, ReloadedRows};
 use model::id::Epoch;
 use model::record::{JobHead, Lease};
 use model::worker::{Capabilities, Capacity, WorkerStatus};
@@ -16,7 +16,7 @@ use crate::*;
 
 const LEASE: Duration = Duration::from_millis(2_500);
 const SHARDS: u16 = 2;
-const PLACE: Place = Place { commit: 7, epoch: Epoch(1) };
+const PLACE: ChangelogPosition = ChangelogPosition { commit: 7, epoch: Epoch(1) };
 
 fn config() -> Config {
     Config {
@@ -290,10 +290,10 @@ impl World {
             Call::LostTails(_) => Ok(Answer::LostTails(Vec::new())),
             Call::ChangelogEnd => Ok(Answer::ChangelogEnd(PLACE)),
             Call::ChangelogSince(end) => {
-                let since = Since { touched: Vec::new(), end, whole: true, now: self.now };
+                let since = ChangelogPage { touched: Vec::new(), end, whole: true, now: self.now };
                 Ok(Answer::ChangelogSince(Some(since)))
             }
-            Call::LiveRows(_) => Ok(Answer::LiveRows(Reread { rows: Vec::new(), unreadable: 0 })),
+            Call::LiveRows(_) => Ok(Answer::LiveRows(ReloadedRows { rows: Vec::new(), unreadable: 0 })),
             Call::CountJobs => Ok(Answer::Jobs(BTreeMap::new())),
             Call::Load(_) | Call::Preload => {
                 Ok(Answer::Loaded(Loaded { now: self.now, ..Loaded::default() }))
@@ -325,7 +325,7 @@ proptest! {
 
     /// [`World::carry_out`] asserts the safety properties; this test adds liveness.
     #[test]
-    fn whatever_happens_promises_are_kept_and_leadership_returns(steps in steps()) {
+    fn guarantees_hold_and_leadership_returns_after_any_sequence_of_events(steps in steps()) {
         let mut world = World::new();
         steps.into_iter().for_each(|step| world.step(step));
         world.handle(Event::Standing(Standing::default()));
@@ -337,7 +337,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_happens_a_server_that_is_told_to_stop_stops(steps in steps(), answers: bool) {
+    fn a_server_stops_after_any_sequence_of_events(steps in steps(), answers: bool) {
         let mut world = World::new();
         steps.into_iter().for_each(|step| world.step(step));
         world.handle(Event::Stop);
@@ -396,7 +396,7 @@ fn a_request_that_comes_during_a_suspension_is_refused() {
 }
 
 #[test]
-fn a_batch_that_is_full_holds_back_no_request_that_is_refused() {
+fn a_full_batch_does_not_delay_refused_requests() {
     let mut world = leading_with(Config { batch_inputs: 1, commits_ahead: 1, ..config() });
     world.submit();
     world.submit();
@@ -408,7 +408,7 @@ fn a_batch_that_is_full_holds_back_no_request_that_is_refused() {
 
 /// D2. Otherwise a dead worker would count as alive for as long as its leader's commit takes.
 #[test]
-fn a_slow_commit_prolongs_no_worker_lease() {
+fn a_slow_commit_extends_no_worker_lease() {
     let lease = Duration::from_secs(10);
     let mut world = leading_with(Config {
         engine: engine::Config { lease, ..config().engine },
@@ -425,7 +425,7 @@ fn a_slow_commit_prolongs_no_worker_lease() {
 }
 
 #[test]
-fn a_standby_says_that_it_stands_by_after_a_failure_too() {
+fn a_standby_reports_that_it_is_one_after_a_failure_too() {
     let mut world = World::new();
     world.store.taken_until = world.now + Duration::from_secs(60);
     world.turn();
@@ -439,7 +439,7 @@ fn a_standby_says_that_it_stands_by_after_a_failure_too() {
 }
 
 #[test]
-fn a_stop_is_shown_at_once_and_closes_the_lanes_whatever_the_server_is_doing() {
+fn a_stop_is_shown_immediately_and_closes_the_lanes_in_every_phase() {
     let (acquiring, leads) = (World::new(), leading());
     for mut world in [acquiring, leads] {
         world.turn();
@@ -453,7 +453,7 @@ fn a_stop_is_shown_at_once_and_closes_the_lanes_whatever_the_server_is_doing() {
 }
 
 #[test]
-fn what_was_sent_and_not_answered_is_told_as_unknown_and_what_was_not_sent_as_refused() {
+fn sent_requests_are_answered_as_unknown_and_unsent_ones_as_refused() {
     let mut world = leading();
     world.submit();
     world.step(Step::Answer { newest: true, with: With::Failure(FailureKind::OutcomeUnknown) });

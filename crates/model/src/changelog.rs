@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 ///
 /// A database that lost commits reuses their numbers, but with other epochs. So the epoch is part of the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct ChangelogPosition {
     /// Number of the commit, counted over all shards.
     pub commit: u64,
     /// Highest epoch of the commit.
@@ -61,13 +61,13 @@ impl LiveKey {
 
 /// Effect of a commit on the live rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Touched {
+pub enum LiveChange {
     /// Rows are new, changed or no longer live; the reader finds out by reading them again.
     Rows(LiveKey),
     /// A job has ended: it never has a live row again.
     Ended(JobId),
     /// Expired idempotency keys of a shard were deleted. Comes before the keys that the same commit added.
-    KeysForgotten {
+    KeysPurged {
         /// Shard of the keys.
         shard: ShardId,
         /// Keys that expired before this time were deleted.
@@ -79,7 +79,7 @@ pub enum Touched {
     RunKey(RunKeyRecord),
 }
 
-impl Touched {
+impl LiveChange {
     /// Returns the effects of the changes of a commit, each once.
     pub fn by(changes: &[Change]) -> Vec<Self> {
         let mut touched: Vec<_> = changes.iter().filter_map(Self::of).collect();
@@ -108,8 +108,8 @@ impl Touched {
             Change::Execution { record, .. } => LiveKey::Job(record.job),
             Change::Key(key) => return Some(Self::Key(*key)),
             Change::RunKey(key) => return Some(Self::RunKey(*key)),
-            Change::ForgetKeys { shard, expired_before } => {
-                return Some(Self::KeysForgotten { shard: *shard, expired_before: *expired_before });
+            Change::PurgeKeys { shard, expired_before } => {
+                return Some(Self::KeysPurged { shard: *shard, expired_before: *expired_before });
             }
             Change::Worker(_) | Change::RemoveWorker(_) => LiveKey::Workers,
             Change::Queue(_) | Change::RemoveQueue(_) => LiveKey::Queues,
@@ -127,13 +127,13 @@ impl Touched {
     }
 }
 
-/// Changelog entries after a [`Place`].
+/// Changelog entries after a [`ChangelogPosition`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Since {
+pub struct ChangelogPage {
     /// Effects in the order of the commits.
-    pub touched: Vec<Touched>,
+    pub touched: Vec<LiveChange>,
     /// Position after the last entry.
-    pub end: Place,
+    pub end: ChangelogPosition,
     /// Whether `end` was the end of the changelog at the time of reading.
     pub whole: bool,
     /// Engine time of the newest commit of any shard.
@@ -142,7 +142,7 @@ pub struct Since {
 
 /// Live rows that a standby has read again.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reread {
+pub struct ReloadedRows {
     /// Rows that can be decoded.
     pub rows: Vec<LiveRow>,
     /// Number of rows that cannot be decoded; they are left out.

@@ -353,18 +353,18 @@ pub struct ScheduleHead {
 
 /// Statistics of the ended runs of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Track {
+pub struct RunStatistics {
     /// Number of runs that succeeded.
     pub succeeded: u64,
     /// Number of runs that ended in any other way.
     pub failed: u64,
     /// Number of consecutive runs with the result of the last run; positive for successes, negative for failures.
     pub streak: i32,
-    /// Durations of the last successful runs in milliseconds, oldest first; at most [`Track::DURATIONS_MAX`].
+    /// Durations of the last successful runs in milliseconds, oldest first; at most [`RunStatistics::DURATIONS_MAX`].
     pub durations: Vec<u32>,
 }
 
-impl Track {
+impl RunStatistics {
     /// Maximum number of stored durations.
     pub const DURATIONS_MAX: usize = 32;
 
@@ -415,7 +415,7 @@ pub struct ScheduleState {
     /// Newest ledger record without a job, as long as the next scheduled time may extend it.
     pub open_record: Option<Box<LedgerRecord>>,
     /// Statistics of the ended runs.
-    pub track: Option<Box<Track>>,
+    pub track: Option<Box<RunStatistics>>,
 }
 
 /// Status of a backfill.

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_survives_its_text_and_knows_its_shard_and_time() {
+    fn an_id_round_trips_through_text_and_contains_shard_and_time() {
         let bits = IdSource::default().next(at(1_764_000_000_123), ShardId(7), u64::MAX);
         let id = JobId::from_bits(bits);
         assert_eq!(id.to_string().parse::<JobId>(), Ok(id));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_grow_as_numbers_and_as_text_even_if_the_clock_stands_or_falls_back() {
+    fn ids_increase_even_if_the_clock_stops_or_goes_back() {
         let mut source = IdSource::default();
         let ids: Vec<_> = [5, 5, 4, 6, 6, 1]
             .into_iter()
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_is_refused_with_what_was_expected() {
+    fn an_invalid_id_is_rejected_with_the_expected_form() {
         for text in ["", "job_", "exe_01k9zq3m6c0000000000000000", "job_81k9zq3m6c0000000000000000", "job_1"]
         {
             assert!(text.parse::<JobId>().is_err(), "{text}");

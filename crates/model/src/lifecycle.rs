@@ -68,7 +68,7 @@ causes! {
         Interrupted = 8, "interrupted", "The execution was interrupted on the worker; the job did not cause this.";
         Refused = 9, "refused", "The worker declined the execution before it started.";
         OutcomeUnknown = 10, "outcome_unknown", "The worker was lost, and the job must not be started twice.";
-        BackoffOver = 11, "backoff_over", "The retry delay ended.";
+        BackoffEnded = 11, "backoff_over", "The retry delay ended.";
         CancelRequested = 12, "cancel_requested", "The job was cancelled.";
         DeadlinePassed = 13, "deadline_passed", "The job could not start before its starting deadline.";
         Updated = 14, "updated", "The job was changed before it started.";
@@ -126,7 +126,7 @@ pub const TRANSITIONS: &[Transition] = &[
     step(Running, Failed, Cause::TimedOut),
     step(Running, Failed, Cause::OutcomeUnknown),
     step(Running, Cancelled, Cause::CancelRequested),
-    step(Retrying, Waiting, Cause::BackoffOver),
+    step(Retrying, Waiting, Cause::BackoffEnded),
     step(Retrying, Cancelled, Cause::CancelRequested),
 ];
 
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_leaves_a_final_status() {
+    fn no_transition_leaves_a_final_status() {
         assert!(TRANSITIONS.iter().all(|t| t.from.is_none_or(|from| !from.is_final())));
     }
 
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_stands_in_the_table_and_survives_its_code() {
+    fn every_cause_is_in_the_table_and_round_trips_through_its_code() {
         for &cause in Cause::ALL {
             assert!(TRANSITIONS.iter().any(|t| t.cause == cause), "{cause}");
             assert_eq!(Cause::from_code(cause.code()), Some(cause));

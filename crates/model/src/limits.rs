@@ -56,7 +56,7 @@ pub const KEY_LEN_MAX: usize = 255;
 /// Maximum retention of an ended job.
 pub const RETENTION_MAX: Duration = Duration::from_hours(24 * 366 * 10);
 /// Retention of an idempotency key.
-pub const IDEMPOTENCY_KEPT: Duration = Duration::from_hours(24 * 7);
+pub const IDEMPOTENCY_KEY_RETENTION: Duration = Duration::from_hours(24 * 7);
 /// Maximum size of the output of an execution (`$BELFRY_OUTPUT`).
 pub const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// Maximum size of a checkpoint (`$BELFRY_CHECKPOINT`).
@@ -112,7 +112,7 @@ pub const RESERVE_AHEAD_MAX: Duration = Duration::from_hours(24);
 /// Maximum length of a description, note or reason, in bytes.
 pub const NOTE_LEN_MAX: usize = 1_000;
 /// Maximum number of scheduled times of one backfill.
-pub const BACKFILL_INSTANTS_MAX: usize = 10_000;
+pub const BACKFILL_TIMES_MAX: usize = 10_000;
 /// Maximum number of concurrent runs of one backfill.
 pub const BACKFILL_CONCURRENCY_MAX: u32 = 1_000;
 /// Maximum number of firings of one preview.
@@ -154,7 +154,7 @@ pub const TRIGGER_CHAIN_MAX: usize = 32;
 /// Maximum number of runs that the end of one job or run starts.
 pub const TRIGGERED_RUNS_MAX: usize = 1_000;
 /// Maximum size of an output that a trigger stores while it waits for its other sources.
-pub const KEPT_OUTPUT_BYTES_MAX: usize = 8 * 1024;
+pub const STORED_OUTPUT_BYTES_MAX: usize = 8 * 1024;
 /// Maximum number of late workers that a step over workers names.
 pub const LATE_WORKERS_NAMED_MAX: usize = 100;
 /// Maximum number of approvers of a step.

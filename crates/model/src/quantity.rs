@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_is_read_as_cores_or_thousandths_and_a_bare_number_means_cores() {
+    fn cpu_is_parsed_as_cores_or_millicores() {
         for (text, millis) in [("2", 2_000), ("0.5", 500), ("500m", 500), ("1.125", 1_125)] {
             assert_eq!(text.parse(), Ok(Millicores(millis)), "{text}");
         }

@@ -478,7 +478,7 @@ pub enum Change {
     /// A used idempotency key of a job.
     Key(KeyRecord),
     /// Deletes the expired idempotency keys of the jobs and runs of a shard.
-    ForgetKeys {
+    PurgeKeys {
         /// Shard of the keys.
         shard: ShardId,
         /// Deletes keys that expired before this time.
@@ -567,7 +567,7 @@ impl Change {
             Self::Execution { record, .. } => Some(record.job.shard()),
             Self::Checkpoint(record) => Some(record.job.shard()),
             Self::Key(key) => Some(key.job.shard()),
-            Self::ForgetKeys { shard, .. } => Some(*shard),
+            Self::PurgeKeys { shard, .. } => Some(*shard),
             Self::Schedule { id, .. } | Self::RemoveSchedule(id) => Some(id.shard()),
             Self::Ledger(record) => Some(record.schedule.shard()),
             Self::Backfill { id, .. } => Some(id.shard()),

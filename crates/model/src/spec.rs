@@ -450,7 +450,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spec_needs_nothing_but_what_to_run() {
+    fn a_spec_requires_only_run() {
         let spec: JobSpec = serde_json::from_str(r#"{"run": {"process": {"command": ["true"]}}}"#).unwrap();
         assert_eq!(spec, JobSpec::command(["true"]));
     }

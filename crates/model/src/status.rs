@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_survives_its_word_and_its_code() {
+    fn every_status_round_trips_through_its_name_and_code() {
         for &status in JobStatus::ALL {
             assert_eq!(status.as_str().parse(), Ok(status));
             assert_eq!(JobStatus::from_code(status.code()), Some(status));

@@ -300,21 +300,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn invalid_durations_are_rejected() {
         for text in ["", "90", "-5s", "d", "1y", "x", "1e9h", "99999999999999999999s"] {
             assert!(text.parse::<Duration>().is_err(), "{text}");
         }
     }
 
     #[test]
-    fn instants_are_rfc_3339_in_utc() {
+    fn timestamps_are_rfc_3339_in_utc() {
         let t: Timestamp = "2026-11-21T09:00:00.25+01:00".parse().unwrap();
         assert_eq!(t.to_string(), "2026-11-21T08:00:00.25Z");
         assert_eq!(serde_json::to_string(&t).unwrap(), r#""2026-11-21T08:00:00.25Z""#);
     }
 
     #[test]
-    fn instants_sort_by_time_and_one_that_may_be_absent_is_no_larger() {
+    fn timestamps_sort_by_time_and_an_option_has_the_same_size() {
         let micros = [i64::MIN + 1, -1, 0, 1, 1_795_000_000_000_000, i64::MAX];
         assert!(micros.map(Timestamp::from_micros).is_sorted());
         assert_eq!(micros.map(|micros| Timestamp::from_micros(micros).as_micros()), micros);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn time_before_another_is_zero_after_it() {
+    fn timestamp_arithmetic_saturates() {
         assert_eq!(Timestamp::from_millis(5).since(Timestamp::from_millis(9)), Duration::ZERO);
         assert_eq!(Timestamp::MAX + Duration::from_secs(1), Timestamp::MAX);
     }

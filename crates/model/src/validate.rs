@@ -448,13 +448,13 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_command_is_fine() {
+    fn a_plain_command_is_valid() {
         assert_eq!(problems(|_| {}), "fine");
     }
 
     /// A job with such resources would wait forever.
     #[test]
-    fn resources_that_no_machine_has_are_refused() {
+    fn resources_above_the_limits_are_rejected() {
         insta::assert_snapshot!(problems(|spec| {
             spec.resources.memory = Some(Bytes(u64::MAX));
             spec.resources.cpu = Some(crate::Millicores(u32::MAX));
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_cannot_leave_the_folder_of_the_execution() {
+    fn paths_must_stay_in_the_working_directory() {
         for path in ["", "/a", "a/../b", "..", "a//b", "./a", "a/", "a\0b"] {
             let found = problems(|spec| {
                 spec.outputs.push(OutputFile { artifact: "a".into(), path: path.into(), optional: false });
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_cannot_be_stopped_by_a_zero() {
+    fn queue_limits_must_be_above_zero() {
         let settings =
             QueueSettings { concurrency: Some(0), rate_per_second: Some(0.0), ..Default::default() };
         insta::assert_snapshot!(queue("q", &settings).unwrap_err(), @"concurrency: `0` is out of range: expected 1 to 1000000; to stop a queue, pause it; rate_per_second: `0` is out of range: expected more than 0, at most 1000000; to stop a queue, pause it");

@@ -126,7 +126,7 @@ pub enum Reason {
     /// No worker is eligible now.
     NoWorkerFits {
         /// Why each worker is not eligible (at most 100 workers).
-        workers: Vec<Misfits>,
+        workers: Vec<WorkerMismatch>,
         /// Number of further workers.
         more: u64,
     },
@@ -172,20 +172,20 @@ pub enum Reason {
 
 /// Why one worker is not eligible for a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Misfits {
+pub struct WorkerMismatch {
     /// Worker ID.
     pub worker: WorkerId,
     /// Worker name.
     pub name: String,
     /// All filters that the worker does not pass.
-    #[schema(value_type = Vec<Misfit>)]
-    pub misfits: Vec<OpenEnum<Misfit>>,
+    #[schema(value_type = Vec<FailedFilter>)]
+    pub misfits: Vec<OpenEnum<FailedFilter>>,
 }
 
 /// One filter that a worker does not pass for a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "misfit", rename_all = "snake_case")]
-pub enum Misfit {
+pub enum FailedFilter {
     /// The worker is lost.
     Lost,
     /// The worker is disconnected, and its lease has not expired yet.
@@ -283,7 +283,7 @@ pub struct RunWhy {
     pub run: RunId,
     /// Next attempt of the run, if the run failed and will be retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_try: Option<NextTry>,
+    pub next_try: Option<NextAttempt>,
     /// Steps that are running or waiting, then steps that have not started; each group in workflow order.
     pub steps: Vec<StepWhy>,
     /// Number of steps that are omitted from the list.
@@ -292,7 +292,7 @@ pub struct RunWhy {
 
 /// Next attempt of a failed run, by the retry policy of its workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct NextTry {
+pub struct NextAttempt {
     /// Attempt number, counted from 1; at least 2.
     pub number: u32,
     /// Maximum number of attempts, including the first one.
@@ -304,7 +304,7 @@ pub struct NextTry {
 
 /// A step that another step depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct NeedView {
+pub struct UpstreamStep {
     /// Step name.
     pub step: String,
     /// Step status.
@@ -325,7 +325,7 @@ pub enum StepReason {
         ahead: usize,
     },
     /// The run failed and is waiting for its next attempt. A step that has ended runs again in that attempt.
-    RunRetries(NextTry),
+    RunRetries(NextAttempt),
     /// The section of the step has not started.
     LaterSection {
         /// Section of the step.
@@ -345,7 +345,7 @@ pub enum StepReason {
         /// Join rule.
         join: JoinRule,
         /// Upstream steps that have not ended (at most 100).
-        needs: Vec<NeedView>,
+        needs: Vec<UpstreamStep>,
         /// Number of further upstream steps.
         more: usize,
     },
@@ -382,7 +382,7 @@ pub enum StepReason {
     /// Steps whose tasks may add more elements have not ended.
     Adders {
         /// Steps that may add elements (at most 100).
-        steps: Vec<NeedView>,
+        steps: Vec<UpstreamStep>,
     },
     /// Elements of a step that runs on every worker wait for workers that are lost or were removed.
     LostWorkers {
@@ -439,14 +439,14 @@ mod tests {
 
     /// An older client can read the response of a later server.
     #[test]
-    fn a_reason_of_a_later_version_is_kept_as_it_came() {
+    fn an_unknown_reason_is_preserved() {
         let text = r#"{"job":"job_01k9zq3m6c0000000000000000","status":"waiting","reasons":[{"reason":"no_workers"},{"quota":3,"reason":"quota"},{"reason":"no_worker_fits","workers":[{"worker":"wkr_01k9zq3m6c0000000000000000","name":"w1","misfits":[{"misfit":"slots","slots":4},{"misfit":"phase"}]}],"more":0}]}"#;
         let why: Why = serde_json::from_str(text).unwrap();
         assert_eq!(why.reasons[0], OpenEnum::Known(Reason::NoWorkers));
         assert_eq!(why.reasons[1].known(), None);
         let Some(Reason::NoWorkerFits { workers, .. }) = why.reasons[2].known() else { panic!("{why:?}") };
         let known: Vec<_> = workers[0].misfits.iter().map(OpenEnum::known).collect();
-        assert_eq!(known, [Some(&Misfit::Slots { slots: 4 }), None]);
+        assert_eq!(known, [Some(&FailedFilter::Slots { slots: 4 }), None]);
         assert_eq!(serde_json::to_string(&why).unwrap(), text);
     }
 }

@@ -8,7 +8,7 @@
 //! `belfry-node-sim mutations` tests those of agent and store; it simulates server, agent and store.
 //!
 //! # Invariants
-//! - No environment variable, option or request switches a mutation on: only a call of [`here`] or [`everywhere`] does.
+//! - No environment variable, option or request switches a mutation on: only a call of [`enable_in_thread`] or [`enable_in_process`] does.
 //! - A release build has no mutations: [`is_on`] is always `false`.
 //!
 //! # Cost
@@ -23,7 +23,7 @@ mod switch;
 use std::fmt;
 use std::str::FromStr;
 
-pub use switch::{Here, everywhere, here, is_on};
+pub use switch::{ThreadGuard, enable_in_process, enable_in_thread, is_on};
 
 /// Whether this build contains mutations that can be switched on: `true` in a debug build only.
 pub const ARE_BUILT_IN: bool = cfg!(debug_assertions);
@@ -61,21 +61,21 @@ mutations! {
     /// Starts an `at_most_once` job again after its worker is lost.
     EngineRepeatsAtMostOnce = "engine-repeats-at-most-once",
     /// Does not stop a job that was cancelled while its worker was disconnected.
-    EngineForgetsToStop = "engine-forgets-to-stop",
+    EngineSendsNoStop = "engine-sends-no-stop",
     /// Declares a worker lost after half of its lease.
-    EngineJudgesWorkersEarly = "engine-judges-workers-early",
+    EngineExpiresLeasesEarly = "engine-expires-leases-early",
     /// Declares workers lost at a takeover, without time to reconnect to the new leader.
-    EngineJudgesWorkersAtTakeover = "engine-judges-workers-at-takeover",
+    EngineExpiresLeasesAtTakeover = "engine-expires-leases-at-takeover",
     /// Does not retry the jobs of a worker whose lease has expired.
-    EngineWaitsForLostWorkers = "engine-waits-for-lost-workers",
+    EngineKeepsJobsOfLostWorkers = "engine-keeps-jobs-of-lost-workers",
     /// Resumes a frozen execution when its lost worker reconnects, even if a limit is then exceeded.
-    EngineTakesBackBeyondLimits = "engine-takes-back-beyond-limits",
+    EngineResumesBeyondLimits = "engine-resumes-beyond-limits",
     /// Does not stop executions that a worker holds but that are no longer current.
-    EngineLeavesStraysAlone = "engine-leaves-strays-alone",
+    EngineIgnoresStrayExecutions = "engine-ignores-stray-executions",
     /// Starts jobs without reconciliation after the store lost commits.
-    EngineTrustsAStoreThatForgot = "engine-trusts-a-store-that-forgot",
+    EngineSkipsReconciliation = "engine-skips-reconciliation",
     /// Does not send an assignment again that the worker did not receive.
-    EngineSaysAssignmentsOnce = "engine-says-assignments-once",
+    EngineSendsAssignmentsOnce = "engine-sends-assignments-once",
     /// Does not increase the fence of a job.
     EngineKeepsTheFence = "engine-keeps-the-fence",
     /// Allows one running job more than the limit of a queue.
@@ -85,29 +85,29 @@ mutations! {
     /// Does not count starts towards the rate limit of a queue.
     EngineForgetsRates = "engine-forgets-rates",
     /// Places one execution more on a worker than it has slots.
-    EngineOverfillsMachines = "engine-overfills-machines",
+    EngineOverfillsWorkers = "engine-overfills-workers",
     /// Ignores starting deadlines.
     EngineMissesDeadlines = "engine-misses-deadlines",
     /// Fires a schedule that has reached its limit of concurrent runs.
     EngineIgnoresOverlap = "engine-ignores-overlap",
     /// Drops the first missed firing that must be caught up after an outage.
-    EngineDropsTheFirstOwed = "engine-drops-the-first-owed",
+    EngineDropsTheFirstMissedFiring = "engine-drops-the-first-missed-firing",
     /// Ignores an outage: advances the cursor of a schedule to the current time.
-    EngineMovesTheCursorFirst = "engine-moves-the-cursor-first",
+    EngineIgnoresOutages = "engine-ignores-outages",
     /// Accepts every jump of the wall clock.
-    EngineBelievesEveryLeap = "engine-believes-every-leap",
+    EngineAcceptsClockJumps = "engine-accepts-clock-jumps",
     /// Catches up a missed firing at once, even if runs or other firings come first.
-    EngineDecidesOwedAtOnce = "engine-decides-owed-at-once",
+    EngineCatchesUpAtOnce = "engine-catches-up-at-once",
     /// Skips a firing because of a run of a backfill or of a catch-up.
-    EngineSkipsForThePast = "engine-skips-for-the-past",
+    EngineSkipsForBackfills = "engine-skips-for-backfills",
     /// Fires at a scheduled time that a filter excludes.
     EngineIgnoresFilters = "engine-ignores-filters",
     /// Starts a step before its join rule has decided.
-    EngineBeginsStepsEarly = "engine-begins-steps-early",
+    EngineStartsStepsEarly = "engine-starts-steps-early",
     /// Does not notify one of the downstream steps when a step ends.
-    EngineTellsOneStepLess = "engine-tells-one-step-less",
+    EngineNotifiesOneStepLess = "engine-notifies-one-step-less",
     /// A standby does not read changed jobs again.
-    EngineMissesWhatOthersChange = "engine-misses-what-others-change",
+    FollowerMissesChangedJobs = "follower-misses-changed-jobs",
     /// A leader renews worker leases and answers from memory after its own lease has expired.
     LeaderIgnoresItsOwnLease = "leader-ignores-its-own-lease",
     /// Sends replies and assignments before their commit.
@@ -115,21 +115,21 @@ mutations! {
     /// Sends replies before their commit, but no other effects.
     LeaderRepliesBeforeCommits = "leader-replies-before-commits",
     /// Sends replies that need no commit before the in-flight commits have ended.
-    LeaderRepliesWithoutACommitAtOnce = "leader-replies-without-a-commit-at-once",
+    LeaderRepliesBeforeEarlierCommits = "leader-replies-before-earlier-commits",
     /// Releases the effects of all in-flight commits with the first of them.
-    LeaderReleasesAllThatIsInFlight = "leader-releases-all-that-is-in-flight",
+    LeaderReleasesAllInFlightCommits = "leader-releases-all-in-flight-commits",
     /// Keeps the engine running after a failed commit.
-    LeaderGoesOnAfterFailedCommits = "leader-goes-on-after-failed-commits",
+    LeaderContinuesAfterFailedCommits = "leader-continues-after-failed-commits",
     /// Tells clients that a request was not processed, although the outcome of its commit is unknown.
-    LeaderTakesUnknownForRefused = "leader-takes-unknown-for-refused",
+    LeaderReportsUnknownAsRefused = "leader-reports-unknown-as-refused",
     /// A standby takes over without reading the last changes.
-    LeaderTakesOverWithoutALook = "leader-takes-over-without-a-look",
+    LeaderTakesOverWithoutReading = "leader-takes-over-without-reading",
     /// Launches a task before its start is in the journal.
     SupervisorStartsBeforeItsJournal = "supervisor-starts-before-its-journal",
     /// Does not freeze a task if the lease expired during its launch.
     SupervisorTrustsLaunches = "supervisor-trusts-launches",
     /// Freezes no task when the lease expires.
-    SupervisorIgnoresTheEndOfItsLease = "supervisor-ignores-the-end-of-its-lease",
+    SupervisorIgnoresLeaseExpiry = "supervisor-ignores-lease-expiry",
     /// Does not thaw a task that the fuse froze during its launch.
     SupervisorLeavesLaunchesFrozen = "supervisor-leaves-launches-frozen",
     /// Ends no task at its timeout.
@@ -139,13 +139,13 @@ mutations! {
     /// Forgets the end of an execution after the first report, without an acknowledgement.
     SupervisorReportsOnce = "supervisor-reports-once",
     /// A restarted supervisor ignores the executions that its journal contains as started.
-    SupervisorForgetsWhatItStarted = "supervisor-forgets-what-it-started",
+    SupervisorForgetsStartedExecutions = "supervisor-forgets-started-executions",
     /// Starts an execution again whose end was acknowledged.
-    SupervisorForgetsWhatItForgot = "supervisor-forgets-what-it-forgot",
+    SupervisorRestartsAcknowledgedExecutions = "supervisor-restarts-acknowledged-executions",
     /// Counts a worker lease from the receipt of the grant instead of the sending of the heartbeat.
     AgentCountsLeasesFromAnswers = "agent-counts-leases-from-answers",
     /// Sends no executions in the `Hello` of a new session.
-    AgentHidesWhatItHolds = "agent-hides-what-it-holds",
+    AgentHidesHeldExecutions = "agent-hides-held-executions",
     /// Does not repeat unacknowledged reports.
     AgentReportsOnce = "agent-reports-once",
     /// Does not pass stops to the supervisor.
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_mutations_share_a_name_and_each_is_found_by_its_own() {
+    fn mutation_names_are_unique_and_parse() {
         for &mutation in Mutation::ALL {
             assert_eq!(mutation.name().parse(), Ok(mutation));
         }
@@ -202,7 +202,7 @@ mod tests {
     fn a_mutation_is_on_in_its_thread_until_its_guard_is_dropped() {
         let on = || is_on(Mutation::EngineForgetsKeys);
         assert!(!on());
-        let guard = here(Mutation::EngineForgetsKeys);
+        let guard = enable_in_thread(Mutation::EngineForgetsKeys);
         assert!(on() && !is_on(Mutation::EngineSkipsBackoffs));
         assert!(!std::thread::spawn(on).join().unwrap());
         drop(guard);

@@ -8,16 +8,16 @@ pub const fn is_on(_mutation: Mutation) -> bool {
     false
 }
 
-/// Guard of [`here`]; has no values in a release build.
+/// Guard of [`enable_in_thread`]; has no values in a release build.
 #[derive(Debug)]
-pub enum Here {}
+pub enum ThreadGuard {}
 
 /// Returns `None`: a release build has no mutations.
-pub fn here(_mutation: Mutation) -> Option<Here> {
+pub fn enable_in_thread(_mutation: Mutation) -> Option<ThreadGuard> {
     None
 }
 
 /// Returns `false`: a release build has no mutations.
-pub fn everywhere(_mutation: Mutation) -> bool {
+pub fn enable_in_process(_mutation: Mutation) -> bool {
     false
 }

@@ -38,7 +38,7 @@ pub(crate) struct Client {
 }
 
 /// Response of an HTTP request.
-struct Said {
+struct HttpResponse {
     status: u16,
     body: Value,
 }
@@ -66,7 +66,7 @@ impl Client {
     }
 
     /// Sends all requests; returns when each has its answer.
-    pub(crate) async fn live(self: Rc<Self>) -> turmoil::Result {
+    pub(crate) async fn run_host(self: Rc<Self>) -> turmoil::Result {
         for number in 0..self.jobs {
             let pause = self.spread / u32::try_from(self.jobs).unwrap_or(u32::MAX);
             let pause = pause.mul_f64(self.dice(|dice| dice.fraction(0.0, 2.0)));
@@ -92,7 +92,7 @@ impl Client {
         let spec = self.dice(|dice| spec(number, dice));
         let Ok(body) = serde_json::to_vec(&spec) else { return };
         let (tag, key) = (spec.name.clone(), spec.idempotency_key.clone());
-        let made = |said: &Said| {
+        let made = |said: &HttpResponse| {
             let job = said.body["id"].as_str()?.parse::<JobId>().ok()?;
             Some(Answer::Submitted { job })
         };
@@ -115,7 +115,7 @@ impl Client {
         (method, path): (Method, &str),
         body: &[u8],
         again: bool,
-        answer: impl Fn(&Said) -> Option<Answer>,
+        answer: impl Fn(&HttpResponse) -> Option<Answer>,
     ) -> Option<Answer> {
         let request = self.recorder.request();
         loop {
@@ -153,13 +153,19 @@ impl Client {
         self.recorder.note(What::Read { job, found });
     }
 
-    async fn call(&self, method: Method, path: &str, body: Vec<u8>) -> Option<Said> {
+    async fn call(&self, method: Method, path: &str, body: Vec<u8>) -> Option<HttpResponse> {
         let server = self.turn.load(Ordering::Relaxed) % self.servers;
         let call = self.call_at(server, method, path, body);
         tokio::time::timeout(ANSWER_MAX, call).await.ok()?
     }
 
-    async fn call_at(&self, server: usize, method: Method, path: &str, body: Vec<u8>) -> Option<Said> {
+    async fn call_at(
+        &self,
+        server: usize,
+        method: Method,
+        path: &str,
+        body: Vec<u8>,
+    ) -> Option<HttpResponse> {
         let stream = TcpStream::connect((servers::name(server), servers::PORT)).await.ok()?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.ok()?;
@@ -174,7 +180,7 @@ impl Client {
         let response = sender.send_request(request).await.ok()?;
         let status = response.status().as_u16();
         let bytes = response.into_body().collect().await.ok()?.to_bytes();
-        Some(Said { status, body: serde_json::from_slice(&bytes).unwrap_or_default() })
+        Some(HttpResponse { status, body: serde_json::from_slice(&bytes).unwrap_or_default() })
     }
 }
 

@@ -10,7 +10,7 @@ use sim::history::{TaskStep, What};
 use tokio::sync::Notify;
 use turmoil::net::TcpStream;
 use worker::AgentConfig;
-use worker::testing::{Approach, Disk, Plan, Road, Step, Task, World};
+use worker::testing::{ConnectFuture, Connection, Disk, Plan, Step, Task, World};
 
 use crate::recorder::{self, Recorder};
 
@@ -27,11 +27,11 @@ pub(crate) struct Machine {
     pub(crate) disk: Disk,
     /// Kills the agent when notified; a new one is started.
     pub(crate) restart: Arc<Notify>,
-    surroundings: Arc<Surroundings>,
+    environment: Arc<Environment>,
 }
 
 #[derive(Debug)]
-struct Surroundings {
+struct Environment {
     id: WorkerId,
     recorder: Recorder,
     dice: Mutex<Dice>,
@@ -40,8 +40,8 @@ struct Surroundings {
 impl Machine {
     pub(crate) fn new(number: usize, recorder: Recorder, dice: Dice) -> Self {
         let id = WorkerId::from_bits((1 << 100) + number as u128 + 1);
-        let surroundings = Arc::new(Surroundings { id, recorder, dice: Mutex::new(dice) });
-        Self { number, id, disk: Disk::default(), restart: Arc::default(), surroundings }
+        let surroundings = Arc::new(Environment { id, recorder, dice: Mutex::new(dice) });
+        Self { number, id, disk: Disk::default(), restart: Arc::default(), environment: surroundings }
     }
 
     /// Name of the machine's host.
@@ -50,7 +50,7 @@ impl Machine {
     }
 
     /// Runs the machine from power-on until its power is cut.
-    pub(crate) async fn live(self, servers: Vec<String>, token: String, dir: &Path) -> turmoil::Result {
+    pub(crate) async fn run_host(self, servers: Vec<String>, token: String, dir: &Path) -> turmoil::Result {
         let name = self.name();
         let mut config = AgentConfig::new(dir.join(&name), "", token);
         std::fs::create_dir_all(&config.dir)?;
@@ -58,25 +58,25 @@ impl Machine {
         config.name = name;
         config.capacity =
             Capacity { cpu: Millicores(64_000), memory: Bytes(64 << 30), custom: [].into(), slots: 6 };
-        let world = self.surroundings as Arc<dyn World>;
+        let world = self.environment as Arc<dyn World>;
         match worker::testing::run(world, self.id, self.disk, config, self.restart).await {}
     }
 }
 
-impl Surroundings {
+impl Environment {
     fn dice(&self) -> std::sync::MutexGuard<'_, Dice> {
         self.dice.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl World for Surroundings {
+impl World for Environment {
     fn millis(&self) -> u64 {
         // Starts above zero, so that no lease has expired before it began.
         1_000 + u64::try_from(recorder::elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn connect(&self, host: String, port: u16) -> Approach {
-        Box::pin(async move { Ok(Box::new(TcpStream::connect((host, port)).await?) as Road) })
+    fn connect(&self, host: String, port: u16) -> ConnectFuture {
+        Box::pin(async move { Ok(Box::new(TcpStream::connect((host, port)).await?) as Connection) })
     }
 
     fn plan(&self, _task: &Task) -> Plan {
@@ -93,11 +93,11 @@ impl World for Surroundings {
         }
     }
 
-    fn draw(&self, least: u64, most: u64) -> u64 {
+    fn random_millis(&self, least: u64, most: u64) -> u64 {
         self.dice().between(least, most)
     }
 
-    fn saw(&self, execution: ExecutionId, step: Step) {
+    fn record_step(&self, execution: ExecutionId, step: Step) {
         let step = match step {
             Step::Heard { fence } => {
                 return self.recorder.note(What::Heard { worker: self.id, execution, fence });

@@ -12,7 +12,7 @@
 //! format, and verified by the same checker.
 //!
 //! - [`scene`]: runs a cluster from its seed to its result. [`nemesis`]: injects faults.
-//! - [`cast`], [`servers`], [`machines`], [`clients`]: participants.
+//! - [`cluster`], [`servers`], [`machines`], [`clients`]: participants.
 //! - [`mutations`]: deliberate bugs, each of which must be found.
 //! - [`recorder`]: history and clock. [`system`]: random numbers and time of the operating system.
 //!
@@ -21,8 +21,8 @@
 //!   numbers per process, so a second world in the same process would get other numbers.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks")]
 
-mod cast;
 mod clients;
+mod cluster;
 mod machines;
 mod mutations;
 mod nemesis;
@@ -40,7 +40,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use mutation::Mutation;
-use sim::results::KeepBugs;
+use sim::results::BugResultOptions;
 
 /// Runs real servers and agents over a simulated network, and checks the recorded history.
 #[derive(Parser)]
@@ -82,7 +82,7 @@ struct MutationsArgs {
     #[arg(long, value_name = "FILE")]
     kept: Option<PathBuf>,
     #[command(flatten)]
-    keep: KeepBugs,
+    keep: BugResultOptions,
 }
 
 #[derive(Args)]
@@ -102,7 +102,7 @@ fn main() -> ExitCode {
     let done = match &cli.command {
         Action::Run(args) => run(args),
         Action::Play(args) => play(args),
-        Action::Mutations(args) => mutations::look(args),
+        Action::Mutations(args) => mutations::run(args),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
@@ -117,7 +117,7 @@ fn main() -> ExitCode {
 fn play(args: &PlayArgs) -> Result<bool> {
     if let Some(mutation) = args.mutation {
         anyhow::ensure!(
-            mutation::everywhere(mutation),
+            mutation::enable_in_process(mutation),
             "a release build has no deliberate bugs: run without `--release`"
         );
     }
@@ -136,21 +136,21 @@ fn play(args: &PlayArgs) -> Result<bool> {
     for violation in &played.report.violations {
         println!("{}", violation.show(&played.history));
     }
-    for complaint in &played.complaints {
+    for complaint in &played.problems {
         println!("{complaint}");
     }
-    Ok(played.is_well())
+    Ok(played.is_ok())
 }
 
 /// A seed that is being run by its own process.
-struct Player {
+struct SeedProcess {
     seed: u64,
     child: Child,
     /// Output of the first run; `None` in the first run.
     before: Option<Vec<u8>>,
 }
 
-impl Player {
+impl SeedProcess {
     fn start(seed: u64, before: Option<Vec<u8>>) -> Result<Self> {
         let program = std::env::current_exe()?;
         let mut command = Command::new(program);
@@ -168,9 +168,9 @@ fn run(args: &RunArgs) -> Result<bool> {
         while playing.len() < players
             && let Some(seed) = seeds.next()
         {
-            playing.push_back(Player::start(seed, None)?);
+            playing.push_back(SeedProcess::start(seed, None)?);
         }
-        let Some(Player { seed, child, before }) = playing.pop_front() else { break };
+        let Some(SeedProcess { seed, child, before }) = playing.pop_front() else { break };
         let output = child.wait_with_output()?;
         let said = String::from_utf8_lossy(&output.stdout);
         if before.as_ref().is_some_and(|before| *before != output.stdout) {
@@ -189,7 +189,7 @@ fn run(args: &RunArgs) -> Result<bool> {
         print!("{said}");
         played += 1;
         if args.again > 0 && seed % args.again == 0 {
-            playing.push_back(Player::start(seed, Some(output.stdout))?);
+            playing.push_back(SeedProcess::start(seed, Some(output.stdout))?);
         }
     }
     println!("{played} seeds, {twice} of them twice: no violation found");

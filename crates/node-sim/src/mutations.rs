@@ -21,7 +21,7 @@ pub(crate) fn all() -> impl Iterator<Item = Mutation> {
 }
 
 /// Searches for each bug, on all processors; returns whether all were found.
-pub(crate) fn look(args: &MutationsArgs) -> Result<bool> {
+pub(crate) fn run(args: &MutationsArgs) -> Result<bool> {
     ensure!(mutation::ARE_BUILT_IN, "a release build has no deliberate bugs: run without `--release`");
     let kept = args.kept.as_deref().map(Bugs::read).transpose()?.map_or_else(Vec::new, |bugs| bugs.found);
     let left = Mutex::new(all());

@@ -22,7 +22,7 @@ thread_local! {
 const BEGAN: i64 = 1_780_272_000_000_000;
 
 /// Sets the elapsed time between two steps of the world.
-pub(crate) fn between(elapsed: Duration) {
+pub(crate) fn set_elapsed(elapsed: Duration) {
     BETWEEN.set(elapsed);
     system::set_clock(BEGAN + micros(elapsed));
 }
@@ -82,7 +82,7 @@ impl Record {
     /// Hosts run in turns of one tick, so the next host starts before the previous one's end time. Hosts that
     /// communicate only over the network do not notice that. The store is shared by all hosts, so its time must not
     /// run backwards.
-    fn of_store(&mut self) -> Timestamp {
+    fn advance_store_time(&mut self) -> Timestamp {
         self.stored = self.stored.max(now());
         self.stored
     }
@@ -107,7 +107,7 @@ impl Recorder {
 
     /// Advances the time of the store at the start of an operation.
     pub(crate) fn set_store_time(&self) {
-        self.lock().of_store();
+        self.lock().advance_store_time();
     }
 
     /// Returns the time of the store, which runs on threads of its own and gets its time from the callers.
@@ -118,7 +118,7 @@ impl Recorder {
     /// Records a durable batch.
     pub(crate) fn committed(&self, server: u32, leases: &[Lease], batch: &Batch) {
         let mut record = self.lock();
-        let at = record.of_store();
+        let at = record.advance_store_time();
         let epoch = leases.first().map(|lease| lease.epoch).unwrap_or_default();
         let commit = record.rows.committed(server, epoch, batch.now, batch);
         record.events.push(Event { at, what: What::Commit(Box::new(commit)) });
@@ -128,7 +128,7 @@ impl Recorder {
     pub(crate) fn owned(&self, server: u32, leases: &[Lease], ttl: model::Duration) {
         let Some(lease) = leases.first() else { return };
         let mut record = self.lock();
-        let at = record.of_store();
+        let at = record.advance_store_time();
         let what = What::Owned { server, epoch: lease.epoch, until: at + ttl };
         record.events.push(Event { at, what });
     }

@@ -20,33 +20,33 @@ use sim::history::{Answer, History, Row, Setup, TaskStep, What};
 use store::Store;
 use store::sqlite::{Options, SqliteStore};
 
-use crate::cast::{CLIENT, Cast};
 use crate::clients::Client;
+use crate::cluster::{CLIENT, Cluster};
 use crate::machines::Machine;
 use crate::nemesis::{self, Nemesis, QUICK};
 use crate::recorder::{self, Recorder};
-use crate::servers::{self, SHARD_LEASE, Way};
+use crate::servers::{self, SHARD_LEASE, StoreConnection};
 
 /// Time that each host runs before the next one.
 const TICK: Duration = Duration::from_millis(10);
 /// Maximum time after the last repair until all jobs have ended.
-const PATIENCE: Duration = Duration::from_secs(150);
+const CALM_MAX: Duration = Duration::from_secs(150);
 /// Additional time after all jobs have ended, so that hanging connections are detected and sessions reopened.
-const REST: Duration = Duration::from_secs(5);
+const IDLE_TIME: Duration = Duration::from_secs(5);
 
 /// Result of a seed.
-pub(crate) struct Played {
+pub(crate) struct SeedResult {
     pub(crate) history: History,
     pub(crate) report: Report,
     /// Problems that the checker does not detect.
-    pub(crate) complaints: Vec<String>,
+    pub(crate) problems: Vec<String>,
     faults: usize,
     lasted: Duration,
 }
 
-impl Played {
-    pub(crate) fn is_well(&self) -> bool {
-        self.report.violations.is_empty() && self.complaints.is_empty()
+impl SeedResult {
+    pub(crate) fn is_ok(&self) -> bool {
+        self.report.violations.is_empty() && self.problems.is_empty()
     }
 
     /// Returns a one-line summary, which is identical for the same seed.
@@ -62,7 +62,7 @@ impl Played {
             self.faults,
             self.lasted.as_secs(),
             self.history.fingerprint(),
-            if self.is_well() { "ok" } else { "FAILED" },
+            if self.is_ok() { "ok" } else { "FAILED" },
         )
     }
 }
@@ -91,9 +91,9 @@ impl Drop for Folder {
 }
 
 /// Runs a seed.
-pub(crate) fn play(seed: u64) -> Result<Played> {
+pub(crate) fn play(seed: u64) -> Result<SeedResult> {
     let folder = Folder::make()?;
-    recorder::between(Duration::ZERO);
+    recorder::set_elapsed(Duration::ZERO);
     let recorder = Recorder::default();
     let mut dice = Dice::new(seed, 1);
     let store = Arc::new(open(&folder.0, &recorder)?);
@@ -102,11 +102,11 @@ pub(crate) fn play(seed: u64) -> Result<Played> {
     let servers = 1 + dice.below(3);
     let machines = 1 + dice.below(4);
     let rough = Duration::from_secs(dice.between(20, 50));
-    let cast = Cast {
-        ways: (0..servers)
+    let cast = Cluster {
+        store_connections: (0..servers)
             .map(|n| {
                 let (store, dice) = (Arc::clone(&store), Dice::new(seed, 10 + n as u64));
-                Way::new(n, store, aside.handle(), recorder.clone(), dice)
+                StoreConnection::new(n, store, aside.handle(), recorder.clone(), dice)
             })
             .collect(),
         machines: (0..machines)
@@ -120,17 +120,17 @@ pub(crate) fn play(seed: u64) -> Result<Played> {
     let mut sim = turmoil::Builder::new()
         .rng_seed(seed)
         .tick_duration(TICK)
-        .simulation_duration(rough + PATIENCE + PATIENCE)
+        .simulation_duration(rough + CALM_MAX + CALM_MAX)
         .min_message_latency(Duration::from_millis(1))
         .max_message_latency(QUICK)
         .tcp_capacity(1 << 16)
         .enable_tokio_io()
         .build();
-    for (number, way) in cast.ways.iter().enumerate() {
+    for (number, way) in cast.store_connections.iter().enumerate() {
         let (way, dir) = (way.clone(), folder.0.clone());
         sim.host(servers::name(number), move || {
             let (way, dir) = (way.clone(), dir.clone());
-            async move { servers::live(number, way, &dir).await }
+            async move { servers::run_host(number, way, &dir).await }
         });
     }
     let urls: Vec<_> = (0..servers).map(servers::url).collect();
@@ -138,19 +138,19 @@ pub(crate) fn play(seed: u64) -> Result<Played> {
         let (machine, urls, token, dir) = (machine.clone(), urls.clone(), worker.clone(), folder.0.clone());
         sim.host(crate::machines::name(machine.number), move || {
             let (machine, urls, token, dir) = (machine.clone(), urls.clone(), token.clone(), dir.clone());
-            async move { machine.live(urls, token, &dir).await }
+            async move { machine.run_host(urls, token, &dir).await }
         });
     }
-    sim.client(CLIENT, Rc::new(client).live());
+    sim.client(CLIENT, Rc::new(client).run_host());
 
     let mut nemesis = Nemesis::draw(&cast, rough, &mut dice);
     let mut calm_since = None;
     let mut over_since = None;
-    while over_since.is_none_or(|since| sim.elapsed() < since + REST) {
-        recorder::between(sim.elapsed());
+    while over_since.is_none_or(|since| sim.elapsed() < since + IDLE_TIME) {
+        recorder::set_elapsed(sim.elapsed());
         nemesis.act(&mut sim, &cast, &recorder);
         if calm_since.is_none() && sim.elapsed() >= rough {
-            nemesis::calm(&sim, &cast);
+            nemesis::repair_all(&sim, &cast);
             recorder.note(What::Calm);
             calm_since = Some(sim.elapsed());
         }
@@ -162,11 +162,11 @@ pub(crate) fn play(seed: u64) -> Result<Played> {
         if is_over && over_since.is_none() {
             over_since = Some(sim.elapsed());
         }
-        if calm_since.is_some_and(|since| sim.elapsed() > since + PATIENCE) {
+        if calm_since.is_some_and(|since| sim.elapsed() > since + CALM_MAX) {
             break;
         }
     }
-    recorder::between(sim.elapsed());
+    recorder::set_elapsed(sim.elapsed());
     let unacknowledged = cast.machines.iter().flat_map(|machine| machine.disk.unacknowledged()).collect();
     recorder.note(What::End { unacknowledged });
     let lasted = sim.elapsed();
@@ -174,11 +174,17 @@ pub(crate) fn play(seed: u64) -> Result<Played> {
     let events = recorder.finish();
     drop(sim);
     let history = History { setup: Setup { shard_lease: SHARD_LEASE, ..Setup::default() }, events };
-    let mut complaints = absent(&history, &cast);
+    let mut complaints = workers_without_session(&history, &cast);
     if !done.load(Ordering::Relaxed) {
         complaints.push("a client has no certain answer at the end".into());
     }
-    Ok(Played { report: check::check(&history), history, complaints, faults: nemesis.faults, lasted })
+    Ok(SeedResult {
+        report: check::check(&history),
+        history,
+        problems: complaints,
+        faults: nemesis.faults,
+        lasted,
+    })
 }
 
 fn open(dir: &Path, recorder: &Recorder) -> Result<SqliteStore> {
@@ -198,7 +204,7 @@ async fn tokens(store: &Arc<SqliteStore>, dir: &Path) -> Result<(String, String)
 }
 
 /// Returns a problem for each worker without a session at the end.
-fn absent(history: &History, cast: &Cast) -> Vec<String> {
+fn workers_without_session(history: &History, cast: &Cluster) -> Vec<String> {
     let mut last: BTreeMap<WorkerId, WorkerStatus> = BTreeMap::new();
     for event in &history.events {
         let What::Commit(commit) = &event.what else { continue };

@@ -13,7 +13,7 @@ use std::time::Duration;
 use model::record::{Batch, Lease};
 use server::config::{PostgresConfig, StoreConfig};
 use server::listener::Listener;
-use server::{EngineRuns, Running, ServerConfig, Site, StartError};
+use server::{EngineThread, Environment, Running, ServerConfig, StartError};
 use sim::dice::Dice;
 use store::Store;
 use store::faulty::{FaultyStore, Operation, Simulation};
@@ -31,8 +31,8 @@ pub(crate) const SHARD_LEASE: model::Duration = model::Duration::from_millis(2_5
 /// Maximum delay of a store call in each direction without a fault, in milliseconds.
 pub(crate) const CALL_MILLIS: u64 = 3;
 
-/// Value of [`Way::away`] while the store is reachable.
-pub(crate) const REACHED: u64 = u64::MAX;
+/// Value of [`StoreConnection::outage`] while the store is reachable.
+pub(crate) const REACHABLE: u64 = u64::MAX;
 
 /// Name of the host of a server.
 pub(crate) fn name(server: usize) -> String {
@@ -45,15 +45,15 @@ pub(crate) fn url(server: usize) -> String {
 
 /// The connection of a server to the store; clones are the same connection.
 #[derive(Debug, Clone)]
-pub(crate) struct Way {
+pub(crate) struct StoreConnection {
     pub(crate) store: Arc<FaultyStore<SqliteStore>>,
     /// Maximum delay of a call in each direction, in milliseconds.
     pub(crate) slow: Arc<AtomicU64>,
-    /// Time until a call fails while the store is unreachable, in milliseconds; [`REACHED`] otherwise.
+    /// Time until a call fails while the store is unreachable, in milliseconds; [`REACHABLE`] otherwise.
     pub(crate) away: Arc<AtomicU64>,
 }
 
-impl Way {
+impl StoreConnection {
     pub(crate) fn new(
         server: usize,
         store: Arc<SqliteStore>,
@@ -61,7 +61,7 @@ impl Way {
         recorder: Recorder,
         dice: Dice,
     ) -> Self {
-        let (slow, away) = (Arc::new(AtomicU64::new(CALL_MILLIS)), Arc::new(AtomicU64::new(REACHED)));
+        let (slow, away) = (Arc::new(AtomicU64::new(CALL_MILLIS)), Arc::new(AtomicU64::new(REACHABLE)));
         let number = u32::try_from(server).unwrap_or(u32::MAX);
         let dice = Mutex::new(dice);
         let road = Calls { number, recorder, slow: Arc::clone(&slow), away: Arc::clone(&away), dice };
@@ -91,9 +91,9 @@ impl Simulation for Calls {
         }
     }
 
-    fn away(&self) -> Option<Duration> {
+    fn outage(&self) -> Option<Duration> {
         let millis = self.away.load(Ordering::Relaxed);
-        (millis != REACHED).then(|| Duration::from_millis(millis))
+        (millis != REACHABLE).then(|| Duration::from_millis(millis))
     }
 
     fn reached(&self, _operation: Operation) {
@@ -125,23 +125,23 @@ impl Listener for Port {
 }
 
 /// Delay before a failed server is started again.
-const AGAIN: Duration = Duration::from_secs(1);
+const RESTART_DELAY: Duration = Duration::from_secs(1);
 
 /// Runs a server from power-on until its power is cut. A process that cannot start is started again.
-pub(crate) async fn live(server: usize, way: Way, dir: &Path) -> turmoil::Result {
+pub(crate) async fn run_host(server: usize, way: StoreConnection, dir: &Path) -> turmoil::Result {
     loop {
         match start(server, way.clone(), dir).await {
             Ok(running) => return Err(running.failed().await.into()),
             Err(error @ (StartError::Store(_) | StartError::Tokens(_))) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "cannot start a server; retrying");
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RESTART_DELAY).await;
             }
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-async fn start(server: usize, way: Way, dir: &Path) -> Result<Running, StartError> {
+async fn start(server: usize, way: StoreConnection, dir: &Path) -> Result<Running, StartError> {
     let mut config = ServerConfig::new(dir.join(name(server)));
     config.name = name(server);
     config.advertise_url = Some(url(server));
@@ -157,12 +157,12 @@ async fn start(server: usize, way: Way, dir: &Path) -> Result<Running, StartErro
     let addr = SocketAddr::new(turmoil::lookup(name(server)), PORT);
     let listener = TcpListener::bind((IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT)).await;
     let listener = listener.map_err(|source| StartError::Listen { listen: addr, source })?;
-    let site = Site {
+    let site = Environment {
         store: way.store as Arc<dyn Store>,
         listener: Port(listener),
         addr,
         clock: Arc::new(WorldClock),
-        engine: EngineRuns::OnTheRuntime,
+        engine: EngineThread::Shared,
     };
     server::start_at(config, site).await
 }

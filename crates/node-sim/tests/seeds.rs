@@ -5,7 +5,7 @@ use std::process::Command;
 /// D1–D4, I1–I30. No job is lost, duplicated or stuck. Some of the seeds are run twice and give the same result,
 /// packet by packet.
 #[test]
-fn servers_and_agents_keep_their_promises_over_a_rough_network() {
+fn servers_and_agents_keep_their_guarantees_under_network_faults() {
     let args = ["run", "--seeds", "20", "--again", "5"];
     let output = Command::new(env!("CARGO_BIN_EXE_belfry-node-sim")).args(args).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_back_as_they_were_written() {
+    fn frames_round_trip() {
         let mut log = Vec::new();
         write(&mut log, Stream::Stdout, 7, b"hello\n");
         write(&mut log, Stream::Stderr, -1, &vec![b'x'; MAX_FRAME + 5]);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_last_frame_is_left_for_later() {
+    fn an_incomplete_last_frame_is_not_read() {
         let mut log = Vec::new();
         write(&mut log, Stream::Stdout, 0, b"one");
         let whole = log.len();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_frame_are_refused() {
+    fn invalid_frames_are_rejected() {
         assert_eq!(read(&[9; HEADER], 0), Err(Corrupt { at: 0 }));
     }
 }

@@ -332,14 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_fine_and_reach_no_further_than_this_machine() {
+    fn the_defaults_are_valid_and_listen_on_loopback() {
         assert_eq!(problem(|_| {}), "fine");
         assert!(ServerConfig::new("data").listen.ip().is_loopback());
     }
 
     /// Section 4.1 of the reliability page: an unprotected open port is never a default.
     #[test]
-    fn listening_to_the_network_needs_a_word_that_says_so() {
+    fn a_public_address_requires_an_exposure_setting() {
         let open: SocketAddr = "0.0.0.0:7070".parse().unwrap();
         insta::assert_snapshot!(problem(|c| c.listen = open), @"refusing to listen on 0.0.0.0:7070: it can be reached from other machines, and this server does not speak TLS");
         for exposure in [Exposure::BehindProxy, Exposure::Insecure] {

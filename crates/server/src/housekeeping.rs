@@ -41,7 +41,7 @@ pub async fn run(services: Services) {
     loop {
         rounds.tick().await;
         // One server of the cluster suffices: the leader.
-        if services.node.decides().is_err() {
+        if services.node.check_leading().is_err() {
             continue;
         }
         if let Some(changelog) = services.node.store().changelog()

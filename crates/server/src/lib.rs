@@ -15,7 +15,7 @@
 //! - [`objects`]: logs and artifacts, in a local folder or in S3.
 //! - [`clock`]: the time, which tests replace. [`listener`]: the TCP listener with TLS. `web`: the files of the
 //!   dashboard. [`housekeeping`]: retention; [`metrics`]: Prometheus metrics; [`preview`]: the next scheduled times of
-//!   a timing; [`misfits`]: error messages for input that does not deserialize.
+//!   a timing; [`input_errors`]: error messages for input that does not deserialize.
 //!
 //! [`start`] assembles these parts from a [`ServerConfig`]; each part gets [`Services`].
 //!
@@ -33,10 +33,10 @@ pub mod config;
 pub mod grpc;
 mod hash;
 pub mod housekeeping;
+pub mod input_errors;
 pub mod listener;
 pub mod members;
 pub mod metrics;
-pub mod misfits;
 pub mod node;
 pub mod objects;
 pub mod peers;
@@ -49,5 +49,5 @@ pub mod testing;
 mod web;
 
 pub use config::ServerConfig;
-pub use running::{EngineRuns, Running, Site, StartError, start, start_at, start_with};
+pub use running::{EngineThread, Environment, Running, StartError, start, start_at, start_with};
 pub use services::Services;

@@ -117,31 +117,31 @@ impl Listener for TcpListener {
 }
 
 /// HTTP services for the kinds of connections.
-pub(crate) struct Apps {
+pub(crate) struct Routers {
     /// For clients, workers and servers of the store.
-    pub(crate) for_all: Router,
+    pub(crate) main: Router,
     /// For peers that connect like a server but are not in the cluster.
-    pub(crate) for_strangers: Router,
+    pub(crate) unauthenticated_peers: Router,
 }
 
 /// Serves `apps` until `stop`; then lets open requests finish for `grace` at most.
 pub(crate) async fn serve<L: Listener>(
     mut listener: L,
-    Apps { for_all, for_strangers }: Apps,
+    Routers { main: for_all, unauthenticated_peers: for_strangers }: Routers,
     members: Members,
     stop: CancellationToken,
     grace: Duration,
 ) {
-    let door = Arc::new(Door {
+    let door = Arc::new(Dispatcher {
         acceptor: members.identity().acceptor(),
-        for_servers: Entrance { builder: builder(), app: for_all.clone().layer(Extension(FromServer)) },
+        for_servers: HttpService { builder: builder(), app: for_all.clone().layer(Extension(FromServer)) },
         // One request at a time; its answer ends the connection.
-        for_strangers: Entrance { builder: builder().http1_only(), app: for_strangers },
-        for_all: Entrance { builder: builder(), app: for_all },
+        unauthenticated_peers: HttpService { builder: builder().http1_only(), app: for_strangers },
+        main: HttpService { builder: builder(), app: for_all },
         members,
         stop: stop.clone(),
     });
-    let (connections, shares) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Shares::default());
+    let (connections, shares) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), ConnectionCounts::default());
     let graceful = GracefulShutdown::new();
     let (open, cut_off) = (TaskTracker::new(), CancellationToken::new());
     while let Some(stream) = accept(&mut listener, &stop).await {
@@ -155,7 +155,7 @@ pub(crate) async fn serve<L: Listener>(
         open.spawn(async move {
             let _taken = (permit, share);
             tokio::select! {
-                () = door.let_in::<L>(stream, watcher) => {}
+                () = door.dispatch::<L>(stream, watcher) => {}
                 () = cut_off.cancelled() => {}
             }
         });
@@ -171,16 +171,16 @@ pub(crate) async fn serve<L: Listener>(
 
 /// Number of open connections of each address. A client needs no token to open one, so no other limit applies.
 #[derive(Clone, Default)]
-struct Shares(Arc<Mutex<HashMap<IpAddr, usize>>>);
+struct ConnectionCounts(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-impl Shares {
+impl ConnectionCounts {
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a connection of this address; `None` if the address has as many as are `free`. So a single address gets
     /// at most half of all connections, and a new address always gets one.
-    fn take(&self, address: Option<IpAddr>, free: usize) -> Option<Share> {
+    fn take(&self, address: Option<IpAddr>, free: usize) -> Option<ConnectionCount> {
         if let Some(address) = address {
             let mut all = self.lock();
             let count = all.entry(address).or_default();
@@ -189,17 +189,17 @@ impl Shares {
             }
             *count += 1;
         }
-        Some(Share { of: self.clone(), address })
+        Some(ConnectionCount { of: self.clone(), address })
     }
 }
 
 /// A connection that is counted for its address until this is dropped.
-struct Share {
-    of: Shares,
+struct ConnectionCount {
+    of: ConnectionCounts,
     address: Option<IpAddr>,
 }
 
-impl Drop for Share {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         let Some(address) = self.address else { return };
         let mut all = self.of.lock();
@@ -213,18 +213,18 @@ impl Drop for Share {
 }
 
 /// Dispatches connections to the service for their kind.
-struct Door {
+struct Dispatcher {
     acceptor: TlsAcceptor,
-    for_servers: Entrance,
-    for_strangers: Entrance,
-    for_all: Entrance,
+    for_servers: HttpService,
+    unauthenticated_peers: HttpService,
+    main: HttpService,
     members: Members,
     stop: CancellationToken,
 }
 
-impl Door {
+impl Dispatcher {
     /// Serves a connection until it ends.
-    async fn let_in<L: Listener>(&self, mut stream: L::Stream, watcher: Watcher) {
+    async fn dispatch<L: Listener>(&self, mut stream: L::Stream, watcher: Watcher) {
         let peer = L::peer(&stream);
         let first = tokio::select! {
             first = first_byte::<L>(&mut stream) => first,
@@ -232,13 +232,13 @@ impl Door {
             () = self.stop.cancelled() => None,
         };
         match first {
-            Some(peers::HANDSHAKE) => self.let_server_in(stream, peer, watcher).await,
-            Some(_) => self.for_all.serve(stream, peer, watcher).await,
+            Some(peers::TLS_HANDSHAKE) => self.serve_peer(stream, peer, watcher).await,
+            Some(_) => self.main.serve(stream, peer, watcher).await,
             None => {}
         }
     }
 
-    async fn let_server_in<S>(&self, stream: S, peer: Option<IpAddr>, watcher: Watcher)
+    async fn serve_peer<S>(&self, stream: S, peer: Option<IpAddr>, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -254,7 +254,7 @@ impl Door {
             }
             Ok(Ok((stream, Err(stranger)))) => {
                 tracing::warn!(error = %stranger, "refused a connection of an unauthenticated server");
-                self.for_strangers.serve(stream, peer, watcher).await;
+                self.unauthenticated_peers.serve(stream, peer, watcher).await;
             }
             // A client that speaks TLS by mistake is no reason for a warning.
             Ok(Err(error)) => tracing::debug!(error = %error, "TLS handshake failed"),
@@ -264,12 +264,12 @@ impl Door {
 }
 
 /// An HTTP service, and the protocols of its connections.
-struct Entrance {
+struct HttpService {
     builder: Builder<TokioExecutor>,
     app: Router,
 }
 
-impl Entrance {
+impl HttpService {
     async fn serve<S>(&self, stream: S, peer: Option<IpAddr>, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_byte_is_looked_at_and_left_there() {
+    async fn the_first_byte_is_read_without_consuming_it() {
         let (mut theirs, mut ours) = connection().await;
         theirs.write_all(b"GET").await.unwrap();
         for _ in 0..2 {
@@ -357,9 +357,9 @@ mod tests {
     }
 
     #[test]
-    fn one_address_leaves_connections_to_the_others() {
+    fn one_address_cannot_take_all_connections() {
         const MAX: usize = 100;
-        let (shares, mut open) = (Shares::default(), Vec::new());
+        let (shares, mut open) = (ConnectionCounts::default(), Vec::new());
         let mut connect = |last: u8| {
             let address = IpAddr::from([10, 0, 0, last]);
             // As in `serve`: the connection itself is no longer free.
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_says_nothing_is_not_waited_for() {
+    async fn a_silent_connection_times_out() {
         let (_theirs, mut ours) = connection().await;
         let begun = tokio::time::Instant::now();
         assert_eq!(first_byte::<TcpListener>(&mut ours).await, None);

@@ -1,7 +1,7 @@
 //! Membership of this server in the cluster of the servers that share its store.
 //!
 //! This is the shell of [`leader::membership`], which has the rules. Each server announces itself in the store and
-//! reads which other servers are present; its last reading is a [`Seen`]. All shards have one owner at a time, the
+//! reads which other servers are present; its last reading is a [`ClusterReading`]. All shards have one owner at a time, the
 //! *leader*: only the leader decides. The other servers serve reads, and forward all other requests to the leader,
 //! which authenticates them by their [key](crate::peers).
 //!
@@ -17,7 +17,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leader::Standing;
-use leader::membership::{Membership, Own, Owner, Ownership, Participant, SEEN_BY_ALL, Sighted, Sighting};
+use leader::membership::{
+    ClusterView, Membership, Own, Owner, Ownership, Participant, SEEN_BY_ALL, ServerView,
+};
 use model::{ServerId, ShardId, Timestamp, id::IdSource};
 use store::cluster::{Cluster, Fingerprint, Member, ServerRecord};
 use store::{Store, StoreError};
@@ -36,18 +38,18 @@ const SEARCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A reading of the cluster from the store.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct ClusterReading {
     /// Servers, and owners of the shards.
     pub cluster: Cluster,
     /// The same, as the rules of membership need it.
-    sighting: Sighting,
+    view: ClusterView,
     /// Time of the reading, on the steady clock.
     at: Timestamp,
 }
 
-impl Seen {
+impl ClusterReading {
     fn new(cluster: Cluster) -> Self {
-        Self { sighting: sighting(&cluster), cluster, at: SystemClock.steady() }
+        Self { view: view_of(&cluster), cluster, at: SystemClock.steady() }
     }
 
     fn age(&self) -> model::Duration {
@@ -59,16 +61,16 @@ impl Seen {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Leader {
     /// This server.
-    Me,
+    ThisServer,
     /// Another server.
     Other {
         /// Row of the leader.
         server: ServerRecord,
         /// Whether the leader renewed its lease recently, and is not about to hand over.
-        is_fresh: bool,
+        renewed_recently: bool,
     },
     /// The leader is unknown, or there is none.
-    Nobody,
+    Unknown,
 }
 
 /// Membership of this server in its cluster; clones are cheap.
@@ -82,7 +84,7 @@ struct Inner {
     me: ServerRecord,
     participant: Participant,
     identity: Identity,
-    seen: watch::Sender<Arc<Seen>>,
+    seen: watch::Sender<Arc<ClusterReading>>,
     search: Mutex<Search>,
     standing: watch::Sender<Standing>,
     /// Time up to which this standby knows the leader's changes of the live rows, on the steady clock; `None` if it
@@ -95,7 +97,7 @@ struct Inner {
 /// Last search for an unknown server.
 struct Search {
     begun: Instant,
-    found: Arc<Seen>,
+    found: Arc<ClusterReading>,
 }
 
 impl Members {
@@ -112,7 +114,7 @@ impl Members {
         url: Option<String>,
     ) -> Self {
         let entropy = rand::random();
-        let identity = Identity::draw();
+        let identity = Identity::generate();
         let me = ServerRecord {
             id: ServerId::from_bits(IdSource::default().next(now, ShardId(0), entropy)),
             name: config.name.clone(),
@@ -126,7 +128,7 @@ impl Members {
             is_shared: matches!(config.store, StoreConfig::Postgres(_)),
             lease: config.shard_lease(),
         };
-        let seen = Arc::new(Seen::new(Cluster::default()));
+        let seen = Arc::new(ClusterReading::new(Cluster::default()));
         Self {
             inner: Arc::new(Inner {
                 store,
@@ -154,12 +156,12 @@ impl Members {
     }
 
     /// Returns the last reading of the cluster.
-    pub fn seen(&self) -> Arc<Seen> {
+    pub fn cluster_reading(&self) -> Arc<ClusterReading> {
         Arc::clone(&self.inner.seen.borrow())
     }
 
     /// Subscribes to the readings of the cluster.
-    pub fn watch(&self) -> watch::Receiver<Arc<Seen>> {
+    pub fn watch(&self) -> watch::Receiver<Arc<ClusterReading>> {
         self.inner.seen.subscribe()
     }
 
@@ -170,12 +172,12 @@ impl Members {
 
     /// Returns the leader, according to the last reading.
     pub fn leader(&self) -> Leader {
-        self.inner.leader_in(&self.seen())
+        self.inner.leader_in(&self.cluster_reading())
     }
 
     /// Returns the URLs of all servers, for other servers and workers.
     pub fn urls(&self) -> Vec<String> {
-        let seen = self.seen();
+        let seen = self.cluster_reading();
         seen.cluster.members.iter().filter_map(|member| member.server.url.clone()).collect()
     }
 
@@ -187,11 +189,11 @@ impl Members {
     /// # Errors
     /// If the store cannot be read.
     pub async fn find(&self, fingerprint: Fingerprint) -> Result<Option<ServerRecord>, StoreError> {
-        let known = |seen: &Seen| {
+        let known = |seen: &ClusterReading| {
             let mut servers = seen.cluster.members.iter().map(|member| &member.server);
             servers.find(|server| server.fingerprint == Some(fingerprint)).cloned()
         };
-        if let Some(server) = known(&self.seen()) {
+        if let Some(server) = known(&self.cluster_reading()) {
             return Ok(Some(server));
         }
         let asked = Instant::now();
@@ -199,7 +201,7 @@ impl Members {
         if search.begun <= asked {
             tokio::time::sleep_until(search.begun + SEARCH_INTERVAL).await;
             search.begun = Instant::now();
-            search.found = self.see().await?;
+            search.found = self.read_cluster().await?;
         }
         Ok(known(&search.found))
     }
@@ -210,10 +212,10 @@ impl Members {
         let mut failing = false;
         let mut tokens_read = Instant::now();
         loop {
-            match self.in_time(self.look()).await {
+            match self.with_timeout(self.announce_and_read()).await {
                 Ok(seen) => {
                     failing = false;
-                    let standing = membership.see(seen.at, seen.sighting.clone(), self.own());
+                    let standing = membership.see(seen.at, seen.view.clone(), self.own());
                     let replace = |known: &mut _| std::mem::replace(known, standing) != standing;
                     self.inner.standing.send_if_modified(replace);
                     if seen.cluster.members.len() > 1 && tokens_read.elapsed() >= TOKEN_RELOAD_INTERVAL {
@@ -228,7 +230,7 @@ impl Members {
                 }
                 Err(_) => {}
             }
-            let pause = membership.look_again_in(SystemClock.steady()).to_std();
+            let pause = membership.poll_delay(SystemClock.steady()).to_std();
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.inner.moved.notified() => {}
@@ -237,13 +239,13 @@ impl Members {
     }
 
     /// Notes that this server has started or stopped leading: the cluster is read again at once.
-    pub fn moved(&self) {
+    pub fn leadership_changed(&self) {
         self.inner.moved.notify_one();
     }
 
     /// Publishes the age of the newest change of the live rows that this standby knows; `None` if it does not follow
     /// them.
-    pub(crate) fn follows(&self, age: Option<model::Duration>) {
+    pub(crate) fn set_followed_age(&self, age: Option<model::Duration>) {
         self.inner.followed_until.send_replace(age.map(|age| SystemClock.steady() - age));
     }
 
@@ -261,12 +263,15 @@ impl Members {
     /// Returns whether this server has failed to reach the store until the other servers consider it gone. It then
     /// cannot know the leader.
     pub(crate) fn is_isolated(&self) -> bool {
-        self.seen().age() > self.inner.participant.ttl()
+        self.cluster_reading().age() > self.inner.participant.ttl()
     }
 
     /// Returns the result of a call, or an error if it takes longer than this server counts as present. The next call
     /// then uses another connection.
-    async fn in_time<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    async fn with_timeout<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         let limit = self.inner.participant.ttl().to_std();
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_elapsed| {
             Err(StoreError::Unavailable { source: format!("no answer within {limit:?}").into() })
@@ -277,61 +282,61 @@ impl Members {
     ///
     /// # Errors
     /// If the store fails.
-    pub async fn look(&self) -> Result<Arc<Seen>, StoreError> {
+    pub async fn announce_and_read(&self) -> Result<Arc<ClusterReading>, StoreError> {
         let inner = &self.inner;
         inner.store.announce(&inner.me, self.lag(), inner.participant.ttl()).await?;
-        self.see().await
+        self.read_cluster().await
     }
 
-    async fn see(&self) -> Result<Arc<Seen>, StoreError> {
-        let seen = Arc::new(Seen::new(self.inner.store.cluster().await?));
+    async fn read_cluster(&self) -> Result<Arc<ClusterReading>, StoreError> {
+        let seen = Arc::new(ClusterReading::new(self.inner.store.cluster().await?));
         self.inner.seen.send_replace(Arc::clone(&seen));
         Ok(seen)
     }
 
     /// Prepares the other servers, if there are any, for a takeover of the shards. Called before this server stops.
-    pub async fn prepare_to_leave(&self) {
+    pub async fn announce_shutdown(&self) {
         self.inner.stops.store(true, Ordering::Relaxed);
-        let has_successor = self.inner.participant.has_successor(&self.seen().sighting);
-        if !has_successor || self.leader() != Leader::Me || self.is_isolated() {
+        let has_successor = self.inner.participant.has_successor(&self.cluster_reading().view);
+        if !has_successor || self.leader() != Leader::ThisServer || self.is_isolated() {
             return;
         }
-        match self.in_time(self.inner.store.set_draining(self.inner.me.id, true)).await {
+        match self.with_timeout(self.inner.store.set_draining(self.inner.me.id, true)).await {
             Ok(_) => tokio::time::sleep(SEEN_BY_ALL.to_std()).await,
             Err(error) => tracing::warn!(error = %error, "cannot announce the shutdown to the other servers"),
         }
     }
 
     /// Removes this server from the list.
-    pub async fn depart(&self) {
-        if let Err(error) = self.in_time(self.inner.store.depart(self.inner.me.id)).await {
+    pub async fn remove_from_cluster(&self) {
+        if let Err(error) = self.with_timeout(self.inner.store.remove_member(self.inner.me.id)).await {
             tracing::debug!(error = %error, "cannot remove the row of this server; it will expire");
         }
     }
 }
 
 impl Inner {
-    fn leader_in(&self, seen: &Seen) -> Leader {
-        match self.participant.ownership(&seen.sighting, seen.age()) {
-            Ownership::Mine => Leader::Me,
+    fn leader_in(&self, seen: &ClusterReading) -> Leader {
+        match self.participant.ownership(&seen.view, seen.age()) {
+            Ownership::Mine => Leader::ThisServer,
             Ownership::Other { id, is_fresh } => match seen.cluster.member(id) {
-                Some(member) => Leader::Other { server: member.server.clone(), is_fresh },
-                None => Leader::Nobody,
+                Some(member) => Leader::Other { server: member.server.clone(), renewed_recently: is_fresh },
+                None => Leader::Unknown,
             },
-            Ownership::Free => Leader::Nobody,
+            Ownership::Free => Leader::Unknown,
         }
     }
 }
 
 /// Converts rows of the store for the rules of membership. All shards have the same owner.
-fn sighting(cluster: &Cluster) -> Sighting {
-    let sighted =
-        |member: &Member| Sighted { id: member.server.id, draining: member.draining, lag: member.lag };
+fn view_of(cluster: &Cluster) -> ClusterView {
+    let server =
+        |member: &Member| ServerView { id: member.server.id, draining: member.draining, lag: member.lag };
     let owner = cluster.shards.first().and_then(|row| {
         let id: ServerId = row.owner.as_deref()?.parse().ok()?;
         Some(Owner { id, lease_left: row.expires_in })
     });
-    Sighting { servers: cluster.members.iter().map(sighted).collect(), owner }
+    ClusterView { servers: cluster.members.iter().map(server).collect(), owner }
 }
 
 #[cfg(test)]
@@ -376,20 +381,20 @@ mod tests {
             let shard =
                 ShardOwner { shard: ShardId(0), epoch: Epoch(1), owner, expires_in: Length::from_secs(60) };
             let all = vec![server(members.me().clone(), false), server(other(), draining)];
-            members.inner.leader_in(&Seen::new(Cluster { members: all, shards: vec![shard] }))
+            members.inner.leader_in(&ClusterReading::new(Cluster { members: all, shards: vec![shard] }))
         };
-        assert_eq!(leader(members.me(), false), Leader::Me);
-        assert_eq!(leader(&other(), false), Leader::Other { server: other(), is_fresh: true });
-        assert_eq!(leader(&other(), true), Leader::Other { server: other(), is_fresh: false });
+        assert_eq!(leader(members.me(), false), Leader::ThisServer);
+        assert_eq!(leader(&other(), false), Leader::Other { server: other(), renewed_recently: true });
+        assert_eq!(leader(&other(), true), Leader::Other { server: other(), renewed_recently: false });
         let gone = ServerRecord { id: ServerId::from_bits(2 << 80), ..other() };
-        assert_eq!(leader(&gone, false), Leader::Nobody);
+        assert_eq!(leader(&gone, false), Leader::Unknown);
     }
 
     /// D5. A new server may forward a request before the others have read its row.
     #[tokio::test]
     async fn a_server_that_has_just_started_is_found_by_its_key() {
         let (_dir, members) = members();
-        members.look().await.unwrap();
+        members.announce_and_read().await.unwrap();
         let mut fresh = other();
         fresh.fingerprint = Some(Fingerprint([7; 32]));
         assert_eq!(members.find(Fingerprint([7; 32])).await.unwrap(), None, "the server is not present");
@@ -400,11 +405,11 @@ mod tests {
 
     /// G5.
     #[tokio::test]
-    async fn a_server_that_looks_sees_itself() {
+    async fn an_announced_server_is_in_the_cluster() {
         let (_dir, members) = members();
-        let seen = members.look().await.unwrap();
+        let seen = members.announce_and_read().await.unwrap();
         assert_eq!(seen.cluster.member(members.me().id).unwrap().server, *members.me());
-        members.depart().await;
+        members.remove_from_cluster().await;
         let cluster = members.inner.store.cluster().await.unwrap();
         assert_eq!(cluster.members, []);
     }

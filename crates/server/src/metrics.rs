@@ -39,7 +39,7 @@ pub enum Exposition {
 
 impl Exposition {
     /// Selects the format from a header `Accept`: OpenMetrics if it is accepted by name, otherwise the text format.
-    pub fn accepted(accept: &str) -> Self {
+    pub fn negotiated(accept: &str) -> Self {
         let refused = |parameter: &str| matches!(parameter.trim(), "q=0" | "q=0.0" | "q=0.00" | "q=0.000");
         let named = accept.split(',').any(|each| {
             let mut parts = each.split(';');
@@ -103,7 +103,7 @@ pub struct Metrics {
     workers: Family<StatusLabel, Gauge>,
     schedules: Family<StatusLabel, Gauge>,
     firings: Family<OutcomeLabel, Counter>,
-    seen: Arc<Mutex<Seen>>,
+    previous: Arc<Mutex<PreviousView>>,
     firing_delay_seconds: Histogram,
     commit_seconds: Histogram,
     batch_changes: Histogram,
@@ -118,7 +118,7 @@ pub struct Metrics {
     takeovers: Family<RowsLabel, Counter>,
     suspensions: Counter,
     tails_lost: Counter,
-    forgotten: Counter,
+    executions_lost: Counter,
     engine_panics: Counter,
     quarantined: Counter,
     clock_ahead: Gauge,
@@ -145,7 +145,7 @@ impl Metrics {
             workers: Family::default(),
             schedules: Family::default(),
             firings: Family::default(),
-            seen: Arc::default(),
+            previous: Arc::default(),
             firing_delay_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 20)),
             commit_seconds: Histogram::new(exponential_buckets(0.000_25, 2.0, 16)),
             batch_changes: Histogram::new(exponential_buckets(1.0, 4.0, 9)),
@@ -160,7 +160,7 @@ impl Metrics {
             takeovers: Family::default(),
             suspensions: Counter::default(),
             tails_lost: Counter::default(),
-            forgotten: Counter::default(),
+            executions_lost: Counter::default(),
             engine_panics: Counter::default(),
             clock_ahead: Gauge::default(),
             clock_refused: Gauge::default(),
@@ -231,7 +231,7 @@ impl Metrics {
         r.register(
             "executions_forgotten",
             "Executions known to a worker but lost by the store",
-            self.forgotten.clone(),
+            self.executions_lost.clone(),
         );
         r.register("engine_panics", "Panics of the engine", self.engine_panics.clone());
         r.register("quarantined", "Quarantined rows and inputs", self.quarantined.clone());
@@ -299,7 +299,7 @@ impl Metrics {
     /// Must be called with every view of the engine, including its first one. The views of scrapes alone do not
     /// suffice: between two of them, the engine can be reloaded and fire more often than before.
     pub(crate) fn count_firings(&self, view: &View) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.previous.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut seen.firings, view.firings.clone());
         for (outcome, &count) in &view.firings {
             let before = before.get(outcome).copied().unwrap_or(0);
@@ -311,7 +311,7 @@ impl Metrics {
     /// Sets the gauges of the queues. An idle queue keeps its time series at zero: an alert cannot distinguish a
     /// missing time series from a missing server.
     fn set_queues(&self, view: &View) {
-        let seen = &mut self.seen.lock().unwrap_or_else(PoisonError::into_inner).queues;
+        let seen = &mut self.previous.lock().unwrap_or_else(PoisonError::into_inner).queues;
         seen.insert(DEFAULT.to_owned());
         for queue in &view.queues {
             if seen.len() < QUEUES_MAX {
@@ -401,7 +401,7 @@ impl Metrics {
     }
 
     /// Sets whether this standby follows the live rows.
-    pub(crate) fn stands_by(&self, ready: bool) {
+    pub(crate) fn set_standby_ready(&self, ready: bool) {
         self.standby_ready.set(ready.into());
     }
 
@@ -420,22 +420,22 @@ impl Metrics {
     }
 
     /// Counts an execution that a worker holds and that has no row in the store.
-    pub(crate) fn forgotten(&self) {
-        self.forgotten.inc();
+    pub(crate) fn count_lost_execution(&self) {
+        self.executions_lost.inc();
     }
 
     pub(crate) fn engine_panicked(&self) {
         self.engine_panics.inc();
     }
 
-    pub(crate) fn set_aside(&self, count: u64) {
+    pub(crate) fn count_quarantined(&self, count: u64) {
         self.quarantined.inc_by(count);
     }
 }
 
 /// State of earlier views, for counters and queue labels.
 #[derive(Default)]
-struct Seen {
+struct PreviousView {
     /// Firings of the last view.
     firings: BTreeMap<FiringOutcome, u64>,
     /// Queues that have had their own time series since the start.
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn firings_are_counted_on_when_the_engine_begins_anew() {
+    fn firing_counters_continue_after_a_reload() {
         let metrics = Metrics::new();
         let firings = |count| View { firings: [(FiringOutcome::Fired, count)].into(), ..View::default() };
         let total = |total| format!("belfry_firings_total{{outcome=\"fired\"}} {total}\n");
@@ -592,9 +592,9 @@ mod tests {
     fn the_form_is_the_one_that_the_scraper_accepts() {
         let prometheus =
             "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
-        assert_eq!(Exposition::accepted(prometheus), Exposition::OpenMetrics);
+        assert_eq!(Exposition::negotiated(prometheus), Exposition::OpenMetrics);
         for accept in ["", "*/*", "text/plain;version=0.0.4", "application/openmetrics-text;q=0,text/plain"] {
-            assert_eq!(Exposition::accepted(accept), Exposition::Text, "{accept}");
+            assert_eq!(Exposition::negotiated(accept), Exposition::Text, "{accept}");
         }
         let text = encoded(&Metrics::new(), &queues(1));
         let declared: BTreeMap<_, _> =
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn others_add_metrics_of_their_own() {
+    fn other_modules_register_metrics() {
         let metrics = Metrics::new();
         let requests: Counter = Counter::default();
         metrics.register(|r| r.register("http_requests", "Requests", requests.clone()));

@@ -54,7 +54,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 /// First byte of a TLS handshake.
-pub(crate) const HANDSHAKE: u8 = 0x16;
+pub(crate) const TLS_HANDSHAKE: u8 = 0x16;
 
 /// Marks the requests of a connection that [`accept`] has authenticated as one of a server.
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +72,7 @@ impl Identity {
     ///
     /// # Panics
     /// If the operating system provides no random bytes.
-    pub fn draw() -> Self {
+    pub fn generate() -> Self {
         let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("the system has random bytes");
         let key = provider::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(key.as_ref()))
             .expect("the key was generated in this format");
@@ -88,7 +88,7 @@ impl Identity {
     }
 
     /// Returns the TLS settings for connections to the server with this key.
-    pub fn toward(&self, server: Fingerprint) -> ClientConfig {
+    pub fn client_config(&self, server: Fingerprint) -> ClientConfig {
         let provider = Arc::new(provider::default_provider());
         let verifier = Arc::new(KeyVerifier::new(&provider, Some(server)));
         let mut config = ClientConfig::builder_with_provider(provider)
@@ -119,7 +119,7 @@ impl Identity {
 
 /// Why a connection is not accepted as one of a server.
 #[derive(Debug, thiserror::Error)]
-pub enum Stranger {
+pub enum PeerError {
     /// Its key is the key of no present server.
     #[error("no server of the cluster has the key {0}")]
     Unknown(Fingerprint),
@@ -137,7 +137,7 @@ pub async fn accept<S, F>(
     acceptor: &TlsAcceptor,
     stream: S,
     find: impl FnOnce(Fingerprint) -> F,
-) -> io::Result<(TlsStream<S>, Result<ServerRecord, Stranger>)>
+) -> io::Result<(TlsStream<S>, Result<ServerRecord, PeerError>)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     F: Future<Output = Result<Option<ServerRecord>, StoreError>>,
@@ -146,7 +146,7 @@ where
     let keys = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let fingerprint = fingerprint_of(keys.first().map(AsRef::as_ref).unwrap_or_default());
     let server = match find(fingerprint).await {
-        Ok(server) => server.ok_or(Stranger::Unknown(fingerprint)),
+        Ok(server) => server.ok_or(PeerError::Unknown(fingerprint)),
         Err(error) => Err(error.into()),
     };
     Ok((stream, server))
@@ -154,7 +154,7 @@ where
 
 /// Returns whether a connection failed because the TLS handshake did, for example because the peer has another key than
 /// the wanted one.
-pub(crate) fn is_impostor(error: &(dyn std::error::Error + 'static)) -> bool {
+pub(crate) fn is_tls_failure(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut at = Some(error);
     while let Some(error) = at {
         // An I/O error hides its source.
@@ -298,15 +298,15 @@ mod tests {
     struct Connect(#[source] io::Error);
 
     #[test]
-    fn an_impostor_is_told_from_who_is_not_there() {
+    fn a_tls_failure_differs_from_an_unreachable_server() {
         let refused = Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure);
-        assert!(is_impostor(&Connect(io::Error::new(io::ErrorKind::InvalidData, refused))));
-        assert!(!is_impostor(&Connect(io::ErrorKind::ConnectionRefused.into())));
+        assert!(is_tls_failure(&Connect(io::Error::new(io::ErrorKind::InvalidData, refused))));
+        assert!(!is_tls_failure(&Connect(io::ErrorKind::ConnectionRefused.into())));
     }
 
     #[test]
-    fn every_key_is_another() {
-        let [one, two] = [Identity::draw(), Identity::draw()];
+    fn generated_keys_are_unique() {
+        let [one, two] = [Identity::generate(), Identity::generate()];
         assert_ne!(one.fingerprint(), two.fingerprint());
         assert_eq!(one.fingerprint().to_string().len(), 64);
     }

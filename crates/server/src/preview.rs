@@ -15,7 +15,7 @@ use timetable::{CalendarMap, Calendars as _, Language, Next, Timetable, Zones, d
 
 /// Context in which a timing is evaluated.
 #[derive(Debug, Clone)]
-pub struct Reading<'a> {
+pub struct TimingContext<'a> {
     /// Time zone database.
     pub zones: &'a Zones,
     /// Calendars of the namespace; includes the built-in ones.
@@ -35,15 +35,15 @@ pub fn seed(namespace: &str, name: &str) -> u64 {
 /// All problems of the timing, with paths relative to it.
 pub fn preview(
     timing: &Timing,
-    reading: &Reading<'_>,
+    reading: &TimingContext<'_>,
     after: Timestamp,
     n: usize,
 ) -> Result<Preview, Vec<Problem>> {
     let timetable = Timetable::compile(timing, reading.seed, reading.zones, reading.calendars)?;
     let firings: Vec<_> = timetable.preview(after, n).into_iter().map(shown).collect();
     let words = Words { en: describe(timing, Language::English), zh_cn: describe(timing, Language::Chinese) };
-    let mut warnings = idle(timing, &timetable, reading, after);
-    warnings.extend(unknown_years(timing, reading, firings.last()));
+    let mut warnings = idle_warnings(timing, &timetable, reading, after);
+    warnings.extend(calendars_that_end(timing, reading, firings.last()));
     if timetable.delay().is_some() {
         warnings.push(Warning::fixed_delay());
     }
@@ -59,22 +59,27 @@ pub fn preview(
 /// Returns warnings for the author of a timing: the timing, or one of its rules, never fires after `now`.
 ///
 /// Empty for a timing that cannot be compiled; [`preview`] reports its problems.
-pub fn warnings(timing: &Timing, reading: &Reading<'_>, now: Timestamp) -> Vec<Warning> {
+pub fn warnings(timing: &Timing, reading: &TimingContext<'_>, now: Timestamp) -> Vec<Warning> {
     let timetable = Timetable::compile(timing, reading.seed, reading.zones, reading.calendars);
-    timetable.map(|timetable| idle(timing, &timetable, reading, now)).unwrap_or_default()
+    timetable.map(|timetable| idle_warnings(timing, &timetable, reading, now)).unwrap_or_default()
 }
 
 /// Warns that a timing, or one of its rules, never fires.
-fn idle(timing: &Timing, timetable: &Timetable, reading: &Reading<'_>, after: Timestamp) -> Vec<Warning> {
+fn idle_warnings(
+    timing: &Timing,
+    timetable: &Timetable,
+    reading: &TimingContext<'_>,
+    after: Timestamp,
+) -> Vec<Warning> {
     match timetable.next(after) {
-        Next::At(_) => idle_rules(timing, reading, after),
-        _ => why_none(timing, timetable, reading, after).into_iter().collect(),
+        Next::At(_) => rules_that_never_fire(timing, reading, after),
+        _ => explain_no_firing(timing, timetable, reading, after).into_iter().collect(),
     }
 }
 
 /// Warns of rules that add nothing to a timing that fires. Single times in the past are ignored: they often remain in
 /// files after their use.
-fn idle_rules(timing: &Timing, reading: &Reading<'_>, after: Timestamp) -> Vec<Warning> {
+fn rules_that_never_fire(timing: &Timing, reading: &TimingContext<'_>, after: Timestamp) -> Vec<Warning> {
     if timing.rules.len() < 2 {
         return Vec::new();
     }
@@ -99,10 +104,10 @@ fn shown(firing: timetable::Firing) -> PreviewFiring {
 }
 
 /// Returns why a timing with rules has no firing.
-fn why_none(
+fn explain_no_firing(
     timing: &Timing,
     timetable: &Timetable,
-    reading: &Reading<'_>,
+    reading: &TimingContext<'_>,
     after: Timestamp,
 ) -> Option<Warning> {
     if timing.rules.is_empty() || timetable.delay().is_some() {
@@ -130,7 +135,11 @@ fn only_past(timing: &Timing) -> bool {
 }
 
 /// Warns of calendars whose published years end before the last of these firings.
-fn unknown_years(timing: &Timing, reading: &Reading<'_>, last: Option<&PreviewFiring>) -> Vec<Warning> {
+fn calendars_that_end(
+    timing: &Timing,
+    reading: &TimingContext<'_>,
+    last: Option<&PreviewFiring>,
+) -> Vec<Warning> {
     let Some(day) = last.and_then(|firing| firing.local.get(..10)?.parse::<Date>().ok()) else {
         return Vec::new();
     };
@@ -160,7 +169,7 @@ mod tests {
     fn warnings(timing: Value) -> Vec<String> {
         let timing: Timing = serde_json::from_value(timing).unwrap();
         let (zones, calendars) = (Zones::bundled(), CalendarMap::default());
-        let reading = Reading { zones: &zones, calendars: &calendars, seed: 1 };
+        let reading = TimingContext { zones: &zones, calendars: &calendars, seed: 1 };
         let now = "2026-11-21T08:00:00Z".parse().unwrap();
         let warnings = preview(&timing, &reading, now, 3).unwrap().warnings;
         warnings.into_iter().map(|warning| warning.message).collect()
@@ -168,7 +177,7 @@ mod tests {
 
     /// B1, B5. The warning names the rule that can never fire.
     #[test]
-    fn what_keeps_a_timing_from_firing_is_told() {
+    fn a_timing_that_never_fires_has_a_warning() {
         assert_eq!(warnings(json!({"rules": [{"cron": "0 2 * * *"}]})), Vec::<String>::new());
         assert_eq!(warnings(json!({})), Vec::<String>::new(), "on demand is intentional");
         let all: Vec<_> = [

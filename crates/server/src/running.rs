@@ -6,7 +6,7 @@
 //! A shutdown has the opposite order: it announces itself to the other servers, refuses new requests, commits and
 //! answers the requests in the inbox, ends streams, and releases the leases.
 //!
-//! Called by `belfry server`, by tests and by simulations, which pass their own [`Site`].
+//! Called by `belfry server`, by tests and by simulations, which pass their own [`Environment`].
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::auth::first_start::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
 use crate::auth::{FirstStartError, Keys, Tokens, first_start};
 use crate::clock::{self, Clock};
 use crate::config::{ConfigError, PostgresConfig, ServerConfig, StoreConfig, make_private_dir};
-use crate::listener::{self, Apps, Listener};
+use crate::listener::{self, Listener, Routers};
 use crate::members::Members;
 use crate::metrics::Metrics;
 use crate::node::{DriverHandle, Fatal, Node, NodeConfig, Readiness};
@@ -123,7 +123,7 @@ async fn open_embedded(config: &ServerConfig) -> Result<Arc<dyn Store>, StartErr
     let options = store::sqlite::Options { shards: config.shards, ..Default::default() };
     let path = config.store_path();
     if std::fs::metadata(&path).map_or(0, |meta| meta.len()) == 0
-        && let Some(trace) = trace_of_a_store(config)
+        && let Some(trace) = evidence_of_store(config)
     {
         return Err(StoreError::Missing { path, trace }.into());
     }
@@ -132,15 +132,15 @@ async fn open_embedded(config: &ServerConfig) -> Result<Arc<dyn Store>, StartErr
 }
 
 /// Returns a file that proves an earlier store in this data folder: a token, or a complete log or artifact.
-fn trace_of_a_store(config: &ServerConfig) -> Option<PathBuf> {
+fn evidence_of_store(config: &ServerConfig) -> Option<PathBuf> {
     let tokens = [ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE].map(|name| config.data_dir.join(name));
-    let objects = Some(config.data_dir.join("objects")).filter(|objects| holds_a_file(objects));
+    let objects = Some(config.data_dir.join("objects")).filter(|objects| contains_file(objects));
     tokens.into_iter().find(|token| token.exists()).or(objects)
 }
 
-fn holds_a_file(folder: &Path) -> bool {
+fn contains_file(folder: &Path) -> bool {
     let Ok(entries) = std::fs::read_dir(folder) else { return false };
-    entries.flatten().any(|entry| entry.path().is_file() || holds_a_file(&entry.path()))
+    entries.flatten().any(|entry| entry.path().is_file() || contains_file(&entry.path()))
 }
 
 async fn open_postgres(
@@ -168,11 +168,11 @@ pub async fn start_with(config: ServerConfig, store: Arc<dyn Store>) -> Result<R
     let listener = TcpListener::bind(listen).await.map_err(|source| StartError::Listen { listen, source })?;
     let addr = listener.local_addr().map_err(|source| StartError::Listen { listen, source })?;
     let clock = clock::of_process();
-    start_at(config, Site { store, listener, addr, clock, engine: EngineRuns::OnItsThread }).await
+    start_at(config, Environment { store, listener, addr, clock, engine: EngineThread::Dedicated }).await
 }
 
 /// Environment of a server: of the machine, or simulated.
-pub struct Site<L> {
+pub struct Environment<L> {
     /// Store of the rows.
     pub store: Arc<dyn Store>,
     /// Source of connections, instead of [`ServerConfig::listen`].
@@ -182,25 +182,28 @@ pub struct Site<L> {
     /// Clocks of the engine.
     pub clock: Arc<dyn Clock>,
     /// Thread of the engine.
-    pub engine: EngineRuns,
+    pub engine: EngineThread,
 }
 
 /// Thread on which an engine runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EngineRuns {
+pub enum EngineThread {
     /// Its own thread, so that no other task delays it.
-    OnItsThread,
+    Dedicated,
     /// The runtime of the caller; see [`Driver::spawn_here`](crate::node::Driver::spawn_here).
-    OnTheRuntime,
+    Shared,
 }
 
 /// Starts a server in the given environment.
 ///
 /// # Errors
 /// [`StartError`]; nothing keeps running.
-pub async fn start_at<L: Listener>(config: ServerConfig, site: Site<L>) -> Result<Running, StartError> {
+pub async fn start_at<L: Listener>(
+    config: ServerConfig,
+    site: Environment<L>,
+) -> Result<Running, StartError> {
     config.check()?;
-    let Site { store, listener, addr, clock, engine } = site;
+    let Environment { store, listener, addr, clock, engine } = site;
     let source = |source| StartError::DataDir { path: config.data_dir.clone(), source };
     make_private_dir(&config.data_dir).map_err(source)?;
     let objects = Objects::open(&config, Arc::clone(&store))?;
@@ -214,11 +217,21 @@ pub async fn start_at<L: Listener>(config: ServerConfig, site: Site<L>) -> Resul
     settings.clock = clock;
     let (node, driver) = Node::new(store, settings);
     let config = Arc::new(config);
-    let hands_on = engine == EngineRuns::OnItsThread;
-    let services = Services { node, objects, members, tokens, keys, metrics, config, addr, hands_on };
+    let hands_on = engine == EngineThread::Dedicated;
+    let services = Services {
+        node,
+        objects,
+        members,
+        tokens,
+        keys,
+        metrics,
+        config,
+        addr,
+        forwards_to_leader: hands_on,
+    };
     let driver = match engine {
-        EngineRuns::OnItsThread => driver.spawn().map_err(StartError::Thread)?,
-        EngineRuns::OnTheRuntime => driver.spawn_here(),
+        EngineThread::Dedicated => driver.spawn().map_err(StartError::Thread)?,
+        EngineThread::Shared => driver.spawn_here(),
     };
     Ok(Running::run(services, driver, listener, first))
 }
@@ -249,7 +262,7 @@ impl Running {
     fn spawn_tasks(&self, listener: impl Listener) {
         let services = &self.services;
         let app = crate::api::router(services.clone()).merge(crate::grpc::router(services.clone()));
-        let apps = Apps { for_all: app, for_strangers: crate::api::for_strangers() };
+        let apps = Routers { main: app, unauthenticated_peers: crate::api::unauthenticated_peers() };
         let grace = services.config.shutdown_grace.to_std();
         let (members, tokens) = (services.members.clone(), Arc::clone(&services.tokens));
         let stop = self.stop_listening.clone();
@@ -258,7 +271,7 @@ impl Running {
         self.spawn_until_stop(crate::housekeeping::run(services.clone()));
         let logs = services.objects.logs.clone();
         self.spawn_until_stop(async move { logs.upload().await });
-        self.spawn_until_stop(on_moves(services.clone()));
+        self.spawn_until_stop(watch_leadership(services.clone()));
         tracing::info!(addr = %self.addr, "listening");
     }
 
@@ -283,7 +296,7 @@ impl Running {
     /// # Errors
     /// [`Fatal`] if the store failed before everything was committed.
     pub async fn shutdown(self) -> Result<(), Fatal> {
-        self.services.members.prepare_to_leave().await;
+        self.services.members.announce_shutdown().await;
         self.node.stop();
         let ended = self.driver.join().await;
         // Streams have ended with their sessions; open requests have the grace period to finish.
@@ -291,18 +304,18 @@ impl Running {
         self.stop_tasks.cancel();
         self.tasks.close();
         self.tasks.wait().await;
-        self.services.members.depart().await;
+        self.services.members.remove_from_cluster().await;
         ended
     }
 }
 
 /// Reacts to each gain and loss of leadership.
-async fn on_moves(services: Services) {
+async fn watch_leadership(services: Services) {
     loop {
         services.node.wait_ready(|readiness| matches!(readiness, Readiness::Ready | Readiness::Full)).await;
-        services.members.moved();
-        services.node.resigned().await;
-        services.members.moved();
-        services.objects.logs.forget();
+        services.members.leadership_changed();
+        services.node.leadership_ended().await;
+        services.members.leadership_changed();
+        services.objects.logs.clear_cache();
     }
 }

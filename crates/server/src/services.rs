@@ -31,5 +31,5 @@ pub struct Services {
     /// Address that the server listens on.
     pub addr: SocketAddr,
     /// Whether this server forwards requests to the leader. A simulation does not: forwarding needs real sockets.
-    pub hands_on: bool,
+    pub forwards_to_leader: bool,
 }

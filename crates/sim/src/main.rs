@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use sim::history::History;
 use sim::mutations::CASES;
-use sim::results::{KeepBugs, Run, Tally, write};
+use sim::results::{BugResultOptions, Run, Tally, write};
 use sim::run::{self, Played};
 use sim::world::Stats;
 use sim::world::plan::{Bug, Plan, Profile};
@@ -44,7 +44,7 @@ enum Command {
         file: PathBuf,
     },
     /// Play worlds with each deliberate bug until it is found.
-    Mutations(KeepBugs),
+    Mutations(BugResultOptions),
 }
 
 #[derive(Args)]
@@ -248,7 +248,7 @@ impl Series<'_> {
     fn play(&self, plan: &Plan) -> Played {
         let RunArgs { unjudged, results, twice_every, .. } = self.args;
         if *unjudged {
-            return run::play_and_forget(plan);
+            return run::play_discarding(plan);
         }
         let twice = *twice_every > 0 && plan.seed.is_multiple_of(*twice_every);
         if !twice && results.is_none() {
@@ -256,7 +256,7 @@ impl Series<'_> {
         }
         let mut played = run::play(plan);
         if twice && played.wrong().is_none() {
-            played.report.violations.extend(run::differs_again(plan, &played));
+            played.report.violations.extend(run::compare_replay(plan, &played));
         }
         played
     }
@@ -317,7 +317,7 @@ fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     Ok(if wrong.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn mutations(keep: &KeepBugs) -> Result<ExitCode> {
+fn mutations(keep: &BugResultOptions) -> Result<ExitCode> {
     anyhow::ensure!(
         mutation::ARE_BUILT_IN,
         "a release build contains no bugs in the cores: build without `--release`, as `make sim-mutations` does"

@@ -50,8 +50,8 @@ impl Case {
         (0..self.within).find_map(|seed| {
             let plan = (self.world)(seed).with(self.bug);
             let mut played = run::play(&plan);
-            if self.bug == Bug::Around(Mutation::RandomOrderOfEffects) && played.wrong().is_none() {
-                let differs = run::differs_again(&plan, &played);
+            if self.bug == Bug::InModel(Mutation::RandomOrderOfEffects) && played.wrong().is_none() {
+                let differs = run::compare_replay(&plan, &played);
                 played.report.counts.extend(differs.map(|violation| (violation.invariant, 1)));
             }
             let broken = self.shows.iter().find(|invariant| played.report.breaks(**invariant))?;
@@ -61,11 +61,11 @@ impl Case {
 }
 
 const fn case(mutation: Mutation, within: u64, shows: &'static [Invariant], world: fn(u64) -> Plan) -> Case {
-    Case { bug: Bug::Around(mutation), within, shows, world }
+    Case { bug: Bug::InModel(mutation), within, shows, world }
 }
 
 const fn core(mutation: Core, within: u64, shows: &'static [Invariant], world: fn(u64) -> Plan) -> Case {
-    Case { bug: Bug::Within(mutation), within, shows, world }
+    Case { bug: Bug::InCore(mutation), within, shows, world }
 }
 
 /// All deliberate bugs.
@@ -75,13 +75,13 @@ pub const CASES: &[Case] = &[
     case(Mutation::FuseDoesNotFire, 20, &[I8], paused_supervisors),
     core(Core::LeaderReleasesBeforeCommits, 10, &[I6], rough),
     core(Core::LeaderRepliesBeforeCommits, 10, &[I6], rough),
-    core(Core::LeaderRepliesWithoutACommitAtOnce, 100, &[I6], sent_ahead),
-    core(Core::LeaderReleasesAllThatIsInFlight, 20, &[I6], sent_ahead),
-    core(Core::LeaderGoesOnAfterFailedCommits, 40, &[I1, I4, I6, I28], rough),
-    core(Core::LeaderTakesOverWithoutALook, 20, &[I28], busy_handovers),
+    core(Core::LeaderRepliesBeforeEarlierCommits, 100, &[I6], sent_ahead),
+    core(Core::LeaderReleasesAllInFlightCommits, 20, &[I6], sent_ahead),
+    core(Core::LeaderContinuesAfterFailedCommits, 40, &[I1, I4, I6, I28], rough),
+    core(Core::LeaderTakesOverWithoutReading, 20, &[I28], busy_handovers),
     core(Core::LeaderIgnoresItsOwnLease, 100, &[I8], owners_cut_from_the_store),
     case(Mutation::StaleReportAsCurrent, 20, &[I9], cut_workers),
-    core(Core::LeaderTakesUnknownForRefused, 20, &[I2, I3], unknown_outcomes),
+    core(Core::LeaderReportsUnknownAsRefused, 20, &[I2, I3], unknown_outcomes),
     case(Mutation::StaleSaveAsCurrent, 20, &[I10], cut_workers_that_save),
     case(Mutation::StoreForgetsCheckpoints, 20, &[I1], cut_workers_that_save),
     case(Mutation::WorkerHandsOnNoCheckpoint, 20, &[I1], cut_workers_that_save),
@@ -106,45 +106,45 @@ pub const CASES: &[Case] = &[
     case(Mutation::StoreReusesEpochs, 40, &[I27], rough),
     case(Mutation::StoreGoesOnBehindAFailure, 40, &[I1, I4, I28], sent_ahead),
     case(Mutation::StoreReadsThePast, 10, &[I1], rough),
-    case(Mutation::LostTailIsTrusted, 100, &[I8], lost_tails),
+    case(Mutation::LostTailIsTrusted, 100, &[I8], shards_with_lost_commits),
     case(Mutation::RandomOrderOfEffects, 10, &[I29], rough),
-    core(Core::SupervisorForgetsWhatItStarted, 40, &[I7, I8, I10], crashes_in_silence),
-    core(Core::SupervisorForgetsWhatItForgot, 100, &[I7, I8, I10], lost_tails),
+    core(Core::SupervisorForgetsStartedExecutions, 40, &[I7, I8, I10], crashes_in_silence),
+    core(Core::SupervisorRestartsAcknowledgedExecutions, 100, &[I7, I8, I10], shards_with_lost_commits),
     core(Core::SupervisorStartsBeforeItsJournal, 40, &[I7, I10], slow_journals),
     core(Core::SupervisorReportsOnce, 100, &[I9], rough),
     core(Core::SupervisorIgnoresTimeouts, 100, &[I13], long_tasks),
     core(Core::SupervisorCountsFrozenTime, 100, &[I13], long_tasks_on_cut_workers),
-    core(Core::SupervisorIgnoresTheEndOfItsLease, 20, &[I8], broken_fuses),
+    core(Core::SupervisorIgnoresLeaseExpiry, 20, &[I8], broken_fuses),
     core(Core::SupervisorTrustsLaunches, 100, &[I8], broken_fuses),
     core(Core::SupervisorLeavesLaunchesFrozen, 100, &[I26], cut_workers),
     core(Core::EngineForgetsKeys, 100, &[I2], rough),
     core(Core::EngineSkipsBackoffs, 40, &[I12], rough),
     core(Core::EngineRetriesOnceMore, 40, &[I12], rough),
     core(Core::EngineRepeatsAtMostOnce, 40, &[I7], rough),
-    core(Core::EngineForgetsToStop, 40, &[I13], long_tasks_on_cut_workers),
-    core(Core::EngineJudgesWorkersEarly, 20, &[I8], cut_workers),
-    core(Core::EngineJudgesWorkersAtTakeover, 40, &[I8], rough),
-    core(Core::EngineWaitsForLostWorkers, 20, &[I26], cut_workers),
-    core(Core::EngineTakesBackBeyondLimits, 100, &[I20], rough),
-    core(Core::EngineLeavesStraysAlone, 40, &[I8], lost_tails),
-    core(Core::EngineTrustsAStoreThatForgot, 100, &[I8], lost_tails),
-    core(Core::EngineMissesWhatOthersChange, 20, &[I26, I28], rough),
-    core(Core::EngineSaysAssignmentsOnce, 40, &[I26], rough),
+    core(Core::EngineSendsNoStop, 40, &[I13], long_tasks_on_cut_workers),
+    core(Core::EngineExpiresLeasesEarly, 20, &[I8], cut_workers),
+    core(Core::EngineExpiresLeasesAtTakeover, 40, &[I8], rough),
+    core(Core::EngineKeepsJobsOfLostWorkers, 20, &[I26], cut_workers),
+    core(Core::EngineResumesBeyondLimits, 100, &[I20], rough),
+    core(Core::EngineIgnoresStrayExecutions, 40, &[I8], shards_with_lost_commits),
+    core(Core::EngineSkipsReconciliation, 100, &[I8], shards_with_lost_commits),
+    core(Core::FollowerMissesChangedJobs, 20, &[I26, I28], rough),
+    core(Core::EngineSendsAssignmentsOnce, 40, &[I26], rough),
     core(Core::EngineKeepsTheFence, 40, &[I10], rough),
     core(Core::EngineOverfillsQueues, 40, &[I20], rough),
     core(Core::EngineOverfillsKeys, 40, &[I20], rough),
     core(Core::EngineForgetsRates, 40, &[I21], rough),
-    core(Core::EngineOverfillsMachines, 40, &[I22], rough),
+    core(Core::EngineOverfillsWorkers, 40, &[I22], rough),
     core(Core::EngineMissesDeadlines, 40, &[I16], rough),
     core(Core::EngineIgnoresOverlap, 40, &[I17], rough),
-    core(Core::EngineDropsTheFirstOwed, 40, &[I18], outages),
-    core(Core::EngineMovesTheCursorFirst, 40, &[I14], outages),
-    core(Core::EngineBelievesEveryLeap, 10, &[I16], leaps),
-    core(Core::EngineDecidesOwedAtOnce, 40, &[I18], outages),
-    core(Core::EngineSkipsForThePast, 40, &[I18], outages),
+    core(Core::EngineDropsTheFirstMissedFiring, 40, &[I18], outages),
+    core(Core::EngineIgnoresOutages, 40, &[I14], outages),
+    core(Core::EngineAcceptsClockJumps, 10, &[I16], leaps),
+    core(Core::EngineCatchesUpAtOnce, 40, &[I18], outages),
+    core(Core::EngineSkipsForBackfills, 40, &[I18], outages),
     core(Core::EngineIgnoresFilters, 40, &[I15], rough),
-    core(Core::EngineBeginsStepsEarly, 40, &[I19], runs_through_crashes),
-    core(Core::EngineTellsOneStepLess, 40, &[I19, I26], runs_through_crashes),
+    core(Core::EngineStartsStepsEarly, 40, &[I19], runs_through_crashes),
+    core(Core::EngineNotifiesOneStepLess, 40, &[I19, I26], runs_through_crashes),
 ];
 
 fn rough(seed: u64) -> Plan {
@@ -253,7 +253,7 @@ fn runs_through_crashes(seed: u64) -> Plan {
 }
 
 /// The store loses commits repeatedly, while tasks run that the next owner does not know.
-fn lost_tails(seed: u64) -> Plan {
+fn shards_with_lost_commits(seed: u64) -> Plan {
     let lose = |n: u64| Fault::new(10 + 12 * n, 1, FaultKind::LoseTail { commits: 12 });
     let faults = (0..9).map(lose).collect();
     Plan { jobs: 200, task_max: Duration::from_secs(20), keeps_all: false, faults, ..Plan::quiet(seed) }

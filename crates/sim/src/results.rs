@@ -45,7 +45,7 @@ pub struct Run {
 
 /// Options of a command that searches for deliberate bugs: where to store the results.
 #[derive(Debug, clap::Args)]
-pub struct KeepBugs {
+pub struct BugResultOptions {
     /// File for the found bugs, for the results page.
     #[arg(long)]
     results: Option<PathBuf>,
@@ -57,7 +57,7 @@ pub struct KeepBugs {
     date: String,
 }
 
-impl KeepBugs {
+impl BugResultOptions {
     /// Writes the found bugs if a file was given.
     ///
     /// # Errors
@@ -345,7 +345,7 @@ mod tests {
 
     /// A feed delivers a commit after its reconnection; an answered client knows before.
     #[test]
-    fn an_answer_to_who_asked_after_a_fault_ends_the_recovery_and_one_to_who_asked_before_does_not() {
+    fn only_answers_to_requests_after_a_fault_end_the_recovery() {
         let job = model::JobId::from_bits(7);
         let ask = |request| What::Asked { request, ask: Ask::Submit { tag: "r1".into(), key: None } };
         let answer = |request| What::Answered { request, answer: Answer::Submitted { job } };
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_counts_what_the_world_says_that_it_did() {
+    fn a_tally_counts_the_events_of_a_world() {
         let (mut tally, mut jobs, mut tasks) = (Tally::default(), 0, 0);
         for seed in 0..8 {
             let played = run::play(&Plan::draw(seed, Profile::Short));

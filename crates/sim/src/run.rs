@@ -105,7 +105,7 @@ fn play_unjudged(plan: &Plan) -> Played {
 }
 
 /// Plays a world without judging it or keeping its history: measures the cost of judging.
-pub fn play_and_forget(plan: &Plan) -> Played {
+pub fn play_discarding(plan: &Plan) -> Played {
     caught(plan, || {
         let stats = World::new(plan.clone()).run_in_slices(Vec::<Event>::clear);
         (History::default(), stats, Report::default())
@@ -115,7 +115,7 @@ pub fn play_and_forget(plan: &Plan) -> Played {
 /// Plays a world with the plan's bug, and catches a panic of a core.
 fn caught(plan: &Plan, play: impl FnOnce() -> (History, Stats, Report)) -> Played {
     let _bug = match plan.bug {
-        Some(Bug::Within(mutation)) => mutation::here(mutation),
+        Some(Bug::InCore(mutation)) => mutation::enable_in_thread(mutation),
         _ => None,
     };
     match catch_unwind(AssertUnwindSafe(play)) {
@@ -130,7 +130,7 @@ fn caught(plan: &Plan, play: impl FnOnce() -> (History, Stats, Report)) -> Playe
 }
 
 /// Plays a world a second time. Returns a violation if its history differs (I29).
-pub fn differs_again(plan: &Plan, first: &Played) -> Option<Violation> {
+pub fn compare_replay(plan: &Plan, first: &Played) -> Option<Violation> {
     let again = play(plan);
     let (before, after) = (first.history.fingerprint(), again.history.fingerprint());
     if before == after {

@@ -7,7 +7,7 @@ use model::{JobId, ShardId};
 use serde::Serialize;
 
 /// Number of events of a batch in one row; a reader decodes at most this many events more than it requested.
-pub(crate) const EVENTS_A_ROW: usize = 256;
+pub(crate) const EVENTS_PER_ROW: usize = 256;
 
 /// Changes of the job counts, by namespace and status code.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Counters {
 }
 
 /// Returns the lowest shard that the batch changes without a lease.
-pub(crate) fn foreign_shard(leases: &[Lease], batch: &Batch) -> Option<ShardId> {
+pub(crate) fn first_shard_without_lease(leases: &[Lease], batch: &Batch) -> Option<ShardId> {
     let foreign = |shard: &ShardId| !leases.iter().any(|lease| lease.shard == *shard);
     batch.changes.iter().filter_map(Change::shard).filter(foreign).min()
 }

@@ -16,7 +16,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 use model::Timestamp;
-use model::changelog::{LiveKey, Place, Reread, Since};
+use model::changelog::{ChangelogPage, ChangelogPosition, LiveKey, ReloadedRows};
 use model::record::LiveRow;
 use tokio::sync::mpsc::Sender;
 
@@ -38,13 +38,13 @@ pub struct Loaded {
 #[async_trait]
 pub trait Changelog: fmt::Debug + Send + Sync {
     /// Returns the current end of the changelog.
-    async fn end(&self) -> Result<Place, StoreError>;
+    async fn end(&self) -> Result<ChangelogPosition, StoreError>;
 
     /// Returns the keys of the rows that commits changed after `place`, for a bounded number of commits.
     ///
     /// `None` if the changelog is not complete: the position was trimmed, the database lost commits, or a server
     /// commits without writing a changelog. The standby then starts again with [`preload`](Self::preload).
-    async fn since(&self, place: Place) -> Result<Option<Since>, StoreError>;
+    async fn since(&self, place: ChangelogPosition) -> Result<Option<ChangelogPage>, StoreError>;
 
     /// Sends all live rows in the same order and format as [`Commits::load`](crate::Commits::load), but without a
     /// lease.
@@ -56,7 +56,7 @@ pub trait Changelog: fmt::Debug + Send + Sync {
 
     /// Returns the live rows with these keys from one snapshot, in the order of
     /// [`Commits::load`](crate::Commits::load). Rows that are no longer live are left out. No row is quarantined.
-    async fn live_rows(&self, keys: &[LiveKey]) -> Result<Reread, StoreError>;
+    async fn live_rows(&self, keys: &[LiveKey]) -> Result<ReloadedRows, StoreError>;
 
     /// Deletes entries that are so old that every standby has read them or must start again. One server calls it
     /// periodically.

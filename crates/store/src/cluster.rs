@@ -42,7 +42,7 @@ pub trait Members: Send + Sync + 'static {
 
     /// Removes the row of a server that stops. [`Leases::release`](crate::Leases::release) releases its shards
     /// separately.
-    async fn depart(&self, server: ServerId) -> Result<(), StoreError>;
+    async fn remove_member(&self, server: ServerId) -> Result<(), StoreError>;
 
     /// Returns the secret of this name, which all servers share. If there is none, stores and returns `proposed`.
     async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError>;

@@ -31,7 +31,7 @@ pub struct Committed {
     /// events, the position of the next event.
     pub first_event: EventSeq,
     /// Whether the commit also extended the leases, by the same time as the newest acquire or renewal.
-    pub prolonged: bool,
+    pub extended: bool,
     /// Whether the volume is full and the commit used the space that is reserved to finish running work. The caller
     /// then refuses new work, as after [`StoreError::Full`], until [`check`](crate::Housekeeping::check) succeeds.
     pub space_low: bool,

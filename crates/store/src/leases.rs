@@ -13,7 +13,7 @@
 //! - A call under a lease with an older epoch changes nothing.
 //!
 //! # Cost
-//! Each call is one small write. [`lost_tails`](Leases::lost_tails) and [`clock`](Leases::clock) only read; methods
+//! Each call is one small write. [`shards_with_lost_commits`](Leases::shards_with_lost_commits) and [`clock`](Leases::clock) only read; methods
 //! that are not `async` only read memory. Renewals never wait for queries or checks.
 
 use async_trait::async_trait;
@@ -27,10 +27,10 @@ use crate::StoreError;
 pub const LEASE_MAX: Duration = Duration::from_secs(60);
 
 /// After a loss of commits, epochs continue at the next multiple of this number; otherwise they grow by one.
-pub(crate) const EPOCH_LEAP: i64 = 1 << 20;
+pub(crate) const EPOCH_STEP_AFTER_LOSS: i64 = 1 << 20;
 
 /// After a loss of commits, the event feed skips this number of positions, so that no two events share a position.
-pub(crate) const EVENT_LEAP: u64 = 1 << 32;
+pub(crate) const EVENT_GAP_AFTER_LOSS: u64 = 1 << 32;
 
 /// Ownership of shards.
 #[async_trait]
@@ -72,18 +72,18 @@ pub trait Leases: Send + Sync + 'static {
     ///
     /// [`acquire`](Self::acquire) has raised their epochs above all that can have been issued. The store may not know
     /// what the workers run. So a job that must not run twice is not started until all workers have reported. A shard
-    /// stays in this list, also under later owners, until [`tails_reconciled`](Self::tails_reconciled).
-    async fn lost_tails(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError>;
+    /// stays in this list, also under later owners, until [`mark_reconciled`](Self::mark_reconciled).
+    async fn shards_with_lost_commits(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError>;
 
     /// Records that the lost commits of these shards were reconciled; shards that another server has acquired are
     /// ignored.
-    async fn tails_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError>;
+    async fn mark_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError>;
 
     /// Records that the store was restored from a backup, in cases that the store cannot detect.
     ///
-    /// All shards lose their owner. The next owner finds them in [`lost_tails`](Self::lost_tails), with epochs above
+    /// All shards lose their owner. The next owner finds them in [`shards_with_lost_commits`](Self::shards_with_lost_commits), with epochs above
     /// all that can have been issued. The event feed continues at a position above all that were published.
-    async fn note_restored(&self) -> Result<(), StoreError>;
+    async fn mark_restored(&self) -> Result<(), StoreError>;
 
     /// Returns the time of the store's own clock; `None` if the store uses the clock of this machine.
     ///

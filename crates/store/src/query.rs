@@ -158,7 +158,7 @@ pub struct LedgerFilter {
 /// Position of an entry in the ledger: its first scheduled time, then the rest of its unique key. A position never
 /// changes, so a list can continue after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LedgerPlace {
+pub struct LedgerPosition {
     /// First scheduled time, in Unix microseconds.
     pub first_micros: i64,
     /// Bits of the schedule's ID.

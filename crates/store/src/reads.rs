@@ -26,8 +26,8 @@ use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, Workfl
 use crate::StoreError;
 use crate::query::{
     BackfillRow, Counts, EventPage, EventSeq, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts,
-    LedgerFilter, LedgerPlace, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow,
-    WorkflowFilter, WorkflowRow,
+    LedgerFilter, LedgerPosition, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
+    ScheduleRow, WorkflowFilter, WorkflowRow,
 };
 
 /// Queries. Each one reads a single snapshot of the store.
@@ -76,8 +76,8 @@ pub trait Reads: Send + Sync + 'static {
     async fn ledger(
         &self,
         filter: &LedgerFilter,
-        page: Page<LedgerPlace>,
-    ) -> Result<Paged<(LedgerPlace, LedgerRecord)>, StoreError>;
+        page: Page<LedgerPosition>,
+    ) -> Result<Paged<(LedgerPosition, LedgerRecord)>, StoreError>;
 
     /// Returns the number of scheduled times of a schedule for each outcome. Counts only ledger entries whose last
     /// scheduled time is `since` or later.

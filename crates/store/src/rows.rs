@@ -19,13 +19,15 @@ use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, Worker
 use serde::de::DeserializeOwned;
 
 use crate::codec::{
-    BackfillColumns, CheckpointColumns, Context, Damage, ExecutionColumns, LedgerColumns, OpenHead,
+    BackfillColumns, CheckpointColumns, Context, DecodeError, DecodedHead, ExecutionColumns, LedgerColumns,
     RunColumns, ScheduleColumns, StateColumns, calendar_context, open_backfill, open_backfill_head,
     open_checkpoint, open_definition, open_elements, open_execution, open_head, open_history, open_ledger,
     open_run, open_run_head, open_schedule, open_schedule_head, open_state, open_step, open_text,
     open_workflow, open_workflow_head, parse_schedule_spec, parse_spec, step_key, token_kind,
 };
-use crate::query::{BackfillRow, ExecutionRow, JobRow, LedgerPlace, RunRow, ScheduleRow, Token, WorkflowRow};
+use crate::query::{
+    BackfillRow, ExecutionRow, JobRow, LedgerPosition, RunRow, ScheduleRow, Token, WorkflowRow,
+};
 
 /// Tables whose rows can be quarantined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,32 +110,33 @@ impl Table {
 
 /// Row of an answer, read by column index.
 ///
-/// `column` is the name for messages. A column of the wrong type or size is [`Damage`].
+/// `column` is the name for messages. A column of the wrong type or size is [`DecodeError`].
 pub(crate) trait Fields {
     /// Returns a column of bytes.
-    fn bytes(&self, index: usize, column: &'static str) -> Result<&[u8], Damage>;
+    fn bytes(&self, index: usize, column: &'static str) -> Result<&[u8], DecodeError>;
     /// Returns a column of text.
-    fn text(&self, index: usize, column: &'static str) -> Result<Cow<'_, str>, Damage>;
+    fn text(&self, index: usize, column: &'static str) -> Result<Cow<'_, str>, DecodeError>;
     /// Returns a column of text; `None` for NULL.
     #[cfg(feature = "postgres")]
-    fn optional_text(&self, index: usize, column: &'static str) -> Result<Option<Cow<'_, str>>, Damage>;
+    fn optional_text(&self, index: usize, column: &'static str) -> Result<Option<Cow<'_, str>>, DecodeError>;
     /// Returns an integer; `None` for NULL.
-    fn optional_integer(&self, index: usize, column: &'static str) -> Result<Option<i64>, Damage>;
+    fn optional_integer(&self, index: usize, column: &'static str) -> Result<Option<i64>, DecodeError>;
     /// Returns the bits of an ID; `None` for NULL.
-    fn optional_bits(&self, index: usize, column: &'static str) -> Result<Option<u128>, Damage>;
+    fn optional_bits(&self, index: usize, column: &'static str) -> Result<Option<u128>, DecodeError>;
     /// Returns the part of a ledger key that names a backfill; `None` if the entry belongs to none.
-    fn backfill_key(&self, index: usize, column: &'static str) -> Result<Option<u128>, Damage>;
+    fn backfill_key(&self, index: usize, column: &'static str) -> Result<Option<u128>, DecodeError>;
 
     /// Returns the bits of an ID that must not be NULL.
-    fn bits(&self, index: usize, column: &'static str) -> Result<u128, Damage> {
-        self.optional_bits(index, column)?.ok_or_else(|| Damage::decode(column, "it is missing"))
+    fn bits(&self, index: usize, column: &'static str) -> Result<u128, DecodeError> {
+        self.optional_bits(index, column)?.ok_or_else(|| DecodeError::decode(column, "it is missing"))
     }
 
     /// Returns a number within the range of `T` that must not be NULL.
-    fn number<T: TryFrom<i64>>(&self, index: usize, column: &'static str) -> Result<T, Damage> {
-        let found =
-            self.optional_integer(index, column)?.ok_or_else(|| Damage::decode(column, "it is missing"))?;
-        T::try_from(found).map_err(|_| Damage::Value { column, what: "number of its type", found })
+    fn number<T: TryFrom<i64>>(&self, index: usize, column: &'static str) -> Result<T, DecodeError> {
+        let found = self
+            .optional_integer(index, column)?
+            .ok_or_else(|| DecodeError::decode(column, "it is missing"))?;
+        T::try_from(found).map_err(|_| DecodeError::Value { column, what: "number of its type", found })
     }
 }
 
@@ -177,29 +180,29 @@ pub(crate) const STEP_COLUMNS: &str = "t.run, t.list, t.number, t.status, t.stat
 pub(crate) const CHECKPOINT_COLUMNS: &str = "t.job, t.version, t.content_type, t.saved_at, t.data";
 
 /// Reads the indexed columns of a job's state from [`JOB_COLUMNS`].
-pub(crate) fn state_columns(row: &impl Fields) -> Result<StateColumns, Damage> {
+pub(crate) fn state_columns(row: &impl Fields) -> Result<StateColumns, DecodeError> {
     let worker = row.optional_bits(2, "worker")?.map(u128::to_be_bytes);
     let expires_at = row.optional_integer(3, "expires_at")?;
     Ok(StateColumns { status: row.number(1, "status")?, worker, expires_at })
 }
 
 /// Decodes a job without its history.
-pub(crate) fn job(row: &impl Fields) -> Result<JobRow, Damage> {
+pub(crate) fn job(row: &impl Fields) -> Result<JobRow, DecodeError> {
     let id = JobId::from_bits(row.bits(0, "id")?);
     let state = open_state(id, &state_columns(row)?, row.bytes(4, "state")?)?;
-    let OpenHead { body, retry_of, origin, step } = open_head(id, row.bytes(5, "head")?)?;
+    let DecodedHead { body, retry_of, origin, step } = open_head(id, row.bytes(5, "head")?)?;
     Ok(JobRow { id, body: body.into(), retry_of, origin, step, state })
 }
 
 /// Decodes a job with its history, which is the column after [`JOB_COLUMNS`].
-pub(crate) fn job_with_history(row: &impl Fields) -> Result<JobRow, Damage> {
+pub(crate) fn job_with_history(row: &impl Fields) -> Result<JobRow, DecodeError> {
     let mut job = job(row)?;
     job.state.history = open_history(job.id, row.bytes(6, "history")?)?;
     Ok(job)
 }
 
 /// Decodes the last checkpoint of a job.
-pub(crate) fn checkpoint(row: &impl Fields) -> Result<CheckpointRecord, Damage> {
+pub(crate) fn checkpoint(row: &impl Fields) -> Result<CheckpointRecord, DecodeError> {
     let content_type = row.text(2, "content_type")?;
     let columns = CheckpointColumns {
         job: JobId::from_bits(row.bits(0, "job")?),
@@ -211,7 +214,7 @@ pub(crate) fn checkpoint(row: &impl Fields) -> Result<CheckpointRecord, Damage> 
 }
 
 /// Decodes an execution.
-pub(crate) fn execution(row: &impl Fields) -> Result<ExecutionRow, Damage> {
+pub(crate) fn execution(row: &impl Fields) -> Result<ExecutionRow, DecodeError> {
     let columns = ExecutionColumns {
         id: ExecutionId::from_bits(row.bits(0, "id")?),
         job: JobId::from_bits(row.bits(1, "job")?),
@@ -229,12 +232,12 @@ pub(crate) fn execution(row: &impl Fields) -> Result<ExecutionRow, Damage> {
 }
 
 /// Reads the status and the next scheduled time of a schedule from [`SCHEDULE_COLUMNS`].
-pub(crate) fn schedule_columns(row: &impl Fields) -> Result<ScheduleColumns, Damage> {
+pub(crate) fn schedule_columns(row: &impl Fields) -> Result<ScheduleColumns, DecodeError> {
     Ok(ScheduleColumns { status: row.number(1, "status")?, next_at: row.optional_integer(2, "next_at")? })
 }
 
 /// Decodes a schedule.
-pub(crate) fn schedule(row: &impl Fields) -> Result<ScheduleRow, Damage> {
+pub(crate) fn schedule(row: &impl Fields) -> Result<ScheduleRow, DecodeError> {
     let id = ScheduleId::from_bits(row.bits(0, "id")?);
     let state = open_schedule(id, &schedule_columns(row)?, row.bytes(3, "state")?)?;
     let body = open_schedule_head(id, row.bytes(4, "head")?)?.into();
@@ -242,7 +245,7 @@ pub(crate) fn schedule(row: &impl Fields) -> Result<ScheduleRow, Damage> {
 }
 
 /// Decodes a ledger entry, with its position.
-pub(crate) fn ledger(row: &impl Fields) -> Result<(LedgerPlace, LedgerRecord), Damage> {
+pub(crate) fn ledger(row: &impl Fields) -> Result<(LedgerPosition, LedgerRecord), DecodeError> {
     let backfill = row.backfill_key(4, "backfill")?.map(BackfillId::from_bits);
     let work = row.optional_bits(8, "job")?;
     let columns = LedgerColumns {
@@ -258,11 +261,11 @@ pub(crate) fn ledger(row: &impl Fields) -> Result<(LedgerPlace, LedgerRecord), D
         decided_at: row.number(9, "decided_at")?,
     };
     let record = open_ledger(&columns, row.bytes(10, "rest")?)?;
-    Ok((ledger_place(&columns), record))
+    Ok((ledger_position(&columns), record))
 }
 
-fn ledger_place(columns: &LedgerColumns) -> LedgerPlace {
-    LedgerPlace {
+fn ledger_position(columns: &LedgerColumns) -> LedgerPosition {
+    LedgerPosition {
         first_micros: columns.first,
         schedule: columns.schedule.to_bits(),
         generation: columns.generation,
@@ -272,7 +275,7 @@ fn ledger_place(columns: &LedgerColumns) -> LedgerPlace {
 }
 
 /// Decodes a backfill.
-pub(crate) fn backfill(row: &impl Fields) -> Result<BackfillRow, Damage> {
+pub(crate) fn backfill(row: &impl Fields) -> Result<BackfillRow, DecodeError> {
     let id = BackfillId::from_bits(row.bits(0, "id")?);
     let schedule = ScheduleId::from_bits(row.bits(1, "schedule")?);
     let finished_at = row.optional_integer(3, "finished_at")?;
@@ -284,14 +287,14 @@ pub(crate) fn backfill(row: &impl Fields) -> Result<BackfillRow, Damage> {
 }
 
 /// Decodes a calendar.
-pub(crate) fn calendar(row: &impl Fields) -> Result<CalendarRecord, Damage> {
+pub(crate) fn calendar(row: &impl Fields) -> Result<CalendarRecord, DecodeError> {
     let context = calendar_context(&row.text(0, "namespace")?, &row.text(1, "name")?);
     let json = open_text(context, "record", row.bytes(2, "record")?)?;
-    serde_json::from_str(json).map_err(|error| Damage::decode("record", error))
+    serde_json::from_str(json).map_err(|error| DecodeError::decode("record", error))
 }
 
 /// Decodes a workflow with its newest spec.
-pub(crate) fn workflow(row: &impl Fields) -> Result<WorkflowRow, Damage> {
+pub(crate) fn workflow(row: &impl Fields) -> Result<WorkflowRow, DecodeError> {
     let id = WorkflowId::from_bits(row.bits(0, "id")?);
     let generation = row.number(1, "generation")?;
     let state = open_workflow(id, generation, row.bytes(2, "state")?)?;
@@ -300,7 +303,7 @@ pub(crate) fn workflow(row: &impl Fields) -> Result<WorkflowRow, Damage> {
 }
 
 /// Decodes the spec of one generation of a workflow.
-pub(crate) fn workflow_version(row: &impl Fields) -> Result<WorkflowHead, Damage> {
+pub(crate) fn workflow_version(row: &impl Fields) -> Result<WorkflowHead, DecodeError> {
     let id = WorkflowId::from_bits(row.bits(0, "id")?);
     open_workflow_head(id, row.number(1, "generation")?, row.bytes(2, "head")?)
 }
@@ -312,13 +315,13 @@ impl From<WorkflowRow> for LiveRow {
 }
 
 /// Definition of a run, parsed and as JSON.
-pub(crate) type Pinned = (Arc<Definition>, Arc<str>);
+pub(crate) type ParsedDefinition = (Arc<Definition>, Arc<str>);
 
 /// Decodes a run with its history; `pinned` returns the definition with the hash in the fifth column.
 pub(crate) fn run(
     row: &impl Fields,
-    pinned: impl FnOnce(u128) -> Result<Pinned, Damage>,
-) -> Result<RunRow, Damage> {
+    pinned: impl FnOnce(u128) -> Result<ParsedDefinition, DecodeError>,
+) -> Result<RunRow, DecodeError> {
     let id = RunId::from_bits(row.bits(0, "id")?);
     let expires_at = row.optional_integer(2, "expires_at")?;
     let columns = RunColumns { status: row.number(1, "status")?, expires_at };
@@ -342,31 +345,34 @@ impl From<RunRow> for LiveRow {
 
 /// Definitions by hash, each parsed once, whatever the number of its runs.
 #[derive(Debug, Default)]
-pub(crate) struct Definitions(HashMap<u128, Result<Pinned, Damage>>);
+pub(crate) struct Definitions(HashMap<u128, Result<ParsedDefinition, DecodeError>>);
 
 impl Definitions {
     /// Returns the definition with this hash; `read` returns its stored bytes, if there are any.
     pub(crate) fn get<'b>(
         &mut self,
         hash: u128,
-        read: impl FnOnce() -> Result<Option<Cow<'b, [u8]>>, Damage>,
-    ) -> Result<Pinned, Damage> {
+        read: impl FnOnce() -> Result<Option<Cow<'b, [u8]>>, DecodeError>,
+    ) -> Result<ParsedDefinition, DecodeError> {
         let open = |sealed: Option<Cow<'b, [u8]>>| {
-            open_definition(hash, &sealed.ok_or_else(|| Damage::decode("definition", "it is not there"))?)
+            open_definition(
+                hash,
+                &sealed.ok_or_else(|| DecodeError::decode("definition", "it is not there"))?,
+            )
         };
         self.0.entry(hash).or_insert_with(|| read().and_then(open)).clone()
     }
 }
 
 /// Decodes the elements that a task added in one batch.
-pub(crate) fn elements(row: &impl Fields) -> Result<ElementBatch, Damage> {
+pub(crate) fn elements(row: &impl Fields) -> Result<ElementBatch, DecodeError> {
     let run = RunId::from_bits(row.bits(0, "run")?);
     let key = BatchKey { run, step: row.number(1, "step")?, first: row.number(2, "first")? };
     open_elements(key, row.bytes(3, "batch")?)
 }
 
 /// Decodes a step, or one element of it.
-pub(crate) fn step(row: &impl Fields) -> Result<StepRecord, Damage> {
+pub(crate) fn step(row: &impl Fields) -> Result<StepRecord, DecodeError> {
     let run = RunId::from_bits(row.bits(0, "run")?);
     let key = step_key(run, row.number(1, "list")?, row.number(2, "number")?)?;
     let state = open_step(key, row.number(3, "status")?, row.bytes(4, "state")?)?;
@@ -374,16 +380,16 @@ pub(crate) fn step(row: &impl Fields) -> Result<StepRecord, Damage> {
 }
 
 /// Decodes a worker or a queue; `context` contains its key.
-pub(crate) fn record<T: DeserializeOwned>(context: Context, row: &impl Fields) -> Result<T, Damage> {
+pub(crate) fn record<T: DeserializeOwned>(context: Context, row: &impl Fields) -> Result<T, DecodeError> {
     let json = open_text(context, "record", row.bytes(1, "record")?)?;
-    serde_json::from_str(json).map_err(|error| Damage::decode("record", error))
+    serde_json::from_str(json).map_err(|error| DecodeError::decode("record", error))
 }
 
 /// Columns that [`key`] reads, in order.
 pub(crate) const KEY_COLUMNS: &str = "t.key, t.body, t.job, t.expires_at";
 
 /// Decodes an idempotency key of a job.
-pub(crate) fn key(row: &impl Fields) -> Result<KeyRecord, Damage> {
+pub(crate) fn key(row: &impl Fields) -> Result<KeyRecord, DecodeError> {
     Ok(KeyRecord {
         key: row.bits(0, "key")?,
         body: row.bits(1, "body")?,
@@ -393,7 +399,7 @@ pub(crate) fn key(row: &impl Fields) -> Result<KeyRecord, Damage> {
 }
 
 /// Decodes an idempotency key of a run, from [`KEY_COLUMNS`] with `run` instead of `job`.
-pub(crate) fn run_key(row: &impl Fields) -> Result<RunKeyRecord, Damage> {
+pub(crate) fn run_key(row: &impl Fields) -> Result<RunKeyRecord, DecodeError> {
     Ok(RunKeyRecord {
         key: row.bits(0, "key")?,
         body: row.bits(1, "body")?,
@@ -406,13 +412,13 @@ pub(crate) fn run_key(row: &impl Fields) -> Result<RunKeyRecord, Damage> {
 pub(crate) const TOKEN_COLUMNS: &str = "t.id, t.kind, t.name, t.hash, t.created_at";
 
 /// Decodes a token.
-pub(crate) fn token(row: &impl Fields) -> Result<Token, Damage> {
+pub(crate) fn token(row: &impl Fields) -> Result<Token, DecodeError> {
     let hash = row.bytes(3, "hash")?;
     Ok(Token {
         id: row.text(0, "id")?.into_owned(),
         kind: token_kind(row.number(1, "kind")?)?,
         name: row.text(2, "name")?.into_owned(),
-        hash: hash.try_into().map_err(|_| Damage::Short { column: "hash", len: hash.len() })?,
+        hash: hash.try_into().map_err(|_| DecodeError::Short { column: "hash", len: hash.len() })?,
         created_at: Timestamp::from_micros(row.number(4, "created_at")?),
     })
 }
@@ -428,7 +434,7 @@ pub(crate) struct RawJob {
 
 impl RawJob {
     /// Reads a row of [`JOB_COLUMNS`], followed by the history.
-    pub(crate) fn read(row: &impl Fields, id: JobId) -> Result<Self, Damage> {
+    pub(crate) fn read(row: &impl Fields, id: JobId) -> Result<Self, DecodeError> {
         Ok(Self {
             id,
             columns: state_columns(row)?,
@@ -439,11 +445,11 @@ impl RawJob {
     }
 
     /// Decodes the live row.
-    pub(crate) fn decode(&self) -> Result<LiveRow, Damage> {
+    pub(crate) fn decode(&self) -> Result<LiveRow, DecodeError> {
         let mut state = open_state(self.id, &self.columns, &self.state)?;
         if state.status.is_final() {
             let found = state.status.code().into();
-            return Err(Damage::Value { column: "status", what: "status of a live job", found });
+            return Err(DecodeError::Value { column: "status", what: "status of a live job", found });
         }
         state.history = open_history(self.id, &self.history)?;
         let head = open_head(self.id, &self.head)?;
@@ -464,13 +470,13 @@ pub(crate) struct RawSchedule {
 
 impl RawSchedule {
     /// Reads a row of [`SCHEDULE_COLUMNS`].
-    pub(crate) fn read(row: &impl Fields, id: ScheduleId) -> Result<Self, Damage> {
+    pub(crate) fn read(row: &impl Fields, id: ScheduleId) -> Result<Self, DecodeError> {
         let (state, head) = (row.bytes(3, "state")?.to_vec(), row.bytes(4, "head")?.to_vec());
         Ok(Self { id, columns: schedule_columns(row)?, state, head })
     }
 
     /// Decodes the live row.
-    pub(crate) fn decode(&self) -> Result<LiveRow, Damage> {
+    pub(crate) fn decode(&self) -> Result<LiveRow, DecodeError> {
         let state = open_schedule(self.id, &self.columns, &self.state)?;
         let body = open_schedule_head(self.id, &self.head)?;
         let head = ScheduleHead { spec: parse_schedule_spec(body)?.into(), body: body.into() };

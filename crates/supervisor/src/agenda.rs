@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_alarm_has_one_time_and_rings_once() {
+    fn an_alarm_has_one_time_and_fires_once() {
         let mut agenda = Agenda::default();
         let task = Alarm::Execution(ExecutionId::from_bits(1));
         agenda.set(task, Some(20));

@@ -9,7 +9,7 @@ use mutation::{Mutation, is_on};
 use crate::execution::{Ended, Execution, Phase};
 use crate::journal::{Effect, Entry};
 use crate::launch::{Launch, Launching};
-use crate::{Assigned, BootMillis, Moment, Payloads, Report, Supervisor};
+use crate::{Assigned, BootMillis, ClockReading, Payloads, Report, Supervisor};
 
 impl<P: Payloads> Supervisor<P> {
     pub(crate) fn agent_connected(&mut self, slots: usize) {
@@ -19,27 +19,27 @@ impl<P: Payloads> Supervisor<P> {
         self.to_store = storing.map(|(id, _)| *id).collect();
     }
 
-    pub(crate) fn assigned(&mut self, now: Moment, assigned: Assigned<P>) {
-        let Assigned { execution, fence, job, terms, order, disk_full } = assigned;
+    pub(crate) fn assigned(&mut self, now: ClockReading, assigned: Assigned<P>) {
+        let Assigned { execution, fence, job, policy: terms, order, disk_full } = assigned;
         if self.executions.contains_key(&execution) {
-            return self.announce(execution);
+            return self.queue_report(execution);
         }
-        if self.forgotten.contains(execution) && !is_on(Mutation::SupervisorForgetsWhatItForgot) {
-            return self.report_known(execution, fence);
+        if self.forgotten.contains(execution) && !is_on(Mutation::SupervisorRestartsAcknowledgedExecutions) {
+            return self.report_already_run(execution, fence);
         }
         // The remaining space is for the ends of running executions.
         if disk_full {
-            return self.conclude(execution, fence, Report::disk_full());
+            return self.record_end(execution, fence, Report::disk_full());
         }
         let order = match order {
             Ok(order) => order,
-            Err(failure) => return self.conclude(execution, fence, Report::StartFailed(failure)),
+            Err(failure) => return self.record_end(execution, fence, Report::StartFailed(failure)),
         };
         if self.active >= self.slots {
             let detail = format!("all {} slots of the worker are in use", self.slots);
-            return self.conclude(execution, fence, Report::refused("no_room", detail));
+            return self.record_end(execution, fence, Report::refused("no_room", detail));
         }
-        let held = Execution { job, terms, ..Execution::new(fence, Phase::Waiting(Box::new(order))) };
+        let held = Execution { job, policy: terms, ..Execution::new(fence, Phase::Waiting(Box::new(order))) };
         self.insert(execution, held);
         self.waiting.push_back(execution);
         self.admit_waiting(now.boot);
@@ -78,7 +78,7 @@ impl<P: Payloads> Supervisor<P> {
         }
         if let Some(execution) = self.held_back.pop_front() {
             self.watch_launch(now, execution);
-            return Some((execution, Launch::Again));
+            return Some((execution, Launch::Retry));
         }
         while let Some(execution) = self.ready.pop_front() {
             let Some(held) = self.executions.get_mut(&execution) else { continue };
@@ -100,7 +100,7 @@ impl<P: Payloads> Phase<P> {
     }
 
     /// Changes a starting execution to launching; returns its order.
-    fn launch(&mut self, launching: Launching) -> Option<Box<P::Order>> {
+    fn launch(&mut self, launching: Launching) -> Option<Box<P::StartRequest>> {
         self.change(|phase| match phase {
             Self::Starting(order) => (Self::Launching(Box::new(launching)), Some(order)),
             other => (other, None),

@@ -5,9 +5,9 @@ pub type BootMillis = u64;
 
 /// A time, with the total suspended time of the machine until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
+pub struct ClockReading {
     /// Time of `CLOCK_BOOTTIME`.
     pub boot: BootMillis,
     /// Suspended time since the machine was booted, in milliseconds.
-    pub asleep: u64,
+    pub suspended: u64,
 }

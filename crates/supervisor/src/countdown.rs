@@ -5,7 +5,7 @@
 
 use mutation::{Mutation, is_on};
 
-use crate::{BootMillis, Moment};
+use crate::{BootMillis, ClockReading};
 
 /// Maximum difference between two clock readings without a suspension, in milliseconds.
 const NOISE: u64 = 5;
@@ -14,75 +14,75 @@ const NOISE: u64 = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Countdown {
     /// Deadline, if the task is not frozen from now on.
-    due: BootMillis,
+    deadline: BootMillis,
     /// Suspended time that is already included in `due`.
-    asleep: u64,
+    suspended: u64,
     /// Start of the current freeze; `None` while the task is not frozen.
-    halted: Option<Moment>,
+    frozen_since: Option<ClockReading>,
 }
 
 impl Countdown {
-    pub(crate) fn new(start: Moment, limit: u64) -> Self {
-        Self { due: start.boot.saturating_add(limit), asleep: start.asleep, halted: None }
+    pub(crate) fn new(start: ClockReading, limit: u64) -> Self {
+        Self { deadline: start.boot.saturating_add(limit), suspended: start.suspended, frozen_since: None }
     }
 
     /// Records that the task was frozen at `at`. The earliest time counts.
-    pub(crate) fn halt(&mut self, at: Moment) {
-        match self.halted {
-            None => self.allow_for(at.asleep),
+    pub(crate) fn mark_frozen(&mut self, at: ClockReading) {
+        match self.frozen_since {
+            None => self.add_suspended(at.suspended),
             Some(before) if before.boot <= at.boot => return,
             // The freeze began earlier than it was first reported: suspended time in between is frozen time.
             Some(before) => {
-                self.due = self.due.saturating_sub(before.asleep.saturating_sub(at.asleep));
-                self.asleep = at.asleep;
+                self.deadline = self.deadline.saturating_sub(before.suspended.saturating_sub(at.suspended));
+                self.suspended = at.suspended;
             }
         }
-        self.halted = Some(at);
+        self.frozen_since = Some(at);
     }
 
     /// Records that the task was thawed at `now`.
-    pub(crate) fn resume(&mut self, now: Moment) {
-        if let Some(since) = self.halted.take()
+    pub(crate) fn mark_thawed(&mut self, now: ClockReading) {
+        if let Some(since) = self.frozen_since.take()
             && !is_on(Mutation::SupervisorCountsFrozenTime)
         {
-            self.due = self.due.saturating_add(now.boot.saturating_sub(since.boot));
-            self.asleep = self.asleep.max(now.asleep);
+            self.deadline = self.deadline.saturating_add(now.boot.saturating_sub(since.boot));
+            self.suspended = self.suspended.max(now.suspended);
         }
     }
 
     /// Returns the deadline; `None` while the task is frozen.
-    pub(crate) fn due(&mut self, now: Moment) -> Option<BootMillis> {
-        if self.halted.is_some() {
+    pub(crate) fn due(&mut self, now: ClockReading) -> Option<BootMillis> {
+        if self.frozen_since.is_some() {
             return None;
         }
-        self.allow_for(now.asleep);
-        Some(self.due)
+        self.add_suspended(now.suspended);
+        Some(self.deadline)
     }
 
-    fn allow_for(&mut self, asleep: u64) {
-        let more = asleep.saturating_sub(self.asleep);
+    fn add_suspended(&mut self, asleep: u64) {
+        let more = asleep.saturating_sub(self.suspended);
         if more > NOISE {
-            self.due = self.due.saturating_add(more);
-            self.asleep = asleep;
+            self.deadline = self.deadline.saturating_add(more);
+            self.suspended = asleep;
         }
     }
 }
 
 /// Freezes of a task that is being launched and whose start time is not known yet.
 #[derive(Debug, Default)]
-pub(crate) struct Pauses {
-    over: Vec<(Moment, Moment)>,
-    since: Option<Moment>,
+pub(crate) struct LaunchFreezes {
+    over: Vec<(ClockReading, ClockReading)>,
+    since: Option<ClockReading>,
 }
 
-impl Pauses {
+impl LaunchFreezes {
     /// Records that the task was frozen at `at`. The earliest time counts.
-    pub(crate) fn halt(&mut self, at: Moment) {
+    pub(crate) fn mark_frozen(&mut self, at: ClockReading) {
         self.since = Some(self.since.filter(|since| since.boot <= at.boot).unwrap_or(at));
     }
 
     /// Records that the task was thawed at `now`.
-    pub(crate) fn resume(&mut self, now: Moment) {
+    pub(crate) fn mark_thawed(&mut self, now: ClockReading) {
         self.over.extend(self.since.take().map(|since| (since, now)));
     }
 
@@ -92,15 +92,15 @@ impl Pauses {
     }
 
     /// Returns the countdown of `limit` for a task that was started at `start`.
-    pub(crate) fn countdown(&self, start: Moment, limit: u64) -> Countdown {
+    pub(crate) fn countdown(&self, start: ClockReading, limit: u64) -> Countdown {
         let mut countdown = Countdown::new(start, limit);
-        let later = |at: Moment| if at.boot < start.boot { start } else { at };
+        let later = |at: ClockReading| if at.boot < start.boot { start } else { at };
         for (since, until) in self.over.iter().filter(|(_, until)| until.boot > start.boot) {
-            countdown.halt(later(*since));
-            countdown.resume(*until);
+            countdown.mark_frozen(later(*since));
+            countdown.mark_thawed(*until);
         }
         if let Some(since) = self.since {
-            countdown.halt(later(since));
+            countdown.mark_frozen(later(since));
         }
         countdown
     }
@@ -110,8 +110,8 @@ impl Pauses {
 mod tests {
     use super::*;
 
-    fn at(boot: u64, asleep: u64) -> Moment {
-        Moment { boot, asleep }
+    fn at(boot: u64, asleep: u64) -> ClockReading {
+        ClockReading { boot, suspended: asleep }
     }
 
     #[test]
@@ -121,27 +121,27 @@ mod tests {
     }
 
     #[test]
-    fn frozen_time_does_not_count_from_the_earliest_instant_that_is_known() {
+    fn frozen_time_counts_from_the_earliest_reported_freeze() {
         let mut countdown = Countdown::new(at(1_000, 0), 500);
-        countdown.halt(at(1_400, 0));
-        countdown.halt(at(1_200, 0));
-        countdown.halt(at(1_300, 0));
+        countdown.mark_frozen(at(1_400, 0));
+        countdown.mark_frozen(at(1_200, 0));
+        countdown.mark_frozen(at(1_300, 0));
         assert_eq!(countdown.due(at(9_000, 0)), None);
-        countdown.resume(at(9_200, 0));
+        countdown.mark_thawed(at(9_200, 0));
         assert_eq!(countdown.due(at(9_200, 0)), Some(9_500), "300 ms are left");
     }
 
     #[test]
-    fn time_that_a_task_was_frozen_before_its_start_was_known_does_not_count() {
-        let mut pauses = Pauses::default();
-        pauses.halt(at(100, 0));
-        pauses.resume(at(200, 0));
-        pauses.halt(at(900, 0));
-        pauses.resume(at(1_100, 0));
-        pauses.halt(at(1_300, 0));
-        pauses.halt(at(1_200, 0));
+    fn frozen_time_before_the_launch_report_does_not_count() {
+        let mut pauses = LaunchFreezes::default();
+        pauses.mark_frozen(at(100, 0));
+        pauses.mark_thawed(at(200, 0));
+        pauses.mark_frozen(at(900, 0));
+        pauses.mark_thawed(at(1_100, 0));
+        pauses.mark_frozen(at(1_300, 0));
+        pauses.mark_frozen(at(1_200, 0));
         assert_eq!(pauses.countdown(at(1_000, 0), 500).due(at(1_400, 0)), None);
-        pauses.resume(at(2_200, 0));
+        pauses.mark_thawed(at(2_200, 0));
         assert_eq!(pauses.countdown(at(1_000, 0), 500).due(at(2_200, 0)), Some(2_600), "100 ms have passed");
         assert_eq!(pauses.countdown(at(3_000, 0), 500).due(at(3_000, 0)), Some(3_500));
     }
@@ -154,24 +154,24 @@ mod tests {
     }
 
     #[test]
-    fn time_that_is_both_frozen_and_suspended_is_allowed_for_once() {
+    fn frozen_and_suspended_time_is_excluded_only_once() {
         let mut countdown = Countdown::new(at(1_000, 0), 500);
         // Frozen first, then suspended for 30 s.
-        countdown.halt(at(1_100, 0));
-        countdown.resume(at(31_200, 30_000));
+        countdown.mark_frozen(at(1_100, 0));
+        countdown.mark_thawed(at(31_200, 30_000));
         assert_eq!(countdown.due(at(31_200, 30_000)), Some(31_600), "400 ms are left");
         // Suspended for 20 s first, and frozen by the fuse immediately after the resume.
-        countdown.halt(at(51_300, 50_000));
-        countdown.resume(at(51_400, 50_000));
+        countdown.mark_frozen(at(51_300, 50_000));
+        countdown.mark_thawed(at(51_400, 50_000));
         assert_eq!(countdown.due(at(51_400, 50_000)), Some(51_700), "300 ms are left");
     }
 
     #[test]
-    fn a_freeze_that_is_noticed_only_after_a_suspension_counts_from_where_it_began() {
+    fn a_freeze_reported_after_a_suspension_counts_from_its_start() {
         let mut countdown = Countdown::new(at(1_000, 0), 500);
-        countdown.halt(at(31_300, 30_000));
-        countdown.halt(at(1_200, 0));
-        countdown.resume(at(31_400, 30_000));
+        countdown.mark_frozen(at(31_300, 30_000));
+        countdown.mark_frozen(at(1_200, 0));
+        countdown.mark_thawed(at(31_400, 30_000));
         assert_eq!(countdown.due(at(31_400, 30_000)), Some(31_700), "300 ms are left");
     }
 }

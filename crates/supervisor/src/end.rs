@@ -3,13 +3,13 @@
 use model::{ExecutionId, Fence};
 
 use crate::agenda::Alarm;
-use crate::execution::{Ended, Execution, Phase, Verdict};
+use crate::execution::{EndReason, Ended, Execution, Phase};
 use crate::journal::{Effect, Entry};
 use crate::{Action, BootMillis, Payloads, Report, Supervisor};
 
 impl<P: Payloads> Supervisor<P> {
     /// Returns the reason for the end of a running execution; `None` for any other execution.
-    pub fn verdict(&self, execution: ExecutionId) -> Option<Verdict> {
+    pub fn end_reason(&self, execution: ExecutionId) -> Option<EndReason> {
         match &self.executions.get(&execution)?.phase {
             Phase::Running(task) => Some(task.verdict),
             _ => None,
@@ -23,18 +23,24 @@ impl<P: Payloads> Supervisor<P> {
         }
     }
 
-    pub(crate) fn gone(&mut self, execution: ExecutionId, end: P::End, outputs: Option<P::Assignment>) {
+    pub(crate) fn all_processes_exited(
+        &mut self,
+        execution: ExecutionId,
+        end: P::End,
+        outputs: Option<P::Assignment>,
+    ) {
         let Some(held) = self.executions.get(&execution) else { return };
         let fence = held.fence;
         if !matches!(held.phase, Phase::Running(_)) {
             return;
         }
         let Some(assignment) = outputs else {
-            return self.conclude(execution, fence, Report::Ended(Box::new(end)));
+            return self.record_end(execution, fence, Report::Ended(Box::new(end)));
         };
         // The journal records the success, so the next supervisor stores the outputs and does not run the execution
         // again.
-        let ran = Entry::Ran { execution, fence, assignment: assignment.clone(), end: end.clone() };
+        let ran =
+            Entry::OutputsPending { execution, fence, assignment: assignment.clone(), end: end.clone() };
         self.journal.record(ran, Effect::Store(execution));
         self.set_phase(execution, Phase::Storing(Box::new((assignment, end))));
     }
@@ -44,7 +50,7 @@ impl<P: Payloads> Supervisor<P> {
         let Phase::Storing(storing) = &held.phase else { return };
         let mut end = storing.1.clone();
         P::add_outputs(&mut end, stored);
-        self.conclude(execution, held.fence, Report::Ended(Box::new(end)));
+        self.record_end(execution, held.fence, Report::Ended(Box::new(end)));
     }
 
     /// Removes and returns the next execution whose outputs the agent is to store.
@@ -59,7 +65,7 @@ impl<P: Payloads> Supervisor<P> {
 
     /// Records the end of an execution in the journal, also of one that never started here. It is reported once it is
     /// durable.
-    pub(crate) fn conclude(&mut self, execution: ExecutionId, fence: Fence, report: Report<P>) {
+    pub(crate) fn record_end(&mut self, execution: ExecutionId, fence: Fence, report: Report<P>) {
         let outcome = Entry::Outcome { execution, fence, report: report.clone() };
         self.journal.record(outcome, Effect::Ended(execution));
         self.agenda.set(Alarm::Execution(execution), None);
@@ -76,29 +82,29 @@ impl<P: Payloads> Supervisor<P> {
     }
 
     /// Processes the end of an execution that is durable in the journal.
-    pub(crate) fn ended_durably(&mut self, now: BootMillis, execution: ExecutionId) {
+    pub(crate) fn end_committed(&mut self, now: BootMillis, execution: ExecutionId) {
         let Some(held) = self.executions.get_mut(&execution) else { return };
         let Phase::Ended(ended) = &mut held.phase else { return };
         ended.is_durable = true;
         if std::mem::take(&mut ended.has_folder) {
             self.actions.push_back(Action::RemoveFolder(execution));
         }
-        if held.discard { self.forget(now, execution) } else { self.announce(execution) }
+        if held.discard { self.drop_acknowledged(now, execution) } else { self.queue_report(execution) }
     }
 
     pub(crate) fn end_acknowledged(&mut self, now: BootMillis, execution: ExecutionId, fence: Fence) {
         let Some(held) = self.executions.get(&execution) else { return };
         if held.fence == fence && matches!(&held.phase, Phase::Ended(ended) if ended.is_durable) {
-            self.forget(now, execution);
+            self.drop_acknowledged(now, execution);
         }
     }
 
     /// Drops an execution whose end the server has recorded; only its id is kept.
-    pub(crate) fn forget(&mut self, now: BootMillis, execution: ExecutionId) {
+    pub(crate) fn drop_acknowledged(&mut self, now: BootMillis, execution: ExecutionId) {
         let Some(held) = self.executions.remove(&execution) else { return };
         self.active -= usize::from(held.phase.is_active());
         self.journal.note(Entry::Forgotten { execution });
-        self.forgotten.remember(execution, now);
+        self.forgotten.insert_acknowledged(execution, now);
         if held.discard {
             self.actions.push_back(Action::DropLog(execution));
         }

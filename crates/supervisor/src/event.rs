@@ -5,12 +5,12 @@ use std::fmt::Debug;
 use model::{ExecutionId, Fence, JobId};
 
 use crate::journal::Batch;
-use crate::{BootMillis, Moment};
+use crate::{BootMillis, ClockReading};
 
 /// Data that a shell attaches to executions. The core carries these values and never reads them.
 pub trait Payloads {
     /// Data for starting an execution.
-    type Order: Debug;
+    type StartRequest: Debug;
     /// Data for storing the outputs of an execution.
     type Assignment: Debug + Clone;
     /// End of an execution, with its usage and output.
@@ -38,16 +38,16 @@ pub struct Assigned<P: Payloads> {
     /// Id of the job, if it is known.
     pub job: Option<JobId>,
     /// Properties of the job that the core needs.
-    pub terms: Terms,
+    pub policy: ExecutionPolicy,
     /// Data for the start, or the reason why it is impossible.
-    pub order: Result<P::Order, StartFailure>,
+    pub order: Result<P::StartRequest, StartFailure>,
     /// Whether the disk of the worker folder has no space for further executions.
     pub disk_full: bool,
 }
 
 /// Properties of a job that the core needs.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Terms {
+pub struct ExecutionPolicy {
     /// Whether the execution continues without a lease, because the server never starts it elsewhere.
     pub at_most_once: bool,
     /// Maximum running time in milliseconds; `None` is unlimited.
@@ -112,7 +112,7 @@ pub enum Event<P: Payloads> {
         /// Id of the execution.
         execution: ExecutionId,
         /// Time at which a thread began the launch; `None` while it waits for a thread.
-        began: Option<Moment>,
+        began: Option<ClockReading>,
     },
     /// A launch was not begun because the lease had expired.
     LaunchHeldBack {
@@ -136,7 +136,7 @@ pub enum Event<P: Payloads> {
         /// Id of the execution.
         execution: ExecutionId,
         /// Time at which the launch began.
-        at: Moment,
+        at: ClockReading,
         /// Exit of the main process, if it has exited already.
         exit: Option<EarlyExit>,
     },
@@ -146,10 +146,10 @@ pub enum Event<P: Payloads> {
         execution: ExecutionId,
     },
     /// All processes of an execution have exited.
-    Gone {
+    AllProcessesExited {
         /// Id of the execution.
         execution: ExecutionId,
-        /// End of the execution, according to its [`Verdict`](crate::Verdict).
+        /// End of the execution, according to its [`EndReason`](crate::EndReason).
         end: P::End,
         /// The assignment, if outputs are to be stored now.
         outputs: Option<P::Assignment>,
@@ -157,12 +157,12 @@ pub enum Event<P: Payloads> {
     /// The fuse has frozen all executions that need a lease.
     FuseFroze {
         /// Time of the freeze.
-        since: Moment,
+        since: ClockReading,
     },
     /// The fuse has exited, or was replaced. It may have frozen executions before.
     FuseLost,
     /// The time of [`Supervisor::next_alarm`](crate::Supervisor::next_alarm) was reached.
-    AlarmDue,
+    AlarmFired,
     /// The supervisor was requested to shut down.
     ShutDown,
 }
@@ -191,7 +191,7 @@ pub enum Action<P: Payloads> {
     /// Append a batch to the journal, then send [`Event::JournalWritten`].
     WriteJournal(Batch<P>),
     /// Send the end of the lease to the launching threads and to the fuse. The fuse must get it before any thaw.
-    TellLease(BootMillis),
+    PublishLease(BootMillis),
     /// Send [`Event::LaunchObserved`] for this execution.
     ObserveLaunch(ExecutionId),
     /// Forbid the threads to begin these launches, and then kill all processes that were created for them.

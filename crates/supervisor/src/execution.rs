@@ -5,14 +5,14 @@ use model::{Fence, JobId};
 use crate::countdown::Countdown;
 use crate::launch::Launching;
 use crate::report::Report;
-use crate::{BootMillis, Moment, Payloads, Terms};
+use crate::{BootMillis, ClockReading, ExecutionPolicy, Payloads};
 
 /// An execution that the worker holds.
 #[derive(Debug)]
 pub(crate) struct Execution<P: Payloads> {
     pub(crate) fence: Fence,
     pub(crate) job: Option<JobId>,
-    pub(crate) terms: Terms,
+    pub(crate) policy: ExecutionPolicy,
     pub(crate) phase: Phase<P>,
     /// Whether its report is queued.
     pub(crate) is_reporting: bool,
@@ -24,9 +24,9 @@ pub(crate) struct Execution<P: Payloads> {
 #[derive(Debug)]
 pub(crate) enum Phase<P: Payloads> {
     /// Not in the journal yet; waits for a lease.
-    Waiting(Box<P::Order>),
+    Waiting(Box<P::StartRequest>),
     /// Its start is in the journal, or is being written.
-    Starting(Box<P::Order>),
+    Starting(Box<P::StartRequest>),
     /// The shell prepares and launches it; the program may be running already.
     Launching(Box<Launching>),
     /// Its main process runs, or remaining processes are being killed.
@@ -58,15 +58,15 @@ pub(crate) struct Task {
     pub(crate) kill_at: Option<BootMillis>,
     pub(crate) is_killed: bool,
     /// Reason for its end so far.
-    pub(crate) verdict: Verdict,
-    pub(crate) frozen_since: Option<Moment>,
+    pub(crate) verdict: EndReason,
+    pub(crate) frozen_since: Option<ClockReading>,
     /// Whether its main process has exited.
     pub(crate) has_exited: bool,
 }
 
 /// Reason for the end of an execution. The first reason is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EndReason {
     /// Its main process exited by itself.
     ByItself,
     /// The server requested a stop.
@@ -79,7 +79,7 @@ pub enum Verdict {
     ShutDown,
 }
 
-impl Verdict {
+impl EndReason {
     /// Returns this reason, or `other` if there is none yet.
     pub(crate) fn or(self, other: Self) -> Self {
         if self == Self::ByItself { other } else { self }
@@ -88,7 +88,14 @@ impl Verdict {
 
 impl<P: Payloads> Execution<P> {
     pub(crate) fn new(fence: Fence, phase: Phase<P>) -> Self {
-        Self { fence, job: None, terms: Terms::default(), phase, is_reporting: false, discard: false }
+        Self {
+            fence,
+            job: None,
+            policy: ExecutionPolicy::default(),
+            phase,
+            is_reporting: false,
+            discard: false,
+        }
     }
 }
 
@@ -111,18 +118,18 @@ impl<P: Payloads> Phase<P> {
 
 impl Task {
     /// Records that the task was frozen at `at`, by the supervisor or by the fuse. The earliest time counts.
-    pub(crate) fn halt(&mut self, at: Moment) {
+    pub(crate) fn mark_frozen(&mut self, at: ClockReading) {
         self.frozen_since = Some(self.frozen_since.filter(|since| since.boot <= at.boot).unwrap_or(at));
         if let Some(timeout) = &mut self.timeout {
-            timeout.halt(at);
+            timeout.mark_frozen(at);
         }
     }
 
     /// Records that the task was thawed at `now`.
-    pub(crate) fn resume(&mut self, now: Moment) {
+    pub(crate) fn mark_thawed(&mut self, now: ClockReading) {
         self.frozen_since = None;
         if let Some(timeout) = &mut self.timeout {
-            timeout.resume(now);
+            timeout.mark_thawed(now);
         }
     }
 }

@@ -9,7 +9,7 @@ use model::{ExecutionId, Fence, JobId};
 use mutation::{Mutation, is_on};
 
 use crate::execution::{Ended, Execution, Phase};
-use crate::{Action, Moment, Payloads, Report, Supervisor};
+use crate::{Action, ClockReading, Payloads, Report, Supervisor};
 
 /// One record of the journal.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub enum Entry<P: Payloads> {
         fence: Fence,
     },
     /// The execution succeeded; its outputs are not stored yet.
-    Ran {
+    OutputsPending {
         /// Id of the execution.
         execution: ExecutionId,
         /// Fence of the execution.
@@ -66,7 +66,7 @@ pub enum Held<P: Payloads> {
         fence: Fence,
     },
     /// It succeeded; its outputs are not stored yet.
-    Ran {
+    OutputsPending {
         /// Fence of the execution.
         fence: Fence,
         /// Id of the job, if it is known.
@@ -158,12 +158,12 @@ impl<P: Payloads> Supervisor<P> {
         self.actions.push_back(Action::WriteJournal(std::mem::take(&mut self.journal.next)));
     }
 
-    pub(crate) fn journal_written(&mut self, now: Moment) {
+    pub(crate) fn journal_written(&mut self, now: ClockReading) {
         for effect in self.journal.in_flight.take().unwrap_or_default() {
             match effect {
                 Effect::Launch(execution) => self.ready.push_back(execution),
                 Effect::Store(execution) => self.to_store.push_back(execution),
-                Effect::Ended(execution) => self.ended_durably(now.boot, execution),
+                Effect::Ended(execution) => self.end_committed(now.boot, execution),
             }
         }
     }
@@ -178,7 +178,7 @@ impl<P: Payloads> Supervisor<P> {
                 }
                 Phase::Storing(storing) => {
                     let (assignment, end) = (**storing).clone();
-                    Held::Ran { fence: *fence, job: *job, assignment, end }
+                    Held::OutputsPending { fence: *fence, job: *job, assignment, end }
                 }
                 Phase::Ended(ended) => Held::Ended { fence: *fence, report: ended.report.clone() },
             };
@@ -191,11 +191,11 @@ impl<P: Payloads> Supervisor<P> {
     pub(crate) fn restore(&mut self, held: Vec<(ExecutionId, Held<P>)>) {
         for (execution, held) in held {
             match held {
-                Held::Started { .. } if is_on(Mutation::SupervisorForgetsWhatItStarted) => {}
+                Held::Started { .. } if is_on(Mutation::SupervisorForgetsStartedExecutions) => {}
                 Held::Started { fence } => {
-                    self.conclude(execution, fence, Report::Ended(Box::new(P::interrupted())));
+                    self.record_end(execution, fence, Report::Ended(Box::new(P::interrupted())));
                 }
-                Held::Ran { fence, job, assignment, end } => {
+                Held::OutputsPending { fence, job, assignment, end } => {
                     self.to_store.push_back(execution);
                     let phase = Phase::Storing(Box::new((assignment, end)));
                     self.insert(execution, Execution { job, ..Execution::new(fence, phase) });

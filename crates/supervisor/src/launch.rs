@@ -8,75 +8,81 @@ use model::ExecutionId;
 use mutation::{Mutation, is_on};
 
 use crate::agenda::Alarm;
-use crate::countdown::Pauses;
+use crate::countdown::LaunchFreezes;
 use crate::event::{EarlyExit, LaunchFailure};
-use crate::execution::{Execution, Phase, Task, Verdict};
-use crate::{Action, BootMillis, Moment, Payloads, Report, Supervisor};
+use crate::execution::{EndReason, Execution, Phase, Task};
+use crate::{Action, BootMillis, ClockReading, Payloads, Report, Supervisor};
 
 /// Time in milliseconds after which a launch counts as slow; also the interval between checks.
 const SLOW: BootMillis = 10_000;
 /// First and maximum delay in milliseconds before a launch is killed again if its thread still waits. Each kill costs
 /// a scan of all processes, and a process that waits for a dead disk does not exit.
-const KILL_AGAIN: BootMillis = 100;
-const KILL_AGAIN_MAX: BootMillis = 10_000;
+const KILL_RETRY_FIRST: BootMillis = 100;
+const KILL_RETRY_MAX: BootMillis = 10_000;
 
 /// What the shell must launch.
 #[derive(Debug)]
 pub enum Launch<P: Payloads> {
     /// An execution for which nothing was prepared yet.
-    First(Box<P::Order>),
+    First(Box<P::StartRequest>),
     /// A prepared launch that waited because the lease had expired.
-    Again,
+    Retry,
 }
 
 /// State of a launch.
 #[derive(Debug)]
 pub(crate) struct Launching {
     /// Time at which a thread began the launch, if it is known.
-    began: Option<Moment>,
+    began: Option<ClockReading>,
     /// Freezes during the launch.
-    pub(crate) pauses: Pauses,
+    pub(crate) freezes: LaunchFreezes,
     /// Time at which it is killed, after a stop request.
     kill_at: Option<BootMillis>,
     /// Reason for killing it; `ByItself` if it was not killed.
-    verdict: Verdict,
+    verdict: EndReason,
     /// Number of kills.
     kills: u32,
 }
 
 impl Default for Launching {
     fn default() -> Self {
-        Self { began: None, pauses: Pauses::default(), kill_at: None, verdict: Verdict::ByItself, kills: 0 }
+        Self {
+            began: None,
+            freezes: LaunchFreezes::default(),
+            kill_at: None,
+            verdict: EndReason::ByItself,
+            kills: 0,
+        }
     }
 }
 
 impl Launching {
-    fn is_wanted(&self) -> bool {
-        self.kill_at.is_none() && self.verdict == Verdict::ByItself
+    fn is_active(&self) -> bool {
+        self.kill_at.is_none() && self.verdict == EndReason::ByItself
     }
 
     /// Returns when the timeout is reached; `None` while the launch is frozen or waits for a thread.
-    fn times_out_at(&self, now: Moment, timeout: Option<u64>) -> Option<BootMillis> {
-        self.pauses.countdown(self.began?, timeout?).due(now)
+    fn times_out_at(&self, now: ClockReading, timeout: Option<u64>) -> Option<BootMillis> {
+        self.freezes.countdown(self.began?, timeout?).due(now)
     }
 
     /// Returns the reason for killing the launch at `now`, if any.
-    fn verdict_at(&self, now: Moment, timeout: Option<u64>) -> Option<Verdict> {
+    fn end_reason_at(&self, now: ClockReading, timeout: Option<u64>) -> Option<EndReason> {
         let is_over = |at: Option<BootMillis>| at.is_some_and(|at| at <= now.boot);
-        (self.verdict != Verdict::ByItself)
+        (self.verdict != EndReason::ByItself)
             .then_some(self.verdict)
-            .or_else(|| is_over(self.kill_at).then_some(Verdict::Stopped))
-            .or_else(|| is_over(self.times_out_at(now, timeout)).then_some(Verdict::TimedOut))
+            .or_else(|| is_over(self.kill_at).then_some(EndReason::Stopped))
+            .or_else(|| is_over(self.times_out_at(now, timeout)).then_some(EndReason::TimedOut))
     }
 
-    fn is_slow(&self, now: Moment) -> bool {
-        !self.pauses.is_open() && self.began.is_some_and(|began| began.boot + SLOW <= now.boot)
+    fn is_slow(&self, now: ClockReading) -> bool {
+        !self.freezes.is_open() && self.began.is_some_and(|began| began.boot + SLOW <= now.boot)
     }
 }
 
 impl<P: Payloads> Supervisor<P> {
     /// Returns the number of launches that have been loading their program for a long time.
-    pub fn slow_launches(&self, now: Moment) -> usize {
+    pub fn slow_launches(&self, now: ClockReading) -> usize {
         let is_slow = |held: &&Execution<P>| matches!(&held.phase, Phase::Launching(launching) if launching.is_slow(now));
         self.executions.values().filter(is_slow).count()
     }
@@ -84,7 +90,7 @@ impl<P: Payloads> Supervisor<P> {
     pub(crate) fn launching_mut(&mut self, execution: ExecutionId) -> Option<(&mut Launching, Option<u64>)> {
         let held = self.executions.get_mut(&execution)?;
         match &mut held.phase {
-            Phase::Launching(launching) => Some((launching, held.terms.timeout)),
+            Phase::Launching(launching) => Some((launching, held.policy.timeout)),
             _ => None,
         }
     }
@@ -95,10 +101,15 @@ impl<P: Payloads> Supervisor<P> {
         self.agenda.set(Alarm::Execution(execution), Some(look_at));
     }
 
-    pub(crate) fn launch_observed(&mut self, now: Moment, execution: ExecutionId, began: Option<Moment>) {
+    pub(crate) fn launch_observed(
+        &mut self,
+        now: ClockReading,
+        execution: ExecutionId,
+        began: Option<ClockReading>,
+    ) {
         let Some((launching, timeout)) = self.launching_mut(execution) else { return };
         launching.began = launching.began.or(began);
-        if let Some(verdict) = launching.verdict_at(now, timeout) {
+        if let Some(verdict) = launching.end_reason_at(now, timeout) {
             return self.kill_launching(now.boot, vec![execution], verdict);
         }
         // A launch that waits for a thread begins now at the earliest.
@@ -114,7 +125,7 @@ impl<P: Payloads> Supervisor<P> {
     pub(crate) fn launch_held_back(&mut self, execution: ExecutionId) {
         let is_wanted = self.launching_mut(execution).is_some_and(|(launching, _)| {
             launching.began = None;
-            launching.is_wanted()
+            launching.is_active()
         });
         if is_wanted && !self.shutting_down {
             self.held_back.push_back(execution);
@@ -144,37 +155,42 @@ impl<P: Payloads> Supervisor<P> {
     fn refuse_launch(&mut self, execution: ExecutionId, report: Report<P>) {
         let Some(held) = self.executions.get(&execution) else { return };
         if matches!(held.phase, Phase::Launching(_)) {
-            self.conclude(execution, held.fence, report);
+            self.record_end(execution, held.fence, report);
         }
     }
 
     /// Stops an execution that is being launched: it is killed if it is not launched within `grace`.
-    pub(crate) fn stop_launching(&mut self, now: Moment, execution: ExecutionId, grace: u64) {
+    pub(crate) fn stop_launching(&mut self, now: ClockReading, execution: ExecutionId, grace: u64) {
         if let Some(at) = self.held_back.iter().position(|held| *held == execution) {
             self.held_back.remove(at);
             return self.drop_launch(execution);
         }
         let Some(held) = self.executions.get_mut(&execution) else { return };
         // A frozen process cannot handle SIGTERM, and without a lease it must not run to do so.
-        let may_run = now.boot < self.lease_until || held.terms.at_most_once;
+        let may_run = now.boot < self.lease_until || held.policy.at_most_once;
         let Phase::Launching(launching) = &mut held.phase else { return };
         let kill_at = if may_run { now.boot.saturating_add(grace) } else { now.boot };
         let kill_at = launching.kill_at.map_or(kill_at, |before| before.min(kill_at));
         launching.kill_at = Some(kill_at);
         if kill_at <= now.boot {
-            self.kill_launching(now.boot, vec![execution], Verdict::Stopped);
+            self.kill_launching(now.boot, vec![execution], EndReason::Stopped);
         } else {
             self.actions.push_back(Action::ObserveLaunch(execution));
         }
     }
 
     /// Kills executions that are being launched, or prevents their launch.
-    pub(crate) fn kill_launching(&mut self, now: BootMillis, executions: Vec<ExecutionId>, verdict: Verdict) {
+    pub(crate) fn kill_launching(
+        &mut self,
+        now: BootMillis,
+        executions: Vec<ExecutionId>,
+        verdict: EndReason,
+    ) {
         for execution in &executions {
             let Some((launching, _)) = self.launching_mut(*execution) else { continue };
             launching.verdict = launching.verdict.or(verdict);
             // The thread may be about to create the process.
-            let again = (KILL_AGAIN << launching.kills.min(16)).min(KILL_AGAIN_MAX);
+            let again = (KILL_RETRY_FIRST << launching.kills.min(16)).min(KILL_RETRY_MAX);
             launching.kills += 1;
             self.agenda.set(Alarm::Execution(*execution), Some(now + again));
         }
@@ -184,26 +200,26 @@ impl<P: Payloads> Supervisor<P> {
     /// Processes a loaded program, and applies stops and freezes that occurred during the launch.
     pub(crate) fn launched(
         &mut self,
-        now: Moment,
+        now: ClockReading,
         execution: ExecutionId,
-        at: Moment,
+        at: ClockReading,
         exit: Option<EarlyExit>,
     ) {
         let Some((launching, timeout)) = self.launching_mut(execution) else { return };
-        let Launching { pauses, kill_at, verdict, .. } = std::mem::take(launching);
+        let Launching { freezes: pauses, kill_at, verdict, .. } = std::mem::take(launching);
         let task = Task {
             started: at.boot,
             timeout: timeout.map(|limit| pauses.countdown(at, limit)),
             kill_at: None,
             is_killed: false,
             // Otherwise the process exited by itself before it was killed.
-            verdict: if exit == Some(EarlyExit::Killed) { verdict } else { Verdict::ByItself },
+            verdict: if exit == Some(EarlyExit::Killed) { verdict } else { EndReason::ByItself },
             frozen_since: None,
             has_exited: exit.is_some(),
         };
         self.set_phase(execution, Phase::Running(Box::new(task)));
         self.agenda.set(Alarm::Execution(execution), None);
-        self.announce(execution);
+        self.queue_report(execution);
         if exit.is_some() {
             return;
         }
@@ -211,13 +227,13 @@ impl<P: Payloads> Supervisor<P> {
         if !is_on(Mutation::SupervisorTrustsLaunches) {
             self.check_lease(now);
         }
-        if verdict != Verdict::ByItself {
+        if verdict != EndReason::ByItself {
             self.end_task(now, execution, verdict, 0);
         } else if let Some(kill_at) = kill_at {
-            self.end_task(now, execution, Verdict::Stopped, kill_at.saturating_sub(now.boot));
+            self.end_task(now, execution, EndReason::Stopped, kill_at.saturating_sub(now.boot));
         }
         if self.shutting_down {
-            self.end_task(now, execution, Verdict::ShutDown, 0);
+            self.end_task(now, execution, EndReason::ShutDown, 0);
         }
         self.set_alarm(now, execution);
     }

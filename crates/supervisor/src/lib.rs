@@ -37,6 +37,7 @@
 //! Each event costs O(log n) in the executions held, except for the expiry and the renewal of a lease, which visit
 //! all of them. The only copy per job is that of its outcome, for the journal.
 
+mod acknowledged;
 mod agenda;
 mod assign;
 mod clock;
@@ -44,7 +45,6 @@ mod countdown;
 mod end;
 mod event;
 mod execution;
-mod forgotten;
 mod journal;
 mod launch;
 mod lease;
@@ -55,13 +55,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use model::ExecutionId;
 
+pub use acknowledged::ACKNOWLEDGED_MAX;
+use acknowledged::Acknowledged;
 use agenda::{Agenda, Alarm};
-pub use clock::{BootMillis, Moment};
-pub use event::{Action, Assigned, EarlyExit, Event, LaunchFailure, Payloads, StartFailure, Terms};
-pub use execution::Verdict;
+pub use clock::{BootMillis, ClockReading};
+pub use event::{Action, Assigned, EarlyExit, Event, ExecutionPolicy, LaunchFailure, Payloads, StartFailure};
+pub use execution::EndReason;
 use execution::{Execution, Phase, Task};
-pub use forgotten::FORGOTTEN_MAX;
-use forgotten::Forgotten;
 use journal::Pipeline;
 pub use journal::{Batch, Entry, Held, State};
 pub use launch::Launch;
@@ -82,7 +82,7 @@ pub struct Supervisor<P: Payloads> {
     executions: BTreeMap<ExecutionId, Execution<P>>,
     /// Number of executions that occupy a slot.
     active: usize,
-    forgotten: Forgotten,
+    forgotten: Acknowledged,
     /// Executions that wait for a lease, in the order of their assignments.
     waiting: VecDeque<ExecutionId>,
     /// Executions whose start is durable, and that are not launched yet.
@@ -107,12 +107,12 @@ impl<P: Payloads> Supervisor<P> {
     ///
     /// Executions that were running are reported as interrupted: the shell has made sure that none of their processes
     /// is alive.
-    pub fn new(limits: Limits, state: State<P>, now: Moment) -> Self {
+    pub fn new(limits: Limits, state: State<P>, now: ClockReading) -> Self {
         let mut this = Self {
             limits,
             executions: BTreeMap::new(),
             active: 0,
-            forgotten: Forgotten::from_journal(state.forgotten, now.boot),
+            forgotten: Acknowledged::from_journal(state.forgotten, now.boot),
             waiting: VecDeque::new(),
             ready: VecDeque::new(),
             held_back: VecDeque::new(),
@@ -130,7 +130,7 @@ impl<P: Payloads> Supervisor<P> {
     }
 
     /// Processes one event. The resulting actions are returned by [`Self::next_action`].
-    pub fn handle(&mut self, now: Moment, event: Event<P>) {
+    pub fn handle(&mut self, now: ClockReading, event: Event<P>) {
         match event {
             Event::AgentConnected { slots } => self.agent_connected(slots),
             Event::Assigned(assigned) => self.assigned(now, *assigned),
@@ -147,10 +147,12 @@ impl<P: Payloads> Supervisor<P> {
             Event::LaunchFailed { execution, failure } => self.launch_failed(execution, failure),
             Event::Launched { execution, at, exit } => self.launched(now, execution, at, exit),
             Event::Exited { execution } => self.exited(execution),
-            Event::Gone { execution, end, outputs } => self.gone(execution, end, outputs),
+            Event::AllProcessesExited { execution, end, outputs } => {
+                self.all_processes_exited(execution, end, outputs)
+            }
             Event::FuseFroze { since } => self.fuse_froze(now, since),
             Event::FuseLost => self.fuse_lost(now),
-            Event::AlarmDue => self.ring(now),
+            Event::AlarmFired => self.handle_alarms(now),
             Event::ShutDown => self.shut_down(now),
         }
     }
@@ -160,7 +162,7 @@ impl<P: Payloads> Supervisor<P> {
         self.actions.pop_front()
     }
 
-    /// Returns when the shell must send the next [`Event::AlarmDue`].
+    /// Returns when the shell must send the next [`Event::AlarmFired`].
     pub fn next_alarm(&self) -> Option<BootMillis> {
         self.agenda.next()
     }
@@ -198,7 +200,7 @@ impl<P: Payloads> Supervisor<P> {
         self.active == 0 && self.journal.is_idle()
     }
 
-    fn ring(&mut self, now: Moment) {
+    fn handle_alarms(&mut self, now: ClockReading) {
         while let Some(alarm) = self.agenda.pop(now.boot) {
             match alarm {
                 Alarm::Lease => self.check_lease(now),
@@ -208,7 +210,7 @@ impl<P: Payloads> Supervisor<P> {
     }
 
     /// Checks an execution whose alarm has expired, and sets its next alarm.
-    fn check(&mut self, now: Moment, execution: ExecutionId) {
+    fn check(&mut self, now: ClockReading, execution: ExecutionId) {
         match self.executions.get(&execution).map(|held| &held.phase) {
             // Only the launching thread knows whether the process exists.
             Some(Phase::Launching(_)) => self.actions.push_back(Action::ObserveLaunch(execution)),

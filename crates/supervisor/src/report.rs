@@ -119,7 +119,7 @@ impl<P: Payloads> Supervisor<P> {
             let fence = held.fence;
             let Some(report) = held.phase.report() else { continue };
             if matches!(held.phase, Phase::Ended(_)) && is_on(Mutation::SupervisorReportsOnce) {
-                self.forget(0, execution);
+                self.drop_acknowledged(0, execution);
             }
             return Some((execution, fence, report));
         }
@@ -127,7 +127,7 @@ impl<P: Payloads> Supervisor<P> {
     }
 
     /// Queues the report of a held execution, if there is one.
-    pub(crate) fn announce(&mut self, execution: ExecutionId) {
+    pub(crate) fn queue_report(&mut self, execution: ExecutionId) {
         let Some(held) = self.executions.get_mut(&execution) else { return };
         if !std::mem::replace(&mut held.is_reporting, true) {
             self.reports.held.push_back(execution);
@@ -135,7 +135,7 @@ impl<P: Payloads> Supervisor<P> {
     }
 
     /// Reports an execution whose end was acknowledged before: a server that assigns it again has lost its end.
-    pub(crate) fn report_known(&mut self, execution: ExecutionId, fence: Fence) {
+    pub(crate) fn report_already_run(&mut self, execution: ExecutionId, fence: Fence) {
         let detail = "the worker has already run this execution, and its end was acknowledged";
         self.reports.others.push_back((execution, fence, Report::refused("known", detail)));
     }

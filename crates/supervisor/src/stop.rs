@@ -4,14 +4,14 @@ use model::{ExecutionId, Fence};
 use mutation::{Mutation, is_on};
 
 use crate::agenda::Alarm;
-use crate::execution::{Execution, Phase, Task, Verdict};
+use crate::execution::{EndReason, Execution, Phase, Task};
 use crate::journal::Entry;
-use crate::{Action, BootMillis, Moment, Payloads, Report, Supervisor};
+use crate::{Action, BootMillis, ClockReading, Payloads, Report, Supervisor};
 
 impl<P: Payloads> Supervisor<P> {
     pub(crate) fn stop_requested(
         &mut self,
-        now: Moment,
+        now: ClockReading,
         execution: ExecutionId,
         fence: Fence,
         grace: u64,
@@ -24,20 +24,20 @@ impl<P: Payloads> Supervisor<P> {
         let fence = held.fence;
         match &mut held.phase {
             Phase::Waiting(_) | Phase::Starting(_) => {
-                self.conclude(execution, fence, Report::stopped_before_start());
+                self.record_end(execution, fence, Report::stopped_before_start());
             }
             Phase::Launching(_) => self.stop_launching(now, execution, grace),
             Phase::Running(_) => {
-                self.end_task(now, execution, Verdict::Stopped, grace);
+                self.end_task(now, execution, EndReason::Stopped, grace);
                 self.set_alarm(now, execution);
             }
             Phase::Storing(storing) => {
                 let mut end = storing.1.clone();
                 P::stop_while_storing(&mut end);
-                self.conclude(execution, fence, Report::Ended(Box::new(end)));
+                self.record_end(execution, fence, Report::Ended(Box::new(end)));
             }
-            Phase::Ended(_) if discard => self.forget(now.boot, execution),
-            Phase::Ended(_) => self.announce(execution),
+            Phase::Ended(_) if discard => self.drop_acknowledged(now.boot, execution),
+            Phase::Ended(_) => self.queue_report(execution),
         }
     }
 
@@ -47,13 +47,13 @@ impl<P: Payloads> Supervisor<P> {
     fn stop_unknown(&mut self, now: BootMillis, execution: ExecutionId, fence: Fence, discard: bool) {
         match (self.forgotten.contains(execution), discard) {
             (true, true) => {}
-            (true, false) => self.report_known(execution, fence),
+            (true, false) => self.report_already_run(execution, fence),
             (false, true) => {
-                self.forgotten.remember(execution, now);
+                self.forgotten.insert_acknowledged(execution, now);
                 self.journal.note(Entry::Forgotten { execution });
             }
             (false, false) => {
-                self.conclude(
+                self.record_end(
                     execution,
                     fence,
                     Report::refused("stopped", "the execution was stopped before it reached the worker"),
@@ -63,9 +63,15 @@ impl<P: Payloads> Supervisor<P> {
     }
 
     /// Sends SIGTERM to an execution, and kills it after `grace`.
-    pub(crate) fn end_task(&mut self, now: Moment, execution: ExecutionId, verdict: Verdict, grace: u64) {
+    pub(crate) fn end_task(
+        &mut self,
+        now: ClockReading,
+        execution: ExecutionId,
+        verdict: EndReason,
+        grace: u64,
+    ) {
         let Some(task) = self.task_mut(execution).filter(|task| !task.has_exited) else { return };
-        let is_first = task.verdict == Verdict::ByItself;
+        let is_first = task.verdict == EndReason::ByItself;
         task.verdict = task.verdict.or(verdict);
         // A frozen process cannot handle SIGTERM, and without a lease it must not run to do so.
         if grace == 0 || task.frozen_since.is_some() {
@@ -80,28 +86,28 @@ impl<P: Payloads> Supervisor<P> {
     }
 
     /// Checks the time limits of an execution.
-    pub(crate) fn check_task(&mut self, now: Moment, execution: ExecutionId) {
+    pub(crate) fn check_task(&mut self, now: ClockReading, execution: ExecutionId) {
         let orphan_limit = self.limits.orphan_limit;
         let Some(held) = self.executions.get_mut(&execution) else { return };
-        let grace = held.terms.grace;
+        let grace = held.policy.grace;
         let Phase::Running(task) = &mut held.phase else { return };
         let is_over = |at: Option<BootMillis>| at.is_some_and(|at| at <= now.boot);
         if task.has_exited {
             return;
         }
         if is_over(task.orphaned_at(now, orphan_limit)) {
-            self.end_task(now, execution, Verdict::Orphaned, 0);
+            self.end_task(now, execution, EndReason::Orphaned, 0);
         } else if is_over(task.kill_at) && !task.is_killed {
             task.is_killed = true;
             self.actions.push_back(Action::Kill(vec![execution]));
         } else if is_over(task.times_out_at(now)) {
-            self.end_task(now, execution, Verdict::TimedOut, grace);
+            self.end_task(now, execution, EndReason::TimedOut, grace);
         }
         self.set_alarm(now, execution);
     }
 
     /// Sets the alarm of a running execution to its next time limit.
-    pub(crate) fn set_alarm(&mut self, now: Moment, execution: ExecutionId) {
+    pub(crate) fn set_alarm(&mut self, now: ClockReading, execution: ExecutionId) {
         let orphan_limit = self.limits.orphan_limit;
         let Some(task) = self.task_mut(execution) else { return };
         let at = task.next_limit(now, orphan_limit);
@@ -109,7 +115,7 @@ impl<P: Payloads> Supervisor<P> {
     }
 
     /// Kills all executions; those that were not launched are reported as refused.
-    pub(crate) fn shut_down(&mut self, now: Moment) {
+    pub(crate) fn shut_down(&mut self, now: ClockReading) {
         if std::mem::replace(&mut self.shutting_down, true) {
             return;
         }
@@ -121,7 +127,7 @@ impl<P: Payloads> Supervisor<P> {
             match phase {
                 Phase::Running(task) => {
                     if !task.has_exited {
-                        task.verdict = task.verdict.or(Verdict::ShutDown);
+                        task.verdict = task.verdict.or(EndReason::ShutDown);
                         task.is_killed = true;
                     }
                     running.push(*id);
@@ -136,18 +142,18 @@ impl<P: Payloads> Supervisor<P> {
         }
         for (execution, fence) in unstarted {
             let detail = "the worker's supervisor was stopped before the execution started";
-            self.conclude(execution, fence, Report::refused("stopped", detail));
+            self.record_end(execution, fence, Report::refused("stopped", detail));
         }
         if !launching.is_empty() {
-            self.kill_launching(now.boot, launching, Verdict::ShutDown);
+            self.kill_launching(now.boot, launching, EndReason::ShutDown);
         }
     }
 }
 
 impl Task {
     /// Returns when the timeout is reached; `None` while the task is frozen, or once it is being ended.
-    fn times_out_at(&mut self, now: Moment) -> Option<BootMillis> {
-        if self.verdict != Verdict::ByItself || is_on(Mutation::SupervisorIgnoresTimeouts) {
+    fn times_out_at(&mut self, now: ClockReading) -> Option<BootMillis> {
+        if self.verdict != EndReason::ByItself || is_on(Mutation::SupervisorIgnoresTimeouts) {
             return None;
         }
         self.timeout.as_mut()?.due(now)
@@ -155,12 +161,12 @@ impl Task {
 
     /// Returns when the orphan limit is reached. Suspended time of the machine does not count, because the worker
     /// could not reach a server then.
-    fn orphaned_at(&self, now: Moment, limit: u64) -> Option<BootMillis> {
+    fn orphaned_at(&self, now: ClockReading, limit: u64) -> Option<BootMillis> {
         let since = self.frozen_since.filter(|_| !self.is_killed)?;
-        Some(since.boot + limit + now.asleep.saturating_sub(since.asleep))
+        Some(since.boot + limit + now.suspended.saturating_sub(since.suspended))
     }
 
-    fn next_limit(&mut self, now: Moment, orphan_limit: u64) -> Option<BootMillis> {
+    fn next_limit(&mut self, now: ClockReading, orphan_limit: u64) -> Option<BootMillis> {
         if self.has_exited || self.is_killed {
             return None;
         }

@@ -15,27 +15,27 @@ use crate::days::{Month, search_months};
 /// Compiled days of a calendar rule.
 #[derive(Debug, Clone)]
 pub(crate) struct CalendarDays {
-    cycle: Cycle,
+    cycle: Interval,
     /// First day of the rule; earlier days do not match.
     first: Option<Day>,
 }
 
 /// Interval of a rule: every `every` units, counted from `anchor`.
 #[derive(Debug, Clone)]
-enum Cycle {
+enum Interval {
     /// Days, if on one of the weekdays.
     Days { every: i32, anchor: Day, weekdays: u8 },
     /// Weekdays of weeks; `anchor` is a Monday.
     Weeks { every: i32, anchor: Day, weekdays: u8 },
     /// Days of months; `anchor` is the number of months since January of the year 0.
-    Months { every: i32, anchor: i32, months: u16, choice: Choice },
+    Months { every: i32, anchor: i32, months: u16, choice: DaySelection },
     /// Days of months of years; `anchor` is a year.
-    Years { every: i32, anchor: i32, months: u16, choice: Choice },
+    Years { every: i32, anchor: i32, months: u16, choice: DaySelection },
 }
 
 /// Days of a month that match all conditions.
 #[derive(Debug, Clone, Copy)]
-struct Choice {
+struct DaySelection {
     /// Bit `n` is the day `n`.
     days: u32,
     /// Bit `n` is the `n`-th day from the end; bit 1 is the last day.
@@ -75,27 +75,27 @@ impl CalendarDays {
         let anchor = first.unwrap_or_else(|| day_number(2000, 1, 1));
         let (year, month, day_of_month) = year_month_day(anchor);
         let cycle = match rule.unit {
-            CalendarUnit::Days => Cycle::Days { every, anchor, weekdays },
+            CalendarUnit::Days => Interval::Days { every, anchor, weekdays },
             CalendarUnit::Weeks => {
                 let anchor = first.unwrap_or_else(|| day_number(2000, 1, 3));
                 let monday = anchor - (weekday(anchor) as Day + 6) % 7;
                 let weekdays = if rule.weekdays.is_empty() { 1 << weekday(anchor) } else { weekdays };
-                Cycle::Weeks { every, anchor: monday, weekdays }
+                Interval::Weeks { every, anchor: monday, weekdays }
             }
-            CalendarUnit::Months => Cycle::Months {
+            CalendarUnit::Months => Interval::Months {
                 every,
                 anchor: year * 12 + month as i32 - 1,
                 months: ALL_MONTHS,
-                choice: Choice::new(rule, day_of_month),
+                choice: DaySelection::new(rule, day_of_month),
             },
-            CalendarUnit::Years => Cycle::Years {
+            CalendarUnit::Years => Interval::Years {
                 every,
                 anchor: year,
                 months: match rule.months.as_slice() {
                     [] => 1 << month,
                     months => months.iter().fold(0, |bits, month| bits | 1 << (month & 15)),
                 },
-                choice: Choice::new(rule, day_of_month),
+                choice: DaySelection::new(rule, day_of_month),
             },
         };
         Self { cycle, first }
@@ -105,14 +105,14 @@ impl CalendarDays {
     pub(crate) fn next(&self, from: Day) -> Option<Day> {
         let from = self.first.map_or(from, |first| first.max(from));
         match &self.cycle {
-            Cycle::Days { every, anchor, weekdays } => {
+            Interval::Days { every, anchor, weekdays } => {
                 let first = from + (anchor - from).rem_euclid(*every);
                 // The weekdays of a cycle repeat after at most seven intervals.
                 (0..7)
                     .map_while(|n| first.checked_add(n * every))
                     .find(|day| weekdays & 1 << weekday(*day) != 0)
             }
-            Cycle::Weeks { every, anchor, weekdays } => {
+            Interval::Weeks { every, anchor, weekdays } => {
                 let this_monday = from - (from - anchor).rem_euclid(7);
                 let weeks_on = (-(this_monday - anchor) / 7).rem_euclid(*every);
                 let monday = this_monday + 7 * weeks_on;
@@ -121,11 +121,13 @@ impl CalendarDays {
                 };
                 in_week(monday).or_else(|| in_week(monday + 7 * every))
             }
-            Cycle::Months { every, anchor, months, choice } => search_months(from, *months, Some, |month| {
-                let index = month.year * 12 + month.month as i32 - 1;
-                if (index - anchor).rem_euclid(*every) == 0 { choice.bits(month) } else { 0 }
-            }),
-            Cycle::Years { every, anchor, months, choice } => {
+            Interval::Months { every, anchor, months, choice } => {
+                search_months(from, *months, Some, |month| {
+                    let index = month.year * 12 + month.month as i32 - 1;
+                    if (index - anchor).rem_euclid(*every) == 0 { choice.bits(month) } else { 0 }
+                })
+            }
+            Interval::Years { every, anchor, months, choice } => {
                 let next_year = |year: i32| Some(year + (anchor - year).rem_euclid(*every));
                 search_months(from, *months, next_year, |month| choice.bits(month))
             }
@@ -133,7 +135,7 @@ impl CalendarDays {
     }
 }
 
-impl Choice {
+impl DaySelection {
     fn new(rule: &CalendarRule, day_of_anchor: u32) -> Self {
         let bits = |from_end: bool| {
             let chosen = rule.days.iter().filter(|day| (**day < 0) == from_end);

@@ -31,7 +31,7 @@ pub(crate) enum Days {
 
 impl Days {
     /// Returns the set, or [`Days::Never`] if it has no day from 1970 on.
-    pub(crate) fn settled(self) -> Self {
+    pub(crate) fn or_never(self) -> Self {
         let first = day_number(1970, 1, 1);
         if self.next(first).is_none() { Self::Never } else { self }
     }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_month_knows_its_weekdays() {
+    fn weekdays_of_a_month_are_correct() {
         // 1 February 2026 was a Sunday, and the month has four weeks exactly.
         let february = Month::new(2026, 2);
         assert_eq!(days(february.on_weekdays(1)), [1, 8, 15, 22]);

@@ -20,9 +20,9 @@ use crate::calendar::{Calendars, DaySet, unknown_calendar};
 use crate::calendar_days::weekday_bits;
 use crate::civil::{DAY_SECONDS, Day, date_of, day_of, join, show_time, split, time_of_day, weekday};
 use crate::cron::{self, Expression};
-use crate::rule::{WallRule, not_a_time_of_day};
-use crate::wall::Changes;
-use crate::{Held, HeldBy};
+use crate::rule::{LocalTimeRule, not_a_time_of_day};
+use crate::wall::ClockChangePolicy;
+use crate::{Exclusion, FilterKind};
 
 /// Maximum number of ranges of days in a filter.
 const DATES_MAX: usize = 10_000;
@@ -51,29 +51,29 @@ enum Kind {
         length: i64,
         weekdays: u8,
     },
-    Cron(Box<WallRule>),
+    Cron(Box<LocalTimeRule>),
 }
 
 impl Filter {
     /// Returns the first local second after `local` that the filter may not exclude; `None` if the filter does not
     /// exclude `local`.
-    pub(crate) fn holds(&self, local: i64) -> Option<i64> {
+    pub(crate) fn excluded_until(&self, local: i64) -> Option<i64> {
         let matches = self.matches(local);
         (matches != self.passes).then(|| self.same_until(local, matches))
     }
 
     /// Returns whether the filter excludes a local second.
-    pub(crate) fn is_holding(&self, local: i64) -> bool {
+    pub(crate) fn excludes(&self, local: i64) -> bool {
         self.matches(local) != self.passes
     }
 
     /// Returns the kind and the label of the filter, for a time that it excludes.
-    pub(crate) fn held(&self) -> Held {
+    pub(crate) fn held(&self) -> Exclusion {
         let by = match self.kind {
-            Kind::Weekdays(_) | Kind::Dates(_) | Kind::Calendar(_) => HeldBy::Calendar,
-            Kind::Window { .. } | Kind::Cron(_) => HeldBy::Window,
+            Kind::Weekdays(_) | Kind::Dates(_) | Kind::Calendar(_) => FilterKind::Calendar,
+            Kind::Window { .. } | Kind::Cron(_) => FilterKind::Window,
         };
-        Held { by, filter: Arc::clone(&self.label) }
+        Exclusion { by, filter: Arc::clone(&self.label) }
     }
 
     fn matches(&self, local: i64) -> bool {
@@ -181,7 +181,8 @@ impl FilterContext<'_> {
                     // An expression without a field for seconds matches whole minutes.
                     let has_seconds = cron.expression.split_whitespace().count() > 5;
                     let times = if has_seconds { parsed.times } else { parsed.times.whole_minutes() };
-                    let rule = WallRule { days: parsed.days, times, changes: Changes::REPEATING };
+                    let rule =
+                        LocalTimeRule { days: parsed.days, times, changes: ClockChangePolicy::REPEATING };
                     (Kind::Cron(Box::new(rule)), format!("cron {}", cron.expression))
                 }
                 Ok(Expression::Every(_)) => {

@@ -31,7 +31,7 @@ mod wall;
 mod zone;
 
 pub use calendar::{
-    CalendarMap, Calendars, DaySet, NoCalendars, builtin, builtin_names, calendar_references,
+    BuiltinCalendars, CalendarMap, Calendars, DaySet, builtin, builtin_names, calendar_references,
 };
 pub use describe::{Language, ParseLanguageError, describe};
 pub use preview::{Firing, Mark};
@@ -40,25 +40,25 @@ pub use zone::Zones;
 
 /// A scheduled time, which a filter may exclude.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct ScheduledTime {
     /// Scheduled time, without jitter and delays.
     pub at: Timestamp,
     /// Filter that excludes the time. `None` if the schedule fires.
-    pub held: Option<Held>,
+    pub held: Option<Exclusion>,
 }
 
 /// Filter that excludes a scheduled time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct Exclusion {
     /// Kind of the filter.
-    pub by: HeldBy,
+    pub by: FilterKind,
     /// Path and description of the filter, for users: `exclude[0]: calendar belfry.cn-holidays`.
     pub filter: Arc<str>,
 }
 
 /// Kind of a filter that excludes a scheduled time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeldBy {
+pub enum FilterKind {
     /// Calendar, dates or weekdays.
     Calendar,
     /// Time window of the day, or cron expression.

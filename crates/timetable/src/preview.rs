@@ -65,7 +65,7 @@ impl Timetable {
 
     fn firing(&self, at: Timestamp) -> Firing {
         let hits: Vec<_> =
-            self.hits(at.as_micros() - 1).filter(|(_, hit)| hit.at == at.as_micros()).collect();
+            self.next_of_each_rule(at.as_micros() - 1).filter(|(_, hit)| hit.at == at.as_micros()).collect();
         let mut marks = Vec::new();
         // If one rule has the time without a move, the mark of another rule is irrelevant.
         if hits.iter().all(|(_, hit)| hit.shifted) {

@@ -21,7 +21,7 @@ use crate::calendar::DaySet;
 use crate::civil::{DAY_SECONDS, Day, date_of, join, split};
 use crate::days::{Days, direction};
 use crate::rule::Rate;
-use crate::wall::{Changes, Hit, LAST_SECOND, Segment, next_instant, offset_at};
+use crate::wall::{ClockChangePolicy, LAST_SECOND, LocalMatch, Segment, next_utc_second, offset_at};
 
 /// Maximum distance by which a day is moved, in days.
 const MOVE_MAX: Day = 400;
@@ -30,7 +30,7 @@ const MOVE_MAX: Day = 400;
 const WORKDAY_AHEAD_MAX: Day = 36_525;
 
 /// Maximum number of candidates of a search in a rate that lead to no time.
-const EMPTY_RUNS_MAX: usize = 10_000;
+const CANDIDATES_MAX: usize = 10_000;
 
 /// Direction of the move, and calendar of the working days.
 #[derive(Debug, Clone)]
@@ -40,7 +40,7 @@ pub(crate) struct Roll {
 }
 
 impl Roll {
-    fn works(&self, day: Day) -> bool {
+    fn is_workday(&self, day: Day) -> bool {
         self.workdays.contains(date_of(day))
     }
 
@@ -48,19 +48,19 @@ impl Roll {
     /// [`MOVE_MAX`].
     pub(crate) fn target(&self, day: Day) -> Option<Day> {
         let step = direction(self.to);
-        (0..=MOVE_MAX).map(|n| day + n * step).find(|day| self.works(*day))
+        (0..=MOVE_MAX).map(|n| day + n * step).find(|day| self.is_workday(*day))
     }
 
     /// Returns the first working day at or after `from`, within 100 years.
     fn next_workday(&self, from: Day) -> Option<Day> {
-        (from..from + WORKDAY_AHEAD_MAX).find(|day| self.works(*day))
+        (from..from + WORKDAY_AHEAD_MAX).find(|day| self.is_workday(*day))
     }
 
     /// Returns the first day at or after `from` of the moved set `days`.
     pub(crate) fn next_day(&self, days: &Days, from: Day) -> Option<Day> {
         let mut search = match self.to {
             // The days off directly before `from` are moved to `from` or later.
-            RollTo::Next => from - (1..=MOVE_MAX).take_while(|n| !self.works(from - n)).count() as Day,
+            RollTo::Next => from - (1..=MOVE_MAX).take_while(|n| !self.is_workday(from - n)).count() as Day,
             RollTo::Previous => self.next_workday(from)?,
         };
         loop {
@@ -79,13 +79,13 @@ impl Roll {
     /// Returns the days off that are moved to a working day, nearest first.
     fn sources(&self, target: Day) -> impl Iterator<Item = Day> {
         let step = direction(self.to);
-        (1..=MOVE_MAX).map(move |n| target - n * step).take_while(|day| !self.works(*day))
+        (1..=MOVE_MAX).map(move |n| target - n * step).take_while(|day| !self.is_workday(*day))
     }
 
     /// Returns the first time of a rate at or after `from`, with the times on days off moved.
     ///
     /// A moved time keeps its local time of day. Clock changes of its new day apply as for a fixed time.
-    pub(crate) fn next_of_rate(&self, rate: &Rate, zone: &TimeZone, from: i64) -> Option<Hit> {
+    pub(crate) fn next_of_rate(&self, rate: &Rate, zone: &TimeZone, from: i64) -> Option<LocalMatch> {
         let own = self.next_unmoved(rate, zone, from);
         let moved = self.next_moved(rate, zone, from, own.map_or(LAST_SECOND, |hit| hit.at));
         match (own, moved) {
@@ -97,17 +97,17 @@ impl Roll {
     /// Returns whether a time of a rate is a moved one.
     pub(crate) fn is_moved(&self, rate: &Rate, zone: &TimeZone, at: i64) -> bool {
         let (day, _) = split(at + offset_at(zone, at));
-        !(rate.next_second(at) == Some(at) && self.works(day))
+        !(rate.next_second(at) == Some(at) && self.is_workday(day))
     }
 
-    fn next_unmoved(&self, rate: &Rate, zone: &TimeZone, mut from: i64) -> Option<Hit> {
-        for _ in 0..EMPTY_RUNS_MAX {
+    fn next_unmoved(&self, rate: &Rate, zone: &TimeZone, mut from: i64) -> Option<LocalMatch> {
+        for _ in 0..CANDIDATES_MAX {
             let at = rate.next_second(from)?;
             let segment = Segment::at(zone, at);
             let local = at + segment.offset;
             let (day, _) = split(local);
-            if self.works(day) {
-                return Some(Hit { at, local, shifted: false });
+            if self.is_workday(day) {
+                return Some(LocalMatch { at, local, shifted: false });
             }
             let workday = self.next_workday(day + 1)?;
             from = (join(workday, 0) - segment.offset).min(segment.end).max(at + 1);
@@ -117,11 +117,11 @@ impl Roll {
 
     /// Returns the first moved time at or after `from`. Searches until some days after `until`. See
     /// [`Roll::next_of_rate`].
-    fn next_moved(&self, rate: &Rate, zone: &TimeZone, from: i64, until: i64) -> Option<Hit> {
+    fn next_moved(&self, rate: &Rate, zone: &TimeZone, from: i64, until: i64) -> Option<LocalMatch> {
         let (first_day, _) = split(from + offset_at(zone, from));
         // A clock that is set back may repeat the previous day.
         let mut target = first_day - 1;
-        for _ in 0..EMPTY_RUNS_MAX {
+        for _ in 0..CANDIDATES_MAX {
             target = self.next_workday(target)?;
             if join(target, 0) - 2 * DAY_SECONDS > until {
                 return None;
@@ -134,7 +134,7 @@ impl Roll {
                 times.min().filter(|_| day <= target).map(|time| join(target, time))
             };
             if !sources.is_empty()
-                && let Some(hit) = next_instant(zone, Changes::FIXED, from, next_local)
+                && let Some(hit) = next_utc_second(zone, ClockChangePolicy::FIXED, from, next_local)
             {
                 return Some(hit);
             }

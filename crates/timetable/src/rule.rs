@@ -19,7 +19,7 @@ use crate::cron::{self, Expression};
 use crate::days::Days;
 use crate::roll::Roll;
 use crate::times::Times;
-use crate::wall::{Changes, FIRST_SECOND, Hit, LAST_SECOND, next_instant, offset_at};
+use crate::wall::{ClockChangePolicy, FIRST_SECOND, LAST_SECOND, LocalMatch, next_utc_second, offset_at};
 
 /// Minimum period of a rate, and minimum fixed delay.
 pub(crate) const PERIOD_MIN: Duration = Duration::from_secs(1);
@@ -34,21 +34,21 @@ pub(crate) const MICROS: i64 = 1_000_000;
 #[derive(Debug, Clone)]
 pub(crate) enum Rule {
     /// Local times of day on a set of days.
-    Wall(Box<WallRule>),
+    LocalTime(Box<LocalTimeRule>),
     /// Fixed rate.
     Rate(Rate),
     /// Single time, in Unix microseconds.
-    Instant(i64),
+    SingleTime(i64),
     /// Fixed delay after the end of the last run; has no scheduled times by itself.
     After(Duration),
 }
 
 /// Local times of day on a set of days.
 #[derive(Debug, Clone)]
-pub(crate) struct WallRule {
+pub(crate) struct LocalTimeRule {
     pub(crate) days: Days,
     pub(crate) times: Times,
-    pub(crate) changes: Changes,
+    pub(crate) changes: ClockChangePolicy,
 }
 
 /// Fixed rate: times at `n * period + phase`, in microseconds since the Unix epoch.
@@ -60,7 +60,7 @@ pub(crate) struct Rate {
 
 /// Scheduled time of a rule.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct RuleHit {
+pub(crate) struct RuleTime {
     /// Unix microseconds.
     pub(crate) at: i64,
     /// Whether the time was moved to the end of the gap that skips its local time.
@@ -69,7 +69,7 @@ pub(crate) struct RuleHit {
     pub(crate) rolled: bool,
 }
 
-impl WallRule {
+impl LocalTimeRule {
     /// Returns the first local second of the rule at or after `from`.
     pub(crate) fn next_local(&self, from: i64) -> Option<i64> {
         let (today, time) = split(from);
@@ -83,8 +83,8 @@ impl WallRule {
         self.times.next(0).map(|time| join(day, time))
     }
 
-    fn next(&self, zone: &TimeZone, from: i64) -> Option<Hit> {
-        next_instant(zone, self.changes, from, |local| self.next_local(local))
+    fn next(&self, zone: &TimeZone, from: i64) -> Option<LocalMatch> {
+        next_utc_second(zone, self.changes, from, |local| self.next_local(local))
     }
 }
 
@@ -110,26 +110,26 @@ impl Rate {
 
 impl Rule {
     /// Returns the first time strictly after `after`, in microseconds.
-    pub(crate) fn next(&self, zone: &TimeZone, roll: Option<&Roll>, after: i64) -> Option<RuleHit> {
+    pub(crate) fn next(&self, zone: &TimeZone, roll: Option<&Roll>, after: i64) -> Option<RuleTime> {
         let next_second = after.div_euclid(MICROS) + 1;
         let hit = match (self, roll) {
-            (Self::Wall(rule), _) => rule.next(zone, next_second)?,
+            (Self::LocalTime(rule), _) => rule.next(zone, next_second)?,
             (Self::Rate(rate), Some(roll)) => roll.next_of_rate(rate, zone, next_second)?,
             (Self::Rate(rate), None) => {
                 let at = rate.next(after + 1)?;
-                return Some(RuleHit { at, shifted: false, rolled: false });
+                return Some(RuleTime { at, shifted: false, rolled: false });
             }
-            (Self::Instant(at), _) => {
-                return (after < *at).then_some(RuleHit { at: *at, shifted: false, rolled: false });
+            (Self::SingleTime(at), _) => {
+                return (after < *at).then_some(RuleTime { at: *at, shifted: false, rolled: false });
             }
             (Self::After(_), _) => return None,
         };
         let rolled = match (self, roll) {
-            (Self::Wall(rule), _) => rule.days.is_moved(split(hit.local).0),
+            (Self::LocalTime(rule), _) => rule.days.is_moved(split(hit.local).0),
             (Self::Rate(rate), Some(roll)) => roll.is_moved(rate, zone, hit.at),
             _ => false,
         };
-        Some(RuleHit { at: hit.at * MICROS, shifted: hit.shifted, rolled })
+        Some(RuleTime { at: hit.at * MICROS, shifted: hit.shifted, rolled })
     }
 }
 
@@ -159,7 +159,8 @@ impl RuleContext<'_> {
                     Rule::Rate(Rate::new(&Every { period, phase: Duration::ZERO }))
                 }
                 Ok(Expression::Fields(parsed)) => {
-                    let usual = if parsed.repeats { Changes::REPEATING } else { Changes::FIXED };
+                    let usual =
+                        if parsed.repeats { ClockChangePolicy::REPEATING } else { ClockChangePolicy::FIXED };
                     self.wall(parsed.days, parsed.times, usual)
                 }
                 Err(error) => {
@@ -193,7 +194,7 @@ impl RuleContext<'_> {
                 let path = format!("{path}.calendar");
                 let days = CalendarDays::compile(rule, &path, problems);
                 let times = times(&rule.times, &path, problems);
-                self.wall(Days::Calendar(Box::new(days)).settled(), times, Changes::FIXED)
+                self.wall(Days::Calendar(Box::new(days)).or_never(), times, ClockChangePolicy::FIXED)
             }
             _ => {
                 fail("rule", "is not supported by this version".into());
@@ -203,16 +204,16 @@ impl RuleContext<'_> {
         (problems.len() == before).then_some(compiled)
     }
 
-    fn wall(&self, days: Days, times: Times, usual: Changes) -> Rule {
+    fn wall(&self, days: Days, times: Times, usual: ClockChangePolicy) -> Rule {
         let days = match self.roll {
             Some(roll) => days.rolled(roll),
             None => days,
         };
-        let changes = Changes {
+        let changes = ClockChangePolicy {
             gap: self.dst.gap.unwrap_or(usual.gap),
             overlap: self.dst.overlap.unwrap_or(usual.overlap),
         };
-        Rule::Wall(Box::new(WallRule { days, times, changes }))
+        Rule::LocalTime(Box::new(LocalTimeRule { days, times, changes }))
     }
 
     fn one_time(&self, text: &str) -> Option<Rule> {
@@ -227,7 +228,7 @@ impl RuleContext<'_> {
             }
             let (day, time) = split(second + offset_at(self.zone, second));
             let moves = self.roll.is_some_and(|roll| roll.target(day) != Some(day));
-            return Some(if moves { self.once(day, time) } else { Rule::Instant(instant.as_micros()) });
+            return Some(if moves { self.once(day, time) } else { Rule::SingleTime(instant.as_micros()) });
         }
         let local: DateTime = text.parse().ok()?;
         let whole = local.subsec_nanosecond() == 0 && local.year() >= 1;
@@ -238,7 +239,7 @@ impl RuleContext<'_> {
     }
 
     fn once(&self, day: Day, time: u32) -> Rule {
-        self.wall(Days::One(day), Times::List(Box::new([time])), Changes::FIXED)
+        self.wall(Days::One(day), Times::List(Box::new([time])), ClockChangePolicy::FIXED)
     }
 }
 

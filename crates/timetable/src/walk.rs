@@ -25,9 +25,9 @@ use crate::civil::DAY_SECONDS;
 use crate::cron::{self, Expression};
 use crate::filter::{Filter, FilterContext};
 use crate::roll::Roll;
-use crate::rule::{MICROS, Rule, RuleContext, RuleHit};
+use crate::rule::{MICROS, Rule, RuleContext, RuleTime};
 use crate::wall::{FIRST_SECOND, LAST_SECOND, Segment, offset_at};
-use crate::{Held, Next, Step, Zones};
+use crate::{Exclusion, Next, ScheduledTime, Zones};
 
 /// Maximum number of excluded times that a search examines; then it returns [`Next::NotUntil`].
 const STEPS_MAX: usize = 10_000;
@@ -122,17 +122,17 @@ impl Timetable {
 
     /// Returns the first scheduled time strictly after `after`, excluded or not. `None` if there is none within the
     /// bounds of the search.
-    pub fn step(&self, after: Timestamp) -> Option<Step> {
-        let at = Timestamp::from_micros(self.nominal(after.as_micros())?);
-        Some(Step { at, held: self.held(at) })
+    pub fn step(&self, after: Timestamp) -> Option<ScheduledTime> {
+        let at = Timestamp::from_micros(self.next_scheduled(after.as_micros())?);
+        Some(ScheduledTime { at, held: self.held(at) })
     }
 
     /// Returns the filter that excludes a time, if any. The time need not be a scheduled time of a rule; it can be the
     /// end of a fixed delay.
-    pub fn held(&self, at: Timestamp) -> Option<Held> {
+    pub fn held(&self, at: Timestamp) -> Option<Exclusion> {
         let limits = self.limits.as_ref()?;
         let local = self.local(at.as_micros());
-        limits.filters.iter().find(|filter| filter.is_holding(local)).map(Filter::held)
+        limits.filters.iter().find(|filter| filter.excludes(local)).map(Filter::held)
     }
 
     /// Returns the first scheduled time strictly after `after` that no filter excludes.
@@ -184,30 +184,30 @@ impl Timetable {
     /// This is the first time after `after` that lies between start and end of the timing and that no filter excludes.
     /// If the search stops at its bound, the step is an excluded time. `None` if the timing has no fixed delay, or ends
     /// before that time.
-    pub fn after_delay(&self, from: Timestamp, after: Timestamp) -> Option<Step> {
+    pub fn after_delay(&self, from: Timestamp, after: Timestamp) -> Option<ScheduledTime> {
         let (start, end) = self.limits.as_ref().map_or((None, None), |limits| (limits.start, limits.end));
         let mut at = (from + self.delay()?).max(after + Duration::from_millis(1)).as_micros();
         at = start.map_or(at, |start| at.max(start.as_micros()));
         let latest = end.map_or(i64::MAX, Timestamp::as_micros).min(LAST_SECOND * MICROS);
         for _ in 0..STEPS_MAX {
-            match self.released(at).filter(|_| at <= latest) {
+            match self.next_candidate(at).filter(|_| at <= latest) {
                 Some(released) => at = released.max(at + 1),
                 None => break,
             }
         }
         let at = Timestamp::from_micros(at);
-        (at.as_micros() <= latest).then(|| Step { at, held: self.held(at) })
+        (at.as_micros() <= latest).then(|| ScheduledTime { at, held: self.held(at) })
     }
 
     /// Returns the first time strictly after `after` of each rule, with the index of the rule.
-    pub(crate) fn hits(&self, after: i64) -> impl Iterator<Item = (usize, RuleHit)> {
+    pub(crate) fn next_of_each_rule(&self, after: i64) -> impl Iterator<Item = (usize, RuleTime)> {
         let roll = self.limits.as_ref().and_then(|limits| limits.roll.as_ref());
         let rules = self.rules.iter().enumerate();
         rules.filter_map(move |(i, rule)| Some((i, rule.next(&self.zone, roll, after)?)))
     }
 
     /// Returns the first scheduled time strictly after `after`, excluded or not, in microseconds.
-    fn nominal(&self, after: i64) -> Option<i64> {
+    fn next_scheduled(&self, after: i64) -> Option<i64> {
         let (start, end) = self.limits.as_ref().map_or((None, None), |limits| (limits.start, limits.end));
         let earliest = start.map_or(i64::MIN, |start| start.as_micros().saturating_sub(1));
         let after = after.max(earliest).max(FIRST_SECOND * MICROS);
@@ -215,7 +215,7 @@ impl Timetable {
         if after >= latest {
             return None;
         }
-        self.hits(after).map(|(_, hit)| hit.at).min().filter(|at| *at <= latest)
+        self.next_of_each_rule(after).map(|(_, hit)| hit.at).min().filter(|at| *at <= latest)
     }
 
     /// Returns the local second of a time in microseconds.
@@ -236,21 +236,22 @@ impl Timetable {
     fn next_until(&self, after: i64, until: i64) -> Next {
         let mut after = after;
         for _ in 0..STEPS_MAX {
-            let Some(at) = self.nominal(after) else { return Next::Never };
+            let Some(at) = self.next_scheduled(after) else { return Next::Never };
             if at > until {
                 return Next::NotUntil(Timestamp::from_micros(until));
             }
-            let Some(released) = self.released(at) else { return Next::At(Timestamp::from_micros(at)) };
+            let Some(released) = self.next_candidate(at) else { return Next::At(Timestamp::from_micros(at)) };
             after = at.max(released - 1);
         }
         Next::NotUntil(Timestamp::from_micros(after))
     }
 
     /// Returns the first time after an excluded time that may not be excluded; `None` if no filter excludes `at`.
-    fn released(&self, at: i64) -> Option<i64> {
+    fn next_candidate(&self, at: i64) -> Option<i64> {
         let filters = &self.limits.as_ref()?.filters;
         let local = self.local(at);
-        let held_for = filters.iter().filter_map(|filter| filter.holds(local)).max()?.saturating_sub(local);
+        let held_for =
+            filters.iter().filter_map(|filter| filter.excluded_until(local)).max()?.saturating_sub(local);
         let second = at.div_euclid(MICROS);
         // Local times increase steadily only up to the next clock change. A near clock change may repeat local times
         // from before `at`.
@@ -291,17 +292,18 @@ mod tests {
     use model::timing::{Cron, Every};
 
     use super::*;
-    use crate::NoCalendars;
-    use crate::rule::WallRule;
+    use crate::BuiltinCalendars;
+    use crate::rule::LocalTimeRule;
 
     /// G4. A million schedules have one timetable each.
     #[test]
     fn a_timetable_is_small() {
         let every = Every { period: Duration::from_secs(90), phase: Duration::ZERO };
         let one = |rule| Timing { rules: vec![rule], ..Timing::default() };
-        let compile = |timing| Timetable::compile(&timing, 0, &Zones::bundled(), &NoCalendars).unwrap();
+        let compile = |timing| Timetable::compile(&timing, 0, &Zones::bundled(), &BuiltinCalendars).unwrap();
         let bytes = |timetable: &Timetable| {
-            let heap = |rule: &Rule| if matches!(rule, Rule::Wall(_)) { size_of::<WallRule>() } else { 0 };
+            let heap =
+                |rule: &Rule| if matches!(rule, Rule::LocalTime(_)) { size_of::<LocalTimeRule>() } else { 0 };
             let rules = timetable.rules.iter().map(|rule| size_of::<Rule>() + heap(rule)).sum::<usize>();
             size_of::<Timetable>() + rules + timetable.limits.as_ref().map_or(0, |_| size_of::<Limits>())
         };

@@ -1,7 +1,7 @@
 //! Conversion of local times to UTC, with clock changes.
 //!
 //! A time zone is a sequence of [`Segment`]s: periods with one offset from UTC. Gaps and overlaps of local times exist
-//! only between two segments. [`next_instant`] searches for a local time segment by segment, so it applies gaps and
+//! only between two segments. [`next_utc_second`] searches for a local time segment by segment, so it applies gaps and
 //! overlaps exactly where they occur.
 //!
 //! All times in this module are whole seconds: UTC seconds since the Unix epoch, or local seconds.
@@ -64,12 +64,12 @@ impl Segment {
 
 /// Treatment of local times that a clock change skips or repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Changes {
+pub(crate) struct ClockChangePolicy {
     pub(crate) gap: Gap,
     pub(crate) overlap: Fold,
 }
 
-impl Changes {
+impl ClockChangePolicy {
     /// Treatment of a fixed time in crontab.
     pub(crate) const FIXED: Self = Self { gap: Gap::Shift, overlap: Fold::First };
     /// Treatment of a repeating time in crontab.
@@ -78,7 +78,7 @@ impl Changes {
 
 /// Scheduled time in UTC, with its local time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hit {
+pub(crate) struct LocalMatch {
     /// UTC second.
     pub(crate) at: i64,
     /// Local second of the rule. If `shifted`, the actual local time is later.
@@ -90,12 +90,12 @@ pub(crate) struct Hit {
 /// Returns the first second at or after `from` whose local time is one of a rule.
 ///
 /// `next_local` returns the first local second of the rule at or after its argument.
-pub(crate) fn next_instant(
+pub(crate) fn next_utc_second(
     zone: &TimeZone,
-    changes: Changes,
+    changes: ClockChangePolicy,
     mut from: i64,
     next_local: impl Fn(i64) -> Option<i64>,
-) -> Option<Hit> {
+) -> Option<LocalMatch> {
     let mut segment = Segment::at(zone, from);
     loop {
         // A clock change is at most one day, so farther away the offset before it is irrelevant.
@@ -105,7 +105,7 @@ pub(crate) fn next_instant(
         if changes.gap == Gap::Shift && from <= segment.start {
             let skipped = next_local(local_before).filter(|local| *local < local_start);
             if let Some(local) = skipped {
-                return Some(Hit { at: segment.start, local, shifted: true });
+                return Some(LocalMatch { at: segment.start, local, shifted: true });
             }
         }
         let mut local_from = from + segment.offset;
@@ -117,7 +117,7 @@ pub(crate) fn next_instant(
             && local - segment.offset < segment.end
         {
             let at = local - segment.offset;
-            return (at <= LAST_SECOND).then_some(Hit { at, local, shifted: false });
+            return (at <= LAST_SECOND).then_some(LocalMatch { at, local, shifted: false });
         }
         let next = segment.following(zone)?;
         let shows_again = next.start + next.offset < local_from;
@@ -169,16 +169,16 @@ mod tests {
 
     /// B1.
     #[test]
-    fn a_time_that_only_comes_again_is_found_though_the_rule_has_ended() {
+    fn a_repeated_local_time_is_found_after_the_last_match() {
         let berlin = Zones::bundled().get("Europe/Berlin").unwrap();
         let half_past_two = second("2026-10-25T02:30:00Z");
         let once = |from: i64| (from <= half_past_two).then_some(half_past_two);
-        let both = Changes { gap: Gap::Skip, overlap: Fold::Both };
-        let first = next_instant(&berlin, both, second("2026-01-01T00:00:00Z"), once).unwrap();
+        let both = ClockChangePolicy { gap: Gap::Skip, overlap: Fold::Both };
+        let first = next_utc_second(&berlin, both, second("2026-01-01T00:00:00Z"), once).unwrap();
         assert_eq!(first.at, second("2026-10-25T00:30:00Z"));
-        let again = next_instant(&berlin, both, first.at + 1, once).unwrap();
+        let again = next_utc_second(&berlin, both, first.at + 1, once).unwrap();
         assert_eq!(again.at, second("2026-10-25T01:30:00Z"));
-        assert_eq!(next_instant(&berlin, both, again.at + 1, once), None);
-        assert_eq!(next_instant(&berlin, Changes::FIXED, first.at + 1, once), None);
+        assert_eq!(next_utc_second(&berlin, both, again.at + 1, once), None);
+        assert_eq!(next_utc_second(&berlin, ClockChangePolicy::FIXED, first.at + 1, once), None);
     }
 }

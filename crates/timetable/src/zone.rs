@@ -86,7 +86,7 @@ mod tests {
 
     /// B1.
     #[test]
-    fn a_zone_that_does_not_exist_is_answered_with_the_nearest_one() {
+    fn an_unknown_zone_suggests_the_most_similar_name() {
         let zones = Zones::bundled();
         insta::assert_snapshot!(zones.get("Europe/Berln").unwrap_err(), @"unknown time zone `Europe/Berln`: did you mean `Europe/Berlin`?");
         insta::assert_snapshot!(zones.get("Shanghai").unwrap_err(), @"unknown time zone `Shanghai`: did you mean `Asia/Shanghai`?");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_database_says_its_version_and_names() {
+    fn the_database_has_a_version_and_names() {
         let zones = Zones::bundled();
         assert!(zones.version().starts_with("20"), "{}", zones.version());
         let names = zones.names();

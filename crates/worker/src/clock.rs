@@ -7,7 +7,7 @@ use std::io::Read;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
-pub(crate) use supervisor::{BootMillis, Moment};
+pub(crate) use supervisor::{BootMillis, ClockReading};
 
 /// Milliseconds since the machine booted, including suspended time.
 pub(crate) fn boot_millis() -> BootMillis {
@@ -22,14 +22,14 @@ fn awake_millis() -> u64 {
 }
 
 /// Returns the current time, with the total time that the machine was suspended.
-pub(crate) fn now() -> Moment {
+pub(crate) fn now() -> ClockReading {
     let mut awake = awake_millis();
     loop {
         let boot = boot_millis();
         let after = awake_millis();
         // If more time has passed, the thread was descheduled between the readings, which is not a suspension.
         if after <= awake + 1 {
-            return Moment { boot, asleep: boot.saturating_sub(awake) };
+            return ClockReading { boot, suspended: boot.saturating_sub(awake) };
         }
         awake = after;
     }

@@ -52,9 +52,9 @@ pub struct AgentConfig {
     /// do not count.
     pub cache_bytes_max: u64,
     /// Maximum time to wait for another agent of the folder to exit, for example during an upgrade [default: 5s].
-    pub lock_patience: Duration,
+    pub lock_timeout: Duration,
     /// Time without a response of the supervisor after which the session is closed [default: 10s].
-    pub supervisor_patience: Duration,
+    pub supervisor_timeout: Duration,
 }
 
 impl AgentConfig {
@@ -76,8 +76,8 @@ impl AgentConfig {
             idle_exit: supervisor.idle_exit,
             control_groups: supervisor.control_groups,
             cache_bytes_max: 4 << 30,
-            lock_patience: Duration::from_secs(5),
-            supervisor_patience: Duration::from_secs(10),
+            lock_timeout: Duration::from_secs(5),
+            supervisor_timeout: Duration::from_secs(10),
         }
     }
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_wrong_are_named() {
+    fn invalid_arguments_are_named() {
         let error = |args: &[&str]| {
             SupervisorConfig::from_args(args.iter().map(OsString::from)).unwrap_err().to_string()
         };

@@ -16,14 +16,14 @@ const FULL: u64 = 8 << 20;
 
 /// Free and total space of a disk, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct DiskSpace {
     /// Space that this user can still write.
     pub(crate) available: u64,
     /// Total size of the disk.
     pub(crate) total: u64,
 }
 
-impl Room {
+impl DiskSpace {
     /// Returns the space on the disk of `dir`; `None` if it cannot be measured.
     pub(crate) fn at(dir: &Path) -> Option<Self> {
         let stat = rustix::fs::statvfs(dir).ok()?;
@@ -45,8 +45,8 @@ impl Room {
 mod tests {
     use super::*;
 
-    fn room(available: u64, total: u64) -> Room {
-        Room { available, total }
+    fn room(available: u64, total: u64) -> DiskSpace {
+        DiskSpace { available, total }
     }
 
     #[test]
@@ -65,9 +65,9 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_of_this_machine_says_how_much_room_it_has() {
-        let room = Room::at(Path::new("/")).unwrap();
+    fn the_disk_of_this_machine_can_be_measured() {
+        let room = DiskSpace::at(Path::new("/")).unwrap();
         assert!(room.available <= room.total && room.total > 0);
-        assert_eq!(Room::at(Path::new("/no/such/folder")), None);
+        assert_eq!(DiskSpace::at(Path::new("/no/such/folder")), None);
     }
 }

@@ -20,10 +20,10 @@
 //! # Cost
 //! The fuse sleeps until the lease expires. It then stops nearly all processes with one signal per process group,
 //! some microseconds per task. Only after that it searches for processes that left their group (for the cost see
-//! [`tree`]). It runs with a higher priority than ordinary processes if permitted ([`prompt`]).
+//! [`tree`]). It runs with a higher priority than ordinary processes if permitted ([`priority`]).
 
 pub(crate) mod guards;
-mod prompt;
+mod priority;
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -39,20 +39,20 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use crate::clock::{BootMillis, Moment, boot_millis, now};
+use crate::clock::{BootMillis, ClockReading, boot_millis, now};
 use crate::process::cgroup::procs_below;
 use crate::process::tree::{self, Root};
-use guards::{Guarded, Known};
+use guards::{GuardTableReader, Guarded};
 
-/// Last byte of the notice to the supervisor that tasks were frozen. The notice consists of [`SINCE`], a [`Moment`]
+/// Last byte of the notice to the supervisor that tasks were frozen. The notice consists of [`SINCE`], a [`ClockReading`]
 /// as two words (little endian), and this byte.
 pub(crate) const FROZE: u8 = b'F';
 pub(crate) const SINCE: u8 = b'@';
 /// Environment variable with the folders of control groups, one per line: container engines use `:` in their names.
 pub(crate) const GROUPS_VARIABLE: &str = "BELFRY_FUSE_GROUPS";
 /// Interval in milliseconds between checks of frozen tasks while a task is being started, and otherwise.
-const LOOK_AT_LAUNCHES: BootMillis = 100;
-const LOOK_AGAIN: BootMillis = 1_000;
+const LAUNCH_CHECK_INTERVAL: BootMillis = 100;
+const CHECK_INTERVAL: BootMillis = 1_000;
 /// Maximum time that the fuse waits for killed processes to exit.
 const DYING_MAX: Duration = Duration::from_secs(10);
 
@@ -80,11 +80,11 @@ fn failed<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> FuseErr
 /// [`FuseError`] if a required system call fails.
 pub fn run_fuse() -> Result<(), FuseError> {
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed("open its socket"))?;
-    let known = Known::new(io::stdout()).map_err(failed("open the table of its tasks"))?;
+    let known = GuardTableReader::new(io::stdout()).map_err(failed("open the table of its tasks"))?;
     // Fails only for a process group leader, which already has a session apart from its supervisor's.
     rustix::process::setsid().ok();
     std::env::set_current_dir("/").map_err(failed("leave its folder"))?;
-    prompt::be_prompt();
+    priority::raise_priority();
     let bases = std::env::var_os(GROUPS_VARIABLE).unwrap_or_default();
     let bases = bases.as_bytes().split(|byte| *byte == b'\n').filter(|base| !base.is_empty());
     let bases = bases.map(|base| PathBuf::from(OsStr::from_bytes(base))).collect();
@@ -93,7 +93,7 @@ pub fn run_fuse() -> Result<(), FuseError> {
 
 struct Fuse {
     socket: UnixStream,
-    known: Known,
+    guard_table: GuardTableReader,
     timer: OwnedFd,
     until: Option<BootMillis>,
     /// Whether tasks were frozen since the last lease message.
@@ -107,13 +107,13 @@ struct Fuse {
 }
 
 impl Fuse {
-    fn new(socket: UnixStream, known: Known, bases: Vec<PathBuf>) -> Result<Self, FuseError> {
+    fn new(socket: UnixStream, known: GuardTableReader, bases: Vec<PathBuf>) -> Result<Self, FuseError> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)
             .map_err(failed("create its timer"))?;
         // If the fuse blocked until its supervisor reads, it would freeze no task meanwhile.
         socket.set_nonblocking(true).map_err(failed("set up its socket"))?;
         let (partial, unsent) = (Vec::new(), Vec::new());
-        Ok(Self { socket, known, timer, until: None, has_fired: false, bases, partial, unsent })
+        Ok(Self { socket, guard_table: known, timer, until: None, has_fired: false, bases, partial, unsent })
     }
 
     fn run(mut self) -> Result<(), FuseError> {
@@ -126,7 +126,7 @@ impl Fuse {
                 result => result.map_err(failed("wait"))?,
             };
             let (heard, expired) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
-            if heard && !self.hear() {
+            if heard && !self.receive() {
                 self.kill_all();
                 return Ok(());
             }
@@ -139,7 +139,7 @@ impl Fuse {
     }
 
     /// Reads available messages; returns `false` if the supervisor has exited.
-    fn hear(&mut self) -> bool {
+    fn receive(&mut self) -> bool {
         let mut buffer = [0; 256];
         match self.socket.read(&mut buffer) {
             Ok(0) => return false,
@@ -182,16 +182,16 @@ impl Fuse {
         // A search is not worth its cost if there are no tasks to search for.
         let frozen = if roots.is_empty() { 0 } else { tree::freeze(&roots) };
         if is_first || frozen > 0 {
-            self.tell(now);
+            self.notify(now);
         }
-        self.arm(boot_millis() + look_again(&roots));
+        self.arm(boot_millis() + check_interval(&roots));
     }
 
     /// Sends the supervisor a notice that its tasks are frozen since `at`. While a notice is unsent, later ones are
     /// dropped.
-    fn tell(&mut self, at: Moment) {
+    fn notify(&mut self, at: ClockReading) {
         if self.unsent.is_empty() {
-            let words = [at.boot, at.asleep].map(u64::to_le_bytes).concat();
+            let words = [at.boot, at.suspended].map(u64::to_le_bytes).concat();
             self.unsent = [&[SINCE], words.as_slice(), &[FROZE]].concat();
         }
         self.send();
@@ -228,7 +228,7 @@ impl Fuse {
     }
 
     fn roots(&self, wanted: impl Fn(&Guarded) -> bool) -> Vec<Root> {
-        let roots = self.known.all().filter(|guarded| wanted(guarded));
+        let roots = self.guard_table.all().filter(|guarded| wanted(guarded));
         roots
             .map(|Guarded { execution, pid, is_reaped, group, .. }| {
                 let procs = (group != 0).then(|| procs_below(&self.bases, group)).flatten();
@@ -239,8 +239,8 @@ impl Fuse {
 }
 
 /// Returns the interval until the next check, in milliseconds.
-fn look_again(roots: &[Root]) -> BootMillis {
-    if roots.iter().any(|root| root.pid.is_none()) { LOOK_AT_LAUNCHES } else { LOOK_AGAIN }
+fn check_interval(roots: &[Root]) -> BootMillis {
+    if roots.iter().any(|root| root.pid.is_none()) { LAUNCH_CHECK_INTERVAL } else { CHECK_INTERVAL }
 }
 
 /// Sends a signal to the process groups of the main processes, which reaches most processes at once.
@@ -275,7 +275,7 @@ mod tests {
             self.0.iter().map(|child| i32::try_from(child.id()).unwrap())
         }
 
-        fn all_stand_still(&self) -> bool {
+        fn all_stopped(&self) -> bool {
             self.pids().all(|pid| {
                 let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
                 stat.rsplit_once(") ").unwrap().1.starts_with('T')
@@ -284,9 +284,9 @@ mod tests {
     }
 
     impl Busy {
-        fn until_all_stand_still(&self) {
+        fn wait_until_all_stopped(&self) {
             let deadline = boot_millis() + FROZEN_MAX;
-            while !self.all_stand_still() {
+            while !self.all_stopped() {
                 assert!(boot_millis() < deadline, "tasks still run without a lease");
                 std::thread::yield_now();
             }
@@ -308,10 +308,10 @@ mod tests {
 
     /// A program that was still being loaded when the lease expired, and a process that another process continues.
     #[test]
-    fn a_task_that_begins_to_run_after_the_end_of_its_lease_is_frozen_too() {
+    fn a_task_that_starts_to_run_after_the_lease_expired_is_frozen() {
         let (mut supervisor, theirs) = UnixStream::pair().unwrap();
         let mut guards = Guards::new().unwrap();
-        let known = Known::new(guards.file().unwrap()).unwrap();
+        let known = GuardTableReader::new(guards.file().unwrap()).unwrap();
         let fuse = std::thread::spawn(move || Fuse::new(theirs, known, Vec::new())?.run());
         assert!(guards.guard(one(ExecutionId::from_bits(1), None)));
         supervisor.write_all(&boot_millis().to_le_bytes()).unwrap();
@@ -322,9 +322,9 @@ mod tests {
         let tasks = Busy::start(1);
         let pid = tasks.pids().next();
         assert!(guards.guard(one(ExecutionId::from_bits(1), pid)));
-        tasks.until_all_stand_still();
+        tasks.wait_until_all_stopped();
         tree::signal_process(pid.unwrap(), Signal::CONT);
-        tasks.until_all_stand_still();
+        tasks.wait_until_all_stopped();
         drop(supervisor);
         fuse.join().unwrap().unwrap();
     }
@@ -337,15 +337,15 @@ mod tests {
         while theirs.write(&[0; 1]).is_ok() {}
         theirs.set_nonblocking(false).unwrap();
         let mut guards = Guards::new().unwrap();
-        let known = Known::new(guards.file().unwrap()).unwrap();
+        let known = GuardTableReader::new(guards.file().unwrap()).unwrap();
         let fuse = std::thread::spawn(move || Fuse::new(theirs, known, Vec::new())?.run());
         let tasks = Busy::start(1);
         let pid = tasks.pids().next();
         assert!(guards.guard(one(ExecutionId::from_bits(1), pid)));
         supervisor.write_all(&boot_millis().to_le_bytes()).unwrap();
-        tasks.until_all_stand_still();
+        tasks.wait_until_all_stopped();
         tree::signal_process(pid.unwrap(), Signal::CONT);
-        tasks.until_all_stand_still();
+        tasks.wait_until_all_stopped();
         // Once the supervisor reads, it receives the first notice completely.
         let (mut told, mut buffer) = (Vec::new(), [0; 1 << 10]);
         while told.len() < 18 {
@@ -361,13 +361,13 @@ mod tests {
 
     /// D4. With dozens of tasks that use the CPU on every core.
     #[test]
-    fn on_a_busy_machine_tasks_stand_still_after_the_end_of_their_lease() {
+    fn tasks_on_a_busy_machine_are_frozen_after_the_lease_expired() {
         let tasks = Busy::start(64);
         let (mut supervisor, theirs) = UnixStream::pair().unwrap();
         let mut guards = Guards::new().unwrap();
-        let known = Known::new(guards.file().unwrap()).unwrap();
+        let known = GuardTableReader::new(guards.file().unwrap()).unwrap();
         let fuse = std::thread::spawn(move || {
-            prompt::be_prompt();
+            priority::raise_priority();
             Fuse::new(theirs, known, Vec::new())?.run()
         });
         let until = boot_millis() + 300;
@@ -376,7 +376,7 @@ mod tests {
             assert!(guards.guard(one(execution, Some(pid))));
         }
         supervisor.write_all(&until.to_le_bytes()).unwrap();
-        tasks.until_all_stand_still();
+        tasks.wait_until_all_stopped();
         // The delay is printed and not asserted: it depends on the machine.
         println!("{} ms after the end of the lease", boot_millis() - until);
         drop(supervisor);
@@ -384,17 +384,17 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_come_in_pieces_are_put_together() {
+    fn partial_messages_are_reassembled() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
-        let known = Known::new(Guards::new().unwrap().file().unwrap()).unwrap();
+        let known = GuardTableReader::new(Guards::new().unwrap().file().unwrap()).unwrap();
         let mut fuse = Fuse::new(theirs, known, Vec::new()).unwrap();
         let until = boot_millis() + 3_600_000;
         for piece in [until - 1, until].map(BootMillis::to_le_bytes).concat().chunks(7) {
             ours.write_all(piece).unwrap();
-            assert!(fuse.hear());
+            assert!(fuse.receive());
         }
         assert_eq!(fuse.until, Some(until));
         drop(ours);
-        assert!(!fuse.hear());
+        assert!(!fuse.receive());
     }
 }

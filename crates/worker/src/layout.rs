@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_a_short_path_goes_by_it() {
+    fn a_folder_with_a_short_path_needs_no_link() {
         let links = tempfile::tempdir().unwrap();
         let most = "d".repeat(SOCKET_PATH_MAX - SOCKET_BEHIND - 1);
         let dir = Path::new("/").join(most);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_where_the_link_would_be_is_not_taken_for_it() {
+    fn a_foreign_link_is_refused() {
         let base = tempfile::tempdir().unwrap();
         let dir = long(base.path());
         let link = short(&dir, base.path()).unwrap();

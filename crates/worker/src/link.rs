@@ -13,8 +13,8 @@ use proto::v1;
 
 /// Version of this protocol; grows with the features that the other side may rely on. All versions are compatible.
 pub(crate) const VERSION: u32 = 2;
-/// Version from which a supervisor answers [`Ping`] and [`Put`].
-pub(crate) const ANSWERS_ASKS: u32 = 2;
+/// Version from which a supervisor answers [`Ping`] and [`CheckpointSaved`].
+pub(crate) const PING_VERSION: u32 = 2;
 /// Maximum size of a frame in bytes.
 pub(crate) const FRAME_MAX: usize = 32 << 20;
 /// Maximum cost of log parts that are sent and not acknowledged: their bytes, plus [`LOG_PART_COST`] for each part.
@@ -58,7 +58,7 @@ pub(crate) enum Request {
     #[prost(message, tag = "11")]
     Ping(Ping),
     #[prost(message, tag = "12")]
-    Put(Put),
+    Put(CheckpointSaved),
 }
 
 /// The first message of an agent.
@@ -144,7 +144,7 @@ pub(crate) struct Ping {
 
 /// A task saved a checkpoint through its socket, which supersedes older content of its file; answered by [`Pong`].
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Put {
+pub(crate) struct CheckpointSaved {
     #[prost(uint64, tag = "1")]
     pub(crate) number: u64,
     #[prost(string, tag = "2")]

@@ -12,7 +12,7 @@ use harness::cluster::Cluster;
 use harness::pair::{Pair, Replication};
 use harness::pooler::Pooler;
 use harness::story::Stored;
-use harness::{Recorder, glance, until};
+use harness::{Recorder, poll_pause, until};
 use model::why::Reason;
 use model::{JobStatus, Timestamp};
 use sim::dice::Dice;
@@ -20,7 +20,7 @@ use sim::history::{Answer, What};
 
 use super::nemesis::{Fault, Planned, plan};
 use super::resumed;
-use super::rows::{Crowded, Kept, Room, Rows};
+use super::rows::{DatabaseDisk, Rows, SmallDiskDatabase, StoreKind};
 use super::scene::open_database;
 use super::{RECOVERY, SMOKE, Storm, from_env};
 
@@ -28,7 +28,7 @@ use super::{RECOVERY, SMOKE, Storm, from_env};
 const PROMOTIONS: u64 = 2;
 
 /// Runs a blocking function on a separate thread.
-async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("the function does not panic")
 }
 
@@ -43,30 +43,31 @@ impl Storm {
         let (pair, fault) = (self.pair(), "kill primary, promote standby");
         self.load.recorder.expect_leap();
         self.load.recorder.fault(fault, true);
-        beside(move || pair.fail_over()).await;
+        run_blocking(move || pair.fail_over()).await;
         self.load.recorder.fault(fault, false);
         self.count(fault);
         self.load.recorder.now()
     }
 
     /// Restarts the killed primary as a standby.
-    async fn mend(&mut self) {
+    async fn restore_standby(&mut self) {
         let pair = self.pair();
-        beside(move || pair.mend()).await;
+        run_blocking(move || pair.restore_standby()).await;
     }
 }
 
 /// F11, D7. The primary is killed (`kill -9`), and the synchronous standby promoted. Servers follow, and the old
 /// primary returns as a standby, repeatedly. Nothing is lost or duplicated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_synchronous_standby_that_takes_over_from_a_killed_primary_loses_and_doubles_nothing() {
+async fn failover_to_a_synchronous_standby_loses_and_duplicates_nothing() {
     let promotions = from_env("CHAOS_PROMOTIONS", PROMOTIONS);
-    let mut storm = Storm::gather("promotions", 0, Kept::WithStandby(Replication::Synchronous)).await;
+    let mut storm =
+        Storm::start_storm("promotions", 0, StoreKind::WithStandby(Replication::Synchronous)).await;
     let mut resumed = Vec::new();
     for number in 0..promotions {
         resumed.push(storm.resumes_after(number, Storm::fail_over).await);
-        storm.mend().await;
-        storm.until_it_gets_on().await;
+        storm.restore_standby().await;
+        storm.until_progress().await;
     }
     resumed::show("promotions", "the standby accepted writes", &resumed);
     storm.judge().await;
@@ -74,10 +75,10 @@ async fn a_synchronous_standby_that_takes_over_from_a_killed_primary_loses_and_d
 
 /// F13. Sessions of servers end at random times, most of them during a commit, combined with other faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sessions_that_end_inside_commit_leave_nothing_lost_or_doubled() {
+async fn sessions_that_end_during_commit_lose_and_duplicate_nothing() {
     let seed = from_env("CHAOS_SEED", std::process::id().into());
     let seconds = from_env("CHAOS_SECONDS", SMOKE / 2);
-    let mut storm = Storm::gather("sessions", seed, Kept::InSlowPostgres).await;
+    let mut storm = Storm::start_storm("sessions", seed, StoreKind::InSlowPostgres).await;
     let always = Planned {
         at: Duration::ZERO,
         lasts: Duration::from_secs(seconds),
@@ -87,7 +88,7 @@ async fn sessions_that_end_inside_commit_leave_nothing_lost_or_doubled() {
     let mut planned = plan(seed, Duration::from_secs(seconds), storm.scene.able);
     planned.retain(|planned| planned.fault != Fault::Sessions);
     planned.insert(0, always);
-    storm.rage(&planned).await;
+    storm.set_active(&planned).await;
     let (ended, in_commit) = storm.nemesis.tools.sessions.as_ref().expect("there is one").ended();
     println!("{ended} sessions ended, {in_commit} of them during COMMIT");
     assert!(in_commit > 0, "none of {ended} sessions was ended during COMMIT");
@@ -99,18 +100,18 @@ const FULL: Duration = Duration::from_secs(1);
 
 impl Storm {
     /// Fills a disk of the database until a request is refused, and for [`FULL`] more.
-    async fn crowd(&mut self, crowded: &Arc<Crowded>, room: Room) {
+    async fn fill_disk(&mut self, crowded: &Arc<SmallDiskDatabase>, room: DatabaseDisk) {
         let fault = format!("database disk full: {room:?}");
         let since = self.load.recorder.now();
         self.load.recorder.fault(&fault, true);
         let filled = Arc::clone(crowded);
-        beside(move || filled.fill(room)).await;
-        if room == Room::Data {
+        run_blocking(move || filled.fill(room)).await;
+        if room == DatabaseDisk::Data {
             self.until_refused(since, "storage_full").await;
         }
         self.tend_until(Instant::now() + FULL).await;
         let cleared = Arc::clone(crowded);
-        beside(move || cleared.clear(room)).await;
+        run_blocking(move || cleared.clear(room)).await;
         self.load.recorder.fault(&fault, false);
         self.count(&fault);
         self.until_resumed(self.load.recorder.now()).await;
@@ -130,8 +131,8 @@ impl Storm {
 /// F8, C1. The disk of the database's tables is full, then the disk of its log, which stops the whole database. New
 /// work is refused with a specific error. Nothing is lost, and work continues once there is space.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_whose_disks_are_full_loses_nothing_and_goes_on() {
-    let crowded = match Crowded::start() {
+async fn a_database_with_full_disks_loses_nothing_and_recovers() {
+    let crowded = match SmallDiskDatabase::start() {
         Ok(crowded) => Arc::new(crowded),
         Err(reason) => return eprintln!("skipped: {reason}"),
     };
@@ -139,9 +140,9 @@ async fn a_database_whose_disks_are_full_loses_nothing_and_goes_on() {
     let mut storm = Storm::over("full", 0, Rows::Crowded(Arc::clone(&crowded))).await;
     let begun = Instant::now();
     loop {
-        storm.crowd(&crowded, Room::Data).await;
-        storm.crowd(&crowded, Room::Log).await;
-        storm.until_it_gets_on().await;
+        storm.fill_disk(&crowded, DatabaseDisk::Data).await;
+        storm.fill_disk(&crowded, DatabaseDisk::Log).await;
+        storm.until_progress().await;
         if begun.elapsed().as_secs() >= seconds {
             break;
         }
@@ -156,7 +157,7 @@ const POOLER_AWAY: Duration = Duration::from_millis(1_500);
 const POOLER_THERE: Duration = Duration::from_secs(3);
 
 /// Kills and restarts a pooler until it is stopped; returns the number of kills.
-async fn kill_again_and_again(
+async fn kill_repeatedly(
     pooler: Arc<Pooler>,
     mut dice: Dice,
     recorder: Recorder,
@@ -166,10 +167,10 @@ async fn kill_again_and_again(
     while !rest(&mut dice, POOLER_THERE, &stop).await {
         recorder.fault(POOLER, true);
         let killed = Arc::clone(&pooler);
-        beside(move || killed.kill()).await;
+        run_blocking(move || killed.kill()).await;
         rest(&mut dice, POOLER_AWAY, &stop).await;
         let started = Arc::clone(&pooler);
-        beside(move || started.start_again()).await;
+        run_blocking(move || started.start_again()).await;
         recorder.fault(POOLER, false);
         kills += 1;
     }
@@ -182,14 +183,14 @@ const POOLER: &str = "kill pooler";
 async fn rest(dice: &mut Dice, longest: Duration, stop: &AtomicBool) -> bool {
     let end = Instant::now() + dice.millis(100, longest.as_millis() as u64).to_std();
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
-        glance().await;
+        poll_pause().await;
     }
     stop.load(Ordering::Relaxed)
 }
 
 /// F13. Sessions are shared per transaction by a pooler that is killed, combined with other faults.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_behind_a_pooler_that_is_killed_breaks_no_promise() {
+async fn a_storm_behind_a_killed_pooler_violates_no_guarantee() {
     let pooler = match Pooler::start(Cluster::shared()) {
         Ok(pooler) => Arc::new(pooler),
         Err(reason) => return eprintln!("skipped: {reason}"),
@@ -200,9 +201,9 @@ async fn a_storm_behind_a_pooler_that_is_killed_breaks_no_promise() {
     let mut storm = Storm::over("pooler", seed, rows).await;
     let stop = Arc::new(AtomicBool::new(false));
     let (recorder, dice) = (storm.load.recorder.clone(), Dice::new(seed, 3));
-    let kills = tokio::spawn(kill_again_and_again(pooler, dice, recorder, Arc::clone(&stop)));
+    let kills = tokio::spawn(kill_repeatedly(pooler, dice, recorder, Arc::clone(&stop)));
     let planned = plan(seed, Duration::from_secs(seconds), storm.scene.able);
-    storm.rage(&planned).await;
+    storm.set_active(&planned).await;
     stop.store(true, Ordering::Relaxed);
     let kills = kills.await.expect("killing and starting the pooler succeeds");
     assert!(kills > 0, "the pooler was never killed");
@@ -219,13 +220,13 @@ impl Storm {
         let pair = self.pair();
         let since = self.load.recorder.now();
         let parted = Arc::clone(&pair);
-        beside(move || parted.part()).await;
+        run_blocking(move || parted.disconnect_standby()).await;
         let enough = self.load.recorder.ended() + FORGOTTEN;
         let ended = async || (self.load.recorder.ended() >= enough).then_some(());
         until("jobs end that are not replicated to the standby", RECOVERY, ended).await;
         let until_then = self.fail_over().await;
         self.until_resumed(until_then).await;
-        self.until_the_workers_are_to_be_heard().await;
+        self.until_jobs_are_held().await;
 
         let recorder = self.load.recorder.clone();
         until("the feed continues", RECOVERY, async || recorder.has_leapt().then_some(())).await;
@@ -237,18 +238,18 @@ impl Storm {
             }
         }
         let recalled = Arc::clone(&pair);
-        let old = open_database(&beside(move || recalled.recall()).await).await;
+        let old = open_database(&run_blocking(move || recalled.start_killed()).await).await;
         let (before, after) = (Stored::read_feed(&*old).await, Stored::read_feed(&*store).await);
         let forgotten = before.keys().filter(|place| !after.contains_key(place)).count();
         assert!(forgotten > 0, "no commit was lost");
         println!("{forgotten} events were lost, with {} live jobs", jobs.len());
         recorder.lost(since..until_then, forgotten as u32, &jobs);
         drop(old);
-        self.mend().await;
+        self.restore_standby().await;
     }
 
     /// Waits until a job is held until all workers have reported.
-    async fn until_the_workers_are_to_be_heard(&self) {
+    async fn until_jobs_are_held(&self) {
         let client = self.scene.site.client();
         let filter = JobFilter { status: vec![JobStatus::Waiting], ..JobFilter::default() };
         until("a job is held until the workers have reported", RECOVERY, async || {
@@ -268,12 +269,12 @@ impl Storm {
 /// F12, D8. A standby that lags behind is promoted. Only its missing commits are lost. Executions that these had
 /// started are reported before a job is started that must not overlap.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_standby_that_was_behind_costs_its_last_commits_and_nothing_else() {
+async fn a_lagging_standby_loses_only_its_missing_commits() {
     let promotions = from_env("CHAOS_PROMOTIONS", 1);
-    let mut storm = Storm::gather("tails", 0, Kept::WithStandby(Replication::Asynchronous)).await;
+    let mut storm = Storm::start_storm("tails", 0, StoreKind::WithStandby(Replication::Asynchronous)).await;
     for _ in 0..promotions {
         storm.lose_the_tail().await;
-        storm.until_it_gets_on().await;
+        storm.until_progress().await;
     }
     storm.judge().await;
 }

@@ -6,7 +6,7 @@ use harness::until;
 use model::Timestamp;
 
 use super::resumed::{self, Resumed};
-use super::rows::Kept;
+use super::rows::StoreKind;
 use super::{RECOVERY, Storm, from_env};
 
 /// Default number of kills, for `make test`.
@@ -48,14 +48,14 @@ impl Storm {
 
 /// D6. Another server takes over within moments; nothing is lost or duplicated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_is_killed_again_and_again_costs_nothing_but_moments() {
+async fn a_repeatedly_killed_leader_costs_only_moments() {
     let kills = from_env("CHAOS_KILLS", KILLS);
-    let mut storm = Storm::gather("leaders", 0, Kept::InPostgres).await;
+    let mut storm = Storm::start_storm("leaders", 0, StoreKind::InPostgres).await;
     let mut times: Vec<Resumed> = Vec::new();
     for number in 0..kills {
         times.push(storm.resumes_after(number, Storm::kill_the_leader).await);
         storm.bring_back().await;
-        storm.until_it_gets_on().await;
+        storm.until_progress().await;
     }
     resumed::show("kills", "the leader was killed", &times);
     storm.judge().await;

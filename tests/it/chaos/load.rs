@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use client::{Client, Error, ScheduleRef};
-use harness::{Recorder, Witness, glance};
+use harness::{Recorder, Witness, poll_pause};
 use model::api::{StartBackfill, TriggerSchedule};
 use model::queue::QueueSettings;
 use model::schedule::{MissedPolicy, OverlapPolicy};
@@ -42,7 +42,7 @@ pub(super) struct Load {
 }
 
 /// What an error says about the outcome of its request.
-pub(super) enum Known {
+pub(super) enum ErrorOutcome {
     /// The request may have been executed.
     Nothing,
     /// The request was not executed now, but may succeed later.
@@ -51,15 +51,15 @@ pub(super) enum Known {
     Refused,
 }
 
-pub(super) fn known(error: &Error) -> Known {
+pub(super) fn outcome_of(error: &Error) -> ErrorOutcome {
     match error {
-        Error::Unreachable { .. } => Known::NotNow,
+        Error::Unreachable { .. } => ErrorOutcome::NotNow,
         Error::Problem(problem) => match (problem.status, problem.code.as_str()) {
-            (_, "outcome_unknown" | "http_error") => Known::Nothing,
-            (429 | 503 | 507, _) => Known::NotNow,
-            _ => Known::Refused,
+            (_, "outcome_unknown" | "http_error") => ErrorOutcome::Nothing,
+            (429 | 503 | 507, _) => ErrorOutcome::NotNow,
+            _ => ErrorOutcome::Refused,
         },
-        _ => Known::Nothing,
+        _ => ErrorOutcome::Nothing,
     }
 }
 
@@ -93,20 +93,20 @@ impl Load {
             let result = call().await;
             let answer = match &result {
                 Ok(done) => answer(done),
-                Err(error) => match known(error) {
-                    Known::Nothing => Answer::Unknown,
-                    Known::NotNow | Known::Refused => Answer::Refused { code: code(error) },
+                Err(error) => match outcome_of(error) {
+                    ErrorOutcome::Nothing => Answer::Unknown,
+                    ErrorOutcome::NotNow | ErrorOutcome::Refused => Answer::Refused { code: code(error) },
                 },
             };
             self.recorder.note(What::Answered { request, answer });
             match result {
                 Ok(done) => return Ok(done),
-                Err(error) if matches!(known(&error), Known::Refused) => return Err(error),
+                Err(error) if matches!(outcome_of(&error), ErrorOutcome::Refused) => return Err(error),
                 Err(error) => assert!(begun.elapsed() < PATIENCE, "{ask:?} has no certain answer: {error}"),
             }
             self.next_server();
             for _ in 0..10 {
-                glance().await;
+                poll_pause().await;
             }
         }
     }
@@ -132,7 +132,7 @@ impl Load {
     async fn submit_until_stopped(self, mut dice: Dice) {
         while !self.is_over() {
             if self.recorder.live() >= self.in_flight {
-                glance().await;
+                poll_pause().await;
                 continue;
             }
             let job = self.submit(self.spec(&mut dice)).await;
@@ -161,7 +161,7 @@ impl Load {
             let (load, spec) = (self.clone(), self.spec(&mut dice));
             asked.spawn(async move { load.submit(spec).await });
             for _ in 0..10 {
-                glance().await;
+                poll_pause().await;
             }
         }
         asked.join_all().await;
@@ -261,7 +261,7 @@ impl Load {
             // One operation for about ten ended jobs; schedules alone keep that number growing.
             let enough = self.recorder.ended() + 10;
             while !self.is_over() && self.recorder.ended() < enough {
-                glance().await;
+                poll_pause().await;
             }
         }
     }

@@ -50,13 +50,13 @@ use sim::results::{Run, Tally};
 
 use load::Load;
 use nemesis::{Abilities, Fault, Nemesis, Planned, Victim, plan};
-use rows::{Kept, Rows};
+use rows::{Rows, StoreKind};
 use scene::Scene;
 
 /// Maximum number of live jobs during a storm.
 const IN_FLIGHT: u64 = 400;
 /// Number of ended jobs after which the faults begin.
-const WARM: u64 = 20;
+const ENDED_BEFORE_FAULTS: u64 = 20;
 /// Maximum time until a healthy site makes progress.
 const RECOVERY: Duration = Duration::from_secs(60);
 /// Maximum time without progress after the faults, until everything has ended. A long chain of waiting runs may take
@@ -79,7 +79,7 @@ struct Storm {
 
 impl Storm {
     /// Starts a site with everything that can be broken, under load.
-    async fn gather(name: &str, seed: u64, kept: Kept) -> Self {
+    async fn start_storm(name: &str, seed: u64, kept: StoreKind) -> Self {
         Self::over(name, seed, Rows::prepare(kept)).await
     }
 
@@ -117,13 +117,13 @@ impl Storm {
             begun: Instant::now(),
         };
         let recorder = &storm.load.recorder;
-        let warm = async || (recorder.ended() >= WARM && recorder.live() > 0).then_some(());
+        let warm = async || (recorder.ended() >= ENDED_BEFORE_FAULTS && recorder.live() > 0).then_some(());
         until("enough jobs have ended", RECOVERY, warm).await;
         storm
     }
 
     /// Injects the faults of a plan at their times.
-    async fn rage(&mut self, plan: &[Planned]) {
+    async fn set_active(&mut self, plan: &[Planned]) {
         let begun = Instant::now();
         for planned in plan {
             self.tend_until(begun + planned.at).await;
@@ -136,7 +136,7 @@ impl Storm {
 
     async fn tend_until(&mut self, time: Instant) {
         loop {
-            self.nemesis.tend(&mut self.scene.site);
+            self.nemesis.repair_due(&mut self.scene.site);
             let next = self.nemesis.next_end().map_or(time, |end| end.min(time));
             let now = Instant::now();
             if now >= time {
@@ -148,12 +148,12 @@ impl Storm {
     }
 
     /// Waits until the tasks make progress, or for `time` at most: with all processes killed there is no progress.
-    async fn a_while(&self, time: Duration) {
+    async fn until_progress_or(&self, time: Duration) {
         let before = self.load.recorder.ended();
         within(time, async || self.load.recorder.ended() > before + 5).await;
     }
 
-    async fn until_it_gets_on(&self) {
+    async fn until_progress(&self) {
         let before = self.load.recorder.ended();
         let got_on = within(RECOVERY, async || self.load.recorder.ended() > before + 10).await;
         assert!(got_on, "no job ended for {RECOVERY:?} after faults:\n{}", state(&self.scene.site).await);
@@ -163,7 +163,7 @@ impl Storm {
     async fn judge(mut self) {
         self.nemesis.end_all(&mut self.scene.site);
         self.scene.site.until_one_is_ready().await;
-        self.until_it_gets_on().await;
+        self.until_progress().await;
         self.load.stop.store(true, Ordering::Relaxed);
         for client in self.clients.drain(..) {
             client.await.expect("every request was answered eventually");
@@ -384,8 +384,8 @@ fn orders() -> Vec<[Victim; 4]> {
 
 /// D5, D7, A10. `kill -9` of server, agent, supervisor and task, one after the other, in every order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kills_in_every_order_lose_no_job_and_double_none() {
-    let mut storm = Storm::gather("orders", 0, Kept::InFile).await;
+async fn kills_in_every_order_lose_and_duplicate_no_job() {
+    let mut storm = Storm::start_storm("orders", 0, StoreKind::InFile).await;
     let orders = orders();
     assert_eq!(orders.len(), 24);
     for (round, order) in orders.into_iter().enumerate() {
@@ -397,10 +397,10 @@ async fn kills_in_every_order_lose_no_job_and_double_none() {
             let lasts = if held { RECOVERY } else { Duration::ZERO };
             let planned = Planned { at: Duration::ZERO, lasts, fault, choice: round };
             storm.nemesis.begin(&mut storm.scene.site, planned).await;
-            storm.a_while(Duration::from_millis(150)).await;
+            storm.until_progress_or(Duration::from_millis(150)).await;
         }
         storm.nemesis.end_all(&mut storm.scene.site);
-        storm.until_it_gets_on().await;
+        storm.until_progress().await;
     }
     for victim in [Victim::Server, Victim::Agent, Victim::Supervisor] {
         assert_eq!(storm.nemesis.counts[&format!("kill {victim:?}")], 24, "{victim:?}");
@@ -416,27 +416,27 @@ fn from_env(name: &str, default: u64) -> u64 {
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: expected a number")))
 }
 
-async fn storm(name: &str, kept: Kept) {
+async fn storm(name: &str, kept: StoreKind) {
     let seed = from_env("CHAOS_SEED", std::process::id().into());
     let seconds = from_env("CHAOS_SECONDS", SMOKE);
     println!("CHAOS_SEED={seed} CHAOS_SECONDS={seconds}");
-    let mut storm = Storm::gather(name, seed, kept).await;
+    let mut storm = Storm::start_storm(name, seed, kept).await;
     let planned = plan(seed, Duration::from_secs(seconds), storm.scene.able);
-    storm.rage(&planned).await;
+    storm.set_active(&planned).await;
     storm.judge().await;
 }
 
 /// F1, F3, F4, F5, F7, F10, F13 of the fault model, overlapping each other, drawn from a seed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_of_faults_breaks_no_promise() {
-    storm("storm", Kept::InFile).await;
+async fn a_storm_of_faults_violates_no_guarantee() {
+    storm("storm", StoreKind::InFile).await;
 }
 
 /// The same with three servers that share a database: each may be killed, paused, or cut off from workers or from the
 /// database, and another one continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_storm_over_three_servers_breaks_no_promise() {
-    storm("servers", Kept::InPostgres).await;
+async fn a_storm_over_three_servers_violates_no_guarantee() {
+    storm("servers", StoreKind::InPostgres).await;
 }
 
 /// If two storms with the same seed differ, a failure cannot be repeated.

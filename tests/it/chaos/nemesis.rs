@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crashpoint::Point;
 use harness::network::Cut;
-use harness::proxy::{Proxy, Weather};
+use harness::proxy::{Conditions, Proxy};
 use harness::{MovedClock, Pid, Recorder, Role, SessionKiller, Site, SmallDisk};
 use model::{Timestamp, WorkerId};
 use sim::dice::Dice;
@@ -238,7 +238,7 @@ pub(super) struct Tools {
 }
 
 /// A fault in progress, with everything that its end must repair.
-struct Raging {
+struct ActiveFault {
     until: Instant,
     begun: Instant,
     since: Timestamp,
@@ -254,11 +254,11 @@ pub(super) struct Nemesis {
     workers: Vec<WorkerId>,
     /// Offset of the server clock in seconds.
     ahead: i64,
-    raging: Vec<Raging>,
+    active: Vec<ActiveFault>,
     /// When the guards of each worker count as repaired.
     guards: Vec<Instant>,
     /// Time of the last fault that was not limited to a task.
-    trouble: Instant,
+    last_fault_at: Instant,
     /// Number of faults of each kind.
     pub(super) counts: BTreeMap<String, u32>,
 }
@@ -276,16 +276,16 @@ impl Nemesis {
             tools,
             workers,
             ahead: 0,
-            raging: Vec::new(),
+            active: Vec::new(),
             guards,
-            trouble: now,
+            last_fault_at: now,
             counts: BTreeMap::new(),
         }
     }
 
     /// Returns when the next fault ends.
     pub(super) fn next_end(&self) -> Option<Instant> {
-        self.raging.iter().map(|raging| raging.until).min()
+        self.active.iter().map(|raging| raging.until).min()
     }
 
     /// Begins a fault, unless its victim is missing or it would violate an invariant of this module.
@@ -295,18 +295,18 @@ impl Nemesis {
         let Some(guarded) = self.take_guard(fault, now + lasts) else { return };
         let since = self.recorder.now();
         let mut raging =
-            Raging { until: now + lasts, begun: now, since, fault, pids: Vec::new(), tasks: Vec::new() };
-        if !self.strike(site, choice, &mut raging).await {
+            ActiveFault { until: now + lasts, begun: now, since, fault, pids: Vec::new(), tasks: Vec::new() };
+        if !self.inject(site, choice, &mut raging).await {
             return guarded.into_iter().for_each(|worker| self.guards[worker] = now);
         }
         // The stopped processes are halted from here on, and not before.
         raging.since = self.recorder.now();
         if !fault.is_of_a_task() {
-            self.trouble = now;
+            self.last_fault_at = now;
         }
         *self.counts.entry(fault.kind()).or_default() += 1;
         self.recorder.fault(fault, true);
-        self.raging.push(raging);
+        self.active.push(raging);
     }
 
     /// Returns `None` if the guards of the fault's worker are impaired; otherwise the worker whose guards the fault
@@ -321,7 +321,7 @@ impl Nemesis {
     }
 
     /// Injects the fault; returns whether its victim existed.
-    async fn strike(&mut self, site: &mut Site, choice: usize, raging: &mut Raging) -> bool {
+    async fn inject(&mut self, site: &mut Site, choice: usize, raging: &mut ActiveFault) -> bool {
         match raging.fault {
             Fault::Kill(Victim::Server, server) => match site.servers_mut().nth(server) {
                 Some(server) => server.kill().await,
@@ -350,7 +350,7 @@ impl Nemesis {
             }
             Fault::StoreRoad(road, server) => strike_road(&self.tools.store_roads[server], road),
             Fault::Sessions => match &self.tools.sessions {
-                Some(killer) => killer.rage(true),
+                Some(killer) => killer.set_active(true),
                 None => return false,
             },
             Fault::Packets(cut, worker) => match &site.workers[worker].road().branch {
@@ -377,37 +377,37 @@ impl Nemesis {
 
     /// Records that a process crashed at its ordered point.
     pub(super) fn note_death(&mut self, point: Point) {
-        self.trouble = Instant::now();
+        self.last_fault_at = Instant::now();
         *self.counts.entry(format!("death {}", point.name())).or_default() += 1;
         self.recorder.fault(point.name(), true);
         self.recorder.fault(point.name(), false);
     }
 
     /// Ends every fault that is due, and restarts missing processes, as an init system does.
-    pub(super) fn tend(&mut self, site: &mut Site) {
+    pub(super) fn repair_due(&mut self, site: &mut Site) {
         let now = Instant::now();
         let (over, raging) =
-            std::mem::take(&mut self.raging).into_iter().partition(|r: &Raging| r.until <= now);
-        self.raging = raging;
+            std::mem::take(&mut self.active).into_iter().partition(|r: &ActiveFault| r.until <= now);
+        self.active = raging;
         for raging in over {
             self.end(site, raging);
         }
         self.flap(site, now);
         for (number, server) in site.servers_mut().enumerate() {
-            if !self.raging.iter().any(|r| r.fault == Fault::Kill(Victim::Server, number)) {
+            if !self.active.iter().any(|r| r.fault == Fault::Kill(Victim::Server, number)) {
                 server.ensure_running();
             }
         }
         for (number, worker) in site.workers.iter_mut().enumerate() {
-            if !self.raging.iter().any(|r| r.fault == Fault::Kill(Victim::Agent, number)) {
+            if !self.active.iter().any(|r| r.fault == Fault::Kill(Victim::Agent, number)) {
                 worker.ensure_agent();
             }
         }
     }
 
-    fn end(&mut self, site: &mut Site, raging: Raging) {
-        let alone =
-            self.trouble + HELD_FOR < raging.begun && self.raging.iter().all(|r| r.fault.is_of_a_task());
+    fn end(&mut self, site: &mut Site, raging: ActiveFault) {
+        let alone = self.last_fault_at + HELD_FOR < raging.begun
+            && self.active.iter().all(|r| r.fault.is_of_a_task());
         match raging.fault {
             Fault::Pause(Victim::Task, _) if !alone => raging.pids.iter().for_each(|pid| pid.kill()),
             Fault::Pause(..) => raging.pids.iter().for_each(|pid| pid.resume()),
@@ -421,15 +421,16 @@ impl Nemesis {
                 self.recorder.halted(self.workers[worker], tasks, span);
             }
             Fault::Road(_, worker) => {
-                let roads = |r: &Raging| matches!(r.fault, Fault::Road(_, other) if other == worker);
-                if !self.raging.iter().any(roads) {
-                    site.workers[worker].road().proxies.iter().for_each(|p| p.set(Weather::default()));
+                let roads = |r: &ActiveFault| matches!(r.fault, Fault::Road(_, other) if other == worker);
+                if !self.active.iter().any(roads) {
+                    site.workers[worker].road().proxies.iter().for_each(|p| p.set(Conditions::default()));
                 }
             }
             Fault::StoreRoad(_, server) => {
-                let roads = |r: &Raging| matches!(r.fault, Fault::StoreRoad(_, other) if other == server);
-                if !self.raging.iter().any(roads) {
-                    self.tools.store_roads[server].set(Weather::default());
+                let roads =
+                    |r: &ActiveFault| matches!(r.fault, Fault::StoreRoad(_, other) if other == server);
+                if !self.active.iter().any(roads) {
+                    self.tools.store_roads[server].set(Conditions::default());
                 }
             }
             Fault::Packets(cut, worker) => {
@@ -438,8 +439,8 @@ impl Nemesis {
                 }
             }
             Fault::Sessions => {
-                let rages = self.raging.iter().any(|raging| raging.fault == Fault::Sessions);
-                self.tools.sessions.iter().for_each(|killer| killer.rage(rages));
+                let rages = self.active.iter().any(|raging| raging.fault == Fault::Sessions);
+                self.tools.sessions.iter().for_each(|killer| killer.set_active(rages));
             }
             Fault::Back(_) => self.tools.clock.set(self.ahead),
             Fault::WorkerClocks(_) => self.tools.worker_clock.set(0),
@@ -448,31 +449,31 @@ impl Nemesis {
             Fault::Kill(..) | Fault::Leap(_) => {}
         }
         if !raging.fault.is_of_a_task() {
-            self.trouble = Instant::now();
+            self.last_fault_at = Instant::now();
         }
         self.recorder.fault(raging.fault, false);
     }
 
     /// Switches flapping connections on and off.
     fn flap(&self, site: &Site, now: Instant) {
-        for raging in &self.raging {
+        for raging in &self.active {
             let Fault::Road(Road::Flapping, worker) = raging.fault else { continue };
             let there = ((now - raging.begun).as_millis() / 300).is_multiple_of(2);
-            let weather = if there { Weather::default() } else { Weather::CUT };
+            let weather = if there { Conditions::default() } else { Conditions::CUT };
             site.workers[worker].road().proxies.iter().for_each(|proxy| proxy.set(weather));
         }
     }
 
     /// Whether a connection must be switched although no fault begins or ends.
     pub(super) fn is_flapping(&self) -> bool {
-        self.raging.iter().any(|raging| matches!(raging.fault, Fault::Road(Road::Flapping, _)))
+        self.active.iter().any(|raging| matches!(raging.fault, Fault::Road(Road::Flapping, _)))
     }
 
     /// Ends all faults immediately.
     pub(super) fn end_all(&mut self, site: &mut Site) {
         let now = Instant::now();
-        self.raging.iter_mut().for_each(|raging| raging.until = now);
-        self.tend(site);
+        self.active.iter_mut().for_each(|raging| raging.until = now);
+        self.repair_due(site);
     }
 }
 
@@ -491,7 +492,7 @@ fn find(site: &Site, victim: Victim, number: usize, choice: usize) -> Option<Pid
 }
 
 /// Stops every process of a machine, starting with those that would react to the others' silence.
-fn halt(site: &Site, worker: usize, raging: &mut Raging) {
+fn halt(site: &Site, worker: usize, raging: &mut ActiveFault) {
     let machine = &site.workers[worker];
     let roles = [Role::Supervisor, Role::Fuse, Role::Agent];
     raging.pids =
@@ -509,12 +510,12 @@ fn strike_road(proxy: &Proxy, road: Road) {
     }
 }
 
-fn weather(road: Road) -> Weather {
+fn weather(road: Road) -> Conditions {
     match road {
-        Road::Refused => Weather::REFUSED,
-        Road::UpCut => Weather { up_cut: true, ..Weather::default() },
-        Road::DownCut => Weather { down_cut: true, ..Weather::default() },
-        Road::Slow => Weather { delay: Duration::from_millis(700), ..Weather::default() },
-        Road::Cut | Road::CutToOne | Road::Flapping | Road::Broken => Weather::CUT,
+        Road::Refused => Conditions::REFUSED,
+        Road::UpCut => Conditions { up_cut: true, ..Conditions::default() },
+        Road::DownCut => Conditions { down_cut: true, ..Conditions::default() },
+        Road::Slow => Conditions { delay: Duration::from_millis(700), ..Conditions::default() },
+        Road::Cut | Road::CutToOne | Road::Flapping | Road::Broken => Conditions::CUT,
     }
 }

@@ -19,7 +19,7 @@ const FELT: Duration = Duration::from_secs(30);
 
 /// Kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum StoreKind {
     /// A file, used by one server; all other kinds have three servers.
     InFile,
     /// A PostgreSQL database.
@@ -37,20 +37,20 @@ pub(super) enum Rows {
     Pair(Arc<Pair>),
     /// Through PgBouncer.
     Pooled(Database, Arc<Pooler>),
-    Crowded(Arc<Crowded>),
+    Crowded(Arc<SmallDiskDatabase>),
 }
 
 impl Rows {
-    pub(super) fn prepare(kept: Kept) -> Self {
+    pub(super) fn prepare(kept: StoreKind) -> Self {
         match kept {
-            Kept::InFile => Self::File(PathBuf::new()),
-            Kept::InPostgres => Self::Database(Cluster::shared().database()),
-            Kept::InSlowPostgres => {
+            StoreKind::InFile => Self::File(PathBuf::new()),
+            StoreKind::InPostgres => Self::Database(Cluster::shared().database()),
+            StoreKind::InSlowPostgres => {
                 let server = settings(&[("commit_delay", "20000"), ("commit_siblings", "0")]);
                 let settings = cluster::Settings { durable: true, server, ..Default::default() };
                 Self::Database(Arc::new(Cluster::start(&settings)).database())
             }
-            Kept::WithStandby(replication) => Self::Pair(Arc::new(Pair::start(replication))),
+            StoreKind::WithStandby(replication) => Self::Pair(Arc::new(Pair::start(replication))),
         }
     }
 
@@ -90,7 +90,7 @@ fn settings(all: &[(&str, &str)]) -> Vec<(String, String)> {
 
 /// Which disk of a database is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
+pub(super) enum DatabaseDisk {
     /// The disk of the tables: statements fail.
     Data,
     /// The disk of the write-ahead log: the whole database stops.
@@ -98,14 +98,14 @@ pub(super) enum Room {
 }
 
 /// A database with its tables and its log on separate small disks.
-pub(super) struct Crowded {
+pub(super) struct SmallDiskDatabase {
     pub(super) database: Database,
     settings: cluster::Settings,
     data: SmallDisk,
     log: SmallDisk,
 }
 
-impl Crowded {
+impl SmallDiskDatabase {
     /// Starts the database.
     ///
     /// # Errors
@@ -128,10 +128,10 @@ impl Crowded {
     ///
     /// # Panics
     /// If the database does not notice it.
-    pub(super) fn fill(&self, room: Room) {
+    pub(super) fn fill(&self, room: DatabaseDisk) {
         match room {
-            Room::Data => self.data.fill(),
-            Room::Log => {
+            DatabaseDisk::Data => self.data.fill(),
+            DatabaseDisk::Log => {
                 self.log.fill();
                 let begun = Instant::now();
                 // The existing log files are used up first.
@@ -143,11 +143,11 @@ impl Crowded {
     }
 
     /// Frees the space, and restarts the database if it stopped because of the full disk.
-    pub(super) fn clear(&self, room: Room) {
+    pub(super) fn clear(&self, room: DatabaseDisk) {
         match room {
-            Room::Data => self.data.clear(),
-            Room::Log => self.log.clear(),
+            DatabaseDisk::Data => self.data.clear(),
+            DatabaseDisk::Log => self.log.clear(),
         }
-        self.database.cluster().see_to_it(&self.settings);
+        self.database.cluster().start_if_stopped(&self.settings);
     }
 }

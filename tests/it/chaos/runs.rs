@@ -8,13 +8,13 @@ use std::sync::PoisonError;
 
 use client::JobFilter;
 use futures::TryStreamExt as _;
-use harness::glance;
+use harness::poll_pause;
 use model::api::StartDefinition;
 use model::spec::Run;
-use model::workflow::{ForEach, Over, StepSpec};
+use model::workflow::{ElementSource, ForEach, StepSpec};
 use model::{JobSpec, RunId, RunStatus, WorkflowSpec};
 
-use super::load::{Known, Load, known, small};
+use super::load::{ErrorOutcome, Load, outcome_of, small};
 
 /// Number of ended jobs after which another run is started.
 const ENDED_A_RUN: u64 = 25;
@@ -32,7 +32,7 @@ impl Load {
             self.runs.lock().unwrap_or_else(PoisonError::into_inner).push((id, now));
             let enough = self.recorder.ended() + ENDED_A_RUN;
             while !self.is_over() && self.recorder.ended() < enough {
-                glance().await;
+                poll_pause().await;
             }
         }
     }
@@ -50,13 +50,13 @@ impl Load {
                 Ok(run) => return run.id,
                 Err(error) => {
                     assert!(
-                        !matches!(known(&error), Known::Refused),
+                        !matches!(outcome_of(&error), ErrorOutcome::Refused),
                         "a valid definition was refused: {error}"
                     );
                 }
             }
             self.next_server();
-            glance().await;
+            poll_pause().await;
         }
     }
 
@@ -70,7 +70,7 @@ impl Load {
             r#"tell beat; sleep 0.2; echo "{\"n\": $BELFRY_INDEX}" > "$BELFRY_OUTPUT" || { tell fail; exit 1; }"#,
         );
         let mut each = StepSpec::job("each", each).needs(["list"]);
-        each.for_each = Some(ForEach::new(Over::List("steps.list.output.items".into())));
+        each.for_each = Some(ForEach::new(ElementSource::List("steps.list.output.items".into())));
         let mut total = job(r#"[ "$ALL" = '[{"n":0},{"n":1},{"n":2}]' ] || { tell fail; exit 7; }"#);
         total.retry.final_exit_codes = vec![7];
         with(&mut total, "ALL", "${{ steps.each.output }}");

@@ -11,8 +11,8 @@
 //! transition of one job, and must be the next one in that job's history. Feed and rows are written by different
 //! code, so a transition that only one of them contains is reported as a discrepancy.
 
+mod commits;
 mod stored;
-mod telling;
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ impl Story {
         let log = recorder.log();
         let mut events = log.events.clone();
         let losses: Vec<_> = log.losses().collect();
-        let (commits, discrepancies) = telling::commits(&stored, &log.feed, &losses, now());
+        let (commits, discrepancies) = commits::commits(&stored, &log.feed, &losses, now());
         events.extend(commits);
         events.extend(tasks(&witness.lines(), &log.halts, &stored));
         events.sort_by_key(|event| event.at);

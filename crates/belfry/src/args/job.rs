@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use model::{BackfillId, Duration, ExecutionStatus, JobId, JobStatus, RunId, ScheduleId, Timestamp};
 
 use super::examples;
-use super::many::ManyArgs;
+use super::multiple::ManyArgs;
 use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, past};
 
 /// `belfry submit`
@@ -164,12 +164,12 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "TIME", value_parser = past)]
     pub(crate) before: Option<Timestamp>,
     #[command(flatten)]
-    pub(crate) many: Many,
+    pub(crate) many: ListLimit,
 }
 
 /// The length of a list.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Many {
+pub(crate) struct ListLimit {
     /// Maximum number of items
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub(crate) limit: usize,
@@ -222,7 +222,7 @@ pub(crate) struct ExecutionsArgs {
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<ExecutionStatus>,
     #[command(flatten)]
-    pub(crate) many: Many,
+    pub(crate) many: ListLimit,
 }
 
 /// `belfry job update`

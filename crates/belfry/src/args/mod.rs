@@ -5,8 +5,8 @@
 
 pub(crate) mod forecast;
 pub(crate) mod job;
-pub(crate) mod many;
 pub(crate) mod more;
+pub(crate) mod multiple;
 pub(crate) mod schedule;
 pub(crate) mod serve;
 pub(crate) mod spec;

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use model::JobId;
 
 use super::examples;
-use super::job::Many;
+use super::job::ListLimit;
 
 /// `belfry queue …`
 #[derive(Debug, Subcommand)]
@@ -64,13 +64,13 @@ pub(crate) struct QueueSetArgs {
     pub(crate) name: String,
     /// Maximum number of running jobs, or `none`
     #[arg(long, value_name = "N", value_parser = or_none::<u32>)]
-    pub(crate) concurrency: Option<OrNone<u32>>,
+    pub(crate) concurrency: Option<OptionalLimit<u32>>,
     /// Maximum number of job starts per second, or `none`
     #[arg(long, value_name = "N", value_parser = or_none::<f64>)]
-    pub(crate) rate: Option<OrNone<f64>>,
+    pub(crate) rate: Option<OptionalLimit<f64>>,
     /// Burst: number of jobs that may start at once after a quiet period, or `none`
     #[arg(long, value_name = "N", value_parser = or_none::<u32>)]
-    pub(crate) burst: Option<OrNone<u32>>,
+    pub(crate) burst: Option<OptionalLimit<u32>>,
     /// Weight of the queue against other queues
     #[arg(long, value_name = "N")]
     pub(crate) weight: Option<u32>,
@@ -84,13 +84,13 @@ pub(crate) struct QueueSetArgs {
 
 /// A value, or the word `none`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct OrNone<T>(pub(crate) Option<T>);
+pub(crate) struct OptionalLimit<T>(pub(crate) Option<T>);
 
-fn or_none<T: std::str::FromStr>(text: &str) -> Result<OrNone<T>, String> {
+fn or_none<T: std::str::FromStr>(text: &str) -> Result<OptionalLimit<T>, String> {
     if text == "none" {
-        return Ok(OrNone(None));
+        return Ok(OptionalLimit(None));
     }
-    text.parse().map(|n| OrNone(Some(n))).map_err(|_| "expected a number or `none`".into())
+    text.parse().map(|n| OptionalLimit(Some(n))).map_err(|_| "expected a number or `none`".into())
 }
 
 fn share(text: &str) -> Result<(String, u32), String> {
@@ -121,7 +121,7 @@ pub(crate) enum ArtifactCommand {
         #[arg(value_name = "NAME")]
         name: Option<String>,
         #[command(flatten)]
-        many: Many,
+        many: ListLimit,
     },
     /// Fetch an artifact
     #[command(before_help = examples! {

@@ -11,7 +11,7 @@ use model::{BackfillId, Duration, Timestamp};
 use timetable::Language;
 
 use super::examples;
-use super::job::Many;
+use super::job::ListLimit;
 use super::spec::{Pair, ProcessArgs, SpecArgs, instant, parse_pair, word};
 
 /// `belfry schedule …`
@@ -221,7 +221,7 @@ pub(crate) struct ScheduleListArgs {
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) due_before: Option<Timestamp>,
     #[command(flatten)]
-    pub(crate) many: Many,
+    pub(crate) many: ListLimit,
 }
 
 /// `belfry schedule next`
@@ -276,7 +276,7 @@ pub(crate) struct UpcomingArgs {
     #[arg(long, value_name = "TIME", value_parser = instant)]
     pub(crate) until: Option<Timestamp>,
     #[command(flatten)]
-    pub(crate) many: Many,
+    pub(crate) many: ListLimit,
 }
 
 /// `belfry schedule pause`
@@ -379,7 +379,7 @@ pub(crate) struct LedgerArgs {
     #[arg(long, conflicts_with_all = ["outcome", "until"])]
     pub(crate) counts: bool,
     #[command(flatten)]
-    pub(crate) many: Many,
+    pub(crate) many: ListLimit,
 }
 
 /// `belfry backfill …`
@@ -392,7 +392,7 @@ pub(crate) enum BackfillCommand {
         #[arg(long, value_name = "SCHEDULE")]
         schedule: Option<String>,
         #[command(flatten)]
-        many: Many,
+        many: ListLimit,
     },
     /// Show the details of a backfill
     Get {

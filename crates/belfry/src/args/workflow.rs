@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use model::{BackfillId, Duration, RunId, RunStatus, ScheduleId, StepStatus};
 
 use super::examples;
-use super::job::Many;
+use super::job::ListLimit;
 use super::schedule::ApplyArgs;
 use super::spec::{Pair, parse_pair};
 
@@ -53,7 +53,7 @@ pub(crate) struct WorkflowListArgs {
     #[arg(short, long = "label", value_name = "KEY=VALUE", value_parser = parse_pair)]
     pub(crate) labels: Vec<Pair>,
     #[command(flatten)]
-    pub(crate) many: Many,
+    pub(crate) many: ListLimit,
 }
 
 /// `belfry workflow get`
@@ -221,7 +221,7 @@ pub(crate) struct RunListArgs {
     #[arg(long, value_name = "BACKFILL")]
     pub(crate) backfill: Option<BackfillId>,
     #[command(flatten)]
-    pub(crate) many: Many,
+    pub(crate) many: ListLimit,
 }
 
 /// `belfry run steps`
@@ -256,7 +256,7 @@ pub(crate) struct ItemsArgs {
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',')]
     pub(crate) status: Vec<StepStatus>,
     #[command(flatten)]
-    pub(crate) many: Many,
+    pub(crate) many: ListLimit,
 }
 
 /// `belfry run why`

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use client::{ArtifactBody, ArtifactFilter, Client};
 use sha2::{Digest as _, Sha256};
 
-use super::{Context, each, note_more, take};
+use super::{Context, for_each_item, note_truncated, read_items};
 use crate::args::more::ArtifactCommand;
 use crate::failure::{Exit, Failure};
 use crate::output::text::bytes;
@@ -26,14 +26,14 @@ pub(super) async fn run(context: &Context, command: ArtifactCommand) -> Result<(
         }
         ArtifactCommand::List { name, many } => {
             let filter = ArtifactFilter { namespace: namespace.filter(), name };
-            let (artifacts, more) = take(client.artifacts(filter), &many).await?;
+            let (artifacts, more) = read_items(client.artifacts(filter), &many).await?;
             context.out.list(&artifacts, "artifacts")?;
-            note_more(context.out, more, &many);
+            note_truncated(context.out, more, &many);
             Ok(())
         }
         ArtifactCommand::Delete { names } => {
             let namespace = namespace.one()?;
-            let (_, result) = each(context.out, names, async |name: String| {
+            let (_, result) = for_each_item(context.out, names, async |name: String| {
                 let (name, version) = split(&name);
                 client.delete_artifact(name, Some(namespace), version).await?;
                 context.out.note(format!("deleted artifact {name}"));

@@ -5,7 +5,7 @@ use futures::TryStreamExt as _;
 use model::{JobId, WorkerId};
 use serde_json::{Value, json};
 
-use super::{Context, each, logs, note_more, submit, take, wait, workers};
+use super::{Context, for_each_item, logs, note_truncated, read_items, submit, wait, workers};
 use crate::args::job::{CancelArgs, ExecutionsArgs, JobCommand, ListArgs, UpdateArgs};
 use crate::args::spec::{Pair, Patch};
 use crate::failure::Failure;
@@ -31,7 +31,7 @@ pub(super) async fn run(context: &Context, command: JobCommand) -> Result<(), Fa
         JobCommand::Retry(args) => {
             let (client, _) = context.connect()?;
             let (done, result) =
-                each(context.out, args.ids, async |id| Ok(client.retry_job(id).await?)).await;
+                for_each_item(context.out, args.ids, async |id| Ok(client.retry_job(id).await?)).await;
             submit::show(context, &done).and(result)
         }
     }
@@ -53,9 +53,9 @@ async fn list(context: &Context, args: ListArgs) -> Result<(), Failure> {
         created_after: args.after,
         created_before: args.before,
     };
-    let (jobs, more) = take(client.jobs(filter), &args.many).await?;
+    let (jobs, more) = read_items(client.jobs(filter), &args.many).await?;
     context.out.list(&jobs, "jobs")?;
-    note_more(context.out, more, &args.many);
+    note_truncated(context.out, more, &args.many);
     Ok(())
 }
 
@@ -71,7 +71,7 @@ async fn get(context: &Context, ids: Vec<JobId>) -> Result<(), Failure> {
     if let [id] = ids.as_slice() {
         return context.out.one(&client.job(*id).await?);
     }
-    let (jobs, result) = each(context.out, ids, async |id| Ok(client.job(id).await?)).await;
+    let (jobs, result) = for_each_item(context.out, ids, async |id| Ok(client.job(id).await?)).await;
     context.out.list(&jobs, "jobs").and(result)
 }
 
@@ -104,9 +104,9 @@ async fn executions(context: &Context, args: ExecutionsArgs) -> Result<(), Failu
         namespace: namespace.filter().filter(|_| args.id.is_none()),
         status: args.status,
     };
-    let (executions, more) = take(client.executions(filter), &args.many).await?;
+    let (executions, more) = read_items(client.executions(filter), &args.many).await?;
     context.out.list(&executions, "executions")?;
-    note_more(context.out, more, &args.many);
+    note_truncated(context.out, more, &args.many);
     Ok(())
 }
 
@@ -150,7 +150,7 @@ async fn cancel(context: &Context, args: CancelArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
     let reason = args.reason.as_deref();
     let (done, result) =
-        each(context.out, args.ids, async |id| Ok(client.cancel_job(id, reason).await?)).await;
+        for_each_item(context.out, args.ids, async |id| Ok(client.cancel_job(id, reason).await?)).await;
     if !done.is_empty() {
         context.out.list(&done, "jobs")?;
     }

@@ -18,12 +18,12 @@ use model::{Duration, ExecutionId, JobId};
 use super::{Context, wait};
 use crate::args::job::LogsArgs;
 use crate::failure::Failure;
-use crate::output::{Format, Out};
+use crate::output::{Format, Output};
 
 /// Number of buffered bytes after which a stored log is written.
 const BUFFER: usize = 64 * 1024;
 /// Delay after which a note says that the job has not started.
-const NOTHING_YET: Duration = Duration::from_secs(3);
+const NOT_STARTED_NOTE_AFTER: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
@@ -33,7 +33,7 @@ pub(super) async fn run(context: &Context, args: LogsArgs) -> Result<(), Failure
         tail: args.tail,
         ..LogQuery::default()
     };
-    let mut writer = Writer::new(context.out, Split::Together, args.timestamps);
+    let mut writer = Writer::new(context.out, StderrTarget::Stdout, args.timestamps);
     // A file or a pipe gets the bytes of the task; a terminal gets valid UTF-8.
     writer.raw = args.raw || !args.timestamps && !std::io::stdout().is_terminal();
     if !args.follow {
@@ -92,17 +92,17 @@ async fn print(
 }
 
 /// Writes the log of a job until the job has ended; fails with the exit code of the job.
-pub(super) async fn follow_to_the_end(
+pub(super) async fn follow_until_ended(
     context: &Context,
     client: &Client,
     job: JobId,
     timeout: Option<Duration>,
 ) -> Result<(), Failure> {
-    let mut writer = Writer::new(context.out, Split::Apart, false);
+    let mut writer = Writer::new(context.out, StderrTarget::Stderr, false);
     let follow = async {
         let mut items = client.follow_job_logs(job, Begin::First, LogQuery::default());
         let mut first = Box::pin(items.try_next());
-        let first = match tokio::time::timeout(NOTHING_YET.to_std(), &mut first).await {
+        let first = match tokio::time::timeout(NOT_STARTED_NOTE_AFTER.to_std(), &mut first).await {
             Ok(first) => first,
             Err(_) => {
                 context
@@ -118,7 +118,7 @@ pub(super) async fn follow_to_the_end(
         }
         Ok(client.job(job).await?)
     };
-    let ended = wait::within(timeout, wait::JOB_GOES_ON, follow).await?;
+    let ended = wait::within(timeout, wait::JOB_CONTINUES_HINT, follow).await?;
     context.out.note(crate::output::progress::ended(&ended));
     match wait::failed(&ended) {
         Some(exit) => Err(Failure::silent(exit)),
@@ -128,17 +128,17 @@ pub(super) async fn follow_to_the_end(
 
 /// Destination of the standard error of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Split {
+enum StderrTarget {
     /// Standard output, in the order of the log.
-    Together,
+    Stdout,
     /// Standard error, as if the task ran locally.
-    Apart,
+    Stderr,
 }
 
 /// Writes log entries to standard output and standard error.
 struct Writer {
-    out: Out,
-    split: Split,
+    out: Output,
+    split: StderrTarget,
     timestamps: bool,
     /// Whether bytes that are not UTF-8 are written unchanged.
     raw: bool,
@@ -150,7 +150,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(out: Out, split: Split, timestamps: bool) -> Self {
+    fn new(out: Output, split: StderrTarget, timestamps: bool) -> Self {
         Self { out, split, timestamps, raw: false, buffer: Vec::new(), to_stderr: false, at_line_start: true }
     }
 
@@ -167,7 +167,7 @@ impl Writer {
 
     fn entry(&mut self, entry: &LogEntry) -> Result<(), Failure> {
         let notice = entry.stream == "notice";
-        self.direct(notice || self.split == Split::Apart && entry.stream == "stderr")?;
+        self.select_stream(notice || self.split == StderrTarget::Stderr && entry.stream == "stderr")?;
         if self.out.look.format == Format::Json {
             serde_json::to_writer(&mut self.buffer, entry).map_err(anyhow::Error::from)?;
             self.buffer.push(b'\n');
@@ -200,7 +200,7 @@ impl Writer {
     }
 
     /// Selects the stream of the next bytes; flushes the buffer if the stream changes.
-    fn direct(&mut self, to_stderr: bool) -> Result<(), Failure> {
+    fn select_stream(&mut self, to_stderr: bool) -> Result<(), Failure> {
         let to_stderr = to_stderr && self.out.look.format != Format::Json;
         if self.to_stderr != to_stderr {
             self.flush()?;
@@ -222,8 +222,13 @@ impl Writer {
 mod tests {
     use super::*;
 
-    fn written(split: Split, timestamps: bool, format: Format, entries: &[(&str, &str)]) -> (String, bool) {
-        let mut writer = Writer::new(Out::new(format, true, true), split, timestamps);
+    fn written(
+        split: StderrTarget,
+        timestamps: bool,
+        format: Format,
+        entries: &[(&str, &str)],
+    ) -> (String, bool) {
+        let mut writer = Writer::new(Output::new(format, true, true), split, timestamps);
         for (stream, text) in entries {
             let at = "2026-11-21T08:00:00Z".parse().unwrap();
             let entry =
@@ -236,7 +241,7 @@ mod tests {
     #[test]
     fn pieces_of_a_line_are_put_together_as_they_were_written() {
         let (text, _) = written(
-            Split::Together,
+            StderrTarget::Stdout,
             false,
             Format::Table,
             &[("stdout", "a"), ("stderr", "b\n"), ("stdout", "c")],
@@ -252,7 +257,7 @@ mod tests {
         let text = "\u{fffd}\u{fffd}\n".to_owned();
         let entry = LogEntry { next_offset: 1, at, stream: "stdout".into(), text, bytes };
         for (raw, expected) in [(true, b"\xc4\xe3\n".as_slice()), (false, "\u{fffd}\u{fffd}\n".as_bytes())] {
-            let mut writer = Writer::new(Out::new(Format::Table, true, true), Split::Together, false);
+            let mut writer = Writer::new(Output::new(Format::Table, true, true), StderrTarget::Stdout, false);
             writer.raw = raw;
             writer.entry(&entry).unwrap();
             assert_eq!(writer.buffer, expected);
@@ -262,7 +267,7 @@ mod tests {
     #[test]
     fn a_time_stands_at_the_beginning_of_each_line_and_nowhere_else() {
         let (text, _) = written(
-            Split::Together,
+            StderrTarget::Stdout,
             true,
             Format::Table,
             &[("stdout", "a"), ("stdout", "b\nc\n"), ("stdout", "d\n")],
@@ -273,19 +278,23 @@ mod tests {
 
     #[test]
     fn a_tasks_standard_error_and_our_notices_go_to_standard_error_when_it_is_followed() {
-        assert_eq!(written(Split::Apart, false, Format::Table, &[("stderr", "e\n")]), ("e\n".into(), true));
         assert_eq!(
-            written(Split::Together, false, Format::Table, &[("stderr", "e\n")]),
+            written(StderrTarget::Stderr, false, Format::Table, &[("stderr", "e\n")]),
+            ("e\n".into(), true)
+        );
+        assert_eq!(
+            written(StderrTarget::Stdout, false, Format::Table, &[("stderr", "e\n")]),
             ("e\n".into(), false)
         );
-        let notice = written(Split::Together, false, Format::Table, &[("notice", "12 MiB omitted here")]);
+        let notice =
+            written(StderrTarget::Stdout, false, Format::Table, &[("notice", "12 MiB omitted here")]);
         assert_eq!(notice, ("belfry: 12 MiB omitted here\n".into(), true));
     }
 
     #[test]
     fn programs_get_one_entry_on_each_line() {
         let (text, to_stderr) =
-            written(Split::Apart, false, Format::Json, &[("stderr", "a\n"), ("notice", "b")]);
+            written(StderrTarget::Stderr, false, Format::Json, &[("stderr", "a\n"), ("notice", "b")]);
         let entries: Vec<LogEntry> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!((entries.len(), to_stderr), (2, false));
     }

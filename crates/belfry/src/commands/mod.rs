@@ -1,9 +1,9 @@
 //! Implementation of the commands, one module per command or group of commands.
 //!
 //! [`run`] dispatches a parsed command line. A module connects through [`Context::connect`], calls the client, and
-//! writes through [`Out`]. Commands that talk to a server run on a single-threaded runtime and end at Ctrl-C with exit
-//! code 130; `serve` has its own runtime and signal handling. Shared helpers for lists ([`take`], [`note_more`]) and
-//! for several objects ([`each`]) are here.
+//! writes through [`Output`]. Commands that talk to a server run on a single-threaded runtime and end at Ctrl-C with exit
+//! code 130; `serve` has its own runtime and signal handling. Shared helpers for lists ([`read_items`], [`note_truncated`]) and
+//! for several objects ([`for_each_item`]) are here.
 
 mod apply;
 mod artifacts;
@@ -13,7 +13,7 @@ mod events;
 mod forecast;
 mod jobs;
 mod logs;
-mod many;
+mod multiple;
 mod queues;
 mod runs;
 mod schedules;
@@ -32,12 +32,12 @@ use clap::CommandFactory as _;
 use client::Client;
 use futures::stream::TryStreamExt as _;
 
-use crate::args::job::Many;
+use crate::args::job::ListLimit;
 use crate::args::schedule::ScheduleCommand;
 use crate::args::serve::{ServerRunArgs, WorkerRunArgs};
 use crate::args::{Cli, Command, Global};
 use crate::failure::{Exit, Failure};
-use crate::output::{Format, Out, value};
+use crate::output::{Format, Output, value};
 use crate::settings::{Settings, Sources};
 
 /// Context of a command: global options and output.
@@ -45,7 +45,7 @@ pub(crate) struct Context {
     /// Global options of the command line.
     pub(crate) global: Global,
     /// Output of the command.
-    pub(crate) out: Out,
+    pub(crate) out: Output,
 }
 
 impl Context {
@@ -113,7 +113,7 @@ impl Namespace {
 /// Runs a parsed command line.
 pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     let Cli { global, command } = cli;
-    let out = Out::new(global.output, global.no_color, global.quiet);
+    let out = Output::new(global.output, global.no_color, global.quiet);
     let context = Context { global, out };
     match command {
         Command::Dev(args) => serve::dev(&context, args),
@@ -179,7 +179,7 @@ async fn version(context: &Context, server: bool) -> Result<(), Failure> {
     let asked = if server {
         let (client, _) = context.connect()?;
         let version = client.server_version().await?.version;
-        Some((crate::output::text::clean(&version).to_string(), client.url().to_owned()))
+        Some((crate::output::text::escape(&version).to_string(), client.url().to_owned()))
     } else {
         None
     };
@@ -197,7 +197,7 @@ async fn version(context: &Context, server: bool) -> Result<(), Failure> {
 }
 
 /// Reads items up to the limit of `many`, and returns whether there are more.
-async fn take<T>(items: client::Items<T>, many: &Many) -> Result<(Vec<T>, bool), Failure> {
+async fn read_items<T>(items: client::Items<T>, many: &ListLimit) -> Result<(Vec<T>, bool), Failure> {
     let wanted = if many.all { usize::MAX } else { many.limit };
     let mut items = items;
     let mut taken = Vec::new();
@@ -211,7 +211,7 @@ async fn take<T>(items: client::Items<T>, many: &Many) -> Result<(Vec<T>, bool),
 }
 
 /// Writes a note if the list was cut at its limit.
-fn note_more(out: Out, more: bool, many: &Many) {
+fn note_truncated(out: Output, more: bool, many: &ListLimit) {
     if more {
         out.note(format!("more than {} found: use `--limit N` or `--all` to show more", many.limit));
     }
@@ -219,7 +219,11 @@ fn note_more(out: Out, more: bool, many: &Many) {
 
 /// Calls `action` for each item and returns the results. With several items, each failure is written to standard error
 /// and the other items are still processed; the returned failure then only carries the first exit code.
-async fn each<I, T, F>(out: Out, items: Vec<I>, action: impl Fn(I) -> F) -> (Vec<T>, Result<(), Failure>)
+async fn for_each_item<I, T, F>(
+    out: Output,
+    items: Vec<I>,
+    action: impl Fn(I) -> F,
+) -> (Vec<T>, Result<(), Failure>)
 where
     F: Future<Output = Result<T, Failure>>,
 {

@@ -5,7 +5,7 @@ use futures::TryStreamExt as _;
 use model::api::Queue;
 use model::queue::QueueSettings;
 
-use super::{Context, each};
+use super::{Context, for_each_item};
 use crate::args::more::{QueueCommand, QueueSetArgs};
 use crate::failure::Failure;
 
@@ -26,7 +26,7 @@ pub(super) async fn run(context: &Context, command: QueueCommand) -> Result<(), 
         }
         QueueCommand::Resume(args) => context.out.one(&client.resume_queue(&args.name).await?),
         QueueCommand::Delete { names } => {
-            let (_, result) = each(context.out, names, async |name: String| {
+            let (_, result) = for_each_item(context.out, names, async |name: String| {
                 client.delete_queue(&name).await?;
                 context.out.note(format!("deleted queue {name}"));
                 Ok(())

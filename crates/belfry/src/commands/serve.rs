@@ -23,11 +23,11 @@ use crate::connect::running::Record;
 use crate::connect::{ADDRESS_FILE, read_token};
 use crate::failure::{Exit, Failure};
 use crate::logging;
-use crate::output::Out;
+use crate::output::Output;
 use crate::settings::{Settings, Sources};
 
 /// Time for which `dev` waits for its supervisor to end: longer than the default grace period of a task (10 s).
-const SUPERVISOR_ENDS_WITHIN: Duration = Duration::from_secs(15);
+const SUPERVISOR_STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Runs the supervisor of a worker; its arguments come from the agent.
 pub(crate) fn supervisor(arguments: impl Iterator<Item = OsString>) -> Result<(), Failure> {
@@ -57,7 +57,7 @@ pub(super) fn server(context: &Context, args: &ServerRunArgs) -> Result<(), Fail
     let config = settings.server()?;
     logging::install(&settings, "info")?;
     block_on(async {
-        let mut stop = Stop::new()?;
+        let mut stop = StopSignals::new()?;
         let running = server::start(config).await.map_err(start_failure)?;
         let _address = AddressFile::write(&running.services.config.data_dir, &running);
         if running.first_admin_token.is_some() {
@@ -93,9 +93,9 @@ pub(super) fn worker(context: &Context, args: &WorkerRunArgs) -> Result<(), Fail
     let config = settings.worker()?;
     logging::install(&settings, "info")?;
     block_on(async {
-        let mut stop = Stop::new()?;
+        let mut stop = StopSignals::new()?;
         tracing::info!(name = config.name, servers = ?config.servers, "worker starting");
-        worker::run_agent(config, async move { stop.asked().await })
+        worker::run_agent(config, async move { stop.received().await })
             .await
             .map_err(|e| Failure::new(Exit::Usage, e))
     })
@@ -121,13 +121,13 @@ pub(super) fn dev(context: &Context, args: DevArgs) -> Result<(), Failure> {
 }
 
 async fn run_dev(
-    out: Out,
+    out: Output,
     sources: &Sources,
     settings: &Settings,
     data: &Path,
     custom: bool,
 ) -> Result<(), Failure> {
-    let mut stop = Stop::new()?;
+    let mut stop = StopSignals::new()?;
     let running = server::start(settings.server()?).await.map_err(start_failure)?;
     let address = AddressFile::write(data, &running);
     let record = Record::write(sources, running.addr, data, &std::process::id().to_string());
@@ -159,7 +159,7 @@ async fn run_dev(
     out.note("shutting down");
     tokio::select! {
         ended = end_dev(running, address, agent, end_agent, &dir) => result.and(ended),
-        () = stop.asked() => Err(Failure::silent(Exit::Interrupted)),
+        () = stop.received() => Err(Failure::silent(Exit::Interrupted)),
     }
 }
 
@@ -208,7 +208,7 @@ async fn end_supervisor(dir: &Path) {
         return;
     }
     let gone = tokio::task::spawn_blocking(move || {
-        let _ = socket.set_read_timeout(Some(SUPERVISOR_ENDS_WITHIN));
+        let _ = socket.set_read_timeout(Some(SUPERVISOR_STOP_TIMEOUT));
         // The supervisor may write first; the end of the stream is the end of the process.
         let mut socket = socket;
         std::io::copy(&mut socket, &mut std::io::sink())
@@ -249,17 +249,17 @@ impl Drop for AddressFile {
 }
 
 /// Listener for SIGTERM and Ctrl-C.
-struct Stop {
+struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
 }
 
-impl Stop {
+impl StopSignals {
     fn new() -> Result<Self, Failure> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn asked(&mut self) {
+    async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -268,9 +268,9 @@ impl Stop {
 }
 
 /// Completes when a shutdown is requested, or with an error when the server has failed.
-async fn until_stopped(running: &Running, stop: &mut Stop) -> Result<(), Failure> {
+async fn until_stopped(running: &Running, stop: &mut StopSignals) -> Result<(), Failure> {
     tokio::select! {
-        () = stop.asked() => Ok(()),
+        () = stop.received() => Ok(()),
         fatal = running.failed() => Err(Failure::new(Exit::Failed, fatal)),
     }
 }

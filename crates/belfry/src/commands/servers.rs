@@ -11,9 +11,9 @@ use crate::args::serve::ServerCommand;
 use crate::failure::{Exit, Failure};
 
 /// Interval of polls during a drain.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Timeout of the handover during a drain.
-const EMPTY_WITHIN: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) async fn run(context: &Context, command: ServerCommand) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
@@ -37,7 +37,7 @@ pub(super) async fn run(context: &Context, command: ServerCommand) -> Result<(),
 /// Drains a server, and waits until it owns no shards and another server is the leader.
 async fn drain(client: &Client, id: ServerId) -> Result<Server, Failure> {
     let mut server = client.drain_server(id).await?;
-    let deadline = tokio::time::Instant::now() + EMPTY_WITHIN;
+    let deadline = tokio::time::Instant::now() + DRAIN_TIMEOUT;
     loop {
         if server.shards == 0 && client.servers().await?.iter().any(|other| other.leads) {
             return Ok(server);
@@ -45,11 +45,11 @@ async fn drain(client: &Client, id: ServerId) -> Result<Server, Failure> {
         if tokio::time::Instant::now() > deadline {
             let name = &server.name;
             let detail =
-                format!("server `{name}` has not handed over its shards within {}s", EMPTY_WITHIN.as_secs());
+                format!("server `{name}` has not handed over its shards within {}s", DRAIN_TIMEOUT.as_secs());
             return Err(Failure::message(Exit::Failed, detail)
                 .help("the drain continues; check the log of the server, and `belfry server list`"));
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         server = client.server(id).await?;
     }
 }

@@ -27,7 +27,7 @@ use crate::args::serve::LogArgs;
 use crate::args::store::{BackupArgs, CheckArgs, CopyArgs, ResetClockArgs, RestoredArgs, StoreCommand};
 use crate::failure::{Exit, Failure};
 use crate::output::table::{Cell, Column, Row, Tone, column, wide};
-use crate::output::{Look, Out, progress};
+use crate::output::{Output, OutputOptions, progress};
 use crate::settings::Settings;
 
 /// File name of the embedded store in a data directory.
@@ -35,7 +35,7 @@ const FILE: &str = "belfry.db";
 /// Size of the disk space reserve: only the server creates or removes it.
 const NO_RESERVE: u64 = 0;
 /// Interval of progress lines if standard error is not a terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
 pub(super) async fn run(context: &Context, command: StoreCommand) -> Result<(), Failure> {
     match command {
@@ -119,17 +119,17 @@ async fn run_check(context: &Context, args: &CheckArgs) -> Result<(), Failure> {
         let help = error.help();
         Failure::new(Exit::Failed, error).help(help)
     })?;
-    if checked.set_aside > 0 {
+    if checked.quarantined_rows > 0 {
         context.out.warn(format!(
             "{} rows were quarantined earlier because they could not be read",
-            checked.set_aside
+            checked.quarantined_rows
         ));
     }
     let problems: Vec<_> = checked.problems.into_iter().map(|problem| Problem { problem }).collect();
     context.out.list(&problems, "problems")?;
     match problems.len() {
         0 => {
-            let served = if checked.is_served { "; a server is using the store" } else { "" };
+            let served = if checked.is_in_use { "; a server is using the store" } else { "" };
             context.out.note(format!("checked every page and {} rows{served}", checked.rows));
             Ok(())
         }
@@ -149,7 +149,7 @@ struct Problem {
 impl Row for Problem {
     const COLUMNS: &'static [Column] = &[column("PROBLEM", 160)];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         vec![self.problem.as_str().into()]
     }
 
@@ -179,9 +179,9 @@ async fn run_backup(context: &Context, args: &BackupArgs) -> Result<(), Failure>
 
 async fn run_restored(context: &Context, args: &RestoredArgs) -> Result<(), Failure> {
     let accepting =
-        sqlite::Options { accept_loss: true, ballast_bytes: NO_RESERVE, ..sqlite::Options::default() };
+        sqlite::Options { allow_lost_commits: true, ballast_bytes: NO_RESERVE, ..sqlite::Options::default() };
     let store = open(context, &args.store, args.password_file.as_ref(), accepting).await?;
-    store.note_restored().await.map_err(refused)?;
+    store.mark_restored().await.map_err(refused)?;
     context.out.note(format!(
         "marked as restored: {} is an earlier state. Next: start the servers. The first leader waits for reports from \
          all workers before it starts a job that is not at_least_once",
@@ -191,7 +191,7 @@ async fn run_restored(context: &Context, args: &RestoredArgs) -> Result<(), Fail
 }
 
 async fn run_copy(context: &Context, args: &CopyArgs) -> Result<(), Failure> {
-    let mut teller = Teller::new(context.out);
+    let mut teller = CopyProgress::new(context.out);
     let tell = &mut |progress| teller.tell(progress);
     let password_file = args.password_file.as_ref();
     let (copied, next_steps) = match (is_database(&args.from), is_database(&args.to)) {
@@ -353,18 +353,18 @@ impl NextSteps {
 struct TableRow {
     table: &'static str,
     same: bool,
-    source: Side,
-    target: Side,
+    source: TableDigest,
+    target: TableDigest,
 }
 
 #[derive(Debug, Serialize)]
-struct Side {
+struct TableDigest {
     rows: u64,
     sha256: String,
 }
 
 fn rows(tables: &[Verified]) -> Vec<TableRow> {
-    let side = |digest: &store::copy::Digest| Side { rows: digest.rows, sha256: digest.hex() };
+    let side = |digest: &store::copy::Digest| TableDigest { rows: digest.rows, sha256: digest.hex() };
     let row = |verified: &Verified| TableRow {
         table: verified.table,
         same: verified.is_same(),
@@ -388,7 +388,7 @@ impl Row for TableRow {
         wide("TARGET SHA-256", 64),
     ];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         vec![
             self.table.into(),
             self.source.rows.to_string().into(),
@@ -406,15 +406,15 @@ impl Row for TableRow {
 }
 
 /// Shows the progress of a copy: the table, the rows and their rate.
-struct Teller {
+struct CopyProgress {
     progress: progress::Progress,
     /// Current phase, its start time, and the number of rows that were done at its start.
     since: Option<(Phase, Instant, u64)>,
     told: Option<Instant>,
 }
 
-impl Teller {
-    fn new(out: Out) -> Self {
+impl CopyProgress {
+    fn new(out: Output) -> Self {
         Self { progress: progress::Progress::new(out), since: None, told: None }
     }
 
@@ -423,12 +423,12 @@ impl Teller {
         let same_phase = self.since.filter(|(phase, ..)| *phase == progress.phase);
         let (_, began, before) =
             *self.since.insert(same_phase.unwrap_or((progress.phase, now, progress.rows)));
-        let moves = self.progress.moves();
-        if !moves && same_phase.is_some() && self.told.is_some_and(|told| now - told < LINE_EVERY) {
+        let moves = self.progress.is_redrawn();
+        if !moves && same_phase.is_some() && self.told.is_some_and(|told| now - told < PROGRESS_INTERVAL) {
             return;
         }
         self.told = Some(now);
-        self.progress.say(sentence(progress, progress.rows - before, now - began));
+        self.progress.set_message(sentence(progress, progress.rows - before, now - began));
     }
 
     fn end(&self) {
@@ -475,8 +475,8 @@ mod tests {
     }
 
     #[test]
-    fn each_table_is_told_with_its_rows_its_hash_and_whether_it_is_the_same() {
-        let look = Look { format: Format::Table, color: false, now: model::Timestamp::default() };
+    fn comparison_shows_rows_hash_and_result() {
+        let look = OutputOptions { format: Format::Table, color: false, now: model::Timestamp::default() };
         let rows = rows(&[verified("jobs_ended", 120_000), verified("keys", 119_999)]);
         insta::assert_snapshot!(list(&look, &rows).unwrap(), @r"
         TABLE       SOURCE ROWS  TARGET ROWS  SHA-256           RESULT
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_to_do_next_is_told_at_the_end() {
+    fn next_steps_follow_a_copy() {
         let data = || PathBuf::from("/var/lib/belfry");
         let store = || "postgres://belfry@db.example/belfry".to_owned();
         let report = |found| Report { found, copied: 100, tables: Vec::new() };
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_way_is_told_with_what_to_do() {
+    fn copy_errors_have_hints() {
         let told = |error: CopyError| failure(error).render(false);
         let path = || PathBuf::from("/var/lib/belfry/belfry.db");
         let all = [

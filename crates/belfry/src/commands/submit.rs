@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Context, Namespace, logs, many, wait};
+use super::{Context, Namespace, logs, multiple, wait};
 use crate::args::job::SubmitArgs;
 use crate::args::spec::{Patch, read_text};
 use crate::failure::Failure;
@@ -29,7 +29,7 @@ pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failu
     let mut nowhere = Vec::new();
     let constraints = specs.first_mut().map_or(&mut nowhere, |spec| &mut spec.constraints);
     if let Some(each) = args.many.for_each(constraints)? {
-        return many::submit(context, &client, &args, specs, each).await;
+        return multiple::submit(context, &client, &args, specs, each).await;
     }
     if args.dry_run {
         return dry_run(context, &client, &specs).await;
@@ -49,7 +49,7 @@ pub(super) async fn run(context: &Context, args: SubmitArgs) -> Result<(), Failu
     match (args.follow, jobs.as_slice()) {
         (true, [job]) => {
             context.out.note(format!("submitted {job}"));
-            logs::follow_to_the_end(context, &client, *job, args.wait_timeout).await
+            logs::follow_until_ended(context, &client, *job, args.wait_timeout).await
         }
         _ if args.wait => {
             if context.out.look.format == Format::Table {
@@ -104,7 +104,7 @@ fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec
 
     let read = match &args.file {
         Some(path) => read_file(path)?,
-        None => vec![Read { names_namespace: false, spec: JobSpec::command(Vec::<String>::new()) }],
+        None => vec![FileSpec { names_namespace: false, spec: JobSpec::command(Vec::<String>::new()) }],
     };
     if args.idempotency_key.is_some() && read.len() > 1 {
         let message =
@@ -112,7 +112,7 @@ fn specs(args: &SubmitArgs, namespace: &Namespace, now: Timestamp) -> Result<Vec
         return Err(Failure::usage(message).help("set `idempotency_key` in each job"));
     }
     read.into_iter()
-        .map(|Read { names_namespace, mut spec }| {
+        .map(|FileSpec { names_namespace, mut spec }| {
             if namespace.by_flag() || !names_namespace {
                 namespace.one()?.clone_into(&mut spec.namespace);
             }
@@ -137,16 +137,16 @@ pub(super) fn patched(spec: &JobSpec, patch: &Value) -> Result<JobSpec, Failure>
 
 /// Spec from a file, and whether the file sets its namespace.
 #[derive(Debug)]
-struct Read {
+struct FileSpec {
     names_namespace: bool,
     spec: JobSpec,
 }
 
 /// Fields of a document that determine its form, and whether it sets a namespace.
 #[derive(Debug, Deserialize)]
-struct Shape {
+struct Header {
     namespace: Option<serde::de::IgnoredAny>,
-    jobs: Option<Vec<Shape>>,
+    jobs: Option<Vec<Header>>,
 }
 
 #[derive(Deserialize)]
@@ -155,7 +155,7 @@ struct Jobs {
     jobs: Vec<JobSpec>,
 }
 
-fn read_file(path: &Path) -> Result<Vec<Read>, Failure> {
+fn read_file(path: &Path) -> Result<Vec<FileSpec>, Failure> {
     let text = read_text(path)?;
     read_specs(&text).map_err(|detail| {
         let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
@@ -168,11 +168,11 @@ fn read_file(path: &Path) -> Result<Vec<Read>, Failure> {
 }
 
 /// Parses one spec, an object with the key `jobs`, a list of specs, or several YAML documents.
-fn read_specs(text: &str) -> Result<Vec<Read>, String> {
+fn read_specs(text: &str) -> Result<Vec<FileSpec>, String> {
     let specs = match text.trim_start().chars().next() {
         Some('[') => zip(from_json(text)?, from_json(text)?),
-        Some('{') => match from_json::<Shape>(text)? {
-            Shape { jobs: Some(shapes), .. } => zip(shapes, from_json::<Jobs>(text)?.jobs),
+        Some('{') => match from_json::<Header>(text)? {
+            Header { jobs: Some(shapes), .. } => zip(shapes, from_json::<Jobs>(text)?.jobs),
             shape => zip(vec![shape], vec![from_json(text)?]),
         },
         _ => read_yaml(text)?,
@@ -180,10 +180,10 @@ fn read_specs(text: &str) -> Result<Vec<Read>, String> {
     if specs.is_empty() { Err("the file contains no job".into()) } else { Ok(specs) }
 }
 
-fn read_yaml(text: &str) -> Result<Vec<Read>, String> {
-    let mut shapes: Vec<Shape> = from_yaml(text)?;
+fn read_yaml(text: &str) -> Result<Vec<FileSpec>, String> {
+    let mut shapes: Vec<Header> = from_yaml(text)?;
     match shapes.as_mut_slice() {
-        [Shape { jobs: Some(jobs), .. }] => {
+        [Header { jobs: Some(jobs), .. }] => {
             let specs: Vec<Jobs> = from_yaml(text)?;
             Ok(zip(std::mem::take(jobs), specs.into_iter().flat_map(|s| s.jobs).collect()))
         }
@@ -212,11 +212,11 @@ fn from_yaml<T: DeserializeOwned>(text: &str) -> Result<Vec<T>, String> {
     })
 }
 
-fn zip(shapes: Vec<Shape>, specs: Vec<JobSpec>) -> Vec<Read> {
+fn zip(shapes: Vec<Header>, specs: Vec<JobSpec>) -> Vec<FileSpec> {
     shapes
         .into_iter()
         .zip(specs)
-        .map(|(shape, spec)| Read { names_namespace: shape.namespace.is_some(), spec })
+        .map(|(shape, spec)| FileSpec { names_namespace: shape.namespace.is_some(), spec })
         .collect()
 }
 
@@ -447,7 +447,7 @@ run:
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused() {
+    fn contradicting_options_are_rejected() {
         for line in [
             &["--at", "08:00", "--in", "1h", "true"][..],
             &["--script", "x", "--", "true"],

@@ -12,7 +12,7 @@ use super::Context;
 use crate::args::spec::read_text;
 use crate::args::task::{AddArgs, CheckpointCommand, TaskCommand};
 use crate::failure::{Exit, Failure};
-use crate::output::added::Added;
+use crate::output::added_elements::Added;
 
 pub(super) async fn run(context: &Context, command: TaskCommand) -> Result<(), Failure> {
     let task = Task::from_env()?;
@@ -150,7 +150,7 @@ mod tests {
 
     /// C4. Nothing is added where a part would be refused.
     #[test]
-    fn what_would_be_refused_is_found_before_anything_is_added() {
+    fn oversized_elements_are_rejected_before_the_first_batch() {
         let told = |elements: &[Value]| check(elements).map_err(|failure| failure.render(false));
         let error = told(&[json!(1), json!("x".repeat(1_023))]).unwrap_err();
         assert!(error.contains("[1]: has 1025 bytes: expected at most 1024"), "{error}");

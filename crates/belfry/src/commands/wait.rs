@@ -19,7 +19,7 @@ use crate::output::progress::{Progress, ended};
 /// Maximum number of jobs or runs that are watched concurrently; each needs a stream.
 pub(super) const WATCHED_MAX: usize = 16;
 /// Hint after a wait has timed out.
-pub(super) const JOB_GOES_ON: &str = "the job continues: run `belfry why JOB` for its waiting reasons, or `belfry job cancel JOB` to cancel it";
+pub(super) const JOB_CONTINUES_HINT: &str = "the job continues: run `belfry why JOB` for its waiting reasons, or `belfry job cancel JOB` to cancel it";
 
 /// Waits until all jobs have ended. Fails with the exit code of the first job that did not succeed.
 pub(super) async fn for_jobs(
@@ -29,10 +29,10 @@ pub(super) async fn for_jobs(
     timeout: Option<Duration>,
 ) -> Result<(), Failure> {
     let mut progress = Progress::new(context.out);
-    let ended = within(timeout, JOB_GOES_ON, watch_all(client, ids, &mut progress)).await;
+    let ended = within(timeout, JOB_CONTINUES_HINT, watch_all(client, ids, &mut progress)).await;
     progress.clear();
     let jobs = ended?;
-    tell(context, &jobs)?;
+    report(context, &jobs)?;
     match jobs.iter().find_map(failed) {
         Some(exit) => Err(Failure::silent(exit)),
         None => Ok(()),
@@ -78,7 +78,7 @@ pub(super) async fn within<T>(
 }
 
 /// Reports how jobs ended: as notes for tables, and as data for all other formats.
-pub(super) fn tell(context: &Context, jobs: &[Job]) -> Result<(), Failure> {
+pub(super) fn report(context: &Context, jobs: &[Job]) -> Result<(), Failure> {
     match (context.out.look.format, jobs) {
         (Format::Table, all) => {
             all.iter().for_each(|job| context.out.note(ended(job)));

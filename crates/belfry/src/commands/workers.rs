@@ -7,10 +7,10 @@ use futures::TryStreamExt as _;
 use model::WorkerId;
 use model::api::Worker;
 
-use super::{Context, each};
+use super::{Context, for_each_item};
 use crate::args::serve::{WorkerCommand, WorkerRemoveArgs};
 use crate::failure::{Exit, Failure};
-use crate::output::text::clean;
+use crate::output::text::escape;
 
 pub(super) async fn run(context: &Context, command: WorkerCommand) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
@@ -46,7 +46,7 @@ async fn admit<F: Future<Output = Result<Worker, Failure>>>(
     names: Vec<String>,
     action: impl Fn(String) -> F,
 ) -> Result<(), Failure> {
-    let (workers, result) = each(context.out, names, action).await;
+    let (workers, result) = for_each_item(context.out, names, action).await;
     if !workers.is_empty() {
         context.out.list(&workers, "workers")?;
     }
@@ -55,9 +55,12 @@ async fn admit<F: Future<Output = Result<Worker, Failure>>>(
 
 async fn remove(context: &Context, client: &Client, args: WorkerRemoveArgs) -> Result<(), Failure> {
     if !args.yes {
-        confirm(&format!("remove {}", args.workers.iter().map(|w| clean(w)).collect::<Vec<_>>().join(", ")))?;
+        confirm(&format!(
+            "remove {}",
+            args.workers.iter().map(|w| escape(w)).collect::<Vec<_>>().join(", ")
+        ))?;
     }
-    let (_, result) = each(context.out, args.workers, async |name| {
+    let (_, result) = for_each_item(context.out, args.workers, async |name| {
         let id = find(client, &name).await?;
         client.remove_worker(id).await?;
         context.out.note(format!("removed worker {id}"));

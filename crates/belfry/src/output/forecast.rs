@@ -1,7 +1,7 @@
 //! Output of `belfry forecast`: totals, overloads, workers and schedules.
 //!
 //! The page has one column of totals, or two with what-if changes (current, what if), then three tables. Narrow tables
-//! have at most [`LINES`] rows, and of the schedules only those with problems; `-o wide` shows all. Times are in the
+//! have at most [`ROWS_MAX`] rows, and of the schedules only those with problems; `-o wide` shows all. Times are in the
 //! requested time zone, with the day only if the range is longer than a day.
 //!
 //! JSON and YAML contain the whole answer of the forecast crate.
@@ -9,26 +9,26 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use ::forecast::{Answer, ScheduleLine, Shares, Summary, Window, WorkerUse};
+use ::forecast::{Answer, ScheduleForecast, Shares, Summary, Window, WorkerUse};
 use jiff::tz::TimeZone;
 use model::firing::FiringOutcome;
 use model::{Duration, Timestamp};
 use serde::Serialize;
 
 use super::table::{Cell, Column, Row, Tone, column, rows, wide};
-use super::text::{clean, count};
-use super::time::coarse;
-use super::{Format, Look};
+use super::text::{count, escape};
+use super::time::format_duration;
+use super::{Format, OutputOptions};
 use crate::failure::Failure;
 
 /// Maximum number of rows of each narrow table.
-const LINES: usize = 12;
+const ROWS_MAX: usize = 12;
 /// Maximum width of the utilization chart of a worker, in characters.
-const SIGNS: usize = 48;
+const CHART_WIDTH: usize = 48;
 
 /// Forecast, with the totals of the current state if there are what-if changes.
 #[derive(Debug, Serialize)]
-pub(crate) struct Told {
+pub(crate) struct ForecastOutput {
     #[serde(flatten)]
     answer: Answer,
     /// Totals without the what-if changes.
@@ -36,53 +36,60 @@ pub(crate) struct Told {
     as_it_is: Option<Summary>,
 }
 
-impl Told {
+impl ForecastOutput {
     pub(crate) fn new(answer: Answer, as_it_is: Option<Summary>) -> Self {
         Self { answer, as_it_is }
     }
 }
 
 /// Formats a forecast.
-pub(crate) fn forecast(look: &Look, told: &Told, zone: &TimeZone) -> Result<String, Failure> {
+pub(crate) fn forecast(
+    look: &OutputOptions,
+    told: &ForecastOutput,
+    zone: &TimeZone,
+) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Json => super::json(told)?,
         Format::Yaml => super::yaml(told)?,
         Format::Name => {
-            let late = told.answer.schedules.iter().filter(|line| is_trouble(line));
-            late.map(|line| format!("{}/{}\n", clean(&line.namespace), clean(&line.name))).collect()
+            let late = told.answer.schedules.iter().filter(|line| has_problems(line));
+            late.map(|line| format!("{}/{}\n", escape(&line.namespace), escape(&line.name))).collect()
         }
         Format::Table | Format::Wide => page(look, told, zone),
     })
 }
 
-fn page(look: &Look, told: &Told, zone: &TimeZone) -> String {
-    let Told { answer, as_it_is } = told;
+fn page(look: &OutputOptions, told: &ForecastOutput, zone: &TimeZone) -> String {
+    let ForecastOutput { answer, as_it_is } = told;
     let clock = Clock { zone, is_long: answer.until.since(answer.from) > Duration::from_hours(24) };
     let name = zone.iana_name().unwrap_or("local time");
-    let mut text =
-        format!("Forecast from {} to {} ({name})\n\n", clock.whole(answer.from), clock.whole(answer.until));
-    text.push_str(&sums(answer, as_it_is.as_ref(), &clock));
-    let windows: Vec<_> = answer.overloads.iter().map(|window| WindowRow::new(window, &clock)).collect();
+    let mut text = format!(
+        "Forecast from {} to {} ({name})\n\n",
+        clock.date_time(answer.from),
+        clock.date_time(answer.until)
+    );
+    text.push_str(&totals(answer, as_it_is.as_ref(), &clock));
+    let windows: Vec<_> = answer.overloads.iter().map(|window| OverloadRow::new(window, &clock)).collect();
     section(&mut text, look, "Overloads", &windows, "overloads");
     let mut workers: Vec<_> = answer.workers.iter().collect();
     workers.sort_by(|a, b| b.average.highest().total_cmp(&a.average.highest()));
     let workers: Vec<_> = workers.into_iter().map(WorkerRow).collect();
     section(&mut text, look, "Workers", &workers, "workers");
     let mut schedules: Vec<_> =
-        answer.schedules.iter().filter(|line| look.wide() || is_trouble(line)).collect();
+        answer.schedules.iter().filter(|line| look.wide() || has_problems(line)).collect();
     schedules.sort_by_key(|line| std::cmp::Reverse((line.expired, line.latest, line.failed)));
-    let schedules: Vec<_> = schedules.into_iter().map(LineRow).collect();
+    let schedules: Vec<_> = schedules.into_iter().map(ScheduleRow).collect();
     section(&mut text, look, "Schedules with problems", &schedules, "schedules with problems");
     text
 }
 
-fn section<T: Row>(text: &mut String, look: &Look, title: &str, items: &[T], what: &str) {
+fn section<T: Row>(text: &mut String, look: &OutputOptions, title: &str, items: &[T], what: &str) {
     if items.is_empty() {
         let _ = writeln!(text, "\nNo {what}.");
         return;
     }
     let title = if look.wide() { title.split(' ').next().unwrap_or(title) } else { title };
-    let shown = if look.wide() { items.len() } else { LINES.min(items.len()) };
+    let shown = if look.wide() { items.len() } else { ROWS_MAX.min(items.len()) };
     let _ = writeln!(text, "\n{title}:");
     text.push_str(&rows(look, &items[..shown]));
     if shown < items.len() {
@@ -91,18 +98,22 @@ fn section<T: Row>(text: &mut String, look: &Look, title: &str, items: &[T], wha
 }
 
 /// Whether a schedule has late, expired, lost or mostly failed runs, or is paused.
-fn is_trouble(line: &ScheduleLine) -> bool {
+fn has_problems(line: &ScheduleForecast) -> bool {
     let fails = line.failed > 0 && line.failed >= line.succeeded;
-    line.late > 0 || line.expired > 0 || fails || line.paused_at.is_some() || lost(&line.skipped) > 0
+    line.late > 0
+        || line.expired > 0
+        || fails
+        || line.paused_at.is_some()
+        || unwanted_skips(&line.skipped) > 0
 }
 
 /// Number of skipped firings, without those that a calendar, a window or a pause skips.
-fn lost(skipped: &BTreeMap<FiringOutcome, u64>) -> u64 {
+fn unwanted_skips(skipped: &BTreeMap<FiringOutcome, u64>) -> u64 {
     let held = [FiringOutcome::SkippedCalendar, FiringOutcome::SkippedWindow, FiringOutcome::SkippedPause];
     skipped.iter().filter(|(outcome, _)| !held.contains(outcome)).map(|(_, count)| count).sum()
 }
 
-fn sums(answer: &Answer, as_it_is: Option<&Summary>, clock: &Clock<'_>) -> String {
+fn totals(answer: &Answer, as_it_is: Option<&Summary>, clock: &Clock<'_>) -> String {
     let told: Vec<Vec<(&str, String)>> =
         as_it_is.into_iter().chain([&answer.summary]).map(|summary| lines(summary, clock)).collect();
     let mut text = String::new();
@@ -127,9 +138,9 @@ fn lines(summary: &Summary, clock: &Clock<'_>) -> Vec<(&'static str, String)> {
         Some(latest) => format!(
             "{}, up to {} ({} at {})",
             summary.late,
-            coarse(latest.by),
-            clean(&latest.name),
-            clock.short(latest.due)
+            format_duration(latest.by),
+            escape(&latest.name),
+            clock.minutes(latest.due)
         ),
     };
     let skipped = summary.skipped.iter().map(|(outcome, count)| format!("{outcome} {count}"));
@@ -144,7 +155,11 @@ fn lines(summary: &Summary, clock: &Clock<'_>) -> Vec<(&'static str, String)> {
         ("Waiting", format!("peak {}, {} at the end", summary.waiting_most, summary.waiting_at_end)),
         (
             "Overloaded",
-            if summary.overloaded == Duration::ZERO { "never".into() } else { coarse(summary.overloaded) },
+            if summary.overloaded == Duration::ZERO {
+                "never".into()
+            } else {
+                format_duration(summary.overloaded)
+            },
         ),
         (
             "Workers",
@@ -169,17 +184,17 @@ struct Clock<'a> {
 }
 
 impl Clock<'_> {
-    fn whole(&self, at: Timestamp) -> String {
+    fn date_time(&self, at: Timestamp) -> String {
         self.shown(at, "%a %Y-%m-%d %H:%M")
     }
 
     /// Formats a time without seconds; without the day if the range is at most one day.
-    fn short(&self, at: Timestamp) -> String {
+    fn minutes(&self, at: Timestamp) -> String {
         self.shown(at, if self.is_long { "%a %d %H:%M" } else { "%H:%M" })
     }
 
     /// Formats a time with seconds; without the day if the range is at most one day.
-    fn exact(&self, at: Timestamp) -> String {
+    fn seconds(&self, at: Timestamp) -> String {
         self.shown(at, if self.is_long { "%a %d %H:%M:%S" } else { "%H:%M:%S" })
     }
 
@@ -190,27 +205,27 @@ impl Clock<'_> {
 
 /// Row of an overload.
 #[derive(Serialize)]
-struct WindowRow<'a> {
+struct OverloadRow<'a> {
     window: &'a Window,
     from: String,
     until: String,
 }
 
-impl<'a> WindowRow<'a> {
+impl<'a> OverloadRow<'a> {
     fn new(window: &'a Window, clock: &Clock<'_>) -> Self {
         if window.goes_on {
-            return Self { window, from: clock.short(window.from), until: "ongoing".to_owned() };
+            return Self { window, from: clock.minutes(window.from), until: "ongoing".to_owned() };
         }
-        let (from, until) = (clock.short(window.from), clock.short(window.until));
+        let (from, until) = (clock.minutes(window.from), clock.minutes(window.until));
         if from == until {
             // Within one minute, seconds are needed.
-            return Self { window, from: clock.exact(window.from), until: clock.exact(window.until) };
+            return Self { window, from: clock.seconds(window.from), until: clock.seconds(window.until) };
         }
         Self { window, from, until }
     }
 }
 
-impl Row for WindowRow<'_> {
+impl Row for OverloadRow<'_> {
     const COLUMNS: &'static [Column] = &[
         column("FROM", 10),
         column("UNTIL", 10),
@@ -222,7 +237,7 @@ impl Row for WindowRow<'_> {
         column("REASON", 30),
     ];
 
-    fn cells(&self, _: &Look) -> Vec<Cell> {
+    fn cells(&self, _: &OutputOptions) -> Vec<Cell> {
         let Window { group, jobs, waiting_most, longest, why, .. } = self.window;
         let why = why.iter().take(3).map(|holds| holds.cause.to_string()).collect::<Vec<_>>().join(", ");
         vec![
@@ -231,7 +246,7 @@ impl Row for WindowRow<'_> {
             group.to_string().into(),
             Cell::new(jobs.to_string(), Tone::Bad),
             waiting_most.to_string().into(),
-            coarse(longest.by).into(),
+            format_duration(longest.by).into(),
             longest.name.as_str().into(),
             why.into(),
         ]
@@ -254,10 +269,10 @@ impl Row for WorkerRow<'_> {
         column("MEMORY", 6),
         column("SLOTS", 5),
         wide("PEAK", 5),
-        column("UTILIZATION", SIGNS),
+        column("UTILIZATION", CHART_WIDTH),
     ];
 
-    fn cells(&self, _: &Look) -> Vec<Cell> {
+    fn cells(&self, _: &OutputOptions) -> Vec<Cell> {
         let WorkerUse { average, most, .. } = self.0;
         vec![
             self.0.name.as_str().into(),
@@ -266,7 +281,7 @@ impl Row for WorkerRow<'_> {
             percent(average.memory).into(),
             percent(average.slots).into(),
             percent(most.highest()).into(),
-            over_time(&self.0.used).into(),
+            utilization_chart(&self.0.used).into(),
         ]
     }
 
@@ -276,9 +291,9 @@ impl Row for WorkerRow<'_> {
 }
 
 /// Draws a bar for each part of the range; its height is the allocation of the scarcest resource.
-fn over_time(used: &[Shares]) -> String {
+fn utilization_chart(used: &[Shares]) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let part = used.len().div_ceil(SIGNS).max(1);
+    let part = used.len().div_ceil(CHART_WIDTH).max(1);
     let sign = |shares: &[Shares]| {
         let most = shares.iter().map(Shares::highest).fold(0.0, f64::max);
         let step = (1_u8..8).filter(|step| most > f64::from(*step) / 8.0).count();
@@ -289,9 +304,9 @@ fn over_time(used: &[Shares]) -> String {
 
 /// Row of a schedule.
 #[derive(Serialize)]
-struct LineRow<'a>(&'a ScheduleLine);
+struct ScheduleRow<'a>(&'a ScheduleForecast);
 
-impl Row for LineRow<'_> {
+impl Row for ScheduleRow<'_> {
     const COLUMNS: &'static [Column] = &[
         column("NAME", 20),
         column("FIRINGS", 7),
@@ -304,7 +319,7 @@ impl Row for LineRow<'_> {
         column("NOTE", 20),
     ];
 
-    fn cells(&self, _: &Look) -> Vec<Cell> {
+    fn cells(&self, _: &OutputOptions) -> Vec<Cell> {
         let line = self.0;
         let bad = |count: u64| Cell::new(count.to_string(), if count > 0 { Tone::Bad } else { Tone::Plain });
         let mut notes = Vec::new();
@@ -318,11 +333,11 @@ impl Row for LineRow<'_> {
             format!("{}/{}", line.namespace, line.name).into(),
             line.firings.to_string().into(),
             bad(line.late),
-            coarse(line.latest).into(),
-            bad(lost(&line.skipped)),
+            format_duration(line.latest).into(),
+            bad(unwanted_skips(&line.skipped)),
             bad(line.expired),
             line.failed.to_string().into(),
-            coarse(line.busy).into(),
+            format_duration(line.busy).into(),
             notes.join(", ").into(),
         ]
     }
@@ -334,7 +349,7 @@ impl Row for LineRow<'_> {
 
 #[cfg(test)]
 mod tests {
-    use ::forecast::{Name, Past, Plan, Schedule, WhatIf, Worker};
+    use ::forecast::{Plan, QualifiedName, RunHistory, Schedule, WhatIf, Worker};
     use model::timing::{Cron, Dialect, Rule, Timing};
     use model::worker::Capacity;
     use model::{Bytes, JobSpec, Millicores, ScheduleSpec};
@@ -350,8 +365,8 @@ mod tests {
             let mut job = JobSpec::command(["true"]);
             job.resources.cpu = Some(Millicores(2_000));
             plan.schedules.push(Schedule::from(ScheduleSpec::new(name, timing, job)));
-            let past = Past::steady(Duration::from_secs(minutes * 60));
-            plan.history.schedules.insert(Name::new("default", name), past);
+            let past = RunHistory::steady(Duration::from_secs(minutes * 60));
+            plan.history.schedules.insert(QualifiedName::new("default", name), past);
         }
         let capacity =
             Capacity { cpu: Millicores(2_000), memory: Bytes(8 << 30), slots: 10, ..Capacity::default() };
@@ -360,14 +375,14 @@ mod tests {
     }
 
     fn shown(format: Format, what_if: Option<WhatIf>) -> String {
-        let look = Look { format, color: false, now: Timestamp::default() };
+        let look = OutputOptions { format, color: false, now: Timestamp::default() };
         let mut plan = plan();
         let answer = |plan: &Plan| ::forecast::forecast(plan, &mut |_| {}).unwrap();
         let before = what_if.as_ref().map(|_| answer(&plan).summary);
         if let Some(what_if) = what_if {
             plan.change(&what_if).unwrap();
         }
-        let told = Told::new(answer(&plan), before);
+        let told = ForecastOutput::new(answer(&plan), before);
         forecast(&look, &told, &TimeZone::get("Europe/Berlin").unwrap()).unwrap()
     }
 
@@ -377,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_stands_beside_what_is() {
+    fn what_if_totals_are_shown_beside_current_totals() {
         insta::assert_snapshot!(shown(Format::Table, Some(WhatIf::Workers(2))));
     }
 

@@ -9,11 +9,11 @@ use model::Duration;
 use model::api::{Server, Worker};
 use model::worker::{Admission, WorkerStatus};
 
-use super::Look;
-use super::objects::{at, exactly, labels};
+use super::OutputOptions;
+use super::objects::{at, exact_or_none, labels};
 use super::table::{Cell, Column, Detail, Row, Tone, column, wide};
 use super::text::bytes;
-use super::time::{exact, when};
+use super::time::{exact, relative_or_exact};
 
 fn worker_status(worker: &Worker) -> Cell {
     match (worker.status, worker.admission) {
@@ -21,7 +21,7 @@ fn worker_status(worker: &Worker) -> Cell {
         (WorkerStatus::Expected, _) => Cell::new("expected", Tone::Waiting),
         (WorkerStatus::Ready, Admission::Cordoned) => Cell::new("cordoned", Tone::Waiting),
         (WorkerStatus::Ready, Admission::Draining) => Cell::new("draining", Tone::Waiting),
-        (WorkerStatus::Ready, Admission::Open) if trouble(worker).is_some() => {
+        (WorkerStatus::Ready, Admission::Open) if health_problem(worker).is_some() => {
             Cell::new("unhealthy", Tone::Bad)
         }
         (WorkerStatus::Ready, Admission::Open) => Cell::new("ready", Tone::Good),
@@ -64,7 +64,7 @@ impl Row for Server {
         wide("VERSION", 9),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         vec![
             self.id.to_string().into(),
             self.name.as_str().into(),
@@ -73,7 +73,7 @@ impl Row for Server {
             epoch(self),
             lag(self),
             self.url.as_deref().unwrap_or("-").into(),
-            when(look, self.started_at).into(),
+            relative_or_exact(look, self.started_at).into(),
             self.version.as_str().into(),
         ]
     }
@@ -84,7 +84,7 @@ impl Row for Server {
 }
 
 impl Detail for Server {
-    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+    fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)> {
         vec![
             ("Server", self.id.to_string().into()),
             ("Name", self.name.as_str().into()),
@@ -99,7 +99,7 @@ impl Detail for Server {
     }
 }
 
-fn trouble(worker: &Worker) -> Option<&str> {
+fn health_problem(worker: &Worker) -> Option<&str> {
     worker.health.as_ref().and_then(|h| h.trouble.as_deref())
 }
 
@@ -117,7 +117,7 @@ impl Row for Worker {
         wide("CREATED", 30),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         vec![
             self.id.to_string().into(),
             self.name.as_str().into(),
@@ -128,7 +128,7 @@ impl Row for Worker {
             at(look, self.heard_at),
             self.version.as_str().into(),
             labels(&self.labels),
-            when(look, self.created_at).into(),
+            relative_or_exact(look, self.created_at).into(),
         ]
     }
 
@@ -138,7 +138,7 @@ impl Row for Worker {
 }
 
 impl Detail for Worker {
-    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+    fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)> {
         let mut lines = vec![
             ("Worker", self.id.to_string().into()),
             ("Name", self.name.as_str().into()),
@@ -153,8 +153,8 @@ impl Detail for Worker {
                     .into(),
             ),
             ("Runtimes", self.capabilities.runtimes.join(", ").into()),
-            ("Capabilities", enforces(self).into()),
-            ("Heartbeat", exactly(look, self.heard_at)),
+            ("Capabilities", capabilities(self).into()),
+            ("Heartbeat", exact_or_none(look, self.heard_at)),
             ("Created", exact(look, self.created_at).into()),
             ("Updated", exact(look, self.updated_at).into()),
         ];
@@ -177,12 +177,12 @@ impl Detail for Worker {
             );
             lines.push(("Reservation", text.into()));
         }
-        lines.extend(trouble(self).map(|trouble| ("Problem", Cell::new(trouble, Tone::Bad))));
+        lines.extend(health_problem(self).map(|trouble| ("Problem", Cell::new(trouble, Tone::Bad))));
         lines
     }
 }
 
-fn enforces(worker: &Worker) -> String {
+fn capabilities(worker: &Worker) -> String {
     let capabilities = &worker.capabilities;
     let all = [
         (capabilities.memory_limit, "memory limits"),
@@ -201,8 +201,8 @@ mod tests {
     use super::*;
     use crate::output::{Format, list, one};
 
-    fn look(format: Format) -> Look {
-        Look { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+    fn look(format: Format) -> OutputOptions {
+        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
     }
 
     fn worker(changes: serde_json::Value) -> Worker {

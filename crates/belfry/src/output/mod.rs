@@ -1,30 +1,30 @@
 //! Output of the commands: data on standard output, everything else on standard error.
 //!
 //! For users, every object has a table row, and most have a detailed view. For programs, JSON and YAML are the
-//! objects of the API, unchanged. A command formats text here and writes it through [`Out`], so a closed pipe
+//! objects of the API, unchanged. A command formats text here and writes it through [`Output`], so a closed pipe
 //! (`belfry job list | head`) ends the command without an error.
 //!
 //! # Invariants
-//! - Text that a user or a task controls passes [`text::clean`] before it reaches a terminal.
+//! - Text that a user or a task controls passes [`text::escape`] before it reaches a terminal.
 //! - Keys of JSON and YAML are those of the API; table headings may change, keys may not.
 //! - A color never carries information that the text lacks.
 //!
 //! # Modules
 //! - [`table`]: tables and detailed views. The objects implement [`table::Row`] and [`table::Detail`] in [`objects`]
 //!   (jobs, executions, queues, artifacts), [`machines`] (servers, workers), [`schedules`], [`workflows`], [`runs`]
-//!   and [`live`] (running elements).
-//! - [`added`]: result of `belfry task add`.
+//!   and [`running_elements`] (running elements).
+//! - [`added_elements`]: result of `belfry task add`.
 //! - [`forecast`]: tables of `belfry forecast`.
 //! - [`why`] and [`step_why`]: waiting reasons of jobs and steps as text.
 //! - [`time`] and [`text`]: formatting of times, durations and untrusted text.
 //! - [`progress`]: progress line of a command that waits.
 
-pub(crate) mod added;
+pub(crate) mod added_elements;
 pub(crate) mod forecast;
-pub(crate) mod live;
 pub(crate) mod machines;
 pub(crate) mod objects;
 pub(crate) mod progress;
+pub(crate) mod running_elements;
 pub(crate) mod runs;
 pub(crate) mod schedules;
 pub(crate) mod step_why;
@@ -61,7 +61,7 @@ pub(crate) enum Format {
 
 /// Formatting options.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct OutputOptions {
     pub(crate) format: Format,
     /// Whether standard output may contain colors.
     pub(crate) color: bool,
@@ -69,7 +69,7 @@ pub(crate) struct Look {
     pub(crate) now: Timestamp,
 }
 
-impl Look {
+impl OutputOptions {
     /// Whether the format is [`Format::Wide`]: all columns and exact times.
     pub(crate) fn wide(&self) -> bool {
         self.format == Format::Wide
@@ -78,22 +78,22 @@ impl Look {
 
 /// Standard output and standard error of a command, with their formatting options.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Out {
-    pub(crate) look: Look,
+pub(crate) struct Output {
+    pub(crate) look: OutputOptions,
     /// Whether notes and hints are suppressed (`--quiet`); warnings and errors are not.
     pub(crate) quiet: bool,
     /// Whether standard error may contain colors.
     pub(crate) color_err: bool,
 }
 
-impl Out {
+impl Output {
     /// Creates the output of this process. Colors are used only on a terminal, and never if `NO_COLOR` is set or `TERM`
     /// is `dumb`.
     pub(crate) fn new(format: Format, no_color: bool, quiet: bool) -> Self {
         let colors = !no_color
             && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
             && std::env::var_os("TERM").is_none_or(|v| v != "dumb");
-        let look = Look {
+        let look = OutputOptions {
             format,
             color: colors && std::io::stdout().is_terminal(),
             now: jiff::Timestamp::now().into(),
@@ -136,8 +136,8 @@ impl Out {
     }
 
     /// Returns the formatting options with the current time: a response may be newer than the start of this process.
-    fn now(&self) -> Look {
-        Look { now: jiff::Timestamp::now().into(), ..self.look }
+    fn now(&self) -> OutputOptions {
+        OutputOptions { now: jiff::Timestamp::now().into(), ..self.look }
     }
 
     /// Writes one object: the detailed view, or the object as JSON or YAML.
@@ -165,12 +165,16 @@ impl Out {
     }
 
     /// Writes the result of `belfry task add`.
-    pub(crate) fn added(&self, told: &added::Added) -> Result<(), Failure> {
-        self.data(added::added(&self.look, told)?)
+    pub(crate) fn added(&self, told: &added_elements::Added) -> Result<(), Failure> {
+        self.data(added_elements::added(&self.look, told)?)
     }
 
     /// Writes a forecast, with times in `zone`.
-    pub(crate) fn forecast(&self, told: &forecast::Told, zone: &jiff::tz::TimeZone) -> Result<(), Failure> {
+    pub(crate) fn forecast(
+        &self,
+        told: &forecast::ForecastOutput,
+        zone: &jiff::tz::TimeZone,
+    ) -> Result<(), Failure> {
         self.data(forecast::forecast(&self.look, told, zone)?)
     }
 
@@ -181,7 +185,7 @@ impl Out {
 }
 
 /// Formats one object.
-pub(crate) fn one<T: Detail>(look: &Look, item: &T) -> Result<String, Failure> {
+pub(crate) fn one<T: Detail>(look: &OutputOptions, item: &T) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Table | Format::Wide => table::detail(look, item),
         Format::Json => json(item)?,
@@ -191,7 +195,7 @@ pub(crate) fn one<T: Detail>(look: &Look, item: &T) -> Result<String, Failure> {
 }
 
 /// Formats a list.
-pub(crate) fn list<T: Row>(look: &Look, items: &[T]) -> Result<String, Failure> {
+pub(crate) fn list<T: Row>(look: &OutputOptions, items: &[T]) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Table | Format::Wide => table::rows(look, items),
         Format::Json => json(&items)?,
@@ -200,7 +204,7 @@ pub(crate) fn list<T: Row>(look: &Look, items: &[T]) -> Result<String, Failure> 
     })
 }
 
-fn row<T: Row>(look: &Look, item: &T) -> Result<String, Failure> {
+fn row<T: Row>(look: &OutputOptions, item: &T) -> Result<String, Failure> {
     match look.format {
         Format::Json => json(item),
         Format::Yaml => yaml(item),
@@ -208,7 +212,7 @@ fn row<T: Row>(look: &Look, item: &T) -> Result<String, Failure> {
     }
 }
 
-fn stream_item<T: Row>(look: &Look, item: &T, first: bool) -> Result<String, Failure> {
+fn stream_item<T: Row>(look: &OutputOptions, item: &T, first: bool) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Table | Format::Wide => table::line(look, item, first),
         Format::Json => serde_json::to_string(item).map_err(anyhow::Error::from)? + "\n",
@@ -223,13 +227,13 @@ pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
 }
 
 /// Formats a value as YAML for [`Format::Yaml`], and as JSON for every other format.
-pub(crate) fn value(look: &Look, value: &impl Serialize) -> Result<String, Failure> {
+pub(crate) fn value(look: &OutputOptions, value: &impl Serialize) -> Result<String, Failure> {
     if look.format == Format::Yaml { yaml(value) } else { json(value) }
 }
 
 /// Formats a spec as a document for `belfry apply`: name, namespace, owner and labels at the top, all other fields
 /// under `spec`.
-pub(crate) fn document(look: &Look, kind: &str, spec: &impl Serialize) -> Result<String, Failure> {
+pub(crate) fn document(look: &OutputOptions, kind: &str, spec: &impl Serialize) -> Result<String, Failure> {
     const ABOVE: [&str; 4] = ["name", "namespace", "owner", "labels"];
     if look.format == Format::Json {
         let spec = serde_json::to_value(spec).map_err(anyhow::Error::from)?;
@@ -271,8 +275,8 @@ mod tests {
 
     use super::*;
 
-    fn look(format: Format) -> Look {
-        Look { format, color: false, now: Timestamp::default() }
+    fn look(format: Format) -> OutputOptions {
+        OutputOptions { format, color: false, now: Timestamp::default() }
     }
 
     /// A document is equal to its spec in each format, also if values look like keys of a document.

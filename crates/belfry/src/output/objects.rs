@@ -1,7 +1,7 @@
 //! Tables and detailed views of jobs, executions, events, queues and artifacts.
 //!
 //! Helpers for cells that several objects share (statuses, labels, times) are here too: [`job_status`], [`labels`],
-//! [`run_time`], [`at`], [`exactly`]. A missing value is shown as `-`.
+//! [`run_time`], [`at`], [`exact_or_none`]. A missing value is shown as `-`.
 //!
 //! # Invariants
 //! - Every cell passes through [`Cell::new`], which escapes control characters.
@@ -16,11 +16,11 @@ use model::record::FileVersion;
 use model::spec::Run;
 use model::{ExecutionStatus, JobStatus, RunId, Timestamp};
 
-use super::Look;
+use super::OutputOptions;
 use super::runs::started_runs;
 use super::table::{Cell, Column, Detail, Row, Tone, column, wide};
-use super::text::{bytes, clean, count, short};
-use super::time::{coarse, exact, when};
+use super::text::{bytes, count, escape, short};
+use super::time::{exact, format_duration, relative_or_exact};
 
 pub(super) fn job_status(status: JobStatus) -> Cell {
     let tone = match status {
@@ -64,15 +64,19 @@ fn result(result: Option<&JobResult>) -> Cell {
 }
 
 /// Formats the time from `started` to `finished`, or to now if it has not finished.
-pub(super) fn run_time(look: &Look, started: Option<Timestamp>, finished: Option<Timestamp>) -> Cell {
-    started.map(|at| coarse(finished.unwrap_or(look.now).since(at))).into()
+pub(super) fn run_time(
+    look: &OutputOptions,
+    started: Option<Timestamp>,
+    finished: Option<Timestamp>,
+) -> Cell {
+    started.map(|at| format_duration(finished.unwrap_or(look.now).since(at))).into()
 }
 
-pub(super) fn at(look: &Look, at: Option<Timestamp>) -> Cell {
-    at.map(|at| when(look, at)).into()
+pub(super) fn at(look: &OutputOptions, at: Option<Timestamp>) -> Cell {
+    at.map(|at| relative_or_exact(look, at)).into()
 }
 
-pub(super) fn exactly(look: &Look, at: Option<Timestamp>) -> Cell {
+pub(super) fn exact_or_none(look: &OutputOptions, at: Option<Timestamp>) -> Cell {
     at.map(|at| exact(look, at)).into()
 }
 
@@ -94,7 +98,7 @@ impl Row for Job {
         wide("LABELS", 12),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         vec![
             self.id.to_string().into(),
             self.name.as_str().into(),
@@ -103,13 +107,13 @@ impl Row for Job {
             result(self.result.as_ref().filter(|_| self.status.is_final())),
             self.executions.to_string().into(),
             run_time(look, started(self), self.finished_at),
-            when(look, self.created_at).into(),
+            relative_or_exact(look, self.created_at).into(),
             self.namespace.as_str().into(),
             self.queue.as_str().into(),
             self.priority.to_string().into(),
             self.owner.as_deref().into(),
             self.worker_id.map(|id| id.to_string()).into(),
-            when(look, self.due_at).into(),
+            relative_or_exact(look, self.due_at).into(),
             labels(&self.labels),
         ]
     }
@@ -120,7 +124,7 @@ impl Row for Job {
 }
 
 impl Detail for Job {
-    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+    fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)> {
         let mut lines = vec![
             ("Job", self.id.to_string().into()),
             ("Name", self.name.as_str().into()),
@@ -131,13 +135,13 @@ impl Detail for Job {
             ("Labels", labels(&self.labels)),
             ("Created", exact(look, self.created_at).into()),
             ("Scheduled time", exact(look, self.due_at).into()),
-            ("Started", exactly(look, self.started_at)),
-            ("Finished", exactly(look, self.finished_at)),
+            ("Started", exact_or_none(look, self.started_at)),
+            ("Finished", exact_or_none(look, self.finished_at)),
             ("Duration", run_time(look, started(self), self.finished_at)),
-            ("Attempts", tries(self).into()),
+            ("Attempts", attempts(self).into()),
             ("Worker", self.worker_id.map(|id| id.to_string()).into()),
         ];
-        if let Some(at) = started_again(self) {
+        if let Some(at) = current_attempt_started_at(self) {
             lines.insert(10, ("Attempt started", exact(look, at).into()));
         }
         let (result_title, message_title) =
@@ -166,22 +170,22 @@ impl Detail for Job {
         }));
         lines.extend(self.retry_of.map(|job| ("Retry of", job.to_string().into())));
         lines.extend(started_runs(&self.started_runs));
-        lines.extend(self.spec.as_ref().map(|spec| ("Command", what_runs(&spec.run).into())));
+        lines.extend(self.spec.as_ref().map(|spec| ("Command", describe_command(&spec.run).into())));
         lines
     }
 }
 
 /// Start time that the duration counts from: that of the current attempt, or of the first once the job has ended.
 fn started(job: &Job) -> Option<Timestamp> {
-    started_again(job).or(job.started_at)
+    current_attempt_started_at(job).or(job.started_at)
 }
 
 /// Start time of the current attempt, if it is not the first.
-fn started_again(job: &Job) -> Option<Timestamp> {
+fn current_attempt_started_at(job: &Job) -> Option<Timestamp> {
     job.execution_started_at.filter(|_| !job.status.is_final() && job.executions > 1)
 }
 
-fn tries(job: &Job) -> String {
+fn attempts(job: &Job) -> String {
     let mut text = job.executions.to_string();
     let failures = [(job.run_failures, "failed"), (job.start_failures, "failed to start")];
     let failures: Vec<_> =
@@ -192,7 +196,7 @@ fn tries(job: &Job) -> String {
     text
 }
 
-pub(super) fn what_runs(run: &Run) -> String {
+pub(super) fn describe_command(run: &Run) -> String {
     match run {
         Run::Process(process) => match &process.script {
             Some(script) => format!("script ({})", count(script.lines().count() as u64, "line")),
@@ -205,7 +209,7 @@ pub(super) fn what_runs(run: &Run) -> String {
 impl Row for SubmittedJob {
     const COLUMNS: &'static [Column] = &[column("ID", 30), column("CREATED", 7)];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         vec![self.id.to_string().into(), if self.created { "yes" } else { "no" }.into()]
     }
 
@@ -217,7 +221,7 @@ impl Row for SubmittedJob {
 impl Row for CancelledJob {
     const COLUMNS: &'static [Column] = &[column("ID", 30), column("STATUS", 9)];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         vec![self.id.to_string().into(), job_status(self.status)]
     }
 
@@ -246,7 +250,7 @@ impl Row for Execution {
         wide("OUTPUTS", 24),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         vec![
             self.id.to_string().into(),
             self.job_id.to_string().into(),
@@ -255,11 +259,11 @@ impl Row for Execution {
             result(self.result.as_ref()),
             self.usage.map_or_else(
                 || run_time(look, self.started_at, self.finished_at),
-                |usage| coarse(usage.run_time).into(),
+                |usage| format_duration(usage.run_time).into(),
             ),
-            self.usage.map(|usage| coarse(usage.cpu_time)).into(),
+            self.usage.map(|usage| format_duration(usage.cpu_time)).into(),
             self.usage.map(|usage| bytes(usage.peak_memory_bytes)).into(),
-            when(look, self.assigned_at).into(),
+            relative_or_exact(look, self.assigned_at).into(),
             at(look, self.started_at),
             at(look, self.finished_at),
             self.worker_id.to_string().into(),
@@ -296,7 +300,7 @@ impl Row for JobEvent {
         column("MESSAGE", 40),
     ];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         let message = match &self.detail {
             Some(detail) if !self.message.contains(detail.as_str()) => format!("{} ({detail})", self.message),
             _ => self.message.clone(),
@@ -327,7 +331,7 @@ impl Row for FeedEvent {
         wide("WORKER", 30),
     ];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         // The object of a step event is the step: the job has events of its own.
         let job = self.job_id.filter(|_| self.step.is_none());
         let subject = job
@@ -342,9 +346,9 @@ impl Row for FeedEvent {
         vec![
             self.seq.to_string().into(),
             self.at.to_string().into(),
-            self.to.map_or_else(|| self.kind.as_str().into(), |to| toned(&self.kind, &job_status(to))),
+            self.to.map_or_else(|| self.kind.as_str().into(), |to| with_tone_of(&self.kind, &job_status(to))),
             subject.into(),
-            cause_of(self).into(),
+            event_cause(self).into(),
             self.namespace.as_deref().into(),
             self.execution_id.map(|id| id.to_string()).into(),
             self.worker_id.map(|id| id.to_string()).into(),
@@ -356,7 +360,7 @@ impl Row for FeedEvent {
     }
 }
 
-fn cause_of(event: &FeedEvent) -> Option<&'static str> {
+fn event_cause(event: &FeedEvent) -> Option<&'static str> {
     let cause = event.cause.map(|cause| cause.as_str()).or(event.outcome.map(|outcome| outcome.as_str()));
     cause.or(event.not_triggered.as_ref().map(|told| told.refusal.reason.as_str()))
 }
@@ -366,7 +370,7 @@ fn subject_of_run(run: RunId, step: Option<&str>) -> String {
     step.map_or_else(|| run.to_string(), |step| format!("{run} {step}"))
 }
 
-fn toned(text: &str, like: &Cell) -> Cell {
+fn with_tone_of(text: &str, like: &Cell) -> Cell {
     Cell::new(text, like.tone())
 }
 
@@ -389,7 +393,7 @@ impl Row for Queue {
         wide("NOTE", 20),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         let settings = &self.settings;
         vec![
             self.name.as_str().into(),
@@ -407,12 +411,12 @@ impl Row for Queue {
     }
 
     fn name(&self) -> String {
-        clean(&self.name)
+        escape(&self.name)
     }
 }
 
 impl Detail for Queue {
-    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+    fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)> {
         let settings = &self.settings;
         let unlimited = || Cell::from("unlimited");
         let mut lines = vec![
@@ -421,7 +425,7 @@ impl Detail for Queue {
             ("Note", settings.note.as_deref().into()),
             ("Waiting", self.waiting.to_string().into()),
             ("Running", self.running.to_string().into()),
-            ("Oldest waiting", exactly(look, self.oldest_waiting_since)),
+            ("Oldest waiting", exact_or_none(look, self.oldest_waiting_since)),
             ("Concurrency limit", settings.concurrency.map_or_else(unlimited, |n| n.to_string().into())),
             ("Rate limit", settings.rate_per_second.map_or_else(unlimited, |n| format!("{n}/s").into())),
             ("Burst", settings.burst.map(|n| n.to_string()).into()),
@@ -445,20 +449,20 @@ impl Row for Artifact {
         wide("CREATED BY", 20),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         let hash = if look.wide() { self.sha256.clone() } else { self.sha256.chars().take(16).collect() };
         vec![
             self.name.as_str().into(),
             bytes(self.size_bytes).into(),
             hash.into(),
-            when(look, self.created_at).into(),
+            relative_or_exact(look, self.created_at).into(),
             self.namespace.as_str().into(),
             self.created_by.as_str().into(),
         ]
     }
 
     fn name(&self) -> String {
-        format!("{}@sha256:{}", clean(&self.name), clean(&self.sha256))
+        format!("{}@sha256:{}", escape(&self.name), escape(&self.sha256))
     }
 }
 
@@ -470,8 +474,8 @@ mod tests {
     use super::*;
     use crate::output::{Format, list, one};
 
-    fn look(format: Format) -> Look {
-        Look { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+    fn look(format: Format) -> OutputOptions {
+        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
     }
 
     fn from<T: DeserializeOwned>(value: serde_json::Value) -> T {
@@ -530,8 +534,8 @@ mod tests {
     }
 
     #[test]
-    fn colour_says_nothing_that_the_text_does_not() {
-        let coloured = list(&Look { color: true, ..look(Format::Table) }, &[failed()]).unwrap();
+    fn colors_carry_no_additional_information() {
+        let coloured = list(&OutputOptions { color: true, ..look(Format::Table) }, &[failed()]).unwrap();
         assert!(coloured.contains("\u{1b}["), "{coloured}");
         let plain: String = coloured
             .split('\u{1b}')

@@ -7,21 +7,21 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use model::JobStatus;
 use model::api::Job;
 
-use super::Out;
-use super::text::clean;
+use super::Output;
+use super::text::escape;
 
 /// Progress on standard error. On a terminal, one line that is redrawn; elsewhere, one line per change; with `--quiet`,
 /// nothing. Dropping it removes the line.
 #[derive(Debug)]
 pub(crate) struct Progress {
-    out: Out,
+    out: Output,
     bar: Option<ProgressBar>,
-    told: Option<String>,
+    last_text: Option<String>,
 }
 
 impl Progress {
     /// Creates the progress. On a terminal, the spinner starts at once.
-    pub(crate) fn new(out: Out) -> Self {
+    pub(crate) fn new(out: Output) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let bar = (terminal && !out.quiet).then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
@@ -31,7 +31,7 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
-        Self { out, bar, told: None }
+        Self { out, bar, last_text: None }
     }
 
     /// Shows the status of a job. A repeated status and a final status are shown on a terminal only.
@@ -40,16 +40,16 @@ impl Progress {
         match &self.bar {
             Some(bar) => bar.set_message(text),
             // The caller reports the final status.
-            None if !job.status.is_final() && self.told.as_ref() != Some(&text) => {
+            None if !job.status.is_final() && self.last_text.as_ref() != Some(&text) => {
                 self.out.note(&text);
-                self.told = Some(text);
+                self.last_text = Some(text);
             }
             None => {}
         }
     }
 
     /// Runs a function that writes to the terminal, with the progress line hidden meanwhile.
-    pub(crate) fn beside<T>(&self, write: impl FnOnce() -> T) -> T {
+    pub(crate) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
         match &self.bar {
             Some(bar) => bar.suspend(write),
             None => write(),
@@ -57,12 +57,12 @@ impl Progress {
     }
 
     /// Whether the progress is one line that is redrawn, so that frequent updates are cheap.
-    pub(crate) fn moves(&self) -> bool {
+    pub(crate) fn is_redrawn(&self) -> bool {
         self.bar.is_some()
     }
 
     /// Shows a text: replaces the progress line on a terminal, and writes a line elsewhere.
-    pub(crate) fn say(&self, text: impl Into<String>) {
+    pub(crate) fn set_message(&self, text: impl Into<String>) {
         let text = text.into();
         match &self.bar {
             Some(bar) => bar.set_message(text),
@@ -85,11 +85,11 @@ impl Drop for Progress {
 }
 
 fn sentence(job: &Job) -> String {
-    let name = clean(&job.name);
+    let name = escape(&job.name);
     let id = job.id;
     match job.status {
         JobStatus::Ready => format!("{id} ({name}) is scheduled for {}", job.due_at),
-        JobStatus::Waiting => format!("{id} ({name}) is waiting in queue `{}`", clean(&job.queue)),
+        JobStatus::Waiting => format!("{id} ({name}) is waiting in queue `{}`", escape(&job.queue)),
         JobStatus::Running => format!("{id} ({name}) is running"),
         JobStatus::Retrying => format!("{id} ({name}) failed; the next attempt starts at {}", job.due_at),
         ended => format!("{id} ({name}) {ended}"),
@@ -101,7 +101,7 @@ pub(crate) fn ended(job: &Job) -> String {
     let why =
         job.result.as_ref().and_then(|r| r.message.as_deref()).filter(|_| job.status != JobStatus::Succeeded);
     match why {
-        Some(why) => format!("{} ({}) {}: {}", job.id, clean(&job.name), job.status, clean(why)),
-        None => format!("{} ({}) {}", job.id, clean(&job.name), job.status),
+        Some(why) => format!("{} ({}) {}: {}", job.id, escape(&job.name), job.status, escape(why)),
+        None => format!("{} ({}) {}", job.id, escape(&job.name), job.status),
     }
 }

@@ -1,23 +1,23 @@
 //! Tables and detailed views of workflow runs, their steps and the elements of steps.
 //!
-//! [`RunPage`] is the detailed view of a run: its fields, at most [`STEPS_SHOWN`] steps (failed and running steps
+//! [`RunPage`] is the detailed view of a run: its fields, at most [`STEPS_MAX`] steps (failed and running steps
 //! first), and with `-o wide` its history. As JSON and YAML it is the run alone.
 //!
-//! [`title`], [`done`] and [`story`] are also used by `belfry run watch` and the progress line.
+//! [`title`], [`elements_progress`] and [`message`] are also used by `belfry run watch` and the progress line.
 
 use std::fmt::Write as _;
 
-use model::api::{EventTaken, RunItem, RunStep, RunStepState, RunTries, StepCounts, WorkflowRun};
+use model::api::{EventDelivery, RunItem, RunStep, RunStepState, RunTries, StepCounts, WorkflowRun};
 use model::run::{Caller, Ended, LateWorkers, RunHistoryEntry, StepCause};
 use model::{JobStatus, RunId, RunStatus, StepStatus, Timestamp};
 use serde::Serialize;
 
-use super::Look;
-use super::objects::{exactly, run_time};
+use super::OutputOptions;
+use super::objects::{exact_or_none, run_time};
 use super::table::{self, Cell, Column, Detail, Row, Tone, column, wide};
-use super::text::{clean, short};
-use super::time::{exact, when};
-use super::workflows::{SHOWN, STEPS_SHOWN, in_section, joined, kind, left_out, word};
+use super::text::{escape, short};
+use super::time::{exact, relative_or_exact};
+use super::workflows::{STEPS_MAX, VALUE_CHARS_MAX, joined, kind, left_out, step_title, variant_name};
 
 pub(super) fn run_status(status: RunStatus) -> Cell {
     let tone = match status {
@@ -70,17 +70,17 @@ impl Row for WorkflowRun {
         wide("NOTE", 20),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         vec![
             self.id.to_string().into(),
             self.workflow.as_str().into(),
-            is_own(self).then(|| self.number.to_string()).into(),
+            has_workflow(self).then(|| self.number.to_string()).into(),
             run_status(self.status),
             progress(&self.steps),
             run_time(look, self.started_at, self.finished_at),
-            when(look, self.created_at).into(),
+            relative_or_exact(look, self.created_at).into(),
             self.namespace.as_str().into(),
-            is_own(self).then(|| self.generation.to_string()).into(),
+            has_workflow(self).then(|| self.generation.to_string()).into(),
             self.actor.as_str().into(),
             self.retry_of.map(|id| id.to_string()).into(),
             self.caller.map(|caller| caller.run.to_string()).into(),
@@ -94,15 +94,15 @@ impl Row for WorkflowRun {
 }
 
 /// Whether the run belongs to a stored workflow. Only such a run has a number and a generation.
-fn is_own(run: &WorkflowRun) -> bool {
+fn has_workflow(run: &WorkflowRun) -> bool {
     run.workflow_id.is_some()
 }
 
 /// Formats the title of a run: `nightly #3`, or only the name for a run without a stored workflow.
 pub(crate) fn title(run: &WorkflowRun) -> String {
     match run.number {
-        0 => clean(&run.workflow),
-        number => format!("{} #{number}", clean(&run.workflow)),
+        0 => escape(&run.workflow),
+        number => format!("{} #{number}", escape(&run.workflow)),
     }
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct RunPage {
 impl Row for RunPage {
     const COLUMNS: &'static [Column] = WorkflowRun::COLUMNS;
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         self.run.cells(look)
     }
 
@@ -128,7 +128,7 @@ impl Row for RunPage {
 }
 
 impl Detail for RunPage {
-    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+    fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)> {
         let run = &self.run;
         let mut lines = vec![
             ("Run", run.id.to_string().into()),
@@ -137,16 +137,16 @@ impl Detail for RunPage {
             ("Status", run_status(run.status)),
             ("Steps", progress(&run.steps)),
             ("Created", format!("{} by {}", exact(look, run.created_at), run.actor).into()),
-            ("Started", exactly(look, run.started_at)),
-            ("Finished", exactly(look, run.finished_at)),
+            ("Started", exact_or_none(look, run.started_at)),
+            ("Finished", exact_or_none(look, run.finished_at)),
             ("Duration", run_time(look, run.started_at, run.finished_at)),
         ];
-        if !is_own(run) {
+        if !has_workflow(run) {
             lines[1].1 = run.workflow.as_str().into();
         }
-        lines.extend(run.tries.map(|tries| ("Attempt", which_try(look, run.status, &tries).into())));
+        lines.extend(run.tries.map(|tries| ("Attempt", format_attempt(look, run.status, &tries).into())));
         for (name, value) in &run.parameters {
-            lines.push(("Parameter", format!("{name}={}", short(&plain(value), SHOWN)).into()));
+            lines.push(("Parameter", format!("{name}={}", short(&plain(value), VALUE_CHARS_MAX)).into()));
         }
         lines.extend(run.note.as_deref().map(|note| ("Note", note.into())));
         lines.extend(run.priority.map(|priority| ("Priority", priority.to_string().into())));
@@ -161,7 +161,7 @@ impl Detail for RunPage {
         }));
         lines.extend(run.caller.map(|caller| ("Called by", called_by(caller).into())));
         for ended in run.trigger.iter().flat_map(|trigger| &trigger.ended) {
-            lines.push(("Triggered by", end(look, ended).into()));
+            lines.push(("Triggered by", format_end(look, ended).into()));
         }
         lines.extend(run.retry_of.map(|id| ("Retry of", id.to_string().into())));
         lines.extend(started_runs(&run.started_runs));
@@ -169,8 +169,8 @@ impl Detail for RunPage {
         lines
     }
 
-    fn below(&self, look: &Look) -> String {
-        let shown = worth_showing(&self.steps);
+    fn appendix(&self, look: &OutputOptions) -> String {
+        let shown = select_steps(&self.steps);
         let mut text = String::new();
         if !shown.is_empty() {
             let _ = write!(text, "\n{}", table::rows(look, &shown));
@@ -185,7 +185,7 @@ impl Detail for RunPage {
 }
 
 /// Formats the attempt of a run: `2 of 3, starts at …`.
-fn which_try(look: &Look, status: RunStatus, tries: &RunTries) -> String {
+fn format_attempt(look: &OutputOptions, status: RunStatus, tries: &RunTries) -> String {
     let RunTries { number, most, next_at, began_at } = tries;
     match (next_at, began_at) {
         (Some(_), _) if status == RunStatus::Paused => {
@@ -198,13 +198,13 @@ fn which_try(look: &Look, status: RunStatus, tries: &RunTries) -> String {
 }
 
 /// Formats the end of a job or run: `workflow extract (run_…) succeeded at …`.
-pub(super) fn end(look: &Look, ended: &Ended) -> String {
+pub(super) fn format_end(look: &OutputOptions, ended: &Ended) -> String {
     let id = ended.job_id.map(|id| id.to_string()).or(ended.run_id.map(|id| id.to_string()));
     let id = id.unwrap_or_default();
-    format!("{ended} ({id}) {} at {}", how(ended.status), exact(look, ended.at))
+    format!("{ended} ({id}) {} at {}", past_tense(ended.status), exact(look, ended.at))
 }
 
-const fn how(status: JobStatus) -> &'static str {
+const fn past_tense(status: JobStatus) -> &'static str {
     match status {
         JobStatus::Succeeded => "succeeded",
         JobStatus::Cancelled => "was cancelled",
@@ -229,9 +229,9 @@ pub(super) fn plain(value: &serde_json::Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Selects at most [`STEPS_SHOWN`] steps and keeps their order. Failed steps have precedence, then running and waiting
+/// Selects at most [`STEPS_MAX`] steps and keeps their order. Failed steps have precedence, then running and waiting
 /// steps.
-fn worth_showing(steps: &[RunStep]) -> Vec<RunStep> {
+fn select_steps(steps: &[RunStep]) -> Vec<RunStep> {
     let weight = |step: &RunStep| match step.state.status {
         StepStatus::Failed => 0,
         StepStatus::Running | StepStatus::Waiting => 1,
@@ -240,7 +240,7 @@ fn worth_showing(steps: &[RunStep]) -> Vec<RunStep> {
     };
     let mut shown: Vec<_> = steps.iter().collect();
     shown.sort_by_key(|step| weight(step));
-    shown.truncate(STEPS_SHOWN);
+    shown.truncate(STEPS_MAX);
     shown.sort_by_key(|step| step.number);
     shown.into_iter().cloned().collect()
 }
@@ -249,7 +249,7 @@ impl Row for RunHistoryEntry {
     const COLUMNS: &'static [Column] =
         &[column("TIME", 27), column("STATUS", 9), column("CAUSE", 16), column("MESSAGE", 40)];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         let sentence = self.cause.sentence();
         let told =
             self.detail.as_ref().map_or_else(|| sentence.into(), |more| format!("{sentence} ({more})"));
@@ -278,27 +278,27 @@ impl Row for RunStep {
         wide("FILES", 30),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         let state = &self.state;
         vec![
-            in_section(&self.name, self.section).into(),
+            step_title(&self.name, self.section).into(),
             step_status(state.status),
             items(state),
             run_time(look, state.started_at, state.finished_at),
-            carried_out_by(state),
-            story(look, state).into(),
+            job_or_run(state),
+            message(look, state).into(),
             kind(self.kind).into(),
             joined(&self.needs),
-            word(&self.join).into(),
+            variant_name(&self.join).into(),
             exactly_wide(state.started_at),
             exactly_wide(state.finished_at),
             output(state),
-            state.files.as_ref().map(|files| short(&files.to_string(), SHOWN)).into(),
+            state.files.as_ref().map(|files| short(&files.to_string(), VALUE_CHARS_MAX)).into(),
         ]
     }
 
     fn name(&self) -> String {
-        clean(&self.name)
+        escape(&self.name)
     }
 }
 
@@ -307,17 +307,17 @@ fn exactly_wide(at: Option<Timestamp>) -> Cell {
 }
 
 fn output(state: &RunStepState) -> Cell {
-    state.output.as_ref().map(|output| short(&output.to_string(), SHOWN)).into()
+    state.output.as_ref().map(|output| short(&output.to_string(), VALUE_CHARS_MAX)).into()
 }
 
 /// Formats the job or the called run of a step or an element.
-fn carried_out_by(state: &RunStepState) -> Cell {
+fn job_or_run(state: &RunStepState) -> Cell {
     let job = state.job_id.map(|id| id.to_string());
     job.or_else(|| state.called.map(|id| id.to_string())).into()
 }
 
 /// Formats the progress of the elements of a step: `37/100, 2 failed`; `None` for a step without elements.
-pub(crate) fn done(state: &RunStepState) -> Option<String> {
+pub(crate) fn elements_progress(state: &RunStepState) -> Option<String> {
     let total = state.total?;
     let Some(tally) = state.tally else { return Some(format!("of {total}")) };
     let ended = format!("{}/{total}", tally.succeeded + tally.failed);
@@ -326,19 +326,19 @@ pub(crate) fn done(state: &RunStepState) -> Option<String> {
 
 fn items(state: &RunStepState) -> Cell {
     let bad = state.tally.is_some_and(|tally| tally.failed > 0);
-    done(state).map(|text| Cell::new(text, if bad { Tone::Bad } else { Tone::Plain })).into()
+    elements_progress(state).map(|text| Cell::new(text, if bad { Tone::Bad } else { Tone::Plain })).into()
 }
 
 /// Formats the message of a step or an element: what its status does not tell, such as the user who approved it, the
 /// error, or the time until which it waits. `None` if there is nothing to add.
-pub(crate) fn story(look: &Look, state: &RunStepState) -> Option<String> {
+pub(crate) fn message(look: &OutputOptions, state: &RunStepState) -> Option<String> {
     let usual = [
-        StepCause::NeedsOver,
+        StepCause::UpstreamEnded,
         StepCause::JobSucceeded,
         StepCause::RunSucceeded,
-        StepCause::ItemsOver,
-        StepCause::TimeCame,
-        StepCause::EventCame,
+        StepCause::ElementsSucceeded,
+        StepCause::TimeReached,
+        StepCause::EventReceived,
     ];
     let cause = state.cause.filter(|cause| !usual.contains(cause));
     if let Some(said) = &state.said {
@@ -355,13 +355,13 @@ pub(crate) fn story(look: &Look, state: &RunStepState) -> Option<String> {
         return state.wake_at.map(|at| format!("waits until {}", exact(look, at)));
     }
     let told = state.message.clone().or_else(|| cause.map(|cause| cause.sentence().to_owned()));
-    let late = state.late_workers.as_ref().map(came_late);
+    let late = state.late_workers.as_ref().map(late_workers);
     told.into_iter().chain(late).reduce(|told, late| format!("{told}; {late}"))
 }
 
 /// Formats the workers that became ready after the step had started: `late workers: w5, w6`.
-fn came_late(late: &LateWorkers) -> String {
-    let names = short(&late.names.join(", "), SHOWN);
+fn late_workers(late: &LateWorkers) -> String {
+    let names = short(&late.names.join(", "), VALUE_CHARS_MAX);
     match late.count as usize - late.names.len().min(late.count as usize) {
         0 => format!("late workers: {names}"),
         more => format!("late workers: {names} and {more} more"),
@@ -369,7 +369,7 @@ fn came_late(late: &LateWorkers) -> String {
 }
 
 /// Maximum number of characters of an element in a table.
-const ITEM_SHOWN: usize = 40;
+const ITEM_CHARS_MAX: usize = 40;
 
 impl Row for RunItem {
     const COLUMNS: &'static [Column] = &[
@@ -386,16 +386,16 @@ impl Row for RunItem {
         wide("OUTPUT", 30),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         let state = &self.state;
         vec![
             self.index.to_string().into(),
-            self.item.as_deref().map(|item| short(&clean(item), ITEM_SHOWN)).into(),
+            self.item.as_deref().map(|item| short(&escape(item), ITEM_CHARS_MAX)).into(),
             step_status(state.status),
             run_time(look, state.started_at, state.finished_at),
             self.executions.map(|count| count.to_string()).into(),
-            carried_out_by(state),
-            story(look, state).into(),
+            job_or_run(state),
+            message(look, state).into(),
             self.worker_id.map(|worker| worker.to_string()).into(),
             exactly_wide(state.started_at),
             exactly_wide(state.finished_at),
@@ -408,10 +408,10 @@ impl Row for RunItem {
     }
 }
 
-impl Row for EventTaken {
+impl Row for EventDelivery {
     const COLUMNS: &'static [Column] = &[column("STEPS", 6)];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         vec![self.steps.to_string().into()]
     }
 
@@ -430,8 +430,8 @@ mod tests {
     const RUN: &str = "run_01k9zq3m6c0000000000000000";
     const JOB: &str = "job_01k9zq3m6c0000000000000000";
 
-    fn look(format: Format) -> Look {
-        Look { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+    fn look(format: Format) -> OutputOptions {
+        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
     }
 
     fn with(mut value: Value, changes: &Value) -> Value {
@@ -548,7 +548,7 @@ mod tests {
 
     /// C2. The page of a run shows the number of its attempt, and the start time of the next one.
     #[test]
-    fn the_page_of_a_run_says_which_try_it_is() {
+    fn run_page_shows_the_attempt() {
         let told = |changes: &Value| {
             let page = RunPage { run: run(changes), steps: Vec::new() };
             let text = one(&look(Format::Table), &page).unwrap();
@@ -579,10 +579,10 @@ mod tests {
         ");
     }
 
-    /// The page shows at most [`STEPS_SHOWN`] steps, and failed steps are among them.
+    /// The page shows at most [`STEPS_MAX`] steps, and failed steps are among them.
     #[test]
-    fn of_many_steps_those_that_failed_are_shown() {
-        let count = u32::try_from(STEPS_SHOWN).unwrap();
+    fn failed_steps_are_shown_among_many() {
+        let count = u32::try_from(STEPS_MAX).unwrap();
         let mut steps: Vec<_> =
             (0..2 * count).map(|i| step(i, &format!("s{i}"), &json!({"status": "succeeded"}))).collect();
         steps.push(step(2 * count, "last", &json!({"status": "failed"})));

@@ -16,11 +16,11 @@ use model::{RunStatus, Timestamp};
 use serde::Serialize;
 use timetable::{Language, Zones};
 
-use super::objects::{at, exactly, job_status, labels, what_runs};
+use super::objects::{at, describe_command, exact_or_none, job_status, labels};
 use super::table::{Cell, Column, Detail, Row, Tone, column, wide};
-use super::text::{clean, count};
-use super::time::{coarse, exact, when};
-use super::{Format, Look};
+use super::text::{count, escape};
+use super::time::{exact, format_duration, relative_or_exact};
+use super::{Format, OutputOptions};
 use crate::failure::Failure;
 
 fn status(status: ScheduleStatus) -> Cell {
@@ -43,7 +43,7 @@ fn outcome(outcome: FiringOutcome) -> Cell {
 }
 
 /// Formats the success rate: `85% of 20`. The cell is marked as bad if the last run failed.
-fn runs(schedule: &Schedule) -> Cell {
+fn success_rate(schedule: &Schedule) -> Cell {
     let track = &schedule.track;
     if track.succeeded + track.failed == 0 {
         return Cell::none();
@@ -71,7 +71,7 @@ impl Row for Schedule {
         wide("LABELS", 12),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         vec![
             self.name.as_str().into(),
             status(self.status),
@@ -79,24 +79,24 @@ impl Row for Schedule {
             self.zone.as_str().into(),
             at(look, self.next_at),
             at(look, self.last.map(|last| last.scheduled_for)),
-            runs(self),
+            success_rate(self),
             self.id.to_string().into(),
             self.namespace.as_str().into(),
             self.owner.as_deref().into(),
             self.fired.to_string().into(),
             self.skipped.to_string().into(),
-            self.track.duration_p50.map(coarse).into(),
+            self.track.duration_p50.map(format_duration).into(),
             labels(&self.labels),
         ]
     }
 
     fn name(&self) -> String {
-        clean(&self.name)
+        escape(&self.name)
     }
 }
 
 impl Detail for Schedule {
-    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+    fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)> {
         let track = &self.track;
         let mut lines = vec![
             ("Schedule", self.name.as_str().into()),
@@ -107,14 +107,14 @@ impl Detail for Schedule {
             ("Labels", labels(&self.labels)),
             ("Description", self.description.as_deref().into()),
             ("Timing", format!("{}, in {}", self.when, self.zone).into()),
-            ("Next run", self.next_at.map(|at| on_the_wall(look, at, &self.zone)).into()),
+            ("Next run", self.next_at.map(|at| in_time_zone(look, at, &self.zone)).into()),
         ];
         lines.extend(self.pause.as_ref().map(|pause| {
             let note = pause.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
             ("Paused", format!("{} by {}{note}", exact(look, pause.at), pause.by).into())
         }));
         lines.extend(self.last.map(|last| {
-            let at = on_the_wall(look, last.scheduled_for, &self.zone);
+            let at = in_time_zone(look, last.scheduled_for, &self.zone);
             let created = last.job_id.map(|id| id.to_string()).or(last.run_id.map(|id| id.to_string()));
             ("Last run", format!("{at}: {}", created.unwrap_or_default()).into())
         }));
@@ -137,8 +137,9 @@ impl Detail for Schedule {
         };
         lines.push(("Streak", streak));
         let takes = track.duration_p50.zip(track.duration_p95);
-        let takes =
-            takes.map(|(p50, p95)| format!("{} (median), {} (95th percentile)", coarse(p50), coarse(p95)));
+        let takes = takes.map(|(p50, p95)| {
+            format!("{} (median), {} (95th percentile)", format_duration(p50), format_duration(p95))
+        });
         lines.push(("Duration", takes.into()));
         for (what, runs) in self
             .health
@@ -153,7 +154,7 @@ impl Detail for Schedule {
             }));
         }
         lines.extend(self.spec.as_ref().map(|spec| match &spec.action {
-            Action::Job(job) => ("Command", what_runs(&job.run).into()),
+            Action::Job(job) => ("Command", describe_command(&job.run).into()),
             Action::Workflow(call) => ("Workflow", call.name.as_str().into()),
         }));
         lines.push(("Created", exact(look, self.created_at).into()));
@@ -164,7 +165,7 @@ impl Detail for Schedule {
 }
 
 /// Formats a time in the time zone of a schedule, followed by UTC.
-fn on_the_wall(look: &Look, at: Timestamp, zone: &str) -> String {
+fn in_time_zone(look: &OutputOptions, at: Timestamp, zone: &str) -> String {
     let shown = exact(look, at);
     if zone == UTC {
         return shown;
@@ -198,7 +199,7 @@ impl Row for AppliedObject {
     const COLUMNS: &'static [Column] =
         &[column("KIND", 9), column("NAME", 20), column("CHANGE", 9), wide("NAMESPACE", 12)];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         let tone = match self.change {
             model::api::ApplyChange::Unchanged => Tone::Dim,
             _ => Tone::Good,
@@ -212,7 +213,7 @@ impl Row for AppliedObject {
     }
 
     fn name(&self) -> String {
-        format!("{}/{}", self.kind, clean(&self.name))
+        format!("{}/{}", self.kind, escape(&self.name))
     }
 }
 
@@ -220,7 +221,7 @@ impl Row for TriggeredSchedule {
     const COLUMNS: &'static [Column] =
         &[column("OUTCOME", 16), column("JOB/RUN", 30), column("SCHEDULED TIME", 30)];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         vec![
             outcome(self.outcome),
             self.job_id.map(|id| id.to_string()).or(self.run_id.map(|id| id.to_string())).into(),
@@ -243,18 +244,18 @@ impl Row for UpcomingFiring {
         wide("ID", 30),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         vec![
             exact(look, self.at).into(),
             self.name.as_str().into(),
-            self.duration_p50.map(coarse).into(),
+            self.duration_p50.map(format_duration).into(),
             self.namespace.as_str().into(),
             self.schedule_id.to_string().into(),
         ]
     }
 
     fn name(&self) -> String {
-        clean(&self.name)
+        escape(&self.name)
     }
 }
 
@@ -271,7 +272,7 @@ impl Row for LedgerEntry {
         wide("TZDB", 6),
     ];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         let more = if self.exact { "" } else { "+" };
         let instants = match self.count {
             1 => self.scheduled_for.to_string(),
@@ -305,7 +306,7 @@ pub(crate) struct OutcomeCount {
 impl Row for OutcomeCount {
     const COLUMNS: &'static [Column] = &[column("OUTCOME", 16), column("COUNT", 8)];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         vec![outcome(self.outcome), self.count.to_string().into()]
     }
 
@@ -337,7 +338,7 @@ impl Row for Backfill {
         wide("CREATED BY", 12),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         vec![
             self.id.to_string().into(),
             self.schedule.as_deref().into(),
@@ -345,7 +346,7 @@ impl Row for Backfill {
             format!("{}/{}", self.started, self.total).into(),
             self.succeeded.to_string().into(),
             self.failed.to_string().into(),
-            when(look, self.created_at).into(),
+            relative_or_exact(look, self.created_at).into(),
             self.from.to_string().into(),
             self.until.to_string().into(),
             self.schedule_id.to_string().into(),
@@ -359,7 +360,7 @@ impl Row for Backfill {
 }
 
 impl Detail for Backfill {
-    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+    fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)> {
         let id = self.schedule_id;
         let named = self.schedule.as_ref().map_or_else(|| id.to_string(), |name| format!("{name}, {id}"));
         vec![
@@ -373,7 +374,7 @@ impl Detail for Backfill {
             ("Concurrency", self.concurrency.to_string().into()),
             ("Note", self.note.as_deref().into()),
             ("Created", format!("{} by {}", exact(look, self.created_at), self.created_by).into()),
-            ("Finished", exactly(look, self.finished_at)),
+            ("Finished", exact_or_none(look, self.finished_at)),
         ]
     }
 }
@@ -386,7 +387,7 @@ fn left_out(left_out: &LeftOut) -> String {
         LeftOutReason::NotOver => "run has not ended",
         LeftOutReason::Forgotten => "already run, result purged",
     };
-    let detail = left_out.detail.as_deref().map(clean);
+    let detail = left_out.detail.as_deref().map(escape);
     let detail =
         detail.or(left_out.job_id.map(|id| id.to_string())).or(left_out.run_id.map(|id| id.to_string()));
     detail.map_or_else(|| why.to_owned(), |detail| format!("{why} ({detail})"))
@@ -404,7 +405,7 @@ fn run_status(status: RunStatus) -> Cell {
 }
 
 /// Formats the plan of a backfill: the runs that would start, and the scheduled times that would be skipped.
-pub(crate) fn plan(look: &Look, plan: &BackfillPlan) -> Result<String, Failure> {
+pub(crate) fn plan(look: &OutputOptions, plan: &BackfillPlan) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Json => super::json(plan)?,
         Format::Yaml => super::yaml(plan)?,
@@ -456,7 +457,7 @@ impl Row for Calendar {
         wide("UPDATED", 20),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         vec![
             self.name.as_str().into(),
             origin(self).into(),
@@ -469,12 +470,12 @@ impl Row for Calendar {
     }
 
     fn name(&self) -> String {
-        clean(&self.name)
+        escape(&self.name)
     }
 }
 
 impl Detail for Calendar {
-    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+    fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)> {
         vec![
             ("Calendar", self.name.as_str().into()),
             ("Type", origin(self).into()),
@@ -482,31 +483,31 @@ impl Detail for Calendar {
             ("Description", self.description.as_deref().into()),
             ("Data until", self.known_until.map(|day| day.to_string()).into()),
             ("Version", version(self).into()),
-            ("Updated", exactly(look, self.updated_at)),
+            ("Updated", exact_or_none(look, self.updated_at)),
         ]
     }
 
-    fn below(&self, _look: &Look) -> String {
+    fn appendix(&self, _look: &OutputOptions) -> String {
         let steps = self.spec.as_ref().and_then(|spec| super::yaml(&spec.steps).ok());
         let safe =
-            |steps: String| steps.lines().map(|line| format!("  {}\n", clean(line))).collect::<String>();
+            |steps: String| steps.lines().map(|line| format!("  {}\n", escape(line))).collect::<String>();
         steps.map(|steps| format!("Steps:\n{}", safe(steps))).unwrap_or_default()
     }
 }
 
 /// Firing of a preview, with the language of the preview.
-struct Told<'a> {
+struct LocalizedFiring<'a> {
     firing: &'a PreviewFiring,
     language: Language,
 }
 
-impl Serialize for Told<'_> {
+impl Serialize for LocalizedFiring<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.firing.serialize(serializer)
     }
 }
 
-impl Row for Told<'_> {
+impl Row for LocalizedFiring<'_> {
     const COLUMNS: &'static [Column] = &[
         column("LOCAL TIME", 25),
         column("UTC", 20),
@@ -515,9 +516,9 @@ impl Row for Told<'_> {
         wide("RULES", 6),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         let firing = self.firing;
-        let marks: Vec<_> = firing.marks.iter().map(|mark| mark_in_words(mark, self.language)).collect();
+        let marks: Vec<_> = firing.marks.iter().map(|mark| describe_mark(mark, self.language)).collect();
         let between = if self.language == Language::Chinese { "；" } else { "; " };
         let marks =
             if marks.is_empty() { Cell::from("") } else { Cell::new(marks.join(between), Tone::Waiting) };
@@ -536,7 +537,7 @@ impl Row for Told<'_> {
     }
 }
 
-fn mark_in_words(mark: &str, language: Language) -> &str {
+fn describe_mark(mark: &str, language: Language) -> &str {
     let (english, chinese) = match mark {
         "gap_shifted" => ("shifted: the clocks skip this time", "顺延：时钟拨快，跳过了这一时刻"),
         "overlap_first" => ("first of two: the clocks go back", "两次中的第一次：时钟拨慢"),
@@ -549,7 +550,11 @@ fn mark_in_words(mark: &str, language: Language) -> &str {
 }
 
 /// Formats a preview: the description of the timing, then the next firings.
-pub(crate) fn preview(look: &Look, preview: &Preview, language: Language) -> Result<String, Failure> {
+pub(crate) fn preview(
+    look: &OutputOptions,
+    preview: &Preview,
+    language: Language,
+) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Json => super::json(preview)?,
         Format::Yaml => super::yaml(preview)?,
@@ -559,10 +564,11 @@ pub(crate) fn preview(look: &Look, preview: &Preview, language: Language) -> Res
                 Language::English => &preview.words.en,
                 Language::Chinese => &preview.words.zh_cn,
             };
-            let mut text = format!("{}\n", clean(words));
+            let mut text = format!("{}\n", escape(words));
             if !preview.firings.is_empty() {
                 text.push('\n');
-                let told: Vec<_> = preview.firings.iter().map(|firing| Told { firing, language }).collect();
+                let told: Vec<_> =
+                    preview.firings.iter().map(|firing| LocalizedFiring { firing, language }).collect();
                 text.push_str(&super::list(look, &told)?);
             }
             text
@@ -578,8 +584,8 @@ mod tests {
     use super::*;
     use crate::output::{list, one};
 
-    fn look(format: Format) -> Look {
-        Look { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+    fn look(format: Format) -> OutputOptions {
+        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
     }
 
     fn from<T: DeserializeOwned>(value: serde_json::Value) -> T {

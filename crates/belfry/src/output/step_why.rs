@@ -6,31 +6,31 @@
 
 use std::fmt::Write as _;
 
-use model::why::{NeedView, NextTry, StepReason, StepWhy};
+use model::why::{NextAttempt, StepReason, StepWhy, UpstreamStep};
 use model::{StepStatus, Timestamp};
 
-use super::text::{clean, count, in_words};
+use super::text::{count, escape, format_open_enum};
 use super::time::exact;
-use super::{Format, Look};
+use super::{Format, OutputOptions};
 use crate::failure::Failure;
 
 /// Maximum number of upstream steps, or of workers, that are listed.
 const NEEDS_SHOWN: usize = 10;
 
 /// Formats the waiting reasons of steps. JSON and YAML have one object for one step, and a list for several.
-pub(crate) fn whys(look: &Look, all: &[StepWhy]) -> Result<String, Failure> {
+pub(crate) fn format_steps(look: &OutputOptions, all: &[StepWhy]) -> Result<String, Failure> {
     Ok(match (look.format, all) {
         (Format::Json, [one]) => super::json(one)?,
         (Format::Json, all) => super::json(&all)?,
         (Format::Yaml, [one]) => super::yaml(one)?,
         (Format::Yaml, all) => super::yaml(&all)?,
-        (Format::Name, all) => all.iter().map(|why| format!("{}\n", clean(&why.step))).collect(),
+        (Format::Name, all) => all.iter().map(|why| format!("{}\n", escape(&why.step))).collect(),
         (Format::Table | Format::Wide, all) => all.iter().map(|why| words(look, why)).collect(),
     })
 }
 
-fn words(look: &Look, why: &StepWhy) -> String {
-    let step = clean(&why.step);
+fn words(look: &OutputOptions, why: &StepWhy) -> String {
+    let step = escape(&why.step);
     let mut text = match why.status {
         StepStatus::Pending => format!("Step {step} has not started.\n"),
         live if live.is_live() => format!("Step {step} is {live}.\n"),
@@ -38,12 +38,12 @@ fn words(look: &Look, why: &StepWhy) -> String {
     };
     for reason in &why.reasons {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "- {}", in_words(reason, |reason| sentence(look, why, reason)));
+        let _ = writeln!(text, "- {}", format_open_enum(reason, |reason| sentence(look, why, reason)));
     }
     text
 }
 
-fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
+fn sentence(look: &OutputOptions, why: &StepWhy, reason: &StepReason) -> String {
     let run = why.run;
     match reason {
         StepReason::RunWaits { running, limit, ahead } => {
@@ -72,7 +72,7 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
         }
         StepReason::Paused { by, since } => format!(
             "The run was paused by {} at {}. Run `belfry run resume {run}` to resume it.",
-            clean(by),
+            escape(by),
             exact(look, *since)
         ),
         StepReason::Needs { join, needs, more } => {
@@ -96,7 +96,7 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
         ),
         StepReason::Adders { steps } => format!("More elements may be added by {}.", listed(steps, 0)),
         StepReason::LostWorkers { workers, more } => {
-            let mut names: Vec<_> = workers.iter().take(NEEDS_SHOWN).map(|name| clean(name)).collect();
+            let mut names: Vec<_> = workers.iter().take(NEEDS_SHOWN).map(|name| escape(name)).collect();
             let hidden = workers.len().saturating_sub(NEEDS_SHOWN) + more;
             if hidden > 0 {
                 names.push(format!("{hidden} more"));
@@ -105,62 +105,62 @@ fn sentence(look: &Look, why: &StepWhy, reason: &StepReason) -> String {
                 "Elements wait for lost workers: {}. Restart these workers, or cancel the jobs of the elements. Run \
                  `belfry run items {run} {step}` to list the jobs.",
                 names.join(", "),
-                step = clean(&why.step)
+                step = escape(&why.step)
             )
         }
         StepReason::Approval { approvers, message, until } => {
             let who = match approvers.as_slice() {
                 [] => "any user who may change the run".to_owned(),
-                some => some.iter().map(|name| clean(name)).collect::<Vec<_>>().join(" or "),
+                some => some.iter().map(|name| escape(name)).collect::<Vec<_>>().join(" or "),
             };
-            let step = clean(&why.step);
+            let step = escape(&why.step);
             let asks =
-                message.iter().map(|message| format!(" Message: {}", clean(message))).collect::<String>();
+                message.iter().map(|message| format!(" Message: {}", escape(message))).collect::<String>();
             format!(
                 "The step waits for approval by {who}{}. Run `belfry run approve {run} {step}` to approve it.{asks}",
-                till(look, *until)
+                until_suffix(look, *until)
             )
         }
         StepReason::Event { event, until } => {
-            let event = clean(event);
+            let event = escape(event);
             format!(
                 "The step waits for event `{event}`{}. Run `belfry run event {run} {event}` to send it.",
-                till(look, *until)
+                until_suffix(look, *until)
             )
         }
         StepReason::Time { until: Some(until) } => format!("The step waits until {}.", exact(look, *until)),
         StepReason::Time { until: None } => "The step waits for its scheduled time.".into(),
         StepReason::Stopping { becomes, cause } => {
-            format!("The step is being stopped and will be {becomes}: {}", lowered(cause.sentence()))
+            format!("The step is being stopped and will be {becomes}: {}", lower_first(cause.sentence()))
         }
         StepReason::Over { cause, message: Some(message) } => {
-            format!("{}: {}", cause.sentence().trim_end_matches('.'), clean(message))
+            format!("{}: {}", cause.sentence().trim_end_matches('.'), escape(message))
         }
         StepReason::Over { cause, message: None } => cause.sentence().to_owned(),
     }
 }
 
 /// Formats the next attempt: `attempt 2 of 3, which starts at …`.
-pub(crate) fn next_try(look: &Look, next: &NextTry) -> String {
-    let NextTry { number, most, at } = next;
+pub(crate) fn next_try(look: &OutputOptions, next: &NextAttempt) -> String {
+    let NextAttempt { number, most, at } = next;
     match at {
         Some(at) => format!("attempt {number} of {most}, which starts at {}", exact(look, *at)),
         None => format!("attempt {number} of {most}, once the run is resumed"),
     }
 }
 
-fn till(look: &Look, until: Option<Timestamp>) -> String {
+fn until_suffix(look: &OutputOptions, until: Option<Timestamp>) -> String {
     until.map(|at| format!(" until {}", exact(look, at))).unwrap_or_default()
 }
 
-fn lowered(sentence: &str) -> String {
+fn lower_first(sentence: &str) -> String {
     let mut chars = sentence.chars();
     chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
 }
 
-fn listed(needs: &[NeedView], more: usize) -> String {
+fn listed(needs: &[UpstreamStep], more: usize) -> String {
     let shown = needs.iter().take(NEEDS_SHOWN);
-    let mut all: Vec<_> = shown.map(|need| format!("{} ({})", clean(&need.step), need.status)).collect();
+    let mut all: Vec<_> = shown.map(|need| format!("{} ({})", escape(&need.step), need.status)).collect();
     let hidden = needs.len().saturating_sub(NEEDS_SHOWN) + more;
     if hidden > 0 {
         all.push(format!("{hidden} more"));
@@ -208,11 +208,11 @@ mod tests {
         }))
         .unwrap();
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
-        let look = Look { format: Format::Table, color: false, now };
+        let look = OutputOptions { format: Format::Table, color: false, now };
         let again =
             told.reasons.iter().filter(|reason| matches!(reason.known(), Some(StepReason::RunRetries(_))));
         let reasons = again.cloned().collect();
         let ended = StepWhy { status: StepStatus::Failed, reasons, ..told.clone() };
-        insta::assert_snapshot!(whys(&look, &[told, ended]).unwrap());
+        insta::assert_snapshot!(format_steps(&look, &[told, ended]).unwrap());
     }
 }

@@ -7,8 +7,8 @@
 use comfy_table::{Cell as TableCell, Color, ContentArrangement, Table, presets};
 use serde::Serialize;
 
-use super::Look;
-use super::text::clean;
+use super::OutputOptions;
+use super::text::escape;
 
 /// Meaning of a value, shown as a color. The text of the cell must express it too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) struct Cell {
 impl Cell {
     /// Creates a cell. Control characters in the text are escaped.
     pub(crate) fn new(text: impl AsRef<str>, tone: Tone) -> Self {
-        Self { text: clean(text.as_ref()), tone }
+        Self { text: escape(text.as_ref()), tone }
     }
 
     pub(crate) fn tone(&self) -> Tone {
@@ -89,7 +89,7 @@ pub(crate) trait Row: Serialize {
     const COLUMNS: &'static [Column];
 
     /// Returns one cell for each of [`Row::COLUMNS`], in their order.
-    fn cells(&self, look: &Look) -> Vec<Cell>;
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell>;
 
     /// Returns the id or the name, for `-o name`.
     fn name(&self) -> String;
@@ -98,16 +98,16 @@ pub(crate) trait Row: Serialize {
 /// Object that has a detailed view.
 pub(crate) trait Detail: Row {
     /// Returns the lines of the detailed view: label and value.
-    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)>;
+    fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)>;
 
     /// Returns the text below these lines. The implementation must escape control characters.
-    fn below(&self, _look: &Look) -> String {
+    fn appendix(&self, _look: &OutputOptions) -> String {
         String::new()
     }
 }
 
 /// Formats a table: the headings, then all rows.
-pub(crate) fn rows<T: Row>(look: &Look, items: &[T]) -> String {
+pub(crate) fn rows<T: Row>(look: &OutputOptions, items: &[T]) -> String {
     let mut table = plain_table(look);
     table.set_header(shown(look, T::COLUMNS).map(|c| TableCell::new(c.title)));
     for item in items {
@@ -120,7 +120,7 @@ pub(crate) fn rows<T: Row>(look: &Look, items: &[T]) -> String {
 }
 
 /// Formats one row of a stream with fixed column widths. With `first`, the headings come first.
-pub(crate) fn line<T: Row>(look: &Look, item: &T, first: bool) -> String {
+pub(crate) fn line<T: Row>(look: &OutputOptions, item: &T, first: bool) -> String {
     let mut text = String::new();
     if first {
         let heads = shown(look, T::COLUMNS).map(|c| format!("{:<width$}", c.title, width = c.width));
@@ -130,27 +130,30 @@ pub(crate) fn line<T: Row>(look: &Look, item: &T, first: bool) -> String {
     let cells = item.cells(look).into_iter().zip(T::COLUMNS).filter(|(_, c)| look.wide() || !c.wide);
     let cells = cells.map(|(cell, column)| {
         let padding = " ".repeat(column.width.saturating_sub(cell.text.chars().count()));
-        format!("{}{padding}", painted(look, &cell))
+        format!("{}{padding}", colored(look, &cell))
     });
     text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
     text.push('\n');
     text
 }
 
-/// Formats a detailed view: one label and value per line, then [`Detail::below`].
-pub(crate) fn detail<T: Detail>(look: &Look, item: &T) -> String {
+/// Formats a detailed view: one label and value per line, then [`Detail::appendix`].
+pub(crate) fn detail<T: Detail>(look: &OutputOptions, item: &T) -> String {
     let mut table = plain_table(look);
     for (key, cell) in item.detail(look) {
         table.add_row([TableCell::new(format!("{key}:")), styled(look, cell)]);
     }
-    finish(&mut table) + &item.below(look)
+    finish(&mut table) + &item.appendix(look)
 }
 
-fn shown<'a>(look: &'a Look, columns: &'static [Column]) -> impl Iterator<Item = &'static Column> + use<'a> {
+fn shown<'a>(
+    look: &'a OutputOptions,
+    columns: &'static [Column],
+) -> impl Iterator<Item = &'static Column> + use<'a> {
     columns.iter().filter(|c| look.wide() || !c.wide)
 }
 
-fn plain_table(look: &Look) -> Table {
+fn plain_table(look: &OutputOptions) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     if look.color {
@@ -168,7 +171,7 @@ fn finish(table: &mut Table) -> String {
     table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
 }
 
-fn styled(look: &Look, cell: Cell) -> TableCell {
+fn styled(look: &OutputOptions, cell: Cell) -> TableCell {
     let color = match cell.tone {
         _ if !look.color => None,
         Tone::Plain => None,
@@ -185,7 +188,7 @@ fn styled(look: &Look, cell: Cell) -> TableCell {
     }
 }
 
-fn painted(look: &Look, cell: &Cell) -> String {
+fn colored(look: &OutputOptions, cell: &Cell) -> String {
     let code = match cell.tone {
         _ if !look.color => return cell.text.clone(),
         Tone::Plain => return cell.text.clone(),

@@ -6,7 +6,7 @@ use model::why::OpenEnum;
 
 /// Escapes control characters and Unicode characters that change the direction of text. Without this, the name of a job
 /// could move the cursor, color the line or hide a part of it.
-pub(crate) fn clean(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -34,10 +34,10 @@ pub(crate) fn short(text: &str, max: usize) -> String {
 }
 
 /// Formats a value of an open enum with `words`. A value of a newer server is shown as JSON.
-pub(crate) fn in_words<T>(value: &OpenEnum<T>, words: impl FnOnce(&T) -> String) -> String {
+pub(crate) fn format_open_enum<T>(value: &OpenEnum<T>, words: impl FnOnce(&T) -> String) -> String {
     match value {
         OpenEnum::Known(known) => words(known),
-        OpenEnum::Unknown(raw) => clean(&raw.to_string()),
+        OpenEnum::Unknown(raw) => escape(&raw.to_string()),
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn control_and_direction_characters_become_visible_and_other_text_stays() {
-        assert_eq!(clean("钟楼 ok\u{1b}[2J\nx\u{202e}y\u{9b}"), "钟楼 ok\\x1b[2J\\nx\\u{202e}y\\x9b");
+        assert_eq!(escape("钟楼 ok\u{1b}[2J\nx\u{202e}y\u{9b}"), "钟楼 ok\\x1b[2J\\nx\\u{202e}y\\x9b");
     }
 
     #[test]

@@ -2,25 +2,29 @@
 
 use model::{Duration, Timestamp};
 
-use super::Look;
+use super::OutputOptions;
 
 /// Formats a time for a table: relative to now, or exact with `-o wide`.
-pub(crate) fn when(look: &Look, at: Timestamp) -> String {
+pub(crate) fn relative_or_exact(look: &OutputOptions, at: Timestamp) -> String {
     if look.wide() { at.to_string() } else { relative(look.now, at) }
 }
 
 /// Formats a time for a detailed view: exact, then relative to now.
-pub(crate) fn exact(look: &Look, at: Timestamp) -> String {
+pub(crate) fn exact(look: &OutputOptions, at: Timestamp) -> String {
     format!("{at} ({})", relative(look.now, at))
 }
 
 /// Formats a time relative to `now`: `5s ago`, `in 3h`.
 pub(crate) fn relative(now: Timestamp, at: Timestamp) -> String {
-    if at > now { format!("in {}", coarse(at.since(now))) } else { format!("{} ago", coarse(now.since(at))) }
+    if at > now {
+        format!("in {}", format_duration(at.since(now)))
+    } else {
+        format!("{} ago", format_duration(now.since(at)))
+    }
 }
 
 /// Formats a duration in its largest unit, or in two units if the first is small: `250ms`, `9s`, `3m20s`, `5h`, `12d`.
-pub(crate) fn coarse(duration: Duration) -> String {
+pub(crate) fn format_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     let seconds = millis / 1_000;
     match seconds {
@@ -63,7 +67,7 @@ mod tests {
             200_000_000,
             9_000_000_000,
         ]
-        .map(|millis| coarse(Duration::from_millis(millis)))
+        .map(|millis| format_duration(Duration::from_millis(millis)))
         .into();
         assert_eq!(
             shown,

@@ -7,18 +7,18 @@
 use std::fmt::Write as _;
 
 use model::JobStatus;
-use model::why::{Misfit, Misfits, OpenEnum, Reason, Why};
+use model::why::{FailedFilter, OpenEnum, Reason, Why, WorkerMismatch};
 
-use super::text::{bytes, clean, count, in_words};
+use super::text::{bytes, count, escape, format_open_enum};
 use super::time::exact;
-use super::{Format, Look};
+use super::{Format, OutputOptions};
 use crate::failure::Failure;
 
 /// Maximum number of workers that are listed in narrow tables.
 const WORKERS_SHOWN: usize = 10;
 
 /// Formats the waiting reasons of a job.
-pub(crate) fn why(look: &Look, why: &Why) -> Result<String, Failure> {
+pub(crate) fn why(look: &OutputOptions, why: &Why) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Json => super::json(why)?,
         Format::Yaml => super::yaml(why)?,
@@ -27,14 +27,14 @@ pub(crate) fn why(look: &Look, why: &Why) -> Result<String, Failure> {
     })
 }
 
-fn words(look: &Look, why: &Why) -> String {
+fn words(look: &OutputOptions, why: &Why) -> String {
     let mut text = match why.status {
         JobStatus::Retrying => format!("{} failed and is waiting for its next attempt.\n", why.job),
         live if !live.is_final() => format!("{} is {live}.\n", why.job),
         ended => format!("{} has ended: it {}.\n", why.job, past(ended)),
     };
     for reason in &why.reasons {
-        let _ = writeln!(text, "- {}", in_words(reason, |reason| sentence(look, reason)));
+        let _ = writeln!(text, "- {}", format_open_enum(reason, |reason| sentence(look, reason)));
         if let OpenEnum::Known(Reason::NoWorkerFits { workers, more }) = reason {
             text.push_str(&misfits(look, workers, *more));
         }
@@ -49,7 +49,7 @@ fn past(status: JobStatus) -> &'static str {
     }
 }
 
-fn sentence(look: &Look, reason: &Reason) -> String {
+fn sentence(look: &OutputOptions, reason: &Reason) -> String {
     match reason {
         Reason::NotDue { until } => format!("The job is scheduled for {}.", exact(look, *until)),
         Reason::Backoff { until, failures } => {
@@ -57,23 +57,23 @@ fn sentence(look: &Look, reason: &Reason) -> String {
             format!("The job failed {times}; the next attempt starts at {}.", exact(look, *until))
         }
         Reason::QueuePaused { queue, note } => {
-            let note = note.as_ref().map(|n| format!(" (\"{}\")", clean(n))).unwrap_or_default();
-            format!("Queue `{0}` is paused{note}. Run `belfry queue resume {0}` to resume it.", clean(queue))
+            let note = note.as_ref().map(|n| format!(" (\"{}\")", escape(n))).unwrap_or_default();
+            format!("Queue `{0}` is paused{note}. Run `belfry queue resume {0}` to resume it.", escape(queue))
         }
         Reason::QueueConcurrency { queue, running, limit } => {
             format!(
                 "Queue `{}` has reached its limit of concurrent jobs ({running} of {limit} running).",
-                clean(queue)
+                escape(queue)
             )
         }
         Reason::QueueRate { queue, until } => format!(
             "Queue `{}` has reached its rate limit; the next job can start at {}.",
-            clean(queue),
+            escape(queue),
             exact(look, *until)
         ),
         Reason::ConcurrencyKey { key, running, limit } => format!(
             "Concurrency key `{}` has reached its limit of concurrent jobs ({running} of {limit} running).",
-            clean(key)
+            escape(key)
         ),
         Reason::Behind { waiting } => {
             format!(
@@ -129,12 +129,13 @@ fn sentence(look: &Look, reason: &Reason) -> String {
     }
 }
 
-fn misfits(look: &Look, workers: &[Misfits], more: u64) -> String {
+fn misfits(look: &OutputOptions, workers: &[WorkerMismatch], more: u64) -> String {
     let shown = if look.wide() { workers.len() } else { WORKERS_SHOWN.min(workers.len()) };
     let mut text = String::new();
     for worker in &workers[..shown] {
-        let all: Vec<_> = worker.misfits.iter().map(|one| in_words(one, |one| misfit(look, one))).collect();
-        let _ = writeln!(text, "    {} ({}): {}", clean(&worker.name), worker.worker, all.join("; "));
+        let all: Vec<_> =
+            worker.misfits.iter().map(|one| format_open_enum(one, |one| misfit(look, one))).collect();
+        let _ = writeln!(text, "    {} ({}): {}", escape(&worker.name), worker.worker, all.join("; "));
     }
     let hidden = (workers.len() - shown) as u64 + more;
     if hidden > 0 {
@@ -143,23 +144,23 @@ fn misfits(look: &Look, workers: &[Misfits], more: u64) -> String {
     text
 }
 
-fn misfit(look: &Look, misfit: &Misfit) -> String {
+fn misfit(look: &OutputOptions, misfit: &FailedFilter) -> String {
     match misfit {
-        Misfit::Lost => "lost".into(),
-        Misfit::Silent => "not connected".into(),
-        Misfit::Cordoned => "cordoned".into(),
-        Misfit::Draining => "draining".into(),
-        Misfit::Unhealthy { trouble } => format!("unhealthy: {}", clean(trouble)),
-        Misfit::Runtime { runtime } => format!("does not support runtime `{}`", clean(runtime)),
-        Misfit::Limit { limit } => format!("cannot enforce the `{}` limit", clean(limit)),
-        Misfit::Constraint { label, value: Some(value) } => {
-            format!("label {}={} does not match the constraint", clean(label), clean(value))
+        FailedFilter::Lost => "lost".into(),
+        FailedFilter::Silent => "not connected".into(),
+        FailedFilter::Cordoned => "cordoned".into(),
+        FailedFilter::Draining => "draining".into(),
+        FailedFilter::Unhealthy { trouble } => format!("unhealthy: {}", escape(trouble)),
+        FailedFilter::Runtime { runtime } => format!("does not support runtime `{}`", escape(runtime)),
+        FailedFilter::Limit { limit } => format!("cannot enforce the `{}` limit", escape(limit)),
+        FailedFilter::Constraint { label, value: Some(value) } => {
+            format!("label {}={} does not match the constraint", escape(label), escape(value))
         }
-        Misfit::Constraint { label, value: None } => format!("no matching label `{}`", clean(label)),
-        Misfit::Cpu { needed, free, capacity } => {
+        FailedFilter::Constraint { label, value: None } => format!("no matching label `{}`", escape(label)),
+        FailedFilter::Cpu { needed, free, capacity } => {
             format!("insufficient CPU (requested {needed}, free {free} of {capacity})")
         }
-        Misfit::Memory { needed, free, capacity } => {
+        FailedFilter::Memory { needed, free, capacity } => {
             format!(
                 "insufficient memory (requested {}, free {} of {})",
                 bytes(needed.0),
@@ -167,13 +168,13 @@ fn misfit(look: &Look, misfit: &Misfit) -> String {
                 bytes(capacity.0)
             )
         }
-        Misfit::Custom { resource, needed, free, capacity } => {
-            format!("insufficient {} (requested {needed}, free {free} of {capacity})", clean(resource))
+        FailedFilter::Custom { resource, needed, free, capacity } => {
+            format!("insufficient {} (requested {needed}, free {free} of {capacity})", escape(resource))
         }
-        Misfit::Declined => "declined an execution recently".into(),
-        Misfit::Slots { slots } => format!("no free slot ({slots} of {slots} in use)"),
-        Misfit::Reserved { schedule, until } => {
-            format!("capacity reserved for schedule `{}` at {}", clean(schedule), exact(look, *until))
+        FailedFilter::Declined => "declined an execution recently".into(),
+        FailedFilter::Slots { slots } => format!("no free slot ({slots} of {slots} in use)"),
+        FailedFilter::Reserved { schedule, until } => {
+            format!("capacity reserved for schedule `{}` at {}", escape(schedule), exact(look, *until))
         }
     }
 }
@@ -227,7 +228,7 @@ mod tests {
         }))
         .unwrap();
         let now: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
-        let look = Look { format: Format::Table, color: false, now };
+        let look = OutputOptions { format: Format::Table, color: false, now };
         insta::assert_snapshot!(why(&look, &told).unwrap());
     }
 }

@@ -1,29 +1,30 @@
 //! Tables and detailed views of workflows, and the plan of a run (`belfry workflow plan`).
 //!
-//! The detailed view of a workflow has its fields, its triggers, and at most [`STEPS_SHOWN`] steps. Values and lists of
-//! names are cut to [`SHOWN`] characters; JSON and YAML contain them in full.
+//! The detailed view of a workflow has its fields, its triggers, and at most [`STEPS_MAX`] steps. Values and lists of
+//! names are cut to [`VALUE_CHARS_MAX`] characters; JSON and YAML contain them in full.
 
 use std::fmt::Write as _;
 
 use model::api::{AppliedWorkflow, PlannedStep, RunPlan, StepKind, TriggerStatus, Workflow};
 use model::workflow::{
-    Action, EndsIn, ForEach, Listens, Over, Parameter, Section, Source, StepSpec, TriggerSpec, Wait,
+    Action, ElementSource, ForEach, Parameter, RequiredResult, Section, Source, StepSpec, TriggerSources,
+    TriggerSpec, Wait,
 };
 use serde::Serialize;
 
-use super::objects::{labels, what_runs};
-use super::runs::{end, plain, run_status};
+use super::objects::{describe_command, labels};
+use super::runs::{format_end, plain, run_status};
 use super::schedules::AppliedObject;
 use super::table::{self, Cell, Column, Detail, Row, column, wide};
-use super::text::{clean, count, short};
-use super::time::{exact, when};
-use super::{Format, Look};
+use super::text::{count, escape, short};
+use super::time::{exact, relative_or_exact};
+use super::{Format, OutputOptions};
 use crate::failure::Failure;
 
 /// Maximum number of steps in a detailed view.
-pub(super) const STEPS_SHOWN: usize = 60;
+pub(super) const STEPS_MAX: usize = 60;
 /// Maximum number of characters of a value or of a list of names.
-pub(super) const SHOWN: usize = 120;
+pub(super) const VALUE_CHARS_MAX: usize = 120;
 
 pub(super) fn kind(kind: StepKind) -> &'static str {
     match kind {
@@ -35,7 +36,7 @@ pub(super) fn kind(kind: StepKind) -> &'static str {
 }
 
 /// Formats the name of a step, with its section unless that is `steps`: `clean (finally)`.
-pub(super) fn in_section(name: &str, section: Section) -> String {
+pub(super) fn step_title(name: &str, section: Section) -> String {
     match section {
         Section::Steps => name.to_owned(),
         other => format!("{name} ({})", other.as_str()),
@@ -43,7 +44,7 @@ pub(super) fn in_section(name: &str, section: Section) -> String {
 }
 
 pub(super) fn joined(names: &[String]) -> Cell {
-    if names.is_empty() { Cell::none() } else { short(&names.join(", "), SHOWN).into() }
+    if names.is_empty() { Cell::none() } else { short(&names.join(", "), VALUE_CHARS_MAX).into() }
 }
 
 impl Row for Workflow {
@@ -62,7 +63,7 @@ impl Row for Workflow {
         wide("LABELS", 12),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         let last = self.recent.as_ref().and_then(|runs| runs.first());
         let parameters: Vec<_> = self.parameters.keys().cloned().collect();
         vec![
@@ -70,8 +71,8 @@ impl Row for Workflow {
             self.steps.to_string().into(),
             self.runs.to_string().into(),
             last.map(|run| run_status(run.status)).into(),
-            last.map(|run| when(look, run.created_at)).into(),
-            when(look, self.updated_at).into(),
+            last.map(|run| relative_or_exact(look, run.created_at)).into(),
+            relative_or_exact(look, self.updated_at).into(),
             self.id.to_string().into(),
             self.namespace.as_str().into(),
             self.owner.as_deref().into(),
@@ -82,12 +83,12 @@ impl Row for Workflow {
     }
 
     fn name(&self) -> String {
-        clean(&self.name)
+        escape(&self.name)
     }
 }
 
 impl Detail for Workflow {
-    fn detail(&self, look: &Look) -> Vec<(&'static str, Cell)> {
+    fn detail(&self, look: &OutputOptions) -> Vec<(&'static str, Cell)> {
         let mut lines = vec![
             ("Workflow", self.name.as_str().into()),
             ("ID", self.id.to_string().into()),
@@ -114,11 +115,11 @@ impl Detail for Workflow {
                 state
                     .iter()
                     .flat_map(|state| &state.kept)
-                    .map(|ended| ("  received", end(look, ended).into())),
+                    .map(|ended| ("  received", format_end(look, ended).into())),
             );
             lines.extend(state.and_then(|state| state.last_refusal.as_ref()).map(|refusal| {
                 let detail = refusal.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
-                let (ended, why) = (end(look, &refusal.ended), refusal.reason.sentence());
+                let (ended, why) = (format_end(look, &refusal.ended), refusal.reason.sentence());
                 ("  not triggered", format!("{ended}: {why}{detail}").into())
             }));
         }
@@ -132,10 +133,10 @@ impl Detail for Workflow {
         lines
     }
 
-    fn below(&self, look: &Look) -> String {
+    fn appendix(&self, look: &OutputOptions) -> String {
         let Some(spec) = &self.spec else { return String::new() };
-        let steps: Vec<_> = spec.all_steps().map(|(section, step)| Written { section, step }).collect();
-        let shown = &steps[..steps.len().min(STEPS_SHOWN)];
+        let steps: Vec<_> = spec.all_steps().map(|(section, step)| DefinedStep { section, step }).collect();
+        let shown = &steps[..steps.len().min(STEPS_MAX)];
         let mut text = format!("\n{}", table::rows(look, shown));
         left_out(&mut text, steps.len() - shown.len(), "use `-o yaml` to show all");
         text
@@ -143,9 +144,9 @@ impl Detail for Workflow {
 }
 
 fn parameter_line(name: &str, parameter: &Parameter) -> String {
-    let kind = word(&parameter.kind);
+    let kind = variant_name(&parameter.kind);
     let default = match &parameter.default {
-        Some(value) => format!(", default {}", short(&value.to_string(), SHOWN)),
+        Some(value) => format!(", default {}", short(&value.to_string(), VALUE_CHARS_MAX)),
         None => ", required".to_owned(),
     };
     let what = parameter.description.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
@@ -158,14 +159,14 @@ fn trigger_line(trigger: &TriggerSpec, state: Option<&TriggerStatus>) -> String 
         let within = source.within.map(|within| format!(" within {within}")).unwrap_or_default();
         let labels = source.labels.iter().map(|(key, value)| format!(" {key}={value}")).collect::<String>();
         let on = match source.on {
-            EndsIn::Success => "success",
-            EndsIn::Failure => "failure",
-            EndsIn::Any => "any result",
+            RequiredResult::Success => "success",
+            RequiredResult::Failure => "failure",
+            RequiredResult::Any => "any result",
         };
         format!("{on} of {} {}{labels}{within}", source.kind.as_str(), source.name)
     };
     let mut text = trigger.listens.sources().iter().map(source).collect::<Vec<_>>().join(", ");
-    if let Listens::All { window, .. } = &trigger.listens {
+    if let TriggerSources::All { window, .. } = &trigger.listens {
         let _ = write!(text, ", all within {window}");
     }
     if trigger.paused {
@@ -191,13 +192,13 @@ pub(super) fn left_out(text: &mut String, count_left: usize, help: &str) {
 
 /// Step of a workflow definition, as a row.
 #[derive(Serialize)]
-struct Written<'a> {
+struct DefinedStep<'a> {
     section: Section,
     #[serde(flatten)]
     step: &'a StepSpec,
 }
 
-impl Row for Written<'_> {
+impl Row for DefinedStep<'_> {
     const COLUMNS: &'static [Column] = &[
         column("STEP", 24),
         column("ACTION", 40),
@@ -207,51 +208,51 @@ impl Row for Written<'_> {
         wide("CONDITION", 20),
     ];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         let step = self.step;
         vec![
-            in_section(&step.name, self.section).into(),
-            does(&step.action).into(),
-            step.for_each.as_ref().map(each).into(),
+            step_title(&step.name, self.section).into(),
+            describe_action(&step.action).into(),
+            step.for_each.as_ref().map(describe_for_each).into(),
             joined(&step.needs),
-            word(&step.join).into(),
+            variant_name(&step.join).into(),
             step.when.as_deref().into(),
         ]
     }
 
     fn name(&self) -> String {
-        clean(&self.step.name)
+        escape(&self.step.name)
     }
 }
 
 /// Returns the name of a unit variant in the API, such as `all_success`.
-pub(super) fn word(value: &impl Serialize) -> String {
+pub(super) fn variant_name(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).ok();
     value.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
 }
 
-fn does(action: &Action) -> String {
+fn describe_action(action: &Action) -> String {
     match action {
-        Action::Job(job) => what_runs(&job.run),
+        Action::Job(job) => describe_command(&job.run),
         Action::Workflow(call) => format!("calls workflow {}", call.name),
         Action::Approval(approval) if approval.approvers.is_empty() => "waits for approval".into(),
         Action::Approval(approval) => {
-            short(&format!("waits for approval by {}", approval.approvers.join(" or ")), SHOWN)
+            short(&format!("waits for approval by {}", approval.approvers.join(" or ")), VALUE_CHARS_MAX)
         }
         Action::Wait(Wait::For(length)) => format!("waits for {length}"),
-        Action::Wait(Wait::Until(at)) => short(&format!("waits until {at}"), SHOWN),
+        Action::Wait(Wait::Until(at)) => short(&format!("waits until {at}"), VALUE_CHARS_MAX),
         Action::Wait(Wait::Event(event)) => format!("waits for event {}", event.name),
     }
 }
 
-fn each(each: &ForEach) -> String {
+fn describe_for_each(each: &ForEach) -> String {
     match &each.over {
-        Over::Items(items) => count(items.len() as u64, "item"),
-        Over::List(expression) => short(expression, SHOWN),
-        Over::Shards(shards) => count(u64::from(*shards), "shard"),
-        Over::Workers(constraints) if constraints.is_empty() => "all workers".into(),
-        Over::Workers(_) => "matching workers".into(),
-        Over::AddedBy(steps) => format!("added by {}", short(&steps.join(", "), SHOWN)),
+        ElementSource::Items(items) => count(items.len() as u64, "item"),
+        ElementSource::List(expression) => short(expression, VALUE_CHARS_MAX),
+        ElementSource::Shards(shards) => count(u64::from(*shards), "shard"),
+        ElementSource::Workers(constraints) if constraints.is_empty() => "all workers".into(),
+        ElementSource::Workers(_) => "matching workers".into(),
+        ElementSource::AddedBy(steps) => format!("added by {}", short(&steps.join(", "), VALUE_CHARS_MAX)),
     }
 }
 
@@ -272,14 +273,14 @@ impl Row for PlannedStep {
         column("COMMAND", 40),
     ];
 
-    fn cells(&self, look: &Look) -> Vec<Cell> {
+    fn cells(&self, look: &OutputOptions) -> Vec<Cell> {
         let command = self.command.as_ref().map(|command| {
             let command = command.join(" ");
-            if look.wide() { command } else { short(&command, SHOWN) }
+            if look.wide() { command } else { short(&command, VALUE_CHARS_MAX) }
         });
         vec![
             self.level.to_string().into(),
-            in_section(&self.name, self.section).into(),
+            step_title(&self.name, self.section).into(),
             kind(self.kind).into(),
             self.total.map(|total| total.to_string()).into(),
             joined(&self.needs),
@@ -288,12 +289,12 @@ impl Row for PlannedStep {
     }
 
     fn name(&self) -> String {
-        clean(&self.name)
+        escape(&self.name)
     }
 }
 
 /// Formats the plan of a run: the values of the parameters, then the steps in a possible order.
-pub(crate) fn plan(look: &Look, plan: &RunPlan) -> Result<String, Failure> {
+pub(crate) fn plan(look: &OutputOptions, plan: &RunPlan) -> Result<String, Failure> {
     Ok(match look.format {
         Format::Json => super::json(plan)?,
         Format::Yaml => super::yaml(plan)?,
@@ -301,7 +302,7 @@ pub(crate) fn plan(look: &Look, plan: &RunPlan) -> Result<String, Failure> {
         Format::Table | Format::Wide => {
             let mut text = String::new();
             for (name, value) in &plan.parameters {
-                let _ = writeln!(text, "{}={}", clean(name), clean(&short(&plain(value), SHOWN)));
+                let _ = writeln!(text, "{}={}", escape(name), escape(&short(&plain(value), VALUE_CHARS_MAX)));
             }
             if !text.is_empty() {
                 text.push('\n');
@@ -318,8 +319,8 @@ mod tests {
     use super::*;
     use crate::output::{list, one};
 
-    fn look(format: Format) -> Look {
-        Look { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
+    fn look(format: Format) -> OutputOptions {
+        OutputOptions { format, color: false, now: "2026-11-21T08:10:00Z".parse().unwrap() }
     }
 
     fn spec() -> serde_json::Value {
@@ -379,7 +380,7 @@ mod tests {
 
     /// C3.
     #[test]
-    fn triggers_are_told_with_what_they_did_and_why_they_did_not() {
+    fn triggers_show_their_runs_and_refusals() {
         let at = "2026-11-21T07:59:30Z";
         let job = json!({"job_id": "job_01k9zq3m6c0000000000000000", "name": "ra\u{1b}tes",
             "status": "succeeded", "at": at});

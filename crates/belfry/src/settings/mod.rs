@@ -21,7 +21,7 @@ use serde::Serialize;
 pub(crate) use self::table::{SETTINGS, Setting};
 pub(crate) use self::value::Value;
 use crate::failure::{Exit, Failure};
-use crate::output::Look;
+use crate::output::OutputOptions;
 use crate::output::table::{Cell, Column, Row, column};
 
 /// Origin of a value.
@@ -102,7 +102,7 @@ impl Sources {
 
 /// Error in a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct SettingError {
     /// Name that the user wrote: a key with its file, a variable or a flag.
     pub(crate) at: String,
     /// Value that was found, and what was expected.
@@ -150,7 +150,7 @@ impl Settings {
         }
     }
 
-    fn read_file(&mut self, path: &Path, wrong: &mut Vec<Wrong>) -> Result<(), Failure> {
+    fn read_file(&mut self, path: &Path, wrong: &mut Vec<SettingError>) -> Result<(), Failure> {
         let failed = |detail: String| Failure::usage(format!("cannot read `{}`: {detail}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
         let table: toml::Table = text.parse().map_err(|e: toml::de::Error| failed(e.to_string()))?;
@@ -167,7 +167,7 @@ impl Settings {
                         Ok(value) => {
                             drop(self.values.insert(setting.key, (value, Origin::File(path.to_owned()))))
                         }
-                        Err(detail) => wrong.push(Wrong { at, detail }),
+                        Err(detail) => wrong.push(SettingError { at, detail }),
                     },
                     None => wrong.push(unknown(&at, &key)),
                 }
@@ -176,30 +176,30 @@ impl Settings {
         Ok(())
     }
 
-    fn read_variables(&mut self, sources: &Sources, wrong: &mut Vec<Wrong>) {
+    fn read_variables(&mut self, sources: &Sources, wrong: &mut Vec<SettingError>) {
         for setting in SETTINGS {
             let name = setting.variable();
             let Some(text) = sources.variable(&name) else { continue };
             match setting.kind.parse(text) {
                 Ok(value) => drop(self.values.insert(setting.key, (value, Origin::Variable(name)))),
-                Err(detail) => wrong.push(Wrong { at: format!("${name}"), detail }),
+                Err(detail) => wrong.push(SettingError { at: format!("${name}"), detail }),
             }
         }
         // Unknown variables are reported for these prefixes only: tasks have variables such as `BELFRY_JOB_ID`.
         for name in sources.variables.keys() {
             let ours = ["BELFRY_SERVER__", "BELFRY_WORKER__"].iter().any(|prefix| name.starts_with(prefix));
             if ours && !SETTINGS.iter().any(|s| s.variable() == *name) {
-                wrong.push(Wrong { at: format!("${name}"), detail: "unknown setting".into() });
+                wrong.push(SettingError { at: format!("${name}"), detail: "unknown setting".into() });
             }
         }
     }
 
-    fn read_flags(&mut self, sources: &Sources, wrong: &mut Vec<Wrong>) {
+    fn read_flags(&mut self, sources: &Sources, wrong: &mut Vec<SettingError>) {
         for (key, flag, text) in &sources.flags {
             let Some(setting) = Setting::find(key) else { continue };
             match setting.kind.parse(text) {
                 Ok(value) => drop(self.values.insert(setting.key, (value, Origin::Flag(flag)))),
-                Err(detail) => wrong.push(Wrong { at: (*flag).to_owned(), detail }),
+                Err(detail) => wrong.push(SettingError { at: (*flag).to_owned(), detail }),
             }
         }
     }
@@ -233,20 +233,20 @@ impl Settings {
     }
 }
 
-fn unknown(at: &str, key: &str) -> Wrong {
+fn unknown(at: &str, key: &str) -> SettingError {
     if Setting::find(key).is_some() {
         let detail = "is a secret and is not allowed in this file; set `client.token_file` instead";
-        return Wrong { at: at.to_owned(), detail: detail.into() };
+        return SettingError { at: at.to_owned(), detail: detail.into() };
     }
     let near = SETTINGS.iter().min_by_key(|s| distance(s.key, key)).filter(|s| distance(s.key, key) <= 3);
     let detail = match near {
         Some(setting) => format!("unknown setting; did you mean `{}`?", setting.key),
         None => "unknown setting".into(),
     };
-    Wrong { at: at.to_owned(), detail }
+    SettingError { at: at.to_owned(), detail }
 }
 
-fn refusal(wrong: Vec<Wrong>) -> Failure {
+fn refusal(wrong: Vec<SettingError>) -> Failure {
     let fields = wrong
         .into_iter()
         .map(|w| model::api::FieldError { pointer: String::new(), path: w.at, detail: w.detail })
@@ -289,7 +289,7 @@ impl Row for SettingRow {
         crate::output::table::wide("DESCRIPTION", 40),
     ];
 
-    fn cells(&self, _look: &Look) -> Vec<Cell> {
+    fn cells(&self, _look: &OutputOptions) -> Vec<Cell> {
         vec![
             self.key.into(),
             self.value.as_ref().map(ToString::to_string).into(),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_said_at_once() {
+    fn all_invalid_settings_are_reported_together() {
         let dir = tempfile::tempdir().unwrap();
         let file = "stray = 1\n[client]\nulr = \"x\"\ntoken = \"bf_x\"\n[server]\nlisten = \"nowhere\"\nshards = -1\nbehind_proxy = \"maybe\"\n[worker]\nlabels = { zone = 1 }\nslots = \"many\"\n[attic]\nbat = 1\n";
         let variables =
@@ -377,8 +377,11 @@ mod tests {
     #[test]
     fn all_settings_with_their_defaults() {
         let rows = Settings::load(&sources(&[("BELFRY_TOKEN", "bf_secret")], None)).unwrap().rows();
-        let look =
-            Look { format: crate::output::Format::Wide, color: false, now: model::Timestamp::from_millis(0) };
+        let look = OutputOptions {
+            format: crate::output::Format::Wide,
+            color: false,
+            now: model::Timestamp::from_millis(0),
+        };
         let text = crate::output::list(&look, &rows).unwrap();
         assert!(!text.contains("bf_secret"));
         insta::assert_snapshot!(text);

@@ -8,18 +8,18 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Request, Response, StatusCode};
-use client::{Client, Patience, Task};
+use client::{Client, Task, Timeouts};
 use serde_json::{Value, json};
 
 /// Request that the server received.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct RecordedRequest {
     pub(crate) line: String,
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
-impl Asked {
+impl RecordedRequest {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|v| v.to_str().ok())
     }
@@ -34,7 +34,7 @@ type Answer = Box<dyn FnOnce() -> Response<Body> + Send>;
 #[derive(Default)]
 struct State {
     answers: VecDeque<Answer>,
-    asked: Vec<Asked>,
+    asked: Vec<RecordedRequest>,
 }
 
 /// Server that returns its scripted responses in order, and records the requests.
@@ -75,7 +75,7 @@ impl Fake {
     }
 
     /// Adds a response whose connection is lost within the body.
-    pub(crate) fn breaks(&self) -> &Self {
+    pub(crate) fn drops_connection(&self) -> &Self {
         self.answers_with(|| {
             let pieces = futures::stream::iter([Ok(Bytes::from("{")), Err(std::io::Error::other("cut"))]);
             Response::new(Body::from_stream(pieces))
@@ -87,15 +87,15 @@ impl Fake {
         self
     }
 
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
         self.0.lock().unwrap().asked.clone()
     }
 
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.asked().into_iter().map(|a| a.line).collect()
+        self.requests().into_iter().map(|a| a.line).collect()
     }
 
-    fn answer(&self, asked: Asked) -> Response<Body> {
+    fn answer(&self, asked: RecordedRequest) -> Response<Body> {
         let mut state = self.0.lock().unwrap();
         state.asked.push(asked);
         match state.answers.pop_front() {
@@ -110,10 +110,10 @@ impl Fake {
 
     /// Starts the server, and returns a client of it.
     pub(crate) async fn start(&self) -> Client {
-        self.start_with(Patience { retry_for: Duration::from_secs(20), ..Patience::default() }).await
+        self.start_with(Timeouts { retry_for: Duration::from_secs(20), ..Timeouts::default() }).await
     }
 
-    pub(crate) async fn start_with(&self, patience: Patience) -> Client {
+    pub(crate) async fn start_with(&self, patience: Timeouts) -> Client {
         client::install_crypto();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -135,7 +135,7 @@ impl Fake {
             let (head, body) = request.into_parts();
             let body = axum::body::to_bytes(body, 1 << 20).await.expect("requests of tests are small");
             let line = format!("{} {}", head.method, head.uri);
-            fake.answer(Asked { line, headers: head.headers, body })
+            fake.answer(RecordedRequest { line, headers: head.headers, body })
         })
     }
 }

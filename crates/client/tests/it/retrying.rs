@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use client::{Client, Error, Patience};
+use client::{Client, Error, Timeouts};
 use model::{JobSpec, JobStatus};
 use serde_json::json;
 
@@ -18,13 +18,14 @@ async fn a_submission_is_repeated_with_its_first_key_until_it_is_answered() {
     let fake = Fake::default();
     fake.refuses(503, "loading", Some(0))
         .refuses(503, "outcome_unknown", None)
-        .breaks()
+        .drops_connection()
         .answers(201, submitted());
     let client = fake.start().await;
 
     assert_eq!(client.submit(&spec()).await.unwrap().id.to_string(), JOB);
 
-    let keys: Vec<_> = fake.asked().iter().map(|a| a.header("idempotency-key").map(str::to_owned)).collect();
+    let keys: Vec<_> =
+        fake.requests().iter().map(|a| a.header("idempotency-key").map(str::to_owned)).collect();
     assert_eq!(keys.len(), 4);
     assert!(keys[0].as_ref().is_some_and(|k| k.len() > 32), "{keys:?}");
     assert!(keys.iter().all(|k| *k == keys[0]), "{keys:?}");
@@ -37,7 +38,7 @@ async fn two_submissions_have_two_keys() {
     let client = fake.start().await;
     client.submit(&spec()).await.unwrap();
     client.submit(&spec()).await.unwrap();
-    let asked = fake.asked();
+    let asked = fake.requests();
     assert_ne!(asked[0].header("idempotency-key"), asked[1].header("idempotency-key"));
 }
 
@@ -47,7 +48,7 @@ async fn a_key_of_the_spec_takes_the_place_of_a_random_one() {
     fake.answers(201, submitted());
     let client = fake.start().await;
     client.submit(&JobSpec { idempotency_key: Some("köln".into()), ..spec() }).await.unwrap();
-    let asked = &fake.asked()[0];
+    let asked = &fake.requests()[0];
     assert_eq!(asked.header("idempotency-key"), None);
     assert_eq!(asked.json()["idempotency_key"], "köln");
 }
@@ -58,8 +59,8 @@ async fn a_batch_has_a_key_for_those_of_its_jobs_that_have_none() {
     fake.answers(201, json!({"jobs": [submitted(), submitted()]}));
     let client = fake.start().await;
     assert_eq!(client.submit_all(&[spec(), spec()]).await.unwrap().len(), 2);
-    assert!(fake.asked()[0].header("idempotency-key").is_some());
-    assert_eq!(fake.asked()[0].json()["jobs"].as_array().unwrap().len(), 2);
+    assert!(fake.requests()[0].header("idempotency-key").is_some());
+    assert_eq!(fake.requests()[0].json()["jobs"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -69,7 +70,7 @@ async fn a_retry_of_a_job_is_not_repeated_when_its_outcome_is_unknown() {
     let client = fake.start().await;
     let error = client.retry_job(JOB.parse().unwrap()).await.unwrap_err();
     assert_eq!(error.code(), Some("outcome_unknown"));
-    assert_eq!(fake.asked().len(), 1);
+    assert_eq!(fake.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -78,7 +79,7 @@ async fn a_retry_of_a_job_is_repeated_when_it_was_surely_not_carried_out() {
     fake.refuses(503, "busy", Some(0)).answers(201, submitted());
     let client = fake.start().await;
     client.retry_job(JOB.parse().unwrap()).await.unwrap();
-    assert_eq!(fake.asked().len(), 2);
+    assert_eq!(fake.requests().len(), 2);
 }
 
 #[tokio::test]
@@ -96,7 +97,7 @@ async fn a_refusal_is_told_as_it_came_and_not_repeated() {
     assert_eq!(error.help().as_deref(), Some("correct them"));
     let Error::Problem(problem) = error else { panic!("not a problem: {error:?}") };
     assert_eq!(problem.errors[0].path, "priority");
-    assert_eq!(fake.asked().len(), 1);
+    assert_eq!(fake.requests().len(), 1);
 }
 
 #[tokio::test]
@@ -118,12 +119,12 @@ async fn an_answer_that_is_not_belfrys_says_so() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_unreachable_and_each_wait_is_announced() {
+async fn missing_server_is_unreachable_and_retries_are_reported() {
     client::install_crypto();
     let port = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let waits = Arc::new(Mutex::new(0));
     let seen = waits.clone();
-    let patience = Patience { retry_for: Duration::from_millis(300), ..Patience::default() };
+    let patience = Timeouts { retry_for: Duration::from_millis(300), ..Timeouts::default() };
     let client = Client::with_patience(&format!("http://127.0.0.1:{port}"), None, patience)
         .unwrap()
         .on_retry(Arc::new(move |_, _| *seen.lock().unwrap() += 1));
@@ -137,8 +138,11 @@ async fn a_server_that_never_answers_is_given_up() {
     client::install_crypto();
     // Connections are accepted by the backlog, but no response is sent.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let patience =
-        Patience { retry_for: Duration::ZERO, answer: Duration::from_millis(200), ..Patience::default() };
+    let patience = Timeouts {
+        retry_for: Duration::ZERO,
+        response_timeout: Duration::from_millis(200),
+        ..Timeouts::default()
+    };
     let url = format!("http://{}", silent.local_addr().unwrap());
     let client = Client::with_patience(&url, None, patience).unwrap();
     assert!(matches!(client.me().await.unwrap_err(), Error::Timeout { .. }));
@@ -157,7 +161,7 @@ async fn the_token_is_sent_and_redirects_do_not_carry_it_away() {
     let client = fake.start().await;
     let error = client.me().await.unwrap_err();
     assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
-    assert_eq!(fake.asked()[0].header("authorization"), Some("Bearer bf_admin_1_secret"));
+    assert_eq!(fake.requests()[0].header("authorization"), Some("Bearer bf_admin_1_secret"));
 }
 
 #[tokio::test]
@@ -184,20 +188,20 @@ async fn a_list_is_read_over_all_of_its_pages() {
 }
 
 #[tokio::test]
-async fn a_queue_that_nobody_set_up_is_made_only_if_nobody_was_faster() {
+async fn new_queue_is_created_only_if_it_does_not_exist() {
     let fake = Fake::default();
     fake.refuses(412, "version_mismatch", None).refuses(412, "version_mismatch", None);
     let client = fake.start().await;
     let settings = model::queue::QueueSettings::default();
     client.set_queue("mail", &settings, Some(0)).await.unwrap_err();
     client.set_queue("mail", &settings, Some(3)).await.unwrap_err();
-    let asked = fake.asked();
+    let asked = fake.requests();
     assert_eq!((asked[0].header("if-none-match"), asked[0].header("if-match")), (Some("*"), None));
     assert_eq!((asked[1].header("if-none-match"), asked[1].header("if-match")), (None, Some("\"3\"")));
 }
 
 #[tokio::test]
-async fn a_file_is_read_anew_for_each_try() {
+async fn file_is_read_again_for_each_attempt() {
     let fake = Fake::default();
     fake.refuses(503, "busy", Some(0)).answers(
         201,
@@ -209,7 +213,7 @@ async fn a_file_is_read_anew_for_each_try() {
     let path = dir.path().join("tool");
     std::fs::write(&path, "hello").unwrap();
     client.put_artifact_file("tool", None, &path).await.unwrap();
-    assert!(fake.asked().iter().all(|a| a.body == "hello"));
+    assert!(fake.requests().iter().all(|a| a.body == "hello"));
     let missing = client.put_artifact_file("tool", None, &dir.path().join("gone")).await.unwrap_err();
     assert!(matches!(missing, Error::File { .. }), "{missing:?}");
 }

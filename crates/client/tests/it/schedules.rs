@@ -21,12 +21,12 @@ fn triggered() -> serde_json::Value {
 #[tokio::test]
 async fn a_trigger_is_repeated_with_its_first_key_until_it_is_answered() {
     let fake = Fake::default();
-    fake.refuses(503, "outcome_unknown", None).breaks().answers(200, triggered());
+    fake.refuses(503, "outcome_unknown", None).drops_connection().answers(200, triggered());
     let client = fake.start().await;
     let how = TriggerSchedule { reason: Some("upgrade".into()), overlap: None };
     let answer = client.trigger_schedule(&named("nightly"), &how).await.unwrap();
     assert_eq!((answer.outcome, answer.job_id.unwrap().to_string()), (FiringOutcome::Fired, JOB.to_owned()));
-    let asked = fake.asked();
+    let asked = fake.requests();
     let keys: Vec<_> = asked.iter().map(|a| a.header("idempotency-key").map(str::to_owned)).collect();
     assert!(keys.len() == 3 && keys[0].is_some() && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     assert_eq!(asked[0].json(), json!({"reason": "upgrade"}));
@@ -40,7 +40,7 @@ async fn a_backfill_is_not_repeated_when_its_outcome_is_unknown() {
     let client = fake.start().await;
     let range = StartBackfill::new(model::Timestamp::default(), model::Timestamp::default());
     let error = client.start_backfill(&named("nightly"), &range).await.unwrap_err();
-    assert_eq!((error.code(), fake.asked().len()), (Some("outcome_unknown"), 1));
+    assert_eq!((error.code(), fake.requests().len()), (Some("outcome_unknown"), 1));
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ async fn a_log_that_breaks_off_in_a_line_goes_on_behind_the_last_whole_one() {
     };
     assert_eq!(texts, ["one\n", "two\n"]);
     assert_eq!(status, Some(ExecutionStatus::Failed));
-    let asked = fake.asked();
+    let asked = fake.requests();
     assert!(asked[0].line.contains("tail=10"), "{}", asked[0].line);
     assert_eq!(asked[0].header("last-event-id"), None);
     assert!(!asked[2].line.contains("tail"), "{}", asked[2].line);
@@ -37,7 +37,7 @@ async fn a_log_that_breaks_off_in_a_line_goes_on_behind_the_last_whole_one() {
 }
 
 #[tokio::test]
-async fn the_feed_resumes_and_says_when_it_could_not() {
+async fn feed_resumes_or_reports_a_reset() {
     let fake = Fake::default();
     fake.streams(
         "retry: 1\n\nid: 7\ndata: {\"seq\":7,\"at\":\"2026-11-21T08:00:00Z\",\"type\":\"worker.ready\"}\n\n: beat\n\n",
@@ -54,14 +54,14 @@ async fn the_feed_resumes_and_says_when_it_could_not() {
         })
         .collect();
     assert_eq!(told, ["worker.ready", "reset", "worker.lost"]);
-    let asked = fake.asked();
+    let asked = fake.requests();
     assert_eq!(asked[0].line, "GET /api/v1/events?since=3");
     assert_eq!(asked[1].line, "GET /api/v1/events");
     assert_eq!(asked[1].header("last-event-id"), Some("7"));
 }
 
 #[tokio::test]
-async fn a_job_is_watched_to_its_end_even_without_a_feed() {
+async fn watch_ends_with_the_job_without_a_feed() {
     let fake = Fake::default();
     fake.refuses(404, "not_found", None)
         .answers(200, job(1, "waiting", 0))
@@ -109,7 +109,7 @@ async fn the_log_of_a_job_goes_over_to_its_next_execution() {
 }
 
 #[tokio::test]
-async fn executions_that_nobody_saw_are_caught_up_with_only_if_all_are_wanted() {
+async fn missed_executions_are_followed_only_from_the_first() {
     for (begin, numbers) in [(Begin::First, vec![1, 2]), (Begin::Newest, vec![2])] {
         let fake = Fake::default();
         fake.streams(": open\n\n")

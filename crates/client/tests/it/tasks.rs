@@ -7,7 +7,7 @@ use crate::fake::Fake;
 
 /// C4. A request with an unknown outcome is retried unchanged; the name of the batch makes it idempotent.
 #[tokio::test]
-async fn elements_are_added_again_until_that_is_known_to_have_happened() {
+async fn adding_elements_is_retried_until_the_outcome_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let fake = Fake::default();
     let answer = json!({"step": "page", "first": 7, "count": 2, "total": 9, "added": true});
@@ -20,7 +20,7 @@ async fn elements_are_added_again_until_that_is_known_to_have_happened() {
     task.add_elements(Some("page"), "b", &elements).await.unwrap();
     let first = "POST /elements?batch=depth+1%2F%E9%A1%B5";
     assert_eq!(fake.lines(), [first, first, "POST /elements?step=page&batch=b"]);
-    assert!(fake.asked().iter().all(|asked| asked.json() == json!(elements)));
+    assert!(fake.requests().iter().all(|asked| asked.json() == json!(elements)));
 }
 
 /// C4.

@@ -40,11 +40,11 @@ fn steps(version: u64) -> Value {
 #[tokio::test]
 async fn a_start_is_repeated_with_its_first_key_until_it_is_answered() {
     let fake = Fake::default();
-    fake.refuses(503, "outcome_unknown", None).breaks().answers(201, run(1, "running"));
+    fake.refuses(503, "outcome_unknown", None).drops_connection().answers(201, run(1, "running"));
     let client = fake.start().await;
     let how = StartRun { note: Some("by hand".into()), ..StartRun::default() };
     assert_eq!(client.start_run(&named("nightly"), &how).await.unwrap().id, id());
-    let asked = fake.asked();
+    let asked = fake.requests();
     let keys: Vec<_> = asked.iter().map(|a| a.header("idempotency-key").map(str::to_owned)).collect();
     assert!(keys.len() == 3 && keys[0].is_some() && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     assert_eq!(asked[0].json(), json!({"note": "by hand"}));
@@ -58,7 +58,7 @@ async fn a_retry_is_not_repeated_when_its_outcome_is_unknown() {
     fake.refuses(503, "outcome_unknown", None);
     let client = fake.start().await;
     let error = client.retry_run(id(), &RetryRun::default()).await.unwrap_err();
-    assert_eq!((error.code(), fake.asked().len()), (Some("outcome_unknown"), 1));
+    assert_eq!((error.code(), fake.requests().len()), (Some("outcome_unknown"), 1));
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn filters_become_parameters_and_names_stay_one_segment() {
 
 /// Each action has its own URL and body.
 #[tokio::test]
-async fn what_is_asked_of_a_run_is_asked_where_the_server_listens() {
+async fn run_actions_use_the_routes_of_the_api() {
     let fake = Fake::default();
     for _ in 0..7 {
         fake.answers(200, run(2, "running"));
@@ -110,7 +110,7 @@ async fn what_is_asked_of_a_run_is_asked_where_the_server_listens() {
     assert_eq!(client.send_event(id(), "paid", json!({"sum": 3}).as_object()).await.unwrap().steps, 1);
     assert_eq!(client.send_event(id(), "signed", None).await.unwrap().steps, 2);
     let told: Vec<_> = fake
-        .asked()
+        .requests()
         .iter()
         .map(|asked| {
             let body = if asked.body.is_empty() { Value::Null } else { asked.json() };
@@ -143,7 +143,7 @@ async fn a_workflow_is_put_under_its_name_with_the_version_that_it_must_have() {
     let spec = WorkflowSpec::new("nightly", Vec::new());
     client.put_workflow(&spec, Some(0)).await.unwrap_err();
     client.put_workflow(&spec, Some(4)).await.unwrap_err();
-    let asked = fake.asked();
+    let asked = fake.requests();
     assert_eq!(asked[0].line, "PUT /api/v1/workflows/nightly?namespace=default");
     assert_eq!((asked[0].header("if-none-match"), asked[1].header("if-match")), (Some("*"), Some("\"4\"")));
 }

@@ -2,7 +2,7 @@
 
 use model::{Cause, Duration, JobId, JobStatus, Refusal};
 
-use super::About;
+use super::TransitionDetails;
 use crate::engine::Engine;
 use crate::input::Ticket;
 use crate::output::{Effect, Reply};
@@ -39,10 +39,10 @@ impl Engine {
             _ => {
                 self.leave_queue(id);
                 if let Some(job) = self.jobs.get_mut(&id) {
-                    self.agenda.disarm(job.state.due_at, Timer::Due(id));
+                    self.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
                     job.state.cancel_requested_at = Some(self.now);
                 }
-                let about = About { detail: Some(&detail), ..About::default() };
+                let about = TransitionDetails { detail: Some(&detail), ..TransitionDetails::default() };
                 self.end(id, JobStatus::Cancelled, Cause::CancelRequested, about);
             }
         }

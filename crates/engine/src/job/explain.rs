@@ -1,10 +1,10 @@
 //! Waiting reasons of a job.
 
-use model::why::{Misfits, OpenEnum, Reason, Why};
+use model::why::{OpenEnum, Reason, Why, WorkerMismatch};
 use model::{ExecutionStatus, JobId, JobStatus, Refusal};
 
 use super::Job;
-use crate::clock::NO_TROUBLE;
+use crate::clock::CLOCK_DIFFERENCE_MAX;
 use crate::engine::Engine;
 use crate::input::Ticket;
 use crate::output::Reply;
@@ -38,8 +38,8 @@ impl Engine {
 
     /// Adds the clock as a reason: waiting for a time takes longer while engine time stands still.
     fn waits_for_time(&self, reason: Reason) -> Vec<Reason> {
-        let by = self.belief.view(self.now).ahead;
-        let behind = (by > NO_TROUBLE).then_some(Reason::ClockBehind { by });
+        let by = self.clock_filter.view(self.now).ahead;
+        let behind = (by > CLOCK_DIFFERENCE_MAX).then_some(Reason::ClockBehind { by });
         behind.into_iter().chain([reason]).collect()
     }
 
@@ -49,12 +49,12 @@ impl Engine {
         let mut reasons = Vec::new();
         reasons.extend(job.state.cancel_requested_at.map(|since| Reason::Stopping { since }));
         if live.is_unknown() {
-            let until = self.on_the_wall(live.unknown_until);
+            let until = self.wall_time_of(live.result_wait_until);
             reasons.push(Reason::OutcomeUnknown { worker, until });
             return reasons;
         }
         if let Some(silent) = self.workers.get(&worker).filter(|w| w.session.is_none()) {
-            reasons.push(Reason::WorkerSilent { worker, until: self.on_the_wall(silent.lease_until) });
+            reasons.push(Reason::WorkerSilent { worker, until: self.wall_time_of(silent.lease_until) });
         }
         let since = live.record.started_at.filter(|_| live.record.status == ExecutionStatus::Running);
         reasons.push(Reason::Runs { worker, since });
@@ -62,21 +62,21 @@ impl Engine {
     }
 
     fn waiting_reasons(&self, id: JobId, job: &Job) -> Vec<Reason> {
-        if self.reconciling.holds(id) {
-            return vec![Reason::Reconciling { until: self.on_the_wall(self.reconciled_at()) }];
+        if self.reconciliation.holds(id) {
+            return vec![Reason::Reconciling { until: self.wall_time_of(self.reconciled_at()) }];
         }
         if self.holds_new_work {
             return vec![Reason::StorageFull];
         }
-        let mut reasons = self.queues.reasons(self.steady, job, |at| self.on_the_wall(at));
+        let mut reasons = self.queues.reasons(self.steady, job, |at| self.wall_time_of(at));
         let shape = &job.profile.shape;
-        let kept = self.schedules.expected.get(&id).and_then(|&schedule| self.kept_for(schedule));
+        let kept = self.schedules.reserved_jobs.get(&id).and_then(|&schedule| self.reserved_worker(schedule));
         reasons.extend(kept.map(|worker| Reason::Reserved { worker }));
         if self.workers.is_empty() {
             reasons.push(Reason::NoWorkers);
             return reasons;
         }
-        if let Some(worker) = placement::best_of(shape, self.workers.values(), placement::avoided(job)) {
+        if let Some(worker) = placement::best_of(shape, self.workers.values(), placement::last_worker(job)) {
             if reasons.is_empty() {
                 let waiting = self.queues.waiting_in(&job.profile.queue);
                 if waiting > 1 && !self.queues.is_first(id, job) {
@@ -86,10 +86,10 @@ impl Engine {
             }
             return reasons;
         }
-        let workers = self.workers.values().take(WORKERS_SHOWN).map(|worker| Misfits {
+        let workers = self.workers.values().take(WORKERS_SHOWN).map(|worker| WorkerMismatch {
             worker: worker.record.id,
             name: worker.record.name.clone(),
-            misfits: OpenEnum::list(placement::misfits(shape, worker, None)),
+            misfits: OpenEnum::list(placement::ineligibility_reasons(shape, worker, None)),
         });
         let more = self.workers.len().saturating_sub(WORKERS_SHOWN);
         reasons.push(Reason::NoWorkerFits {

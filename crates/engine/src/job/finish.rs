@@ -19,10 +19,10 @@ use model::{Cause, Duration, ExecutionStatus, JobId, JobStatus, Timestamp};
 use mutation::{Mutation, is_on};
 use rand::{Rng, RngExt};
 
-use super::About;
+use super::TransitionDetails;
 use super::unknown::lost_with_worker;
 use crate::engine::Engine;
-use crate::input::{How, Report};
+use crate::input::{ExecutionEnd, Report};
 use crate::timer::Timer;
 
 /// Effect of an execution's end on its job, before the job's policies are applied.
@@ -63,11 +63,15 @@ impl Engine {
             }
             Report::Finished { how, outcome, usage } => {
                 let (status, verdict) = match how {
-                    How::Succeeded => (ExecutionStatus::Succeeded, Verdict::Succeeded),
-                    How::Failed => (ExecutionStatus::Failed, Verdict::Failed(Cause::RunFailed)),
-                    How::TimedOut => (ExecutionStatus::Failed, Verdict::Failed(Cause::TimedOut)),
-                    How::Stopped => (ExecutionStatus::Cancelled, Verdict::Returned(Cause::Interrupted)),
-                    How::Interrupted => (ExecutionStatus::Lost, Verdict::Returned(Cause::Interrupted)),
+                    ExecutionEnd::Succeeded => (ExecutionStatus::Succeeded, Verdict::Succeeded),
+                    ExecutionEnd::Failed => (ExecutionStatus::Failed, Verdict::Failed(Cause::RunFailed)),
+                    ExecutionEnd::TimedOut => (ExecutionStatus::Failed, Verdict::Failed(Cause::TimedOut)),
+                    ExecutionEnd::Stopped => {
+                        (ExecutionStatus::Cancelled, Verdict::Returned(Cause::Interrupted))
+                    }
+                    ExecutionEnd::Interrupted => {
+                        (ExecutionStatus::Lost, Verdict::Returned(Cause::Interrupted))
+                    }
                 };
                 self.conclude(id, status, verdict, outcome, Some(usage));
             }
@@ -75,7 +79,7 @@ impl Engine {
     }
 
     /// Handles a started execution that its worker no longer knows.
-    pub(crate) fn on_forgotten(&mut self, id: JobId) {
+    pub(crate) fn on_execution_unknown_to_worker(&mut self, id: JobId) {
         let outcome = Outcome { error: Some("interrupted".into()), ..Outcome::default() };
         self.conclude(id, ExecutionStatus::Lost, Verdict::Returned(Cause::Interrupted), outcome, None);
     }
@@ -90,12 +94,15 @@ impl Engine {
     /// row was lost.
     pub(crate) fn on_execution_missing(&mut self, id: JobId) {
         if let Some(job) = self.jobs.get(&id) {
-            self.queues.ended(job);
-            let about = About { detail: Some("the execution was not in the store"), ..About::default() };
+            self.queues.on_job_ended(job);
+            let about = TransitionDetails {
+                detail: Some("the execution was not in the store"),
+                ..TransitionDetails::default()
+            };
             if job.state.cancel_requested_at.is_some() {
                 return self.end(id, JobStatus::Cancelled, Cause::CancelRequested, about);
             }
-            self.give_back(id, ExecutionStatus::Lost, Cause::Interrupted, about);
+            self.requeue(id, ExecutionStatus::Lost, Cause::Interrupted, about);
         }
     }
 
@@ -108,7 +115,7 @@ impl Engine {
         usage: Option<Usage>,
     ) {
         self.correct_start(id, usage);
-        let ended_at = self.own_end(id, usage);
+        let ended_at = self.task_end(id, usage);
         let files = outcome.files.take();
         let Some(execution) = self.close_execution(id, status, &outcome, usage, files) else { return };
         let Some(job) = self.jobs.get_mut(&id) else { return };
@@ -116,17 +123,17 @@ impl Engine {
         let said = job.state.outcome.take().filter(|_| cancelled).and_then(|before| before.message);
         let message = outcome.message.clone();
         job.state.outcome = Some(Box::new(outcome));
-        let about = About { execution: Some(execution), detail: message.as_deref(), ended_at };
+        let about = TransitionDetails { execution: Some(execution), detail: message.as_deref(), ended_at };
         match verdict {
             // A success may also have a message, for example that a checkpoint was not saved.
             Verdict::Succeeded => self.end(id, JobStatus::Succeeded, Cause::Succeeded, about),
             // The user wanted the job to end: a failure, stop or loss after the request ends it as cancelled.
             _ if cancelled => {
-                let about = About { detail: said.as_deref(), ..about };
+                let about = TransitionDetails { detail: said.as_deref(), ..about };
                 self.end(id, JobStatus::Cancelled, Cause::CancelRequested, about);
             }
             Verdict::Failed(cause) => self.fail(id, cause, about),
-            Verdict::Returned(cause) => self.give_back(id, status, cause, about),
+            Verdict::Returned(cause) => self.requeue(id, status, cause, about),
         }
     }
 
@@ -150,7 +157,7 @@ impl Engine {
 
     /// Returns when the task of the live execution ended, which may be long before its worker could report
     /// it.
-    fn own_end(&self, id: JobId, usage: Option<Usage>) -> Option<Timestamp> {
+    fn task_end(&self, id: JobId, usage: Option<Usage>) -> Option<Timestamp> {
         let record = &self.jobs.get(&id)?.live.as_ref()?.record;
         let run_time = usage?.run_time;
         // A worker that measured no run time reports zero.
@@ -169,7 +176,7 @@ impl Engine {
         let job = self.jobs.get_mut(&id)?;
         let live = job.live.take()?;
         let mut record = live.record;
-        self.chores.disarm(live.remind_at, Timer::Remind(record.id));
+        self.steady_timers.disarm(live.remind_at, Timer::Remind(record.id));
         self.executions.swap_remove(&record.id);
         record.status = status;
         record.finished_at = Some(self.now);
@@ -178,7 +185,7 @@ impl Engine {
         if let Some(worker) = self.workers.get_mut(&record.worker) {
             worker.release(id, &job.profile.shape);
         }
-        self.queues.ended(job);
+        self.queues.on_job_ended(job);
         self.capacity_freed(record.worker);
         let about = (record.number, record.id, record.worker);
         self.pending.ended.push(record);
@@ -186,7 +193,7 @@ impl Engine {
     }
 
     /// Handles a failure of the job itself: retries it after its backoff, if the policy allows.
-    fn fail(&mut self, id: JobId, cause: Cause, about: About<'_>) {
+    fn fail(&mut self, id: JobId, cause: Cause, about: TransitionDetails<'_>) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let policy = &job.profile.retry;
         let failures = if cause == Cause::StartFailed {
@@ -210,7 +217,13 @@ impl Engine {
 
     /// Returns a job to its queue after an end outside its control, without counting a retry. Prefers another
     /// worker. An `at_most_once` job that may have started fails instead.
-    pub(super) fn give_back(&mut self, id: JobId, status: ExecutionStatus, cause: Cause, about: About<'_>) {
+    pub(super) fn requeue(
+        &mut self,
+        id: JobId,
+        status: ExecutionStatus,
+        cause: Cause,
+        about: TransitionDetails<'_>,
+    ) {
         let Some(job) = self.jobs.get(&id) else { return };
         let never_started = status == ExecutionStatus::Refused;
         let may_run_again =
@@ -220,9 +233,9 @@ impl Engine {
         }
         let given_back =
             job.state.executions.saturating_sub(job.state.run_failures + job.state.start_failures);
-        match pause(given_back) {
+        match requeue_delay(given_back) {
             Duration::ZERO => {
-                self.step(id, JobStatus::Waiting, cause, about);
+                self.transition(id, JobStatus::Waiting, cause, about);
                 self.enqueue(id);
                 self.expire_if_late(id);
             }
@@ -230,19 +243,19 @@ impl Engine {
         }
     }
 
-    fn wait_before_retry(&mut self, id: JobId, wait: Duration, cause: Cause, about: About<'_>) {
+    fn wait_before_retry(&mut self, id: JobId, wait: Duration, cause: Cause, about: TransitionDetails<'_>) {
         let due_at = self.now + wait;
         if let Some(job) = self.jobs.get_mut(&id) {
             job.state.due_at = due_at;
         }
-        self.agenda.arm(due_at, Timer::Due(id));
-        self.step(id, JobStatus::Retrying, cause, about);
+        self.wall_timers.arm(due_at, Timer::JobReady(id));
+        self.transition(id, JobStatus::Retrying, cause, about);
     }
 }
 
 /// Returns the delay after the nth execution that ended for a reason outside the job. The first few have no
 /// delay; a job that crashes every worker must not do so in a tight loop.
-fn pause(given_back: u32) -> Duration {
+fn requeue_delay(given_back: u32) -> Duration {
     const AT_ONCE: u32 = 3;
     const LONGEST: Duration = Duration::from_secs(60);
     match given_back.checked_sub(AT_ONCE + 1) {

@@ -1,14 +1,14 @@
 //! The life of a job, one file per transition.
 //!
 //! - [`submit`], [`update`], [`cancel`]: requests of users.
-//! - [`due`]: timers: ready time, end of a backoff, start deadline, reminders.
+//! - [`timers`]: timers: ready time, end of a backoff, start deadline, reminders.
 //! - [`start`], [`finish`]: reports of workers.
 //! - [`checkpoint`]: checkpoints that a running task saves.
 //! - [`unknown`]: executions of a lost worker.
 //! - [`explain`]: waiting reasons.
 //!
 //! # Invariants
-//! - [`Engine::step`] makes every change of status and checks it against the table of legal transitions.
+//! - [`Engine::transition`] makes every change of status and checks it against the table of legal transitions.
 //! - A job has at most one live execution ([`Job::live`]).
 //! - A changed job is written once per flush, by [`Engine::drain_jobs`].
 //!
@@ -18,11 +18,11 @@
 
 mod cancel;
 mod checkpoint;
-mod due;
 mod explain;
 mod finish;
 mod start;
 mod submit;
+mod timers;
 mod unknown;
 mod update;
 
@@ -64,7 +64,7 @@ pub(crate) struct Job {
     /// Deadline of the first start.
     pub(crate) deadline: Option<Timestamp>,
     /// Execution of the job while it is `running`, or an execution with an unknown outcome.
-    pub(crate) live: Option<Box<Live>>,
+    pub(crate) live: Option<Box<LiveExecution>>,
     /// Spec that is not yet written to the store; `None` if it is written.
     head: Option<Arc<JobHead>>,
     /// Whether the job has no row in the store yet.
@@ -75,24 +75,24 @@ pub(crate) struct Job {
 
 /// Execution of a running job, or of a waiting job whose lost worker may still return with it.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveExecution {
     pub(crate) record: ExecutionRecord,
     /// When an unacknowledged assignment or stop is sent again; steady time.
     pub(crate) remind_at: Timestamp,
     /// Until when the job waits for its result after the lease of its worker has ended; steady time.
-    pub(crate) unknown_until: Timestamp,
+    pub(crate) result_wait_until: Timestamp,
     /// Whether a stop kills the task immediately.
     pub(crate) without_grace: bool,
     new: bool,
     dirty: bool,
 }
 
-impl Live {
+impl LiveExecution {
     pub(crate) fn new(record: ExecutionRecord, remind_at: Timestamp) -> Self {
         Self {
             record,
             remind_at,
-            unknown_until: Timestamp::default(),
+            result_wait_until: Timestamp::default(),
             without_grace: false,
             new: true,
             dirty: true,
@@ -134,7 +134,11 @@ impl Job {
 
     /// Restores a live execution from its row.
     pub(crate) fn restore_execution(&mut self, record: ExecutionRecord, remind_at: Timestamp) {
-        self.live = Some(Box::new(Live { new: false, dirty: false, ..Live::new(record, remind_at) }));
+        self.live = Some(Box::new(LiveExecution {
+            new: false,
+            dirty: false,
+            ..LiveExecution::new(record, remind_at)
+        }));
     }
 
     /// Whether an execution was ever placed. Its spec can then no longer be changed.
@@ -143,7 +147,7 @@ impl Job {
     }
 
     /// Position among the waiting jobs of its queue, priority and namespace.
-    pub(crate) fn place(&self, id: JobId) -> (Timestamp, JobId) {
+    pub(crate) fn queue_position(&self, id: JobId) -> (Timestamp, JobId) {
         (self.state.due_at, id)
     }
 
@@ -155,7 +159,7 @@ impl Job {
 
 /// Details of a transition besides its cause.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct About<'a> {
+pub(crate) struct TransitionDetails<'a> {
     pub(crate) execution: Option<(u32, ExecutionId, WorkerId)>,
     pub(crate) detail: Option<&'a str>,
     /// When the task ended, if the worker reported its run time.
@@ -188,7 +192,13 @@ impl Engine {
     ///
     /// # Panics
     /// If the transition is not in the table of legal transitions.
-    pub(crate) fn step(&mut self, id: JobId, to: JobStatus, cause: Cause, about: About<'_>) {
+    pub(crate) fn transition(
+        &mut self,
+        id: JobId,
+        to: JobStatus,
+        cause: Cause,
+        about: TransitionDetails<'_>,
+    ) {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let from = (!job.state.history.is_empty()).then_some(job.state.status);
@@ -233,11 +243,11 @@ impl Engine {
         let now = self.now;
         let Some(job) = self.jobs.get_mut(&id) else { return };
         job.state.queued_at.get_or_insert(now);
-        self.stand_in_line(id);
+        self.enqueue_or_hold(id);
     }
 
     /// Moves a job to a final status. The caller has removed it from its queue and closed its execution.
-    pub(crate) fn end(&mut self, id: JobId, to: JobStatus, cause: Cause, about: About<'_>) {
+    pub(crate) fn end(&mut self, id: JobId, to: JobStatus, cause: Cause, about: TransitionDetails<'_>) {
         self.disarm_deadline(id);
         self.close_unknown(id);
         let now = self.now;
@@ -246,18 +256,18 @@ impl Engine {
             job.state.finished_at = Some(about.ended_at.unwrap_or(now));
             job.state.expires_at = Some(now + job.profile.retention.unwrap_or(retention));
         }
-        self.step(id, to, cause, about);
+        self.transition(id, to, cause, about);
         let origin = self.jobs.get(&id).and_then(|job| Some((job.origin.clone()?, job.state.started_at)));
         if let Some((origin, started_at)) = origin {
             let ended_at = about.ended_at.unwrap_or(now);
-            self.on_run_over(id.into(), &origin, RunEnd { status: to, started_at, ended_at });
+            self.on_run_ended(id.into(), &origin, RunEnd { status: to, started_at, ended_at });
         }
-        self.tell_step(id, to);
-        self.tell_listeners_of_job(id, to);
+        self.report_to_step(id, to);
+        self.notify_listeners_of_job(id, to);
     }
 
     /// Reports the end of a job to the step that it belongs to, if any.
-    fn tell_step(&mut self, id: JobId, status: JobStatus) {
+    fn report_to_step(&mut self, id: JobId, status: JobStatus) {
         let Some(job) = self.jobs.get(&id) else { return };
         let Some(step) = job.step.clone() else { return };
         let outcome = job.state.outcome.as_deref();
@@ -272,12 +282,12 @@ impl Engine {
             files: files.filter(|_| status == JobStatus::Succeeded),
             message: outcome.and_then(|o| o.message.clone()).filter(|_| status != JobStatus::Succeeded),
         };
-        self.on_step_job_over(id, &step, end);
+        self.on_step_job_ended(id, &step, end);
     }
 
     pub(crate) fn disarm_deadline(&mut self, id: JobId) {
         if let Some(deadline) = self.jobs.get(&id).and_then(|job| job.deadline) {
-            self.agenda.disarm(deadline, Timer::Deadline(id));
+            self.wall_timers.disarm(deadline, Timer::Deadline(id));
         }
     }
 
@@ -319,4 +329,4 @@ impl Engine {
 
 /// How long an execution may not report its start or its end before the worker is reminded. Fetching inputs
 /// takes part of this time, so the interval is long; a reminder changes nothing.
-pub(crate) const REMIND_AFTER: Duration = Duration::from_secs(30);
+pub(crate) const REMINDER_INTERVAL: Duration = Duration::from_secs(30);

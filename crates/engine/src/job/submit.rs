@@ -8,8 +8,8 @@ use mutation::{Mutation, is_on};
 use rand::Rng;
 use thin_vec::ThinVec;
 
-use super::{About, Job};
-use crate::engine::{Engine, KnownKey};
+use super::{Job, TransitionDetails};
+use crate::engine::{Engine, IdempotencyEntry};
 use crate::input::{NewJob, Ticket};
 use crate::output::{Reply, Submitted};
 use crate::profile::Profile;
@@ -43,7 +43,7 @@ impl Engine {
         for job in jobs {
             let known = job.key.is_some_and(|key| self.keys.contains_key(&key.key));
             if let Some(origin) = job.head.origin.as_ref().filter(|_| !known) {
-                let check = self.check_room(origin.schedule);
+                let check = self.check_run_limit(origin.schedule);
                 check.map_err(|(name, runs)| Refusal::ScheduleRunLimit { name, runs })?;
             }
         }
@@ -65,7 +65,7 @@ impl Engine {
             // The key of a job for next month must not expire next week.
             let run_at = new.head.spec.run_at.unwrap_or_default();
             let expires_at = self.now.max(run_at) + self.config.key_retention;
-            self.keys.insert(key.key, KnownKey { body: key.body, job: id, expires_at });
+            self.keys.insert(key.key, IdempotencyEntry { body: key.body, job: id, expires_at });
             let record = KeyRecord { key: key.key, body: key.body, job: id, expires_at };
             self.pending.others.push(Change::Key(record));
         }
@@ -98,25 +98,30 @@ impl Engine {
         detail: Option<&str>,
     ) {
         self.insert_new(id, head, profile, self.now);
-        self.step(id, JobStatus::Waiting, Cause::Fired, About { detail, ..About::default() });
+        self.transition(
+            id,
+            JobStatus::Waiting,
+            Cause::Fired,
+            TransitionDetails { detail, ..TransitionDetails::default() },
+        );
         self.enqueue(id);
     }
 
     /// Creates the job of a step; it is ready immediately.
-    pub(crate) fn create_stepped(&mut self, id: JobId, head: &Arc<JobHead>, profile: Arc<Profile>) {
+    pub(crate) fn create_step_job_record(&mut self, id: JobId, head: &Arc<JobHead>, profile: Arc<Profile>) {
         self.insert_new(id, head, profile, self.now);
-        self.step(id, JobStatus::Waiting, Cause::Stepped, About::default());
+        self.transition(id, JobStatus::Waiting, Cause::Stepped, TransitionDetails::default());
         self.enqueue(id);
     }
 
     fn insert_new(&mut self, id: JobId, head: &Arc<JobHead>, profile: Arc<Profile>, due_at: Timestamp) {
-        let mut job = Job::new(head, profile, fresh_state(self.now, due_at), id.created_at());
+        let mut job = Job::new(head, profile, initial_state(self.now, due_at), id.created_at());
         job.new = true;
         job.head = Some(Arc::clone(head));
         let deadline = job.deadline;
         self.jobs.insert(id, job);
         if let Some(deadline) = deadline {
-            self.agenda.arm(deadline, Timer::Deadline(id));
+            self.wall_timers.arm(deadline, Timer::Deadline(id));
         }
     }
 
@@ -126,18 +131,18 @@ impl Engine {
         let due_at = spec.run_at.unwrap_or(now).max(now);
         let profile = self.profiles.of(spec);
         self.insert_new(id, &new.head, profile, due_at);
-        let about = About { detail: Some(&new.actor), ..About::default() };
+        let about = TransitionDetails { detail: Some(&new.actor), ..TransitionDetails::default() };
         if due_at > now {
-            self.agenda.arm(due_at, Timer::Due(id));
-            self.step(id, JobStatus::Ready, Cause::Submitted, about);
+            self.wall_timers.arm(due_at, Timer::JobReady(id));
+            self.transition(id, JobStatus::Ready, Cause::Submitted, about);
         } else {
-            self.step(id, JobStatus::Waiting, Cause::Submitted, about);
+            self.transition(id, JobStatus::Waiting, Cause::Submitted, about);
             self.enqueue(id);
         }
     }
 }
 
-fn fresh_state(now: Timestamp, due_at: Timestamp) -> JobState {
+fn initial_state(now: Timestamp, due_at: Timestamp) -> JobState {
     JobState {
         status: JobStatus::Ready,
         version: 0,

@@ -2,7 +2,7 @@
 //!
 //! The task may have ended meanwhile, and its worker may come back with the result. Only a job with delivery
 //! `at_most_once` waits for that; any other job returns to its queue immediately. In both cases the execution
-//! stays [`Unknown`](ExecutionStatus::Unknown) until one of these happens:
+//! stays [`ResultWait`](ExecutionStatus::ResultWait) until one of these happens:
 //!
 //! - The worker comes back and still holds it: the execution continues, or its result is accepted.
 //! - The worker comes back without it, or is removed: the execution is lost.
@@ -19,7 +19,7 @@ use model::spec::Delivery;
 use model::{Cause, ExecutionId, ExecutionStatus, JobId, JobStatus, WorkerId};
 use mutation::{Mutation, is_on};
 
-use super::{About, REMIND_AFTER};
+use super::{REMINDER_INTERVAL, TransitionDetails};
 use crate::engine::Engine;
 use crate::input::Held;
 use crate::timer::Timer;
@@ -38,15 +38,15 @@ impl Engine {
             live.record.status = ExecutionStatus::Unknown;
         }
         self.touch_execution(id);
-        if waits { self.wait_for_result(id) } else { self.queue_again(id) }
+        if waits { self.wait_for_result(id) } else { self.requeue_unknown(id) }
     }
 
     /// Keeps the job running until its result arrives or the wait for it is over.
     pub(crate) fn wait_for_result(&mut self, id: JobId) {
         let until = self.steady + self.config.result_wait;
         if let Some(live) = self.jobs.get_mut(&id).and_then(|job| job.live.as_mut()) {
-            live.unknown_until = until;
-            self.chores.arm(until, Timer::Unknown(live.record.id));
+            live.result_wait_until = until;
+            self.steady_timers.arm(until, Timer::ResultWait(live.record.id));
         }
     }
 
@@ -54,7 +54,7 @@ impl Engine {
     pub(crate) fn on_result_overdue(&mut self, execution: ExecutionId) {
         let Some(&id) = self.executions.get(&execution) else { return };
         let live = self.jobs.get(&id).and_then(|job| job.live.as_ref());
-        let is_over = live.is_some_and(|live| live.is_unknown() && live.unknown_until <= self.steady);
+        let is_over = live.is_some_and(|live| live.is_unknown() && live.result_wait_until <= self.steady);
         let is_running = self.jobs.get(&id).is_some_and(|job| job.state.status == JobStatus::Running);
         if is_over && is_running {
             self.on_worker_lost(id);
@@ -62,22 +62,26 @@ impl Engine {
     }
 
     /// Returns the job to its queue; the execution with the unknown outcome stays known.
-    fn queue_again(&mut self, id: JobId) {
+    fn requeue_unknown(&mut self, id: JobId) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         let Some(live) = job.live.as_ref() else { return };
         let about = (live.record.number, live.record.id, live.record.worker);
-        self.chores.disarm(live.remind_at, Timer::Remind(live.record.id));
+        self.steady_timers.disarm(live.remind_at, Timer::Remind(live.record.id));
         job.state.outcome = Some(Box::new(lost_with_worker()));
         if let Some(worker) = self.workers.get_mut(&about.2) {
             worker.release(id, &job.profile.shape);
             worker.unknown.insert(id);
         }
-        self.queues.ended(job);
+        self.queues.on_job_ended(job);
         // The queue and the concurrency key can now admit another job, on any worker.
         self.dispatch_wanted = true;
         let message = job.state.outcome.as_ref().and_then(|outcome| outcome.message.clone());
-        let about = About { execution: Some(about), detail: message.as_deref(), ..About::default() };
-        self.give_back(id, ExecutionStatus::Lost, Cause::WorkerLost, about);
+        let about = TransitionDetails {
+            execution: Some(about),
+            detail: message.as_deref(),
+            ..TransitionDetails::default()
+        };
+        self.requeue(id, ExecutionStatus::Lost, Cause::WorkerLost, about);
     }
 
     /// Settles the executions with an unknown outcome of a worker that came back.
@@ -89,43 +93,43 @@ impl Engine {
             let live = self.jobs.get(&job).and_then(|job| Some((job, job.live.as_ref()?)));
             let goes_on = live.is_some_and(|(job, live)| {
                 let held = held.get(&live.record.id).filter(|held| held.fence == live.record.fence);
-                let beyond = is_on(Mutation::EngineTakesBackBeyondLimits);
-                held.is_some_and(|held| !held.running || beyond || self.queues.has_room(job))
+                let beyond = is_on(Mutation::EngineResumesBeyondLimits);
+                held.is_some_and(|held| !held.running || beyond || self.queues.is_below_limits(job))
             });
-            if goes_on { self.take_back(job) } else { self.close_unknown(job) }
+            if goes_on { self.resume_execution(job) } else { self.close_unknown(job) }
         }
         for job in kept {
-            self.knows_again(job);
+            self.clear_unknown(job);
         }
     }
 
     /// Continues the execution of a waiting job on the worker that still holds it.
-    fn take_back(&mut self, id: JobId) {
+    fn resume_execution(&mut self, id: JobId) {
         self.leave_queue(id);
         let Some(job) = self.jobs.get_mut(&id) else { return };
-        self.agenda.disarm(job.state.due_at, Timer::Due(id));
+        self.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
         self.queues.restore_running(job);
         job.state.outcome = None;
         let Some(live) = job.live.as_mut() else { return };
-        live.remind_at = self.steady + REMIND_AFTER;
+        live.remind_at = self.steady + REMINDER_INTERVAL;
         let about = (live.record.number, live.record.id, live.record.worker);
-        self.chores.arm(live.remind_at, Timer::Remind(live.record.id));
+        self.steady_timers.arm(live.remind_at, Timer::Remind(live.record.id));
         if let Some(worker) = self.workers.get_mut(&about.2) {
             worker.reserve(id, &job.profile.shape);
         }
-        let about = About { execution: Some(about), ..About::default() };
-        self.step(id, JobStatus::Running, Cause::WorkerReturned, about);
-        self.knows_again(id);
+        let about = TransitionDetails { execution: Some(about), ..TransitionDetails::default() };
+        self.transition(id, JobStatus::Running, Cause::WorkerReturned, about);
+        self.clear_unknown(id);
     }
 
     /// Marks an execution as known again: its worker is back and can be reminded.
-    fn knows_again(&mut self, id: JobId) {
+    fn clear_unknown(&mut self, id: JobId) {
         let live = self.jobs.get_mut(&id).and_then(|job| job.live.as_mut());
         let Some(live) = live.filter(|live| live.is_unknown()) else { return };
         let record = &mut live.record;
         record.status =
             if record.started_at.is_some() { ExecutionStatus::Running } else { ExecutionStatus::Assigned };
-        self.chores.disarm(live.unknown_until, Timer::Unknown(live.record.id));
+        self.steady_timers.disarm(live.result_wait_until, Timer::ResultWait(live.record.id));
         self.touch_execution(id);
     }
 
@@ -147,7 +151,7 @@ impl Engine {
     }
 
     /// Ends all executions with an unknown outcome of a lost worker that an operator removes.
-    pub(crate) fn give_up_unknown(&mut self, id: WorkerId) {
+    pub(crate) fn end_unknown(&mut self, id: WorkerId) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let gave_back = std::mem::take(&mut worker.unknown);
         let kept: Vec<JobId> = worker.jobs.iter().copied().collect();

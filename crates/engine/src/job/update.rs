@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::record::JobHead;
 use model::{Cause, JobId, JobStatus, Refusal};
 
-use super::{About, Job};
+use super::{Job, TransitionDetails};
 use crate::engine::Engine;
 use crate::input::Ticket;
 use crate::output::Reply;
@@ -44,12 +44,12 @@ impl Engine {
         self.disarm_deadline(id);
         self.respec(id, head);
         let due = self.jobs.get(&id).is_none_or(|job| job.state.due_at <= self.now);
-        let about = About { detail: Some(actor), ..About::default() };
+        let about = TransitionDetails { detail: Some(actor), ..TransitionDetails::default() };
         if due {
-            self.step(id, JobStatus::Waiting, Cause::Updated, about);
+            self.transition(id, JobStatus::Waiting, Cause::Updated, about);
             self.enqueue(id);
         } else {
-            self.step(id, JobStatus::Ready, Cause::Updated, about);
+            self.transition(id, JobStatus::Ready, Cause::Updated, about);
         }
         let version = self.jobs.get(&id).map_or(0, |job| job.state.version);
         Ok(Reply::Updated { version })
@@ -63,16 +63,16 @@ impl Engine {
         // Users cannot change the origin of a job.
         let head =
             &Arc::new(JobHead { origin: job.origin.clone(), step: job.step.clone(), ..(**head).clone() });
-        self.agenda.disarm(job.state.due_at, Timer::Due(id));
+        self.wall_timers.disarm(job.state.due_at, Timer::JobReady(id));
         let mut state = job.state.clone();
         state.due_at = head.spec.run_at.unwrap_or(now).max(now);
         if state.due_at > now {
-            self.agenda.arm(state.due_at, Timer::Due(id));
+            self.wall_timers.arm(state.due_at, Timer::JobReady(id));
         }
         let renewed = Job::new(head, profile, state, id.created_at());
         *job = Job { head: Some(Arc::clone(head)), new: job.new, dirty: job.dirty, ..renewed };
         if let Some(deadline) = job.deadline {
-            self.agenda.arm(deadline, Timer::Deadline(id));
+            self.wall_timers.arm(deadline, Timer::Deadline(id));
         }
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Unparked {
     pub(crate) flow: Flow,
 }
 
-type Place = (Timestamp, JobId);
+type QueuePosition = (Timestamp, JobId);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Name {
@@ -86,19 +86,19 @@ impl Group {
 }
 
 #[derive(Debug, Default)]
-struct Members {
+struct GroupJobs {
     /// Number of its jobs in lanes.
     candidates: u32,
-    parked: BTreeMap<Place, Unparked>,
+    parked: BTreeMap<QueuePosition, Unparked>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct KeyState {
     running: u32,
-    groups: BTreeMap<Group, Members>,
+    groups: BTreeMap<Group, GroupJobs>,
 }
 
-impl State {
+impl KeyState {
     fn shrink(&mut self, group: &Group) {
         if self.groups.get(group).is_some_and(|m| m.candidates == 0 && m.parked.is_empty()) {
             self.groups.remove(group);
@@ -109,16 +109,16 @@ impl State {
 /// All keys that have jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
-    keys: IndexMap<Name, State, FixedState>,
+    keys: IndexMap<Name, KeyState, FixedState>,
 }
 
 impl Keys {
-    fn state(&mut self, namespace: &Arc<str>, key: &str) -> &mut State {
+    fn state(&mut self, namespace: &Arc<str>, key: &str) -> &mut KeyState {
         let index = match self.keys.get_index_of(&NameRef { namespace, key }) {
             Some(index) => index,
             None => {
                 let name = Name { namespace: Arc::clone(namespace), key: key.into() };
-                self.keys.insert_full(name, State::default()).0
+                self.keys.insert_full(name, KeyState::default()).0
             }
         };
         &mut self.keys[index]
@@ -136,7 +136,13 @@ impl Keys {
     }
 
     /// Adds a job: as a candidate (true) or parked (false).
-    pub(crate) fn admit(&mut self, namespace: &Arc<str>, key: &str, place: Place, entry: Parked) -> bool {
+    pub(crate) fn admit(
+        &mut self,
+        namespace: &Arc<str>,
+        key: &str,
+        place: QueuePosition,
+        entry: Parked,
+    ) -> bool {
         let state = self.state(namespace, key);
         let members = state.groups.entry(Group::of(&entry.profile, entry.limit)).or_default();
         let over = u32::from(is_on(Mutation::EngineOverfillsKeys));
@@ -149,7 +155,7 @@ impl Keys {
     }
 
     /// Parks a candidate.
-    pub(crate) fn park(&mut self, namespace: &Arc<str>, key: &str, place: Place, entry: Parked) {
+    pub(crate) fn park(&mut self, namespace: &Arc<str>, key: &str, place: QueuePosition, entry: Parked) {
         let state = self.state(namespace, key);
         let members = state.groups.entry(Group::of(&entry.profile, entry.limit)).or_default();
         members.candidates = members.candidates.saturating_sub(1);
@@ -161,7 +167,7 @@ impl Keys {
         &mut self,
         namespace: &Arc<str>,
         key: &str,
-        place: Place,
+        place: QueuePosition,
         entry: &Parked,
         candidate: bool,
     ) {
@@ -179,7 +185,7 @@ impl Keys {
     }
 
     /// Counts a candidate that was placed.
-    pub(crate) fn place(&mut self, namespace: &Arc<str>, key: &str, entry: &Parked) {
+    pub(crate) fn count_placed(&mut self, namespace: &Arc<str>, key: &str, entry: &Parked) {
         let state = self.state(namespace, key);
         let group = Group::of(&entry.profile, entry.limit);
         if let Some(members) = state.groups.get_mut(&group) {
@@ -202,7 +208,7 @@ impl Keys {
     }
 
     /// Makes the first parked job that the limit allows a candidate, and returns it.
-    pub(crate) fn unpark(&mut self, namespace: &Arc<str>, key: &str) -> Option<(Place, Unparked)> {
+    pub(crate) fn unpark(&mut self, namespace: &Arc<str>, key: &str) -> Option<(QueuePosition, Unparked)> {
         let state = self.keys.get_mut(&NameRef { namespace, key })?;
         let running = state.running;
         let open =
@@ -212,7 +218,7 @@ impl Keys {
         members.parked.pop_first()
     }
 
-    pub(crate) fn is_parked(&self, namespace: &str, key: &str, place: Place, entry: &Parked) -> bool {
+    pub(crate) fn is_parked(&self, namespace: &str, key: &str, place: QueuePosition, entry: &Parked) -> bool {
         let state = self.keys.get(&NameRef { namespace, key });
         let members = state.and_then(|state| state.groups.get(&Group::of(&entry.profile, entry.limit)));
         members.is_some_and(|members| members.parked.contains_key(&place))

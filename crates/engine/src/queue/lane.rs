@@ -18,30 +18,30 @@ use std::sync::Arc;
 
 use model::{JobId, RunId, Timestamp};
 
-use super::fair::Fair;
+use super::fair::FairShares;
 use crate::profile::{Profile, Shape};
 
-type Place = (Timestamp, JobId);
+type QueuePosition = (Timestamp, JobId);
 
 /// The run that a job belongs to; `None` for all jobs outside runs.
 pub(crate) type Flow = Option<RunId>;
 
 /// The jobs of one flow in a lane; at least one.
 #[derive(Debug)]
-struct Waiting {
+struct FlowJobs {
     /// Start of the flow's next service, as used in the order of the lane.
     clock: u64,
     /// Oldest first.
-    jobs: BTreeSet<Place>,
+    jobs: BTreeSet<QueuePosition>,
 }
 
 /// Jobs of one shape: a worker is eligible for all of them or for none.
 #[derive(Debug)]
 struct Lane {
     profile: Arc<Profile>,
-    flows: BTreeMap<Flow, Waiting>,
+    flows: BTreeMap<Flow, FlowJobs>,
     /// Order of the flows: clock, oldest job, flow.
-    order: BTreeSet<(u64, Place, Flow)>,
+    order: BTreeSet<(u64, QueuePosition, Flow)>,
 }
 
 impl Lane {
@@ -49,8 +49,8 @@ impl Lane {
         Self { profile: Arc::clone(profile), flows: BTreeMap::new(), order: BTreeSet::new() }
     }
 
-    fn insert(&mut self, flow: Flow, place: Place, clock: u64) {
-        let waiting = self.flows.entry(flow).or_insert_with(|| Waiting { clock, jobs: BTreeSet::new() });
+    fn insert(&mut self, flow: Flow, place: QueuePosition, clock: u64) {
+        let waiting = self.flows.entry(flow).or_insert_with(|| FlowJobs { clock, jobs: BTreeSet::new() });
         let before = waiting.jobs.first().copied();
         waiting.jobs.insert(place);
         if before.is_none_or(|before| place < before) {
@@ -62,7 +62,7 @@ impl Lane {
     }
 
     /// Returns whether the job was in the lane.
-    fn remove(&mut self, flow: Flow, place: Place) -> bool {
+    fn remove(&mut self, flow: Flow, place: QueuePosition) -> bool {
         let Some(waiting) = self.flows.get_mut(&flow) else { return false };
         let clock = waiting.clock;
         let removed = waiting.jobs.remove(&place);
@@ -92,7 +92,7 @@ struct Tenant {
     /// By shape id.
     lanes: BTreeMap<u64, Lane>,
     /// Fair shares of the flows.
-    flows: Fair<Flow>,
+    flows: FairShares<Flow>,
 }
 
 impl Tenant {
@@ -121,7 +121,7 @@ impl Lanes {
         self.levels.is_empty()
     }
 
-    pub(crate) fn insert(&mut self, profile: &Arc<Profile>, flow: Flow, place: Place) {
+    pub(crate) fn insert(&mut self, profile: &Arc<Profile>, flow: Flow, place: QueuePosition) {
         let level = self.levels.entry(Reverse(profile.priority)).or_default();
         let tenant = match level.get_mut(&profile.namespace) {
             Some(tenant) => tenant,
@@ -136,7 +136,7 @@ impl Lanes {
     }
 
     /// Removes a job that was placed, and counts the service of its flow.
-    pub(crate) fn serve(&mut self, profile: &Profile, flow: Flow, place: Place) {
+    pub(crate) fn serve(&mut self, profile: &Profile, flow: Flow, place: QueuePosition) {
         let level = self.levels.get_mut(&Reverse(profile.priority));
         if let Some(tenant) = level.and_then(|level| level.get_mut(&profile.namespace)) {
             tenant.charge(flow);
@@ -145,7 +145,7 @@ impl Lanes {
     }
 
     /// Returns whether the job was in a lane.
-    pub(crate) fn remove(&mut self, profile: &Profile, flow: Flow, place: Place) -> bool {
+    pub(crate) fn remove(&mut self, profile: &Profile, flow: Flow, place: QueuePosition) -> bool {
         let Some(level) = self.levels.get_mut(&Reverse(profile.priority)) else { return false };
         let Some(tenant) = level.get_mut(&profile.namespace) else { return false };
         let Some(lane) = tenant.lanes.get_mut(&profile.shape_id) else { return false };
@@ -166,7 +166,7 @@ impl Lanes {
     pub(crate) fn first(
         &self,
         blocked: &BTreeMap<u64, Arc<Shape>>,
-        shares: &Fair,
+        shares: &FairShares,
     ) -> Option<(JobId, Arc<Profile>)> {
         self.levels.values().find_map(|level| {
             let heads = level.iter().filter_map(|(namespace, tenant)| {
@@ -187,7 +187,7 @@ impl Lanes {
         heads.map(|(_, (due_at, _), _)| *due_at).min()
     }
 
-    pub(crate) fn contains(&self, profile: &Profile, flow: Flow, place: Place) -> bool {
+    pub(crate) fn contains(&self, profile: &Profile, flow: Flow, place: QueuePosition) -> bool {
         let level = self.levels.get(&Reverse(profile.priority));
         let lane = level.and_then(|l| l.get(&profile.namespace)).and_then(|t| t.lanes.get(&profile.shape_id));
         lane.and_then(|lane| lane.flows.get(&flow)).is_some_and(|waiting| waiting.jobs.contains(&place))

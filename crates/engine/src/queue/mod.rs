@@ -39,7 +39,7 @@ use crate::job::Job;
 use crate::output::QueueView;
 use crate::profile::{Profile, Shape};
 use bucket::Bucket;
-use fair::Fair;
+use fair::FairShares;
 use key::{Keys, Parked, Unparked};
 pub(crate) use lane::Flow;
 use lane::Lanes;
@@ -49,7 +49,7 @@ use lane::Lanes;
 pub(crate) struct Queues {
     queues: BTreeMap<Arc<str>, Queue>,
     keys: Keys,
-    shares: Fair,
+    shares: FairShares,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ struct Queue {
     /// Version of the settings; 0 for a queue without settings.
     version: u64,
     lanes: Lanes,
-    shares: Fair,
+    shares: FairShares,
     bucket: Option<Bucket>,
     /// Number of waiting jobs, in lanes and parked.
     waiting: u64,
@@ -68,8 +68,8 @@ struct Queue {
 /// A limit of a queue that currently blocks all of its jobs.
 enum Gate {
     Paused,
-    Full { limit: u32 },
-    Slow { until: Timestamp },
+    LimitReached { limit: u32 },
+    RateLimited { until: Timestamp },
 }
 
 impl Queue {
@@ -81,8 +81,8 @@ impl Queue {
         let slow = self.bucket.as_ref().and_then(|bucket| bucket.wait(now));
         paused
             .into_iter()
-            .chain(full.map(|limit| Gate::Full { limit }))
-            .chain(slow.map(|until| Gate::Slow { until }))
+            .chain(full.map(|limit| Gate::LimitReached { limit }))
+            .chain(slow.map(|until| Gate::RateLimited { until }))
     }
 }
 
@@ -108,7 +108,7 @@ impl Queues {
 
     /// Adds a job to its lane, or parks it if its key is at its limit.
     pub(crate) fn push(&mut self, id: JobId, job: &Job) {
-        let place = job.place(id);
+        let place = job.queue_position(id);
         let parked = job.concurrency.as_deref().is_some_and(|concurrency| {
             let entry = Parked::of(job, concurrency.limit);
             !self.keys.admit(&job.profile.namespace, &concurrency.key, place, entry)
@@ -122,7 +122,7 @@ impl Queues {
 
     /// Removes a job that was not placed.
     pub(crate) fn remove(&mut self, id: JobId, job: &Job) {
-        let place = job.place(id);
+        let place = job.queue_position(id);
         let queue = self.queue(&job.profile.queue);
         queue.waiting = queue.waiting.saturating_sub(1);
         let was_candidate = queue.lanes.remove(&job.profile, job.flow(), place);
@@ -136,10 +136,10 @@ impl Queues {
     }
 
     /// Records that a job was placed.
-    pub(crate) fn placed(&mut self, id: JobId, job: &Job, now: Timestamp) {
+    pub(crate) fn on_job_placed(&mut self, id: JobId, job: &Job, now: Timestamp) {
         let profile = &job.profile;
         let queue = self.queue(&profile.queue);
-        queue.lanes.serve(profile, job.flow(), job.place(id));
+        queue.lanes.serve(profile, job.flow(), job.queue_position(id));
         queue.waiting = queue.waiting.saturating_sub(1);
         queue.running += 1;
         if let Some(bucket) = queue.bucket.as_mut().filter(|_| !is_on(Mutation::EngineForgetsRates)) {
@@ -151,12 +151,12 @@ impl Queues {
         self.shares.charge(&profile.queue, weight);
         if let Some(concurrency) = job.concurrency.as_deref() {
             let entry = Parked::of(job, concurrency.limit);
-            self.keys.place(&profile.namespace, &concurrency.key, &entry);
+            self.keys.count_placed(&profile.namespace, &concurrency.key, &entry);
         }
     }
 
     /// Records that the execution of a job ended.
-    pub(crate) fn ended(&mut self, job: &Job) {
+    pub(crate) fn on_job_ended(&mut self, job: &Job) {
         let queue = self.queue(&job.profile.queue);
         queue.running = queue.running.saturating_sub(1);
         self.drop_if_unused(&job.profile.queue);
@@ -182,7 +182,7 @@ impl Queues {
 
     /// Parks a candidate whose key is at its limit: jobs of one key may have different limits.
     pub(crate) fn park(&mut self, id: JobId, job: &Job) {
-        let place = job.place(id);
+        let place = job.queue_position(id);
         self.queue(&job.profile.queue).lanes.remove(&job.profile, job.flow(), place);
         if let Some(concurrency) = job.concurrency.as_deref() {
             let entry = Parked::of(job, concurrency.limit);
@@ -198,7 +198,7 @@ impl Queues {
     }
 
     /// Returns whether the limits of a job's queue and of its key allow one more running job.
-    pub(crate) fn has_room(&self, job: &Job) -> bool {
+    pub(crate) fn is_below_limits(&self, job: &Job) -> bool {
         let queue = self.queues.get(&job.profile.queue);
         let full =
             queue.is_some_and(|queue| queue.settings.concurrency.is_some_and(|limit| queue.running >= limit));
@@ -206,7 +206,7 @@ impl Queues {
     }
 
     /// Returns whether a waiting job's queue and key allow it to start now, regardless of other waiting jobs.
-    pub(crate) fn lets_through(&self, job: &Job, now: Timestamp) -> bool {
+    pub(crate) fn allows_start(&self, job: &Job, now: Timestamp) -> bool {
         let open = |queue: &Queue| queue.closed_gates(now).next().is_none();
         self.queues.get(&job.profile.queue).is_none_or(open) && self.key_is_open(job)
     }
@@ -227,7 +227,7 @@ impl Queues {
                 continue;
             }
             if let Some(gate) = queue.closed_gates(now).next() {
-                if let Gate::Slow { until } = gate {
+                if let Gate::RateLimited { until } = gate {
                     next.slow.push((Arc::clone(name), until));
                 }
                 continue;
@@ -260,7 +260,7 @@ impl Queues {
 
     /// Removes the settings of all queues; queues with jobs stay with the defaults. Their rows are about to
     /// be read again.
-    pub(crate) fn forget_settings(&mut self) {
+    pub(crate) fn clear_settings(&mut self) {
         for queue in self.queues.values_mut() {
             (queue.settings, queue.version, queue.bucket) = (QueueSettings::default(), 0, None);
         }
@@ -304,10 +304,10 @@ impl Queues {
         if let Some(queue) = self.queues.get(&job.profile.queue) {
             reasons.extend(queue.closed_gates(now).map(|gate| match gate {
                 Gate::Paused => Reason::QueuePaused { queue: name(), note: queue.settings.note.clone() },
-                Gate::Full { limit } => {
+                Gate::LimitReached { limit } => {
                     Reason::QueueConcurrency { queue: name(), running: queue.running, limit }
                 }
-                Gate::Slow { until } => Reason::QueueRate { queue: name(), until: on_the_wall(until) },
+                Gate::RateLimited { until } => Reason::QueueRate { queue: name(), until: on_the_wall(until) },
             }));
         }
         if let Some(concurrency) = job.concurrency.as_deref() {
@@ -339,10 +339,11 @@ impl Queues {
     /// [`Engine::check_invariants`](crate::Engine::check_invariants).
     pub(crate) fn places_of(&self, id: JobId, job: &Job) -> usize {
         let queue = self.queues.get(&job.profile.queue);
-        let in_lane = queue.is_some_and(|q| q.lanes.contains(&job.profile, job.flow(), job.place(id)));
+        let in_lane =
+            queue.is_some_and(|q| q.lanes.contains(&job.profile, job.flow(), job.queue_position(id)));
         let parked = job.concurrency.as_deref().is_some_and(|c| {
             let entry = Parked::of(job, c.limit);
-            self.keys.is_parked(&job.profile.namespace, &c.key, job.place(id), &entry)
+            self.keys.is_parked(&job.profile.namespace, &c.key, job.queue_position(id), &entry)
         });
         usize::from(in_lane) + usize::from(parked)
     }

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - A batch of schedules is applied completely or not at all.
-//! - Every request first decides the firings that are due ([`Engine::settle_now`]), so that it applies to
+//! - Every request first decides the firings that are due ([`Engine::decide_due_before_request`]), so that it applies to
 //!   later ones only.
 //!
 //! # Cost
@@ -74,13 +74,13 @@ impl Engine {
         let id = ScheduleId::from_bits(self.ids.next(now, shard, self.rng.next_u64()));
         let template = self.schedules.templates.of(spec, &mut self.profiles);
         let delayed = plan.timetable.delay().is_some();
-        let mut schedule = Schedule::new(&new.head, plan, template, fresh_state(now, delayed));
+        let mut schedule = Schedule::new(&new.head, plan, template, initial_state(now, delayed));
         schedule.head = Some(Arc::clone(&new.head));
         schedule.new = true;
         self.schedules.insert(id, schedule);
         self.touch_schedule(id);
-        self.tell_schedule(id, ScheduleEvent::Created);
-        self.settle_now(id);
+        self.emit_schedule_event(id, ScheduleEvent::Created);
+        self.decide_due_before_request(id);
         self.arm_schedule(id);
         id
     }
@@ -96,7 +96,7 @@ impl Engine {
         let was_completed = schedule.state.status == ScheduleStatus::Completed;
         let same_instants = schedule.plan.has_timing_of(&plan);
         let was_unreadable = schedule.plan.is_unreadable;
-        self.settle_now(id);
+        self.decide_due_before_request(id);
         let now = self.now;
         if was_completed {
             // A completed schedule has had no scheduled times since its cursor.
@@ -105,8 +105,8 @@ impl Engine {
             }
         } else if !same_instants && !was_unreadable {
             let (outcome, detail) = (FiringOutcome::SkippedReplaced, DetailCode::RulesReplaced.sentence());
-            self.give_up_owed(id, outcome, detail);
-            self.give_up_until(id, now, outcome, detail);
+            self.record_owed_skipped(id, outcome, detail);
+            self.record_skipped_until(id, now, outcome, detail);
         }
         self.close_record(id);
         let Some(schedule) = self.schedules.get_mut(id) else { return ApplyChange::Unchanged };
@@ -124,12 +124,12 @@ impl Engine {
             self.schedules.set_status(id, status);
         }
         self.edit_schedule(id, ScheduleEvent::Changed);
-        self.let_go(id);
-        self.owe_anew(id);
-        self.settle_now(id);
+        self.release_reservation(id);
+        self.recheck_owed(id);
+        self.decide_due_before_request(id);
         self.start_buffered(id);
         self.arm_schedule(id);
-        self.pump_backfills_of(id);
+        self.continue_backfills_of(id);
         ApplyChange::Changed
     }
 
@@ -155,7 +155,7 @@ impl Engine {
         note: Option<Box<str>>,
     ) -> Result<Reply, Refusal> {
         self.check_version(id, expected)?;
-        self.settle_now(id);
+        self.decide_due_before_request(id);
         let at = self.now;
         let Some(schedule) = self.schedules.get_mut(id) else { return self.schedule_reply(id) };
         if schedule.state.status == ScheduleStatus::Completed {
@@ -164,10 +164,10 @@ impl Engine {
         schedule.state.pause = Some(Box::new(Pause { at, by: actor.as_ref().into(), note }));
         self.schedules.set_status(id, ScheduleStatus::Paused);
         self.edit_schedule(id, ScheduleEvent::Paused);
-        self.let_go(id);
+        self.release_reservation(id);
         self.arm_schedule(id);
         // Buffered firings are now held by the pause and no longer block backfills.
-        self.pump_backfills_of(id);
+        self.continue_backfills_of(id);
         self.schedule_reply(id)
     }
 
@@ -183,13 +183,13 @@ impl Engine {
             let problem = Problem { path: "timing".into(), message: note.unwrap_or_default() };
             return Err(Refusal::InvalidTiming { index: 0, problems: vec![problem] });
         }
-        self.settle_now(id);
+        self.decide_due_before_request(id);
         let Some(schedule) = self.schedules.get(id) else { return self.schedule_reply(id) };
         if schedule.state.status == ScheduleStatus::Paused {
             // Firings that were due during the pause are skipped, also those that are not decided yet.
             let (now, due_until) = (self.now, schedule.due_until(self.now));
             let paused_by = schedule.state.pause.as_ref().map(|pause| pause.to_string()).unwrap_or_default();
-            self.give_up_until(id, due_until, FiringOutcome::SkippedPause, &paused_by);
+            self.record_skipped_until(id, due_until, FiringOutcome::SkippedPause, &paused_by);
             if let Some(schedule) = self.schedules.get_mut(id) {
                 schedule.state.pause = None;
                 let delay = schedule.plan.timetable.delay();
@@ -207,7 +207,7 @@ impl Engine {
             self.start_buffered(id);
         }
         self.arm_schedule(id);
-        self.pump_backfills_of(id);
+        self.continue_backfills_of(id);
         self.schedule_reply(id)
     }
 
@@ -217,19 +217,19 @@ impl Engine {
         expected: Option<u64>,
     ) -> Result<Reply, Refusal> {
         self.check_version(id, expected)?;
-        self.settle_now(id);
+        self.decide_due_before_request(id);
         let reply = self.schedule_reply(id);
         let now = self.now;
         let (outcome, detail) = (FiringOutcome::SkippedReplaced, DetailCode::ScheduleDeleted.sentence());
-        self.give_up_owed(id, outcome, detail);
-        self.give_up_until(id, now, outcome, detail);
+        self.record_owed_skipped(id, outcome, detail);
+        self.record_skipped_until(id, now, outcome, detail);
         self.close_record(id);
         let waiting = self.schedules.get_mut(id).map(|schedule| std::mem::take(&mut schedule.state.buffer));
         for firing in waiting.unwrap_or_default() {
             self.record_buffer_end(id, &firing, outcome, detail);
         }
         self.end_backfills_of(id);
-        self.tell_schedule(id, ScheduleEvent::Deleted);
+        self.emit_schedule_event(id, ScheduleEvent::Deleted);
         self.disarm_schedule(id);
         let known = self.schedules.remove(id).is_some_and(|schedule| !schedule.new);
         if known {
@@ -239,7 +239,7 @@ impl Engine {
     }
 }
 
-fn fresh_state(now: Timestamp, delayed: bool) -> ScheduleState {
+fn initial_state(now: Timestamp, delayed: bool) -> ScheduleState {
     ScheduleState {
         generation: 1,
         version: 1,

@@ -25,7 +25,7 @@ use model::{BackfillId, JobStatus, Refusal, ScheduleId, Timestamp};
 use rand::Rng;
 
 use super::Template;
-use super::ledger::with_who;
+use super::ledger::with_actor;
 use crate::engine::Engine;
 use crate::input::NewBackfill;
 use crate::output::Reply;
@@ -42,7 +42,7 @@ pub(crate) struct Backfill {
 
 impl Backfill {
     /// Returns the scheduled times that are not started yet.
-    fn to_come(&self) -> impl Iterator<Item = Timestamp> {
+    fn remaining(&self) -> impl Iterator<Item = Timestamp> {
         self.head.instants.iter().skip(self.state.started as usize).map(|&(at, _)| at)
     }
 }
@@ -62,7 +62,7 @@ impl Engine {
         let state = &schedule.state;
         let is_owed = |at| state.owed.iter().any(|gap| gap.after < at && at <= gap.until);
         let others = || self.schedules.backfills.values().filter(|other| other.head.schedule == new.schedule);
-        let taken: BTreeSet<Timestamp> = others().flat_map(Backfill::to_come).collect();
+        let taken: BTreeSet<Timestamp> = others().flat_map(Backfill::remaining).collect();
         let is_left = |at: Timestamp| at <= state.cursor && !is_owed(at) && !taken.contains(&at);
         let instants: Arc<[_]> = new.instants.iter().copied().filter(|&(at, _)| is_left(at)).collect();
         if instants.is_empty() {
@@ -94,10 +94,10 @@ impl Engine {
         };
         self.pending.others.push(Change::Backfill { id, head: Some(Arc::clone(&head)), state });
         self.schedules.backfills.insert(id, Backfill { head, state, template, runs: Vec::new() });
-        self.tell_backfill(id);
+        self.emit_backfill_event(id);
         // The backfill may raise the number of concurrent runs, and buffered firings come first.
         self.start_buffered(new.schedule);
-        self.pump_backfill(id);
+        self.continue_backfill(id);
         Ok(Reply::Backfill { backfill: id })
     }
 
@@ -115,7 +115,7 @@ impl Engine {
     }
 
     /// Starts as many runs as the limits allow, and ends the backfill after its last run.
-    pub(super) fn pump_backfill(&mut self, id: BackfillId) {
+    pub(super) fn continue_backfill(&mut self, id: BackfillId) {
         while let Some((at, before)) = self.next_of_backfill(id) {
             self.run_backfill(id, at, before);
         }
@@ -165,7 +165,7 @@ impl Engine {
         };
         let (outcome, work, detail) = match self.create_run(origin, &template, Some(&head.actor)) {
             Ok(work) => (FiringOutcome::Fired, Some(work), head.actor.as_ref().into()),
-            Err(why) => (why.outcome, None, with_who(Some(&head.actor), &why.detail).into()),
+            Err(why) => (why.outcome, None, with_actor(Some(&head.actor), &why.detail).into()),
         };
         self.count_firing(outcome);
         self.schedules.ledger.push(LedgerRecord {
@@ -204,17 +204,17 @@ impl Engine {
             _ => backfill.state.failed += 1,
         }
         self.touch_backfill(id);
-        self.pump_backfill(id);
+        self.continue_backfill(id);
     }
 
-    pub(super) fn pump_backfills_of(&mut self, schedule: ScheduleId) {
+    pub(super) fn continue_backfills_of(&mut self, schedule: ScheduleId) {
         for id in self.backfills_of(schedule) {
-            self.pump_backfill(id);
+            self.continue_backfill(id);
         }
     }
 
     /// Returns the highest concurrency of the schedule's running backfills; 0 without any.
-    pub(super) fn widest_backfill(&self, schedule: ScheduleId) -> usize {
+    pub(super) fn max_backfill_concurrency(&self, schedule: ScheduleId) -> usize {
         let own = self.schedules.backfills.values().filter(|backfill| backfill.head.schedule == schedule);
         own.map(|backfill| backfill.head.concurrency as usize).max().unwrap_or(0)
     }
@@ -260,7 +260,7 @@ impl Engine {
             backfill.state.finished_at = Some(self.now);
         }
         self.touch_backfill(id);
-        self.tell_backfill(id);
+        self.emit_backfill_event(id);
         self.schedules.backfills.remove(&id);
     }
 
@@ -278,7 +278,7 @@ impl Engine {
         }
     }
 
-    fn tell_backfill(&mut self, id: BackfillId) {
+    fn emit_backfill_event(&mut self, id: BackfillId) {
         let Some(backfill) = self.schedules.backfills.get(&id) else { return };
         let schedule = backfill.head.schedule;
         let kind = EventKind::Backfill { backfill: id, schedule, status: backfill.state.status };

@@ -22,7 +22,7 @@ use crate::output::Reply;
 
 /// The calendars of all namespaces.
 #[derive(Debug, Default)]
-pub(crate) struct CalendarBook {
+pub(crate) struct Calendars {
     records: BTreeMap<(Arc<str>, Arc<str>), Arc<CalendarRecord>>,
     compiled: BTreeMap<Arc<str>, CalendarMap>,
     none: CalendarMap,
@@ -32,7 +32,7 @@ pub(crate) struct CalendarBook {
     to_replan: BTreeSet<ScheduleId>,
 }
 
-impl CalendarBook {
+impl Calendars {
     /// Returns the calendars that schedules of a namespace may refer to.
     pub(crate) fn of(&self, namespace: &str) -> &CalendarMap {
         self.compiled.get(namespace).unwrap_or(&self.none)
@@ -57,7 +57,7 @@ impl CalendarBook {
     }
 
     /// Compiles the restored calendars.
-    pub(super) fn freshen(&mut self) {
+    pub(super) fn compile_restored(&mut self) {
         if !std::mem::take(&mut self.stale) {
             return;
         }
@@ -115,7 +115,7 @@ impl Engine {
             return Err(Refusal::InvalidCalendar { problems });
         }
         self.pending.others.push(Change::Calendar(Arc::clone(&record)));
-        self.tell_calendar(&namespace, &name);
+        self.emit_calendar_event(&namespace, &name);
         self.schedules.plans.forget_calendars();
         let users = self.users_in(&namespace);
         self.schedules.calendars.to_replan.extend(users);
@@ -144,7 +144,7 @@ impl Engine {
         self.schedules.calendars.compile(namespace);
         let (of, called) = (Arc::clone(namespace), Arc::clone(name));
         self.pending.others.push(Change::RemoveCalendar { namespace: of, name: called });
-        self.tell_calendar(namespace, name);
+        self.emit_calendar_event(namespace, name);
         Ok(Reply::CalendarRemoved)
     }
 
@@ -178,7 +178,7 @@ impl Engine {
             && let Some(id) = self.schedules.calendars.to_replan.pop_first()
         {
             *left -= 1;
-            self.settle_now(id);
+            self.decide_due_before_request(id);
             let Some(schedule) = self.schedules.get(id) else { continue };
             let old = Arc::clone(&schedule.plan);
             let seed = if old.is_seeded() { seed_of(schedule.hash()) } else { 0 };
@@ -195,7 +195,7 @@ impl Engine {
         }
     }
 
-    fn tell_calendar(&mut self, namespace: &Arc<str>, name: &Arc<str>) {
+    fn emit_calendar_event(&mut self, namespace: &Arc<str>, name: &Arc<str>) {
         let kind = EventKind::Calendar { calendar: Arc::clone(name) };
         self.pending.events.push(Event { at: self.now, namespace: Some(Arc::clone(namespace)), kind });
     }

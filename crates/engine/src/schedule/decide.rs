@@ -6,7 +6,7 @@
 //! ones.
 //!
 //! # Callers
-//! The timer of a schedule ([`Engine::on_schedule`]), and every request about it ([`Engine::settle_now`]).
+//! The timer of a schedule ([`Engine::on_schedule`]), and every request about it ([`Engine::decide_due_before_request`]).
 //!
 //! # Cost
 //! Two steps of the timetable per scheduled time. A request decides about 1,000 scheduled times at most; the
@@ -18,7 +18,7 @@ use model::firing::{BufferedFiring, DetailCode, FiringCause, FiringOutcome, Sche
 use model::record::ScheduleEvent;
 use model::{ScheduleId, Timestamp};
 use mutation::{Mutation, is_on};
-use timetable::{Held, HeldBy, Next};
+use timetable::{Exclusion, FilterKind, Next};
 
 use super::Schedule;
 use super::fire::Firing;
@@ -26,15 +26,15 @@ use crate::engine::Engine;
 
 /// Approximate maximum of scheduled times that a request decides; the schedule's timer continues with the
 /// rest.
-const DECISIONS_A_REQUEST: usize = 1_000;
+const DECISIONS_PER_REQUEST_MAX: usize = 1_000;
 
 /// A scheduled time that is not decided yet.
 #[derive(Debug, Clone)]
-pub(super) struct Nominal {
+pub(super) struct ScheduledTime {
     pub(super) at: Timestamp,
     /// When its firing is due: the scheduled time plus the jitter.
     pub(super) due: Timestamp,
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<Exclusion>,
     /// Whether it is the end of a fixed delay, not a time of a cron or rate rule.
     pub(super) delayed: bool,
 }
@@ -55,15 +55,15 @@ impl Schedule {
     }
 
     /// Returns the first scheduled time after the cursor. While the schedule is paused, no fixed delay ends.
-    pub(super) fn next_nominal(&self) -> Option<Nominal> {
+    pub(super) fn next_scheduled_time(&self) -> Option<ScheduledTime> {
         let timetable = &self.plan.timetable;
         let counting = self.state.delay_from.filter(|_| self.state.status != ScheduleStatus::Paused);
         let delayed = counting.and_then(|from| timetable.after_delay(from, self.state.cursor));
         let delayed =
-            delayed.map(|step| Nominal { at: step.at, due: step.at, held: step.held, delayed: true });
+            delayed.map(|step| ScheduledTime { at: step.at, due: step.at, held: step.held, delayed: true });
         let step = timetable.step(self.state.cursor).map(|step| {
             let due = self.due_of(step.at);
-            Nominal { at: step.at, due, held: step.held, delayed: false }
+            ScheduledTime { at: step.at, due, held: step.held, delayed: false }
         });
         match (step, delayed) {
             (Some(step), Some(delayed)) => Some(if step.at <= delayed.at { step } else { delayed }),
@@ -73,16 +73,16 @@ impl Schedule {
 
     /// Returns whether the timer never fires it again.
     pub(super) fn is_done(&self) -> bool {
-        self.state.status == ScheduleStatus::Completed || self.will_be_spent()
+        self.state.status == ScheduleStatus::Completed || self.will_reach_max_firings()
     }
 
     /// Returns whether it has reached its maximum number of firings.
-    fn is_spent(&self) -> bool {
+    fn has_reached_max_firings(&self) -> bool {
         self.plan.policies.max_firings.is_some_and(|max| self.state.fired >= max)
     }
 
     /// Returns whether it will have reached its maximum number of firings after its buffered firings.
-    pub(super) fn will_be_spent(&self) -> bool {
+    pub(super) fn will_reach_max_firings(&self) -> bool {
         let by_itself = |f: &&BufferedFiring| matches!(f.cause, FiringCause::Timer | FiringCause::CatchUp);
         self.plan.policies.max_firings.is_some_and(|max| {
             let waiting = self.state.buffer.iter().filter(by_itself).count();
@@ -95,13 +95,15 @@ impl Schedule {
         if self.is_done() {
             return None;
         }
-        let owed = (may_catch_up && self.status_lets_catch_up()).then_some(self.catch_up_at);
-        let next = self.next_nominal().map(|nominal| nominal.due.max(self.heard_by.unwrap_or_default()));
+        let owed = (may_catch_up && self.status_allows_catch_up()).then_some(self.catch_up_at);
+        let next = self
+            .next_scheduled_time()
+            .map(|nominal| nominal.due.max(self.worker_wait_until.unwrap_or_default()));
         owed.into_iter().chain(next).min()
     }
 
     /// Returns whether `next_at`, which lists show, is up to date.
-    pub(super) fn shows_its_next(&self) -> bool {
+    pub(super) fn has_current_next_at(&self) -> bool {
         self.state.next_at == self.next_at()
     }
 
@@ -110,7 +112,7 @@ impl Schedule {
         if self.is_done() {
             return None;
         }
-        match self.next_nominal() {
+        match self.next_scheduled_time() {
             Some(nominal) if nominal.held.is_none() => Some(nominal.at),
             _ => match self.plan.timetable.next(self.state.cursor) {
                 Next::At(at) => Some(at),
@@ -127,7 +129,7 @@ impl Engine {
         if let Some(schedule) = self.schedules.get_mut(id) {
             schedule.armed = None;
         }
-        let mut sum = self.settle_schedule(id, bound);
+        let mut sum = self.decide_due(id, bound);
         let mut caught_up = false;
         while sum < bound {
             let Some(decided) = self.catch_up(id) else { break };
@@ -137,30 +139,31 @@ impl Engine {
         self.arm_schedule(id);
         if caught_up {
             // Backfills come after owed firings.
-            self.pump_backfills_of(id);
+            self.continue_backfills_of(id);
         }
         sum
     }
 
     /// Decides the firings that are due before a request changes or triggers the schedule, up to the limit of
     /// one request. Owed firings are left for later. During a hold of new work, due firings are missed.
-    pub(super) fn settle_now(&mut self, id: ScheduleId) {
+    pub(super) fn decide_due_before_request(&mut self, id: ScheduleId) {
         if self.holds_new_work {
             self.miss_due(id);
         } else {
-            self.settle_schedule(id, DECISIONS_A_REQUEST);
+            self.decide_due(id, DECISIONS_PER_REQUEST_MAX);
         }
     }
 
     /// Decides the current firings and finds missed ones.
-    fn settle_schedule(&mut self, id: ScheduleId, bound: usize) -> usize {
+    fn decide_due(&mut self, id: ScheduleId, bound: usize) -> usize {
         let mut sum = 0;
         while sum < bound {
             let Some(schedule) = self.schedules.get(id) else { break };
             if schedule.is_done() {
                 break;
             }
-            let Some(nominal) = schedule.next_nominal().filter(|nominal| nominal.due <= self.now) else {
+            let Some(nominal) = schedule.next_scheduled_time().filter(|nominal| nominal.due <= self.now)
+            else {
                 break;
             };
             let missed = self.now.since(nominal.due) > schedule.plan.policies.missed.threshold;
@@ -178,7 +181,7 @@ impl Engine {
     }
 
     /// Decides the outcome of one scheduled time.
-    pub(super) fn decide(&mut self, id: ScheduleId, nominal: &Nominal, cause: FiringCause) {
+    pub(super) fn decide(&mut self, id: ScheduleId, nominal: &ScheduledTime, cause: FiringCause) {
         let now = self.now;
         let Some(schedule) = self.schedules.get(id) else { return };
         let pause = schedule.state.pause.as_deref().filter(|pause| {
@@ -197,7 +200,7 @@ impl Engine {
         match skip {
             Some((outcome, detail)) => {
                 self.record_skip(id, nominal.at, outcome, cause, Some(&detail));
-                self.unneeded(id, nominal.at);
+                self.release_unused_reservation(id, nominal.at);
             }
             None => {
                 let generation = schedule.state.generation;
@@ -209,7 +212,7 @@ impl Engine {
     }
 
     /// Moves the cursor to a decided scheduled time.
-    fn move_cursor(&mut self, id: ScheduleId, nominal: &Nominal) {
+    fn move_cursor(&mut self, id: ScheduleId, nominal: &ScheduledTime) {
         let Some(schedule) = self.schedules.get_mut(id) else { return };
         let state = &mut schedule.state;
         state.cursor = state.cursor.max(nominal.at);
@@ -224,7 +227,7 @@ impl Engine {
     }
 
     /// Updates `next_at`, which lists show.
-    pub(super) fn show_next(&mut self, id: ScheduleId) {
+    pub(super) fn update_next_at(&mut self, id: ScheduleId) {
         let Some(schedule) = self.schedules.get_mut(id) else { return };
         let next_at = schedule.next_at();
         if std::mem::replace(&mut schedule.state.next_at, next_at) != next_at {
@@ -239,20 +242,24 @@ impl Engine {
         let state = &schedule.state;
         let waits =
             !state.owed.is_empty() || !schedule.runs.is_empty() && schedule.plan.timetable.delay().is_some();
-        let over = schedule.plan.has_rules && !waits && schedule.next_nominal().is_none();
+        let over = schedule.plan.has_rules && !waits && schedule.next_scheduled_time().is_none();
         let over = over && state.status == ScheduleStatus::Active;
-        if state.status == ScheduleStatus::Completed || !(over || schedule.is_spent()) {
+        if state.status == ScheduleStatus::Completed || !(over || schedule.has_reached_max_firings()) {
             return;
         }
-        self.give_up_owed(id, FiringOutcome::SkippedReplaced, DetailCode::ScheduleCompleted.sentence());
+        self.record_owed_skipped(
+            id,
+            FiringOutcome::SkippedReplaced,
+            DetailCode::ScheduleCompleted.sentence(),
+        );
         self.schedules.set_status(id, ScheduleStatus::Completed);
         self.edit_schedule(id, ScheduleEvent::Completed);
     }
 }
 
-pub(super) fn outcome_of(held: &Held) -> FiringOutcome {
+pub(super) fn outcome_of(held: &Exclusion) -> FiringOutcome {
     match held.by {
-        HeldBy::Calendar => FiringOutcome::SkippedCalendar,
-        HeldBy::Window => FiringOutcome::SkippedWindow,
+        FilterKind::Calendar => FiringOutcome::SkippedCalendar,
+        FilterKind::Window => FiringOutcome::SkippedWindow,
     }
 }

@@ -1,7 +1,7 @@
 //! Firings: creates the job or workflow run of a scheduled time, and handles its end.
 //!
 //! [`Engine::fire_schedule`] is called when nothing of the schedule blocks the firing. The end of the job or
-//! run ([`Engine::on_run_over`]) updates the statistics, starts buffered firings and continues backfills. It
+//! run ([`Engine::on_run_ended`]) updates the statistics, starts buffered firings and continues backfills. It
 //! also pauses the schedule after too many consecutive failures.
 //!
 //! # Invariants
@@ -10,18 +10,18 @@
 
 use std::sync::Arc;
 
-use model::firing::{FiringCause, FiringOutcome, Origin, Pause, ScheduleStatus, Track, Work};
+use model::firing::{FiringCause, FiringOutcome, Origin, Pause, RunStatistics, ScheduleStatus, Work};
 use model::record::{JobHead, ScheduleEvent};
 use model::{Duration, JobId, JobStatus, ScheduleId, Timestamp};
 use rand::Rng;
 
-use super::ledger::with_who;
-use super::overlap::Decided;
-use super::{Starts, Template};
+use super::ledger::with_actor;
+use super::overlap::FiringResult;
+use super::{ScheduledWork, Template};
 use crate::engine::Engine;
 
 /// Maximum delay of a firing that is recorded as on time.
-pub(super) const ON_TIME: Duration = Duration::from_secs(1);
+pub(super) const ON_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// A scheduled time whose job or run is to be created.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ pub(super) struct Firing {
 }
 
 impl Firing {
-    pub(super) fn is_by_itself(&self) -> bool {
+    pub(super) fn is_automatic(&self) -> bool {
         matches!(self.cause, FiringCause::Timer | FiringCause::CatchUp)
     }
 }
@@ -66,12 +66,12 @@ pub(crate) struct RunEnd {
 impl Engine {
     /// Creates the job or run of a firing and records it. Nothing of the schedule blocks the firing any more;
     /// a refusal by its workflow is recorded instead.
-    pub(super) fn fire_schedule(&mut self, id: ScheduleId, firing: Firing) -> Decided {
+    pub(super) fn fire_schedule(&mut self, id: ScheduleId, firing: Firing) -> FiringResult {
         let now = self.now;
         let Some(schedule) = self.schedules.get(id) else {
-            return Decided { outcome: FiringOutcome::SkippedReplaced, work: None };
+            return FiringResult { outcome: FiringOutcome::SkippedReplaced, work: None };
         };
-        let late = now.since(firing.due) > ON_TIME;
+        let late = now.since(firing.due) > ON_TIME_MAX;
         let outcome = if late { FiringOutcome::FiredLate } else { FiringOutcome::Fired };
         let origin = Origin {
             schedule: id,
@@ -94,7 +94,7 @@ impl Engine {
             Err(why) => return self.not_started(id, &firing, &why),
         };
         self.record_fired(id, &firing, outcome, work);
-        self.remember_trigger(&firing, work);
+        self.store_trigger_key(&firing, work);
         if let Some(schedule) = self.schedules.get_mut(id) {
             schedule.state.last = Some((firing.at, work));
             schedule.state.delay_from = None;
@@ -103,22 +103,22 @@ impl Engine {
             }
         }
         if let Work::Job(job) = work {
-            self.expect_job(id, firing.at, job);
+            self.assign_reservation(id, firing.at, job);
         }
         self.touch_schedule(id);
-        Decided { outcome, work: Some(work) }
+        FiringResult { outcome, work: Some(work) }
     }
 
-    fn not_started(&mut self, id: ScheduleId, firing: &Firing, why: &NotStarted) -> Decided {
+    fn not_started(&mut self, id: ScheduleId, firing: &Firing, why: &NotStarted) -> FiringResult {
         let NotStarted { outcome, detail } = why;
         if firing.waited {
             self.record_waited_end(id, firing, *outcome, detail);
         } else {
-            let detail = with_who(firing.detail.as_deref(), detail);
+            let detail = with_actor(firing.detail.as_deref(), detail);
             self.record_skip(id, firing.at, *outcome, firing.cause, Some(&detail));
         }
         self.touch_schedule(id);
-        Decided { outcome: *outcome, work: None }
+        FiringResult { outcome: *outcome, work: None }
     }
 
     /// Creates a job in the shard of its schedule, or a run in the shard of its workflow, and adds it to the
@@ -134,7 +134,7 @@ impl Engine {
     ) -> Result<Work, NotStarted> {
         let id = origin.schedule;
         let work = match &template.starts {
-            Starts::Job { spec, profile } => {
+            ScheduledWork::Job { spec, profile } => {
                 let head = JobHead {
                     spec: Arc::clone(spec),
                     body: Arc::clone(&template.body),
@@ -146,7 +146,7 @@ impl Engine {
                 self.create_fired(job, &Arc::new(head), Arc::clone(profile), detail);
                 Work::Job(job)
             }
-            Starts::Run(wanted) => Work::Run(self.start_scheduled(wanted, origin, detail)?),
+            ScheduledWork::Run(wanted) => Work::Run(self.start_scheduled(wanted, origin, detail)?),
         };
         if let Some(schedule) = self.schedules.get_mut(id) {
             schedule.runs.push(work);
@@ -155,22 +155,22 @@ impl Engine {
     }
 
     /// Handles the end of a job or run of a schedule. It is still in memory.
-    pub(crate) fn on_run_over(&mut self, work: Work, origin: &Origin, end: RunEnd) {
+    pub(crate) fn on_run_ended(&mut self, work: Work, origin: &Origin, end: RunEnd) {
         if let Work::Job(job) = work {
-            self.schedules.expected.remove(&job);
+            self.schedules.reserved_jobs.remove(&job);
         }
         let now = self.now;
         let id = origin.schedule;
         if let Some(schedule) = self.schedules.get_mut(id) {
             schedule.runs.retain(|&run| run != work);
-            schedule.heard_by = None;
+            schedule.worker_wait_until = None;
             if schedule.runs.is_empty() && schedule.plan.timetable.delay().is_some() {
                 schedule.state.delay_from = Some(now);
             }
             let track = schedule.state.track.get_or_insert_default();
             // Manual and backfill runs say nothing about the scheduled ones.
             let by_itself = !matches!(origin.cause, FiringCause::Manual | FiringCause::Backfill);
-            note(track, end, by_itself);
+            update_track(track, end, by_itself);
             let streak = track.streak;
             let limit = schedule.plan.policies.pause_after_failures.filter(|&limit| {
                 by_itself
@@ -191,7 +191,7 @@ impl Engine {
         if let Some(backfill) = origin.backfill {
             self.count_backfill_run(backfill, work, end.status);
         }
-        self.pump_backfills_of(id);
+        self.continue_backfills_of(id);
     }
 
     pub(super) fn pause_by_belfry(&mut self, id: ScheduleId, note: &str) {
@@ -201,7 +201,7 @@ impl Engine {
             schedule.state.pause = Some(Box::new(pause));
         }
         self.schedules.set_status(id, ScheduleStatus::Paused);
-        self.let_go(id);
+        self.release_reservation(id);
         self.edit_schedule(id, ScheduleEvent::Paused);
     }
 }
@@ -222,14 +222,14 @@ impl super::Schedule {
 }
 
 /// Adds the end of a run to the statistics of its schedule. A cancelled run changes nothing.
-fn note(track: &mut Track, end: RunEnd, by_itself: bool) {
+fn update_track(track: &mut RunStatistics, end: RunEnd, by_itself: bool) {
     let before = track.streak;
     match end.status {
         JobStatus::Succeeded => {
             track.succeeded += 1;
             track.streak = track.streak.max(0).saturating_add(1);
             if let Some(started) = end.started_at {
-                if track.durations.len() >= Track::DURATIONS_MAX {
+                if track.durations.len() >= RunStatistics::DURATIONS_MAX {
                     track.durations.remove(0);
                 }
                 let millis = end.ended_at.since(started).as_millis();

@@ -27,7 +27,7 @@ use crate::engine::Engine;
 ///
 /// A record with a job or run is never dropped in favour of one with another: the store must detect that
 /// conflict.
-pub(super) fn last_words(records: Vec<LedgerRecord>) -> Vec<LedgerRecord> {
+pub(super) fn last_versions(records: Vec<LedgerRecord>) -> Vec<LedgerRecord> {
     if records.len() < 2 {
         return records;
     }
@@ -43,7 +43,7 @@ pub(super) fn last_words(records: Vec<LedgerRecord>) -> Vec<LedgerRecord> {
 }
 
 impl Engine {
-    fn single(
+    fn new_record(
         &self,
         id: ScheduleId,
         at: Timestamp,
@@ -78,14 +78,14 @@ impl Engine {
         detail: Option<&str>,
     ) {
         self.count_firing(outcome);
-        let record = self.single(id, at, outcome, cause, detail);
+        let record = self.new_record(id, at, outcome, cause, detail);
         let Some(schedule) = self.schedules.get_mut(id) else { return };
         schedule.state.skipped += 1;
         let mut began = true;
         match schedule.state.open_record.as_deref_mut() {
             // A record must have no gaps: an owed firing in between gets its own record.
             Some(open)
-                if continues(open, &record)
+                if extends(open, &record)
                     && schedule.plan.timetable.step(open.last).is_none_or(|next| next.at >= at) =>
             {
                 open.last = at;
@@ -107,11 +107,11 @@ impl Engine {
         // Emits one event per record, and none for firings that the schedule's own filters hold.
         let held = matches!(outcome, FiringOutcome::SkippedCalendar | FiringOutcome::SkippedWindow);
         if began && !held {
-            self.tell_skipped(id, at, outcome);
+            self.emit_skipped_event(id, at, outcome);
         }
     }
 
-    fn tell_skipped(&mut self, id: ScheduleId, scheduled_for: Timestamp, outcome: FiringOutcome) {
+    fn emit_skipped_event(&mut self, id: ScheduleId, scheduled_for: Timestamp, outcome: FiringOutcome) {
         let Some(schedule) = self.schedules.get(id) else { return };
         let name = Arc::clone(&schedule.name);
         let namespace = Some(Arc::clone(&schedule.namespace));
@@ -137,7 +137,7 @@ impl Engine {
     ) {
         self.count_firing(outcome);
         self.close_record(id);
-        let mut record = self.single(id, firing.at, outcome, firing.cause, firing.detail.as_deref());
+        let mut record = self.new_record(id, firing.at, outcome, firing.cause, firing.detail.as_deref());
         record.generation = firing.generation;
         record.work = Some(work);
         self.schedules.ledger.push(record);
@@ -147,7 +147,7 @@ impl Engine {
         self.count_firing(FiringOutcome::Buffered);
         self.close_record(id);
         let outcome = FiringOutcome::Buffered;
-        let record = self.single(id, firing.at, outcome, firing.cause, firing.detail.as_deref());
+        let record = self.new_record(id, firing.at, outcome, firing.cause, firing.detail.as_deref());
         self.schedules.ledger.push(record);
     }
 
@@ -159,7 +159,7 @@ impl Engine {
         outcome: FiringOutcome,
         detail: &str,
     ) {
-        let detail = with_who(waiting.detail.as_deref(), detail);
+        let detail = with_actor(waiting.detail.as_deref(), detail);
         self.end_of_waiting(id, (waiting.scheduled_for, waiting.cause, waiting.generation), outcome, &detail);
     }
 
@@ -171,7 +171,7 @@ impl Engine {
         outcome: FiringOutcome,
         detail: &str,
     ) {
-        let detail = with_who(firing.detail.as_deref(), detail);
+        let detail = with_actor(firing.detail.as_deref(), detail);
         self.end_of_waiting(id, (firing.at, firing.cause, firing.generation), outcome, &detail);
     }
 
@@ -183,12 +183,12 @@ impl Engine {
         detail: &str,
     ) {
         self.count_firing(outcome);
-        let mut record = self.single(id, at, outcome, cause, Some(detail));
+        let mut record = self.new_record(id, at, outcome, cause, Some(detail));
         record.generation = generation;
         if let Some(schedule) = self.schedules.get_mut(id) {
             schedule.state.skipped += 1;
         }
-        self.tell_skipped(id, at, outcome);
+        self.emit_skipped_event(id, at, outcome);
         self.schedules.ledger.push(record);
     }
 
@@ -201,9 +201,10 @@ impl Engine {
         self.count_firing(outcome);
         let detail = Some(match work {
             Work::Job(_) => DetailCode::CouldNotStart.sentence(),
-            Work::Run(_) => DetailCode::TurnDidNotCome.sentence(),
+            Work::Run(_) => DetailCode::RunCouldNotStart.sentence(),
         });
-        let mut record = self.single(origin.schedule, origin.scheduled_for, outcome, origin.cause, detail);
+        let mut record =
+            self.new_record(origin.schedule, origin.scheduled_for, outcome, origin.cause, detail);
         record.generation = origin.generation;
         record.work = Some(work);
         self.schedules.ledger.push(record);
@@ -215,12 +216,12 @@ impl Engine {
 }
 
 /// Prefixes a detail with the user who requested the firing, if any.
-pub(super) fn with_who(who: Option<&str>, what: &str) -> String {
+pub(super) fn with_actor(who: Option<&str>, what: &str) -> String {
     who.map_or_else(|| what.to_owned(), |who| format!("{who}; {what}"))
 }
 
 /// Returns whether a record extends the open one.
-fn continues(open: &LedgerRecord, next: &LedgerRecord) -> bool {
+fn extends(open: &LedgerRecord, next: &LedgerRecord) -> bool {
     open.generation == next.generation
         && open.outcome == next.outcome
         && open.cause == next.cause

@@ -17,7 +17,7 @@ use model::schedule::MissedPolicy;
 use model::{Duration, ScheduleId, Timestamp};
 use mutation::{Mutation, is_on};
 
-use super::decide::{Nominal, outcome_of};
+use super::decide::{ScheduledTime, outcome_of};
 use super::{Schedule, just_before};
 use crate::engine::Engine;
 
@@ -39,7 +39,7 @@ const fn by(outcome: FiringOutcome, code: DetailCode) -> Reason {
 
 impl Schedule {
     /// Returns the end of the range that is too old to be caught up, with the reason.
-    fn stale_until(&self, after: Timestamp, now: Timestamp) -> Option<(Timestamp, Reason)> {
+    fn expired_until(&self, after: Timestamp, now: Timestamp) -> Option<(Timestamp, Reason)> {
         let policies = &self.plan.policies;
         let too_old = (just_before(now - policies.missed.catch_up_window), TOO_OLD);
         let too_late = policies.start_deadline.map(|deadline| {
@@ -52,7 +52,7 @@ impl Schedule {
 
     /// Returns the first time of a gap that the policy catches up, or `None` if it catches up none; the
     /// reason for skipping the times before; and the number of times visited.
-    fn kept_from(&self, gap: Gap) -> (Option<Timestamp>, Reason, usize) {
+    fn first_caught_up(&self, gap: Gap) -> (Option<Timestamp>, Reason, usize) {
         let missed = &self.plan.policies.missed;
         let mut looked = 0;
         let mut nth_last = |n: u32| {
@@ -68,7 +68,7 @@ impl Schedule {
         };
         let (kept, reason) = match missed.policy {
             MissedPolicy::Skip => (None, by(FiringOutcome::SkippedPolicy, DetailCode::Missed)),
-            MissedPolicy::FireOnce => (nth_last(1), by(FiringOutcome::Coalesced, DetailCode::LastStands)),
+            MissedPolicy::FireOnce => (nth_last(1), by(FiringOutcome::Coalesced, DetailCode::MergedIntoLast)),
             MissedPolicy::FireLast => {
                 (nth_last(missed.last), by(FiringOutcome::SkippedPolicy, DetailCode::MissedBeforeLast))
             }
@@ -95,7 +95,7 @@ impl Engine {
     /// schedule decides what is caught up after the hold. The end of a fixed delay stays due.
     pub(super) fn miss_due(&mut self, id: ScheduleId) {
         let Some(schedule) = self.schedules.get(id).filter(|schedule| !schedule.is_done()) else { return };
-        let next = schedule.next_nominal();
+        let next = schedule.next_scheduled_time();
         if next.is_some_and(|nominal| nominal.due <= self.now && !nominal.delayed) {
             self.miss_until(id, schedule.due_until(self.now));
         }
@@ -115,35 +115,36 @@ impl Engine {
             schedule.state.cursor = until;
             schedule.state.previous = previous.or(schedule.state.previous);
         }
-        if is_on(Mutation::EngineMovesTheCursorFirst) {
+        if is_on(Mutation::EngineIgnoresOutages) {
             return 1;
         }
-        let mut counted = 1 + self.owe(id, Gap { after, until: paused_after.unwrap_or(until) });
+        let mut counted = 1 + self.record_owed(id, Gap { after, until: paused_after.unwrap_or(until) });
         if let (Some(after), Some(by)) = (paused_after, paused_by) {
-            counted += self.give_up(id, Gap { after, until }, FiringOutcome::SkippedPause, &by);
+            counted += self.record_skipped(id, Gap { after, until }, FiringOutcome::SkippedPause, &by);
         }
-        self.unneeded(id, until);
+        self.release_unused_reservation(id, until);
         self.touch_schedule(id);
         counted
     }
 
     /// Records the times that the policy does not catch up, and adds the rest to the owed ones. Returns the
     /// number of times visited.
-    fn owe(&mut self, id: ScheduleId, gap: Gap) -> usize {
+    fn record_owed(&mut self, id: ScheduleId, gap: Gap) -> usize {
         let mut gap = gap;
         let mut counted = 0;
         let Some(schedule) = self.schedules.get(id) else { return counted };
-        if let Some((until, (outcome, detail))) = schedule.stale_until(gap.after, self.now) {
+        if let Some((until, (outcome, detail))) = schedule.expired_until(gap.after, self.now) {
             let until = until.min(gap.until);
-            counted += self.give_up(id, Gap { until, ..gap }, outcome, &detail);
+            counted += self.record_skipped(id, Gap { until, ..gap }, outcome, &detail);
             gap.after = until;
         }
         let Some(schedule) = self.schedules.get(id) else { return counted };
-        let (kept_from, (outcome, detail), looked) = schedule.kept_from(gap);
+        let (kept_from, (outcome, detail), looked) = schedule.first_caught_up(gap);
         counted += looked;
-        let before = |kept| if is_on(Mutation::EngineDropsTheFirstOwed) { kept } else { just_before(kept) };
+        let before =
+            |kept| if is_on(Mutation::EngineDropsTheFirstMissedFiring) { kept } else { just_before(kept) };
         let kept_after = kept_from.map_or(gap.until, |kept| before(kept).max(gap.after));
-        counted += self.give_up(id, Gap { until: kept_after, ..gap }, outcome, &detail);
+        counted += self.record_skipped(id, Gap { until: kept_after, ..gap }, outcome, &detail);
         gap.after = kept_after;
         if gap.after >= gap.until {
             return counted;
@@ -154,24 +155,24 @@ impl Engine {
         });
         if let Some(oldest) = full {
             let detail = DetailCode::LaterOutages.sentence();
-            counted += self.give_up(id, oldest, FiringOutcome::SkippedPolicy, detail);
+            counted += self.record_skipped(id, oldest, FiringOutcome::SkippedPolicy, detail);
         }
         self.touch_schedule(id);
         counted
     }
 
     /// Decides again which owed times are caught up, after a change of the policies.
-    pub(super) fn owe_anew(&mut self, id: ScheduleId) {
+    pub(super) fn recheck_owed(&mut self, id: ScheduleId) {
         let owed = self.schedules.get_mut(id).map(|schedule| std::mem::take(&mut schedule.state.owed));
         for gap in owed.unwrap_or_default() {
-            self.owe(id, gap);
+            self.record_owed(id, gap);
         }
     }
 
     /// Returns whether an owed firing may start, as far as runs and other firings are concerned.
     pub(super) fn may_catch_up(&self, id: ScheduleId, schedule: &Schedule) -> bool {
-        !schedule.state.owed.is_empty() && schedule.first_in_turn().is_none() && self.has_room(id)
-            || is_on(Mutation::EngineDecidesOwedAtOnce)
+        !schedule.state.owed.is_empty() && schedule.first_in_turn().is_none() && self.may_start_run(id)
+            || is_on(Mutation::EngineCatchesUpAtOnce)
     }
 
     /// Does one step of catching up and returns the number of times visited; `None` if no firing is owed or
@@ -183,9 +184,9 @@ impl Engine {
         if schedule.is_done() || !schedule.owes_at(now) || !self.may_catch_up(id, schedule) {
             return None;
         }
-        if let Some((until, (outcome, detail))) = schedule.stale_until(gap.after, now) {
+        if let Some((until, (outcome, detail))) = schedule.expired_until(gap.after, now) {
             let until = until.min(gap.until);
-            let counted = self.give_up(id, Gap { until, ..gap }, outcome, &detail);
+            let counted = self.record_skipped(id, Gap { until, ..gap }, outcome, &detail);
             self.shrink_first_gap(id, until);
             return Some(1 + counted);
         }
@@ -194,7 +195,8 @@ impl Engine {
             return Some(1);
         };
         let rate = schedule.plan.policies.missed.catch_up_per_minute.filter(|_| step.held.is_none());
-        let nominal = Nominal { at: step.at, due: schedule.due_of(step.at), held: step.held, delayed: false };
+        let nominal =
+            ScheduledTime { at: step.at, due: schedule.due_of(step.at), held: step.held, delayed: false };
         self.shrink_first_gap(id, step.at);
         self.decide(id, &nominal, FiringCause::CatchUp);
         if let (Some(rate), Some(schedule)) = (rate, self.schedules.get_mut(id)) {
@@ -217,15 +219,15 @@ impl Engine {
     }
 
     /// Records all owed times as not run.
-    pub(super) fn give_up_owed(&mut self, id: ScheduleId, outcome: FiringOutcome, detail: &str) {
+    pub(super) fn record_owed_skipped(&mut self, id: ScheduleId, outcome: FiringOutcome, detail: &str) {
         let owed = self.schedules.get_mut(id).map(|schedule| std::mem::take(&mut schedule.state.owed));
         for gap in owed.unwrap_or_default() {
-            self.give_up(id, gap, outcome, detail);
+            self.record_skipped(id, gap, outcome, detail);
         }
     }
 
     /// Records all times after the cursor up to `until` as not run, and moves the cursor there.
-    pub(super) fn give_up_until(
+    pub(super) fn record_skipped_until(
         &mut self,
         id: ScheduleId,
         until: Timestamp,
@@ -240,12 +242,12 @@ impl Engine {
         schedule.state.cursor = until;
         schedule.state.previous = schedule.plan.timetable.last(after, until).or(schedule.state.previous);
         self.touch_schedule(id);
-        self.give_up(id, Gap { after, until }, outcome, detail);
+        self.record_skipped(id, Gap { after, until }, outcome, detail);
     }
 
     /// Records every time of a gap as not run; times that a filter holds are recorded as held. Returns the
     /// number of times counted.
-    fn give_up(&mut self, id: ScheduleId, gap: Gap, outcome: FiringOutcome, detail: &str) -> usize {
+    fn record_skipped(&mut self, id: ScheduleId, gap: Gap, outcome: FiringOutcome, detail: &str) -> usize {
         let mut after = gap.after;
         let mut counted = 0;
         while let Some(step) = self

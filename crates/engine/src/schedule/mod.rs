@@ -53,10 +53,10 @@ use crate::engine::Engine;
 use crate::input::{ScheduleRequest, Ticket};
 use crate::timer::Timer;
 pub(crate) use backfill::Backfill;
-pub(crate) use calendars::CalendarBook;
+pub(crate) use calendars::Calendars;
 pub(crate) use fire::{NotStarted, RunEnd};
-pub(crate) use plan::{Plan, Plans, Starts, Template, Templates};
-pub(crate) use reserve::{Kept, Reservation};
+pub(crate) use plan::{Plan, Plans, ScheduledWork, Template, Templates};
+pub(crate) use reserve::{Reservation, WorkerReservation};
 
 /// A schedule and its unfinished runs.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub(crate) struct Schedule {
     catch_up_at: Timestamp,
     /// Until when its next firing waits for the worker of a run to report whether the run has ended; see
     /// [`Engine::awaits_worker`].
-    heard_by: Option<Timestamp>,
+    worker_wait_until: Option<Timestamp>,
     /// Reservation for its next firing, if it has one.
     pub(crate) reservation: Option<Box<Reservation>>,
     /// Spec that is not yet written to the store; `None` if it is written.
@@ -105,7 +105,7 @@ impl Schedule {
             runs: ThinVec::new(),
             armed: None,
             catch_up_at: Timestamp::default(),
-            heard_by: None,
+            worker_wait_until: None,
             reservation: None,
             head: None,
             new: false,
@@ -126,10 +126,10 @@ impl Schedule {
 
     /// Whether its status and its catch-up rate allow an owed firing at `now`.
     fn owes_at(&self, now: Timestamp) -> bool {
-        self.status_lets_catch_up() && self.catch_up_at <= now
+        self.status_allows_catch_up() && self.catch_up_at <= now
     }
 
-    fn status_lets_catch_up(&self) -> bool {
+    fn status_allows_catch_up(&self) -> bool {
         self.state.status == ScheduleStatus::Active && !self.state.owed.is_empty()
     }
 }
@@ -142,7 +142,7 @@ pub(crate) struct Schedules {
     names: HashTable<ScheduleId>,
     pub(crate) plans: Plans,
     pub(crate) templates: Templates,
-    pub(crate) calendars: CalendarBook,
+    pub(crate) calendars: Calendars,
     pub(crate) backfills: BTreeMap<BackfillId, Backfill>,
     pub(crate) counts: BTreeMap<ScheduleStatus, u64>,
     pub(crate) firings: BTreeMap<FiringOutcome, u64>,
@@ -153,7 +153,7 @@ pub(crate) struct Schedules {
     /// Schedules with a timing that can no longer be parsed, with the reason.
     unusable: BTreeMap<ScheduleId, String>,
     /// Waiting jobs with a reservation, and the schedule of each.
-    pub(crate) expected: BTreeMap<JobId, ScheduleId>,
+    pub(crate) reserved_jobs: BTreeMap<JobId, ScheduleId>,
     /// Whether a hold of new work has ended and the firings and backfills that it delayed are not yet
     /// released.
     pub(crate) is_released: bool,
@@ -299,10 +299,10 @@ impl Engine {
             schedule.state.updated_at = now;
         }
         self.touch_schedule(id);
-        self.tell_schedule(id, what);
+        self.emit_schedule_event(id, what);
     }
 
-    fn tell_schedule(&mut self, id: ScheduleId, what: ScheduleEvent) {
+    fn emit_schedule_event(&mut self, id: ScheduleId, what: ScheduleEvent) {
         let Some(schedule) = self.schedules.get(id) else { return };
         let kind = EventKind::Schedule { schedule: id, name: Arc::clone(&schedule.name), what };
         let namespace = Some(Arc::clone(&schedule.namespace));
@@ -313,15 +313,15 @@ impl Engine {
     /// next catch-up. Completes the schedule if there is none, and updates `next_at` for lists.
     fn arm_schedule(&mut self, id: ScheduleId) {
         self.complete_if_over(id);
-        self.show_next(id);
+        self.update_next_at(id);
         let due = self.schedules.get(id).and_then(|schedule| schedule.due(self.may_catch_up(id, schedule)));
         let Some(schedule) = self.schedules.all.get_mut(&id) else { return };
         if schedule.armed != due {
             if let Some(before) = schedule.armed {
-                self.agenda.disarm(before, Timer::Schedule(id));
+                self.wall_timers.disarm(before, Timer::Schedule(id));
             }
             if let Some(due) = due {
-                self.agenda.arm(due, Timer::Schedule(id));
+                self.wall_timers.arm(due, Timer::Schedule(id));
             }
             schedule.armed = due;
         }
@@ -332,9 +332,9 @@ impl Engine {
         if let Some(schedule) = self.schedules.all.get_mut(&id)
             && let Some(before) = schedule.armed.take()
         {
-            self.agenda.disarm(before, Timer::Schedule(id));
+            self.wall_timers.disarm(before, Timer::Schedule(id));
         }
-        self.let_go(id);
+        self.release_reservation(id);
     }
 
     /// Writes changed schedules and ledger records as rows. Jobs and runs are drained before, so that the job
@@ -353,7 +353,7 @@ impl Engine {
                 state: Box::new(schedule.state.clone()),
             });
         }
-        let records = ledger::last_words(std::mem::take(&mut self.schedules.ledger));
+        let records = ledger::last_versions(std::mem::take(&mut self.schedules.ledger));
         changes.extend(records.into_iter().map(|record| Change::Ledger(Box::new(record))));
     }
 
@@ -378,7 +378,7 @@ impl Engine {
     }
 
     /// Removes a schedule as if its row had never been restored. Only before the start.
-    pub(crate) fn forget_schedule(&mut self, id: ScheduleId) {
+    pub(crate) fn remove_restored_schedule(&mut self, id: ScheduleId) {
         self.disarm_schedule(id);
         self.schedules.unusable.remove(&id);
         self.schedules.remove(id);
@@ -391,9 +391,9 @@ impl Engine {
             return;
         };
         // The schedule owes no firings, so only its next scheduled time decides when it is due.
-        let Some(due) = schedule.due(false).filter(|_| schedule.shows_its_next()) else { return };
+        let Some(due) = schedule.due(false).filter(|_| schedule.has_current_next_at()) else { return };
         schedule.armed = Some(due);
-        self.agenda.arm(due, Timer::Schedule(id));
+        self.wall_timers.arm(due, Timer::Schedule(id));
     }
 
     /// Collects the unfinished runs of every schedule and backfill from the restored jobs and runs.
@@ -456,7 +456,7 @@ impl Engine {
         }
         let backfills: Vec<_> = self.schedules.backfills.keys().copied().collect();
         for id in backfills {
-            self.pump_backfill(id);
+            self.continue_backfill(id);
         }
     }
 
@@ -476,7 +476,7 @@ impl Engine {
         }
         let backfills: Vec<_> = self.schedules.backfills.keys().copied().collect();
         for id in backfills {
-            self.pump_backfill(id);
+            self.continue_backfill(id);
         }
     }
 
@@ -486,7 +486,7 @@ impl Engine {
         if schedule.armed != due {
             return Err(format!("the timer of {id} is armed for {:?}, expected {due:?}", schedule.armed));
         }
-        if schedule.armed.is_some_and(|at| !self.agenda.is_armed(at, Timer::Schedule(id))) {
+        if schedule.armed.is_some_and(|at| !self.wall_timers.is_armed(at, Timer::Schedule(id))) {
             return Err(format!("{id} is due at {due:?}, but its timer is not armed"));
         }
         Ok(())

@@ -26,9 +26,9 @@ use model::{JobId, ScheduleId, Timestamp};
 use mutation::{Mutation, is_on};
 
 use super::Schedule;
-use super::decide::Nominal;
-use super::fire::{Firing, ON_TIME};
-use super::ledger::with_who;
+use super::decide::ScheduledTime;
+use super::fire::{Firing, ON_TIME_MAX};
+use super::ledger::with_actor;
 use crate::engine::Engine;
 
 /// Maximum number of buffered firings per schedule.
@@ -36,7 +36,7 @@ const BUFFER_MAX: usize = 1_000;
 
 /// Result of a firing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Decided {
+pub(super) struct FiringResult {
     pub(super) outcome: FiringOutcome,
     pub(super) work: Option<Work>,
 }
@@ -48,12 +48,12 @@ impl Engine {
         id: ScheduleId,
         firing: Firing,
         instead: Option<OverlapPolicy>,
-    ) -> Decided {
+    ) -> FiringResult {
         let any_expired = self.drop_expired(id);
         let decided = self.fire_or_apply_overlap(id, firing, instead);
         if any_expired {
             // The expired firings held up backfills. The new firing comes before them.
-            self.pump_backfills_of(id);
+            self.continue_backfills_of(id);
         }
         decided
     }
@@ -63,14 +63,14 @@ impl Engine {
         id: ScheduleId,
         firing: Firing,
         instead: Option<OverlapPolicy>,
-    ) -> Decided {
+    ) -> FiringResult {
         let Some(schedule) = self.schedules.get(id) else {
-            return Decided { outcome: FiringOutcome::SkippedReplaced, work: None };
+            return FiringResult { outcome: FiringOutcome::SkippedReplaced, work: None };
         };
         let policy = instead.unwrap_or(match schedule.plan.policies.overlap.policy {
             // A run of the past must not cost a scheduled firing its turn: the firing waits for the end of
             // that run.
-            OverlapPolicy::Skip if firing.is_by_itself() && self.past_is_in_the_way(schedule) => {
+            OverlapPolicy::Skip if firing.is_automatic() && self.is_blocked_by_past_run(schedule) => {
                 OverlapPolicy::BufferOne
             }
             policy => policy,
@@ -85,11 +85,11 @@ impl Engine {
                     1 => DetailCode::RunNotOver.sentence().to_owned(),
                     count => DetailCode::RunsNotOver.with(count),
                 };
-                self.skip_over(id, firing, FiringOutcome::SkippedOverlap, &detail)
+                self.record_overlap_skip(id, firing, FiringOutcome::SkippedOverlap, &detail)
             }
             OverlapPolicy::BufferOne if !schedule.state.buffer.is_empty() => {
                 let outcome = FiringOutcome::Coalesced;
-                self.skip_over(id, firing, outcome, DetailCode::WaitingStands.sentence())
+                self.record_overlap_skip(id, firing, outcome, DetailCode::MergedIntoWaiting.sentence())
             }
             OverlapPolicy::BufferOne => self.buffer(id, firing),
             OverlapPolicy::BufferAll => {
@@ -100,7 +100,7 @@ impl Engine {
                     return self.buffer(id, firing);
                 }
                 let detail = DetailCode::BufferFull.with(bound);
-                self.skip_over(id, firing, FiringOutcome::Shed, &detail)
+                self.record_overlap_skip(id, firing, FiringOutcome::Shed, &detail)
             }
             OverlapPolicy::CancelOther => self.replace_runs(id, firing, false),
             OverlapPolicy::TerminateOther => self.replace_runs(id, firing, true),
@@ -110,23 +110,23 @@ impl Engine {
     /// Returns whether a firing that would be skipped waits instead. A run that blocks it is on a worker that
     /// has not reconnected since the takeover, so the run may have ended. The firing waits for one lease at
     /// most.
-    pub(super) fn awaits_worker(&mut self, id: ScheduleId, nominal: &Nominal) -> bool {
+    pub(super) fn awaits_worker(&mut self, id: ScheduleId, nominal: &ScheduledTime) -> bool {
         let Some(schedule) = self.schedules.get(id) else { return false };
         let skips = schedule.plan.policies.overlap.policy == OverlapPolicy::Skip && nominal.held.is_none();
         let unheard = skips
-            && schedule.runs.iter().any(|run| self.is_unheard(*run))
+            && schedule.runs.iter().any(|run| self.is_unreported(*run))
             && !self.is_below_limit(id, schedule);
-        let until = schedule.heard_by.unwrap_or_else(|| self.now + self.first_lease());
+        let until = schedule.worker_wait_until.unwrap_or_else(|| self.now + self.first_lease());
         let waits = unheard && self.now < until;
         if let Some(schedule) = self.schedules.get_mut(id) {
-            schedule.heard_by = waits.then_some(until);
+            schedule.worker_wait_until = waits.then_some(until);
         }
         waits
     }
 
     /// Returns whether only workers that have not reconnected since the takeover know if a job or run is
     /// still running.
-    fn is_unheard(&self, work: Work) -> bool {
+    fn is_unreported(&self, work: Work) -> bool {
         match work {
             Work::Job(job) => {
                 let live = self.jobs.get(&job).and_then(|job| job.live.as_ref());
@@ -135,33 +135,39 @@ impl Engine {
             }
             Work::Run(run) => {
                 let parts = self.workflows.live_work(run);
-                !parts.is_empty() && parts.into_iter().all(|part| self.is_unheard(part))
+                !parts.is_empty() && parts.into_iter().all(|part| self.is_unreported(part))
             }
         }
     }
 
     /// Handles the report of a worker that a job is still running or has not started: decides the firing that
     /// waited for it.
-    pub(crate) fn heard_of_run(&mut self, job: JobId) {
+    pub(crate) fn on_run_reported(&mut self, job: JobId) {
         let Some(found) = self.jobs.get(&job) else { return };
         let origin = match &found.step {
             Some(step) => self.workflows.origin_of(self.workflows.outermost(step.run)),
             None => found.origin.as_deref(),
         };
         let Some(id) = origin.map(|origin| origin.schedule) else { return };
-        if self.schedules.get_mut(id).and_then(|schedule| schedule.heard_by.take()).is_some() {
+        if self.schedules.get_mut(id).and_then(|schedule| schedule.worker_wait_until.take()).is_some() {
             self.arm_schedule(id);
         }
     }
 
-    fn skip_over(&mut self, id: ScheduleId, firing: Firing, outcome: FiringOutcome, detail: &str) -> Decided {
-        let detail = with_who(firing.detail.as_deref(), detail);
+    fn record_overlap_skip(
+        &mut self,
+        id: ScheduleId,
+        firing: Firing,
+        outcome: FiringOutcome,
+        detail: &str,
+    ) -> FiringResult {
+        let detail = with_actor(firing.detail.as_deref(), detail);
         self.record_skip(id, firing.at, outcome, firing.cause, Some(&detail));
-        self.unneeded(id, firing.at);
-        Decided { outcome, work: None }
+        self.release_unused_reservation(id, firing.at);
+        FiringResult { outcome, work: None }
     }
 
-    fn buffer(&mut self, id: ScheduleId, firing: Firing) -> Decided {
+    fn buffer(&mut self, id: ScheduleId, firing: Firing) -> FiringResult {
         self.record_buffered(id, &firing);
         if let Some(schedule) = self.schedules.get_mut(id) {
             schedule.state.buffer.push(BufferedFiring {
@@ -173,19 +179,19 @@ impl Engine {
             });
         }
         self.touch_schedule(id);
-        Decided { outcome: FiringOutcome::Buffered, work: None }
+        FiringResult { outcome: FiringOutcome::Buffered, work: None }
     }
 
     /// Stops the runs that block a firing; the firing starts once they have ended. It replaces all buffered
     /// firings.
-    fn replace_runs(&mut self, id: ScheduleId, firing: Firing, kill: bool) -> Decided {
+    fn replace_runs(&mut self, id: ScheduleId, firing: Firing, kill: bool) -> FiringResult {
         let at = firing.at;
         self.coalesce_buffer(id);
         self.buffer(id, firing);
         let Some(schedule) = self.schedules.get(id) else {
-            return Decided { outcome: FiringOutcome::Buffered, work: None };
+            return FiringResult { outcome: FiringOutcome::Buffered, work: None };
         };
-        let others = self.runs_in_the_way(id, schedule);
+        let others = self.runs_to_stop(id, schedule);
         let detail = format!("schedule {}: replaced by the firing for {at}", schedule.name);
         for run in others {
             self.stop_run(run, &detail, kill);
@@ -193,8 +199,8 @@ impl Engine {
         // Runs that had not started end immediately, and the firing starts with their end.
         let last = self.schedules.get(id).and_then(|schedule| schedule.state.last);
         match last.filter(|&(last, _)| last == at) {
-            Some((_, work)) => Decided { outcome: FiringOutcome::Fired, work: Some(work) },
-            None => Decided { outcome: FiringOutcome::Buffered, work: None },
+            Some((_, work)) => FiringResult { outcome: FiringOutcome::Fired, work: Some(work) },
+            None => FiringResult { outcome: FiringOutcome::Buffered, work: None },
         }
     }
 
@@ -205,7 +211,7 @@ impl Engine {
                 id,
                 &waiting,
                 FiringOutcome::Coalesced,
-                DetailCode::LaterStands.sentence(),
+                DetailCode::MergedIntoLater.sentence(),
             );
         }
     }
@@ -231,7 +237,7 @@ impl Engine {
     }
 
     /// Returns whether another run of a schedule may start: scheduled, manual, or owed.
-    pub(super) fn has_room(&self, id: ScheduleId) -> bool {
+    pub(super) fn may_start_run(&self, id: ScheduleId) -> bool {
         self.schedules
             .get(id)
             .is_some_and(|schedule| schedule.plan.policies.allows_all() || self.is_below_limit(id, schedule))
@@ -244,15 +250,15 @@ impl Engine {
     fn is_below_limit(&self, id: ScheduleId, schedule: &Schedule) -> bool {
         let (limit, runs) = (schedule.plan.policies.run_limit(), schedule.runs.len());
         runs < limit
-            || runs < self.widest_backfill(id)
+            || runs < self.max_backfill_concurrency(id)
                 && schedule.runs.iter().filter(|run| !self.is_of_backfill(**run)).count() < limit
     }
 
     /// Returns the fewest runs to stop so that [`is_below_limit`](Self::is_below_limit) holds: the oldest
     /// first. Runs of backfills come last if a backfill may exceed the limit of the schedule.
-    fn runs_in_the_way(&self, id: ScheduleId, schedule: &Schedule) -> Vec<Work> {
+    fn runs_to_stop(&self, id: ScheduleId, schedule: &Schedule) -> Vec<Work> {
         let limit = schedule.plan.policies.run_limit();
-        let (runs, widest) = (&schedule.runs, self.widest_backfill(id));
+        let (runs, widest) = (&schedule.runs, self.max_backfill_concurrency(id));
         let surplus = (runs.len() + 1).saturating_sub(limit.max(widest));
         if widest <= limit {
             return runs.iter().copied().take(surplus).collect();
@@ -271,8 +277,8 @@ impl Engine {
 
     /// Returns whether only runs of the past block a firing: runs of backfills and catch-up, and runs that
     /// those delayed and that would otherwise have ended.
-    fn past_is_in_the_way(&self, schedule: &Schedule) -> bool {
-        if is_on(Mutation::EngineSkipsForThePast) {
+    fn is_blocked_by_past_run(&self, schedule: &Schedule) -> bool {
+        if is_on(Mutation::EngineSkipsForBackfills) {
             return false;
         }
         let limit = schedule.plan.policies.run_limit();
@@ -286,7 +292,7 @@ impl Engine {
         let due = schedule.due_of(origin.scheduled_for);
         match origin.cause {
             FiringCause::Backfill | FiringCause::CatchUp => true,
-            FiringCause::Timer if work.created_at() > due + ON_TIME => {
+            FiringCause::Timer if work.created_at() > due + ON_TIME_MAX => {
                 let usual = schedule.state.track.as_ref().and_then(|track| track.percentile(95));
                 usual.is_some_and(|usual| due + usual <= self.now)
             }
@@ -322,12 +328,12 @@ impl Engine {
         if self.holds_new_work {
             return;
         }
-        if self.schedules.get(id).is_some_and(|s| s.first_in_turn().is_some()) && self.has_room(id) {
+        if self.schedules.get(id).is_some_and(|s| s.first_in_turn().is_some()) && self.may_start_run(id) {
             self.drop_expired(id);
         }
         while let Some(place) = self.schedules.get(id).and_then(Schedule::first_in_turn) {
             let Some(schedule) =
-                Some(id).filter(|id| self.has_room(*id)).and_then(|id| self.schedules.get_mut(id))
+                Some(id).filter(|id| self.may_start_run(*id)).and_then(|id| self.schedules.get_mut(id))
             else {
                 return;
             };
@@ -342,9 +348,9 @@ impl Engine {
     ///
     /// # Errors
     /// The schedule's name and the number of its unfinished runs.
-    pub(crate) fn check_room(&self, schedule: ScheduleId) -> Result<(), (Arc<str>, usize)> {
+    pub(crate) fn check_run_limit(&self, schedule: ScheduleId) -> Result<(), (Arc<str>, usize)> {
         match self.schedules.get(schedule) {
-            Some(found) if !self.has_room(schedule) => Err((Arc::clone(&found.name), found.runs.len())),
+            Some(found) if !self.may_start_run(schedule) => Err((Arc::clone(&found.name), found.runs.len())),
             _ => Ok(()),
         }
     }

@@ -24,8 +24,8 @@ use timetable::{CalendarMap, Timetable};
 
 use super::{just_before, name_hash};
 use crate::engine::Engine;
+use crate::interner::Interner;
 use crate::profile::{Profile, Profiles};
-use crate::shared::Shared;
 
 /// Compiled timing and policies of a schedule.
 #[derive(Debug)]
@@ -166,13 +166,13 @@ fn uses_calendars(timing: &Timing) -> bool {
 #[derive(Debug)]
 pub(crate) struct Template {
     pub(crate) namespace: Arc<str>,
-    pub(crate) starts: Starts,
+    pub(crate) starts: ScheduledWork,
     /// The same as JSON: the spec of the job, or a [`ScheduledRun`].
     pub(crate) body: Arc<str>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Starts {
+pub(crate) enum ScheduledWork {
     Job { spec: Arc<JobSpec>, profile: Arc<Profile> },
     Run(ScheduledRun),
 }
@@ -192,13 +192,13 @@ impl Template {
         let body = spec.compact_json().into();
         let profile = profiles.of(&spec);
         let namespace = Arc::clone(&profile.namespace);
-        Self { namespace, starts: Starts::Job { spec: Arc::new(spec), profile }, body }
+        Self { namespace, starts: ScheduledWork::Job { spec: Arc::new(spec), profile }, body }
     }
 
     fn of_run(run: ScheduledRun) -> Self {
         // The maps have text keys, so serialization cannot fail.
         let body = serde_json::to_string(&run).unwrap_or_default().into();
-        Self { namespace: run.namespace.as_str().into(), starts: Starts::Run(run), body }
+        Self { namespace: run.namespace.as_str().into(), starts: ScheduledWork::Run(run), body }
     }
 
     /// Parses a body.
@@ -216,15 +216,17 @@ impl Template {
     /// Returns the same template with another priority.
     pub(crate) fn with_priority(&self, priority: u8, profiles: &mut Profiles) -> Self {
         match &self.starts {
-            Starts::Job { spec, .. } => Self::of_job(JobSpec { priority, ..(**spec).clone() }, profiles),
-            Starts::Run(run) => Self::of_run(ScheduledRun { priority: Some(priority), ..run.clone() }),
+            ScheduledWork::Job { spec, .. } => {
+                Self::of_job(JobSpec { priority, ..(**spec).clone() }, profiles)
+            }
+            ScheduledWork::Run(run) => Self::of_run(ScheduledRun { priority: Some(priority), ..run.clone() }),
         }
     }
 }
 
-pub(crate) type Plans = Shared<Plan>;
+pub(crate) type Plans = Interner<Plan>;
 
-pub(crate) type Templates = Shared<Template>;
+pub(crate) type Templates = Interner<Template>;
 
 impl Plans {
     /// Removes the plans that refer to calendars, because a calendar changed.
@@ -284,7 +286,7 @@ impl Engine {
     /// The problems of its timing, with paths relative to the schedule.
     pub(crate) fn plan_of(&mut self, spec: &ScheduleSpec) -> Result<Arc<Plan>, Vec<Problem>> {
         let seed = super::seed_of(name_hash(&spec.namespace, &spec.name));
-        self.schedules.calendars.freshen();
+        self.schedules.calendars.compile_restored();
         let calendars = self.schedules.calendars.of(&spec.namespace);
         self.schedules.plans.of(spec, seed, &self.config.zones, calendars)
     }

@@ -8,7 +8,7 @@ use model::schedule::OverlapPolicy;
 use model::{Duration, Refusal, ScheduleId, Timestamp};
 
 use super::fire::Firing;
-use crate::engine::{Engine, KnownKey};
+use crate::engine::{Engine, IdempotencyEntry};
 use crate::input::Key;
 use crate::output::Reply;
 
@@ -30,7 +30,7 @@ impl Engine {
             return Ok(reply);
         }
         // Firings of the timer that are due come first.
-        self.settle_now(id);
+        self.decide_due_before_request(id);
         let now = self.now;
         let Some(schedule) = self.schedules.get_mut(id) else {
             return Err(Refusal::ScheduleNotFound { schedule: id });
@@ -84,12 +84,12 @@ impl Engine {
     }
 
     /// Stores the idempotency key of a trigger, so that a repeated request finds the job or run.
-    pub(super) fn remember_trigger(&mut self, firing: &Firing, work: Work) {
+    pub(super) fn store_trigger_key(&mut self, firing: &Firing, work: Work) {
         let Some((key, body)) = firing.key else { return };
         let expires_at = self.now + self.config.key_retention.max(Duration::from_hours(24));
         match work {
             Work::Job(job) => {
-                self.keys.insert(key, KnownKey { body, job, expires_at });
+                self.keys.insert(key, IdempotencyEntry { body, job, expires_at });
                 self.pending.others.push(Change::Key(KeyRecord { key, body, job, expires_at }));
             }
             Work::Run(run) => {

@@ -56,7 +56,7 @@ impl Engine {
                 Err(Refusal::WorkerConnected { worker: id })
             }
             Some(_) => {
-                self.give_up_unknown(id);
+                self.end_unknown(id);
                 self.workers.remove(&id);
                 self.pending.others.push(Change::RemoveWorker(id));
                 Ok(Reply::Worker)

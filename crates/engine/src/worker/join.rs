@@ -30,7 +30,7 @@ impl Engine {
         let held = held.clone();
         self.open_session(join);
         self.grant_lease(id);
-        self.settle(id, session, &held);
+        self.reconcile_journal(id, session, &held);
         self.capacity_changed();
     }
 
@@ -58,12 +58,12 @@ impl Engine {
         if fresh || *worker.record != record {
             worker.record = Arc::new(WorkerRecord { updated_at: now, ..record });
             self.pending.worker(now, &worker.record);
-            self.tell_broadcasts(id);
+            self.notify_broadcasts(id);
         }
     }
 
     /// Reconciles the executions that the worker holds with those that the engine assigned to it.
-    fn settle(&mut self, id: WorkerId, session: Session, held: &[Held]) {
+    fn reconcile_journal(&mut self, id: WorkerId, session: Session, held: &[Held]) {
         let held: BTreeMap<ExecutionId, Held> = held.iter().map(|held| (held.execution, *held)).collect();
         self.settle_unknown(id, &held);
         for (&execution, entry) in &held {
@@ -71,12 +71,12 @@ impl Engine {
                 .live_execution(execution)
                 .filter(|&(_, fence, worker)| fence == entry.fence && worker == id);
             if let Some((job, ..)) = wanted.filter(|_| entry.running) {
-                self.heard_of_run(job);
+                self.on_run_reported(job);
             }
-            if wanted.is_some() || is_on(Mutation::EngineLeavesStraysAlone) {
+            if wanted.is_some() || is_on(Mutation::EngineIgnoresStrayExecutions) {
                 continue;
             }
-            self.found_stray(*entry, id);
+            self.record_orphan(*entry, id);
             if entry.running {
                 self.pending.effects.push(Effect::Stop {
                     worker: id,
@@ -100,7 +100,7 @@ impl Engine {
                 continue;
             };
             let heard = live.record.status != model::ExecutionStatus::Assigned;
-            if (cancelled || self.is_evicted(job)) && !is_on(Mutation::EngineForgetsToStop) {
+            if (cancelled || self.is_evicted(job)) && !is_on(Mutation::EngineSendsNoStop) {
                 self.send_stop(job);
             } else if !held.contains_key(&live.record.id) {
                 // The execution was reported as started, but the journal no longer has it: it must not start
@@ -110,24 +110,24 @@ impl Engine {
                     missing.push((job, live.record.id));
                     continue;
                 }
-                if !is_on(Mutation::EngineSaysAssignmentsOnce) {
+                if !is_on(Mutation::EngineSendsAssignmentsOnce) {
                     self.send_assignment(job);
                 }
-                self.heard_of_run(job);
+                self.on_run_reported(job);
             }
         }
         if let Some(worker) = self.workers.get_mut(&id) {
-            worker.missing = missing;
+            worker.unconfirmed = missing;
         }
     }
 
     /// Ends the executions that the journal does not have, now that a heartbeat has proved the session alive.
-    pub(crate) fn give_up_missing(&mut self, id: WorkerId) {
-        let missing = self.workers.get_mut(&id).map(|worker| std::mem::take(&mut worker.missing));
+    pub(crate) fn end_unconfirmed(&mut self, id: WorkerId) {
+        let missing = self.workers.get_mut(&id).map(|worker| std::mem::take(&mut worker.unconfirmed));
         for (job, execution) in missing.unwrap_or_default() {
             if self.live_execution(execution).is_some_and(|(live, ..)| live == job) {
-                self.on_forgotten(job);
-                self.heard_of_run(job);
+                self.on_execution_unknown_to_worker(job);
+                self.on_run_reported(job);
             }
         }
     }

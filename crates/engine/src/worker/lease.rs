@@ -17,7 +17,7 @@ use crate::output::Effect;
 use crate::timer::Timer;
 
 impl Engine {
-    pub(crate) fn beat(&mut self, id: WorkerId, session: Session, seq: u64, health: Health) {
+    pub(crate) fn heartbeat(&mut self, id: WorkerId, session: Session, seq: u64, health: Health) {
         let lease = self.config.lease;
         let known = self.workers.get_mut(&id).filter(|worker| worker.session == Some(session));
         let Some(worker) = known else {
@@ -29,7 +29,7 @@ impl Engine {
         worker.heard_at = Some(self.now);
         self.pending.grants.push(Effect::Grant { worker: id, session, seq, lease });
         self.grant_lease(id);
-        self.give_up_missing(id);
+        self.end_unconfirmed(id);
         if recovered {
             self.capacity_changed();
         }
@@ -40,17 +40,17 @@ impl Engine {
         let until = self.steady + self.lease_with_margin();
         if let Some(worker) = self.workers.get_mut(&id) {
             let armed = worker.lease_until > self.steady;
-            worker.forgiven = Duration::ZERO;
+            worker.extended_by = Duration::ZERO;
             worker.lease_until = worker.lease_until.max(until);
             if !armed {
-                self.chores.arm(worker.lease_until, Timer::Lease(id));
+                self.steady_timers.arm(worker.lease_until, Timer::Lease(id));
             }
         }
     }
 
     /// Returns how long after the receipt of a heartbeat the worker has certainly frozen its tasks.
     pub(crate) fn lease_with_margin(&self) -> Duration {
-        if is_on(Mutation::EngineJudgesWorkersEarly) {
+        if is_on(Mutation::EngineExpiresLeasesEarly) {
             return Duration::from_millis(self.config.lease.as_millis() / 2);
         }
         let drift = Duration::from_millis(self.config.lease.as_millis() / 100);
@@ -64,7 +64,7 @@ impl Engine {
             return;
         }
         if worker.lease_until > self.steady {
-            return self.chores.arm(worker.lease_until, Timer::Lease(id));
+            return self.steady_timers.arm(worker.lease_until, Timer::Lease(id));
         }
         self.lose_worker(id);
     }
@@ -82,26 +82,26 @@ impl Engine {
         });
         self.pending.worker(now, &worker.record);
         let jobs: Vec<JobId> = worker.jobs.iter().copied().collect();
-        if !is_on(Mutation::EngineWaitsForLostWorkers) {
+        if !is_on(Mutation::EngineKeepsJobsOfLostWorkers) {
             jobs.into_iter().for_each(|job| self.on_lease_ended(job));
         }
-        self.lose_reservations(id);
+        self.move_reservations(id);
     }
 
     /// Extends all leases after a delay of the engine itself: silence during the delay does not count. The
     /// extension of one silence is bounded, so that a server that is always late does not keep lost workers
     /// alive.
-    pub(crate) fn forgive(&mut self, held_up: Duration) {
+    pub(crate) fn extend_leases(&mut self, held_up: Duration) {
         let most = self.config.lease.as_millis().saturating_mul(10);
         for (_, worker) in self.workers.iter_mut().filter(|(_, w)| w.record.status != WorkerStatus::Lost) {
-            let left = most.saturating_sub(worker.forgiven.as_millis());
+            let left = most.saturating_sub(worker.extended_by.as_millis());
             // One long stall is forgiven completely: heartbeats are queued behind it.
-            let granted = if worker.forgiven == Duration::ZERO {
+            let granted = if worker.extended_by == Duration::ZERO {
                 held_up.as_millis()
             } else {
                 held_up.as_millis().min(left)
             };
-            worker.forgiven = worker.forgiven + held_up;
+            worker.extended_by = worker.extended_by + held_up;
             worker.lease_until = worker.lease_until + Duration::from_millis(granted);
         }
     }
@@ -118,12 +118,12 @@ impl Engine {
     }
 
     /// Places no execution on a worker for a moment after a refusal.
-    pub(crate) fn back_off_from(&mut self, id: WorkerId) {
+    pub(crate) fn pause_placement(&mut self, id: WorkerId) {
         const PAUSE: Duration = Duration::from_secs(1);
         let until: Timestamp = self.steady + PAUSE;
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.declined_until = Some(until);
-            self.chores.arm(until, Timer::Declined(id));
+            self.steady_timers.arm(until, Timer::Declined(id));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Workers: sessions, leases, and reserved resources.
 //!
-//! - [`all`]: all workers, with indexes of eligible workers for frequent shapes.
+//! - [`index`]: all workers, with indexes of eligible workers for frequent shapes.
 //! - [`join`]: opens a session and reconciles the worker's journal with the engine's state.
 //! - [`lease`]: heartbeats, and the loss of a worker whose lease has certainly ended.
 //! - [`admission`]: cordon, drain and removal by an operator.
@@ -11,7 +11,7 @@
 //! - A worker that is not lost has a lease timer armed.
 
 mod admission;
-mod all;
+mod index;
 mod join;
 mod lease;
 mod report;
@@ -23,12 +23,12 @@ use model::record::WorkerRecord;
 use model::worker::Health;
 use model::{Bytes, Duration, ExecutionId, JobId, Millicores, Timestamp};
 
-pub(crate) use all::Workers;
+pub(crate) use index::Workers;
 
 use crate::input::Session;
 use crate::output::WorkerView;
 use crate::profile::Shape;
-use crate::schedule::Kept;
+use crate::schedule::WorkerReservation;
 
 /// State of a worker.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Worker {
     /// When its tasks have certainly stopped unless another heartbeat arrives; steady time.
     pub(crate) lease_until: Timestamp,
     /// Part of its current silence that does not count, because the engine itself was delayed.
-    pub(crate) forgiven: Duration,
+    pub(crate) extended_by: Duration,
     pub(crate) heard_at: Option<Timestamp>,
     pub(crate) health: Health,
     pub(crate) used: Used,
@@ -48,9 +48,9 @@ pub(crate) struct Worker {
     /// Jobs that returned to their queues when its lease ended; the worker may still hold their executions.
     pub(crate) unknown: BTreeSet<JobId>,
     /// Executions that were reported as started but are missing in the journal sent with the current session.
-    pub(crate) missing: Vec<(JobId, ExecutionId)>,
+    pub(crate) unconfirmed: Vec<(JobId, ExecutionId)>,
     /// Reservations for schedules.
-    pub(crate) kept: Vec<Kept>,
+    pub(crate) reserved: Vec<WorkerReservation>,
     /// No execution is placed before this time, because the worker refused one; steady time.
     pub(crate) declined_until: Option<Timestamp>,
 }
@@ -69,14 +69,14 @@ impl Worker {
             record,
             session: None,
             lease_until: Timestamp::default(),
-            forgiven: Duration::ZERO,
+            extended_by: Duration::ZERO,
             heard_at: None,
             health: Health::default(),
             used: Used::default(),
             jobs: BTreeSet::new(),
             unknown: BTreeSet::new(),
-            missing: Vec::new(),
-            kept: Vec::new(),
+            unconfirmed: Vec::new(),
+            reserved: Vec::new(),
             declined_until: None,
         }
     }
@@ -112,7 +112,7 @@ impl Worker {
             cpu_reserved: self.used.cpu,
             memory_reserved: self.used.memory,
             custom_reserved: self.used.custom.clone(),
-            reservations: self.kept.iter().map(Kept::view).collect(),
+            reservations: self.reserved.iter().map(WorkerReservation::view).collect(),
             health: self.heard_at.map(|_| self.health.clone()),
             heard_at: self.heard_at.or(self.record.heard_at),
         }

@@ -29,12 +29,12 @@ impl Engine {
             Some((job, ..)) if !last => self.on_started(job),
             Some((job, ..)) => {
                 if matches!(report, Report::Refused { .. }) {
-                    self.back_off_from(worker);
+                    self.pause_placement(worker);
                 }
                 self.on_ended(job, report);
             }
             // The execution is running, but no job needs it any more.
-            None if !last && !is_on(Mutation::EngineLeavesStraysAlone) => {
+            None if !last && !is_on(Mutation::EngineIgnoresStrayExecutions) => {
                 let grace = Duration::ZERO;
                 self.pending.effects.push(Effect::Stop {
                     worker,

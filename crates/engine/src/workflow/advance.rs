@@ -5,51 +5,51 @@ use model::run::{RunCause, RunStatus, StepCause, StepStatus};
 use model::workflow::{Section, Verdict};
 use mutation::{Mutation, is_on};
 
-use super::Also;
+use super::StepDetails;
 use super::scope::RunScope;
 use crate::engine::Engine;
 
 /// Maximum number of jobs and calls that one flush starts, so that its batch stays small enough to commit.
-const BEGUN_A_FLUSH: usize = 4_000;
+const STARTS_PER_FLUSH_MAX: usize = 4_000;
 /// Maximum number that one run starts before the next run has its turn.
-const BEGUN_A_TURN: usize = 500;
+const STARTS_PER_TURN_MAX: usize = 500;
 
 impl Engine {
     /// Advances every run with new events.
     pub(crate) fn advance_runs(&mut self, left: &mut usize) {
         while *left > 0 {
-            let Some(id) = self.workflows.stirred.pop_front() else { return };
+            let Some(id) = self.workflows.to_advance.pop_front() else { return };
             let Some(run) = self.workflows.runs.get_mut(&id) else { continue };
-            run.stirred = false;
-            let mut turn = BEGUN_A_TURN.min(*left);
+            run.to_advance = false;
+            let mut turn = STARTS_PER_TURN_MAX.min(*left);
             let before = turn;
             self.advance_run(id, &mut turn);
             // A run whose steps are all skipped also counts: its end may start other runs.
             *left -= (before - turn).max(1);
             if turn == 0 {
-                self.stir(id);
+                self.mark_for_advance(id);
             }
         }
     }
 
     /// Returns how many jobs and calls one flush may start.
-    pub(crate) fn begin_budget() -> usize {
-        BEGUN_A_FLUSH
+    pub(crate) fn start_budget() -> usize {
+        STARTS_PER_FLUSH_MAX
     }
 
     fn advance_run(&mut self, id: RunId, left: &mut usize) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         if run.state.status == RunStatus::Waiting {
             // Carried-over results marked its steps for evaluation; they are evaluated when the run starts.
-            run.asked.clear();
+            run.to_evaluate.clear();
             return;
         }
         loop {
-            self.ask_steps(id);
+            self.evaluate_steps(id);
             self.begin_ready(id, left);
-            self.fill_elements(id, left);
+            self.start_elements(id, left);
             let Some(run) = self.workflows.runs.get(&id) else { return };
-            if !run.asked.is_empty() {
+            if !run.to_evaluate.is_empty() {
                 continue;
             }
             let section_over = run.open[run.section()] == 0;
@@ -61,9 +61,9 @@ impl Engine {
     }
 
     /// Evaluates the join rule, and then the condition, of each marked step.
-    fn ask_steps(&mut self, id: RunId) {
+    fn evaluate_steps(&mut self, id: RunId) {
         while let Some(run) = self.workflows.runs.get_mut(&id) {
-            let Some(step) = run.asked.pop_front() else { return };
+            let Some(step) = run.to_evaluate.pop_front() else { return };
             let node = run.plan.node(step);
             let known = run.step(step);
             if known.status() != StepStatus::Pending
@@ -73,20 +73,26 @@ impl Engine {
                 continue;
             }
             match node.join.verdict(known.counts) {
-                Verdict::Wait if is_on(Mutation::EngineBeginsStepsEarly) => self.ask_condition(id, step),
+                Verdict::Wait if is_on(Mutation::EngineStartsStepsEarly) => self.evaluate_condition(id, step),
                 Verdict::Wait => {}
-                Verdict::Go => self.ask_condition(id, step),
+                Verdict::Start => self.evaluate_condition(id, step),
                 Verdict::Skip => {
-                    self.end_step(id, step, StepStatus::Skipped, StepCause::Rule, Also::default());
+                    self.end_step(id, step, StepStatus::Skipped, StepCause::Rule, StepDetails::default());
                 }
                 Verdict::UpstreamFailed => {
-                    self.end_step(id, step, StepStatus::UpstreamFailed, StepCause::Rule, Also::default());
+                    self.end_step(
+                        id,
+                        step,
+                        StepStatus::UpstreamFailed,
+                        StepCause::Rule,
+                        StepDetails::default(),
+                    );
                 }
             }
         }
     }
 
-    fn ask_condition(&mut self, id: RunId, step: u32) {
+    fn evaluate_condition(&mut self, id: RunId, step: u32) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let scope = RunScope::of_step(id, run);
         let holds = run.plan.node(step).when.as_ref().map(|when| when.evaluate(&scope));
@@ -97,14 +103,14 @@ impl Engine {
                 }
             }
             Some(Ok(serde_json::Value::Bool(false))) => {
-                self.end_step(id, step, StepStatus::Skipped, StepCause::Condition, Also::default());
+                self.end_step(id, step, StepStatus::Skipped, StepCause::Condition, StepDetails::default());
             }
             Some(other) => {
                 let reason = match other {
                     Ok(value) => format!("the condition evaluates to {value}: expected true or false"),
                     Err(error) => format!("condition: {error}"),
                 };
-                let also = Also::message(reason);
+                let also = StepDetails::message(reason);
                 self.end_step(id, step, StepStatus::Failed, StepCause::ConditionFailed, also);
             }
         }
@@ -128,7 +134,7 @@ impl Engine {
         if section == Section::Steps {
             self.disarm_deadline_of(id);
             self.gather_outputs(id);
-            if self.waits_for_next_try(id) {
+            if self.schedule_next_retry(id) {
                 return;
             }
         }
@@ -151,7 +157,7 @@ impl Engine {
         };
         match why_not {
             Some(why_not) => self.skip_section(id, next, why_not),
-            None => self.ask_section(id),
+            None => self.evaluate_section(id),
         }
     }
 
@@ -165,7 +171,7 @@ impl Engine {
         for step in plan.steps_of(section) {
             let pending = self.workflows.runs.get(&id).is_some_and(|run| !run.step(step).status().is_final());
             if pending {
-                self.end_step(id, step, StepStatus::Skipped, why_not, Also::default());
+                self.end_step(id, step, StepStatus::Skipped, why_not, StepDetails::default());
             }
         }
     }

@@ -36,7 +36,7 @@ impl Workflow {
     }
 
     /// Returns whether another run may start.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn is_below_run_limit(&self) -> bool {
         self.active.len() < self.max_parallel_runs
     }
 }
@@ -100,7 +100,7 @@ impl Engine {
         self.workflows.all.insert(id, workflow);
         self.workflows.resolved.clear();
         self.touch_workflow(id);
-        self.tell_workflow(id, WorkflowEvent::Created);
+        self.emit_workflow_event(id, WorkflowEvent::Created);
         id
     }
 
@@ -123,8 +123,8 @@ impl Engine {
         workflow.state.updated_at = now;
         self.workflows.resolved.clear();
         self.touch_workflow(id);
-        self.tell_workflow(id, WorkflowEvent::Changed);
-        self.give_turns(id);
+        self.emit_workflow_event(id, WorkflowEvent::Changed);
+        self.start_waiting_runs(id);
         ApplyChange::Changed
     }
 
@@ -142,7 +142,7 @@ impl Engine {
         if let Some(run) = workflow.waiting.first() {
             return Err(Refusal::RunsWaiting { workflow: id, run: *run, count: workflow.waiting.len() });
         }
-        self.tell_workflow(id, WorkflowEvent::Deleted);
+        self.emit_workflow_event(id, WorkflowEvent::Deleted);
         if let Some(workflow) = self.workflows.all.swap_remove(&id) {
             self.workflows.names.swap_remove(&name_hash(&workflow.namespace, &workflow.name));
             self.workflows.listeners.remove(id, &workflow.spec);
@@ -154,7 +154,7 @@ impl Engine {
         Ok(Reply::WorkflowDeleted)
     }
 
-    fn tell_workflow(&mut self, id: WorkflowId, what: WorkflowEvent) {
+    fn emit_workflow_event(&mut self, id: WorkflowId, what: WorkflowEvent) {
         let Some(workflow) = self.workflows.all.get(&id) else { return };
         let kind = EventKind::Workflow { workflow: id, name: Arc::clone(&workflow.name), what };
         let namespace = Some(Arc::clone(&workflow.namespace));

@@ -9,8 +9,8 @@ use model::workflow::template::fill;
 use model::{Duration, RunId, Timestamp, limits};
 use serde_json::Map;
 
-use super::Also;
-use super::plan::Act;
+use super::StepDetails;
+use super::plan::StepAction;
 use super::scope::{Element, RunScope};
 use crate::engine::Engine;
 
@@ -24,27 +24,27 @@ impl Engine {
             return self.begin_elements(id, step);
         }
         match &node.act {
-            Act::Job(_) => {
+            StepAction::Job(_) => {
                 let work = self.create_job(id, step, None).map(Work::Job);
                 self.begin_work(id, step, work);
             }
-            Act::Call(_) => {
+            StepAction::Call(_) => {
                 let work = self.call(Caller { run: id, step, item: None }, None).map(Work::Run);
                 self.begin_work(id, step, work);
             }
-            Act::Approval(approval) => match approval.asks(&RunScope::of_step(id, run)) {
+            StepAction::Approval(approval) => match approval.asks(&RunScope::of_step(id, run)) {
                 Ok(asks) => {
-                    self.goes_on(id, step, StepStatus::Waiting, None);
+                    self.mark_live(id, step, StepStatus::Waiting, None);
                     let run = self.workflows.runs.get_mut(&id);
                     let state = run.and_then(|run| run.step_mut(step).state.as_deref_mut());
                     state.into_iter().for_each(|state| state.asks = Some(Box::new(asks.clone())));
                 }
                 Err(error) => self.bad_reference(id, step, error),
             },
-            Act::Event { .. } if came_early => self.end_with_event(id, step),
-            Act::Event { .. } => self.goes_on(id, step, StepStatus::Waiting, None),
-            Act::For(length) => self.wait_until(id, step, self.now + *length),
-            Act::Until(_) => match self.end_of_wait(id, step) {
+            StepAction::Event { .. } if came_early => self.end_with_event(id, step),
+            StepAction::Event { .. } => self.mark_live(id, step, StepStatus::Waiting, None),
+            StepAction::For(length) => self.wait_until(id, step, self.now + *length),
+            StepAction::Until(_) => match self.end_of_wait(id, step) {
                 Ok(until) => self.wait_until(id, step, until),
                 Err(error) => self.bad_reference(id, step, error.to_string()),
             },
@@ -57,23 +57,23 @@ impl Engine {
             Err(reason) => return self.bad_reference(id, step, reason),
         };
         if let Some(run) = self.workflows.runs.get_mut(&id) {
-            let fresh = || Box::new(StepState::new(StepStatus::Pending, StepCause::NeedsOver));
+            let fresh = || Box::new(StepState::new(StepStatus::Pending, StepCause::UpstreamEnded));
             let state = run.step_mut(step).state.get_or_insert_with(fresh);
             match work {
                 Work::Job(job) => state.job = Some(job),
                 Work::Run(called) => state.called = Some(called),
             }
         }
-        self.goes_on(id, step, StepStatus::Running, None);
+        self.mark_live(id, step, StepStatus::Running, None);
     }
 
     /// Marks a step as running or waiting from now until `until` or its timeout, whichever is first.
-    pub(super) fn goes_on(&mut self, id: RunId, step: u32, status: StepStatus, until: Option<Timestamp>) {
+    pub(super) fn mark_live(&mut self, id: RunId, step: u32, status: StepStatus, until: Option<Timestamp>) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let node = run.plan.node(step);
         let timeout = node.timeout.map(|timeout: Duration| self.now + timeout);
         let holds_slot = status == StepStatus::Running && node.each.is_none();
-        self.step_step(id, step, status, StepCause::NeedsOver, Also::default());
+        self.transition_step(id, step, status, StepCause::UpstreamEnded, StepDetails::default());
         if let Some(run) = self.workflows.runs.get_mut(&id) {
             run.live += u32::from(holds_slot);
         }
@@ -82,9 +82,9 @@ impl Engine {
 
     fn wait_until(&mut self, id: RunId, step: u32, until: Timestamp) {
         if until <= self.now {
-            self.end_step(id, step, StepStatus::Succeeded, StepCause::TimeCame, Also::default());
+            self.end_step(id, step, StepStatus::Succeeded, StepCause::TimeReached, StepDetails::default());
         } else {
-            self.goes_on(id, step, StepStatus::Waiting, Some(until));
+            self.mark_live(id, step, StepStatus::Waiting, Some(until));
         }
     }
 
@@ -93,11 +93,11 @@ impl Engine {
         let gone = || EvaluationError("the run no longer exists".into());
         let run = self.workflows.runs.get(&id).ok_or_else(gone)?;
         match &run.plan.node(step).act {
-            Act::For(length) => {
+            StepAction::For(length) => {
                 let started_at = run.step(step).state.as_ref().and_then(|state| state.started_at);
                 Ok(started_at.unwrap_or(self.now) + *length)
             }
-            Act::Until(template) => {
+            StepAction::Until(template) => {
                 let text = template.render(&RunScope::of_step(id, run))?;
                 text.trim().parse().map_err(|_| {
                     let shown: String = text.chars().take(64).collect();
@@ -110,7 +110,7 @@ impl Engine {
     }
 
     fn bad_reference(&mut self, id: RunId, step: u32, reason: String) {
-        self.end_step(id, step, StepStatus::Failed, StepCause::BadReference, Also::message(reason));
+        self.end_step(id, step, StepStatus::Failed, StepCause::BadReference, StepDetails::message(reason));
     }
 
     /// Starts the run that a step, or one of its elements, calls.
@@ -122,7 +122,7 @@ impl Engine {
             return Err("the run no longer exists".into());
         };
         let plan = Arc::clone(&run.plan);
-        let Act::Call(call) = &plan.node(caller.step).act else {
+        let StepAction::Call(call) = &plan.node(caller.step).act else {
             return Err("the step calls no workflow".into());
         };
         let Some((definition, body)) = plan.calls.get(&call.name) else {

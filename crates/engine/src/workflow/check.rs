@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use model::RunId;
 use model::firing::Work;
 use model::run::{RunState, RunStatus, StepState, StepStatus, Tally, WorkflowState};
-use model::workflow::{NeedCounts, Section};
+use model::workflow::{Section, UpstreamCounts};
 
-use super::added::{Batches, Growing};
+use super::added_elements::{Batches, Growing};
 use super::elements::{Elements, work_of};
 use super::plan::deadline;
 use super::{Run, Step, Workflow, Workflows};
@@ -44,7 +44,7 @@ impl Engine {
             }
         }
         for (&id, workflow) in &self.workflows.all {
-            if !workflow.waiting.is_empty() && workflow.has_room() {
+            if !workflow.waiting.is_empty() && workflow.is_below_run_limit() {
                 return Err(format!("runs of {id} are waiting below the limit of parallel runs"));
             }
         }
@@ -75,14 +75,14 @@ impl Engine {
             ));
         }
         if let Some(at) = deadline(run).filter(|_| run.state.status == RunStatus::Retrying)
-            && (!self.agenda.is_armed(at, Timer::Run(id)) || open[Section::Steps as usize] > 0)
+            && (!self.wall_timers.is_armed(at, Timer::Run(id)) || open[Section::Steps as usize] > 0)
         {
             return Err(format!("{id} retries at {at}, but has no timer, or unfinished steps"));
         }
-        if run.state.status == RunStatus::Retrying && run.state.next_try_at().is_none() {
+        if run.state.status == RunStatus::Retrying && run.state.next_attempt_at().is_none() {
             return Err(format!("{id} is retrying without a retry time"));
         }
-        let stands_still = run.begins_steps() && live == 0 && !run.stirred;
+        let stands_still = run.begins_steps() && live == 0 && !run.to_advance;
         let waits = counts[usize::from(StepStatus::Waiting.code())] > 0;
         if stands_still && !waits && run.state.status != RunStatus::Paused {
             return Err(format!("{id} is {}, but no event will advance it", run.state.status));
@@ -97,7 +97,7 @@ impl Engine {
         let name = &node.name;
         let state = known.state.as_deref();
         if let Some(wake_at) = state.filter(|state| state.status.is_live()).and_then(|state| state.wake_at)
-            && !self.agenda.is_armed(wake_at, Timer::Step(id, step))
+            && !self.wall_timers.is_armed(wake_at, Timer::Step(id, step))
         {
             return Err(format!("step `{name}` of {id} wakes at {wake_at}, but its timer is not armed"));
         }
@@ -114,10 +114,10 @@ impl Engine {
                 return Err(format!("step `{name}` of {id} has {one:?}, which is not live"));
             }
         }
-        let may_begin = run.filling.contains(&step);
+        let may_begin = run.with_pending_elements.contains(&step);
         if work.is_empty()
             && run.is_whole(step)
-            && !(may_begin && (run.stirred || !run.begins_steps() || run.live > 0))
+            && !(may_begin && (run.to_advance || !run.begins_steps() || run.live > 0))
         {
             return Err(format!("step `{name}` of {id} is running, but has no running work"));
         }
@@ -132,7 +132,7 @@ impl Engine {
                 // An engine that has not evaluated the steps of a run yet does not know which of them are
                 // ready.
                 let stirred =
-                    |engine: &Self, id| engine.workflows.runs.get(id).is_some_and(|run| run.stirred);
+                    |engine: &Self, id| engine.workflows.runs.get(id).is_some_and(|run| run.to_advance);
                 let knows = |id| !stirred(self, id) && !stirred(other, id);
                 let here = self.workflows.runs.iter().map(|(id, run)| (id, of_run(run, knows(id))));
                 first(here, |id| other.workflows.runs.get(id).map(|run| of_run(run, knows(id))))
@@ -158,29 +158,29 @@ fn of_workflow(workflow: &Workflow) -> (&str, &WorkflowState, &BTreeSet<RunId>, 
 
 /// State of a step: its row, the outcomes of its dependencies while they matter, and its running work.
 #[derive(Debug, PartialEq)]
-struct KnownStep<'a> {
+struct StepSnapshot<'a> {
     state: Option<&'a StepState>,
-    counts: Option<NeedCounts>,
+    counts: Option<UpstreamCounts>,
     elements: Option<(u32, Tally)>,
     batches: Option<&'a Batches>,
     going: Option<Vec<(u32, Work)>>,
     ready: bool,
 }
 
-fn of_run(run: &Run, knows_ready: bool) -> (&RunState, u32, [u32; 3], Vec<KnownStep<'_>>) {
+fn of_run(run: &Run, knows_ready: bool) -> (&RunState, u32, [u32; 3], Vec<StepSnapshot<'_>>) {
     let ready = |number: u32| knows_ready && run.ready.contains(&number);
     let steps = (0..).zip(&run.steps).map(|(number, step)| of_step(step, ready(number)));
     (&run.state, run.live, run.open, steps.collect())
 }
 
-fn of_step(step: &Step, ready: bool) -> KnownStep<'_> {
+fn of_step(step: &Step, ready: bool) -> StepSnapshot<'_> {
     let elements = step.elements.as_deref();
-    KnownStep {
+    StepSnapshot {
         state: step.state.as_deref(),
         counts: (!step.status().is_final()).then_some(step.counts),
         elements: elements.map(|e| (e.total(), e.tally())),
         batches: elements.and_then(Elements::as_growing).map(Growing::batches),
-        going: elements.map(|e| e.going().collect()),
+        going: elements.map(|e| e.running().collect()),
         ready,
     }
 }

@@ -7,14 +7,14 @@
 use std::sync::Arc;
 
 use model::firing::{Pause, Work};
-use model::run::{RunCause, RunStatus, Said, StepCause, StepStatus};
+use model::run::{RunCause, RunStatus, StepCause, StepDecision, StepStatus};
 use model::workflow::Section;
 use model::{JobId, Refusal, RunId};
 use serde_json::json;
 
 use super::elements::work_of;
-use super::plan::Act;
-use super::{Also, Run};
+use super::plan::StepAction;
+use super::{Run, StepDetails};
 use crate::engine::Engine;
 use crate::output::Reply;
 
@@ -50,12 +50,12 @@ impl Engine {
         };
         self.begin_stopping(id, RunCause::CancelRequested, Some(&detail));
         if skip_finally {
-            self.leave_out_finally(id);
+            self.skip_finally_section(id);
         }
         self.run_reply(id)
     }
 
-    fn leave_out_finally(&mut self, id: RunId) {
+    fn skip_finally_section(&mut self, id: RunId) {
         let goes_on = |run: &&mut Run| !run.state.skip_finally && !run.state.status.is_final();
         let Some(run) = self.workflows.runs.get_mut(&id).filter(goes_on) else { return };
         run.state.skip_finally = true;
@@ -69,16 +69,16 @@ impl Engine {
         match run.state.status {
             RunStatus::Waiting => self.close_waiting(id, RunStatus::Cancelled, cause, detail),
             RunStatus::Running | RunStatus::Paused | RunStatus::Retrying => {
-                self.leave_out_next_try(id);
+                self.cancel_next_retry(id);
                 let Some(run) = self.workflows.runs.get_mut(&id) else { return };
                 run.state.stopping = Some(cause);
                 run.state.pause = None;
                 let in_finally = run.state.section == Section::Finally;
-                self.step_run(id, RunStatus::Stopping, cause, detail);
+                self.transition_run(id, RunStatus::Stopping, cause, detail);
                 if !in_finally {
                     self.stop_section(id);
                 }
-                self.stir(id);
+                self.mark_for_advance(id);
             }
             RunStatus::Stopping | RunStatus::Succeeded | RunStatus::Failed | RunStatus::Cancelled => {}
         }
@@ -99,7 +99,7 @@ impl Engine {
         let (status, cause) = ending;
         match run.step(step).status() {
             StepStatus::Pending | StepStatus::Waiting => {
-                self.end_step(id, step, status, cause, Also::default())
+                self.end_step(id, step, status, cause, StepDetails::default())
             }
             StepStatus::Running => {
                 let known = run.step_mut(step);
@@ -157,7 +157,7 @@ impl Engine {
             if let Some(run) = self.workflows.runs.get_mut(&id) {
                 run.state.pause = Some(Box::new(pause));
             }
-            self.step_run(id, RunStatus::Paused, RunCause::PauseRequested, Some(&detail));
+            self.transition_run(id, RunStatus::Paused, RunCause::PauseRequested, Some(&detail));
             for called in self.called_runs(id) {
                 let _ = self.pause_run(called, actor, note.clone());
             }
@@ -170,13 +170,13 @@ impl Engine {
         if status == RunStatus::Paused {
             let Some(run) = self.workflows.runs.get_mut(&id) else { return self.run_reply(id) };
             run.state.pause = None;
-            if run.state.next_try_at().is_some() {
-                self.step_run(id, RunStatus::Retrying, RunCause::ResumeRequested, Some(actor));
+            if run.state.next_attempt_at().is_some() {
+                self.transition_run(id, RunStatus::Retrying, RunCause::ResumeRequested, Some(actor));
                 self.arm_deadline_of(id);
             } else {
-                self.step_run(id, RunStatus::Running, RunCause::ResumeRequested, Some(actor));
+                self.transition_run(id, RunStatus::Running, RunCause::ResumeRequested, Some(actor));
             }
-            self.stir(id);
+            self.mark_for_advance(id);
             for called in self.called_runs(id) {
                 let _ = self.resume_run(called, actor);
             }
@@ -205,7 +205,7 @@ impl Engine {
         if !matches!(status, StepStatus::Succeeded | StepStatus::Failed | StepStatus::Skipped) {
             return Err(Refusal::InvalidMark { status });
         }
-        self.say(id, step, actor, note);
+        self.record_decision(id, step, actor, note);
         self.stop_step(id, step, (status, StepCause::Marked));
         self.step_reply(id, step)
     }
@@ -221,7 +221,7 @@ impl Engine {
     ) -> Result<Reply, Refusal> {
         let step = self.find_step(id, name)?;
         let run = self.live_run(id)?;
-        if !matches!(run.plan.node(step).act, Act::Approval(_)) {
+        if !matches!(run.plan.node(step).act, StepAction::Approval(_)) {
             return Err(Refusal::NotAnApproval { run: id, step: name.into() });
         }
         match run.step(step).status() {
@@ -234,8 +234,8 @@ impl Engine {
             return Err(Refusal::NotApprover { step: name.into(), approvers });
         }
         let output = json!({"by": &**actor, "note": note.as_deref().unwrap_or_default()}).to_string();
-        self.say(id, step, actor, note);
-        let also = Also { output: Some(output.into()), ..Also::default() };
+        self.record_decision(id, step, actor, note);
+        let also = StepDetails { output: Some(output.into()), ..StepDetails::default() };
         let (to, cause) = match approve {
             true => (StepStatus::Succeeded, StepCause::Approved),
             false => (StepStatus::Failed, StepCause::Rejected),
@@ -244,8 +244,8 @@ impl Engine {
         self.step_reply(id, step)
     }
 
-    fn say(&mut self, id: RunId, step: u32, actor: &Arc<str>, note: Option<Box<str>>) {
-        let said = Said { at: self.now, by: actor.as_ref().into(), note };
+    fn record_decision(&mut self, id: RunId, step: u32, actor: &Arc<str>, note: Option<Box<str>>) {
+        let said = StepDecision { at: self.now, by: actor.as_ref().into(), note };
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let known = run.step_mut(step);
         let state = known.state.get_or_insert_with(|| {

@@ -22,11 +22,11 @@ use model::worker::WorkerStatus;
 use model::{RunId, Timestamp, limits};
 use serde_json::Value;
 
-use super::added::Growing;
-use super::files::past;
-use super::plan::{self, Each};
+use super::added_elements::Growing;
+use super::files::outcome_text;
+use super::plan::{self, ForEachPlan};
 use super::scope::{Element, RunScope};
-use super::{Also, Run, Step, index};
+use super::{Run, Step, StepDetails, index};
 use crate::engine::Engine;
 use crate::placement::WORKER_LABEL;
 
@@ -38,9 +38,9 @@ pub(super) struct Elements {
     /// All elements before this one have started.
     next: u32,
     /// State of each element, by its index.
-    places: Vec<Place>,
+    places: Vec<ElementState>,
     /// Number of running elements.
-    going: u32,
+    running: u32,
     /// Number of ended elements.
     done: u32,
     succeeded: u32,
@@ -56,7 +56,7 @@ pub(super) struct Elements {
 #[derive(Debug)]
 enum List {
     /// Not evaluated yet: after a restart, until it is needed for the first time.
-    Later,
+    NotEvaluated,
     Whole(Arc<[Value]>),
     Growing(Box<Growing>),
 }
@@ -64,7 +64,7 @@ enum List {
 impl List {
     fn values(&self) -> &[Value] {
         match self {
-            Self::Later => &[],
+            Self::NotEvaluated => &[],
             Self::Whole(list) => list,
             Self::Growing(growing) => &growing.list,
         }
@@ -72,12 +72,12 @@ impl List {
 }
 
 #[derive(Debug, Clone, Default)]
-enum Place {
+enum ElementState {
     /// Not started.
     #[default]
-    Waits,
+    Pending,
     /// Running, as this job or run.
-    Goes(Work),
+    Running(Work),
     Ended {
         status: StepStatus,
         output: Option<Arc<str>>,
@@ -90,7 +90,7 @@ pub(super) fn work_of(step: &Step) -> Vec<Work> {
         return Vec::new();
     };
     match step.elements.as_deref() {
-        Some(elements) => elements.going().map(|(_, work)| work).collect(),
+        Some(elements) => elements.running().map(|(_, work)| work).collect(),
         None => state.job.map(Work::Job).or(state.called.map(Work::Run)).into_iter().collect(),
     }
 }
@@ -102,13 +102,13 @@ fn count_of(number: u32) -> usize {
 
 impl Elements {
     pub(super) fn new(total: u32) -> Self {
-        let places = vec![Place::Waits; count_of(total)];
+        let places = vec![ElementState::Pending; count_of(total)];
         Self {
-            list: List::Later,
+            list: List::NotEvaluated,
             total,
             next: 0,
             places,
-            going: 0,
+            running: 0,
             done: 0,
             succeeded: 0,
             failed: 0,
@@ -135,7 +135,7 @@ impl Elements {
         let List::Growing(growing) = &mut self.list else { return (self.total, 0) };
         let place = growing.push(by, name, elements);
         self.total = growing.len();
-        self.places.resize(count_of(self.total), Place::Waits);
+        self.places.resize(count_of(self.total), ElementState::Pending);
         place
     }
 
@@ -160,13 +160,13 @@ impl Elements {
         }
         self.list = List::Whole(list.iter().cloned().chain([value]).collect());
         self.total += 1;
-        self.places.push(Place::Waits);
+        self.places.push(ElementState::Pending);
         true
     }
 
     /// Returns the list as stored in the step's row; `None` if it is not evaluated yet.
     pub(super) fn as_json(&self) -> Option<Arc<str>> {
-        let is_there = !matches!(self.list, List::Later);
+        let is_there = !matches!(self.list, List::NotEvaluated);
         is_there.then(|| Value::Array(self.list.values().to_vec()).to_string().into())
     }
 
@@ -176,11 +176,11 @@ impl Elements {
     }
 
     /// Records the artifacts that a succeeded element stored.
-    pub(super) fn note_files(&mut self, item: u32, files: Option<Arc<str>>) {
+    pub(super) fn record_files(&mut self, item: u32, files: Option<Arc<str>>) {
         self.stored.extend(files.map(|files| (item, files)));
     }
 
-    pub(super) fn note_end(&mut self, at: Option<Timestamp>) {
+    pub(super) fn record_end_time(&mut self, at: Option<Timestamp>) {
         self.last_end = self.last_end.max(at);
     }
 
@@ -194,47 +194,47 @@ impl Elements {
     }
 
     /// Returns the running elements, in order.
-    pub(super) fn going(&self) -> impl Iterator<Item = (u32, Work)> + '_ {
-        let going = |(item, place): (u32, &Place)| match place {
-            Place::Goes(work) => Some((item, *work)),
+    pub(super) fn running(&self) -> impl Iterator<Item = (u32, Work)> + '_ {
+        let going = |(item, place): (u32, &ElementState)| match place {
+            ElementState::Running(work) => Some((item, *work)),
             _ => None,
         };
-        (0..).zip(&self.places).filter_map(going).take(count_of(self.going))
+        (0..).zip(&self.places).filter_map(going).take(count_of(self.running))
     }
 
     /// Returns whether there are elements that have not started.
     pub(super) fn has_waiting(&self) -> bool {
-        self.going + self.done < self.total
+        self.running + self.done < self.total
     }
 
-    pub(super) fn count_going(&self) -> u32 {
-        self.going
+    pub(super) fn running_count(&self) -> u32 {
+        self.running
     }
 
     /// Returns the job or called run of a running element.
     pub(super) fn work_of(&self, item: u32) -> Option<Work> {
         match self.places.get(count_of(item)) {
-            Some(Place::Goes(work)) => Some(*work),
+            Some(ElementState::Running(work)) => Some(*work),
             _ => None,
         }
     }
 
     /// Marks an element as running.
     pub(super) fn begin(&mut self, item: u32, work: Work) {
-        if let Some(place @ Place::Waits) = self.places.get_mut(count_of(item)) {
-            *place = Place::Goes(work);
-            self.going += 1;
+        if let Some(place @ ElementState::Pending) = self.places.get_mut(count_of(item)) {
+            *place = ElementState::Running(work);
+            self.running += 1;
             self.ended_calls.remove(&item);
         }
     }
 
     /// Counts an ended element. Returns false if it is not in the list, or had ended before.
-    pub(super) fn note(&mut self, item: u32, status: StepStatus, output: Option<Arc<str>>) -> bool {
+    pub(super) fn count_end(&mut self, item: u32, status: StepStatus, output: Option<Arc<str>>) -> bool {
         match self.places.get_mut(count_of(item)) {
-            None | Some(Place::Ended { .. }) => return false,
+            None | Some(ElementState::Ended { .. }) => return false,
             Some(place) => {
-                self.going -= u32::from(matches!(place, Place::Goes(_)));
-                *place = Place::Ended { status, output };
+                self.running -= u32::from(matches!(place, ElementState::Running(_)));
+                *place = ElementState::Ended { status, output };
             }
         }
         self.done += 1;
@@ -247,13 +247,12 @@ impl Elements {
     }
 
     /// Resets ended elements: all of them, or those that did not succeed. Returns their indexes.
-    pub(super) fn wait_again(&mut self, all: bool) -> Vec<u32> {
+    pub(super) fn reset_ended(&mut self, all: bool) -> Vec<u32> {
         let mut again = Vec::new();
         for (item, place) in (0..).zip(&mut self.places) {
-            let ended =
-                matches!(place, Place::Ended { status, .. } if all || *status != StepStatus::Succeeded);
+            let ended = matches!(place, ElementState::Ended { status, .. } if all || *status != StepStatus::Succeeded);
             if ended {
-                *place = Place::Waits;
+                *place = ElementState::Pending;
                 self.stored.remove(&item);
                 again.push(item);
             }
@@ -267,7 +266,7 @@ impl Elements {
 
     /// Returns the next element that has not started.
     fn next(&mut self) -> Option<u32> {
-        let waits = |place: Option<&Place>| matches!(place, None | Some(Place::Waits));
+        let waits = |place: Option<&ElementState>| matches!(place, None | Some(ElementState::Pending));
         while self.next < self.total && !waits(self.places.get(count_of(self.next))) {
             self.next += 1;
         }
@@ -283,7 +282,7 @@ impl Elements {
                 text.push(',');
             }
             let output = match place {
-                Place::Ended { status: StepStatus::Succeeded, output } => output.as_deref(),
+                ElementState::Ended { status: StepStatus::Succeeded, output } => output.as_deref(),
                 _ => None,
             };
             match output {
@@ -316,7 +315,7 @@ impl Engine {
                     step,
                     StepStatus::Failed,
                     StepCause::BadReference,
-                    Also::message(reason),
+                    StepDetails::message(reason),
                 );
             }
         };
@@ -332,18 +331,18 @@ impl Engine {
         known.elements = Some(elements);
         let state = known
             .state
-            .get_or_insert_with(|| Box::new(StepState::new(StepStatus::Pending, StepCause::NeedsOver)));
+            .get_or_insert_with(|| Box::new(StepState::new(StepStatus::Pending, StepCause::UpstreamEnded)));
         (state.total, state.items) = (Some(total), items);
         if total == 0 {
-            let also = Also { output: Some("[]".into()), ..Also::message("the list is empty") };
-            return self.end_step(id, step, StepStatus::Succeeded, StepCause::ItemsOver, also);
+            let also = StepDetails { output: Some("[]".into()), ..StepDetails::message("the list is empty") };
+            return self.end_step(id, step, StepStatus::Succeeded, StepCause::ElementsSucceeded, also);
         }
-        self.goes_on(id, step, StepStatus::Running, None);
+        self.mark_live(id, step, StepStatus::Running, None);
         if is_decided_now {
             self.workflows.broadcasts.insert((id, step));
         }
         if let Some(run) = self.workflows.runs.get_mut(&id) {
-            run.filling.insert(step);
+            run.with_pending_elements.insert(step);
         }
         self.settle_elements(id, step);
     }
@@ -356,10 +355,10 @@ impl Engine {
         let total = elements.total;
         let state = known
             .state
-            .get_or_insert_with(|| Box::new(StepState::new(StepStatus::Pending, StepCause::NeedsOver)));
+            .get_or_insert_with(|| Box::new(StepState::new(StepStatus::Pending, StepCause::UpstreamEnded)));
         state.total = Some(total);
-        run.filling.insert(step);
-        self.goes_on(id, step, StepStatus::Running, None);
+        run.with_pending_elements.insert(step);
+        self.mark_live(id, step, StepStatus::Running, None);
         self.settle_elements(id, step);
     }
 
@@ -408,16 +407,16 @@ impl Engine {
     }
 
     /// Starts elements of every step of a run that has some left, as far as its limits allow.
-    pub(super) fn fill_elements(&mut self, id: RunId, left: &mut usize) {
+    pub(super) fn start_elements(&mut self, id: RunId, left: &mut usize) {
         while let Some(run) = self.workflows.runs.get(&id) {
-            let (Some(&step), true) = (run.filling.first(), run.begins_steps()) else { return };
+            let (Some(&step), true) = (run.with_pending_elements.first(), run.begins_steps()) else { return };
             if *left == 0 || run.live >= run.plan.max_parallel() {
                 return;
             }
             if !self.begin_element(id, step, left)
                 && let Some(run) = self.workflows.runs.get_mut(&id)
             {
-                run.filling.remove(&step);
+                run.with_pending_elements.remove(&step);
             }
         }
     }
@@ -432,7 +431,7 @@ impl Engine {
         let known = run.step_mut(step);
         let ending = known.state.as_ref().is_none_or(|state| state.ending.is_some());
         let Some(elements) = known.elements.as_deref_mut() else { return false };
-        let full = elements.going >= each.max_parallel;
+        let full = elements.running >= each.max_parallel;
         if ending || full || elements.failed > each.max_failed {
             return false;
         }
@@ -455,7 +454,7 @@ impl Engine {
             }
             Err(reason) => {
                 let (status, cause) = (StepStatus::Failed, StepCause::BadReference);
-                self.end_element(id, step, item, status, cause, Also::message(reason));
+                self.end_element(id, step, item, status, cause, StepDetails::message(reason));
             }
         }
         true
@@ -465,7 +464,7 @@ impl Engine {
     pub(super) fn ensure_list(&mut self, id: RunId, step: u32) {
         let run = self.workflows.runs.get(&id);
         let elements = run.and_then(|run| run.step(step).elements.as_deref());
-        if elements.is_none_or(|elements| !matches!(elements.list, List::Later)) {
+        if elements.is_none_or(|elements| !matches!(elements.list, List::NotEvaluated)) {
             return;
         }
         let list = self.list_of(id, step).unwrap_or_else(|_| Arc::new([]));
@@ -486,20 +485,20 @@ impl Engine {
         item: u32,
         status: StepStatus,
         cause: StepCause,
-        also: Also,
+        also: StepDetails,
     ) {
         let now = self.now;
         let work = self.elements_mut(id, step).and_then(|elements| elements.work_of(item));
         let started_at = work.and_then(|work| self.started_at(work));
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let Some(elements) = run.step_mut(step).elements.as_deref_mut() else { return };
-        if !elements.note(item, status, also.output.clone()) {
+        if !elements.count_end(item, status, also.output.clone()) {
             return;
         }
-        elements.note_files(item, also.files.clone().filter(|_| status == StepStatus::Succeeded));
+        elements.record_files(item, also.files.clone().filter(|_| status == StepStatus::Succeeded));
         let ended_at = also.ended_at.unwrap_or(now);
         let ended_at = Some(ended_at.max(started_at.unwrap_or(ended_at)).min(now));
-        elements.note_end(ended_at);
+        elements.record_end_time(ended_at);
         run.live -= u32::from(work.is_some());
         let mut state = StepState::new(status, cause);
         state.started_at = started_at;
@@ -514,10 +513,10 @@ impl Engine {
         self.workflows.ended_elements.push(StepRecord { key, state });
         // A slot is free for another element, or for another step.
         if let Some(run) = self.workflows.runs.get_mut(&id) {
-            run.filling.insert(step);
+            run.with_pending_elements.insert(step);
         }
         self.settle_elements(id, step);
-        self.stir(id);
+        self.mark_for_advance(id);
     }
 
     /// Returns when a job or called run first started.
@@ -543,8 +542,8 @@ impl Engine {
         if let Some(call) = &record.state.continues {
             elements.continue_call(item, Arc::clone(call));
             self.workflows.ended_elements.push(record);
-        } else if elements.note(item, record.state.status, record.state.output.clone()) {
-            elements.note_files(item, record.state.files.clone());
+        } else if elements.count_end(item, record.state.status, record.state.output.clone()) {
+            elements.record_files(item, record.state.files.clone());
             self.workflows.ended_elements.push(record);
         }
     }
@@ -560,19 +559,20 @@ impl Engine {
         else {
             return;
         };
-        let idle = elements.going == 0;
+        let idle = elements.running == 0;
         if let Some((status, cause)) = state.ending {
             if idle {
                 let output = (status == StepStatus::Succeeded).then(|| elements.collected()).flatten();
                 let files = (status == StepStatus::Succeeded).then(|| elements.collected_files()).flatten();
-                let also = Also { message: Some(told(elements).into()), output, files, ended_at: None };
+                let also =
+                    StepDetails { message: Some(told(elements).into()), output, files, ended_at: None };
                 self.end_step(id, step, status, cause, also);
             }
             return;
         }
         let enough = each.enough.is_some_and(|enough| elements.succeeded >= enough);
         if enough && !idle {
-            return self.stop_step(id, step, (StepStatus::Succeeded, StepCause::ItemsOver));
+            return self.stop_step(id, step, (StepStatus::Succeeded, StepCause::ElementsSucceeded));
         }
         let too_many = elements.failed > each.max_failed;
         let all = elements.done == elements.total && run.is_whole(step);
@@ -586,16 +586,16 @@ impl Engine {
         let files = good.then(|| elements.collected_files()).flatten();
         let message = match run.missing_adder(step).filter(|_| unfinished && !(too_many || short)) {
             Some(adder) => {
-                let what = past(run.step(adder).status());
+                let what = outcome_text(run.step(adder).status());
                 format!("step `{}`, which adds to the list, {what}", run.plan.node(adder).name)
             }
             None => told(elements),
         };
         // A growing list is complete once its last adder has ended.
         let ended_at = elements.last_end.filter(|_| !run.grows(step));
-        let also = Also { message: Some(message.into()), output, files, ended_at };
+        let also = StepDetails { message: Some(message.into()), output, files, ended_at };
         let (status, cause) = match good {
-            true => (StepStatus::Succeeded, StepCause::ItemsOver),
+            true => (StepStatus::Succeeded, StepCause::ElementsSucceeded),
             false if unfinished && !(too_many || short) => (StepStatus::Failed, StepCause::ListUnfinished),
             false => (StepStatus::Failed, StepCause::ItemsFailed),
         };
@@ -617,6 +617,6 @@ fn told(elements: &Elements) -> String {
 impl Run {
     /// Returns whether the step has one element per worker, each bound to its worker.
     pub(super) fn is_broadcast(&self, step: u32) -> bool {
-        matches!(self.plan.nodes[index(step)].each, Some(Each { list: plan::List::Workers(_), .. }))
+        matches!(self.plan.nodes[index(step)].each, Some(ForEachPlan { list: plan::List::Workers(_), .. }))
     }
 }

@@ -1,15 +1,15 @@
 //! Waiting reasons of the steps of a run.
 
 use model::firing::Work;
-use model::run::{Asks, RunStatus, StepStatus};
-use model::why::{NeedView, NextTry, OpenEnum, RunWhy, StepReason, StepWhy};
+use model::run::{ApprovalRequest, RunStatus, StepStatus};
+use model::why::{NextAttempt, OpenEnum, RunWhy, StepReason, StepWhy, UpstreamStep};
 use model::worker::WorkerStatus;
 use model::workflow::{Action, Verdict};
 use model::{Refusal, RunId, WorkerId};
 
 use super::Run;
 use super::elements::Elements;
-use super::plan::{Act, index};
+use super::plan::{StepAction, index};
 use crate::engine::Engine;
 use crate::output::Reply;
 
@@ -30,12 +30,13 @@ impl Engine {
             let steps = (0..).zip(&run.steps).filter(move |(_, step)| wanted(step.status()));
             steps.map(|(number, _)| number)
         };
-        let again: Vec<u32> = run.next_try().iter().flat_map(|_| run.done_again().into_keys()).collect();
+        let again: Vec<u32> =
+            run.next_attempt().iter().flat_map(|_| run.repeated_steps().into_keys()).collect();
         let open = with(StepStatus::is_live).chain(again);
         let open = open.chain(with(|status| status == StepStatus::Pending));
         let left_out = open.clone().count().saturating_sub(most);
         let steps = open.take(most).map(|step| self.step_why(id, run, step)).collect();
-        Ok(Reply::RunWhy(Box::new(RunWhy { run: id, next_try: run.next_try(), steps, left_out })))
+        Ok(Reply::RunWhy(Box::new(RunWhy { run: id, next_try: run.next_attempt(), steps, left_out })))
     }
 
     fn step_why(&self, id: RunId, run: &Run, step: u32) -> StepWhy {
@@ -53,7 +54,7 @@ impl Engine {
                     cause: state.cause,
                     message: state.message.as_deref().map(Into::into),
                 });
-                let again = run.next_try().filter(|_| run.done_again().contains_key(&step));
+                let again = run.next_attempt().filter(|_| run.repeated_steps().contains_key(&step));
                 over.into_iter().chain(again.map(StepReason::RunRetries)).collect()
             }
         };
@@ -68,7 +69,7 @@ impl Engine {
             let item = self.jobs.get(&work.job()?)?.step.as_deref()?.item.as_ref()?;
             item.value.parse::<WorkerId>().ok()
         };
-        let wanted = elements.going().filter_map(|(_, work)| worker_of(work));
+        let wanted = elements.running().filter_map(|(_, work)| worker_of(work));
         let mut lost = wanted.filter_map(|id| match self.workers.get(&id) {
             Some(worker) if worker.record.status != WorkerStatus::Lost => None,
             Some(worker) => Some(worker.record.name.clone()),
@@ -90,7 +91,7 @@ impl Engine {
                 ahead: workflow.waiting.iter().take_while(|other| **other != id).count(),
             }));
         }
-        reasons.extend(run.next_try().map(StepReason::RunRetries));
+        reasons.extend(run.next_attempt().map(StepReason::RunRetries));
         if node.section > run.state.section {
             reasons.push(StepReason::LaterSection { section: node.section, now: run.state.section });
         }
@@ -114,30 +115,30 @@ impl Engine {
 
 impl Run {
     /// Returns the message and the approvers of a step that waits for approval.
-    pub(super) fn asks(&self, step: u32) -> Asks {
+    pub(super) fn asks(&self, step: u32) -> ApprovalRequest {
         if let Some(asks) = self.step(step).state.as_deref().and_then(|state| state.asks.as_deref()) {
             return asks.clone();
         }
         // A step that an older version started has no evaluated message, so the texts of the spec are used.
         match self.plan.definition.workflow.step_at(index(step)).map(|spec| &spec.action) {
             Some(Action::Approval(approval)) => {
-                Asks { message: approval.message.clone(), approvers: approval.approvers.clone() }
+                ApprovalRequest { message: approval.message.clone(), approvers: approval.approvers.clone() }
             }
-            _ => Asks::default(),
+            _ => ApprovalRequest::default(),
         }
     }
 
     /// Returns the next attempt that the run waits for.
-    fn next_try(&self) -> Option<NextTry> {
-        let at = self.state.next_try_at()?;
+    fn next_attempt(&self) -> Option<NextAttempt> {
+        let at = self.state.next_attempt_at()?;
         let most = self.plan.definition.workflow.retry.max_retries + 1;
         let at = Some(at).filter(|_| self.state.status == RunStatus::Retrying);
-        Some(NextTry { number: self.state.failures() + 1, most, at })
+        Some(NextAttempt { number: self.state.failures() + 1, most, at })
     }
 }
 
-fn need_view(run: &Run, step: u32) -> NeedView {
-    NeedView { step: run.plan.node(step).name.as_ref().into(), status: run.step(step).status() }
+fn need_view(run: &Run, step: u32) -> UpstreamStep {
+    UpstreamStep { step: run.plan.node(step).name.as_ref().into(), status: run.step(step).status() }
 }
 
 fn stopping(run: &Run, step: u32) -> Option<StepReason> {
@@ -153,7 +154,7 @@ fn running_reasons(run: &Run, step: u32) -> Vec<StepReason> {
     if let Some(elements) = known.elements.as_deref() {
         reasons.push(StepReason::Elements {
             total: elements.total(),
-            running: elements.count_going() as usize,
+            running: elements.running_count() as usize,
             succeeded: elements.tally().succeeded,
             failed: elements.tally().failed,
         });
@@ -178,11 +179,11 @@ fn waiting_reasons(run: &Run, step: u32) -> Vec<StepReason> {
     let state = run.step(step).state.as_deref();
     let until = state.and_then(|state| state.wake_at);
     vec![match &run.plan.node(step).act {
-        Act::Approval(_) => {
-            let Asks { message, approvers } = run.asks(step);
+        StepAction::Approval(_) => {
+            let ApprovalRequest { message, approvers } = run.asks(step);
             StepReason::Approval { approvers, message, until }
         }
-        Act::Event { name, .. } => StepReason::Event { event: name.as_ref().into(), until },
+        StepAction::Event { name, .. } => StepReason::Event { event: name.as_ref().into(), until },
         _ => StepReason::Time { until },
     }]
 }

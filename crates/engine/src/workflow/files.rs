@@ -27,13 +27,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::record::Files;
-use model::run::{Caller, FILES_TOO_LARGE, StepStatus, is_stored_by_none};
+use model::run::{Caller, FILES_TOO_LARGE, StepStatus, is_not_stored};
 use model::{JobSpec, RunId, Timestamp, limits};
 use serde_json::{Map, Value};
 
 use super::Run;
 use super::elements::Elements;
-use super::plan::{Act, JobPlan};
+use super::plan::{JobPlan, StepAction};
 use super::producers::template;
 use super::scope::RunScope;
 use crate::engine::Engine;
@@ -41,7 +41,7 @@ use crate::engine::Engine;
 impl Engine {
     /// Returns the artifacts that the job of a step stored, in the form of its row.
     pub(super) fn files_of_job(&self, id: RunId, step: u32, files: &Files) -> Option<Arc<str>> {
-        let Act::Job(job) = &self.workflows.runs.get(&id)?.plan.node(step).act else { return None };
+        let StepAction::Job(job) = &self.workflows.runs.get(&id)?.plan.node(step).act else { return None };
         let outputs = &job.template.spec().outputs;
         if outputs.is_empty() {
             return None;
@@ -143,9 +143,12 @@ impl Run {
                     false => format!("step `{name}` stored no artifact `{artifact}` in this run"),
                 })
             }
-            status @ (StepStatus::Failed | StepStatus::UpstreamFailed | StepStatus::Cancelled) => Some(
-                format!("step `{name}` stored no artifact `{artifact}` in this run: it {}", past(status)),
-            ),
+            status @ (StepStatus::Failed | StepStatus::UpstreamFailed | StepStatus::Cancelled) => {
+                Some(format!(
+                    "step `{name}` stored no artifact `{artifact}` in this run: it {}",
+                    outcome_text(status)
+                ))
+            }
             // A step with the join rule `one_success` may start before this one has ended.
             StepStatus::Skipped | StepStatus::Pending | StepStatus::Running | StepStatus::Waiting => None,
         }
@@ -156,9 +159,13 @@ impl Run {
     fn not_stored_by_other(&self, id: RunId, producer: u32, artifact: &str) -> Option<String> {
         let reason = self.not_stored(producer, artifact)?;
         let is_missing = match &self.plan.node(producer).act {
-            Act::Job(job) => self.missing_of_job(id, producer, job).any(|name| may_be(&name, artifact)),
+            StepAction::Job(job) => {
+                self.missing_of_job(id, producer, job).any(|name| may_match(&name, artifact))
+            }
             _ => self.files_of(producer).is_none_or(|files| {
-                self.lacks_elements_of_call(producer) || files == FILES_TOO_LARGE || lacks(files, artifact)
+                self.lacks_elements_of_call(producer)
+                    || files == FILES_TOO_LARGE
+                    || has_missing(files, artifact)
             }),
         };
         is_missing.then_some(reason)
@@ -215,7 +222,7 @@ impl Run {
             }
             let files = serde_json::from_str::<Map<String, Value>>(files).unwrap_or_default();
             for (name, version) in files {
-                match is_stored_by_none(&version) {
+                match is_not_stored(&version) {
                     true => missing.push(name),
                     false => drop(all.insert(name, version)),
                 }
@@ -239,8 +246,8 @@ impl Run {
                 continue;
             }
             match &node.act {
-                Act::Job(job) => missing.extend(self.missing_of_job(id, step, job)),
-                Act::Call(_) if self.files_of(step).is_none() || self.lacks_elements_of_call(step) => {
+                StepAction::Job(job) => missing.extend(self.missing_of_job(id, step, job)),
+                StepAction::Call(_) if self.files_of(step).is_none() || self.lacks_elements_of_call(step) => {
                     missing.extend(self.plan.producers.names_of_call(step).map(str::to_owned));
                 }
                 _ => {}
@@ -251,7 +258,7 @@ impl Run {
 }
 
 /// Describes the outcome of a step that did not succeed.
-pub(super) fn past(status: StepStatus) -> &'static str {
+pub(super) fn outcome_text(status: StepStatus) -> &'static str {
     match status {
         StepStatus::Succeeded => "succeeded",
         StepStatus::Failed => "failed",
@@ -332,12 +339,12 @@ fn has_gaps(files: &str, outputs: usize) -> bool {
 }
 
 /// Returns whether a call, or each of its elements, should have stored an artifact and did not.
-fn lacks(files: &str, artifact: &str) -> bool {
+fn has_missing(files: &str, artifact: &str) -> bool {
     let files: Map<String, Value> = serde_json::from_str(files).unwrap_or_default();
-    files.iter().any(|(name, version)| is_stored_by_none(version) && may_be(name, artifact))
+    files.iter().any(|(name, version)| is_not_stored(version) && may_match(name, artifact))
 }
 
 /// Returns whether a name, or the template of a name, can be that of an artifact.
-fn may_be(name: &str, artifact: &str) -> bool {
+fn may_match(name: &str, artifact: &str) -> bool {
     template(name).map_or(name == artifact, |template| template.can_render(artifact))
 }

@@ -20,9 +20,9 @@ use model::{RunId, Timestamp, limits};
 use mutation::{Mutation, is_on};
 use serde_json::{Map, Value};
 
-use super::plan::{Act, deadline};
+use super::plan::{StepAction, deadline};
 use super::scope::RunScope;
-use super::{Also, Run};
+use super::{Run, StepDetails};
 use crate::engine::Engine;
 use crate::timer::Timer;
 
@@ -45,7 +45,14 @@ impl Run {
 
 impl Engine {
     /// Moves a step to a final status. Its dependents are evaluated when the run is advanced next.
-    pub(super) fn end_step(&mut self, id: RunId, step: u32, to: StepStatus, cause: StepCause, also: Also) {
+    pub(super) fn end_step(
+        &mut self,
+        id: RunId,
+        step: u32,
+        to: StepStatus,
+        cause: StepCause,
+        also: StepDetails,
+    ) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let plan = Arc::clone(&run.plan);
         let node = plan.node(step);
@@ -59,11 +66,11 @@ impl Engine {
                 let more = also.message.filter(|_| node.each.is_some());
                 let more = more.map(|more| format!("; {more}")).unwrap_or_default();
                 let message = format!("{verb} longer than the step's timeout of {timeout}{more}");
-                Also { message: Some(message.into()), ..also }
+                StepDetails { message: Some(message.into()), ..also }
             }
             None => also,
         };
-        self.step_step(id, step, to, cause, also);
+        self.transition_step(id, step, to, cause, also);
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let keeps = run.keeps_elements(step);
         let known = run.step_mut(step);
@@ -78,13 +85,13 @@ impl Engine {
         }
         run.live -= u32::from(held_slot);
         run.ready.remove(&step);
-        run.filling.remove(&step);
+        run.with_pending_elements.remove(&step);
         run.open[node.section as usize] -= 1;
         if node.each.is_some() {
             self.workflows.broadcasts.remove(&(id, step));
         }
-        self.tell_dependents(id, step);
-        self.settle_filled(id, step);
+        self.count_for_dependents(id, step);
+        self.settle_receiving_steps(id, step);
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let stops = plan.fails_fast()
             && node.section == Section::Steps
@@ -94,16 +101,16 @@ impl Engine {
             let name = &node.name;
             self.begin_stopping(id, RunCause::FailFast, Some(&format!("step `{name}` {to}")));
         }
-        self.stir(id);
+        self.mark_for_advance(id);
     }
 
     /// Counts the outcome of a step for each of its dependents.
-    pub(super) fn tell_dependents(&mut self, id: RunId, step: u32) {
+    pub(super) fn count_for_dependents(&mut self, id: RunId, step: u32) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let plan = Arc::clone(&run.plan);
         let node = plan.node(step);
         let status = run.step(step).status();
-        let untold = usize::from(is_on(Mutation::EngineTellsOneStepLess));
+        let untold = usize::from(is_on(Mutation::EngineNotifiesOneStepLess));
         for &dependent in node.dependents.iter().skip(untold) {
             let counts = &mut run.step_mut(dependent).counts;
             match status {
@@ -117,7 +124,7 @@ impl Engine {
                 StepStatus::Pending | StepStatus::Running | StepStatus::Waiting => continue,
             }
             if run.step(dependent).status() == StepStatus::Pending {
-                run.asked.push_back(dependent);
+                run.to_evaluate.push_back(dependent);
             }
         }
     }
@@ -174,7 +181,7 @@ impl Engine {
     pub(super) fn disarm_deadline_of(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         if let Some(deadline) = deadline(run) {
-            self.agenda.disarm(deadline, Timer::Run(id));
+            self.wall_timers.disarm(deadline, Timer::Run(id));
         }
     }
 
@@ -257,23 +264,23 @@ impl Engine {
         run.state.finished_at = Some(ended_at.min(now));
         run.state.expires_at = Some(now + run.plan.definition.workflow.retention.unwrap_or(retention));
         let head = Arc::clone(&run.head);
-        self.step_run(id, status, cause, detail);
+        self.transition_run(id, status, cause, detail);
         if let Some(workflow) = head.workflow {
             if let Some(known) = self.workflows.all.get_mut(&workflow) {
                 known.active.remove(&id);
                 known.waiting.remove(&id);
             }
-            self.give_turns(workflow);
+            self.start_waiting_runs(workflow);
         }
-        self.tell_schedule_of(id, cause);
+        self.report_to_schedule(id, cause);
         match head.caller {
-            Some(caller) => self.on_called_over(id, caller, detail),
-            None => self.tell_listeners_of_run(id, cause),
+            Some(caller) => self.on_called_run_ended(id, caller, detail),
+            None => self.notify_listeners_of_run(id, cause),
         }
     }
 
     /// Handles the end of a run that a step called.
-    fn on_called_over(&mut self, id: RunId, caller: Caller, detail: Option<&str>) {
+    fn on_called_run_ended(&mut self, id: RunId, caller: Caller, detail: Option<&str>) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let (status, cause) = match run.state.status {
             RunStatus::Succeeded => (StepStatus::Succeeded, StepCause::RunSucceeded),
@@ -282,19 +289,20 @@ impl Engine {
         };
         let output = run.state.output.clone().filter(|_| status == StepStatus::Succeeded);
         let files = (status == StepStatus::Succeeded).then(|| run.files(id)).flatten();
-        let also = Also { message: detail.map(Into::into), output, files, ended_at: run.state.finished_at };
-        self.on_work_over(caller.run, caller.step, caller.item, status, cause, also);
+        let also =
+            StepDetails { message: detail.map(Into::into), output, files, ended_at: run.state.finished_at };
+        self.on_work_ended(caller.run, caller.step, caller.item, status, cause, also);
     }
 
     /// Handles the end of the job or called run of a step or of one of its elements.
-    pub(super) fn on_work_over(
+    pub(super) fn on_work_ended(
         &mut self,
         id: RunId,
         step: u32,
         item: Option<u32>,
         status: StepStatus,
         cause: StepCause,
-        also: Also,
+        also: StepDetails,
     ) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let Some(state) = run.step(step).state.as_deref().filter(|state| state.status == StepStatus::Running)
@@ -304,11 +312,13 @@ impl Engine {
         let promise = run.plan.definition.workflow.step_at(super::index(step));
         let broken = promise
             .filter(|_| status == StepStatus::Succeeded)
-            .and_then(|spec| spec.broken_promise(also.output.as_deref()));
+            .and_then(|spec| spec.output_problems(also.output.as_deref()));
         let (status, cause, also) = match broken {
-            Some(broken) => {
-                (StepStatus::Failed, StepCause::BadOutput, Also { message: Some(broken.into()), ..also })
-            }
+            Some(broken) => (
+                StepStatus::Failed,
+                StepCause::BadOutput,
+                StepDetails { message: Some(broken.into()), ..also },
+            ),
             None => (status, cause, also),
         };
         if let Some(item) = item {
@@ -326,6 +336,6 @@ impl Engine {
 
     /// Returns whether a step calls a workflow instead of running a job.
     pub(super) fn calls(&self, id: RunId, step: u32) -> bool {
-        self.workflows.runs.get(&id).is_some_and(|run| matches!(run.plan.node(step).act, Act::Call(_)))
+        self.workflows.runs.get(&id).is_some_and(|run| matches!(run.plan.node(step).act, StepAction::Call(_)))
     }
 }

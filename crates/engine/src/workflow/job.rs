@@ -8,8 +8,8 @@ use model::run::{ItemOrigin, StepCause, StepOrigin, StepStatus};
 use model::{JobId, JobSpec, JobStatus, RunId, Timestamp, limits};
 use rand::Rng;
 
-use super::Also;
-use super::plan::Act;
+use super::StepDetails;
+use super::plan::StepAction;
 use super::scope::{Element, RunScope, as_text};
 use crate::engine::Engine;
 use crate::profile::Profile;
@@ -43,7 +43,7 @@ impl Engine {
         };
         let plan = Arc::clone(&run.plan);
         let node = plan.node(step);
-        let Act::Job(job) = &node.act else { return Err("the step has no job".into()) };
+        let StepAction::Job(job) = &node.act else { return Err("the step has no job".into()) };
         let pinned = element.filter(|_| run.is_broadcast(step)).map(Self::pinned);
         let (spec, body, profile) = if job.template.is_plain() && pinned.is_none() && !job.reads_newest {
             (Arc::clone(job.template.spec()), Arc::clone(&job.body), Arc::clone(&job.profile))
@@ -95,12 +95,12 @@ impl Engine {
     ) -> JobId {
         let job = JobId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
         let head = JobHead { spec, body, retry_of: None, origin: None, step: Some(Arc::new(origin)) };
-        self.create_stepped(job, &Arc::new(head), profile);
+        self.create_step_job_record(job, &Arc::new(head), profile);
         job
     }
 
     /// Handles the final status of the job of a step or of one of its elements.
-    pub(crate) fn on_step_job_over(&mut self, job: JobId, origin: &StepOrigin, end: JobEnd) {
+    pub(crate) fn on_step_job_ended(&mut self, job: JobId, origin: &StepOrigin, end: JobEnd) {
         let key = origin.key();
         if !self.is_job_of(job, origin) {
             return;
@@ -112,8 +112,8 @@ impl Engine {
             _ => (StepStatus::Failed, StepCause::JobFailed),
         };
         let files = end.files.and_then(|files| self.files_of_job(key.run, key.step, &files));
-        let also = Also { message: end.message, output: end.output, files, ended_at: end.ended_at };
-        self.on_work_over(key.run, key.step, key.item, status, cause, also);
+        let also = StepDetails { message: end.message, output: end.output, files, ended_at: end.ended_at };
+        self.on_work_ended(key.run, key.step, key.item, status, cause, also);
     }
 
     /// Returns whether a job is the current one of its step or element.

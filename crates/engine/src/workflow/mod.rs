@@ -13,9 +13,9 @@
 //!   or another run.
 //! - [`advance`]: decides the next actions of a run; each flush calls it for the runs with new events.
 //! - [`begin`], [`elements`]: start steps. [`job`]: creates the jobs of steps and handles their ends.
-//! - [`added`]: elements that running tasks add to a step.
+//! - [`added_elements`]: elements that running tasks add to a step.
 //! - [`finish`]: ends steps and runs. [`retry`]: retries a failed run.
-//! - [`control`]: cancel, pause, resume, mark and approve. [`wait`]: timers and events. [`late`]: workers
+//! - [`control`]: cancel, pause, resume, mark and approve. [`wait`]: timers and events. [`late_workers`]: workers
 //!   that join during a broadcast.
 //! - [`plan`]: compiled definitions. [`scope`]: values that expressions can refer to. [`files`] and
 //!   [`producers`]: artifacts that steps pass to later steps.
@@ -37,7 +37,7 @@
 //! started one about 300 bytes and its job. An element of a list takes 24 bytes and, while it is running, its
 //! job.
 
-mod added;
+mod added_elements;
 mod advance;
 mod apply;
 mod begin;
@@ -48,7 +48,7 @@ mod explain;
 mod files;
 mod finish;
 mod job;
-mod late;
+mod late_workers;
 mod plan;
 mod producers;
 mod restore;
@@ -69,7 +69,7 @@ use model::run::{
     ElementBatch, RunCause, RunHead, RunHistoryEntry, RunState, RunStatus, StepCause, StepKey, StepRecord,
     StepState, StepStatus, WorkflowHead, WorkflowState, lifecycle,
 };
-use model::workflow::NeedCounts;
+use model::workflow::UpstreamCounts;
 use model::{RunId, Timestamp, WorkflowId, WorkflowSpec, limits};
 
 use crate::engine::Engine;
@@ -110,11 +110,11 @@ pub(crate) struct Run {
     /// Steps by their number.
     steps: Vec<Step>,
     /// Pending steps whose join rule must be evaluated.
-    asked: VecDeque<u32>,
+    to_evaluate: VecDeque<u32>,
     /// Pending steps that may start as soon as a slot is free.
     ready: BTreeSet<u32>,
     /// Steps over a list that may have elements to start.
-    filling: BTreeSet<u32>,
+    with_pending_elements: BTreeSet<u32>,
     /// Number of running jobs and called runs.
     live: u32,
     /// Number of unfinished steps of each section.
@@ -122,8 +122,8 @@ pub(crate) struct Run {
     /// Whether its head is not yet written to the store.
     new: bool,
     dirty: bool,
-    /// Whether it is in `Workflows::stirred`.
-    stirred: bool,
+    /// Whether it is in `Workflows::to_advance`.
+    to_advance: bool,
 }
 
 #[derive(Debug, Default)]
@@ -131,7 +131,7 @@ struct Step {
     /// Stored state; `None` while the step is pending.
     state: Option<Box<StepState>>,
     /// Number of its dependencies by outcome.
-    counts: NeedCounts,
+    counts: UpstreamCounts,
     elements: Option<Box<Elements>>,
     dirty: bool,
 }
@@ -188,7 +188,7 @@ pub(crate) struct Workflows {
     /// Ended elements that are not yet written.
     ended_elements: Vec<StepRecord>,
     /// Runs with new events, in the order of their turns; each once.
-    stirred: VecDeque<RunId>,
+    to_advance: VecDeque<RunId>,
 }
 
 impl Workflows {
@@ -199,7 +199,7 @@ impl Workflows {
             && self.changed_steps.is_empty()
             && self.added.is_empty()
             && self.ended_elements.is_empty()
-            && (held || self.stirred.is_empty())
+            && (held || self.to_advance.is_empty())
     }
 
     fn find(&self, namespace: &str, name: &str) -> Option<WorkflowId> {
@@ -210,7 +210,7 @@ impl Workflows {
 }
 
 /// Keeps the last row of each element: an element that was reset may have ended again in the same flush.
-fn last_of_each(records: Vec<StepRecord>) -> Vec<StepRecord> {
+fn last_rows(records: Vec<StepRecord>) -> Vec<StepRecord> {
     if records.iter().all(|record| record.state.status.is_final()) {
         return records;
     }
@@ -221,7 +221,7 @@ fn last_of_each(records: Vec<StepRecord>) -> Vec<StepRecord> {
 
 /// Details of a step's transition.
 #[derive(Debug, Default)]
-struct Also {
+struct StepDetails {
     message: Option<Box<str>>,
     output: Option<Arc<str>>,
     files: Option<Arc<str>>,
@@ -229,7 +229,7 @@ struct Also {
     ended_at: Option<Timestamp>,
 }
 
-impl Also {
+impl StepDetails {
     fn message(message: impl Into<Box<str>>) -> Self {
         Self { message: Some(message.into()), ..Self::default() }
     }
@@ -263,10 +263,10 @@ impl Engine {
     }
 
     /// Marks a run to be advanced by the next flush.
-    fn stir(&mut self, id: RunId) {
-        if let Some(run) = self.workflows.runs.get_mut(&id).filter(|run| !run.stirred) {
-            run.stirred = true;
-            self.workflows.stirred.push_back(id);
+    fn mark_for_advance(&mut self, id: RunId) {
+        if let Some(run) = self.workflows.runs.get_mut(&id).filter(|run| !run.to_advance) {
+            run.to_advance = true;
+            self.workflows.to_advance.push_back(id);
         }
     }
 
@@ -301,7 +301,7 @@ impl Engine {
     ///
     /// # Panics
     /// If the transition is not in the table of legal transitions.
-    fn step_run(&mut self, id: RunId, to: RunStatus, cause: RunCause, detail: Option<&str>) {
+    fn transition_run(&mut self, id: RunId, to: RunStatus, cause: RunCause, detail: Option<&str>) {
         let at = self.now;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let from = (!run.state.history.is_empty()).then_some(run.state.status);
@@ -326,7 +326,7 @@ impl Engine {
     ///
     /// # Panics
     /// If the transition is not in the table of legal transitions.
-    fn step_step(&mut self, id: RunId, step: u32, to: StepStatus, cause: StepCause, also: Also) {
+    fn transition_step(&mut self, id: RunId, step: u32, to: StepStatus, cause: StepCause, also: StepDetails) {
         let now = self.now;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let from = run.step(step).status();
@@ -395,7 +395,7 @@ impl Engine {
         }
         let added = std::mem::take(&mut self.workflows.added);
         changes.extend(added.into_iter().map(|batch| Change::ElementBatch(Box::new(batch))));
-        let elements = last_of_each(std::mem::take(&mut self.workflows.ended_elements));
+        let elements = last_rows(std::mem::take(&mut self.workflows.ended_elements));
         changes.extend(elements.into_iter().map(|record| Change::Step(Box::new(record))));
         for id in ended {
             self.workflows.runs.swap_remove(&id);
@@ -412,10 +412,10 @@ impl Engine {
         }
         let timer = crate::timer::Timer::Step(id, step);
         if let Some(before) = before {
-            self.agenda.disarm(before, timer.clone());
+            self.wall_timers.disarm(before, timer.clone());
         }
         if let Some(wake_at) = wake_at {
-            self.agenda.arm(wake_at, timer);
+            self.wall_timers.arm(wake_at, timer);
         }
         self.touch_step(id, step);
     }

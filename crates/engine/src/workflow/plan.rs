@@ -16,20 +16,20 @@ use std::sync::Arc;
 
 use model::JobSpec;
 use model::expression::{Expression, Scope};
-use model::run::{Asks, RunStatus};
+use model::run::{ApprovalRequest, RunStatus};
 use model::spec::Constraint;
 use model::workflow::template::Template;
 use model::workflow::{
-    Action, Approval, Call, Definition, FailurePolicy, ForEach, JobTemplate, JoinRule, LatePolicy, OnTimeout,
-    Over, Section, StepSpec, Wait,
+    Action, Approval, Call, Definition, ElementSource, FailurePolicy, ForEach, JobTemplate, JoinRule,
+    LatePolicy, OnTimeout, Section, StepSpec, Wait,
 };
 use model::{Duration, Timestamp, limits};
 use serde_json::Value;
 
 use super::Run;
 use super::producers::Producers;
+use crate::interner::Interner;
 use crate::profile::{Profile, Profiles};
-use crate::shared::Shared;
 
 /// A compiled definition.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     pub(super) namespace: Arc<str>,
     pub(super) name: Arc<str>,
     /// All steps in the order of sections; the index of a step is its number.
-    pub(super) nodes: Box<[Node]>,
+    pub(super) nodes: Box<[StepPlan]>,
     /// Steps that may have stored an artifact that a step reads.
     pub(super) producers: Producers,
     places: BTreeMap<Arc<str>, u32>,
@@ -50,7 +50,7 @@ pub(crate) struct Plan {
 
 /// A compiled step.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct StepPlan {
     pub(super) name: Arc<str>,
     pub(super) section: Section,
     pub(super) needs: Box<[u32]>,
@@ -58,18 +58,18 @@ pub(super) struct Node {
     /// Steps whose tasks add its elements.
     pub(super) adders: Box<[u32]>,
     /// Steps that its tasks may add elements to.
-    pub(super) fills: Box<[u32]>,
+    pub(super) adds_elements_to: Box<[u32]>,
     pub(super) join: JoinRule,
     pub(super) when: Option<Expression>,
-    pub(super) each: Option<Each>,
-    pub(super) act: Act,
+    pub(super) each: Option<ForEachPlan>,
+    pub(super) act: StepAction,
     pub(super) continue_on_failure: bool,
     pub(super) timeout: Option<Duration>,
 }
 
 /// List of a step with elements, and its limits.
 #[derive(Debug)]
-pub(super) struct Each {
+pub(super) struct ForEachPlan {
     pub(super) list: List,
     pub(super) max_parallel: u32,
     pub(super) max_failed: u32,
@@ -88,7 +88,7 @@ pub(super) enum List {
 }
 
 #[derive(Debug)]
-pub(super) enum Act {
+pub(super) enum StepAction {
     Job(JobPlan),
     Call(Call),
     Approval(ApprovalPlan),
@@ -120,7 +120,7 @@ impl ApprovalPlan {
     ///
     /// # Errors
     /// The field with a reference that has no value, or with a value that is not a name.
-    pub(super) fn asks(&self, scope: &dyn Scope) -> Result<Asks, String> {
+    pub(super) fn asks(&self, scope: &dyn Scope) -> Result<ApprovalRequest, String> {
         let message = self.message.as_ref().map(|template| template.render(scope)).transpose();
         let message = message.map_err(|error| format!("approval.message: {error}"))?;
         let mut approvers: Vec<String> = Vec::new();
@@ -153,7 +153,7 @@ impl ApprovalPlan {
             let most = limits::NOTE_LEN_MAX;
             return Err(format!("approval.message: has {len} bytes: expected at most {most}"));
         }
-        Ok(Asks { message, approvers })
+        Ok(ApprovalRequest { message, approvers })
     }
 }
 
@@ -167,7 +167,7 @@ pub(super) struct JobPlan {
     pub(super) profile: Arc<Profile>,
 }
 
-pub(crate) type Plans = Shared<Plan>;
+pub(crate) type Plans = Interner<Plan>;
 
 impl Plans {
     /// Returns the plan of a definition.
@@ -213,7 +213,7 @@ impl Plan {
         let mut calls = BTreeMap::new();
         for (section, step) in spec.all_steps() {
             let told = |problem: String| format!("step `{}`: {problem}", step.name);
-            nodes.push(Node::compile(section, step, &places, priority, profiles).map_err(told)?);
+            nodes.push(StepPlan::compile(section, step, &places, priority, profiles).map_err(told)?);
             if let Action::Workflow(call) = &step.action {
                 let missing = || told(format!("workflow `{}` does not exist", call.name));
                 let called = definition.called(&call.name).ok_or_else(missing)?;
@@ -230,12 +230,12 @@ impl Plan {
             for &adder in &node.adders {
                 fills[index(adder)].push(number(i));
             }
-            if matches!(node.each, Some(Each { list: List::Added, .. })) {
+            if matches!(node.each, Some(ForEachPlan { list: List::Added, .. })) {
                 fills[i].push(number(i));
             }
         }
         for ((node, dependents), fills) in nodes.iter_mut().zip(dependents).zip(fills) {
-            (node.dependents, node.fills) = (dependents.into(), fills.into());
+            (node.dependents, node.adds_elements_to) = (dependents.into(), fills.into());
         }
         Ok(Self {
             namespace: spec.namespace.as_str().into(),
@@ -249,7 +249,7 @@ impl Plan {
         })
     }
 
-    pub(super) fn node(&self, step: u32) -> &Node {
+    pub(super) fn node(&self, step: u32) -> &StepPlan {
         &self.nodes[index(step)]
     }
 
@@ -277,7 +277,7 @@ pub(super) fn index(step: u32) -> usize {
     step as usize
 }
 
-impl Node {
+impl StepPlan {
     fn compile(
         section: Section,
         step: &StepSpec,
@@ -295,7 +295,7 @@ impl Node {
             needs: step.needs.iter().map(place).collect::<Result<_, _>>()?,
             dependents: Box::default(),
             adders: step.adders().iter().map(place).collect::<Result<_, _>>()?,
-            fills: Box::default(),
+            adds_elements_to: Box::default(),
             join: step.join,
             when: step
                 .when
@@ -303,29 +303,31 @@ impl Node {
                 .map(Expression::parse)
                 .transpose()
                 .map_err(|error| error.to_string())?,
-            each: step.for_each.as_ref().map(Each::compile).transpose()?,
-            act: Act::compile(&step.action, priority, profiles)?,
+            each: step.for_each.as_ref().map(ForEachPlan::compile).transpose()?,
+            act: StepAction::compile(&step.action, priority, profiles)?,
             continue_on_failure: step.continue_on_failure,
             timeout: step.timeout,
         })
     }
 }
 
-impl Each {
+impl ForEachPlan {
     fn compile(spec: &ForEach) -> Result<Self, String> {
         let list = match &spec.over {
-            Over::Items(items) => List::Items(items.clone().into()),
-            Over::List(text) => List::Expression(Expression::parse(text).map_err(|error| error.to_string())?),
-            Over::Shards(count) => List::Shards(*count),
-            Over::Workers(constraints) => List::Workers(constraints.clone()),
-            Over::AddedBy(_) => List::Added,
+            ElementSource::Items(items) => List::Items(items.clone().into()),
+            ElementSource::List(text) => {
+                List::Expression(Expression::parse(text).map_err(|error| error.to_string())?)
+            }
+            ElementSource::Shards(count) => List::Shards(*count),
+            ElementSource::Workers(constraints) => List::Workers(constraints.clone()),
+            ElementSource::AddedBy(_) => List::Added,
         };
         let max_parallel = spec.max_parallel.unwrap_or(u32::MAX);
         Ok(Self { list, max_parallel, max_failed: spec.max_failed, enough: spec.enough, late: spec.late })
     }
 }
 
-impl Act {
+impl StepAction {
     fn compile(action: &Action, priority: Option<u8>, profiles: &mut Profiles) -> Result<Self, String> {
         Ok(match action {
             Action::Job(spec) => Self::Job(JobPlan::compile(spec, priority, profiles)?),
@@ -360,9 +362,9 @@ impl JobPlan {
 /// deadline of its schedule. A run that waits for a retry: the start of that retry.
 pub(super) fn deadline(run: &Run) -> Option<Timestamp> {
     let state = &run.state;
-    match state.next_try_at() {
+    match state.next_attempt_at() {
         Some(next_at) => Some(next_at).filter(|_| state.status == RunStatus::Retrying),
-        None => match state.try_began_at() {
+        None => match state.attempt_started_at() {
             Some(began_at) => Some(began_at + run.plan.definition.workflow.timeout?),
             None => run.firing()?.start_by,
         },

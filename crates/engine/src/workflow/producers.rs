@@ -13,7 +13,7 @@ use std::sync::Arc;
 use model::workflow::template::{Template, has_reference};
 use model::workflow::{Action, Definition, Section};
 
-use super::plan::{Act, Node, index};
+use super::plan::{StepAction, StepPlan, index};
 
 const BITS: usize = u64::BITS as usize;
 
@@ -69,10 +69,10 @@ pub(super) fn template(artifact: &str) -> Option<Template> {
 }
 
 impl Producers {
-    pub(super) fn of(nodes: &[Node], definition: &Definition) -> Self {
-        let reads = |node: &Node| match &node.act {
-            Act::Job(job) => job.reads_newest,
-            Act::Call(_) => true,
+    pub(super) fn of(nodes: &[StepPlan], definition: &Definition) -> Self {
+        let reads = |node: &StepPlan| match &node.act {
+            StepAction::Job(job) => job.reads_newest,
+            StepAction::Call(_) => true,
             _ => false,
         };
         if !nodes.iter().any(reads) {
@@ -82,13 +82,13 @@ impl Producers {
         let mut called = BTreeMap::<&str, Arc<Outputs>>::new();
         for (step, node) in (0..).zip(nodes) {
             match &node.act {
-                Act::Call(call) => {
+                StepAction::Call(call) => {
                     let outputs = called
                         .entry(&call.name)
                         .or_insert_with(|| Arc::new(Outputs::of_called(definition, &call.name)));
                     others.push((step, Arc::clone(outputs)));
                 }
-                Act::Job(job) => {
+                StepAction::Job(job) => {
                     let mut templated = Outputs::default();
                     for output in &job.template.spec().outputs {
                         match template(&output.artifact) {
@@ -147,7 +147,7 @@ impl Producers {
 }
 
 /// Returns one row of bits for each step: its direct and indirect dependencies.
-fn needed(nodes: &[Node]) -> Vec<u64> {
+fn needed(nodes: &[StepPlan]) -> Vec<u64> {
     let words = nodes.len().div_ceil(BITS);
     let mut rows = vec![0; nodes.len() * words];
     for step in in_order(nodes) {
@@ -172,7 +172,7 @@ fn join(rows: &mut [u64], words: usize, to: usize, from: usize) {
 }
 
 /// Returns the indexes of all steps in topological order.
-fn in_order(nodes: &[Node]) -> Vec<usize> {
+fn in_order(nodes: &[StepPlan]) -> Vec<usize> {
     let mut order = Vec::with_capacity(nodes.len());
     let mut seen = vec![false; nodes.len()];
     for start in 0..nodes.len() {

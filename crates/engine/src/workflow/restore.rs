@@ -21,7 +21,7 @@ use model::{JobId, RunId, WorkflowId};
 
 use super::elements::Elements;
 use super::plan::{deadline, index};
-use super::{Also, Run, Workflow};
+use super::{Run, StepDetails, Workflow};
 use crate::engine::Engine;
 use crate::schedule::name_hash;
 use crate::timer::Timer;
@@ -35,14 +35,14 @@ impl Engine {
     }
 
     /// Removes a workflow as if its row had never been restored. Only before the start.
-    pub(crate) fn forget_workflow(&mut self, id: WorkflowId) {
+    pub(crate) fn remove_restored_workflow(&mut self, id: WorkflowId) {
         let Some(workflow) = self.workflows.all.swap_remove(&id) else { return };
         self.workflows.names.swap_remove(&name_hash(&workflow.namespace, &workflow.name));
         self.workflows.listeners.remove(id, &workflow.spec);
     }
 
     /// Removes a run with its steps as if their rows had never been restored. Only before the start.
-    pub(crate) fn forget_run(&mut self, id: RunId) {
+    pub(crate) fn remove_restored_run(&mut self, id: RunId) {
         self.workflows.runs.swap_remove(&id);
     }
 
@@ -99,9 +99,9 @@ impl Engine {
             return Ok(());
         }
         let succeeded = record.state.status == StepStatus::Succeeded;
-        elements.note_files(item, record.state.files.filter(|_| succeeded));
-        elements.note_end(record.state.finished_at);
-        if !elements.note(item, record.state.status, record.state.output) {
+        elements.record_files(item, record.state.files.filter(|_| succeeded));
+        elements.record_end_time(record.state.finished_at);
+        if !elements.count_end(item, record.state.status, record.state.output) {
             return Err(format!("the step has only {total} elements, or has this element already"));
         }
         Ok(())
@@ -144,13 +144,13 @@ impl Engine {
             let Ok(step) = u32::try_from(place) else { break };
             let known = run.step_mut(step);
             let status = known.status();
-            let going = known.elements.as_deref().map_or(0, Elements::count_going);
+            let going = known.elements.as_deref().map_or(0, Elements::running_count);
             if status.is_final() {
                 run.open[node.section as usize] -= 1;
                 ended.push(step);
             } else if status == StepStatus::Running && node.each.is_some() {
                 run.live += going;
-                run.filling.insert(step);
+                run.with_pending_elements.insert(step);
                 broadcasts.extend(run.is_broadcast(step).then_some((id, step)));
             } else if status == StepStatus::Running {
                 run.live += 1;
@@ -159,7 +159,7 @@ impl Engine {
         run.drop_elements();
         self.workflows.broadcasts.extend(broadcasts);
         for step in ended {
-            self.tell_dependents(id, step);
+            self.count_for_dependents(id, step);
         }
         let Some(run) = self.workflows.runs.get(&id) else { return };
         if let Some(workflow) = run.head.workflow.and_then(|id| self.workflows.all.get_mut(&id)) {
@@ -177,12 +177,12 @@ impl Engine {
             let waits =
                 self.workflows.runs.get(&id).is_some_and(|run| run.state.status == RunStatus::Waiting);
             if !waits {
-                self.ask_section(id);
+                self.evaluate_section(id);
             }
         }
         let workflows: Vec<WorkflowId> = self.workflows.all.keys().copied().collect();
         for id in workflows {
-            self.give_turns(id);
+            self.start_waiting_runs(id);
         }
     }
 
@@ -190,12 +190,12 @@ impl Engine {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let in_steps = run.state.section == model::workflow::Section::Steps;
         if let Some(deadline) = deadline(run).filter(|_| in_steps) {
-            self.agenda.arm(deadline, Timer::Run(id));
+            self.wall_timers.arm(deadline, Timer::Run(id));
         }
         for (step, known) in (0..).zip(&run.steps) {
             let live = known.state.as_deref().filter(|state| state.status.is_live());
             if let Some(wake_at) = live.and_then(|state| state.wake_at) {
-                self.agenda.arm(wake_at, Timer::Step(id, step));
+                self.wall_timers.arm(wake_at, Timer::Step(id, step));
             }
         }
     }
@@ -218,7 +218,7 @@ impl Engine {
             if there {
                 self.settle_elements(id, step);
             } else {
-                self.end_step(id, step, StepStatus::Failed, StepCause::JobMissing, Also::default());
+                self.end_step(id, step, StepStatus::Failed, StepCause::JobMissing, StepDetails::default());
             }
         }
     }

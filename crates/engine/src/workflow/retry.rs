@@ -6,7 +6,7 @@
 //!
 //! A retry continues the same run. The run has not ended before its last retry, so nothing is reported to its
 //! schedule, triggers or caller. It keeps its place among the runs of its workflow. It repeats the same steps
-//! as a manual retry would ([`model::run::done_again`]). `on_failure` and `finally` run after the last retry.
+//! as a manual retry would ([`model::run::repeated_steps`]). `on_failure` and `finally` run after the last retry.
 //!
 //! # Invariants
 //! - A run that waits for a retry has no running step in `steps`, and its timer is armed.
@@ -18,18 +18,18 @@ use std::sync::Arc;
 
 use model::RunId;
 use model::run::{
-    RetryFrom, RunCause, RunStatus, StepCause, StepKey, StepRecord, StepState, StepStatus, done_again,
+    RetryFrom, RunCause, RunStatus, StepCause, StepKey, StepRecord, StepState, StepStatus, repeated_steps,
 };
-use model::workflow::{NeedCounts, RunFailure, Section};
+use model::workflow::{RunFailure, Section, UpstreamCounts};
 
 use super::elements::Elements;
-use super::{Also, Run, index};
+use super::{Run, StepDetails, index};
 use crate::engine::Engine;
 use crate::job::backoff;
 
 impl Run {
     /// Returns whether the policy allows another retry.
-    fn has_tries_left(&self) -> bool {
+    fn has_retries_left(&self) -> bool {
         self.state.failures() < self.plan.definition.workflow.retry.max_retries
     }
 
@@ -38,7 +38,7 @@ impl Run {
     pub(super) fn keeps_elements(&self, step: u32) -> bool {
         let ended_well = matches!(self.step(step).status(), StepStatus::Succeeded | StepStatus::Skipped);
         let in_steps = self.plan.node(step).section == Section::Steps && self.state.section == Section::Steps;
-        let another = self.state.next_try_at().is_some() || self.has_tries_left();
+        let another = self.state.next_attempt_at().is_some() || self.has_retries_left();
         // Dependents of a carried-over step are repeated, but not the step itself.
         let carried = self.step(step).state.as_ref().is_some_and(|state| state.cause == StepCause::Carried);
         in_steps && another && (!ended_well || self.grows(step) && !carried)
@@ -54,13 +54,13 @@ impl Run {
     }
 
     /// Returns the steps that a retry repeats; the value tells whether a repeated step precedes them.
-    pub(super) fn done_again(&self) -> BTreeMap<u32, bool> {
+    pub(super) fn repeated_steps(&self) -> BTreeMap<u32, bool> {
         let status_of = |step| Some(self.step(step).status());
-        done_again(&self.plan.definition.workflow, status_of, RetryFrom::Failed)
+        repeated_steps(&self.plan.definition.workflow, status_of, RetryFrom::Failed)
     }
 
     /// Returns whether a user decided that a step does not succeed.
-    fn was_decided(&self, step: u32) -> bool {
+    fn was_set_by_user(&self, step: u32) -> bool {
         let cause = self.step(step).state.as_ref().map(|state| state.cause);
         let by_somebody =
             [StepCause::Marked, StepCause::Rejected, StepCause::JobCancelled, StepCause::RunCancelled];
@@ -82,26 +82,26 @@ impl Run {
     }
 
     /// Returns whether a failure is followed by a retry.
-    fn may_try_again(&self, cause: RunCause) -> bool {
+    fn may_retry_run(&self, cause: RunCause) -> bool {
         let failure = match cause {
             RunCause::StepFailed | RunCause::FailFast => RunFailure::StepFailed,
             RunCause::TimedOut => RunFailure::TimedOut,
             _ => return false,
         };
         let count = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
-        self.has_tries_left()
+        self.has_retries_left()
             && !self.plan.definition.workflow.retry.final_causes.contains(&failure)
-            && !(0..count).any(|step| self.was_decided(step))
-            && !self.done_again().iter().any(|(&step, &after_another)| self.is_final(step, after_another))
+            && !(0..count).any(|step| self.was_set_by_user(step))
+            && !self.repeated_steps().iter().any(|(&step, &after_another)| self.is_final(step, after_another))
     }
 }
 
 impl Engine {
     /// Handles the end of a run's steps. If the run would fail and may be retried, it waits for the retry
     /// from now on.
-    pub(super) fn waits_for_next_try(&mut self, id: RunId) -> bool {
+    pub(super) fn schedule_next_retry(&mut self, id: RunId) -> bool {
         let Some(cause) = self.fails(id) else { return false };
-        let Some(run) = self.workflows.runs.get(&id).filter(|run| run.may_try_again(cause)) else {
+        let Some(run) = self.workflows.runs.get(&id).filter(|run| run.may_retry_run(cause)) else {
             return false;
         };
         let plan = Arc::clone(&run.plan);
@@ -113,17 +113,17 @@ impl Engine {
         let wait = backoff(&plan.definition.workflow.retry.backoff, retry.failures, &mut self.rng);
         retry.next_at = Some(now + wait);
         run.state.stopping = None;
-        self.step_run(id, RunStatus::Retrying, cause, detail.as_deref());
+        self.transition_run(id, RunStatus::Retrying, cause, detail.as_deref());
         self.arm_deadline_of(id);
         true
     }
 
     /// Starts a retry after its backoff: steps without success are pending again, with their dependents.
-    pub(super) fn begin_next_try(&mut self, id: RunId) {
+    pub(super) fn start_next_retry(&mut self, id: RunId) {
         let now = self.now;
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let plan = Arc::clone(&run.plan);
-        let again = run.done_again();
+        let again = run.repeated_steps();
         let retry = run.state.retry.get_or_insert_default();
         (retry.next_at, retry.began_at) = (None, Some(now));
         for &step in again.keys() {
@@ -133,9 +133,9 @@ impl Engine {
         }
         self.count_needs_again(id);
         self.workflows.runs.get_mut(&id).into_iter().for_each(Run::drop_elements);
-        self.step_run(id, RunStatus::Running, RunCause::BackoffOver, None);
+        self.transition_run(id, RunStatus::Running, RunCause::BackoffEnded, None);
         self.arm_deadline_of(id);
-        self.ask_section(id);
+        self.evaluate_section(id);
     }
 
     /// Resets an ended step to pending. If its list is unchanged, succeeded elements keep their results.
@@ -146,7 +146,7 @@ impl Engine {
         let known = run.step_mut(step);
         let Some(before) = known.state.clone() else { return };
         let reset = match known.elements.as_deref_mut() {
-            Some(elements) => elements.wait_again(!list_is_same),
+            Some(elements) => elements.reset_ended(!list_is_same),
             // The elements of a succeeded step are known only by its row.
             None => (0..before.total.unwrap_or(0)).collect(),
         };
@@ -154,7 +154,7 @@ impl Engine {
             known.elements = None;
         }
         let total = known.elements.as_deref().map(Elements::total);
-        self.step_step(id, step, StepStatus::Pending, StepCause::RunRetried, Also::default());
+        self.transition_step(id, step, StepStatus::Pending, StepCause::RunRetried, StepDetails::default());
         if let Some(run) = self.workflows.runs.get_mut(&id) {
             let items = before.items.filter(|_| list_is_same);
             // A call that has not started still continues its ended run.
@@ -173,18 +173,18 @@ impl Engine {
     fn count_needs_again(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         for step in &mut run.steps {
-            step.counts = NeedCounts { needs: step.counts.needs, ..NeedCounts::default() };
+            step.counts = UpstreamCounts { needs: step.counts.needs, ..UpstreamCounts::default() };
         }
         let count = u32::try_from(run.steps.len()).unwrap_or(u32::MAX);
         let ended: Vec<u32> = (0..count).filter(|&step| run.step(step).status().is_final()).collect();
         for step in ended {
-            self.tell_dependents(id, step);
+            self.count_for_dependents(id, step);
         }
     }
 
     /// Cancels the next retry of a run that waits for it, or that was paused while it waited.
-    pub(super) fn leave_out_next_try(&mut self, id: RunId) {
-        if self.workflows.runs.get(&id).is_none_or(|run| run.state.next_try_at().is_none()) {
+    pub(super) fn cancel_next_retry(&mut self, id: RunId) {
+        if self.workflows.runs.get(&id).is_none_or(|run| run.state.next_attempt_at().is_none()) {
             return;
         }
         self.disarm_deadline_of(id);

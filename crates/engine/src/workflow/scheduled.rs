@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use super::elements::work_of;
 use super::{Run, Workflows};
 use crate::engine::Engine;
-use crate::input::Takeover;
+use crate::input::CarriedResults;
 use crate::schedule::{NotStarted, RunEnd};
 
 /// A workflow with the workflows that it calls.
@@ -148,17 +148,17 @@ impl Engine {
             origin: Some(Arc::new(origin)),
             trigger: None,
         };
-        Ok(self.enter_run(id, head, plan, &Takeover::default()))
+        Ok(self.admit_run(id, head, plan, &CarriedResults::default()))
     }
 
     /// Reports the end of a run to its schedule.
-    pub(super) fn tell_schedule_of(&mut self, id: RunId, cause: RunCause) {
+    pub(super) fn report_to_schedule(&mut self, id: RunId, cause: RunCause) {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let Some(origin) = run.firing().map(Arc::clone) else { return };
-        let status = end_of(run.state.status, cause);
+        let status = job_status_of(run.state.status, cause);
         let started_at = run.state.started_at;
         let ended_at = run.state.finished_at.unwrap_or(self.now);
-        self.on_run_over(Work::Run(id), &origin, RunEnd { status, started_at, ended_at });
+        self.on_run_ended(Work::Run(id), &origin, RunEnd { status, started_at, ended_at });
     }
 
     /// Cancels a run because its schedule replaces it. With `kill`, skips `finally` and the grace period of
@@ -191,7 +191,7 @@ impl Engine {
 }
 
 /// Maps the outcome of a run to that of a job.
-pub(super) fn end_of(status: RunStatus, cause: RunCause) -> JobStatus {
+pub(super) fn job_status_of(status: RunStatus, cause: RunCause) -> JobStatus {
     match status {
         _ if cause == RunCause::Expired => JobStatus::Expired,
         RunStatus::Succeeded => JobStatus::Succeeded,

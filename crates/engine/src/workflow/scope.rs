@@ -9,7 +9,7 @@ use model::{RunId, limits};
 use serde_json::{Map, Value, json};
 
 use super::Run;
-use super::files::past;
+use super::files::outcome_text;
 
 /// One element of a step over a list.
 #[derive(Debug)]
@@ -78,7 +78,9 @@ impl<'a> RunScope<'a> {
                     limits::COLLECTED_BYTES_MAX
                 )),
                 (StepStatus::Succeeded, None) => missing(format!("step `{name}` has no output")),
-                (status, _) => missing(format!("step `{name}` has no output to read: it {}", past(status))),
+                (status, _) => {
+                    missing(format!("step `{name}` has no output to read: it {}", outcome_text(status)))
+                }
             };
         };
         // A text that is not JSON is used as a string.
@@ -98,7 +100,9 @@ impl<'a> RunScope<'a> {
                     limits::COLLECTED_BYTES_MAX
                 )),
                 (StepStatus::Succeeded, None) => missing(format!("step `{name}` stored no artifacts")),
-                (status, _) => missing(format!("step `{name}` stored no artifacts: it {}", past(status))),
+                (status, _) => {
+                    missing(format!("step `{name}` stored no artifacts: it {}", outcome_text(status)))
+                }
             };
         };
         let Some(files) = stored_files(files) else {

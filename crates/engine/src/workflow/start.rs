@@ -1,6 +1,6 @@
 //! Starts runs: on request of a user, for a step that calls a workflow, or for a schedule or trigger.
 //!
-//! [`Engine::enter_run`] is the common path: it creates the run and starts it, if the workflow's limit of
+//! [`Engine::admit_run`] is the common path: it creates the run and starts it, if the workflow's limit of
 //! parallel runs allows, or lets it wait for its turn. A retry of a run carries over the results of its
 //! predecessor ([`Engine::carry`]).
 //!
@@ -28,7 +28,7 @@ use thin_vec::ThinVec;
 use super::plan::{deadline, index};
 use super::{Plan, Run, Step};
 use crate::engine::Engine;
-use crate::input::{Key, NewRun, Takeover};
+use crate::input::{CarriedResults, Key, NewRun};
 use crate::output::Reply;
 use crate::schedule::shard_of;
 use crate::timer::Timer;
@@ -48,19 +48,19 @@ impl Run {
             plan,
             state,
             steps,
-            asked: VecDeque::new(),
+            to_evaluate: VecDeque::new(),
             ready: BTreeSet::new(),
-            filling: BTreeSet::new(),
+            with_pending_elements: BTreeSet::new(),
             live: 0,
             open,
             new: false,
             dirty: false,
-            stirred: false,
+            to_advance: false,
         }
     }
 }
 
-fn fresh_state(now: Timestamp, steps: usize) -> RunState {
+fn initial_state(now: Timestamp, steps: usize) -> RunState {
     let mut counts = [0; 8];
     counts[usize::from(StepStatus::Pending.code())] = u32::try_from(steps).unwrap_or(u32::MAX);
     RunState {
@@ -104,7 +104,7 @@ impl Engine {
             .of(&new.definition, &new.body, new.priority, &mut self.profiles)
             .map_err(|reason| Refusal::InvalidDefinition { reason })?;
         if let Some(origin) = &new.origin {
-            let room = self.check_room(origin.schedule);
+            let room = self.check_run_limit(origin.schedule);
             room.map_err(|(name, runs)| Refusal::ScheduleRunLimit { name, runs })?;
         }
         let head = RunHead {
@@ -124,59 +124,64 @@ impl Engine {
         };
         let firing = head.origin.clone();
         let run = match new.workflow {
-            Some(id) => self.enter_run(id, head, plan, &new.carried),
-            None => self.enter_alone(head, plan, &new.carried),
+            Some(id) => self.admit_run(id, head, plan, &new.carried),
+            None => self.start_run_without_workflow(head, plan, &new.carried),
         };
         if let Some(origin) = firing {
             self.adopt_run(origin.schedule, run.into());
         }
-        self.remember_start(new.key, run);
+        self.store_start_key(new.key, run);
         Ok(Reply::RunStarted { run, new: true })
     }
 
     /// Creates the next run of a workflow. It starts immediately if the limit allows, otherwise it waits for
     /// its turn.
-    pub(super) fn enter_run(
+    pub(super) fn admit_run(
         &mut self,
         id: WorkflowId,
         head: RunHead,
         plan: Arc<Plan>,
-        carried: &Takeover,
+        carried: &CarriedResults,
     ) -> RunId {
         let actor = Arc::clone(&head.actor);
         let run = RunId::from_bits(self.ids.next(self.now, id.shard(), self.rng.next_u64()));
         let Some(workflow) = self.workflows.all.get_mut(&id) else { return run };
         workflow.state.runs += 1;
-        let (number, has_room) = (workflow.state.runs, workflow.has_room());
+        let (number, has_room) = (workflow.state.runs, workflow.is_below_run_limit());
         if has_room { &mut workflow.active } else { &mut workflow.waiting }.insert(run);
         self.touch_workflow(id);
         self.insert_run(run, RunHead { number, ..head }, plan);
         self.carry(run, carried);
         if has_room {
-            self.step_run(run, RunStatus::Running, RunCause::Started, Some(&actor));
+            self.transition_run(run, RunStatus::Running, RunCause::Started, Some(&actor));
             self.begin_run(run);
         } else {
-            self.step_run(run, RunStatus::Waiting, RunCause::Queued, Some(&actor));
+            self.transition_run(run, RunStatus::Waiting, RunCause::Queued, Some(&actor));
             self.arm_deadline_of(run);
         }
         run
     }
 
     /// Creates a run without a workflow. No limit applies, so it starts immediately.
-    fn enter_alone(&mut self, head: RunHead, plan: Arc<Plan>, carried: &Takeover) -> RunId {
+    fn start_run_without_workflow(
+        &mut self,
+        head: RunHead,
+        plan: Arc<Plan>,
+        carried: &CarriedResults,
+    ) -> RunId {
         let actor = Arc::clone(&head.actor);
         let entropy = self.rng.next_u64();
         let shard = shard_of(u128::from(entropy), self.shards);
         let run = RunId::from_bits(self.ids.next(self.now, shard, entropy));
         self.insert_run(run, head, plan);
         self.carry(run, carried);
-        self.step_run(run, RunStatus::Running, RunCause::Started, Some(&actor));
+        self.transition_run(run, RunStatus::Running, RunCause::Started, Some(&actor));
         self.begin_run(run);
         run
     }
 
     /// Stores the idempotency key of a start, so that a repeated request finds the run.
-    fn remember_start(&mut self, key: Option<Key>, run: RunId) {
+    fn store_start_key(&mut self, key: Option<Key>, run: RunId) {
         let Some(Key { key, body }) = key else { return };
         let record = RunKeyRecord { key, body, run, expires_at: self.now + self.config.key_retention };
         self.workflows.keys.insert(key, record);
@@ -184,7 +189,7 @@ impl Engine {
     }
 
     fn insert_run(&mut self, id: RunId, head: RunHead, plan: Arc<Plan>) {
-        let state = fresh_state(self.now, plan.nodes.len());
+        let state = initial_state(self.now, plan.nodes.len());
         let mut run = Run::new(Arc::new(head), plan, state);
         run.new = true;
         self.workflows.runs.insert(id, run);
@@ -226,9 +231,9 @@ impl Engine {
         let id = RunId::from_bits(self.ids.next(self.now, caller.run.shard(), self.rng.next_u64()));
         self.insert_run(id, head, plan);
         if let Some(EndedCall { records, batches, .. }) = continues {
-            self.carry(id, &Takeover { records: records.clone(), batches: batches.clone() });
+            self.carry(id, &CarriedResults { records: records.clone(), batches: batches.clone() });
         }
-        self.step_run(id, RunStatus::Running, RunCause::Started, None);
+        self.transition_run(id, RunStatus::Running, RunCause::Started, None);
         self.begin_run(id);
         Ok(id)
     }
@@ -240,38 +245,40 @@ impl Engine {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         run.state.started_at = Some(now);
         self.arm_deadline_of(id);
-        self.ask_section(id);
+        self.evaluate_section(id);
     }
 
     pub(super) fn arm_deadline_of(&mut self, id: RunId) {
         if let Some(deadline) = self.workflows.runs.get(&id).and_then(deadline) {
-            self.agenda.arm(deadline, Timer::Run(id));
+            self.wall_timers.arm(deadline, Timer::Run(id));
         }
     }
 
     /// Marks every pending step of the run's section for evaluation.
-    pub(super) fn ask_section(&mut self, id: RunId) {
+    pub(super) fn evaluate_section(&mut self, id: RunId) {
         let Some(run) = self.workflows.runs.get_mut(&id) else { return };
         let section = run.state.section;
         let plan = Arc::clone(&run.plan);
         let pending = plan.steps_of(section).filter(|&step| run.step(step).status() == StepStatus::Pending);
         let pending: Vec<u32> = pending.collect();
-        run.asked.extend(pending);
-        self.stir(id);
+        run.to_evaluate.extend(pending);
+        self.mark_for_advance(id);
     }
 
     /// Starts waiting runs of a workflow in order, as far as its limit allows.
-    pub(super) fn give_turns(&mut self, id: WorkflowId) {
-        while let Some(workflow) = self.workflows.all.get_mut(&id).filter(|workflow| workflow.has_room()) {
+    pub(super) fn start_waiting_runs(&mut self, id: WorkflowId) {
+        while let Some(workflow) =
+            self.workflows.all.get_mut(&id).filter(|workflow| workflow.is_below_run_limit())
+        {
             let Some(run) = workflow.waiting.pop_first() else { return };
             workflow.active.insert(run);
-            self.step_run(run, RunStatus::Running, RunCause::Turn, None);
+            self.transition_run(run, RunStatus::Running, RunCause::Turn, None);
             self.begin_run(run);
         }
     }
 
     /// Carries over the results of an earlier run. Results of steps that this run does not have are ignored.
-    fn carry(&mut self, id: RunId, carried: &Takeover) {
+    fn carry(&mut self, id: RunId, carried: &CarriedResults) {
         let now = self.now;
         for batch in &carried.batches {
             self.carry_batch(id, batch);
@@ -296,7 +303,7 @@ impl Engine {
             match item {
                 None => {
                     run.step_mut(step).state = Some(Box::new(state));
-                    let also = super::Also {
+                    let also = super::StepDetails {
                         output: output.clone(),
                         message: record.state.message.clone(),
                         files: record.state.files.clone(),

@@ -20,16 +20,18 @@ use indexmap::IndexMap;
 use model::expression::{EvaluationError, Scope};
 use model::firing::{Origin, Work};
 use model::record::{Event, EventKind};
-use model::run::{Ended, KeptEnd, NotTriggered, RunCause, RunHead, RunTrigger, TriggerRefusal, TriggerState};
+use model::run::{
+    Ended, PendingEnd, RunCause, RunHead, RunTrigger, TriggerRefusal, TriggerRefusalReason, TriggerState,
+};
 use model::spec::{Summary, name_in};
-use model::workflow::{Listens, SourceKind, TriggerSpec};
+use model::workflow::{SourceKind, TriggerSources, TriggerSpec};
 use model::{Duration, JobId, JobStatus, RunId, WorkflowId, WorkflowSpec, limits};
 use serde_json::{Value, json};
 
-use super::scheduled::{Resolved, end_of, parameters_of};
+use super::scheduled::{Resolved, job_status_of, parameters_of};
 use super::{Workflow, Workflows, index};
 use crate::engine::Engine;
-use crate::input::Takeover;
+use crate::input::CarriedResults;
 use crate::schedule::name_hash;
 
 /// A source of a trigger of a workflow.
@@ -130,11 +132,11 @@ impl Workflows {
 }
 
 /// Reason why a trigger starts no run, with details if available.
-type Refused = (NotTriggered, Option<String>);
+type Refused = (TriggerRefusalReason, Option<String>);
 
 impl Engine {
     /// Handles the final status of a job. It is still in memory.
-    pub(crate) fn tell_listeners_of_job(&mut self, id: JobId, status: JobStatus) {
+    pub(crate) fn notify_listeners_of_job(&mut self, id: JobId, status: JobStatus) {
         if self.workflows.listeners.jobs.is_empty() {
             return;
         }
@@ -146,35 +148,35 @@ impl Engine {
         let name: Arc<str> = name.into();
         let output = job.state.outcome.as_deref().and_then(|outcome| outcome.output.clone());
         let origin = job.origin.as_deref();
-        let end = KeptEnd {
+        let end = PendingEnd {
             created_at: id.created_at(),
             output: output.filter(|_| status == JobStatus::Succeeded),
             chain: vec![Arc::clone(&name)],
-            ..bare_end(Ended::new(id.into(), name, status, self.now), origin)
+            ..common_end(Ended::new(id.into(), name, status, self.now), origin)
         };
-        self.tell_listeners(&namespace, &end);
+        self.notify_listeners(&namespace, &end);
     }
 
     /// Handles the final status of a run that no other run called. It is still in memory.
-    pub(super) fn tell_listeners_of_run(&mut self, id: RunId, cause: RunCause) {
+    pub(super) fn notify_listeners_of_run(&mut self, id: RunId, cause: RunCause) {
         if self.workflows.listeners.runs.is_empty() {
             return;
         }
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let (namespace, name) = (Arc::clone(&run.plan.namespace), Arc::clone(&run.plan.name));
-        let status = end_of(run.state.status, cause);
+        let status = job_status_of(run.state.status, cause);
         let mut chain = run.head.trigger.as_deref().map(|trigger| trigger.chain.clone()).unwrap_or_default();
         chain.push(Arc::clone(&name));
-        let end = KeptEnd {
+        let end = PendingEnd {
             created_at: run.state.created_at,
             output: run.state.output.clone().filter(|_| status == JobStatus::Succeeded),
             chain,
-            ..bare_end(Ended::new(id.into(), name, status, self.now), run.head.origin.as_deref())
+            ..common_end(Ended::new(id.into(), name, status, self.now), run.head.origin.as_deref())
         };
-        self.tell_listeners(&namespace, &end);
+        self.notify_listeners(&namespace, &end);
     }
 
-    fn tell_listeners(&mut self, namespace: &str, end: &KeptEnd) {
+    fn notify_listeners(&mut self, namespace: &str, end: &PendingEnd) {
         let ended = &end.ended;
         let listening = self.workflows.listeners.of(ended.kind()).get(&name_hash(namespace, &ended.name));
         for listener in listening.cloned().unwrap_or_default() {
@@ -189,8 +191,8 @@ impl Engine {
             if !meant {
                 continue;
             }
-            match self.pull(listener, trigger, source.within, end) {
-                Ok(Some(run)) => self.note_triggered(listener, ended, run),
+            match self.on_source_ended(listener, trigger, source.within, end) {
+                Ok(Some(run)) => self.record_triggered(listener, ended, run),
                 Ok(None) => {}
                 Err((reason, detail)) => self.refuse_trigger(listener, ended.clone(), reason, detail),
             }
@@ -211,23 +213,26 @@ impl Engine {
     }
 
     /// Starts the run for an end, or keeps the end until the other sources have ended too.
-    fn pull(
+    fn on_source_ended(
         &mut self,
         listener: Listener,
         trigger: &TriggerSpec,
         within: Option<Duration>,
-        end: &KeptEnd,
+        end: &PendingEnd,
     ) -> Result<Option<RunId>, Refused> {
         if trigger.paused {
-            return Err((NotTriggered::Paused, None));
+            return Err((TriggerRefusalReason::Paused, None));
         }
         let took = end.ended.at.since(end.scheduled_for.unwrap_or(end.created_at));
         if let Some(within) = within.filter(|&within| took > within) {
-            return Err((NotTriggered::Late, Some(format!("ended after {took}: expected at most {within}"))));
+            return Err((
+                TriggerRefusalReason::Late,
+                Some(format!("ended after {took}: expected at most {within}")),
+            ));
         }
         let ends = match &trigger.listens {
-            Listens::To(_) => vec![end.clone()],
-            Listens::All { sources, window } => {
+            TriggerSources::To(_) => vec![end.clone()],
+            TriggerSources::All { sources, window } => {
                 self.keep_end(listener, *window, end);
                 let Some(state) = self.trigger_state(listener) else { return Ok(None) };
                 if state.kept.len() < sources.len() {
@@ -244,18 +249,18 @@ impl Engine {
     }
 
     /// Keeps the newest end of each source. Drops ends that are too old to be combined with this one.
-    fn keep_end(&mut self, listener: Listener, window: Duration, end: &KeptEnd) {
+    fn keep_end(&mut self, listener: Listener, window: Duration, end: &PendingEnd) {
         let Some(state) = self.trigger_state(listener) else { return };
         state.kept.retain(|kept| kept.source != listener.source);
-        let is_old = |kept: &mut KeptEnd| end.ended.at.since(kept.ended.at) > window;
+        let is_old = |kept: &mut PendingEnd| end.ended.at.since(kept.ended.at) > window;
         let old: Vec<_> = state.kept.extract_if(.., is_old).map(|kept| kept.ended).collect();
-        let output = end.output.clone().filter(|text| text.len() <= limits::KEPT_OUTPUT_BYTES_MAX);
+        let output = end.output.clone().filter(|text| text.len() <= limits::STORED_OUTPUT_BYTES_MAX);
         let place = state.kept.partition_point(|kept| kept.source < listener.source);
-        state.kept.insert(place, KeptEnd { source: listener.source, output, ..end.clone() });
+        state.kept.insert(place, PendingEnd { source: listener.source, output, ..end.clone() });
         self.touch_workflow(listener.workflow);
         for ended in old {
             let detail = format!("{} ended more than {window} later", end.ended);
-            self.refuse_trigger(listener, ended, NotTriggered::OutsideWindow, Some(detail));
+            self.refuse_trigger(listener, ended, TriggerRefusalReason::OutsideWindow, Some(detail));
         }
     }
 
@@ -267,39 +272,39 @@ impl Engine {
         &mut self,
         listener: Listener,
         trigger: &TriggerSpec,
-        last: &KeptEnd,
-        ends: &[KeptEnd],
+        last: &PendingEnd,
+        ends: &[PendingEnd],
     ) -> Result<RunId, Refused> {
         let id = listener.workflow;
         let told = |reason| move |detail: String| (reason, Some(detail));
         let chains = ends.iter().map(|end| &end.chain);
         let chain = chains.max_by_key(|chain| chain.len()).cloned().unwrap_or_default();
         if chain.len() > limits::TRIGGER_CHAIN_MAX {
-            return Err((NotTriggered::ChainTooLong, Some(chain.join(" → "))));
+            return Err((TriggerRefusalReason::ChainTooLong, Some(chain.join(" → "))));
         }
         let full = |count: usize, most: usize, what: &str| {
-            (NotTriggered::TooManyRuns, Some(format!("{count} runs {what} (limit {most})")))
+            (TriggerRefusalReason::TooManyRuns, Some(format!("{count} runs {what} (limit {most})")))
         };
         let started = self.started_by(&last.ended);
         if started >= limits::TRIGGERED_RUNS_MAX {
             return Err(full(started, limits::TRIGGERED_RUNS_MAX, "were already triggered by this source"));
         }
         let Some(workflow) = self.workflows.all.get(&id) else {
-            return Err((NotTriggered::BadWorkflow, None));
+            return Err((TriggerRefusalReason::BadWorkflow, None));
         };
         let (waiting, generation) = (workflow.waiting.len(), workflow.state.generation);
         if waiting >= limits::WAITING_RUNS_MAX {
             return Err(full(waiting, limits::WAITING_RUNS_MAX, "of the workflow are already waiting"));
         }
         let Resolved { definition, body } =
-            self.workflows.resolved(id).map_err(told(NotTriggered::BadWorkflow))?;
+            self.workflows.resolved(id).map_err(told(TriggerRefusalReason::BadWorkflow))?;
         let scope = TriggerScope { last, ends, joins: trigger.listens.joins() };
         let parameters = parameters_of(&trigger.parameters, &definition, &scope)
-            .map_err(told(NotTriggered::BadParameters))?;
+            .map_err(told(TriggerRefusalReason::BadParameters))?;
         let plans = &mut self.workflows.plans;
         let plan = plans
             .of(&definition, &body, None, &mut self.profiles)
-            .map_err(told(NotTriggered::BadWorkflow))?;
+            .map_err(told(TriggerRefusalReason::BadWorkflow))?;
         let actors: Vec<_> = ends.iter().map(|end| end.ended.to_string()).collect();
         let head = RunHead {
             workflow: Some(id),
@@ -320,7 +325,7 @@ impl Engine {
                 chain,
             })),
         };
-        Ok(self.enter_run(id, head, plan, &Takeover::default()))
+        Ok(self.admit_run(id, head, plan, &CarriedResults::default()))
     }
 
     /// Returns the number of runs that an end has started so far.
@@ -331,7 +336,7 @@ impl Engine {
     }
 
     /// Records the started run at its source and at the trigger.
-    fn note_triggered(&mut self, listener: Listener, ended: &Ended, run: RunId) {
+    fn record_triggered(&mut self, listener: Listener, ended: &Ended, run: RunId) {
         if let Some(job) = ended.job_id.and_then(|job| self.jobs.get_mut(&job)) {
             job.state.started.push(run);
         } else if let Some(source) = ended.run_id.and_then(|run| self.workflows.runs.get_mut(&run)) {
@@ -349,11 +354,11 @@ impl Engine {
         &mut self,
         listener: Listener,
         ended: Ended,
-        reason: NotTriggered,
+        reason: TriggerRefusalReason,
         detail: Option<String>,
     ) {
         let at = self.now;
-        let detail = detail.map(|detail| shortened(&detail));
+        let detail = detail.map(|detail| keep_tail(&detail));
         let refusal = Box::new(TriggerRefusal { at, ended, reason, detail });
         if let Some(state) = self.trigger_state(listener) {
             state.refused += 1;
@@ -369,8 +374,8 @@ impl Engine {
 }
 
 /// Creates the fields of an end that jobs and runs have in common.
-fn bare_end(ended: Ended, origin: Option<&Origin>) -> KeptEnd {
-    KeptEnd {
+fn common_end(ended: Ended, origin: Option<&Origin>) -> PendingEnd {
+    PendingEnd {
         source: 0,
         created_at: ended.at,
         ended,
@@ -382,7 +387,7 @@ fn bare_end(ended: Ended, origin: Option<&Origin>) -> KeptEnd {
 }
 
 /// Keeps the end of a text: for a chain it shows what repeats.
-fn shortened(text: &str) -> Box<str> {
+fn keep_tail(text: &str) -> Box<str> {
     let count = text.chars().count();
     match count.checked_sub(limits::NOTE_LEN_MAX / 4) {
         None | Some(0) => text.into(),
@@ -392,12 +397,12 @@ fn shortened(text: &str) -> Box<str> {
 
 /// Values that the parameters of a trigger can refer to.
 struct TriggerScope<'a> {
-    last: &'a KeptEnd,
-    ends: &'a [KeptEnd],
+    last: &'a PendingEnd,
+    ends: &'a [PendingEnd],
     joins: bool,
 }
 
-fn shown(end: &KeptEnd) -> Value {
+fn shown(end: &PendingEnd) -> Value {
     let ended = &end.ended;
     let output = end.output.as_deref();
     // A text that is not JSON is used as a string.

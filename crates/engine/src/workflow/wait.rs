@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use model::run::{RunCause, RunStatus, Said, StepCause, StepState, StepStatus};
+use model::run::{RunCause, RunStatus, StepCause, StepDecision, StepState, StepStatus};
 use model::workflow::{OnTimeout, Section};
 use model::{Refusal, RunId, limits};
 
-use super::Also;
-use super::plan::{Act, deadline};
+use super::StepDetails;
+use super::plan::{StepAction, deadline};
 use crate::engine::Engine;
 use crate::output::Reply;
 
@@ -20,7 +20,7 @@ impl Engine {
             return self.close_waiting(id, RunStatus::Failed, RunCause::Expired, None);
         }
         if passed && run.state.status == RunStatus::Retrying {
-            return self.begin_next_try(id);
+            return self.start_next_retry(id);
         }
         let goes_on = matches!(run.state.status, RunStatus::Running | RunStatus::Paused);
         if passed && goes_on && run.state.section == Section::Steps {
@@ -37,8 +37,8 @@ impl Engine {
             return;
         }
         let on_timeout = match &run.plan.node(step).act {
-            Act::Approval(approval) => approval.on_timeout,
-            Act::Event { on_timeout, .. } => *on_timeout,
+            StepAction::Approval(approval) => approval.on_timeout,
+            StepAction::Event { on_timeout, .. } => *on_timeout,
             _ => OnTimeout::Fail,
         };
         let wait_is_over = self.end_of_wait(id, step).is_ok_and(|end| end <= self.now);
@@ -47,14 +47,20 @@ impl Engine {
             return self.stop_step(id, step, (StepStatus::Failed, StepCause::TimedOut));
         }
         if wait_is_over {
-            return self.end_step(id, step, StepStatus::Succeeded, StepCause::TimeCame, Also::default());
+            return self.end_step(
+                id,
+                step,
+                StepStatus::Succeeded,
+                StepCause::TimeReached,
+                StepDetails::default(),
+            );
         }
         let to = match on_timeout {
             OnTimeout::Fail => StepStatus::Failed,
             OnTimeout::Succeed => StepStatus::Succeeded,
             OnTimeout::Skip => StepStatus::Skipped,
         };
-        self.end_step(id, step, to, StepCause::TimedOut, Also::default());
+        self.end_step(id, step, to, StepCause::TimedOut, StepDetails::default());
     }
 
     /// Ends a step whose event has arrived. It fails if the payload does not match the step's declared
@@ -63,10 +69,22 @@ impl Engine {
         let Some(run) = self.workflows.runs.get(&id) else { return };
         let payload = run.step(step).state.as_deref().and_then(|state| state.output.as_deref());
         let spec = run.plan.definition.workflow.step_at(super::index(step));
-        match spec.and_then(|spec| spec.broken_promise(payload)) {
-            None => self.end_step(id, step, StepStatus::Succeeded, StepCause::EventCame, Also::default()),
+        match spec.and_then(|spec| spec.output_problems(payload)) {
+            None => self.end_step(
+                id,
+                step,
+                StepStatus::Succeeded,
+                StepCause::EventReceived,
+                StepDetails::default(),
+            ),
             Some(broken) => {
-                self.end_step(id, step, StepStatus::Failed, StepCause::BadOutput, Also::message(broken));
+                self.end_step(
+                    id,
+                    step,
+                    StepStatus::Failed,
+                    StepCause::BadOutput,
+                    StepDetails::message(broken),
+                );
             }
         }
     }
@@ -84,8 +102,8 @@ impl Engine {
         if payload.len() > limits::OUTPUT_BYTES_MAX {
             return Err(Refusal::PayloadTooLarge { found: payload.len(), limit: limits::OUTPUT_BYTES_MAX });
         }
-        let waits = |(place, node): (usize, &super::plan::Node)| {
-            let named = matches!(&node.act, Act::Event { name, .. } if **name == *event);
+        let waits = |(place, node): (usize, &super::plan::StepPlan)| {
+            let named = matches!(&node.act, StepAction::Event { name, .. } if **name == *event);
             let step = u32::try_from(place).ok().filter(|_| named)?;
             let known = run.step(step);
             let open = match known.status() {
@@ -100,14 +118,14 @@ impl Engine {
         if steps.is_empty() {
             return Err(Refusal::EventNotAwaited { run: id, event: event.into() });
         }
-        let said = Said { at: self.now, by: actor.as_ref().into(), note: None };
+        let said = StepDecision { at: self.now, by: actor.as_ref().into(), note: None };
         for &step in &steps {
             let Some(run) = self.workflows.runs.get_mut(&id) else { break };
             let waits = run.step(step).status() == StepStatus::Waiting;
             let known = run.step_mut(step);
-            let state = known
-                .state
-                .get_or_insert_with(|| Box::new(StepState::new(StepStatus::Pending, StepCause::EventCame)));
+            let state = known.state.get_or_insert_with(|| {
+                Box::new(StepState::new(StepStatus::Pending, StepCause::EventReceived))
+            });
             state.said = Some(Box::new(said.clone()));
             state.output = Some(Arc::clone(payload));
             if waits {

@@ -25,7 +25,7 @@ fn running() -> (Scenario, JobId) {
 
 /// C4, D4. The next execution gets the version of the last checkpoint, however the previous one ended.
 #[test]
-fn the_next_execution_goes_on_from_the_last_checkpoint() {
+fn next_execution_resumes_from_the_last_checkpoint() {
     let (mut t, job) = running();
     assert_eq!(t.save(current(&t, job), "a", None), saved(1));
     assert_eq!(t.save(current(&t, job), "b", None), saved(2));
@@ -44,7 +44,7 @@ fn the_next_execution_goes_on_from_the_last_checkpoint() {
 
 /// C4. A job without a checkpoint has no row and sends no version to its worker.
 #[test]
-fn a_job_that_saves_nothing_carries_nothing() {
+fn job_without_checkpoint_sends_no_version() {
     let (mut t, job) = running();
     t.fail(job, 1);
     t.pass(2);
@@ -75,7 +75,7 @@ fn only_the_current_execution_saves() {
 
 /// D7. A task without a reply repeats its request, and the final report contains the checkpoint too.
 #[test]
-fn the_same_bytes_again_are_the_same_checkpoint() {
+fn saving_the_same_data_returns_the_same_checkpoint() {
     let (mut t, job) = running();
     assert_eq!(t.save(current(&t, job), "a", Some(0)), saved(1));
     let row = t.rows.checkpoints[&job].clone();

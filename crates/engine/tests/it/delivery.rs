@@ -1,7 +1,7 @@
 //! Delivery levels: guarantees when a worker is lost, refuses an execution, or is interrupted.
 
 use engine::Report;
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use model::JobStatus;
 use model::spec::Delivery;
 
@@ -42,7 +42,7 @@ fn a_silent_worker_keeps_its_work_until_its_lease_has_run_out() {
 
 /// I7.
 #[test]
-fn what_runs_at_most_once_fails_with_outcome_unknown() {
+fn at_most_once_job_fails_with_outcome_unknown() {
     let mut t = Scenario::new();
     let worker = t.worker().join();
     let started = t.job().delivery(Delivery::AtMostOnce).retries(5).submit();
@@ -59,7 +59,7 @@ fn what_runs_at_most_once_fails_with_outcome_unknown() {
 }
 
 #[test]
-fn what_runs_at_most_once_is_not_retried_once_it_ran() {
+fn at_most_once_job_is_not_retried_after_its_start() {
     let mut t = Scenario::new();
     t.worker().join();
     let job = t.job().delivery(Delivery::AtMostOnce).retries(5).submit();
@@ -91,7 +91,7 @@ fn a_refusal_costs_nothing_at_any_level() {
 
 /// The only worker refused: it gets further assignments, but not in a tight loop.
 #[test]
-fn a_worker_that_refused_is_left_alone_for_a_moment() {
+fn refusing_worker_gets_no_assignment_for_a_moment() {
     let mut t = Scenario::new();
     t.worker().join();
     let job = t.job().submit();
@@ -107,7 +107,7 @@ fn an_interruption_on_the_worker_costs_no_retry() {
     let mut t = Scenario::new();
     t.worker().join();
     let job = t.job().submit();
-    t.end_with(job, finished(How::Interrupted, None));
+    t.end_with(job, finished(ExecutionEnd::Interrupted, None));
     assert_eq!(t.status(job), JobStatus::Running);
     t.succeed(job);
     assert_eq!(t.state(job).executions, 2);
@@ -126,7 +126,7 @@ fn a_result_that_comes_after_the_job_went_elsewhere_is_ignored() {
     t.start(job);
     t.rejoin(lost);
     assert!(t.players[&lost].stopped.contains_key(&execution), "the old copy is stopped");
-    t.report(lost, execution, fence, finished(How::Succeeded, Some(0)));
+    t.report(lost, execution, fence, finished(ExecutionEnd::Succeeded, Some(0)));
     assert_eq!(t.status(job), JobStatus::Running);
     assert!(t.players[&lost].held.is_empty(), "the worker may remove it from its journal");
     assert!(t.execution(job).fence > fence);
@@ -148,7 +148,7 @@ fn a_cancelled_job_whose_worker_is_lost_is_cancelled() {
 /// I7. The journal of a started execution is gone (for example, the machine was restored from a backup): the
 /// execution is not started again with the same fence.
 #[test]
-fn what_was_heard_to_start_is_never_assigned_again() {
+fn started_execution_is_never_assigned_again() {
     for delivery in [Delivery::AtLeastOnce, Delivery::AtMostOnce] {
         let mut t = Scenario::new();
         let worker = t.worker().join();
@@ -187,7 +187,7 @@ fn many_interruptions_in_a_row_are_spaced_out() {
         while t.status(job) != JobStatus::Running {
             t.pass(1);
         }
-        t.end_with(job, finished(How::Interrupted, None));
+        t.end_with(job, finished(ExecutionEnd::Interrupted, None));
     }
     assert!(t.now.since(start) >= model::Duration::from_secs(1 + 2 + 4 + 8));
     assert_eq!((t.state(job).run_failures, t.state(job).start_failures), (0, 0));

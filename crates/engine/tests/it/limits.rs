@@ -18,7 +18,7 @@ fn order(t: &mut Scenario, jobs: &[JobId]) -> Vec<usize> {
 }
 
 #[test]
-fn higher_priority_goes_first_then_age() {
+fn order_is_by_priority_then_age() {
     let mut t = Scenario::new();
     let jobs: Vec<_> = [10, 50, 10, 90].into_iter().map(|p| t.job().priority(p).submit()).collect();
     t.worker().slots(1).join();
@@ -125,7 +125,7 @@ fn jobs_of_one_key_run_no_more_than_their_limit() {
 
 /// A parked job becomes a candidate, whatever happens to the job before it.
 #[test]
-fn a_key_passes_on_when_its_next_job_is_cancelled_before_it_is_placed() {
+fn cancelled_candidate_frees_its_key_for_the_next_job() {
     let mut t = Scenario::new();
     let [first, second, third] = [0; 3].map(|_| t.job().concurrency("k", 1).submit());
     t.cancel(first).unwrap();
@@ -135,7 +135,7 @@ fn a_key_passes_on_when_its_next_job_is_cancelled_before_it_is_placed() {
 }
 
 #[test]
-fn among_those_that_stand_aside_priority_goes_first() {
+fn parked_jobs_are_ordered_by_priority() {
     let mut t = Scenario::new();
     t.worker().join();
     let jobs: Vec<_> =
@@ -144,7 +144,7 @@ fn among_those_that_stand_aside_priority_goes_first() {
 }
 
 #[test]
-fn a_retry_gives_its_key_free_while_it_waits() {
+fn waiting_retry_frees_its_key() {
     let mut t = Scenario::new();
     t.worker().join();
     let [failing, other] = [0; 2].map(|_| t.job().concurrency("k", 1).retries(1).submit());
@@ -154,7 +154,7 @@ fn a_retry_gives_its_key_free_while_it_waits() {
 
 /// Changing a queue's note does not circumvent its rate limit.
 #[test]
-fn setting_a_queue_up_anew_does_not_refill_its_burst() {
+fn changing_queue_settings_does_not_refill_the_burst() {
     let mut t = Scenario::new();
     let settings =
         || QueueSettings { rate_per_second: Some(0.01), burst: Some(2), ..QueueSettings::default() };
@@ -182,7 +182,7 @@ fn a_job_that_cannot_start_holds_no_other_of_its_key_back() {
 }
 
 #[test]
-fn within_a_key_priority_goes_first_whoever_came_first() {
+fn within_a_key_priority_comes_before_age() {
     let mut t = Scenario::new();
     let low = t.job().priority(1).concurrency("k", 1).submit();
     let high = t.job().priority(99).concurrency("k", 1).submit();
@@ -203,7 +203,7 @@ fn jobs_of_one_key_with_different_limits_each_keep_their_own() {
 
 /// Queues without settings leave nothing behind.
 #[test]
-fn a_queue_that_nobody_set_up_is_gone_with_its_last_job() {
+fn queue_without_settings_ends_with_its_last_job() {
     let mut t = Scenario::new();
     t.worker().join();
     let ran = t.job().queue("q1").submit();
@@ -215,7 +215,7 @@ fn a_queue_that_nobody_set_up_is_gone_with_its_last_job() {
 
 /// A flood of jobs that become ready at the same time is processed in batches, completely.
 #[test]
-fn a_flood_that_is_due_at_once_comes_in_bounded_batches() {
+fn simultaneous_jobs_are_processed_in_bounded_batches() {
     let mut t = Scenario::new();
     let at = t.now + model::Duration::from_secs(5);
     let head = t.job().spec(|s| s.run_at = Some(at)).head();

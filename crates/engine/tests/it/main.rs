@@ -2,23 +2,23 @@
 
 #![allow(clippy::unwrap_used, reason = "the vocabulary of tests fails as tests do")]
 
-mod catching_up;
+mod catch_up;
 mod checkpoints;
+mod clock_leaps;
 mod delivery;
-mod following;
-mod holding;
-mod leaps;
-mod ledgers;
-mod life;
+mod follower;
+mod held_work;
+mod job_lifecycle;
+mod ledger_properties;
 mod limits;
-mod owed;
+mod owed_firings;
 mod placement;
 mod properties;
-mod reconciling;
+mod reconciliation;
 mod requests;
 mod scenario;
+mod schedule_scenario;
 mod schedules;
-mod timekeeper;
-mod unknown;
+mod unknown_outcome;
 mod workers;
 mod workflow;

@@ -7,7 +7,7 @@ use crate::scenario::Scenario;
 
 /// E1, I22.
 #[test]
-fn a_worker_is_given_no_more_than_it_has() {
+fn worker_is_never_overcommitted() {
     let mut t = Scenario::new();
     t.worker().cpu(1_000).custom("gpu", 1).join();
     let big: Vec<_> = (0..3).map(|_| t.job().cpu(400).submit()).collect();
@@ -67,7 +67,7 @@ fn a_retry_prefers_another_worker_and_takes_the_same_if_it_must() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_kept_keeps_the_job_away() {
+fn worker_that_cannot_enforce_a_limit_is_not_eligible() {
     let mut t = Scenario::new();
     t.worker().without_limits().join();
     let limit = |s: &mut model::JobSpec| s.resources.limits.memory = Some(Bytes(1 << 30));
@@ -82,7 +82,7 @@ fn a_limit_that_cannot_be_kept_keeps_the_job_away() {
 
 /// `belfry why` lists all reasons, for every worker.
 #[test]
-fn every_waiting_job_can_say_why_it_waits() {
+fn every_waiting_job_has_waiting_reasons() {
     let mut t = Scenario::new();
     let job =
         t.job().cpu(2_000).only_on("zone", "b").spec(|s| s.resources.memory = Some(Bytes(2 << 30))).submit();
@@ -134,7 +134,7 @@ fn every_waiting_job_can_say_why_it_waits() {
 }
 
 #[test]
-fn why_tells_what_a_job_that_does_not_wait_is_doing() {
+fn why_explains_jobs_that_do_not_wait() {
     let mut t = Scenario::new();
     let ready = t.job().in_seconds(60).submit();
     insta::assert_json_snapshot!(t.why(ready), @r#"
@@ -165,7 +165,7 @@ fn why_tells_what_a_job_that_does_not_wait_is_doing() {
 }
 
 #[test]
-fn why_names_the_limit_that_holds_a_job_back() {
+fn why_names_the_limit_that_blocks_a_job() {
     let mut t = Scenario::new();
     t.worker().join();
     let settings = model::queue::QueueSettings {

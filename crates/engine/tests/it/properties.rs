@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Report;
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use model::record::Outcome;
 use model::spec::Delivery;
 use model::worker::Admission;
@@ -145,10 +145,10 @@ impl World {
         let alive: Vec<_> = self.alive.keys().copied().collect();
         let Some(execution) = Self::pick(&alive, index) else { return };
         let report = match how {
-            0 | 1 => finished(How::Succeeded, Some(0)),
-            2 => finished(How::Failed, Some(1)),
-            3 => finished(How::TimedOut, None),
-            4 => finished(How::Interrupted, None),
+            0 | 1 => finished(ExecutionEnd::Succeeded, Some(0)),
+            2 => finished(ExecutionEnd::Failed, Some(1)),
+            3 => finished(ExecutionEnd::TimedOut, None),
+            4 => finished(ExecutionEnd::Interrupted, None),
             _ => Report::StartFailed { outcome: Outcome::default() },
         };
         self.finish(execution, report);
@@ -169,7 +169,7 @@ impl World {
             for (execution, fence) in std::mem::take(&mut player.stopped) {
                 let player = self.t.players.get_mut(&worker).unwrap();
                 if self.alive.contains_key(&execution) {
-                    self.finish(execution, finished(How::Stopped, None));
+                    self.finish(execution, finished(ExecutionEnd::Stopped, None));
                 } else if let std::collections::btree_map::Entry::Vacant(entry) = player.held.entry(execution)
                 {
                     entry.insert((fence, false));
@@ -224,7 +224,7 @@ impl World {
                 self.take(0);
             }
             for execution in self.alive.keys().copied().collect::<Vec<_>>() {
-                self.finish(execution, finished(How::Succeeded, Some(0)));
+                self.finish(execution, finished(ExecutionEnd::Succeeded, Some(0)));
             }
             if self.t.rows.jobs.values().all(|(_, state)| state.status.is_final()) {
                 return;
@@ -241,7 +241,7 @@ proptest! {
 
     /// A10, D5, D7. Safety during faults, liveness once they end.
     #[test]
-    fn no_order_of_events_loses_doubles_or_strands_a_job(steps in prop::collection::vec(step(), 1..120)) {
+    fn no_order_of_events_loses_or_repeats_a_job(steps in prop::collection::vec(step(), 1..120)) {
         let mut world = World::new();
         for step in &steps {
             world.apply(step);

@@ -20,14 +20,14 @@ fn the_same_key_gives_the_same_job() {
 }
 
 #[test]
-fn a_key_that_was_used_for_something_else_is_refused() {
+fn key_of_a_different_request_is_refused() {
     let mut t = Scenario::new();
     let job = t.job().key(7, 1).submit();
     assert_eq!(t.job().key(7, 2).try_submit(), Err(Refusal::IdempotencyKeyReused { index: 0, job }));
 }
 
 #[test]
-fn a_key_is_forgotten_after_its_time_and_not_before() {
+fn key_expires_after_its_retention() {
     let mut t = Scenario::new();
     let first = t.job().key(7, 1).submit();
     t.now = t.now + Duration::from_hours(24 * 6);
@@ -79,7 +79,7 @@ fn a_deadline_moves_with_an_update() {
 }
 
 #[test]
-fn what_is_not_live_cannot_be_cancelled_or_explained() {
+fn ended_job_cannot_be_cancelled_or_explained() {
     let mut t = Scenario::new();
     t.worker().join();
     let job = t.job().submit();
@@ -90,7 +90,7 @@ fn what_is_not_live_cannot_be_cancelled_or_explained() {
 
 /// A job for next month is not created again next week.
 #[test]
-fn a_key_is_remembered_until_after_its_job_is_due() {
+fn key_outlives_the_run_at_of_its_job() {
     let mut t = Scenario::new();
     let first = t.job().key(7, 1).in_seconds(86_400 * 30).submit();
     t.now = t.now + Duration::from_hours(24 * 20);
@@ -101,7 +101,7 @@ fn a_key_is_remembered_until_after_its_job_is_due() {
 /// Two changes in one batch have two versions, so a client with the first version cannot overwrite the
 /// second.
 #[test]
-fn an_update_never_overwrites_another_unseen() {
+fn update_detects_a_concurrent_update() {
     let mut t = Scenario::new();
     let job = t.job().submit();
     let update = |ticket, expected_version, head| Input::Update {

@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use engine::input::{Held, How, Key};
+use engine::input::{ExecutionEnd, Held, Key};
 use engine::output::{Added, Assignment, Submitted};
 use engine::{
     Config, Effect, Engine, Follower, Input, Join, NewJob, Now, Output, Reply, Report, Session, TaskRequest,
     Ticket,
 };
 use model::calendar::CalendarRecord;
-use model::changelog::{LiveKey, Touched};
+use model::changelog::{LiveChange, LiveKey};
 use model::checkpoint::CheckpointRecord;
 use model::firing::{
     BackfillHead, BackfillState, BackfillStatus, FiringCause, LedgerRecord, ScheduleHead, ScheduleState,
@@ -165,7 +165,7 @@ impl Scenario {
     fn flush_once(&mut self, now: Now) {
         let Output { batch, effects } = self.engine.flush(now);
         let (mut seen, mut lines) = (BTreeSet::new(), BTreeSet::new());
-        let touched = Touched::by(&batch.changes);
+        let touched = LiveChange::by(&batch.changes);
         for change in batch.changes {
             if let Change::Job { id, .. } = &change {
                 assert!(seen.insert(*id), "{id} is written twice in one batch");
@@ -231,7 +231,7 @@ impl Scenario {
             .filter(|(_, player)| !player.silent)
             .filter_map(|(&worker, player)| {
                 player.seq += 1;
-                Some(Input::Beat {
+                Some(Input::Heartbeat {
                     worker,
                     session: player.session?,
                     seq: player.seq,
@@ -316,8 +316,8 @@ impl Scenario {
                 engine = followed;
             }
         }
-        engine.distrust(lost);
-        engine.succeed(self.former_owner);
+        engine.assume_lost_commits(lost);
+        engine.set_former_owner_lease(self.former_owner);
         engine.hold_new_work(self.is_full);
         engine.start(self.now);
         self.engine = engine;
@@ -452,11 +452,11 @@ impl Scenario {
     }
 
     pub(crate) fn succeed(&mut self, job: JobId) {
-        self.end_with(job, finished(How::Succeeded, Some(0)));
+        self.end_with(job, finished(ExecutionEnd::Succeeded, Some(0)));
     }
 
     pub(crate) fn fail(&mut self, job: JobId, exit_code: i32) {
-        self.end_with(job, finished(How::Failed, Some(exit_code)));
+        self.end_with(job, finished(ExecutionEnd::Failed, Some(exit_code)));
     }
 
     pub(crate) fn cancel(&mut self, job: JobId) -> Result<Reply, Refusal> {
@@ -534,7 +534,7 @@ impl Scenario {
 }
 
 /// Returns a report of an end.
-pub(crate) fn finished(how: How, exit_code: Option<i32>) -> Report {
+pub(crate) fn finished(how: ExecutionEnd, exit_code: Option<i32>) -> Report {
     Report::Finished { how, outcome: Outcome { exit_code, ..Outcome::default() }, usage: Usage::default() }
 }
 
@@ -569,7 +569,7 @@ impl Rows {
             Change::Key(key) => {
                 self.keys.insert(key.key, key);
             }
-            Change::ForgetKeys { expired_before, .. } => {
+            Change::PurgeKeys { expired_before, .. } => {
                 self.keys.retain(|_, k| k.expires_at > expired_before);
                 self.run_keys.retain(|_, k| k.expires_at > expired_before);
             }

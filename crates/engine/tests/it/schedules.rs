@@ -6,11 +6,11 @@ use model::calendar::{CalendarSpec, CalendarStep, Days};
 use model::firing::{BackfillStatus, FiringCause, FiringOutcome, ScheduleStatus, Work};
 use model::schedule::{Jitter, MissedPolicy, OverlapPolicy, Spread};
 use model::timing::{Every, Filter, Rule};
-use model::why::{Misfit, Reason};
+use model::why::{FailedFilter, Reason};
 use model::{Duration, JobStatus, Refusal, Timestamp};
 
 use crate::scenario::Scenario;
-use crate::timekeeper::minutes;
+use crate::schedule_scenario::minutes;
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -18,7 +18,7 @@ fn at(text: &str) -> Timestamp {
 
 /// B1, B2, B6. A firing creates a job, moves the cursor and is recorded.
 #[test]
-fn a_schedule_fires_at_its_instants_and_records_each() {
+fn schedule_fires_at_its_scheduled_times_and_records_each() {
     let mut t = Scenario::new();
     let schedule = t.schedule("s").cron("*/5 * * * *").overlap(OverlapPolicy::AllowAll).apply();
     assert_eq!(t.schedule_state(schedule).next_at, Some(at("2026-11-21T08:05:00Z")));
@@ -74,7 +74,7 @@ fn after_an_outage(policy: MissedPolicy) -> String {
 
 /// B3, I18.
 #[test]
-fn missed_firings_are_made_up_for_as_the_policy_says() {
+fn missed_firings_are_caught_up_by_policy() {
     insta::assert_snapshot!(after_an_outage(MissedPolicy::Skip), @"
     08:10:00 fired (timer)
     08:20:00..08:50:00 x4 skipped_policy (catch_up)
@@ -105,7 +105,7 @@ fn missed_firings_are_made_up_for_as_the_policy_says() {
 
 /// B3.
 #[test]
-fn nothing_older_than_the_window_or_the_starting_deadline_is_made_up_for() {
+fn firings_older_than_the_window_or_the_start_deadline_are_skipped() {
     let mut t = Scenario::new();
     let window = t
         .schedule("window")
@@ -161,7 +161,7 @@ fn catching_up_keeps_its_rate_and_its_order() {
 
 /// B4, I17.
 #[test]
-fn a_firing_over_a_run_does_what_the_overlap_policy_says() {
+fn firing_during_a_run_follows_the_overlap_policy() {
     let ledger_under = |policy| {
         let mut t = Scenario::new();
         t.worker().join();
@@ -196,7 +196,7 @@ fn a_firing_over_a_run_does_what_the_overlap_policy_says() {
 
 /// B4. Buffered firings start in order after the run before them, and are recorded as late.
 #[test]
-fn buffered_firings_get_their_turn_in_order() {
+fn buffered_firings_start_in_order() {
     let mut t = Scenario::new();
     t.worker().join();
     let schedule = t.schedule("s").cron("* * * * *").overlap(OverlapPolicy::BufferAll).apply();
@@ -241,7 +241,7 @@ fn cancel_other_starts_once_the_cancelled_run_is_over() {
     t.start(first);
     t.pass(60);
     assert_eq!(t.runs(schedule).len(), 1, "it waits for the end of the other");
-    t.end_with(first, crate::scenario::finished(engine::input::How::Stopped, None));
+    t.end_with(first, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
     assert_eq!(t.run_status(schedule), [JobStatus::Cancelled, JobStatus::Running]);
     insta::assert_snapshot!(t.ledger(schedule), @"
     08:01:00 fired (timer)
@@ -276,7 +276,7 @@ fn the_overlap_limit_counts_manual_runs_backfills_and_retries() {
 
 /// B5, I11. No other event would continue the backfill until a run of the schedule ends.
 #[test]
-fn a_backfill_goes_on_when_a_new_generation_gives_it_room() {
+fn backfill_continues_when_a_new_generation_raises_the_limit() {
     let mut t = Scenario::new();
     t.worker().join();
     let schedule = t.schedule("s").cron("*/10 * * * *").limit(1).apply();
@@ -289,7 +289,7 @@ fn a_backfill_goes_on_when_a_new_generation_gives_it_room() {
 
 /// B5.
 #[test]
-fn a_paused_schedule_records_what_it_skips_and_goes_on_when_resumed() {
+fn paused_schedule_records_skips_and_continues_when_resumed() {
     let mut t = Scenario::new();
     let schedule = t.schedule("s").cron("* * * * *").overlap(OverlapPolicy::AllowAll).apply();
     t.until(at("2026-11-21T08:01:30Z"));
@@ -310,7 +310,7 @@ fn a_paused_schedule_records_what_it_skips_and_goes_on_when_resumed() {
 
 /// B5. A manual run is recorded with its user and reason, also while paused.
 #[test]
-fn a_trigger_runs_at_once_even_while_paused_and_says_who_and_why() {
+fn trigger_runs_while_paused_and_records_user_and_reason() {
     let mut t = Scenario::new();
     let schedule = t.schedule("s").cron("0 0 1 1 *").apply();
     t.pause(schedule);
@@ -362,7 +362,7 @@ fn a_fixed_delay_counts_from_the_end_of_the_last_run() {
 
 /// B5.
 #[test]
-fn a_schedule_completes_after_its_last_instant_or_its_greatest_number() {
+fn schedule_completes_after_its_last_scheduled_time_or_its_maximum() {
     let mut t = Scenario::new();
     let once = t.schedule("once").rule(Rule::At("2026-11-21T08:30:00Z".into())).apply();
     let twice = t.schedule("twice").cron("*/10 * * * *").limit(9).spec(|s| s.max_firings = Some(2)).apply();
@@ -379,7 +379,7 @@ fn a_schedule_completes_after_its_last_instant_or_its_greatest_number() {
 
 /// B5. Stable jitter is one offset per schedule; the scheduled time is recorded without it.
 #[test]
-fn jitter_puts_a_firing_off_but_not_its_nominal_instant() {
+fn jitter_delays_a_firing_but_not_its_scheduled_time() {
     let mut t = Scenario::new();
     let jitter = |spread| Some(Jitter { max: minutes(5), spread });
     let stable = t
@@ -407,7 +407,7 @@ fn jitter_puts_a_firing_off_but_not_its_nominal_instant() {
 
 /// B5, B6. Scheduled times that a filter holds are recorded too, in ranges.
 #[test]
-fn held_instants_are_recorded_and_not_run() {
+fn held_scheduled_times_are_recorded_and_not_run() {
     let mut t = Scenario::new();
     let window = model::timing::Window { from: "08:00".into(), until: "08:10".into(), weekdays: vec![] };
     let schedule = t
@@ -512,7 +512,7 @@ fn a_changed_schedule_follows_its_new_rules_from_now_on() {
 
 /// ETags prevent lost updates.
 #[test]
-fn a_schedule_is_changed_only_on_the_version_that_was_seen() {
+fn schedule_changes_only_with_the_expected_version() {
     let mut t = Scenario::new();
     t.schedule("s").cron("0 0 * * *").apply();
     let again = t.schedule("s").cron("0 1 * * *").expect(Expected::Absent).try_apply();
@@ -573,7 +573,7 @@ fn a_firing_whose_job_cannot_start_in_time_is_recorded_as_missed() {
 
 /// B8. In a full cluster, freed capacity is reserved for the schedule.
 #[test]
-fn a_reserving_schedule_gets_the_room_that_others_wait_for() {
+fn reservation_precedes_waiting_jobs() {
     let mut t = Scenario::new();
     t.worker().cpu(1_000).join();
     let running = t.job().cpu(1_000).submit();
@@ -591,10 +591,9 @@ fn a_reserving_schedule_gets_the_room_that_others_wait_for() {
     assert_eq!(t.status(waiting), JobStatus::Waiting);
     let why = t.why(waiting);
     let reserved = why.iter().any(|reason| match reason {
-        Reason::NoWorkerFits { workers, .. } => workers[0]
-            .misfits
-            .iter()
-            .any(|m| matches!(m.known(), Some(Misfit::Reserved { schedule, .. }) if schedule == "payroll")),
+        Reason::NoWorkerFits { workers, .. } => workers[0].misfits.iter().any(
+            |m| matches!(m.known(), Some(FailedFilter::Reserved { schedule, .. }) if schedule == "payroll"),
+        ),
         _ => false,
     });
     assert!(reserved, "{why:?}");
@@ -608,7 +607,7 @@ fn a_reserving_schedule_gets_the_room_that_others_wait_for() {
 
 /// B8. The reservation of a skipped firing is released.
 #[test]
-fn a_skipped_firing_gives_its_room_back() {
+fn skipped_firing_releases_its_reservation() {
     let mut t = Scenario::new();
     t.worker().cpu(1_000).join();
     let schedule = t
@@ -664,7 +663,7 @@ fn an_outage_of_years_is_recorded_in_one_bounded_row() {
 
 /// B5. Buffered firings count towards the maximum number of firings.
 #[test]
-fn a_schedule_that_buffers_fires_no_more_often_than_it_may() {
+fn buffered_firings_count_towards_max_firings() {
     let mut t = Scenario::new();
     let schedule = t
         .schedule("s")
@@ -683,7 +682,7 @@ fn a_schedule_that_buffers_fires_no_more_often_than_it_may() {
 
 /// B3. A new job with the same timing keeps the owed firings.
 #[test]
-fn a_new_job_under_the_same_rules_keeps_what_is_to_be_caught_up() {
+fn job_change_keeps_owed_firings() {
     let mut t = Scenario::new();
     let apply = |t: &mut Scenario, priority| {
         t.schedule("s")
@@ -707,7 +706,7 @@ fn a_new_job_under_the_same_rules_keeps_what_is_to_be_caught_up() {
 
 /// Rule 11 of the design. However large the backlog, a batch stays small enough to commit.
 #[test]
-fn a_great_backlog_is_decided_in_bounded_batches() {
+fn large_backlog_is_decided_in_bounded_batches() {
     let mut t = Scenario::new();
     let every = Every { period: Duration::from_secs(1), phase: Duration::ZERO };
     let rule = Rule::Every(every);

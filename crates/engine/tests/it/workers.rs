@@ -1,6 +1,6 @@
 //! Sessions, leases, and requests of operators.
 
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use engine::{Effect, Input};
 use model::worker::{Admission, Health, WorkerStatus};
 use model::{Duration, Fence, JobStatus, Refusal};
@@ -23,7 +23,7 @@ fn a_worker_that_comes_back_in_time_keeps_its_work() {
 
 /// The assignment was lost with the connection: the journal does not have it, so it is sent again.
 #[test]
-fn an_assignment_that_was_not_heard_is_said_again() {
+fn lost_assignment_is_sent_again() {
     let mut t = Scenario::new();
     let worker = t.worker().join();
     let job = t.job().submit();
@@ -36,7 +36,7 @@ fn an_assignment_that_was_not_heard_is_said_again() {
 }
 
 #[test]
-fn a_stop_that_was_not_heard_is_said_again() {
+fn lost_stop_is_sent_again() {
     let mut t = Scenario::new();
     let worker = t.worker().join();
     let job = t.job().submit();
@@ -73,7 +73,7 @@ fn a_rebuilt_engine_gives_workers_a_full_lease_to_come_back() {
 /// A8. The previous owner may not know yet that it lost the shards, and renews leases until its own lease has
 /// ended.
 #[test]
-fn a_worker_that_the_owner_before_may_keep_alive_is_lost_later() {
+fn worker_with_a_lease_of_the_former_owner_is_lost_later() {
     let mut t = Scenario::new();
     let worker = t.worker().join();
     let job = t.job().submit();
@@ -109,7 +109,7 @@ fn messages_of_an_older_session_change_nothing() {
     t.start(job);
     t.rejoin(worker);
     let (execution, fence) = (t.execution(job).id, t.execution(job).fence);
-    let report = finished(How::Succeeded, Some(0));
+    let report = finished(ExecutionEnd::Succeeded, Some(0));
     t.say(Input::Report { worker, session: old, execution, fence, report });
     t.say(Input::Disconnect { worker, session: old });
     assert_eq!(t.status(job), JobStatus::Running);
@@ -126,7 +126,7 @@ fn a_report_counts_only_from_the_worker_that_has_the_execution_and_under_its_fen
     let execution = t.start(job);
     let fence = t.execution(job).fence;
     let other = t.worker().join();
-    let success = || finished(How::Succeeded, Some(0));
+    let success = || finished(ExecutionEnd::Succeeded, Some(0));
     t.report(other, execution, fence, success());
     for wrong in [Fence(fence.0 - 1), Fence(fence.0 + 1), Fence(u64::MAX)] {
         t.report(worker, execution, wrong, success());
@@ -138,15 +138,15 @@ fn a_report_counts_only_from_the_worker_that_has_the_execution_and_under_its_fen
 
 /// Rule 10. A slow commit delays everything except the answers to heartbeats.
 #[test]
-fn a_beat_is_answered_without_waiting_for_a_commit() {
+fn heartbeat_is_answered_before_the_commit() {
     let mut t = Scenario::new();
     let worker = t.worker().join();
     let session = t.players[&worker].session.unwrap();
-    t.engine.handle(t.now, Input::Beat { worker, session, seq: 9, health: Health::default() });
+    t.engine.handle(t.now, Input::Heartbeat { worker, session, seq: 9, health: Health::default() });
     let lease = Duration::from_secs(6);
     assert_eq!(t.engine.take_grants(), [Effect::Grant { worker, session, seq: 9, lease }]);
     let session = engine::Session(4_711);
-    t.engine.handle(t.now, Input::Beat { worker, session, seq: 10, health: Health::default() });
+    t.engine.handle(t.now, Input::Heartbeat { worker, session, seq: 10, health: Health::default() });
     let lease = Duration::ZERO;
     assert_eq!(t.engine.take_grants(), [Effect::Grant { worker, session, seq: 10, lease }]);
 }
@@ -169,7 +169,7 @@ fn a_cordoned_worker_ends_what_it_has_and_gets_nothing_new() {
 }
 
 #[test]
-fn a_draining_worker_gives_its_work_to_others() {
+fn drained_executions_run_on_other_workers() {
     let mut t = Scenario::new();
     let drained = t.worker().join();
     let job = t.job().submit();
@@ -177,7 +177,7 @@ fn a_draining_worker_gives_its_work_to_others() {
     t.worker().join();
     t.admit(drained, Admission::Draining);
     assert!(t.players[&drained].stopped.contains_key(&execution));
-    t.end_with(job, finished(How::Stopped, None));
+    t.end_with(job, finished(ExecutionEnd::Stopped, None));
     assert_eq!(t.status(job), JobStatus::Running);
     assert_ne!(t.state(job).worker, Some(drained));
 }
@@ -188,10 +188,10 @@ fn an_unhealthy_worker_gets_nothing_new_until_it_recovers() {
     let worker = t.worker().join();
     let session = t.players[&worker].session.unwrap();
     let health = Health { trouble: Some("disk almost full".into()), ..Health::default() };
-    t.say(Input::Beat { worker, session, seq: 1, health });
+    t.say(Input::Heartbeat { worker, session, seq: 1, health });
     let job = t.job().submit();
     assert_eq!(t.status(job), JobStatus::Waiting);
-    t.say(Input::Beat { worker, session, seq: 2, health: Health::default() });
+    t.say(Input::Heartbeat { worker, session, seq: 2, health: Health::default() });
     assert_eq!(t.status(job), JobStatus::Running);
 }
 
@@ -221,7 +221,7 @@ fn a_slow_load_costs_no_worker_its_lease() {
 
 /// F10. The wall clock is set forward a little, again and again: leases use the steady clock.
 #[test]
-fn a_clock_that_is_set_forward_judges_no_worker_early() {
+fn clock_set_forward_loses_no_worker_early() {
     let mut t = Scenario::new();
     let worker = t.worker().join();
     let start = t.now;
@@ -234,7 +234,7 @@ fn a_clock_that_is_set_forward_judges_no_worker_early() {
 
 /// A server that is always late does not keep lost workers alive.
 #[test]
-fn stalls_without_end_are_not_forgiven_without_end() {
+fn repeated_stalls_extend_leases_only_to_a_limit() {
     let mut t = Scenario::new();
     let worker = t.worker().join();
     t.silence(worker);
@@ -280,7 +280,7 @@ fn a_worker_whose_row_says_lost_and_that_has_work_is_given_a_lease() {
 /// I8. Found by the simulator: a delayed hello message lacks the executions started after it was sent. It is
 /// accepted only once its session sends a heartbeat.
 #[test]
-fn a_late_hello_does_not_give_away_what_was_started_since() {
+fn delayed_hello_does_not_end_executions_started_since() {
     let mut t = Scenario::new();
     let worker = t.worker().join();
     let job = t.job().submit();
@@ -301,7 +301,7 @@ fn a_late_hello_does_not_give_away_what_was_started_since() {
 /// E5, H1. The next server also knows when a lost worker sent its last heartbeat, or, without any, when it
 /// was lost.
 #[test]
-fn a_restart_forgets_not_when_a_lost_worker_was_heard() {
+fn restart_keeps_the_last_heartbeat_of_a_lost_worker() {
     let mut t = Scenario::new();
     let [first, second] = [t.worker().join(), t.worker().join()];
     let heard_at = |t: &Scenario, id| {

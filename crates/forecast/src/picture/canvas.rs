@@ -24,7 +24,7 @@ const STYLE: &str = "
 
 /// A point; y increases downwards.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct Point {
     pub(super) x: f64,
     pub(super) y: f64,
 }
@@ -43,23 +43,23 @@ impl Canvas {
         self.shapes.insert_str(0, &under.shapes);
     }
 
-    pub(super) fn text(&mut self, Place { x, y }: Place, class: &str, text: &str) {
+    pub(super) fn text(&mut self, Point { x, y }: Point, class: &str, text: &str) {
         let text = escaped(text);
         let _ = writeln!(self.shapes, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{text}</text>");
     }
 
     /// Draws a filled rectangle; `told` is its tooltip.
-    pub(super) fn rect(&mut self, at: Place, width: f64, height: f64, class: &str, told: Option<&str>) {
+    pub(super) fn rect(&mut self, at: Point, width: f64, height: f64, class: &str, told: Option<&str>) {
         self.shape(at, (width, height), &format!("class=\"{class}\""), told);
     }
 
     /// Draws a rectangle in the colour of allocation; `depth` from 0 to 1 is its opacity.
-    pub(super) fn shade(&mut self, at: Place, width: f64, height: f64, depth: f64, told: &str) {
+    pub(super) fn shade(&mut self, at: Point, width: f64, height: f64, depth: f64, told: &str) {
         let depth = 0.06 + 0.94 * depth;
         self.shape(at, (width, height), &format!("class=\"shade\" fill-opacity=\"{depth:.2}\""), Some(told));
     }
 
-    fn shape(&mut self, Place { x, y }: Place, (width, height): (f64, f64), look: &str, told: Option<&str>) {
+    fn shape(&mut self, Point { x, y }: Point, (width, height): (f64, f64), look: &str, told: Option<&str>) {
         let _ = write!(
             self.shapes,
             "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" {look}"

@@ -15,7 +15,7 @@ use model::Timestamp;
 use crate::answer::{Answer, Window, WorkerUse};
 use crate::usage::Shares;
 use axis::{Axis, in_words, span};
-use canvas::{Canvas, Place};
+use canvas::{Canvas, Point};
 
 /// Maximum number of workers with a strip; the busiest ones are shown.
 const WORKERS_SHOWN: usize = 16;
@@ -47,7 +47,7 @@ pub fn picture(answer: &Answer, zone: &TimeZone) -> String {
 fn heading(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>) {
     let summary = &answer.summary;
     let title = format!("Forecast for {}", span(axis.zone, answer.from, answer.until));
-    canvas.text(Place { x: 24.0, y: 38.0 }, "title", &title);
+    canvas.text(Point { x: 24.0, y: 38.0 }, "title", &title);
     let mut told = format!("{} firings of {} schedules", summary.firings, summary.schedules);
     let late = match &summary.latest {
         Some(latest) => format!("{} late, up to {} ({})", summary.late, in_words(latest.by), latest.name),
@@ -60,16 +60,16 @@ fn heading(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>) {
     };
     let used = summary.used.highest() * 100.0;
     let _ = write!(told, " · {overloaded} · workers {used:.0} % used");
-    canvas.text(Place { x: 24.0, y: 62.0 }, "told", &told);
+    canvas.text(Point { x: 24.0, y: 62.0 }, "told", &told);
 }
 
 fn panel_title(canvas: &mut Canvas, y: f64, title: &str, under: &[(&str, &str)]) {
-    canvas.text(Place { x: 24.0, y: y + 14.0 }, "panel", title);
+    canvas.text(Point { x: 24.0, y: y + 14.0 }, "panel", title);
     for (line, (class, word)) in under.iter().enumerate() {
         #[expect(clippy::cast_precision_loss, reason = "a few lines")]
         let y = y + 34.0 + 17.0 * line as f64;
-        canvas.rect(Place { x: 24.0, y: y - 9.0 }, 10.0, 10.0, class, None);
-        canvas.text(Place { x: 40.0, y }, "key", word);
+        canvas.rect(Point { x: 24.0, y: y - 9.0 }, 10.0, 10.0, class, None);
+        canvas.text(Point { x: 40.0, y }, "key", word);
     }
 }
 
@@ -82,7 +82,7 @@ fn firings(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>, y: f64) -> f64
         let told = format!("{}: {} firings, {} late", axis.clock(bucket.from), bucket.firings, bucket.late);
         let mut bar = |count: u64, class| {
             let height = part(count, most) * PANEL;
-            let place = Place { x: from, y: y + PANEL - height };
+            let place = Point { x: from, y: y + PANEL - height };
             if height > 0.0 {
                 canvas.rect(place, (to - from - 0.6).max(0.4), height, class, Some(&told));
             }
@@ -135,7 +135,7 @@ fn strips(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>, mut y: f64) -> 
         busier.then_with(|| a.name.cmp(&b.name))
     });
     for worker in workers.iter().take(WORKERS_SHOWN) {
-        canvas.text(Place { x: 24.0, y: y + 12.0 }, "key", &shortened(&worker.name, 18));
+        canvas.text(Point { x: 24.0, y: y + 12.0 }, "key", &shortened(&worker.name, 18));
         for (bucket, shares) in answer.over_time.iter().zip(&worker.used) {
             let (from, to) = axis.part(bucket.from, answer.bucket);
             let told = format!(
@@ -146,13 +146,13 @@ fn strips(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>, mut y: f64) -> 
                 shares.memory * 100.0,
                 shares.slots * 100.0
             );
-            canvas.shade(Place { x: from, y }, to - from, STRIP - 3.0, shares.highest().min(1.0), &told);
+            canvas.shade(Point { x: from, y }, to - from, STRIP - 3.0, shares.highest().min(1.0), &told);
         }
         y += STRIP;
     }
     let more = workers.len().saturating_sub(WORKERS_SHOWN);
     if more > 0 {
-        canvas.text(Place { x: 24.0, y: y + 12.0 }, "key", &format!("and {more} more"));
+        canvas.text(Point { x: 24.0, y: y + 12.0 }, "key", &format!("and {more} more"));
         y += STRIP;
     }
     y + 4.0
@@ -162,7 +162,7 @@ fn ticks(canvas: &mut Canvas, axis: &Axis<'_>, top: f64, bottom: f64) {
     for tick in axis.ticks() {
         canvas.upright(tick.x, top, bottom);
         canvas.text(
-            Place { x: tick.x, y: bottom + 16.0 },
+            Point { x: tick.x, y: bottom + 16.0 },
             if tick.is_day { "tick day" } else { "tick" },
             &tick.label,
         );
@@ -173,7 +173,7 @@ fn bands(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>, top: f64, bottom
     for window in &answer.overloads {
         let (from, to) = (axis.x(window.from), axis.x(window.until));
         let told = sentence(window, axis);
-        canvas.rect(Place { x: from, y: top }, (to - from).max(1.0), bottom - top, "band", Some(&told));
+        canvas.rect(Point { x: from, y: top }, (to - from).max(1.0), bottom - top, "band", Some(&told));
     }
 }
 
@@ -187,13 +187,13 @@ fn windows_in_words(canvas: &mut Canvas, answer: &Answer, axis: &Axis<'_>, mut y
     worst.truncate(WINDOWS_SHOWN);
     worst.sort_by_key(|window| window.from);
     y += 20.0;
-    canvas.text(Place { x: 24.0, y }, "panel", "Overloads");
+    canvas.text(Point { x: 24.0, y }, "panel", "Overloads");
     for window in worst {
-        canvas.text(Place { x: LEFT, y }, "key", &sentence(window, axis));
+        canvas.text(Point { x: LEFT, y }, "key", &sentence(window, axis));
         y += 18.0;
     }
     if more > 0 {
-        canvas.text(Place { x: LEFT, y }, "key", &format!("and {more} more"));
+        canvas.text(Point { x: LEFT, y }, "key", &format!("and {more} more"));
         y += 18.0;
     }
     y
@@ -231,8 +231,8 @@ fn steps(
 }
 
 fn scale(canvas: &mut Canvas, y: f64, most: &str) {
-    canvas.text(Place { x: LEFT - 8.0, y: y + 10.0 }, "scale", most);
-    canvas.text(Place { x: LEFT - 8.0, y: y + PANEL }, "scale", "0");
+    canvas.text(Point { x: LEFT - 8.0, y: y + 10.0 }, "scale", most);
+    canvas.text(Point { x: LEFT - 8.0, y: y + PANEL }, "scale", "0");
 }
 
 #[expect(clippy::cast_precision_loss, reason = "drawn to a tenth of a pixel")]

@@ -1,6 +1,6 @@
 //! Random run times and failures, and their reproducibility.
 
-use forecast::{Past, Plan, RunTimes};
+use forecast::{Plan, RunHistory, RunTimes};
 use model::schedule::OverlapPolicy;
 
 use crate::scenario::{Build as _, hours, schedule, secs};
@@ -15,13 +15,13 @@ fn unsteady() -> Plan {
     }
     let run_times = RunTimes::of_percentiles(&[(0, secs(10)), (90, secs(40)), (100, secs(100))]).unwrap();
     plan.history.schedules.values_mut().for_each(|past| {
-        *past = Past { run_times: run_times.clone(), failed: 0.1 };
+        *past = RunHistory { run_times: run_times.clone(), failed: 0.1 };
     });
     plan
 }
 
 #[test]
-fn the_same_plan_gives_the_same_answer_and_another_seed_another() {
+fn the_answer_depends_only_on_plan_and_seed() {
     let plan = unsteady();
     let answer = plan.answer();
     assert_eq!(answer, plan.answer());
@@ -34,7 +34,7 @@ fn the_same_plan_gives_the_same_answer_and_another_seed_another() {
 
 /// A what-if change does not change the random run times.
 #[test]
-fn a_what_if_meets_the_same_luck() {
+fn a_what_if_change_keeps_random_run_times() {
     let (few, many) = (unsteady(), unsteady().worker("w2", 8));
     let (few, many) = (few.answer(), many.answer());
     assert!(few.summary.waiting_most > many.summary.waiting_most);
@@ -46,7 +46,7 @@ fn a_what_if_meets_the_same_luck() {
 
 /// The failure rate counts runs. With retries, attempts fail more often than runs.
 #[test]
-fn as_many_runs_fail_as_the_past_says() {
+fn the_failure_rate_of_runs_matches_the_history() {
     let share = |retries| {
         let mut plan = unsteady().worker("w2", 8);
         for schedule in &mut plan.schedules {
@@ -62,7 +62,7 @@ fn as_many_runs_fail_as_the_past_says() {
 }
 
 #[test]
-fn a_timeout_ends_what_takes_too_long() {
+fn a_timeout_limits_the_run_time() {
     let mut spec = schedule("a", "0 * * * *");
     spec.job_mut().unwrap().timeout = Some(secs(30));
     let answer = hours(2).worker("w1", 1).with(spec, secs(90)).answer();

@@ -15,7 +15,7 @@ fn after(duration: Duration) -> Timestamp {
 
 /// Three runs of ten minutes at 02:00, and one CPU: the second waits ten minutes, the third twenty.
 #[test]
-fn one_worker_too_few_makes_a_window_that_says_why() {
+fn insufficient_workers_cause_an_overload_with_its_reason() {
     let plan = hours(6).worker("w1", 1);
     let plan =
         ["a", "b", "c"].iter().fold(plan, |plan, name| plan.with(schedule(name, "0 2 * * *"), minutes(10)));
@@ -56,7 +56,7 @@ fn a_short_wait_is_no_overload() {
 }
 
 #[test]
-fn a_queue_that_lets_one_through_at_a_time_is_what_holds_back() {
+fn a_queue_limit_causes_an_overload() {
     let mut plan = hours(2).worker("w1", 8);
     for name in ["a", "b", "c"] {
         let mut spec = schedule(name, "0 1 * * *");
@@ -71,7 +71,7 @@ fn a_queue_that_lets_one_through_at_a_time_is_what_holds_back() {
 }
 
 #[test]
-fn what_a_paused_queue_holds_still_waits_at_the_end() {
+fn jobs_of_a_paused_queue_wait_until_the_end() {
     let mut plan = hours(2).worker("w1", 8).with(schedule("a", "0 1 * * *"), minutes(5));
     plan.queues.insert("default".into(), QueueSettings { paused: true, ..QueueSettings::default() });
     let answer = plan.answer();
@@ -83,7 +83,7 @@ fn what_a_paused_queue_holds_still_waits_at_the_end() {
 }
 
 #[test]
-fn what_no_worker_can_ever_take_is_told_apart() {
+fn jobs_without_an_eligible_worker_have_their_own_reason() {
     let mut spec = schedule("a", "0 1 * * *");
     let zone = Constraint { label: "zone".into(), operator: Operator::In, values: vec!["eu".into()] };
     spec.job_mut().unwrap().constraints = vec![zone];
@@ -97,7 +97,7 @@ fn what_no_worker_can_ever_take_is_told_apart() {
 
 /// The waiting reason names the insufficient resource: CPU, slots or memory.
 #[test]
-fn what_lacks_on_the_workers_is_named() {
+fn the_reason_names_the_insufficient_resource() {
     let cause = |change: fn(&mut forecast::Plan)| {
         let mut plan = hours(1).worker("w1", 2);
         for name in ["a", "b", "c"] {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use forecast::{Name, Past, Plan, RunTimes, Schedule, picture};
+use forecast::{Plan, QualifiedName, RunHistory, RunTimes, Schedule, picture};
 use jiff::tz::TimeZone;
 use model::schedule::OverlapPolicy;
 use model::{Bytes, Duration, Millicores};
@@ -10,7 +10,7 @@ use model::{Bytes, Duration, Millicores};
 use crate::scenario::{Build as _, hours, minutes, schedule, secs, time};
 
 #[test]
-fn a_picture_shows_what_the_answer_tells() {
+fn a_picture_shows_the_answer() {
     let mut plan = hours(24).worker("w<1>", 1).worker("w2", 1);
     for name in ["a", "b & c", "d", "e"] {
         plan = plan.with(schedule(name, "0 */6 * * *"), minutes(20));
@@ -40,7 +40,7 @@ fn a_picture_shows_what_the_answer_tells() {
 }
 
 #[test]
-fn a_picture_of_nothing_is_a_picture() {
+fn a_picture_of_an_empty_plan_is_valid() {
     let drawn = picture(&hours(1).answer(), &TimeZone::UTC);
     assert!(drawn.contains("no overload") && !drawn.contains("NaN"), "{drawn}");
 }
@@ -62,7 +62,9 @@ fn small_company() -> Plan {
             job.resources.memory = Some(Bytes((u64::from(cpus) * 700) << 20));
             job.retry.max_retries = 1;
             let run_times = RunTimes::of_percentiles(&[(50, usual), (90, long), (99, long + usual)]).unwrap();
-            plan.history.schedules.insert(Name::new("default", name), Past { run_times, failed });
+            plan.history
+                .schedules
+                .insert(QualifiedName::new("default", name), RunHistory { run_times, failed });
             plan.schedules.push(Schedule::from(spec));
         };
     for shop in 1..=24 {
@@ -80,7 +82,7 @@ fn small_company() -> Plan {
 
 /// Compares the picture in the book with the current one. `BELFRY_UPDATE=1` updates the book.
 #[test]
-fn the_picture_in_the_book_is_what_is_drawn() {
+fn the_picture_in_the_book_is_current() {
     let answer = small_company().answer();
     assert!(answer.overloads.len() >= 2 && answer.summary.late > 20, "{:#?}", answer.summary);
     let drawn = picture(&answer, &TimeZone::get("Europe/Berlin").unwrap());

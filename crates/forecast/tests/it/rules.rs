@@ -14,7 +14,7 @@ use model::{ScheduleSpec, ShardId, Timestamp};
 use crate::scenario::{Build as _, FROM, hours, minutes, schedule, secs, time};
 
 #[test]
-fn instants_that_a_calendar_holds_are_no_firings() {
+fn times_excluded_by_a_calendar_are_no_firings() {
     let mut spec = schedule("a", "0 9 * * *");
     spec.timing.only = vec![Filter::Calendar("working-days".into())];
     let mut plan = hours(24 * 7).worker("w1", 1).with(spec, minutes(1));
@@ -37,13 +37,13 @@ fn instants_that_a_calendar_holds_are_no_firings() {
 }
 
 #[test]
-fn the_range_has_its_beginning_and_not_its_end() {
+fn the_range_includes_its_start_but_not_its_end() {
     let answer = hours(2).worker("w1", 1).with(schedule("a", "0 * * * *"), minutes(1)).answer();
     assert_eq!(answer.summary.firings, 2, "at 0:00 and 1:00, and not at 2:00");
 }
 
 #[test]
-fn a_paused_schedule_does_not_fire_and_one_that_is_spent_fires_no_more() {
+fn paused_and_completed_schedules_do_not_fire() {
     let mut plan = hours(5).worker("w1", 1);
     let mut spent = schedule("spent", "0 * * * *");
     spent.max_firings = Some(10);
@@ -71,7 +71,7 @@ fn a_schedule_whose_runs_fail_pauses_itself() {
 
 /// A fixed delay starts at the end of the last run.
 #[test]
-fn a_delay_hangs_on_how_long_runs_take() {
+fn a_fixed_delay_starts_at_the_end_of_a_run() {
     let mut spec = schedule("a", "0 0 1 1 *");
     spec.timing.rules = vec![Rule::After(minutes(10))];
     let firings = |run_time| hours(2).worker("w1", 1).with(spec.clone(), run_time).answer().summary.firings;
@@ -79,7 +79,7 @@ fn a_delay_hangs_on_how_long_runs_take() {
 }
 
 #[test]
-fn what_nothing_is_known_of_is_taken_for_a_minute_and_noted() {
+fn an_unknown_run_time_is_assumed_and_noted() {
     let mut plan = hours(1).worker("w1", 1);
     plan.schedules = vec![schedule("a", "0 0 * * *").into()];
     let answer = plan.answer();
@@ -91,7 +91,7 @@ fn what_nothing_is_known_of_is_taken_for_a_minute_and_noted() {
 }
 
 #[test]
-fn a_schedule_of_a_calendar_that_is_not_there_is_noted() {
+fn a_schedule_with_an_unknown_calendar_is_noted() {
     let mut spec = schedule("a", "0 9 * * *");
     spec.timing.only = vec![Filter::Calendar("nowhere".into())];
     let answer = hours(24).worker("w1", 1).with(spec, minutes(1)).answer();
@@ -100,7 +100,7 @@ fn a_schedule_of_a_calendar_that_is_not_there_is_noted() {
 }
 
 #[test]
-fn a_plan_that_no_server_could_hold_is_refused() {
+fn an_invalid_plan_is_rejected() {
     let twice = hours(1).with(schedule("a", "@daily"), secs(1)).with(schedule("a", "@hourly"), secs(1));
     let refused = |plan| forecast(&plan, &mut |_| {}).unwrap_err().to_string();
     assert_eq!(refused(twice), "duplicate schedule `default/a`");
@@ -146,7 +146,7 @@ fn fired_by_the_engine(specs: &[ScheduleSpec], from: Timestamp, until: Timestamp
 
 /// Compares different rules over a week with a clock change.
 #[test]
-fn as_many_fire_as_the_engine_fires() {
+fn a_forecast_has_the_firings_of_the_engine() {
     let (from, until) = (time("2026-10-22T00:00:00Z"), time("2026-10-29T00:00:00Z"));
     let mut specs = vec![
         schedule("cron", "*/7 1-3 * * *"),

@@ -1,6 +1,6 @@
 //! Builders of plans with defaults for all fields that a test does not need.
 
-use forecast::{Answer, Name, Past, Plan, Schedule, Worker, forecast};
+use forecast::{Answer, Plan, QualifiedName, RunHistory, Schedule, Worker, forecast};
 use model::timing::{Cron, Dialect, Rule, Timing};
 use model::worker::Capacity;
 use model::{Bytes, Duration, JobSpec, Millicores, ScheduleSpec, Timestamp};
@@ -56,8 +56,8 @@ pub(crate) trait Build {
 
 impl Build for Plan {
     fn with(mut self, spec: ScheduleSpec, run_time: Duration) -> Self {
-        let name = Name::new(spec.namespace.as_str(), spec.name.as_str());
-        self.history.schedules.insert(name, Past::steady(run_time));
+        let name = QualifiedName::new(spec.namespace.as_str(), spec.name.as_str());
+        self.history.schedules.insert(name, RunHistory::steady(run_time));
         self.schedules.push(Schedule::from(spec));
         self
     }

@@ -6,7 +6,7 @@ use model::{Bytes, Millicores};
 use crate::scenario::{Build as _, hours, minutes, schedule, worker};
 
 #[test]
-fn workers_are_added_scaled_and_taken_away() {
+fn workers_are_added_scaled_and_removed() {
     let mut plan = hours(1).worker("a", 2).worker("b", 4);
     plan.change(&WhatIf::Workers(5)).unwrap();
     let names: Vec<_> = plan.workers.iter().map(|w| (w.name.as_str(), w.capacity.cpu.0)).collect();
@@ -24,7 +24,7 @@ fn workers_are_added_scaled_and_taken_away() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
+fn an_impossible_change_is_rejected_without_effect() {
     let mut plan = hours(1).worker("a", 2);
     let refused = plan.change(&WhatIf::WithoutWorker("x".into())).unwrap_err();
     assert_eq!(refused.to_string(), "worker `x` does not exist: expected `a`");
@@ -36,7 +36,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn twice_the_worker_makes_an_overload_go_away() {
+fn a_larger_worker_resolves_an_overload() {
     let plan = hours(2).worker("w1", 1).with(schedule("a", "0 * * * *"), minutes(10));
     let plan = plan.with(schedule("b", "0 * * * *"), minutes(10));
     assert_eq!(plan.answer().overloads.len(), 2);

@@ -1,6 +1,6 @@
 //! Schedules that start workflows.
 
-use forecast::{Name, Note, Past, Schedule};
+use forecast::{Note, QualifiedName, RunHistory, Schedule};
 use model::workflow::{Action, Approval, Call, EventWait, StepSpec, Wait};
 use model::{JobSpec, Millicores, ScheduleSpec, WorkflowSpec};
 
@@ -23,14 +23,14 @@ fn plan(steps: Vec<StepSpec>) -> forecast::Plan {
         model::schedule::Action::Workflow(call),
     )));
     for name in ["extract", "load", "check"] {
-        plan.history.jobs.insert(Name::new("default", name), Past::steady(minutes(10)));
+        plan.history.jobs.insert(QualifiedName::new("default", name), RunHistory::steady(minutes(10)));
     }
     plan
 }
 
 /// `extract` runs first, then `load` and `check` at the same time: three executions in twenty minutes.
 #[test]
-fn the_steps_of_a_run_hold_workers_one_after_the_other() {
+fn steps_occupy_workers_in_dependency_order() {
     let answer = plan(vec![
         StepSpec::job("extract", job("extract")),
         StepSpec::job("load", job("load")).needs(["extract"]),
@@ -45,7 +45,7 @@ fn the_steps_of_a_run_hold_workers_one_after_the_other() {
 
 /// The forecast assumes that approvals and events arrive immediately, and adds a note.
 #[test]
-fn approvals_and_events_come_at_once() {
+fn approvals_and_events_arrive_immediately() {
     let event = EventWait { name: "stock".into(), on_timeout: Default::default() };
     let answer = plan(vec![
         StepSpec::new(
@@ -63,7 +63,7 @@ fn approvals_and_events_come_at_once() {
 }
 
 #[test]
-fn a_step_that_needs_what_a_task_puts_out_is_noted() {
+fn a_step_that_refers_to_a_task_output_is_noted() {
     let mut load = job("load");
     let model::spec::Run::Process(process) = &mut load.run else { unreachable!("it runs a process") };
     process.command.push("${{ steps.extract.output.table }}".into());
@@ -79,7 +79,7 @@ fn a_step_that_needs_what_a_task_puts_out_is_noted() {
 }
 
 #[test]
-fn a_workflow_that_is_not_there_is_never_started() {
+fn a_missing_workflow_is_not_started() {
     let mut plan = plan(vec![StepSpec::job("extract", job("extract"))]);
     plan.workflows.clear();
     let answer = plan.answer();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use model::changelog::{LiveKey, Place, Reread, Since, Touched};
+use model::changelog::{ChangelogPage, ChangelogPosition, LiveChange, LiveKey, ReloadedRows};
 use model::id::Epoch;
 use model::record::{HistoryEntry, JobHead, JobState, Lease, LiveRow};
 use model::{Cause, Duration, Fence, JobId, JobSpec, JobStatus, ShardId, Timestamp};
@@ -12,7 +12,7 @@ use crate::{
     Action, Answer, Call, CallId, Config, Event, Failure, FailureKind, Leader, Loaded, Notice, Standing,
 };
 
-const PLACE: Place = Place { commit: 7, epoch: Epoch(1) };
+const PLACE: ChangelogPosition = ChangelogPosition { commit: 7, epoch: Epoch(1) };
 
 /// A standby, and a store that answers each call immediately unless the test holds the answer back.
 struct Scene {
@@ -23,10 +23,10 @@ struct Scene {
     /// The answer to an acquire request, if it is a failure.
     acquire_fails: Option<Failure>,
     /// The next answers of the changelog; after them, it reports no changes.
-    changelog: VecDeque<Result<Option<Since>, Failure>>,
+    changelog: VecDeque<Result<Option<ChangelogPage>, Failure>>,
     rows: Vec<LiveRow>,
     damaged: u64,
-    reread: Reread,
+    reread: ReloadedRows,
     counts: BTreeMap<JobStatus, u64>,
     /// Selects the calls that get no answer.
     holds_back: fn(&Call) -> bool,
@@ -35,12 +35,12 @@ struct Scene {
     notices: Vec<Notice>,
 }
 
-fn quiet() -> Since {
-    Since { touched: Vec::new(), end: PLACE, whole: true, now: Timestamp::default() }
+fn quiet() -> ChangelogPage {
+    ChangelogPage { touched: Vec::new(), end: PLACE, whole: true, now: Timestamp::default() }
 }
 
-fn changed(job: u128) -> Since {
-    Since { touched: vec![Touched::Rows(LiveKey::Job(JobId::from_bits(job)))], ..quiet() }
+fn changed(job: u128) -> ChangelogPage {
+    ChangelogPage { touched: vec![LiveChange::Rows(LiveKey::Job(JobId::from_bits(job)))], ..quiet() }
 }
 
 fn away() -> Failure {
@@ -69,7 +69,7 @@ impl Scene {
             changelog: VecDeque::new(),
             rows: Vec::new(),
             damaged: 0,
-            reread: Reread { rows: Vec::new(), unreadable: 0 },
+            reread: ReloadedRows { rows: Vec::new(), unreadable: 0 },
             counts: BTreeMap::new(),
             holds_back: |_| false,
             calls: Vec::new(),
@@ -212,7 +212,7 @@ fn torn(id: u128) -> LiveRow {
 const A_WHILE: Duration = Duration::from_secs(10);
 
 #[test]
-fn a_standby_that_has_read_everything_takes_over_without_a_load() {
+fn a_standby_after_its_initial_load_takes_over_without_a_load() {
     let mut scene = Scene::new();
     (scene.rows, scene.counts) = (vec![job(1)], [(JobStatus::Waiting, 1), (JobStatus::Succeeded, 9)].into());
     scene.run(A_WHILE);
@@ -221,26 +221,26 @@ fn a_standby_that_has_read_everything_takes_over_without_a_load() {
 }
 
 #[test]
-fn a_standby_that_has_not_read_everything_loads_all_rows() {
+fn a_standby_before_the_end_of_its_initial_load_loads_all_rows() {
     let mut scene = Scene::new();
     assert!(!scene.takes_over_followed());
     assert_eq!(scene.times(|call| matches!(call, Call::Load(_))).len(), 1);
 }
 
 #[test]
-fn what_changed_since_the_last_look_is_read_before_a_takeover() {
+fn changes_since_the_last_poll_are_read_before_a_takeover() {
     let mut scene = Scene::new();
     (scene.rows, scene.counts) = (vec![job(1)], [(JobStatus::Waiting, 1)].into());
     scene.run(A_WHILE);
     // The followed job has gone and two are new; one key is read again at a time.
-    let both = Since { touched: [changed(2).touched, changed(3).touched].concat(), ..quiet() };
-    scene.changelog = [Ok(Some(Since { whole: false, ..changed(1) })), Ok(Some(both))].into();
+    let both = ChangelogPage { touched: [changed(2).touched, changed(3).touched].concat(), ..quiet() };
+    scene.changelog = [Ok(Some(ChangelogPage { whole: false, ..changed(1) })), Ok(Some(both))].into();
     assert!(!scene.takes_over_followed(), "the store counts one job, this server none");
     assert_eq!(scene.times(|call| matches!(call, Call::LiveRows(_))).len(), 3);
 }
 
 #[test]
-fn a_store_that_is_away_for_a_moment_costs_nothing() {
+fn a_short_outage_of_the_store_costs_nothing() {
     let mut scene = Scene::new();
     scene.run(A_WHILE);
     scene.changelog = [Err(away()), Err(away())].into();
@@ -251,7 +251,7 @@ fn a_store_that_is_away_for_a_moment_costs_nothing() {
 }
 
 #[test]
-fn a_store_that_stays_away_during_a_takeover_is_asked_for_all_rows() {
+fn a_store_outage_during_a_takeover_leads_to_a_full_load() {
     let mut scene = Scene::new();
     scene.run(A_WHILE);
     scene.changelog = std::iter::repeat_n(Err(away()), 40).collect();
@@ -259,10 +259,11 @@ fn a_store_that_stays_away_during_a_takeover_is_asked_for_all_rows() {
 }
 
 #[test]
-fn a_store_that_stays_away_is_named_once_for_each_reason() {
+fn a_store_outage_is_logged_once_for_each_reason() {
     let mut scene = Scene::new();
-    let not_taken =
-        |scene: &Scene| scene.notices.iter().filter(|notice| matches!(notice, Notice::NotTaken(_))).count();
+    let not_taken = |scene: &Scene| {
+        scene.notices.iter().filter(|notice| matches!(notice, Notice::AcquireFailed(_))).count()
+    };
     for (reason, said) in [("refused", 1), ("starting", 2), ("refused", 3)] {
         scene.acquire_fails = Some(Failure { message: reason.into(), ..away() });
         scene.run(Duration::from_secs(60));
@@ -276,20 +277,20 @@ fn a_store_that_stays_away_is_named_once_for_each_reason() {
 }
 
 #[test]
-fn an_engine_that_counts_other_jobs_than_the_store_does_not_decide() {
+fn an_engine_with_a_different_job_count_is_not_used() {
     let mut scene = Scene::new();
     scene.rows = vec![job(1)];
     scene.run(A_WHILE);
     assert!(!scene.takes_over_followed());
     let miscounted = |notice: &Notice| {
-        matches!(notice, Notice::StandbyUseless(NotFollowed::Miscounted { here, there })
+        matches!(notice, Notice::StandbyDiscarded(NotFollowed::Miscounted { here, there })
             if here.len() == 1 && there.is_empty())
     };
     assert!(scene.notices.iter().any(miscounted), "{:?}", scene.notices);
 }
 
 #[test]
-fn rows_that_cannot_be_read_are_not_left_out() {
+fn unreadable_rows_are_not_ignored() {
     let mut scene = Scene::new();
     scene.damaged = 2;
     scene.run(A_WHILE);
@@ -305,7 +306,7 @@ fn rows_that_cannot_be_read_are_not_left_out() {
 }
 
 #[test]
-fn rows_that_contradict_each_other_for_good_are_not_followed() {
+fn permanently_inconsistent_rows_are_not_followed() {
     let mut scene = Scene::new();
     (scene.rows, scene.reread.rows) = (vec![torn(1)], vec![torn(1)]);
     scene.run(A_WHILE);
@@ -324,7 +325,7 @@ fn a_leader_without_a_changelog_is_not_followed_and_its_rows_are_not_read() {
 }
 
 #[test]
-fn a_standby_that_followed_begins_again_soon_after_a_failure() {
+fn a_standby_follows_again_soon_after_a_failure() {
     let mut scene = Scene::new();
     scene.changelog = [Ok(None), Ok(None)].into();
     scene.run(Duration::from_secs(60));
@@ -337,7 +338,7 @@ fn a_standby_that_followed_begins_again_soon_after_a_failure() {
 
 /// The leader may have to read the rows itself, and goes first.
 #[test]
-fn the_first_reading_waits_longer_if_there_are_many_jobs() {
+fn the_initial_load_starts_later_with_many_jobs() {
     let mut scene = Scene::new();
     scene.counts = [(JobStatus::Waiting, 200_000), (JobStatus::Succeeded, 9_000_000)].into();
     let start = scene.now;
@@ -347,7 +348,7 @@ fn the_first_reading_waits_longer_if_there_are_many_jobs() {
 }
 
 #[test]
-fn a_standby_looks_often_while_the_shards_are_about_to_be_released() {
+fn a_standby_polls_often_before_a_handover() {
     let mut scene = Scene::new();
     scene.run(A_WHILE);
     let looks = |scene: &Scene| scene.times(|call| matches!(call, Call::ChangelogSince(_))).len();
@@ -391,7 +392,7 @@ fn a_standby_sleeps_while_it_waits_for_the_store() {
 }
 
 #[test]
-fn the_reading_pauses_for_as_long_as_a_portion_took() {
+fn the_initial_load_pauses_for_as_long_as_a_portion_took() {
     let mut scene = Scene::new();
     scene.run(Duration::from_secs(1));
     // Rows arrive while the test holds the answer back.

@@ -10,8 +10,8 @@ use super::{ApplyChange, Warning};
 use crate::firing::{Origin, Pause};
 use crate::id::{JobId, RunId, WorkerId, WorkflowId};
 use crate::run::{
-    Asks, Caller, Ended, LateWorkers, RunCause, RunHistoryEntry, RunStatus, RunTrigger, Said, StepCause,
-    StepStatus, Tally, TriggerRefusal,
+    ApprovalRequest, Caller, Ended, LateWorkers, RunCause, RunHistoryEntry, RunStatus, RunTrigger, StepCause,
+    StepDecision, StepStatus, Tally, TriggerRefusal,
 };
 use crate::time::Timestamp;
 use crate::workflow::{JoinRule, Parameter, Section, WorkflowSpec};
@@ -437,7 +437,7 @@ pub struct RunStepState {
     pub message: Option<String>,
     /// User who approved, rejected or marked the step, or the event that ended its wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said: Option<Said>,
+    pub said: Option<StepDecision>,
     /// Workers that became ready after a step over workers had started. Absent for other steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_workers: Option<LateWorkers>,
@@ -447,7 +447,7 @@ pub struct RunStepState {
     pub files: Option<Value>,
     /// Approvers and message of a started approval step, with all references replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub approval: Option<Asks>,
+    pub approval: Option<ApprovalRequest>,
 }
 
 /// Request to cancel a run. The body is optional.
@@ -512,7 +512,7 @@ pub struct RetryRun {
 
 /// Response to an event for a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct EventTaken {
+pub struct EventDelivery {
     /// Number of steps that received the event.
     pub steps: usize,
 }

@@ -49,10 +49,10 @@ impl fmt::Display for Type {
 
 impl Type {
     /// Returns whether a value of this type can be a value of the other type.
-    pub fn may_be(&self, other: &Self) -> bool {
+    pub fn is_compatible_with(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Any, _) | (_, Self::Any) => true,
-            (Self::List(a), Self::List(b)) => a.may_be(b),
+            (Self::List(a), Self::List(b)) => a.is_compatible_with(b),
             (Self::Map | Self::Fields(_), Self::Map | Self::Fields(_)) => true,
             _ => self == other,
         }
@@ -137,7 +137,7 @@ impl<'a> Check<'a> {
 
     fn expect(&mut self, node: &'a Node, expected: &Type) -> Result<Type, ExpressionError> {
         let found = self.node(node)?;
-        if found.may_be(expected) {
+        if found.is_compatible_with(expected) {
             return Ok(expected.clone());
         }
         error(node, format!("expected {expected} but got {found}"))
@@ -202,7 +202,7 @@ impl<'a> Check<'a> {
             }
             Equal | Unequal => {
                 let (a, b) = (self.node(left)?, self.node(right)?);
-                if a.may_be(&b) || a == Type::Null || b == Type::Null {
+                if a.is_compatible_with(&b) || a == Type::Null || b == Type::Null {
                     return Ok(Type::Bool);
                 }
                 error(node, format!("cannot compare {a} with {b}: they are never equal"))
@@ -210,7 +210,7 @@ impl<'a> Check<'a> {
             Less | LessOrEqual | Greater | GreaterOrEqual => {
                 let (a, b) = (self.node(left)?, self.node(right)?);
                 let ordered = |t: &Type| matches!(t, Type::Any | Type::Number | Type::Text);
-                if ordered(&a) && ordered(&b) && a.may_be(&b) {
+                if ordered(&a) && ordered(&b) && a.is_compatible_with(&b) {
                     return Ok(Type::Bool);
                 }
                 error(node, format!("cannot compare {a} with {b}: expected two numbers or two strings"))
@@ -218,7 +218,7 @@ impl<'a> Check<'a> {
             Add => {
                 let (a, b) = (self.node(left)?, self.node(right)?);
                 let adds = |t: &Type| matches!(t, Type::Any | Type::Number | Type::Text | Type::List(_));
-                if !adds(&a) || !adds(&b) || !a.may_be(&b) {
+                if !adds(&a) || !adds(&b) || !a.is_compatible_with(&b) {
                     return error(
                         node,
                         format!("cannot add {a} and {b}: expected two numbers, strings or lists"),
@@ -230,7 +230,7 @@ impl<'a> Check<'a> {
                 let (a, b) = (self.node(left)?, self.node(right)?);
                 match b {
                     Type::Any | Type::Map | Type::Fields(_) => Ok(Type::Bool),
-                    Type::List(element) if a.may_be(&element) => Ok(Type::Bool),
+                    Type::List(element) if a.is_compatible_with(&element) => Ok(Type::Bool),
                     Type::List(element) => {
                         error(node, format!("`in` compares {a} with {element}: they are never equal"))
                     }

@@ -39,7 +39,7 @@ fn value(text: &str) -> Result<Value, String> {
 }
 
 #[test]
-fn what_can_be_said_has_the_value_that_cel_gives_it() {
+fn expressions_have_the_values_of_cel() {
     for (text, expected) in [
         ("1 + 2 * 3 == 7", json!(true)),
         ("(1 + 2) * 3", json!(9)),
@@ -75,7 +75,7 @@ fn what_can_be_said_has_the_value_that_cel_gives_it() {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_column_and_what_was_expected() {
+fn a_syntax_error_has_its_column_and_the_expected_syntax() {
     let told: Vec<_> = [
         "n >",
         "n ==",
@@ -103,7 +103,7 @@ fn a_mistake_is_told_with_its_column_and_what_was_expected() {
 }
 
 #[test]
-fn what_only_the_values_show_fails_with_a_sentence() {
+fn an_evaluation_error_is_one_sentence() {
     let told: Vec<_> =
         ["any.shallow", "n / 0", "list[7]", "any.deep.x.y", "9223372036854775807 + n", "any + 1"]
             .into_iter()
@@ -113,7 +113,7 @@ fn what_only_the_values_show_fails_with_a_sentence() {
 }
 
 #[test]
-fn an_evaluation_ends_however_much_it_asks_for() {
+fn an_evaluation_is_bounded_by_fuel() {
     let nested = "lists.range(1000).map(a, lists.range(1000).map(b, lists.range(1000).map(c, a * b * c)))";
     assert!(value(nested).unwrap_err().contains("units"));
     let doubling = "lists.range(900000)";
@@ -121,7 +121,7 @@ fn an_evaluation_ends_however_much_it_asks_for() {
 }
 
 #[test]
-fn a_text_that_nests_too_deep_is_refused_before_it_can_hurt() {
+fn deeply_nested_expressions_are_rejected() {
     for text in [
         format!("{}n{}", "(".repeat(900), ")".repeat(900)),
         "!".repeat(1000) + "true",
@@ -136,7 +136,7 @@ fn a_text_that_nests_too_deep_is_refused_before_it_can_hurt() {
 proptest! {
     /// Each text is rejected, or has a value or an error; no text causes a panic.
     #[test]
-    fn no_text_brings_it_down(text in r#"[-a-z0-9 .+*/%()\[\]{},:?!<>=&|'"\\\n_é]{0,60}"#) {
+    fn no_text_panics(text in r#"[-a-z0-9 .+*/%()\[\]{},:?!<>=&|'"\\\n_é]{0,60}"#) {
         if let Ok(expression) = Expression::parse(&text) {
             let _ = expression.check(&world());
             let _ = expression.evaluate(&world());

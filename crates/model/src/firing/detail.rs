@@ -41,7 +41,7 @@ sentences! {
     /// The policy catches up the newest firings up to a limit, which is the value.
     MissedBeyondLimit = "only the last {} missed firings are caught up",
     /// The policy catches up one firing, the last one.
-    LastStands = "merged into the last missed firing",
+    MergedIntoLast = "merged into the last missed firing",
     /// Missed before the catch-up window.
     OlderThanCatchUp = "older than the catch-up window",
     /// Missed for longer than the starting deadline.
@@ -59,9 +59,9 @@ sentences! {
     /// Several runs had not ended; the value is their number.
     RunsNotOver = "{} runs have not ended",
     /// Merged into a firing that was already waiting.
-    WaitingStands = "merged into the firing that is already waiting",
+    MergedIntoWaiting = "merged into the firing that is already waiting",
     /// Merged into a later firing.
-    LaterStands = "merged into a later firing",
+    MergedIntoLater = "merged into a later firing",
     /// The limit of waiting firings was reached; the value is their number.
     BufferFull = "{} firings are already waiting",
     /// The rules of the schedule were replaced.
@@ -75,7 +75,7 @@ sentences! {
     /// The schedule was paused; the value is the user and their note.
     Paused = "paused by {}",
     /// The run was created, but could not start before its starting deadline.
-    TurnDidNotCome = "the run could not start before its starting deadline",
+    RunCouldNotStart = "the run could not start before its starting deadline",
     /// The workflow does not exist; the value is its name.
     NoWorkflow = "workflow `{}` does not exist",
     /// The workflow does not accept the parameters, or cannot be started; the value is the reason.
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_is_told_apart_from_what_became_of_it() {
+    fn a_detail_separates_the_user_from_the_sentence() {
         let manual = |text| Detail::of(FiringOutcome::SkippedOverlap, FiringCause::Manual, text).unwrap();
         let full = manual("ann: because; really; 3 runs have not ended");
         assert_eq!((full.code, full.value), (DetailCode::RunsNotOver, Some("3")));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_filter_is_called_is_its_value() {
+    fn the_value_of_an_excluded_time_is_its_filter() {
         let held = Detail::of(FiringOutcome::SkippedCalendar, FiringCause::Timer, "only[0]: calendar x");
         assert_eq!(
             held.map(|held| (held.code, held.value)),

@@ -36,16 +36,16 @@ pub struct Carried {
     /// Rows of steps and elements.
     pub records: Vec<StepRecord>,
     /// Repeated steps over added elements, and the part of the elements that is taken over.
-    lists: BTreeMap<u32, Kept>,
+    lists: BTreeMap<u32, ElementCarryOver>,
     /// Steps, and elements of failed steps, that are not repeated.
     done: BTreeSet<Adder>,
     /// Work of the ended run that the retry starts again: `at_most_once` jobs and called runs.
-    pub again: Vec<Again>,
+    pub again: Vec<RepeatedWork>,
 }
 
 /// A job or a call of an ended run that a retry starts again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Again {
+pub struct RepeatedWork {
     /// Step or element of the ended run.
     pub key: StepKey,
     /// The `at_most_once` job, or the called run. `None` for a list whose elements ran in an earlier run.
@@ -58,16 +58,16 @@ pub struct Again {
 
 /// Part of the added elements of a step that is taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
+enum ElementCarryOver {
     /// All elements: only some are repeated, with their old index.
     All,
     /// Elements from tasks that are not repeated; repeated tasks add theirs again.
-    OfDone,
+    FromFinished,
 }
 
 impl Carried {
     /// Returns whether batches of any step may be taken over.
-    pub fn has_lists(&self) -> bool {
+    pub fn carries_elements(&self) -> bool {
         !self.lists.is_empty()
     }
 
@@ -75,14 +75,16 @@ impl Carried {
     pub fn takes(&self, batch: &ElementBatch) -> bool {
         let whole_step = Adder { item: None, ..batch.by };
         match self.lists.get(&batch.key.step) {
-            Some(Kept::All) => true,
-            Some(Kept::OfDone) => self.done.contains(&whole_step) || self.done.contains(&batch.by),
+            Some(ElementCarryOver::All) => true,
+            Some(ElementCarryOver::FromFinished) => {
+                self.done.contains(&whole_step) || self.done.contains(&batch.by)
+            }
             None => false,
         }
     }
 
     /// Makes the next call of a step or element continue an ended run.
-    pub fn continue_call(&mut self, again: &Again, call: EndedCall) {
+    pub fn continue_call(&mut self, again: &RepeatedWork, call: EndedCall) {
         let state = StepState {
             continues: Some(Arc::new(call)),
             total: again.total,
@@ -108,7 +110,7 @@ pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>)
         .collect();
     let again = match from {
         RetryFrom::Start => (0..).zip(&spec.steps).map(|(step, _)| (step, true)).collect(),
-        _ => done_again(spec, |step| rows.get(&step).map(|record| record.state.status), from),
+        _ => repeated_steps(spec, |step| rows.get(&step).map(|record| record.state.status), from),
     };
     let sections = spec.all_steps().map(|(section, _)| section).collect::<Vec<_>>();
     // The list may change if an upstream step is repeated; the set of workers may change at any time.
@@ -166,11 +168,13 @@ pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>)
             return None;
         }
         let may_continue = matches!(work, Some(Work::Run(_))) && has_same_list(step);
-        Some(Again { key: record.key, work, may_continue, total: item.and(total) })
+        Some(RepeatedWork { key: record.key, work, may_continue, total: item.and(total) })
     };
     let again_begun = all.iter().filter_map(begun).collect();
     let growing = (0..).zip(&spec.steps).filter(|(_, step)| !step.adders().is_empty()).map(|(step, _)| step);
-    let kept = |step| (step, if has_same_list(step) { Kept::All } else { Kept::OfDone });
+    let kept = |step| {
+        (step, if has_same_list(step) { ElementCarryOver::All } else { ElementCarryOver::FromFinished })
+    };
     Carried {
         lists: growing.filter(|step| again.contains_key(step)).map(kept).collect(),
         done: records.iter().map(|record| Adder { step: record.key.step, item: record.key.item }).collect(),
@@ -181,7 +185,7 @@ pub fn carried(definition: &Definition, all: &[StepRecord], from: RetryFrom<'_>)
 
 /// Returns the steps of the section `steps` that are repeated; the value is true if an upstream step is repeated too.
 /// `status_of` returns the status of a step.
-pub fn done_again(
+pub fn repeated_steps(
     spec: &WorkflowSpec,
     status_of: impl Fn(u32) -> Option<StepStatus>,
     from: RetryFrom<'_>,
@@ -251,14 +255,14 @@ mod tests {
 
     /// C2. A succeeded step is not repeated, unless an upstream step is.
     #[test]
-    fn a_retry_begins_at_what_failed_and_asks_what_comes_after_again() {
+    fn a_retry_repeats_failed_steps_and_their_downstream_steps() {
         assert_eq!(told(ENDS, RetryFrom::Failed), "a c after_c");
     }
 
     /// C2, D2. A failed call is reported. A call that never started still continues its ended run, and repeats
     /// nothing. A retry from the start repeats everything that started.
     #[test]
-    fn calls_and_jobs_that_run_at_most_once_are_looked_at() {
+    fn repeated_calls_and_at_most_once_jobs_are_reported() {
         let mut pay = JobSpec::command(["true"]);
         pay.delivery = Delivery::AtMostOnce;
         let call =
@@ -299,7 +303,7 @@ mod tests {
 
     /// C2, D2. A retry repeats `on_failure` and `finally`, so their `at_most_once` jobs count as repeated.
     #[test]
-    fn jobs_of_on_failure_and_finally_that_run_at_most_once_are_looked_at() {
+    fn repeated_at_most_once_jobs_of_on_failure_and_finally_are_reported() {
         let once = |name| {
             let mut spec = JobSpec::command(["true"]);
             spec.delivery = Delivery::AtMostOnce;
@@ -332,7 +336,7 @@ mod tests {
 
     /// C2.
     #[test]
-    fn a_rerun_begins_at_its_step_and_at_what_failed() {
+    fn a_retry_from_a_step_also_repeats_failed_steps() {
         assert_eq!(told(ENDS, RetryFrom::Step("c")), "a");
         assert_eq!(told(ENDS, RetryFrom::Step("a")), "");
     }

@@ -23,14 +23,14 @@ causes! {
         OutputFailed = 10, "output_failed", "An output of the run could not be computed.";
         ParentStopped = 11, "parent_stopped", "The step that called the run was stopped.";
         Expired = 12, "expired", "The run could not start before the starting deadline of its schedule.";
-        BackoffOver = 13, "backoff_over", "The retry delay ended.";
+        BackoffEnded = 13, "backoff_over", "The retry delay ended.";
     }
 }
 
 causes! {
     /// Cause of a transition of a step.
     StepCause {
-        NeedsOver = 0, "needs_over", "The join rule and the condition of the step were satisfied.";
+        UpstreamEnded = 0, "needs_over", "The join rule and the condition of the step were satisfied.";
         Rule = 1, "rule", "The join rule of the step was not satisfied.";
         Condition = 2, "condition", "The condition of the step is false.";
         ConditionFailed = 3, "condition_failed", "The condition of the step could not be evaluated.";
@@ -42,12 +42,12 @@ causes! {
         RunSucceeded = 9, "run_succeeded", "The called run succeeded.";
         RunFailed = 10, "run_failed", "The called run failed.";
         RunCancelled = 11, "run_cancelled", "The called run was cancelled.";
-        ItemsOver = 12, "items_over", "Enough elements of the step succeeded.";
+        ElementsSucceeded = 12, "items_over", "Enough elements of the step succeeded.";
         ItemsFailed = 13, "items_failed", "Too many elements of the step failed.";
         Approved = 14, "approved", "The step was approved.";
         Rejected = 15, "rejected", "The step was rejected.";
-        TimeCame = 16, "time_came", "The scheduled time was reached.";
-        EventCame = 17, "event_came", "The event was received.";
+        TimeReached = 16, "time_came", "The scheduled time was reached.";
+        EventReceived = 17, "event_came", "The event was received.";
         TimedOut = 18, "timed_out", "The step exceeded its timeout.";
         Marked = 19, "marked", "A user set the status of the step.";
         Stopped = 20, "stopped", "The run was stopped.";
@@ -99,7 +99,7 @@ pub const RUN_TRANSITIONS: &[RunTransition] = {
         run(Running, Retrying, RunCause::StepFailed),
         run(Stopping, Retrying, RunCause::FailFast),
         run(Stopping, Retrying, RunCause::TimedOut),
-        run(Retrying, Running, RunCause::BackoffOver),
+        run(Retrying, Running, RunCause::BackoffEnded),
         run(Retrying, Paused, RunCause::PauseRequested),
         run(Paused, Retrying, RunCause::ResumeRequested),
         run(Retrying, Stopping, RunCause::CancelRequested),
@@ -124,8 +124,8 @@ pub const STEP_TRANSITIONS: &[(&[StepStatus], StepStatus, &[StepCause])] = {
     use StepCause as C;
     use StepStatus::{Cancelled, Failed, Pending, Running, Skipped, Succeeded, UpstreamFailed, Waiting};
     &[
-        (&[Pending], Running, &[C::NeedsOver]),
-        (&[Pending], Waiting, &[C::NeedsOver]),
+        (&[Pending], Running, &[C::UpstreamEnded]),
+        (&[Pending], Waiting, &[C::UpstreamEnded]),
         (
             &[Pending],
             Skipped,
@@ -133,9 +133,13 @@ pub const STEP_TRANSITIONS: &[(&[StepStatus], StepStatus, &[StepCause])] = {
         ),
         (&[Pending], UpstreamFailed, &[C::Rule]),
         (&[Pending], Failed, &[C::ConditionFailed, C::BadReference, C::BadOutput, C::Marked]),
-        (&[Pending], Succeeded, &[C::Marked, C::Carried, C::TimeCame, C::EventCame, C::ItemsOver]),
+        (
+            &[Pending],
+            Succeeded,
+            &[C::Marked, C::Carried, C::TimeReached, C::EventReceived, C::ElementsSucceeded],
+        ),
         (&[Pending], Cancelled, &[C::Stopped]),
-        (&[Running], Succeeded, &[C::JobSucceeded, C::RunSucceeded, C::ItemsOver, C::Marked]),
+        (&[Running], Succeeded, &[C::JobSucceeded, C::RunSucceeded, C::ElementsSucceeded, C::Marked]),
         (
             &[Running],
             Failed,
@@ -153,7 +157,7 @@ pub const STEP_TRANSITIONS: &[(&[StepStatus], StepStatus, &[StepCause])] = {
         ),
         (&[Running], Skipped, &[C::Marked]),
         (&[Running], Cancelled, &[C::JobCancelled, C::RunCancelled, C::Stopped]),
-        (&[Waiting], Succeeded, &[C::Approved, C::TimeCame, C::EventCame, C::TimedOut, C::Marked]),
+        (&[Waiting], Succeeded, &[C::Approved, C::TimeReached, C::EventReceived, C::TimedOut, C::Marked]),
         (&[Waiting], Failed, &[C::Rejected, C::TimedOut, C::BadOutput, C::Marked]),
         (&[Waiting], Skipped, &[C::TimedOut, C::Marked]),
         (&[Waiting], Cancelled, &[C::Stopped]),
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leaves_a_final_status() {
+    fn no_transition_leaves_a_final_status() {
         assert!(RUN_TRANSITIONS.iter().all(|t| t.from.is_none_or(|from| !from.is_final())));
         assert!(within_a_try().all(|(before, ..)| before.iter().all(|from| !from.is_final())));
     }
@@ -218,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cause_stands_in_a_table_and_survives_its_code() {
+    fn every_cause_is_in_a_table_and_round_trips_through_its_code() {
         for &cause in RunCause::ALL {
             assert!(RUN_TRANSITIONS.iter().any(|t| t.cause == cause), "{cause}");
             assert_eq!(RunCause::from_code(cause.code()), Some(cause));

@@ -18,10 +18,10 @@ use serde_json::{Map, Value};
 use thin_vec::ThinVec;
 use utoipa::ToSchema;
 
-pub use carry::{Again, Carried, RetryFrom, carried, done_again};
+pub use carry::{Carried, RepeatedWork, RetryFrom, carried, repeated_steps};
 pub use lifecycle::{RunCause, StepCause};
 pub use pins::PinnedVersion;
-pub use trigger::{Ended, KeptEnd, NotTriggered, RunTrigger, TriggerRefusal, TriggerState};
+pub use trigger::{Ended, PendingEnd, RunTrigger, TriggerRefusal, TriggerRefusalReason, TriggerState};
 
 use crate::firing::{Origin, Pause};
 use crate::id::{JobId, RunId, WorkflowId};
@@ -232,12 +232,12 @@ impl RunState {
     }
 
     /// Returns the time of the next attempt while the run waits for the retry, also if it is paused.
-    pub fn next_try_at(&self) -> Option<Timestamp> {
+    pub fn next_attempt_at(&self) -> Option<Timestamp> {
         self.retry.as_ref()?.next_at
     }
 
     /// Returns the start time of the newest attempt.
-    pub fn try_began_at(&self) -> Option<Timestamp> {
+    pub fn attempt_started_at(&self) -> Option<Timestamp> {
         self.retry.as_ref().and_then(|retry| retry.began_at).or(self.started_at)
     }
 }
@@ -317,7 +317,7 @@ pub struct Adder {
 
 /// Request of a user that changed a step: an approval, a rejection, a mark or an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Said {
+pub struct StepDecision {
     /// Time of the request.
     pub at: Timestamp,
     /// User who sent the request.
@@ -346,13 +346,13 @@ pub const FILES_TOO_LARGE: &str = "null";
 /// too large.
 pub fn stored_files(files: &str) -> Option<Map<String, Value>> {
     let mut files: Map<String, Value> = serde_json::from_str(files).ok()?;
-    files.retain(|_, version| !is_stored_by_none(version));
+    files.retain(|_, version| !is_not_stored(version));
     Some(files)
 }
 
 /// Returns whether a value in [`StepState::files`] means that neither the step nor one of its elements stored the
 /// artifact.
-pub fn is_stored_by_none(version: &Value) -> bool {
+pub fn is_not_stored(version: &Value) -> bool {
     match version {
         Value::Null => true,
         Value::Array(versions) => versions.iter().all(Value::is_null),
@@ -399,7 +399,7 @@ pub struct StepState {
     pub message: Option<Box<str>>,
     /// User who approved, rejected or marked the step, or who sent its event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub said: Option<Box<Said>>,
+    pub said: Option<Box<StepDecision>>,
     /// Status and cause that the step gets when its running work has stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<(StepStatus, StepCause)>,
@@ -415,7 +415,7 @@ pub struct StepState {
     pub files: Option<Arc<str>>,
     /// Question and approvers of a waiting approval, with all references replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asks: Option<Box<Asks>>,
+    pub asks: Option<Box<ApprovalRequest>>,
     /// Ended run that the call of a pending step continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continues: Option<Arc<EndedCall>>,
@@ -423,7 +423,7 @@ pub struct StepState {
 
 /// Question and approvers of a step that waits for an approval, with all references replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-pub struct Asks {
+pub struct ApprovalRequest {
     /// Question for the approvers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,

@@ -38,18 +38,18 @@ impl StepState {
     /// the steps that its call takes over from an ended run.
     pub fn pinned_versions(&self) -> BTreeSet<PinnedVersion> {
         let mut pinned = BTreeSet::new();
-        self.pin_into(&mut pinned);
+        self.collect_pinned_versions(&mut pinned);
         pinned
     }
 
-    fn pin_into(&self, pinned: &mut BTreeSet<PinnedVersion>) {
+    fn collect_pinned_versions(&self, pinned: &mut BTreeSet<PinnedVersion>) {
         if let Some(files) = &self.files
             && let Ok(files) = serde_json::from_str::<Value>(files)
         {
             references(&files, pinned);
         }
         for record in self.continues.iter().flat_map(|call| &call.records) {
-            record.state.pin_into(pinned);
+            record.state.collect_pinned_versions(pinned);
         }
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_pins_what_it_stored_and_what_its_call_is_to_take_over() {
+    fn a_step_pins_its_versions_and_those_of_its_continued_call() {
         let version = |name: &str, digit: &str| format!("{name}@sha256:{}", digit.repeat(64));
         let one = json!({ "data": version("data", "a"), "rows.csv": version("rows", "b") });
         assert_eq!(names(&storing(&one)), ["data@aa", "rows@bb"]);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_version_pins_nothing() {
+    fn invalid_references_pin_no_version() {
         let short = format!("data@sha256:{}", "a".repeat(63));
         let upper = format!("data@sha256:{}", "A".repeat(64));
         let nameless = format!("@sha256:{}", "a".repeat(64));

@@ -65,7 +65,7 @@ pub struct RunTrigger {
 
 /// An end that a trigger stores until its other sources have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptEnd {
+pub struct PendingEnd {
     /// Index of the source in the trigger, from 0.
     pub source: u32,
     /// Job or run that ended.
@@ -100,7 +100,7 @@ pub struct TriggerState {
     pub last_refusal: Option<Box<TriggerRefusal>>,
     /// Ends that wait for the other sources of the trigger, at most one for each source.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub kept: Vec<KeptEnd>,
+    pub kept: Vec<PendingEnd>,
 }
 
 /// Matching end that started no run, with the reason.
@@ -111,7 +111,7 @@ pub struct TriggerRefusal {
     /// Job or run that ended.
     pub ended: Ended,
     /// Reason why no run was started.
-    pub reason: NotTriggered,
+    pub reason: TriggerRefusalReason,
     /// Further detail of the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -120,7 +120,7 @@ pub struct TriggerRefusal {
 
 causes! {
     /// Reason why an end that matches a trigger started no run.
-    NotTriggered {
+    TriggerRefusalReason {
         Paused = 0, "paused", "The trigger is paused.";
         Late = 1, "late", "The source ended later than the trigger's `within` allows.";
         OutsideWindow = 2, "outside_window", "Another source of the trigger ended later than the `window` allows.";

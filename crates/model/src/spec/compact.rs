@@ -100,7 +100,7 @@ mod tests {
     use crate::spec::Delivery;
 
     #[test]
-    fn a_compact_spec_has_only_what_was_asked_for_and_reads_back_the_same() {
+    fn a_compact_spec_omits_defaults_and_round_trips() {
         let mut spec = JobSpec::command(["echo", "hi"]);
         assert_eq!(spec.compact_json(), r#"{"run":{"process":{"command":["echo","hi"]}}}"#);
         spec.delivery = Delivery::ExactlyOnce;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_kept_spec_is_read_without_the_rest() {
+    fn name_in_reads_only_the_name_of_a_stored_spec() {
         let mut spec = JobSpec::command(["x"]);
         assert_eq!(name_in(&spec.compact_json()), spec.name);
         spec.name = "import".into();

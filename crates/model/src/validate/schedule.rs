@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_on_demand_is_fine() {
+    fn a_schedule_without_rules_is_valid() {
         assert_eq!(problems(|_| {}), "fine");
     }
 
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_without_a_rule_filters_nothing() {
+    fn a_filter_without_a_rule_is_rejected() {
         let found = problems(|spec| spec.timing.only.push(Filter::Weekdays(vec![Weekday::Monday])));
         insta::assert_snapshot!(found, @"timing.only: cannot be set without rules");
     }

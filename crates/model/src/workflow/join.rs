@@ -62,7 +62,7 @@ impl JoinRule {
 /// Numbers of upstream steps of a step, by status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[expect(missing_docs, reason = "the names say it")]
-pub struct NeedCounts {
+pub struct UpstreamCounts {
     pub needs: u32,
     pub succeeded: u32,
     pub failed: u32,
@@ -76,7 +76,7 @@ pub enum Verdict {
     /// Undecided: the decision depends on upstream steps that have not ended.
     Wait,
     /// The step starts.
-    Go,
+    Start,
     /// The step is skipped.
     Skip,
     /// The step never starts, because of an earlier failure.
@@ -88,23 +88,23 @@ impl JoinRule {
     ///
     /// A decision other than [`Verdict::Wait`] is final for most rules, with any status of the remaining upstream
     /// steps. For rules with several possible reasons, the first decision counts.
-    pub fn verdict(self, counts: NeedCounts) -> Verdict {
-        use Verdict::{Go, Skip, UpstreamFailed, Wait};
-        let NeedCounts { needs, succeeded, failed, upstream_failed, skipped } = counts;
+    pub fn verdict(self, counts: UpstreamCounts) -> Verdict {
+        use Verdict::{Skip, Start, UpstreamFailed, Wait};
+        let UpstreamCounts { needs, succeeded, failed, upstream_failed, skipped } = counts;
         let bad = failed + upstream_failed;
         let all_done = succeeded + bad + skipped >= needs;
         if needs == 0 {
-            return Go;
+            return Start;
         }
         match self {
-            Self::Always => Go,
+            Self::Always => Start,
             Self::AllSuccess if bad > 0 => UpstreamFailed,
             Self::AllSuccess if skipped > 0 => Skip,
             Self::AllFailed if succeeded + skipped > 0 => Skip,
             Self::AllSkipped if succeeded + bad > 0 => Skip,
-            Self::OneFailed if bad > 0 => Go,
-            Self::OneSuccess if succeeded > 0 => Go,
-            Self::OneDone if succeeded + failed > 0 => Go,
+            Self::OneFailed if bad > 0 => Start,
+            Self::OneSuccess if succeeded > 0 => Start,
+            Self::OneDone if succeeded + failed > 0 => Start,
             Self::NoneFailed | Self::NoneFailedMinOneSuccess if bad > 0 => UpstreamFailed,
             Self::NoneSkipped if skipped > 0 => Skip,
             _ if !all_done => Wait,
@@ -118,7 +118,7 @@ impl JoinRule {
                     Skip
                 }
             }
-            _ => Go,
+            _ => Start,
         }
     }
 }
@@ -127,9 +127,9 @@ impl JoinRule {
 mod tests {
     use super::*;
 
-    fn counts(ends: &str, needs: usize) -> NeedCounts {
+    fn counts(ends: &str, needs: usize) -> UpstreamCounts {
         let count = |c: char| u32::try_from(ends.matches(c).count()).unwrap();
-        NeedCounts {
+        UpstreamCounts {
             needs: u32::try_from(needs).unwrap(),
             succeeded: count('s'),
             failed: count('f'),
@@ -141,7 +141,7 @@ mod tests {
     /// C2. One line for each rule, one column for each pair of statuses of two upstream steps: s succeeded, f failed,
     /// u upstream_failed, k skipped, - not ended.
     #[test]
-    fn each_rule_says_what_airflow_says() {
+    fn each_join_rule_decides_as_in_airflow() {
         let cases =
             ["--", "s-", "f-", "u-", "k-", "ss", "sf", "su", "sk", "ff", "fu", "fk", "uu", "uk", "kk"];
         let mut table = format!("{:28}{}\n", "", cases.join("  "));
@@ -151,7 +151,7 @@ mod tests {
             for case in cases {
                 let word = match rule.verdict(counts(case, 2)) {
                     Verdict::Wait => ".",
-                    Verdict::Go => "go",
+                    Verdict::Start => "go",
                     Verdict::Skip => "sk",
                     Verdict::UpstreamFailed => "uf",
                 };
@@ -163,12 +163,12 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_needs_nothing_goes_by_every_rule() {
-        assert!(JoinRule::ALL.iter().all(|rule| rule.verdict(NeedCounts::default()) == Verdict::Go));
+    fn a_step_without_dependencies_starts_with_every_rule() {
+        assert!(JoinRule::ALL.iter().all(|rule| rule.verdict(UpstreamCounts::default()) == Verdict::Start));
     }
 
     #[test]
-    fn once_all_needs_ended_no_rule_waits() {
+    fn every_rule_decides_when_all_upstream_steps_have_ended() {
         for rule in JoinRule::ALL {
             for ends in ["s", "f", "u", "k", "sfuk", "kk", "ssk", "uf"] {
                 assert_ne!(rule.verdict(counts(ends, ends.len())), Verdict::Wait, "{rule:?} {ends}");

@@ -27,12 +27,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use definition::{Definition, Section};
-pub use join::{JoinRule, NeedCounts, Verdict};
+pub use join::{JoinRule, UpstreamCounts, Verdict};
 pub use parameter::{Parameter, ParameterType, complete, schema_problems};
 pub use render::{JobTemplate, RenderError};
 pub use retry::{RunFailure, RunRetryPolicy};
-pub use step::{Action, Approval, Call, EventWait, ForEach, LatePolicy, OnTimeout, Over, StepSpec, Wait};
-pub use trigger::{EndsIn, Listens, Source, SourceKind, TriggerSpec};
+pub use step::{
+    Action, Approval, Call, ElementSource, EventWait, ForEach, LatePolicy, OnTimeout, StepSpec, Wait,
+};
+pub use trigger::{RequiredResult, Source, SourceKind, TriggerSources, TriggerSpec};
 
 use crate::spec::{DEFAULT, default_priority};
 use crate::time::Duration;

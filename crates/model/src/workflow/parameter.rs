@@ -61,7 +61,7 @@ impl ParameterType {
     }
 
     /// Returns whether a value is of this type.
-    pub fn takes(self, value: &Value) -> bool {
+    pub fn accepts(self, value: &Value) -> bool {
         match self {
             Self::String => value.is_string(),
             Self::Integer => value.is_i64() || value.is_u64(),
@@ -121,7 +121,7 @@ impl Parameter {
 
     /// Returns all errors of a value for this parameter; empty if the value is valid.
     pub fn problems(&self, value: &Value) -> Vec<String> {
-        if !self.kind.takes(value) {
+        if !self.kind.accepts(value) {
             return vec![format!("is {}: expected {}", kind_of(value), self.kind.as_str())];
         }
         let mut problems = Vec::new();
@@ -317,12 +317,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_has_its_default() {
+    fn missing_parameters_have_their_defaults() {
         insta::assert_snapshot!(told(&json!({"days": 3})), @r#"{"days":3,"files":[],"region":"eu"}"#);
     }
 
     #[test]
-    fn everything_that_is_wrong_with_what_is_given_is_said_at_once() {
+    fn all_invalid_parameters_are_reported_at_once() {
         insta::assert_snapshot!(told(&json!({"region": "us", "files": ["a", "", 3], "dya": 1})), @r#"
         dya: is not a parameter of this workflow: expected one of `days`, `files`, `region`
         days: is required: the parameter has no default
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_promises_what_nobody_checks_is_refused() {
+    fn unsupported_schema_keywords_are_rejected() {
         let problems = schema_problems(&json!({"pattern": "^a", "items": {"type": "text"}}));
         assert_eq!(
             problems.iter().map(|(path, _)| path.as_str()).collect::<Vec<_>>(),

@@ -28,12 +28,12 @@ pub struct RenderError {
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobTemplate {
     spec: Arc<JobSpec>,
-    texts: Vec<(Place, Template)>,
+    texts: Vec<(TemplateField, Template)>,
 }
 
 /// Field of a job that may have references. Program texts are not among them.
 #[derive(Debug, Clone, PartialEq)]
-enum Place {
+enum TemplateField {
     Owner,
     Label(String),
     Queue,
@@ -50,7 +50,7 @@ enum Place {
     ConcurrencyKey,
 }
 
-impl Place {
+impl TemplateField {
     fn path(&self) -> String {
         match self {
             Self::Owner => "owner".into(),
@@ -91,34 +91,43 @@ impl Place {
     }
 
     /// Returns whether the field affects the queue or the placement of the job.
-    const fn places_the_job(&self) -> bool {
+    const fn affects_placement(&self) -> bool {
         matches!(self, Self::Queue | Self::Value(..))
     }
 }
 
-fn places(spec: &JobSpec) -> Vec<(Place, &str)> {
+fn template_fields(spec: &JobSpec) -> Vec<(TemplateField, &str)> {
     let Run::Process(process) = &spec.run;
-    let mut all: Vec<(Place, &str)> = Vec::new();
-    all.extend(spec.owner.iter().map(|text| (Place::Owner, text.as_str())));
-    all.extend(spec.labels.iter().map(|(key, text)| (Place::Label(key.clone()), text.as_str())));
-    all.push((Place::Queue, &spec.queue));
-    all.extend(process.command.iter().enumerate().map(|(i, text)| (Place::Command(i), text.as_str())));
-    all.extend(process.env.iter().map(|(name, text)| (Place::Env(name.clone()), text.as_str())));
-    all.extend(process.working_directory.iter().map(|text| (Place::WorkingDirectory, text.as_str())));
-    all.extend(process.stdin.iter().map(|text| (Place::Stdin, text.as_str())));
+    let mut all: Vec<(TemplateField, &str)> = Vec::new();
+    all.extend(spec.owner.iter().map(|text| (TemplateField::Owner, text.as_str())));
+    all.extend(spec.labels.iter().map(|(key, text)| (TemplateField::Label(key.clone()), text.as_str())));
+    all.push((TemplateField::Queue, &spec.queue));
+    all.extend(
+        process.command.iter().enumerate().map(|(i, text)| (TemplateField::Command(i), text.as_str())),
+    );
+    all.extend(process.env.iter().map(|(name, text)| (TemplateField::Env(name.clone()), text.as_str())));
+    all.extend(process.working_directory.iter().map(|text| (TemplateField::WorkingDirectory, text.as_str())));
+    all.extend(process.stdin.iter().map(|text| (TemplateField::Stdin, text.as_str())));
     for (i, input) in spec.inputs.iter().enumerate() {
-        all.extend([(Place::Input(i), input.artifact.as_str()), (Place::InputPath(i), input.path.as_str())]);
+        all.extend([
+            (TemplateField::Input(i), input.artifact.as_str()),
+            (TemplateField::InputPath(i), input.path.as_str()),
+        ]);
     }
     for (i, output) in spec.outputs.iter().enumerate() {
         all.extend([
-            (Place::Output(i), output.artifact.as_str()),
-            (Place::OutputPath(i), output.path.as_str()),
+            (TemplateField::Output(i), output.artifact.as_str()),
+            (TemplateField::OutputPath(i), output.path.as_str()),
         ]);
     }
     for (i, constraint) in spec.constraints.iter().enumerate() {
-        all.extend(constraint.values.iter().enumerate().map(|(j, text)| (Place::Value(i, j), text.as_str())));
+        all.extend(
+            constraint.values.iter().enumerate().map(|(j, text)| (TemplateField::Value(i, j), text.as_str())),
+        );
     }
-    all.extend(spec.concurrency.iter().map(|concurrency| (Place::ConcurrencyKey, concurrency.key.as_str())));
+    all.extend(
+        spec.concurrency.iter().map(|concurrency| (TemplateField::ConcurrencyKey, concurrency.key.as_str())),
+    );
     all.retain(|(_, text)| has_reference(text));
     all
 }
@@ -131,7 +140,7 @@ impl JobTemplate {
     pub fn parse(spec: Arc<JobSpec>) -> Result<Self, Vec<(String, ExpressionError)>> {
         let mut problems = Vec::new();
         let mut texts = Vec::new();
-        for (place, text) in places(&spec) {
+        for (place, text) in template_fields(&spec) {
             match Template::parse(text) {
                 Ok(template) => texts.push((place, template)),
                 Err(error) => problems.push((place.path(), error)),
@@ -152,7 +161,7 @@ impl JobTemplate {
 
     /// Returns whether references affect the queue or the placement of the job.
     pub fn places_jobs(&self) -> bool {
-        self.texts.iter().any(|(place, _)| place.places_the_job())
+        self.texts.iter().any(|(place, _)| place.affects_placement())
     }
 
     /// Returns all templates with the paths of their fields.
@@ -172,7 +181,9 @@ impl JobTemplate {
         let mut lists = Vec::new();
         for (place, template) in &self.texts {
             let failed = |reason| RenderError { path: place.path(), reason };
-            if let (Place::Input(i), Value::Array(list)) = (place, template.value(scope).map_err(failed)?) {
+            if let (TemplateField::Input(i), Value::Array(list)) =
+                (place, template.value(scope).map_err(failed)?)
+            {
                 lists.push((*i, list));
                 continue;
             }
@@ -184,13 +195,13 @@ impl JobTemplate {
         // Starts with the last list, so that the indexes of earlier inputs stay valid.
         for (i, list) in lists.into_iter().rev() {
             let folder = spec.inputs.remove(i);
-            spec.inputs.splice(i..i, files_of(&folder, &list));
+            spec.inputs.splice(i..i, inputs_from_list(&folder, &list));
         }
         Ok(Arc::new(spec))
     }
 
     /// Returns the spec with the placeholder `x` and a number for each template, for checks before a run.
-    pub fn outline(&self) -> JobSpec {
+    pub fn with_placeholders(&self) -> JobSpec {
         let mut spec = (*self.spec).clone();
         for (i, (place, _)) in self.texts.iter().enumerate() {
             if let Some(field) = place.clone().of(&mut spec) {
@@ -203,7 +214,7 @@ impl JobTemplate {
 
 /// Returns the inputs for a list of artifacts. Each file has its index in the list as its name, in the directory of
 /// the input; `null` has no file.
-fn files_of(folder: &InputFile, list: &[Value]) -> Vec<InputFile> {
+fn inputs_from_list(folder: &InputFile, list: &[Value]) -> Vec<InputFile> {
     let file = |(place, version): (usize, &Value)| {
         let artifact = crate::expression::shown(version);
         (!version.is_null()).then(|| InputFile {
@@ -255,7 +266,7 @@ mod tests {
 
     /// C2. A list of artifacts becomes the files of a directory, named by index.
     #[test]
-    fn a_list_of_artifacts_is_a_folder() {
+    fn a_list_of_artifacts_becomes_a_directory() {
         let mut spec = JobSpec::command(["merge"]);
         let input = |artifact: &str, path: &str| InputFile {
             artifact: artifact.into(),

@@ -194,7 +194,7 @@ impl ToSchema for StepSpec {
 impl StepSpec {
     /// Returns the errors of an output, given as JSON, that does not match the declared outputs of the step; `None`
     /// if it matches.
-    pub fn broken_promise(&self, output: Option<&str>) -> Option<String> {
+    pub fn output_problems(&self, output: Option<&str>) -> Option<String> {
         if self.outputs.is_empty() {
             return None;
         }
@@ -205,7 +205,7 @@ impl StepSpec {
         };
         let wrong = |(name, kind): (&String, &ParameterType)| match given.get(name) {
             None => Some(format!("the output has no field `{name}`, which the step declares")),
-            Some(value) if !kind.takes(value) => {
+            Some(value) if !kind.accepts(value) => {
                 let shown: String = value.to_string().chars().take(64).collect();
                 Some(format!("field `{name}` of the output is {shown}: expected `{}`", kind.as_str()))
             }
@@ -217,7 +217,7 @@ impl StepSpec {
 
     /// Returns whether the step runs on every worker that is connected when the step starts.
     pub fn is_broadcast(&self) -> bool {
-        self.for_each.as_ref().is_some_and(|each| matches!(each.over, Over::Workers(_)))
+        self.for_each.as_ref().is_some_and(|each| matches!(each.over, ElementSource::Workers(_)))
     }
 
     /// Returns a step with this action; all other fields have their defaults.
@@ -263,7 +263,7 @@ impl StepSpec {
 #[serde(deny_unknown_fields)]
 pub struct ForEach {
     /// List of elements.
-    pub over: Over,
+    pub over: ElementSource,
     /// Maximum number of concurrent elements, at least 1. Default: unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
@@ -296,13 +296,13 @@ impl ForEach {
     /// Returns the names of the steps whose tasks add elements; empty for other lists.
     pub fn adders(&self) -> &[String] {
         match &self.over {
-            Over::AddedBy(steps) => steps,
+            ElementSource::AddedBy(steps) => steps,
             _ => &[],
         }
     }
 
     /// Returns a fan-out over this list; all other fields have their defaults.
-    pub fn new(over: Over) -> Self {
+    pub fn new(over: ElementSource) -> Self {
         Self { over, max_parallel: None, max_failed: 0, enough: None, late: LatePolicy::Name }
     }
 }
@@ -310,7 +310,7 @@ impl ForEach {
 /// List of elements of a fan-out.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Over {
+pub enum ElementSource {
     /// Fixed list of elements, at most 100,000. References are not replaced in them.
     Items(Vec<Value>),
     /// Expression that returns a list, for example from a parameter or from the output of an earlier step.
@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_does_exactly_one_thing() {
+    fn a_step_has_exactly_one_action() {
         let step: StepSpec = serde_json::from_value(json!({"name": "nap", "wait": {"for": "5m"}})).unwrap();
         assert_eq!(step, StepSpec::new("nap", Action::Wait(Wait::For(Duration::from_secs(300)))));
         for text in [

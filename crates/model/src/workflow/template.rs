@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_makes_no_sense_is_told_with_its_column_in_the_text() {
+    fn an_invalid_reference_is_reported_with_its_column() {
         let told = |text: &str| Template::parse(text).unwrap_err().to_string();
         insta::assert_snapshot!(told("--n=${{ n + }}"), @"expected a value but got the end at column 13");
         insta::assert_snapshot!(told("x ${{ n"), @"the reference is not closed: expected `}}` at column 3");

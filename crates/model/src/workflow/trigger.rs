@@ -20,7 +20,7 @@ use crate::time::Duration;
 #[serde(try_from = "TriggerText", into = "TriggerText")]
 pub struct TriggerSpec {
     /// Sources of the trigger.
-    pub listens: Listens,
+    pub listens: TriggerSources,
     /// Parameters of the run, by name. Texts are templates that can refer to `trigger`.
     pub parameters: BTreeMap<String, Value>,
     /// Whether the trigger is paused: a paused trigger starts no runs.
@@ -29,7 +29,7 @@ pub struct TriggerSpec {
 
 /// Sources of a trigger.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listens {
+pub enum TriggerSources {
     /// One source; each end of it starts a run.
     To(Source),
     /// Several sources; a run starts when all of them have ended.
@@ -41,7 +41,7 @@ pub enum Listens {
     },
 }
 
-impl Listens {
+impl TriggerSources {
     /// Returns the sources of the trigger, in order.
     pub fn sources(&self) -> &[Source] {
         match self {
@@ -64,7 +64,7 @@ pub struct Source {
     /// Name of the jobs or of the workflow.
     pub name: String,
     /// Result that the source must have.
-    pub on: EndsIn,
+    pub on: RequiredResult,
     /// Labels that the job or workflow must have, with these values. Default: none.
     pub labels: BTreeMap<String, String>,
     /// Maximum time from the scheduled time of the source, or from its creation if it has none, to its end.
@@ -96,7 +96,7 @@ impl SourceKind {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum EndsIn {
+pub enum RequiredResult {
     /// The source succeeded.
     #[default]
     Success,
@@ -106,7 +106,7 @@ pub enum EndsIn {
     Any,
 }
 
-impl EndsIn {
+impl RequiredResult {
     /// Returns whether a job with this final status matches.
     pub const fn includes(self, status: JobStatus) -> bool {
         match self {
@@ -145,7 +145,7 @@ struct SourceText {
     workflow: Option<String>,
     /// Result that the source must have. Default: `success`.
     #[serde(default, skip_serializing_if = "is_default")]
-    on: EndsIn,
+    on: RequiredResult,
     /// Labels that the job or workflow must have, with these values. Default: none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
@@ -192,7 +192,7 @@ struct TriggerText {
     workflow: Option<String>,
     /// Result that the source must have. Default: `success`.
     #[serde(default, skip_serializing_if = "is_default")]
-    on: EndsIn,
+    on: RequiredResult,
     /// Labels that the job or workflow must have, with these values. Default: none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
@@ -227,16 +227,16 @@ impl TryFrom<TriggerText> for TriggerSpec {
                     "trigger: `window` is allowed only with `all`: for a single source, use `within`".into(),
                 );
             }
-            Listens::To(SourceText { job, workflow, on, labels, within }.read()?)
+            TriggerSources::To(SourceText { job, workflow, on, labels, within }.read()?)
         } else {
             if job.is_some() || workflow.is_some() {
                 return Err("trigger: expected exactly one of `job`, `workflow` and `all`".into());
             }
-            if on != EndsIn::default() || !labels.is_empty() || within.is_some() {
+            if on != RequiredResult::default() || !labels.is_empty() || within.is_some() {
                 return Err("trigger: `on`, `labels` and `within` must be set in each source of `all`".into());
             }
             let sources = all.into_iter().map(SourceText::read).collect::<Result<_, _>>()?;
-            Listens::All { sources, window }
+            TriggerSources::All { sources, window }
         };
         Ok(Self { listens, parameters, paused })
     }
@@ -246,7 +246,7 @@ impl From<TriggerSpec> for TriggerText {
     fn from(spec: TriggerSpec) -> Self {
         let TriggerSpec { listens, parameters, paused } = spec;
         match listens {
-            Listens::To(source) => {
+            TriggerSources::To(source) => {
                 let SourceText { job, workflow, on, labels, within } = source.into();
                 Self {
                     job,
@@ -260,10 +260,10 @@ impl From<TriggerSpec> for TriggerText {
                     paused,
                 }
             }
-            Listens::All { sources, window } => Self {
+            TriggerSources::All { sources, window } => Self {
                 job: None,
                 workflow: None,
-                on: EndsIn::default(),
+                on: RequiredResult::default(),
                 labels: BTreeMap::new(),
                 within: None,
                 all: sources.into_iter().map(SourceText::from).collect(),
@@ -294,10 +294,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trigger_listens_to_exactly_one_thing() {
+    fn a_trigger_has_exactly_one_kind_of_source() {
         let read = |text: Value| serde_json::from_value::<TriggerSpec>(text);
         let trigger = read(json!({"job": "import"})).unwrap();
-        assert_eq!(trigger.listens.sources()[0].on, EndsIn::Success);
+        assert_eq!(trigger.listens.sources()[0].on, RequiredResult::Success);
         for text in [
             json!({}),
             json!({"job": "a", "workflow": "b"}),

@@ -148,9 +148,9 @@ struct ListArtifactsParams {
 }
 
 /// Last position of a page of artifacts.
-struct Place(String, String, Timestamp);
+struct ArtifactPosition(String, String, Timestamp);
 
-impl FromStr for Place {
+impl FromStr for ArtifactPosition {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -178,9 +178,10 @@ async fn list_artifacts(
         name: params.name,
         ..ArtifactFilter::default()
     };
-    let after = api.shared.cursors.read::<Place>("artifacts", &filter, params.cursor.as_deref())?;
+    let after =
+        api.shared.cursors.read::<ArtifactPosition>("artifacts", &filter, params.cursor.as_deref())?;
     let unpaged = filter.clone();
-    filter.after = after.map(|Place(namespace, name, at)| (namespace, name, at));
+    filter.after = after.map(|ArtifactPosition(namespace, name, at)| (namespace, name, at));
     let mut rows = api.node.store().artifacts(&filter, limit + 1).await?;
     let more = rows.len() > limit;
     rows.truncate(limit);

@@ -1,7 +1,7 @@
 //! Browser sessions in cookies, and protection against cross-site requests.
 //!
 //! A browser sends the cookie automatically, also for pages of other sites. So a session is accepted only for requests
-//! of pages of this server ([`is_own_page`]), the cookie is `SameSite=Strict`, and no script can read it. Programs send
+//! of pages of this server ([`is_same_origin`]), the cookie is `SameSite=Strict`, and no script can read it. Programs send
 //! their token instead.
 //!
 //! A change also needs the header [`CSRF`]. A form or a link cannot send it, and a script of another origin needs a
@@ -53,7 +53,7 @@ pub(super) fn actor(
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let Some((_, value)) = pairs.find(|(found, _)| *found == name) else { return Ok(None) };
-    if !is_own_page(method, uri, headers) {
+    if !is_same_origin(method, uri, headers) {
         let detail = "the request has a session, but does not come from a page of this server";
         return Err(ApiError::new(Code::CrossSite, detail));
     }
@@ -81,7 +81,7 @@ fn authority<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
 /// Returns whether the request comes from a page of this server, or directly from the user.
 ///
 /// Browsers send `Sec-Fetch-Site`, except to servers without TLS on other machines. Changes also have `Origin`.
-fn is_own_page(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
+fn is_same_origin(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     let word = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     match (word("sec-fetch-site"), word(ORIGIN.as_str())) {
         (Some("same-origin"), _) => true,
@@ -106,7 +106,7 @@ mod tests {
             .map(|(name, value)| (name.parse().unwrap(), HeaderValue::from_static(value)))
             .collect();
         all.insert(HOST, HeaderValue::from_static("localhost:7070"));
-        is_own_page(&method, &Uri::from_static("/x"), &all)
+        is_same_origin(&method, &Uri::from_static("/x"), &all)
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_something_must_say_where_it_comes_from() {
+    fn a_change_requires_an_origin() {
         assert!(!asked(Method::POST, &[]));
         assert!(!asked(Method::DELETE, &[("sec-fetch-site", "none")]));
     }

@@ -40,11 +40,12 @@ pub(super) async fn edge(State(api): State<Api>, mut request: Request, next: Nex
     let known = request.headers().get(IF_NONE_MATCH).filter(|_| method.is_safe()).cloned();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let span = tracing::info_span!("request", request_id = %id, %method, path = request.uri().path());
-    let answered = guarded(&api, request, next).instrument(span.clone()).await;
+    let answered = check_and_run(&api, request, next).instrument(span.clone()).await;
     let mut response = match answered {
         Ok(response) => {
-            let known = known.filter(|_| route.as_ref().is_some_and(|route| tag_names_bytes(route.as_str())));
-            without_what_is_known(known.as_ref(), finish(response, &id))
+            let known =
+                known.filter(|_| route.as_ref().is_some_and(|route| etag_covers_body(route.as_str())));
+            not_modified(known.as_ref(), finish(response, &id))
         }
         Err(error) => error.into_document(Some(id.clone())),
     };
@@ -59,7 +60,7 @@ pub(super) async fn edge(State(api): State<Api>, mut request: Request, next: Nex
 /// Handles a request without a route.
 ///
 /// A browser that requests a page gets the dashboard, whose views have their own paths.
-pub(super) async fn nothing_here(method: Method, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
+pub(super) async fn no_route(method: Method, uri: Uri, headers: HeaderMap) -> Result<Response, ApiError> {
     if let Some(page) = web::is_view(&method, &uri, &headers).then(web::page).flatten() {
         return Ok(page);
     }
@@ -67,7 +68,7 @@ pub(super) async fn nothing_here(method: Method, uri: Uri, headers: HeaderMap) -
     Err(ApiError::new(Code::NotFound, format!("no resource at `{path}`")))
 }
 
-async fn guarded(api: &Api, request: Request, next: Next) -> Result<Response, ApiError> {
+async fn check_and_run(api: &Api, request: Request, next: Next) -> Result<Response, ApiError> {
     let length = request.uri().path_and_query().map_or(0, |text| text.as_str().len());
     if length > URI_LEN_MAX {
         return Err(ApiError::new(Code::UriTooLong, format!("the URI is longer than {URI_LEN_MAX} bytes")));
@@ -97,12 +98,12 @@ fn finish(mut response: Response, id: &str) -> Response {
 ///
 /// On other routes it is the version for `If-Match`, which changes of clients increment: counts, next firings and other
 /// state in the same response change without it.
-pub(super) fn tag_names_bytes(route: &str) -> bool {
+pub(super) fn etag_covers_body(route: &str) -> bool {
     ["/openapi.json", "/api/v1/artifacts/{name}", "/api/v1/jobs/{id}/checkpoint"].contains(&route)
 }
 
 /// Replaces a response that the client already has by 304.
-fn without_what_is_known(known: Option<&HeaderValue>, mut response: Response) -> Response {
+fn not_modified(known: Option<&HeaderValue>, mut response: Response) -> Response {
     let tag = response.headers().get(ETAG);
     let (StatusCode::OK, Some(known), Some(tag)) = (response.status(), known, tag) else { return response };
     if is_known(known, tag) {

@@ -111,7 +111,7 @@ struct Filter {
 }
 
 impl Filter {
-    fn lets_through(&self, event: &model::record::Event) -> bool {
+    fn matches(&self, event: &model::record::Event) -> bool {
         let namespace = self.namespace.as_deref();
         if namespace.is_some() && namespace != event.namespace.as_deref() {
             return false;
@@ -188,7 +188,7 @@ impl Feed {
 
     fn take(&mut self, seq: EventSeq, event: &model::record::Event) {
         self.reached = seq;
-        if self.filter.lets_through(event) {
+        if self.filter.matches(event) {
             self.ready.push_back(sse::event(None, seq.0, &convert::feed_event(seq, event)));
         }
     }
@@ -230,7 +230,7 @@ impl sse::Source for Feed {
         }
     }
 
-    fn place(&self) -> u64 {
+    fn resume_position(&self) -> u64 {
         self.reached.0
     }
 }

@@ -23,7 +23,7 @@ use serde::de::{DeserializeOwned, IntoDeserializer, Visitor};
 use serde_json::Value;
 
 use super::problem::{ApiError, Code, excerpt, field_error};
-use crate::misfits::{self, Scalars};
+use crate::input_errors::{self, Scalars};
 
 /// Longest time for receiving a body, and longest pause in an upload.
 pub(super) const BODY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -149,7 +149,7 @@ fn yaml<T: DeserializeOwned>(body: &[u8], check: impl Fn(&T) -> Vec<FieldError>)
         });
     parsed.or_else(|error| match serde_saphyr::from_str_with_options::<Value>(text, yaml_options()) {
         Ok(value) => explain(value, body.len(), Scalars::Text, &(path, error.to_string()), check),
-        Err(unreadable) => Err(malformed(&misfits::yaml_problem(&unreadable.to_string()))),
+        Err(unreadable) => Err(malformed(&input_errors::yaml_problem(&unreadable.to_string()))),
     })
 }
 
@@ -162,7 +162,7 @@ fn explain<T: DeserializeOwned>(
     first: &(String, String),
     check: impl Fn(&T) -> Vec<FieldError>,
 ) -> Result<T, ApiError> {
-    let (parsed, found) = misfits::find::<T>(value, bytes, scalars);
+    let (parsed, found) = input_errors::find::<T>(value, bytes, scalars);
     let mut errors: Vec<_> = found.iter().map(|misfit| field_error(&misfit.path, &misfit.detail)).collect();
     if errors.is_empty() {
         // Messages of the JSON and YAML parsers for a number with a fraction.
@@ -170,7 +170,7 @@ fn explain<T: DeserializeOwned>(
             ["floating point", "invalid u", "invalid i"].iter().any(|text| first.1.contains(text));
         match parsed {
             Some(parsed) if is_fraction => return Ok(parsed),
-            _ => errors.push(field_error(first.0.trim_start_matches('.'), &misfits::plain(&first.1))),
+            _ => errors.push(field_error(first.0.trim_start_matches('.'), &input_errors::plain(&first.1))),
         }
     } else if let Some(parsed) = parsed {
         let known = |found: &FieldError| errors.iter().any(|error| error.path == found.path);
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_does_not_fit_names_the_field_in_json_and_in_yaml() {
+    fn an_invalid_body_names_the_field_in_json_and_yaml() {
         let json = |body| refusal::<JobSpec>(Format::Json, body);
         insta::assert_snapshot!(json(r#"{"run": {"process": {"command": ["true"]}}, "timeout": "soon"}"#));
         insta::assert_snapshot!(json(r#"{"run": {"process": {"command": ["true"], "env": {"A": 1}}}}"#));
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn what_yaml_offers_and_belfry_does_not_is_named() {
+    fn unsupported_yaml_features_are_named() {
         for (body, expected) in
             [("a: &x [1]\n", "anchors are not supported"), ("a: 1\na: 2\n", "duplicate key `a`")]
         {
@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_and_json_say_the_same() {
+    fn yaml_and_json_have_equal_results() {
         let yaml: JobSpec = Format::Yaml
             .parse(
                 b"name: no\nrun:\n  process:\n    command: [echo, '1']\nlabels: {team: yes}\ntimeout: 90s\n",

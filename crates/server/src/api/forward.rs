@@ -48,12 +48,12 @@ use super::problem::{ApiError, Chain, Code};
 use crate::listener::Peer;
 use crate::members::Leader;
 use crate::node::Readiness;
-use crate::peers::{FromServer, Identity, is_impostor};
+use crate::peers::{FromServer, Identity, is_tls_failure};
 
 /// Header with the id of the forwarding server, and a MAC of it and of the request id.
 const FORWARDED_BY: HeaderName = HeaderName::from_static("x-belfry-forwarded-by");
 /// Headers that apply to one connection and are not forwarded.
-const OF_CONNECTION: [HeaderName; 8] = [
+const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,
@@ -76,7 +76,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Marks a request that an authenticated server has forwarded.
 #[derive(Debug, Clone, Copy)]
-struct HandedOn;
+struct ForwardedRequest;
 
 /// Detects forwarded requests, and removes the headers of forwarding. Must run before all other layers. Headers of
 /// unauthenticated peers are ignored.
@@ -86,7 +86,7 @@ pub(super) fn recognize(api: &Api, request: &mut Request) {
     let id = request_id(request.headers());
     let is_marked = || said.is_some_and(|mark| api.shared.forwards.is_our_mark(mark.as_bytes(), &id));
     if request.extensions().get::<FromServer>().is_some() || is_marked() {
-        request.extensions_mut().insert(HandedOn);
+        request.extensions_mut().insert(ForwardedRequest);
         if let Some(address) = client.and_then(|client| client.to_str().ok()?.parse().ok()) {
             request.extensions_mut().insert(Peer::Forwarded(address));
         }
@@ -95,9 +95,9 @@ pub(super) fn recognize(api: &Api, request: &mut Request) {
 
 /// Returns the service for peers that connect like a server and fail authentication. It processes no request, so the
 /// forwarding server may report that nothing was changed.
-pub(crate) fn for_strangers() -> Router {
+pub(crate) fn unauthenticated_peers() -> Router {
     Router::new().fallback(async |request: Request| {
-        let _slow = tokio::time::timeout(BODY_TIMEOUT, throw_away(request.into_body())).await;
+        let _slow = tokio::time::timeout(BODY_TIMEOUT, discard(request.into_body())).await;
         let detail = "the leader cannot authenticate the forwarding server: its row in the store has expired";
         // The server may succeed with its next connection.
         let close = HeaderValue::from_static("close");
@@ -106,7 +106,7 @@ pub(crate) fn for_strangers() -> Router {
 }
 
 /// Discards a body: if the connection were closed with unread bytes, the response would be lost.
-async fn throw_away(body: Body) {
+async fn discard(body: Body) {
     let (mut pieces, mut bytes) = (body.into_data_stream(), 0);
     while let Some(Ok(piece)) = pieces.next().await
         && bytes < BATCH_BODY_BYTES_MAX
@@ -117,13 +117,16 @@ async fn throw_away(body: Body) {
 
 /// Returns the server to forward a request to; `None` if this server handles it, also when the leader is unknown.
 pub(super) fn leader(api: &Api, request: &Request) -> Option<ServerRecord> {
-    let was_handed_on = request.extensions().get::<HandedOn>().is_some();
-    if matches!(api.node.ready(), Readiness::Ready | Readiness::Full) || was_handed_on || !api.hands_on {
+    let was_handed_on = request.extensions().get::<ForwardedRequest>().is_some();
+    if matches!(api.node.ready(), Readiness::Ready | Readiness::Full)
+        || was_handed_on
+        || !api.forwards_to_leader
+    {
         return None;
     }
     match api.members.leader() {
         Leader::Other { server, .. } => Some(server).filter(|server| server.url.is_some()),
-        Leader::Me | Leader::Nobody => None,
+        Leader::ThisServer | Leader::Unknown => None,
     }
 }
 
@@ -135,26 +138,26 @@ pub(super) struct Forwards {
     /// For the leader with this key.
     keyed: Mutex<Option<(Fingerprint, Client)>>,
     /// Last server of an older release, which was logged.
-    told: Mutex<Option<ServerId>>,
+    warned: Mutex<Option<ServerId>>,
 }
 
 /// How a server is reached.
 #[derive(Debug, PartialEq, Eq)]
-enum Road {
+enum Transport {
     /// TLS to the server, which proves its key.
     Keyed(Fingerprint, String),
     /// TLS to a proxy in front of the server.
     Proxied,
     /// Plain HTTP, because the server has no key.
-    Open,
+    Plain,
 }
 
-impl Road {
+impl Transport {
     fn to(server: &ServerRecord, url: &str) -> Self {
         match (url.strip_prefix("http://"), server.fingerprint) {
             (None, _) => Self::Proxied,
             (Some(place), Some(fingerprint)) => Self::Keyed(fingerprint, format!("https://{place}")),
-            (Some(_), None) => Self::Open,
+            (Some(_), None) => Self::Plain,
         }
     }
 }
@@ -164,17 +167,17 @@ impl Forwards {
     pub(super) fn new(key: [u8; 32]) -> Self {
         // Another part of the process may have installed the same provider.
         let _chosen = rustls::crypto::ring::default_provider().install_default();
-        Self { key, open: client(None), keyed: Mutex::default(), told: Mutex::default() }
+        Self { key, open: client(None), keyed: Mutex::default(), warned: Mutex::default() }
     }
 
     /// Returns the client for a server, and the URL to use.
-    fn way_to(&self, me: &Identity, server: &ServerRecord) -> (Client, String) {
+    fn client_for(&self, me: &Identity, server: &ServerRecord) -> (Client, String) {
         let url = server.url.as_deref().unwrap_or_default();
-        match Road::to(server, url) {
-            Road::Keyed(fingerprint, url) => (self.keyed(me, fingerprint), url),
-            Road::Proxied => (self.open.clone(), url.to_owned()),
-            Road::Open => {
-                if lock(&self.told).replace(server.id) != Some(server.id) {
+        match Transport::to(server, url) {
+            Transport::Keyed(fingerprint, url) => (self.keyed(me, fingerprint), url),
+            Transport::Proxied => (self.open.clone(), url.to_owned()),
+            Transport::Plain => {
+                if lock(&self.warned).replace(server.id) != Some(server.id) {
                     let (server, version) = (&server.name, &server.version);
                     tracing::warn!(
                         server,
@@ -194,7 +197,7 @@ impl Forwards {
         match &*keyed {
             Some((known, client)) if *known == fingerprint => client.clone(),
             _ => {
-                let client = client(Some(me.toward(fingerprint)));
+                let client = client(Some(me.client_config(fingerprint)));
                 *keyed = Some((fingerprint, client.clone()));
                 client
             }
@@ -267,7 +270,7 @@ pub(super) async fn to_within(
         parts.headers.insert(CLIENT_ADDRESS, address);
     }
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
-    let (client, url) = forwards.way_to(api.members.identity(), leader);
+    let (client, url) = forwards.client_for(api.members.identity(), leader);
     let mut sent = client.request(parts.method.clone(), format!("{url}{path}")).headers(parts.headers);
     if let Some(length) = length {
         sent = sent.header(CONTENT_LENGTH, length);
@@ -280,8 +283,8 @@ pub(super) async fn to_within(
         sent = sent.body(reqwest::Body::wrap_stream(body));
     }
     let answer = tokio::select! {
-        answer = sent.send() => answer.map_err(|error| broken_off(leader, &parts.method, &error))?,
-        () = silence(moves, patience) => return Err(silent(leader, &parts.method, patience)),
+        answer = sent.send() => answer.map_err(|error| connection_error(leader, &parts.method, &error))?,
+        () = wait_for_stall(moves, patience) => return Err(timeout_error(leader, &parts.method, patience)),
     };
     let status = answer.status();
     let mut headers = answer.headers().clone();
@@ -295,7 +298,7 @@ pub(super) async fn to_within(
 }
 
 /// Completes after a pause of `patience` in the request's body.
-async fn silence(mut moves: watch::Receiver<()>, patience: Duration) {
+async fn wait_for_stall(mut moves: watch::Receiver<()>, patience: Duration) {
     loop {
         let moved = async {
             if moves.changed().await.is_err() {
@@ -309,7 +312,7 @@ async fn silence(mut moves: watch::Receiver<()>, patience: Duration) {
     }
 }
 
-fn silent(leader: &ServerRecord, method: &Method, patience: Duration) -> ApiError {
+fn timeout_error(leader: &ServerRecord, method: &Method, patience: Duration) -> ApiError {
     let (server, waited) = (&leader.name, patience.as_secs());
     tracing::warn!(server, "the leader did not answer a forwarded request within {waited}s");
     let detail = format!("`{server}`, the leader, did not answer within {waited}s");
@@ -317,14 +320,14 @@ fn silent(leader: &ServerRecord, method: &Method, patience: Duration) -> ApiErro
 }
 
 fn without_connection(headers: &mut HeaderMap) {
-    for name in OF_CONNECTION {
+    for name in HOP_BY_HOP {
         headers.remove(name);
     }
 }
 
-fn broken_off(leader: &ServerRecord, method: &Method, error: &reqwest::Error) -> ApiError {
+fn connection_error(leader: &ServerRecord, method: &Method, error: &reqwest::Error) -> ApiError {
     let (server, url) = (&leader.name, leader.url.as_deref());
-    if is_impostor(error) {
+    if is_tls_failure(error) {
         tracing::warn!(server, url, error = %Chain(error), "request not forwarded: the peer does not have the key of that server");
     } else {
         tracing::debug!(server, url, error = %Chain(error), "request not forwarded");
@@ -354,12 +357,12 @@ mod tests {
 
     /// D8. During a rolling upgrade, some servers have no key.
     #[test]
-    fn a_server_is_reached_over_tls_of_its_own_unless_it_cannot() {
+    fn a_server_with_a_key_is_reached_over_its_own_tls() {
         let key = Fingerprint([3; 32]);
-        let road = |fingerprint, url| Road::to(&server(fingerprint), url);
-        assert_eq!(road(Some(key), "http://a:7070"), Road::Keyed(key, "https://a:7070".into()));
-        assert_eq!(road(None, "http://a:7070"), Road::Open);
-        assert_eq!(road(Some(key), "https://a.example"), Road::Proxied);
+        let road = |fingerprint, url| Transport::to(&server(fingerprint), url);
+        assert_eq!(road(Some(key), "http://a:7070"), Transport::Keyed(key, "https://a:7070".into()));
+        assert_eq!(road(None, "http://a:7070"), Transport::Plain);
+        assert_eq!(road(Some(key), "https://a.example"), Transport::Proxied);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The layer in front of each handler: authorization, limits, and the choice of the server that handles the request.
 //!
 //! One server of the store is the leader. Changes are forwarded to it, and so are reads that only the leader can answer
-//! ([`Place::Leader`]). Every server answers all other requests itself.
+//! ([`HandledBy::Leader`]). Every server answers all other requests itself.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use axum::response::Response;
 use model::limits::BATCH_BODY_BYTES_MAX;
 
 use super::extract::read_body_counted;
-use super::limits::{Caller, Limits, Places};
+use super::limits::{Caller, Limits, Permits};
 use super::problem::{ApiError, Code};
 use super::{Api, cookie, forward};
 use crate::auth::{Actor, Resource, Verb, authorize};
@@ -33,7 +33,7 @@ pub(super) enum Access {
 
 /// Server that handles a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum HandledBy {
     /// The server that received the request.
     Here,
     /// The server that received the request for reads; the leader for changes.
@@ -44,7 +44,7 @@ pub(super) enum Place {
 
 /// Handling of a request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum BodyIs {
+pub(super) enum BodyMode {
     /// Received completely before the request takes a place in its lane.
     Whole,
     /// Read by the handler as it arrives.
@@ -53,7 +53,7 @@ pub(super) enum BodyIs {
 
 /// Lane of a route's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LaneOf {
+pub(super) enum LaneChoice {
     /// The lane of reads or of changes, depending on the method.
     Method,
     /// The lane of metrics.
@@ -64,9 +64,9 @@ pub(super) enum LaneOf {
 #[derive(Clone)]
 pub(super) struct Gate {
     pub(super) api: Api,
-    pub(super) place: Place,
-    pub(super) body: BodyIs,
-    pub(super) lane: LaneOf,
+    pub(super) place: HandledBy,
+    pub(super) body: BodyMode,
+    pub(super) lane: LaneChoice,
     pub(super) verb: Verb,
     pub(super) resource: Resource,
 }
@@ -85,7 +85,7 @@ pub(super) async fn pass(
     let caller = Caller::of(&actor, &request, gate.api.config.exposure);
     let is_read = request.method().is_safe();
     let has_body = !is_read && !request.body().is_end_stream();
-    let streams = has_body && gate.body == BodyIs::Streamed;
+    let streams = has_body && gate.body == BodyMode::Streamed;
     let receiving = streams.then(|| limits.bodies.enter(&caller)).transpose()?;
     // The body stays in memory until the response is complete.
     let mut memory = limits.body_bytes.places_of(&caller);
@@ -93,18 +93,18 @@ pub(super) async fn pass(
         request = received(limits, &caller, &mut memory, request).await?;
     }
     let of_leader = match gate.place {
-        Place::Here => false,
-        Place::ByMethod => !is_read,
-        Place::Leader => true,
+        HandledBy::Here => false,
+        HandledBy::ByMethod => !is_read,
+        HandledBy::Leader => true,
     };
     if of_leader && let Some(leader) = forward::leader(&gate.api, &request) {
         let _place = receiving.map_or_else(|| limits.forwards.enter(&caller), Ok)?;
         return forward::to(&gate.api, &leader, request).await;
     }
     let lane = match gate.lane {
-        LaneOf::Metrics => &limits.metrics,
-        LaneOf::Method if is_read => &limits.reads,
-        LaneOf::Method => &limits.changes,
+        LaneChoice::Metrics => &limits.metrics,
+        LaneChoice::Method if is_read => &limits.reads,
+        LaneChoice::Method => &limits.changes,
     };
     let _place = receiving.map_or_else(|| lane.enter(&caller), Ok)?;
     request.extensions_mut().insert(actor);
@@ -116,7 +116,7 @@ pub(super) async fn pass(
 async fn received(
     limits: &Limits,
     caller: &Caller,
-    memory: &mut Places,
+    memory: &mut Permits,
     request: Request,
 ) -> Result<Request, ApiError> {
     let (parts, body) = request.into_parts();

@@ -89,12 +89,12 @@ pub(super) struct Limits {
     /// Requests of metrics.
     pub(super) metrics: Lane,
     rate: Option<JobRate>,
-    counted: Counted,
+    counted: LimitMetrics,
 }
 
 impl Limits {
     pub(super) fn new(config: &LimitsConfig) -> Self {
-        let counted = Counted::default();
+        let counted = LimitMetrics::default();
         let lane = |name, places, share| Lane::new(name, places, share, &counted);
         Self {
             reads: lane("reads", config.requests, config.client_requests),
@@ -154,19 +154,19 @@ struct LaneState {
     name: &'static str,
     places: usize,
     client_max: usize,
-    held: Mutex<Held>,
+    held: Mutex<LaneUsage>,
     in_use: Gauge,
-    counted: Counted,
+    counted: LimitMetrics,
 }
 
 #[derive(Default)]
-struct Held {
+struct LaneUsage {
     total: usize,
     by_client: HashMap<Caller, usize>,
 }
 
 impl Lane {
-    fn new(name: &'static str, places: usize, client_max: Option<usize>, counted: &Counted) -> Self {
+    fn new(name: &'static str, places: usize, client_max: Option<usize>, counted: &LimitMetrics) -> Self {
         Self(Arc::new(LaneState {
             name,
             places,
@@ -181,20 +181,20 @@ impl Lane {
     ///
     /// # Errors
     /// `client_limit` if the client has used up its share, `busy` if no place is free.
-    pub(super) fn enter(&self, caller: &Caller) -> Result<Places, ApiError> {
+    pub(super) fn enter(&self, caller: &Caller) -> Result<Permits, ApiError> {
         let mut places = self.places_of(caller);
         places.take(1)?;
         Ok(places)
     }
 
-    /// Returns an empty holder, with which a client [takes](Places::take) places of the lane.
-    pub(super) fn places_of(&self, caller: &Caller) -> Places {
-        Places { lane: Arc::clone(&self.0), caller: caller.clone(), count: 0 }
+    /// Returns an empty holder, with which a client [takes](Permits::take) places of the lane.
+    pub(super) fn places_of(&self, caller: &Caller) -> Permits {
+        Permits { lane: Arc::clone(&self.0), caller: caller.clone(), count: 0 }
     }
 }
 
 impl LaneState {
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, LaneUsage> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -211,13 +211,13 @@ fn what(lane: &str) -> &'static str {
 }
 
 /// Places in a lane, released on drop.
-pub(super) struct Places {
+pub(super) struct Permits {
     lane: Arc<LaneState>,
     caller: Caller,
     count: usize,
 }
 
-impl Places {
+impl Permits {
     /// Takes further places.
     ///
     /// # Errors
@@ -248,7 +248,7 @@ impl Places {
     }
 }
 
-impl Drop for Places {
+impl Drop for Permits {
     fn drop(&mut self) {
         if self.count == 0 {
             return;
@@ -313,12 +313,12 @@ struct RefusedLabels {
 }
 
 #[derive(Clone, Default)]
-struct Counted {
+struct LimitMetrics {
     places: Family<LaneLabel, Gauge>,
     refused: Family<RefusedLabels, Counter>,
 }
 
-impl Counted {
+impl LimitMetrics {
     fn refuse(&self, lane: &'static str, reason: &'static str) {
         self.refused.get_or_create(&RefusedLabels { lane, reason }).inc();
     }
@@ -336,11 +336,11 @@ mod tests {
     }
 
     fn lane(places: usize, client_max: Option<usize>) -> Lane {
-        Lane::new("reads", places, client_max, &Counted::default())
+        Lane::new("reads", places, client_max, &LimitMetrics::default())
     }
 
     /// Takes as many places as the client gets.
-    fn fill(lane: &Lane, caller: &Caller) -> Vec<Places> {
+    fn fill(lane: &Lane, caller: &Caller) -> Vec<Permits> {
         std::iter::from_fn(|| lane.enter(caller).ok()).collect()
     }
 

@@ -25,7 +25,7 @@ use store::query::{ExecutionFilter, ExecutionRow, Page};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use self::decode::{Decoder, Wanted};
+use self::decode::{Decoder, StreamFilter};
 use self::tail::LastLines;
 use super::extract::{Params, Path};
 use super::headers::LastEventId;
@@ -48,7 +48,7 @@ const ENTRIES_MAX: u32 = 10_000;
 /// Most bytes of a log in one response, regardless of the number of entries.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Time after which the log of an ended execution counts as complete without the worker's confirmation.
-const END_PATIENCE: model::Duration = model::Duration::from_secs(10);
+const END_TIMEOUT: model::Duration = model::Duration::from_secs(10);
 
 pub(super) fn routes(routes: &mut Routes) {
     let refusals =
@@ -82,7 +82,7 @@ enum Streams {
     All,
 }
 
-impl From<Streams> for Wanted {
+impl From<Streams> for StreamFilter {
     fn from(streams: Streams) -> Self {
         match streams {
             Streams::Stdout => Self::Only(Stream::Stdout),
@@ -303,7 +303,7 @@ async fn read(
     answer: Answer,
     LastEventId(last): LastEventId,
 ) -> Result<Response, ApiError> {
-    let wanted = Wanted::from(params.stream);
+    let wanted = StreamFilter::from(params.stream);
     match (answer, params.tail.filter(|_| last.is_none())) {
         (Answer::Page, None) => match params.line {
             Some(line) => {
@@ -320,7 +320,7 @@ async fn read(
         (Answer::Text, None) => Ok(text(whole_text(api, execution, params.offset, wanted).await?)),
         (Answer::Text, Some(lines)) => {
             let (items, ..) = tail(api, execution, lines, wanted).await?;
-            let bytes: Vec<u8> = items.into_iter().flat_map(decode::written).collect();
+            let bytes: Vec<u8> = items.into_iter().flat_map(decode::raw_bytes).collect();
             Ok(text(Body::from(bytes)))
         }
         (Answer::Stream, None) => {
@@ -367,7 +367,12 @@ impl Start {
 /// Finds the entry in which line `line` begins, or the end of the log if it has fewer lines.
 ///
 /// Reads the log from its beginning, as [`tail`] does, without storing it.
-async fn skip_lines(api: &Api, execution: ExecutionId, line: u64, wanted: Wanted) -> Result<Start, ApiError> {
+async fn skip_lines(
+    api: &Api,
+    execution: ExecutionId,
+    line: u64,
+    wanted: StreamFilter,
+) -> Result<Start, ApiError> {
     let mut decoder = Decoder::new(wanted);
     let (mut offset, mut before) = (0, 0);
     loop {
@@ -394,7 +399,7 @@ async fn part(
     execution: ExecutionId,
     Start { offset, mut surplus, line: first_line }: Start,
     limit: Option<u32>,
-    wanted: Wanted,
+    wanted: StreamFilter,
 ) -> Result<Response, ApiError> {
     let limit = limit.unwrap_or(ENTRIES_MAX) as usize;
     let (mut items, mut next_offset, mut bytes) = (Vec::new(), offset, 0);
@@ -404,7 +409,7 @@ async fn part(
         let part = api.objects.logs.read(execution, next_offset, CHUNK).await?;
         if part.frames.is_empty() {
             complete = part.complete || ended(api, execution, next_offset).await?;
-            items.extend(decoder.rest(next_offset));
+            items.extend(decoder.flush(next_offset));
             break;
         }
         bytes += part.frames.len();
@@ -438,12 +443,12 @@ async fn ended(api: &Api, execution: ExecutionId, offset: u64) -> Result<bool, A
     }
     let record = rows::execution(api, execution).await?.record;
     let now = SystemClock.now();
-    let long_ago = record.finished_at.is_some_and(|at| at + END_PATIENCE < now);
-    Ok(record.status.is_final() && (long_ago || wrote_no_more(&record, offset)))
+    let long_ago = record.finished_at.is_some_and(|at| at + END_TIMEOUT < now);
+    Ok(record.status.is_final() && (long_ago || has_no_more_output(&record, offset)))
 }
 
 /// Returns whether an ended execution is known to have written nothing after `offset`.
-fn wrote_no_more(record: &ExecutionRecord, offset: u64) -> bool {
+fn has_no_more_output(record: &ExecutionRecord, offset: u64) -> bool {
     match record.usage {
         Some(usage) => offset >= usage.log_bytes,
         None => record.started_at.is_none(),
@@ -455,7 +460,7 @@ async fn tail(
     api: &Api,
     execution: ExecutionId,
     lines: u32,
-    wanted: Wanted,
+    wanted: StreamFilter,
 ) -> Result<(Vec<LogEntry>, u64, u64), ApiError> {
     let mut last = LastLines::new(lines as usize);
     let mut decoder = Decoder::new(wanted);
@@ -468,7 +473,7 @@ async fn tail(
         decoder.entries(&part.frames, offset).for_each(|entry| last.push(entry));
         offset = part.next;
     }
-    decoder.rest(offset).into_iter().for_each(|entry| last.push(entry));
+    decoder.flush(offset).into_iter().for_each(|entry| last.push(entry));
     let (items, first_line) = last.finish();
     Ok((items, offset, first_line))
 }
@@ -478,7 +483,7 @@ async fn whole_text(
     api: &Api,
     execution: ExecutionId,
     offset: u64,
-    wanted: Wanted,
+    wanted: StreamFilter,
 ) -> Result<Body, ApiError> {
     let logs = api.objects.logs.clone();
     // The first part is read before the response starts, so that its failure can still be reported.
@@ -505,7 +510,7 @@ impl From<ObjectError> for ApiError {
             }
             ObjectError::NoArtifact { .. } => Code::ArtifactNotFound,
             ObjectError::TooLarge { .. } => Code::BodyTooLarge,
-            ObjectError::BrokenOff { .. } => Code::MalformedBody,
+            ObjectError::Interrupted { .. } => Code::MalformedBody,
             ObjectError::Missing { .. } | ObjectError::Backend { .. } => {
                 tracing::warn!(error = %Chain(&error), "cannot read an object");
                 Code::StoreUnavailable

@@ -166,8 +166,8 @@ async fn get_readiness(
 ))]
 async fn get_metrics(State(api): State<Api>, headers: HeaderMap) -> Response {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let form = Exposition::accepted(accept);
-    let text = api.metrics.encode(&api.node.view(), api.node.decides().is_ok(), form);
+    let form = Exposition::negotiated(accept);
+    let text = api.metrics.encode(&api.node.view(), api.node.check_leading().is_ok(), form);
     ([(CONTENT_TYPE, HeaderValue::from_static(form.content_type()))], text).into_response()
 }
 
@@ -182,7 +182,7 @@ pub(super) struct Me {
 
 impl From<&Actor> for Me {
     fn from(actor: &Actor) -> Self {
-        Self { name: actor.name.to_string(), kind: token::kind_word(actor.kind) }
+        Self { name: actor.name.to_string(), kind: token::kind_name(actor.kind) }
     }
 }
 

@@ -80,7 +80,7 @@ use crate::auth::Sessions;
 use crate::hash::short_hash;
 use crate::services::Services;
 
-pub(crate) use forward::for_strangers;
+pub(crate) use forward::unauthenticated_peers;
 
 /// Smallest response that is compressed, in bytes.
 const COMPRESSED_FROM: u64 = 1_024;
@@ -151,7 +151,7 @@ pub fn document() -> OpenApi {
 pub fn router(services: Services) -> Router {
     let api = Api::new(services);
     let router = docs::assets(table().into_router(&api));
-    let router = router.fallback(edge::nothing_here).layer(from_fn_with_state(api.clone(), edge::edge));
+    let router = router.fallback(edge::no_route).layer(from_fn_with_state(api.clone(), edge::edge));
     router.layer(compression()).with_state(api)
 }
 

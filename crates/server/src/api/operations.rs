@@ -50,7 +50,7 @@ pub(super) fn document(
 
 /// Adds the 304 response to `If-None-Match`, if the `ETag` of the route changes with every byte.
 fn add_conditions(method: &HttpMethod, path: &str, operation: &mut Operation) {
-    if *method != HttpMethod::Get || !edge::tag_names_bytes(path) {
+    if *method != HttpMethod::Get || !edge::etag_covers_body(path) {
         return;
     }
     let parameter = ParameterBuilder::new()

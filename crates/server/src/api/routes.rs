@@ -8,16 +8,16 @@ use axum::middleware::from_fn_with_state;
 use utoipa::openapi::HttpMethod;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 
-use super::gate::{self, Access, BodyIs, Gate, LaneOf, Place};
+use super::gate::{self, Access, BodyMode, Gate, HandledBy, LaneChoice};
 use super::problem::Code;
 use super::{Api, operations};
 use crate::auth::{Resource, Verb};
 
 /// A route with its settings.
 pub(super) struct Route {
-    place: Place,
-    body: BodyIs,
-    lane: LaneOf,
+    place: HandledBy,
+    body: BodyMode,
+    lane: LaneChoice,
     pub(super) access: Access,
     pub(super) handler: UtoipaMethodRouter<Api>,
 }
@@ -47,29 +47,29 @@ impl Routes {
 
     /// Lets the leader handle the last added route, because only it has the data.
     pub(super) fn of_leader(&mut self) {
-        self.place_last(Place::Leader);
+        self.place_last(HandledBy::Leader);
     }
 
     /// Lets the receiving server handle the last added route, even for changes.
     pub(super) fn of_each_server(&mut self) {
-        self.place_last(Place::Here);
+        self.place_last(HandledBy::Here);
     }
 
     /// Lets the handler of the last added route read the body as it arrives.
     pub(super) fn streams_body(&mut self) {
         if let Some(route) = self.entries.last_mut() {
-            route.body = BodyIs::Streamed;
+            route.body = BodyMode::Streamed;
         }
     }
 
     /// Counts requests of the last added route in the lane of metrics.
     pub(super) fn counts_as_metrics(&mut self) {
         if let Some(route) = self.entries.last_mut() {
-            route.lane = LaneOf::Metrics;
+            route.lane = LaneChoice::Metrics;
         }
     }
 
-    fn place_last(&mut self, place: Place) {
+    fn place_last(&mut self, place: HandledBy) {
         if let Some(route) = self.entries.last_mut() {
             route.place = place;
         }
@@ -81,7 +81,7 @@ impl Routes {
                 operations::document(access, &method, path, operation, refusals);
             }
         }
-        let (place, body, lane) = (Place::ByMethod, BodyIs::Whole, LaneOf::Method);
+        let (place, body, lane) = (HandledBy::ByMethod, BodyMode::Whole, LaneChoice::Method);
         self.entries.push(Route { place, body, lane, access, handler });
     }
 

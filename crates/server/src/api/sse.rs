@@ -13,7 +13,7 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 
 use super::Api;
-use super::limits::{Caller, Places};
+use super::limits::{Caller, Permits};
 use super::problem::ApiError;
 
 /// Longest time without an event or a heartbeat.
@@ -27,14 +27,14 @@ pub(super) trait Source: Send + 'static {
     fn next(&mut self) -> impl Future<Output = Option<Event>> + Send;
 
     /// Returns the current position, from which a reader can resume.
-    fn place(&self) -> u64;
+    fn resume_position(&self) -> u64;
 }
 
 struct Streaming<S> {
     source: S,
-    greeted: bool,
+    sent_retry: bool,
     stopping: BoxFuture<'static, ()>,
-    _place: Places,
+    _place: Permits,
 }
 
 /// Returns a streaming response.
@@ -42,11 +42,11 @@ struct Streaming<S> {
 /// # Errors
 /// `busy` or `client_limit` if there are too many streams; `loading` or `stopping` if this server does not lead.
 pub(super) fn stream(api: &Api, caller: &Caller, source: impl Source) -> Result<Response, ApiError> {
-    api.node.decides()?;
+    api.node.check_leading()?;
     let place = api.shared.limits.streams.enter(caller)?;
     let node = api.node.clone();
-    let stopping = Box::pin(async move { node.resigned().await });
-    let state = Streaming { source, greeted: false, stopping, _place: place };
+    let stopping = Box::pin(async move { node.leadership_ended().await });
+    let state = Streaming { source, sent_retry: false, stopping, _place: place };
     let events = futures::stream::unfold(state, |mut state| async move {
         let event = next(&mut state).await?;
         Some((Ok::<_, Infallible>(event), state))
@@ -55,15 +55,15 @@ pub(super) fn stream(api: &Api, caller: &Caller, source: impl Source) -> Result<
 }
 
 async fn next<S: Source>(state: &mut Streaming<S>) -> Option<Event> {
-    if !state.greeted {
-        state.greeted = true;
+    if !state.sent_retry {
+        state.sent_retry = true;
         return Some(Event::default().retry(RETRY).comment("belfry"));
     }
     tokio::select! {
         event = state.source.next() => event,
         () = &mut state.stopping => None,
         () = tokio::time::sleep(HEARTBEAT) => {
-            Some(Event::default().comment("").id(state.source.place().to_string()))
+            Some(Event::default().comment("").id(state.source.resume_position().to_string()))
         }
     }
 }

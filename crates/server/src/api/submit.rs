@@ -245,7 +245,7 @@ mod tests {
     const RUN: &str = r#""run": {"process": {"command": ["true"]}}"#;
 
     #[test]
-    fn what_is_stored_has_every_default_and_the_submitter_as_its_owner() {
+    fn a_stored_spec_has_all_defaults_and_an_owner() {
         let jobs = jobs(&format!("{{{RUN}}}"), None).unwrap();
         insta::assert_snapshot!(jobs[0].head.body);
     }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_with_a_misfit_names_its_place() {
+    fn an_invalid_field_in_a_batch_is_located() {
         let body = format!(r#"{{"jobs": [{{{RUN}}}, {{{RUN}, "timeout": 5}}]}}"#);
         insta::assert_snapshot!(jobs(&body, None).unwrap_err());
     }

@@ -20,8 +20,8 @@ pub const ADMIN_TOKEN_FILE: &str = "admin-token";
 pub const WORKER_TOKEN_FILE: &str = "worker-token";
 
 /// Interval and number of checks for a token that another server creates.
-const OTHERS_LOOK: Duration = Duration::from_millis(100);
-const OTHERS_LOOKS: u32 = 30;
+const TOKEN_POLL_INTERVAL: Duration = Duration::from_millis(100);
+const TOKEN_POLLS_MAX: u32 = 30;
 
 /// Tokens that a start created, and their files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,9 +86,9 @@ async fn ensure(
     if tokens.any(kind) {
         return Ok(None);
     }
-    let word = token::kind_word(kind);
+    let word = token::kind_name(kind);
     let kept = |source| FirstStartError::Store { kind: word, source };
-    if made_elsewhere(tokens, store, kind).await.map_err(kept)? {
+    if is_created_elsewhere(tokens, store, kind).await.map_err(kept)? {
         return Ok(None);
     }
     let text = token::generate(kind);
@@ -104,18 +104,22 @@ async fn ensure(
 }
 
 /// Returns whether another server is creating this token; waits until it exists.
-async fn made_elsewhere(tokens: &Tokens, store: &dyn Store, kind: TokenKind) -> Result<bool, StoreError> {
+async fn is_created_elsewhere(
+    tokens: &Tokens,
+    store: &dyn Store,
+    kind: TokenKind,
+) -> Result<bool, StoreError> {
     let mine: [u8; 32] = rand::random();
-    let claim = format!("first-{}-token", token::kind_word(kind));
+    let claim = format!("first-{}-token", token::kind_name(kind));
     if store.secret(&claim, &mine).await? == mine {
         return Ok(false);
     }
-    for _ in 0..OTHERS_LOOKS {
+    for _ in 0..TOKEN_POLLS_MAX {
         tokens.reload().await?;
         if tokens.any(kind) {
             return Ok(true);
         }
-        tokio::time::sleep(OTHERS_LOOK).await;
+        tokio::time::sleep(TOKEN_POLL_INTERVAL).await;
     }
     // The other server stopped before it created the token.
     Ok(false)

@@ -19,7 +19,7 @@ const SECRET_LEN: usize = 52;
 const CHECKSUM_LEN: usize = 7;
 
 /// Returns the name of a kind, as it stands in a token.
-pub const fn kind_word(kind: TokenKind) -> &'static str {
+pub const fn kind_name(kind: TokenKind) -> &'static str {
     match kind {
         TokenKind::Admin => "admin",
         TokenKind::Worker => "worker",
@@ -45,7 +45,7 @@ impl Parsed<'_> {
 
 impl fmt::Debug for Parsed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "bf_{}_{}_…", kind_word(self.kind), self.id)
+        write!(f, "bf_{}_{}_…", kind_name(self.kind), self.id)
     }
 }
 
@@ -72,7 +72,7 @@ pub fn generate(kind: TokenKind) -> String {
     rand::rng().fill_bytes(&mut random);
     let (id, secret) = random.split_at(8);
     let id = encode(id);
-    let body = format!("bf_{}_{}_{}", kind_word(kind), &id[..ID_LEN], encode(secret));
+    let body = format!("bf_{}_{}_{}", kind_name(kind), &id[..ID_LEN], encode(secret));
     let checksum = checksum_of(&body);
     body + &checksum
 }
@@ -125,7 +125,7 @@ mod tests {
             let text = generate(kind);
             let parsed = parse(&text).unwrap();
             assert_eq!(parsed.kind, kind);
-            assert!(text.starts_with(&format!("bf_{}_{}_", kind_word(kind), parsed.id)), "{text}");
+            assert!(text.starts_with(&format!("bf_{}_{}_", kind_name(kind), parsed.id)), "{text}");
             assert_eq!(text.rsplit('_').next().unwrap().len(), SECRET_LEN + CHECKSUM_LEN);
         }
     }

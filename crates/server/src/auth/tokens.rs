@@ -24,12 +24,12 @@ pub struct Actor {
     pub token_id: Arc<str>,
 }
 
-struct Known {
+struct LoadedToken {
     actor: Actor,
     hash: [u8; 32],
 }
 
-impl From<Token> for Known {
+impl From<Token> for LoadedToken {
     fn from(token: Token) -> Self {
         let actor = Actor { name: token.name.into(), kind: token.kind, token_id: token.id.into() };
         Self { actor, hash: token.hash }
@@ -39,7 +39,7 @@ impl From<Token> for Known {
 /// All tokens of a server.
 pub struct Tokens {
     store: Arc<dyn Store>,
-    known: RwLock<HashMap<Arc<str>, Known>>,
+    loaded: RwLock<HashMap<Arc<str>, LoadedToken>>,
 }
 
 impl Tokens {
@@ -48,7 +48,7 @@ impl Tokens {
     /// # Errors
     /// Same as [`Housekeeping::tokens`](store::Housekeeping::tokens).
     pub async fn load(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let tokens = Self { store, known: RwLock::default() };
+        let tokens = Self { store, loaded: RwLock::default() };
         tokens.reload().await?;
         Ok(tokens)
     }
@@ -58,9 +58,9 @@ impl Tokens {
     /// # Errors
     /// Same as [`Housekeeping::tokens`](store::Housekeeping::tokens); the loaded tokens are kept.
     pub async fn reload(&self) -> Result<(), StoreError> {
-        let known = self.store.tokens().await?.into_iter().map(Known::from);
+        let known = self.store.tokens().await?.into_iter().map(LoadedToken::from);
         let known = known.map(|known| (Arc::clone(&known.actor.token_id), known)).collect();
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = known;
+        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = known;
         Ok(())
     }
 
@@ -68,7 +68,7 @@ impl Tokens {
     pub fn verify(&self, text: &str) -> Option<Actor> {
         let parsed = token::parse(text)?;
         let hash = parsed.hash();
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
         let known = known.get(parsed.id)?;
         let same = known.actor.kind == parsed.kind && bool::from(known.hash.ct_eq(&hash));
         same.then(|| known.actor.clone())
@@ -76,13 +76,13 @@ impl Tokens {
 
     /// Returns the bearer of the token with this id; `None` if there is no such token.
     pub fn bearer_of(&self, token_id: &str) -> Option<Actor> {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
         known.get(token_id).map(|known| known.actor.clone())
     }
 
     /// Returns whether a token of this kind exists.
     pub fn any(&self, kind: TokenKind) -> bool {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
         known.values().any(|known| known.actor.kind == kind)
     }
 
@@ -107,8 +107,8 @@ impl Tokens {
             created_at: SystemClock.now(),
         };
         self.store.put_token(&token).await?;
-        let known = Known::from(token.clone());
-        let mut all = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let known = LoadedToken::from(token.clone());
+        let mut all = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
         all.insert(Arc::clone(&known.actor.token_id), known);
         Ok(token)
     }

@@ -100,7 +100,7 @@ fn status(error: &ObjectError) -> Status {
     match error {
         ObjectError::NoArtifact { .. } | ObjectError::Missing { .. } => Status::not_found(error.to_string()),
         ObjectError::TooLarge { .. } => Status::resource_exhausted(error.to_string()),
-        ObjectError::BrokenOff { .. } => Status::cancelled(error.to_string()),
+        ObjectError::Interrupted { .. } => Status::cancelled(error.to_string()),
         _ => {
             tracing::warn!(error = %error, "cannot transfer an artifact");
             Status::unavailable("the object store is unavailable: try again later")

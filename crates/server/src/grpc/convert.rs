@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::input::{Held, How};
+use engine::input::{ExecutionEnd, Held};
 use engine::output::Assignment;
 use engine::{Input, Join, Report, Session, TaskRequest};
 use model::record::{FileVersion, Files, Outcome, Usage};
@@ -66,12 +66,12 @@ pub(crate) fn join(hello: v1::Hello, session: Session) -> Result<Join, Malformed
     Ok(Join {
         worker,
         session,
-        name: cut(if hello.name.is_empty() { hello.worker_id } else { hello.name }),
-        version: cut(hello.version),
+        name: truncated(if hello.name.is_empty() { hello.worker_id } else { hello.name }),
+        version: truncated(hello.version),
         labels: hello.labels.into_iter().collect(),
         capacity: capacity(hello.capacity.unwrap_or_default())?,
         capabilities: Capabilities {
-            runtimes: capabilities.runtimes.into_iter().map(cut).collect(),
+            runtimes: capabilities.runtimes.into_iter().map(truncated).collect(),
             memory_limit: capabilities.memory_limit,
             cpu_limit: capabilities.cpu_limit,
             pids_limit: capabilities.pids_limit,
@@ -174,11 +174,13 @@ pub(crate) fn report(worker: WorkerId, session: Session, report: v1::Report) -> 
     let body = report.body.ok_or_else(|| Malformed::new(WHAT, "it has no body"))?;
     let report_ = match body {
         Body::Started(_) => Report::Started,
-        Body::Refused(refused) if refused.reason == OVER_BEFORE => over_before(&refused.detail),
-        Body::Refused(refused) => Report::Refused { reason: said(&refused.reason, &refused.detail).into() },
+        Body::Refused(refused) if refused.reason == REFUSED_AS_KNOWN => known_execution(&refused.detail),
+        Body::Refused(refused) => {
+            Report::Refused { reason: reason_of(&refused.reason, &refused.detail).into() }
+        }
         Body::StartFailed(failed) => Report::StartFailed {
             outcome: Outcome {
-                error: Some(word(failed.code, "start_failed")),
+                error: Some(code_or(failed.code, "start_failed")),
                 message: text(failed.detail),
                 ..Outcome::default()
             },
@@ -189,17 +191,17 @@ pub(crate) fn report(worker: WorkerId, session: Session, report: v1::Report) -> 
 }
 
 /// Reason of a worker for refusing an execution that is in its journal, and whose end was acknowledged.
-const OVER_BEFORE: &str = "known";
+const REFUSED_AS_KNOWN: &str = "known";
 
 /// Only a store that has lost the end of the execution assigns it again. The execution may have run; its outcome is
 /// unknown.
-fn over_before(detail: &str) -> Report {
+fn known_execution(detail: &str) -> Report {
     let outcome = Outcome {
         error: Some("outcome_unknown".into()),
         message: text(detail.to_owned()),
         ..Outcome::default()
     };
-    Report::Finished { how: How::Interrupted, outcome, usage: Usage::default() }
+    Report::Finished { how: ExecutionEnd::Interrupted, outcome, usage: Usage::default() }
 }
 
 fn finished(finished: v1::Finished) -> Result<Report, Malformed> {
@@ -207,13 +209,13 @@ fn finished(finished: v1::Finished) -> Result<Report, Malformed> {
     let told = Told::try_from(finished.how).unwrap_or(Told::Unspecified);
     let clean = finished.exit_code == Some(0) && finished.signal.is_none() && finished.error.is_empty();
     let (how, error) = match told {
-        Told::Exited if clean => (How::Succeeded, None),
-        Told::Exited if finished.signal.is_some() => (How::Failed, Some("signal")),
-        Told::Exited => (How::Failed, Some("exit_code")),
-        Told::Stopped => (How::Stopped, Some("stopped")),
-        Told::TimedOut => (How::TimedOut, Some("timeout")),
-        Told::OutOfMemory => (How::Failed, Some("out_of_memory")),
-        Told::Interrupted => (How::Interrupted, Some("interrupted")),
+        Told::Exited if clean => (ExecutionEnd::Succeeded, None),
+        Told::Exited if finished.signal.is_some() => (ExecutionEnd::Failed, Some("signal")),
+        Told::Exited => (ExecutionEnd::Failed, Some("exit_code")),
+        Told::Stopped => (ExecutionEnd::Stopped, Some("stopped")),
+        Told::TimedOut => (ExecutionEnd::TimedOut, Some("timeout")),
+        Told::OutOfMemory => (ExecutionEnd::Failed, Some("out_of_memory")),
+        Told::Interrupted => (ExecutionEnd::Interrupted, Some("interrupted")),
         Told::Unspecified => {
             return Err(Malformed::new("report", format!("unknown kind of end `{}`", finished.how)));
         }
@@ -221,7 +223,7 @@ fn finished(finished: v1::Finished) -> Result<Report, Malformed> {
     let outcome = Outcome {
         exit_code: finished.exit_code,
         signal: finished.signal,
-        error: error.map(|usual| word(finished.error, usual)),
+        error: error.map(|usual| code_or(finished.error, usual)),
         message: text(finished.detail),
         output: output(&finished.output)?,
         files: finished.files.map(files).transpose()?.map(Box::new),
@@ -270,7 +272,7 @@ fn output(bytes: &[u8]) -> Result<Option<std::sync::Arc<str>>, Malformed> {
 /// Converts a heartbeat.
 pub(crate) fn beat(beat: v1::Heartbeat) -> Result<Input, Malformed> {
     let health = beat.health.unwrap_or_default();
-    Ok(Input::Beat {
+    Ok(Input::Heartbeat {
         worker: worker_id(&beat.worker_id, "heartbeat")?,
         session: Session(beat.session),
         seq: beat.seq,
@@ -279,7 +281,7 @@ pub(crate) fn beat(beat: v1::Heartbeat) -> Result<Input, Malformed> {
             memory_available: Bytes(health.memory_available_bytes),
             disk_available: Bytes(health.disk_available_bytes),
             running: health.running,
-            trouble: (!health.trouble.is_empty()).then(|| cut(health.trouble)),
+            trouble: (!health.trouble.is_empty()).then(|| truncated(health.trouble)),
         },
     })
 }
@@ -366,16 +368,16 @@ fn bounded(message: &'static str, what: &str, found: usize, max: usize) -> Resul
     Err(Malformed::new(message, format!("{what} has size {found}: expected at most {max}")))
 }
 
-fn said(word: &str, detail: &str) -> String {
+fn reason_of(word: &str, detail: &str) -> String {
     match (word, detail) {
-        (word, "") => cut(word.to_owned()),
-        ("", detail) => cut(detail.to_owned()),
-        (word, detail) => cut(format!("{word}: {detail}")),
+        (word, "") => truncated(word.to_owned()),
+        ("", detail) => truncated(detail.to_owned()),
+        (word, detail) => truncated(format!("{word}: {detail}")),
     }
 }
 
 /// Returns the worker's error code if it is valid, otherwise the default one.
-fn word(told: String, usual: &str) -> Box<str> {
+fn code_or(told: String, usual: &str) -> Box<str> {
     let fits = !told.is_empty()
         && told.len() <= limits::NAME_LEN_MAX
         && told.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
@@ -383,10 +385,10 @@ fn word(told: String, usual: &str) -> Box<str> {
 }
 
 fn text(text: String) -> Option<Box<str>> {
-    (!text.is_empty()).then(|| cut(text).into())
+    (!text.is_empty()).then(|| truncated(text).into())
 }
 
-fn cut(mut text: String) -> String {
+fn truncated(mut text: String) -> String {
     if text.len() > TEXT_LEN_MAX {
         text.truncate(text.floor_char_boundary(TEXT_LEN_MAX));
     }
@@ -399,7 +401,7 @@ mod tests {
 
     const EXECUTION: &str = "exe_01k9zq3m6c0000000000000000";
 
-    fn told(change: impl FnOnce(&mut v1::Finished)) -> Result<Report, Malformed> {
+    fn finished_with(change: impl FnOnce(&mut v1::Finished)) -> Result<Report, Malformed> {
         let mut finished =
             v1::Finished { how: v1::finished::How::Exited.into(), exit_code: Some(0), ..Default::default() };
         change(&mut finished);
@@ -414,30 +416,33 @@ mod tests {
         }
     }
 
-    fn how_and_error(change: impl FnOnce(&mut v1::Finished)) -> (How, Option<String>) {
-        match told(change).unwrap() {
+    fn how_and_error(change: impl FnOnce(&mut v1::Finished)) -> (ExecutionEnd, Option<String>) {
+        match finished_with(change).unwrap() {
             Report::Finished { how, outcome, .. } => (how, outcome.error.map(String::from)),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn every_way_to_end_has_its_word() {
+    fn every_kind_of_end_has_its_error_code() {
         use v1::finished::How as Told;
-        assert_eq!(how_and_error(|_| {}), (How::Succeeded, None));
-        assert_eq!(how_and_error(|f| f.exit_code = Some(3)), (How::Failed, Some("exit_code".into())));
+        assert_eq!(how_and_error(|_| {}), (ExecutionEnd::Succeeded, None));
+        assert_eq!(
+            how_and_error(|f| f.exit_code = Some(3)),
+            (ExecutionEnd::Failed, Some("exit_code".into()))
+        );
         assert_eq!(
             how_and_error(|f| {
                 f.exit_code = None;
                 f.signal = Some(9);
             }),
-            (How::Failed, Some("signal".into()))
+            (ExecutionEnd::Failed, Some("signal".into()))
         );
         for (told, how, error) in [
-            (Told::Stopped, How::Stopped, "stopped"),
-            (Told::TimedOut, How::TimedOut, "timeout"),
-            (Told::OutOfMemory, How::Failed, "out_of_memory"),
-            (Told::Interrupted, How::Interrupted, "interrupted"),
+            (Told::Stopped, ExecutionEnd::Stopped, "stopped"),
+            (Told::TimedOut, ExecutionEnd::TimedOut, "timeout"),
+            (Told::OutOfMemory, ExecutionEnd::Failed, "out_of_memory"),
+            (Told::Interrupted, ExecutionEnd::Interrupted, "interrupted"),
         ] {
             assert_eq!(how_and_error(|f| f.how = told.into()), (how, Some(error.into())));
         }
@@ -445,13 +450,13 @@ mod tests {
 
     /// I7. A store that lost the end of an execution assigns it again. Its worker cannot prove that it never started.
     #[test]
-    fn a_refusal_of_what_was_there_before_is_no_word_that_it_never_ran() {
+    fn a_refusal_of_a_known_execution_has_an_unknown_outcome() {
         let refused = |reason: &str| {
             read(v1::report::Body::Refused(v1::Refused { reason: reason.into(), detail: "why".into() }))
         };
         assert_eq!(refused("no_room").unwrap(), Report::Refused { reason: "no_room: why".into() });
         match refused("known").unwrap() {
-            Report::Finished { how: How::Interrupted, outcome, .. } => {
+            Report::Finished { how: ExecutionEnd::Interrupted, outcome, .. } => {
                 assert_eq!(outcome.error.as_deref(), Some("outcome_unknown"));
             }
             other => panic!("{other:?}"),
@@ -461,19 +466,19 @@ mod tests {
     #[test]
     fn a_clean_exit_with_an_error_of_the_worker_is_a_failure() {
         let found = how_and_error(|f| f.error = "output_missing".into());
-        assert_eq!(found, (How::Failed, Some("output_missing".into())));
+        assert_eq!(found, (ExecutionEnd::Failed, Some("output_missing".into())));
     }
 
     #[test]
-    fn an_end_that_is_no_end_is_malformed() {
-        insta::assert_snapshot!(told(|f| f.how = 99).unwrap_err(), @"malformed report: unknown kind of end `99`");
-        insta::assert_snapshot!(told(|f| f.output = b"[1]".as_slice().into()).unwrap_err(), @"malformed report: the output value is not a JSON object");
+    fn an_invalid_end_is_malformed() {
+        insta::assert_snapshot!(finished_with(|f| f.how = 99).unwrap_err(), @"malformed report: unknown kind of end `99`");
+        insta::assert_snapshot!(finished_with(|f| f.output = b"[1]".as_slice().into()).unwrap_err(), @"malformed report: the output value is not a JSON object");
         let large = format!("{{\"a\":\"{}\"}}", "x".repeat(limits::OUTPUT_BYTES_MAX));
-        insta::assert_snapshot!(told(|f| f.output = large.into()).unwrap_err(), @"malformed report: the output value has size 65544: expected at most 65536");
+        insta::assert_snapshot!(finished_with(|f| f.output = large.into()).unwrap_err(), @"malformed report: the output value has size 65544: expected at most 65536");
     }
 
     #[test]
-    fn a_hello_is_held_to_bounds() {
+    fn a_hello_is_validated() {
         let hello = || v1::Hello { worker_id: WorkerId::from_bits(5).to_string(), ..Default::default() };
         assert_eq!(join(hello(), Session(1)).unwrap().name, WorkerId::from_bits(5).to_string());
         let bad_id = v1::Hello { worker_id: "wkr_x".into(), ..hello() };
@@ -485,6 +490,6 @@ mod tests {
     #[test]
     fn long_texts_are_cut_between_characters() {
         let long = "é".repeat(TEXT_LEN_MAX);
-        assert_eq!(cut(long).len(), TEXT_LEN_MAX);
+        assert_eq!(truncated(long).len(), TEXT_LEN_MAX);
     }
 }

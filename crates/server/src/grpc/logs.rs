@@ -23,18 +23,18 @@ const ACKS_MAX: usize = 256;
 /// Most chunks processed together.
 const CHUNKS: usize = 64;
 /// Most executions whose owner a stream caches.
-const REMEMBERED: usize = 4_096;
+const OWNERS_MAX: usize = 4_096;
 
 /// Opens a stream of logs.
 pub(super) fn open(services: Services, inbound: Streaming<LogChunk>) -> Replies<LogAck> {
     let (acks, replies) = mpsc::channel(ACKS_MAX);
     tokio::spawn(async move {
-        let mut lane = Lane { services, acks: acks.clone(), owners: HashMap::new() };
+        let mut lane = LogStream { services, acks: acks.clone(), owners: HashMap::new() };
         let node = lane.services.node.clone();
         let status = tokio::select! {
             status = lane.read(inbound) => status,
             () = acks.closed() => return,
-            () = node.resigned() => Some(Status::unavailable("this server is no longer the leader")),
+            () = node.leadership_ended() => Some(Status::unavailable("this server is no longer the leader")),
         };
         if let Some(status) = status {
             // The worker may have disconnected.
@@ -44,7 +44,7 @@ pub(super) fn open(services: Services, inbound: Streaming<LogChunk>) -> Replies<
     ReceiverStream::new(replies).boxed()
 }
 
-struct Lane {
+struct LogStream {
     services: Services,
     acks: mpsc::Sender<Result<LogAck, Status>>,
     /// Worker and fence that may write each log; `None` if there is no such execution.
@@ -58,13 +58,13 @@ struct Chunk {
     message: LogChunk,
 }
 
-impl Lane {
+impl LogStream {
     /// Reads until the stream ends; returns a status unless the worker ended it.
     async fn read(&mut self, inbound: Streaming<LogChunk>) -> Option<Status> {
         let mut chunks = inbound.ready_chunks(CHUNKS);
         while let Some(messages) = chunks.next().await {
             let (messages, broken) = split(messages);
-            if let Err(status) = self.keep(messages).await {
+            if let Err(status) = self.store_all(messages).await {
                 return Some(status);
             }
             if broken.is_some() {
@@ -74,31 +74,31 @@ impl Lane {
         None
     }
 
-    async fn keep(&mut self, messages: Vec<LogChunk>) -> Result<(), Status> {
+    async fn store_all(&mut self, messages: Vec<LogChunk>) -> Result<(), Status> {
         let mut by_execution: Vec<(ExecutionId, Vec<Chunk>)> = Vec::new();
         for message in messages {
             let chunk = parse(message).map_err(|error| malformed(&self.services, None, &error))?;
-            self.learn_owner(chunk.execution).await?;
+            self.load_owner(chunk.execution).await?;
             match by_execution.iter_mut().find(|(execution, _)| *execution == chunk.execution) {
                 Some((_, chunks)) => chunks.push(chunk),
                 None => by_execution.push((chunk.execution, vec![chunk])),
             }
         }
         let lane = &*self;
-        let kept = by_execution.into_iter().map(|(_, chunks)| lane.keep_in_order(chunks));
+        let kept = by_execution.into_iter().map(|(_, chunks)| lane.store_in_order(chunks));
         futures::future::try_join_all(kept).await?;
         Ok(())
     }
 
-    async fn keep_in_order(&self, chunks: Vec<Chunk>) -> Result<(), Status> {
+    async fn store_in_order(&self, chunks: Vec<Chunk>) -> Result<(), Status> {
         for chunk in chunks {
-            let ack = self.keep_one(chunk).await?;
+            let ack = self.store_chunk(chunk).await?;
             self.acks.send(Ok(ack)).await.map_err(|_| Status::cancelled("the worker has disconnected"))?;
         }
         Ok(())
     }
 
-    async fn keep_one(&self, chunk: Chunk) -> Result<LogAck, Status> {
+    async fn store_chunk(&self, chunk: Chunk) -> Result<LogAck, Status> {
         let Chunk { worker, execution, message } = chunk;
         let ack =
             |offset, gone, kept| LogAck { execution_id: message.execution_id.clone(), offset, gone, kept };
@@ -109,9 +109,9 @@ impl Lane {
         let logs = &self.services.objects.logs;
         match logs.append(execution, message.offset, message.frames.clone(), message.end).await {
             Ok(appended) => {
-                self.services.metrics.log_bytes(appended.fresh_bytes);
+                self.services.metrics.log_bytes(appended.new_bytes);
                 if message.end && appended.kept < appended.offset {
-                    self.tell_when_kept(execution, ack(appended.offset, false, appended.offset));
+                    self.acknowledge_when_uploaded(execution, ack(appended.offset, false, appended.offset));
                 }
                 Ok(ack(appended.offset, false, appended.kept))
             }
@@ -129,7 +129,7 @@ impl Lane {
     }
 
     /// Acknowledges a log again when it is in the bucket: the worker keeps its copy until then.
-    fn tell_when_kept(&self, execution: ExecutionId, ack: LogAck) {
+    fn acknowledge_when_uploaded(&self, execution: ExecutionId, ack: LogAck) {
         let (logs, acks) = (self.services.objects.logs.clone(), self.acks.clone());
         tokio::spawn(async move {
             tokio::select! {
@@ -141,7 +141,7 @@ impl Lane {
         });
     }
 
-    async fn learn_owner(&mut self, execution: ExecutionId) -> Result<(), Status> {
+    async fn load_owner(&mut self, execution: ExecutionId) -> Result<(), Status> {
         if self.owners.contains_key(&execution) {
             return Ok(());
         }
@@ -150,7 +150,7 @@ impl Lane {
             tracing::warn!(execution_id = %execution, error = %error, "cannot read the execution of a log");
             Status::unavailable("the store is unavailable: send the chunk again later")
         })?;
-        if self.owners.len() >= REMEMBERED {
+        if self.owners.len() >= OWNERS_MAX {
             self.owners.clear();
         }
         self.owners.insert(execution, row.map(|row| (row.record.worker, row.record.fence)));

@@ -2,7 +2,7 @@
 //!
 //! Workers open all streams. Each call carries a worker's token.
 //!
-//! - `session`: assignments to a worker, and its reports; `beat`: heartbeats and leases.
+//! - `session`: assignments to a worker, and its reports; `heartbeat`: heartbeats and leases.
 //! - `logs`: log output of executions; `artifacts`: their files; `tasks`: requests of running tasks.
 //! - `convert`: translates messages into inputs of the engine, and effects into messages.
 //!
@@ -11,8 +11,8 @@
 //! - A worker that does not read its messages delays only itself.
 
 mod artifacts;
-mod beat;
 pub(crate) mod convert;
+mod heartbeat;
 mod logs;
 mod session;
 mod tasks;
@@ -40,18 +40,18 @@ type Replies<T> = futures::stream::BoxStream<'static, Result<T, Status>>;
 
 /// Returns the routes of the gRPC service.
 pub fn router(services: Services) -> Router {
-    let lanes = WorkerServer::new(Lanes { services })
+    let lanes = WorkerServer::new(WorkerService { services })
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     Router::new().route_service("/belfry.worker.v1.Worker/{call}", lanes)
 }
 
 /// Implementation of the gRPC service.
-struct Lanes {
+struct WorkerService {
     services: Services,
 }
 
-impl Lanes {
+impl WorkerService {
     /// Authenticates a worker, and authorizes it for `resource`.
     fn admit(&self, metadata: &MetadataMap, resource: Resource) -> Result<Actor, Status> {
         let token = metadata.get("authorization").and_then(|value| value.to_str().ok());
@@ -71,7 +71,7 @@ impl Lanes {
 }
 
 #[tonic::async_trait]
-impl Worker for Lanes {
+impl Worker for WorkerService {
     type SessionStream = Replies<ServerMessage>;
     type BeatStream = Replies<LeaseGrant>;
     type LogsStream = Replies<LogAck>;
@@ -90,7 +90,7 @@ impl Worker for Lanes {
         request: Request<Streaming<Heartbeat>>,
     ) -> Result<Response<Self::BeatStream>, Status> {
         self.admit(request.metadata(), Resource::Workers)?;
-        Ok(Response::new(beat::open(self.services.clone(), request.into_inner())))
+        Ok(Response::new(heartbeat::open(self.services.clone(), request.into_inner())))
     }
 
     async fn logs(

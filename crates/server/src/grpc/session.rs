@@ -28,7 +28,7 @@ use crate::services::Services;
 const LEADER: &str = "belfry-leader";
 
 /// Interval at which a server that waits for a leader checks its connection to the store.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const RECHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Opens a session and reads the worker's messages.
 pub(super) fn open(services: Services, inbound: Streaming<WorkerMessage>) -> Replies<ServerMessage> {
@@ -123,14 +123,14 @@ async fn read(
     tracing::info!(worker_id = %worker, session = session.0, "worker session opened");
     let verdict = tokio::select! {
         verdict = reports(services, worker, session, inbound) => verdict,
-        () = node.suspended() => cut_off(),
+        () = node.leadership_suspended() => store_unreachable(),
     };
     tracing::info!(worker_id = %worker, session = session.0, reason = verdict.message(), "worker session ended");
     verdict
 }
 
 /// This server cannot lead and does not know the leader: the worker must try another server.
-fn cut_off() -> Status {
+fn store_unreachable() -> Status {
     Status::unavailable("this server cannot reach the store: try another server")
 }
 
@@ -139,13 +139,13 @@ fn cut_off() -> Status {
 async fn wait_for_leader(services: &Services) -> Option<Status> {
     let mut seen = services.members.watch();
     loop {
-        if !services.node.ready().is_to_come() {
+        if !services.node.ready().may_become_ready() {
             return None;
         }
         if services.node.is_suspended() || services.members.is_isolated() {
-            return Some(cut_off());
+            return Some(store_unreachable());
         }
-        if let Leader::Other { server, is_fresh: true } = services.members.leader() {
+        if let Leader::Other { server, renewed_recently: true } = services.members.leader() {
             let mut status = Status::unavailable(format!("the leader is `{}`", server.name));
             if let Some(url) = server.url.and_then(|url| url.parse().ok()) {
                 status.metadata_mut().insert(LEADER, url);
@@ -153,10 +153,10 @@ async fn wait_for_leader(services: &Services) -> Option<Status> {
             return Some(status);
         }
         tokio::select! {
-            _ = services.node.wait_ready(|readiness| !readiness.is_to_come()) => {}
+            _ = services.node.wait_ready(|readiness| !readiness.may_become_ready()) => {}
             _ = seen.changed() => {}
             // A server that loses the store gets no further change of membership.
-            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = tokio::time::sleep(RECHECK_INTERVAL) => {}
         }
     }
 }
@@ -175,7 +175,7 @@ async fn reports(
                 return malformed(services, Some(worker), &error);
             }
             Ok(None) => return Status::ok("the worker closed the stream"),
-            Err(status) => return refused(services, worker, status),
+            Err(status) => return stream_error(services, worker, status),
         };
         match inputs(worker, session, batch.reports) {
             Ok(inputs) => {
@@ -199,7 +199,7 @@ fn inputs(worker: WorkerId, session: Session, reports: Vec<Report>) -> Result<Ve
 }
 
 /// Handles a broken stream: the connection failed, or its bytes are not messages.
-fn refused(services: &Services, worker: WorkerId, status: Status) -> Status {
+fn stream_error(services: &Services, worker: WorkerId, status: Status) -> Status {
     use tonic::Code;
     match status.code() {
         Code::OutOfRange | Code::InvalidArgument | Code::Internal | Code::ResourceExhausted => {

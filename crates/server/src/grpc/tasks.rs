@@ -30,7 +30,7 @@ pub(super) async fn save_checkpoint(
     let SaveCheckpointRequest { data, content_type, expected_version, .. } = request;
     let task = convert::checkpoint(WHAT, &data, content_type, expected_version)
         .map_err(|error| malformed(services, None, &error))?;
-    match ask(services, execution, fence, task).await? {
+    match send_request(services, execution, fence, task).await? {
         Reply::CheckpointSaved { version } => Ok(SaveCheckpointResponse { version }),
         other => Err(unexpected(&other)),
     }
@@ -62,7 +62,7 @@ pub(super) async fn add_elements(
     let execution = execution_id(services, &request.execution_id, WHAT)?;
     let fence = Fence(request.fence);
     let task = convert::elements(WHAT, request).map_err(|error| malformed(services, None, &error))?;
-    match ask(services, execution, fence, task).await? {
+    match send_request(services, execution, fence, task).await? {
         Reply::ElementsAdded(Added { step, first, count, total, new }) => {
             Ok(AddElementsResponse { first, count, total, added: new, step: step.to_string() })
         }
@@ -71,7 +71,7 @@ pub(super) async fn add_elements(
 }
 
 /// Sends a request to the engine; returns its reply after the commit.
-async fn ask(
+async fn send_request(
     services: &Services,
     execution: ExecutionId,
     fence: Fence,

@@ -27,26 +27,26 @@ pub(super) enum Outcome {
     Rows(CallId, Vec<LiveRow>),
 }
 
-struct Commit {
+struct PendingCommit {
     id: CallId,
     batch: Option<Arc<Batch>>,
     future: BoxFuture<Result<Committed, StoreError>>,
-    came: Option<Result<Committed, StoreError>>,
+    completed: Option<Result<Committed, StoreError>>,
 }
 
-struct Other {
+struct PendingCall {
     id: CallId,
     future: BoxFuture<Result<Answer, Failure>>,
     /// Source of the rows of a load; all rows come before the answer.
     rows: Option<mpsc::Receiver<Vec<LiveRow>>>,
-    came: Option<Result<Answer, Failure>>,
+    completed: Option<Result<Answer, Failure>>,
 }
 
 /// All calls that have no answer yet.
 #[derive(Default)]
 pub(super) struct Calls {
-    commits: VecDeque<Commit>,
-    others: Vec<Other>,
+    commits: VecDeque<PendingCommit>,
+    calls: Vec<PendingCall>,
 }
 
 impl Calls {
@@ -56,7 +56,7 @@ impl Calls {
         batch: Option<Arc<Batch>>,
         future: impl Future<Output = Result<Committed, StoreError>> + Send + 'static,
     ) {
-        self.commits.push_back(Commit { id, batch, future: Box::pin(future), came: None });
+        self.commits.push_back(PendingCommit { id, batch, future: Box::pin(future), completed: None });
     }
 
     /// Adds a call, which fails as unavailable after `timeout`: a call that hangs must not prevent this server from
@@ -72,15 +72,15 @@ impl Calls {
             let Some(timeout) = timeout else { return future.await.map_err(|error| failure(&error)) };
             match tokio::time::timeout(timeout.to_std(), future).await {
                 Ok(answer) => answer.map_err(|error| failure(&error)),
-                Err(_elapsed) => Err(failure(&silent(timeout))),
+                Err(_elapsed) => Err(failure(&timed_out(timeout))),
             }
         };
-        self.others.push(Other { id, future: Box::pin(future), rows, came: None });
+        self.calls.push(PendingCall { id, future: Box::pin(future), rows, completed: None });
     }
 
     pub(super) fn abandon(&mut self, id: CallId) {
         self.commits.retain(|commit| commit.id != id);
-        self.others.retain(|other| other.id != id);
+        self.calls.retain(|other| other.id != id);
     }
 
     /// Waits for the next outcome; ignores rows if `takes_rows` is false. Cancel-safe.
@@ -89,23 +89,23 @@ impl Calls {
     }
 
     fn poll(&mut self, context: &mut Context<'_>, takes_rows: bool) -> Poll<Outcome> {
-        for commit in self.commits.iter_mut().filter(|commit| commit.came.is_none()) {
+        for commit in self.commits.iter_mut().filter(|commit| commit.completed.is_none()) {
             if let Poll::Ready(result) = commit.future.as_mut().poll(context) {
-                commit.came = Some(result);
+                commit.completed = Some(result);
             }
         }
-        if let Some(result) = self.commits.front_mut().and_then(|oldest| oldest.came.take())
-            && let Some(Commit { id, batch, .. }) = self.commits.pop_front()
+        if let Some(result) = self.commits.front_mut().and_then(|oldest| oldest.completed.take())
+            && let Some(PendingCommit { id, batch, .. }) = self.commits.pop_front()
         {
             return Poll::Ready(Outcome::Committed(id, result, batch));
         }
         // Rows may be ready during a whole load: a renewal must not wait behind them.
-        let rowless = |other: &Other| other.rows.is_none();
-        let loads = |other: &Other| takes_rows && other.rows.is_some();
+        let rowless = |other: &PendingCall| other.rows.is_none();
+        let loads = |other: &PendingCall| takes_rows && other.rows.is_some();
         let outcome = self.poll_others(context, rowless).or_else(|| self.poll_others(context, loads));
         let Some((i, outcome)) = outcome else { return Poll::Pending };
         if matches!(outcome, Outcome::Answered(..)) {
-            self.others.swap_remove(i);
+            self.calls.swap_remove(i);
         }
         Poll::Ready(outcome)
     }
@@ -115,9 +115,9 @@ impl Calls {
     fn poll_others(
         &mut self,
         context: &mut Context<'_>,
-        which: impl Fn(&Other) -> bool,
+        which: impl Fn(&PendingCall) -> bool,
     ) -> Option<(usize, Outcome)> {
-        let others = self.others.iter_mut().enumerate().filter(|(_, other)| which(other));
+        let others = self.calls.iter_mut().enumerate().filter(|(_, other)| which(other));
         others.into_iter().find_map(|(i, other)| match other.poll(context) {
             Poll::Ready(outcome) => Some((i, outcome)),
             Poll::Pending => None,
@@ -125,12 +125,12 @@ impl Calls {
     }
 }
 
-impl Other {
+impl PendingCall {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Outcome> {
-        if self.came.is_none()
+        if self.completed.is_none()
             && let Poll::Ready(answer) = self.future.as_mut().poll(context)
         {
-            self.came = Some(answer);
+            self.completed = Some(answer);
         }
         if let Some(rows) = &mut self.rows {
             match rows.poll_recv(context) {
@@ -139,7 +139,7 @@ impl Other {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        match self.came.take() {
+        match self.completed.take() {
             Some(answer) => Poll::Ready(Outcome::Answered(self.id, answer)),
             None => Poll::Pending,
         }
@@ -175,6 +175,6 @@ fn with_sources(error: &dyn std::error::Error) -> String {
     message
 }
 
-fn silent(timeout: Duration) -> StoreError {
+fn timed_out(timeout: Duration) -> StoreError {
     StoreError::Unavailable { source: format!("no answer within {timeout}").into() }
 }

@@ -9,15 +9,15 @@ use model::record::{Batch, Change};
 
 /// Phase of a batch.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Moment {
+pub(super) enum CommitPhase {
     BeforeCommit,
     AfterCommit,
     AfterEffects,
 }
 
 /// Reaches the crash points of this phase for every change of the batch.
-pub(super) fn reach(moment: Moment, batch: &Batch) {
-    if crashpoint::is_armed() {
+pub(super) fn reach(moment: CommitPhase, batch: &Batch) {
+    if crashpoint::is_enabled() {
         batch
             .changes
             .iter()
@@ -26,7 +26,7 @@ pub(super) fn reach(moment: Moment, batch: &Batch) {
     }
 }
 
-/// Returns the crash points of a change, in the order of [`Moment`].
+/// Returns the crash points of a change, in the order of [`CommitPhase`].
 fn points_of(change: &Change) -> Option<[Point; 3]> {
     use Point::{
         AcceptAfterCommit, AcceptAfterEffects, AcceptBeforeCommit, DispatchAfterCommit, DispatchAfterEffects,

@@ -9,8 +9,8 @@ use leader::Standing;
 use store::Store;
 use tokio::sync::{broadcast, mpsc, watch};
 
-use super::leadership::LeadsUntil;
-use super::{Beat, EventBatch, FromWorker, Readiness, Request};
+use super::lease_expiry::LeaseExpiry;
+use super::{EventBatch, FromWorker, HeartbeatRequest, Readiness, Request};
 use crate::clock::{self, Clock};
 use crate::config::ServerConfig;
 use crate::members::Members;
@@ -71,10 +71,10 @@ pub struct Driver {
     pub(super) config: NodeConfig,
     pub(super) requests: mpsc::Receiver<Request>,
     pub(super) reports: mpsc::Receiver<FromWorker>,
-    pub(super) beats: mpsc::Receiver<Beat>,
+    pub(super) heartbeats: mpsc::Receiver<HeartbeatRequest>,
     pub(super) view: watch::Sender<Arc<View>>,
     pub(super) readiness: watch::Sender<Readiness>,
     pub(super) events: broadcast::Sender<Arc<EventBatch>>,
     pub(super) stop: watch::Receiver<bool>,
-    pub(super) leads_until: LeadsUntil,
+    pub(super) lease_expiry: LeaseExpiry,
 }

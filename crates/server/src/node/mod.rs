@@ -6,8 +6,8 @@
 //! - `driver`: settings and channels of the engine's thread; `thread`: its start and its end.
 //! - `shell`: the loop of the engine's thread around the leader.
 //! - `calls`: pending calls of the store; `outbox`: messages to workers, batched by session.
-//! - `leadership`: expiry of the leadership lease, checked by all threads.
-//! - `notices`: log messages and metrics of the leader; `strays`: executions that workers hold and the store has lost.
+//! - `lease_expiry`: expiry of the leadership lease, checked by all threads.
+//! - `notices`: log messages and metrics of the leader; `lost_executions`: executions that workers hold and the store has lost.
 //! - `crashes`: crash points for tests.
 //!
 //! # Invariants
@@ -18,11 +18,11 @@
 mod calls;
 mod crashes;
 mod driver;
-mod leadership;
+mod lease_expiry;
+mod lost_executions;
 mod notices;
 mod outbox;
 mod shell;
-mod strays;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -37,7 +37,7 @@ use model::{Duration, Refusal};
 use store::{EventSeq, Store};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
-use leadership::LeadsUntil;
+use lease_expiry::LeaseExpiry;
 
 pub use driver::{Driver, Fatal, NodeConfig};
 pub use leader::Readiness;
@@ -49,7 +49,7 @@ const REQUESTS_MAX: usize = 16_384;
 /// Most messages with reports that wait; after that, the sessions that send them have to wait.
 const REPORTS_MAX: usize = 4_096;
 /// Most heartbeats that wait.
-const BEATS_MAX: usize = 16_384;
+const HEARTBEATS_MAX: usize = 16_384;
 /// Batches by which a subscriber may lag behind before it must read the store.
 const EVENT_BATCHES: usize = 512;
 /// Longest wait of a request for its reply.
@@ -124,7 +124,7 @@ struct Request {
 }
 
 /// A heartbeat, and the channel for its grant.
-pub(crate) struct Beat {
+pub(crate) struct HeartbeatRequest {
     pub(crate) input: Input,
     pub(crate) session: Session,
     pub(crate) grants: mpsc::Sender<Grant>,
@@ -150,12 +150,12 @@ struct Shared {
     next_session: AtomicU64,
     requests: mpsc::Sender<Request>,
     reports: mpsc::Sender<FromWorker>,
-    beats: mpsc::Sender<Beat>,
+    heartbeats: mpsc::Sender<HeartbeatRequest>,
     view: watch::Receiver<Arc<View>>,
     readiness: watch::Receiver<Readiness>,
     events: broadcast::Sender<Arc<EventBatch>>,
     stop: watch::Sender<bool>,
-    leads_until: LeadsUntil,
+    lease_expiry: LeaseExpiry,
 }
 
 impl Node {
@@ -165,12 +165,12 @@ impl Node {
     pub fn new(store: Arc<dyn Store>, config: NodeConfig) -> (Self, Driver) {
         let (requests, requests_rx) = mpsc::channel(REQUESTS_MAX);
         let (reports, reports_rx) = mpsc::channel(REPORTS_MAX);
-        let (beats, beats_rx) = mpsc::channel(BEATS_MAX);
+        let (beats, beats_rx) = mpsc::channel(HEARTBEATS_MAX);
         let (view_tx, view) = watch::channel(Arc::new(View::default()));
         let (readiness_tx, readiness) = watch::channel(Readiness::Loading { reason: "starting".into() });
         let (events, _) = broadcast::channel(EVENT_BATCHES);
         let (stop, stop_rx) = watch::channel(false);
-        let leads_until = LeadsUntil::new(Arc::clone(&config.clock));
+        let leads_until = LeaseExpiry::new(Arc::clone(&config.clock));
         let shared = Shared {
             store: Arc::clone(&store),
             next_ticket: AtomicU64::new(1),
@@ -178,24 +178,24 @@ impl Node {
             next_session: AtomicU64::new((rand::random::<u64>() >> 1) & !0xffff_ffff),
             requests,
             reports,
-            beats,
+            heartbeats: beats,
             view,
             readiness,
             events: events.clone(),
             stop,
-            leads_until: leads_until.clone(),
+            lease_expiry: leads_until.clone(),
         };
         let driver = Driver {
             store,
             config,
             requests: requests_rx,
             reports: reports_rx,
-            beats: beats_rx,
+            heartbeats: beats_rx,
             view: view_tx,
             readiness: readiness_tx,
             events,
             stop: stop_rx,
-            leads_until,
+            lease_expiry: leads_until,
         };
         (Self { shared: Arc::new(shared) }, driver)
     }
@@ -226,9 +226,9 @@ impl Node {
     ///
     /// # Errors
     /// [`RequestError::Loading`] or [`RequestError::Stopping`] if it does not lead.
-    pub fn decides(&self) -> Result<(), RequestError> {
+    pub fn check_leading(&self) -> Result<(), RequestError> {
         match &*self.shared.readiness.borrow() {
-            Readiness::Ready | Readiness::Full if self.shared.leads_until.is_valid() => Ok(()),
+            Readiness::Ready | Readiness::Full if self.shared.lease_expiry.is_valid() => Ok(()),
             Readiness::Ready | Readiness::Full | Readiness::Suspended | Readiness::Loading { .. } => {
                 Err(RequestError::Loading)
             }
@@ -238,7 +238,7 @@ impl Node {
 
     /// Refuses inputs early that the readiness of the node does not allow.
     fn admit(&self, input: &Input) -> Result<(), RequestError> {
-        self.decides()?;
+        self.check_leading()?;
         match &*self.shared.readiness.borrow() {
             Readiness::Full if is_new_work(input) => Err(RequestError::Full),
             _ => Ok(()),
@@ -263,7 +263,7 @@ impl Node {
     /// Returns whether the node accepts requests, with the lease checked now.
     pub fn ready(&self) -> Readiness {
         let readiness = self.shared.readiness.borrow().clone();
-        self.shared.leads_until.shown(readiness)
+        self.shared.lease_expiry.effective(readiness)
     }
 
     /// Waits until `wanted` holds for the readiness; returns at once if it holds already.
@@ -280,7 +280,7 @@ impl Node {
 
     /// Completes when the node does not lead (any more). Ends streams that would otherwise never end, or miss events of
     /// another leader.
-    pub async fn resigned(&self) {
+    pub async fn leadership_ended(&self) {
         self.wait_ready(|readiness| !matches!(readiness, Readiness::Ready | Readiness::Full)).await;
     }
 
@@ -291,7 +291,7 @@ impl Node {
 
     /// Completes when the leadership lease expires without a renewal. The sessions of workers end then, so that the
     /// workers connect to the new leader.
-    pub(crate) async fn suspended(&self) {
+    pub(crate) async fn leadership_suspended(&self) {
         self.wait_ready(|readiness| *readiness == Readiness::Suspended).await;
     }
 
@@ -310,22 +310,22 @@ impl Node {
         &self,
         join: engine::Join,
         outbox: mpsc::Sender<ToWorker>,
-    ) -> Result<(), Closed> {
+    ) -> Result<(), NodeStopped> {
         let message = FromWorker::Join { join: Box::new(join), outbox };
-        self.shared.reports.send(message).await.map_err(|_| Closed)
+        self.shared.reports.send(message).await.map_err(|_| NodeStopped)
     }
 
     /// Sends reports of a worker to the engine; waits while the inbox is full.
-    pub(crate) async fn report(&self, inputs: Vec<Input>) -> Result<(), Closed> {
-        self.shared.reports.send(FromWorker::Inputs(inputs)).await.map_err(|_| Closed)
+    pub(crate) async fn report(&self, inputs: Vec<Input>) -> Result<(), NodeStopped> {
+        self.shared.reports.send(FromWorker::Inputs(inputs)).await.map_err(|_| NodeStopped)
     }
 
     /// Sends a heartbeat to the engine; waits while the inbox is full.
-    pub(crate) async fn beat(&self, beat: Beat) -> Result<(), Closed> {
-        self.shared.beats.send(beat).await.map_err(|_| Closed)
+    pub(crate) async fn heartbeat(&self, beat: HeartbeatRequest) -> Result<(), NodeStopped> {
+        self.shared.heartbeats.send(beat).await.map_err(|_| NodeStopped)
     }
 }
 
 /// The driver has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Closed;
+pub(crate) struct NodeStopped;

@@ -5,20 +5,20 @@ use leader::{NotFollowed, Notice};
 use crate::metrics::Metrics;
 
 /// Logs and counts a notice.
-pub(super) fn tell(notice: Notice, metrics: &Metrics) {
+pub(super) fn log_notice(notice: Notice, metrics: &Metrics) {
     match notice {
-        Notice::StandsBy { shards } => {
+        Notice::BecameStandby { shards } => {
             tracing::info!(shards, "another server owns shards: this server is a standby")
         }
-        Notice::NotTaken(failure) => {
+        Notice::AcquireFailed(failure) => {
             tracing::warn!(error = failure.message, "cannot acquire the shards; retrying");
         }
-        Notice::Reloads => metrics.engine_reloaded(),
+        Notice::EngineRebuilds => metrics.engine_reloaded(),
         Notice::Loaded { rows, quarantined, took } => {
-            metrics.set_aside(quarantined);
+            metrics.count_quarantined(quarantined);
             tracing::info!(rows, quarantined, millis = took.as_millis(), "shards loaded");
         }
-        Notice::RowSetAside(poison) => {
+        Notice::RowQuarantined(poison) => {
             tracing::error!(error = poison, "live row quarantined: it contradicts other rows");
         }
         Notice::EngineFailedOnRows => metrics.engine_panicked(),
@@ -29,7 +29,7 @@ pub(super) fn tell(notice: Notice, metrics: &Metrics) {
                 "the store may have lost its last commits: it was restored, or a standby took over; jobs that must not run twice wait until all workers have reported"
             );
         }
-        Notice::ClockNotBelieved { ahead, second } => tracing::warn!(
+        Notice::ClockDistrusted { ahead, second } => tracing::warn!(
             %ahead,
             "the wall clock is ahead of the time {second}, which is used instead: correct the clock"
         ),
@@ -48,7 +48,7 @@ pub(super) fn tell(notice: Notice, metrics: &Metrics) {
                 "this standby does not follow the live rows; it will read all of them again"
             );
         }
-        Notice::StandbyUseless(why) => {
+        Notice::StandbyDiscarded(why) => {
             count_failure(&why, metrics);
             tracing::warn!(reason = %why, "cannot take over with the rows that this standby followed; loading all live rows");
         }
@@ -59,8 +59,8 @@ pub(super) fn tell(notice: Notice, metrics: &Metrics) {
         Notice::RenewalFails(failure) => {
             tracing::warn!(error = failure.message, "cannot renew the leadership lease; retrying");
         }
-        Notice::RenewedAgain => tracing::info!("the leadership lease is renewed again"),
-        Notice::Deposed(failure) => tracing::warn!(error = failure.message, "leadership lost"),
+        Notice::RenewalRecovered => tracing::info!("the leadership lease is renewed again"),
+        Notice::ShardsLost(failure) => tracing::warn!(error = failure.message, "leadership lost"),
         Notice::Suspended => {
             metrics.leadership_suspended();
             tracing::warn!("leadership is suspended: the store did not confirm the lease in time");
@@ -69,12 +69,14 @@ pub(super) fn tell(notice: Notice, metrics: &Metrics) {
             let millis = after.as_millis();
             tracing::info!(millis, "leadership resumed: no other server had taken over");
         }
-        Notice::GivenUp => tracing::warn!("leadership ends: the store has not confirmed the lease"),
+        Notice::SuspensionTimedOut => {
+            tracing::warn!("leadership ends: the store has not confirmed the lease")
+        }
         Notice::CommitFailed(failure) => {
             tracing::warn!(error = failure.message, "commit failed; reloading the engine")
         }
         Notice::SpaceLow => tracing::warn!("the store's volume is full: new work is refused"),
-        Notice::SpaceAgain => tracing::info!("the store has space again"),
+        Notice::SpaceRecovered => tracing::info!("the store has space again"),
         Notice::Reconciled => {
             tracing::info!("reconciliation finished: all workers have reported; releasing held jobs")
         }
@@ -82,7 +84,7 @@ pub(super) fn tell(notice: Notice, metrics: &Metrics) {
             error = failure.message,
             "cannot record the end of the reconciliation in the store; retrying"
         ),
-        Notice::HandsOver => tracing::info!("handing over to another server"),
+        Notice::HandoverStarted => tracing::info!("handing over to another server"),
         Notice::ReleaseFails(failure) => {
             tracing::warn!(error = failure.message, "cannot release the shards; their leases will expire")
         }
@@ -90,8 +92,8 @@ pub(super) fn tell(notice: Notice, metrics: &Metrics) {
             metrics.engine_panicked();
             tracing::error!(?suspect, "the engine failed; reloading it");
         }
-        Notice::InputSetAside(suspect) => {
-            metrics.set_aside(1);
+        Notice::InputDropped(suspect) => {
+            metrics.count_quarantined(1);
             tracing::error!(?suspect, "input quarantined: handling it failed before");
         }
         Notice::Fatal { reason } => {

@@ -132,7 +132,7 @@ impl Outboxes {
     }
 
     /// Sets the stream that gets the grants of a session's heartbeats.
-    pub(super) fn beats_from(&mut self, session: Session, grants: mpsc::Sender<Grant>) {
+    pub(super) fn set_heartbeat_stream(&mut self, session: Session, grants: mpsc::Sender<Grant>) {
         self.grants.insert(session, grants);
     }
 
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_holds_for_nothing_is_stopped_within_the_welcome() {
+    fn discarded_executions_are_stopped_within_the_welcome() {
         let effects = vec![welcome(), discard(), discard(), assign(1), stop()];
         assert_eq!(sent(effects), ["welcome with 2 stops", "assign 1", "stop 1"]);
     }
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn no_message_grows_beyond_what_a_worker_takes() {
+    fn no_message_exceeds_the_size_limit() {
         let half = MESSAGE_BYTES_MAX / 2;
         assert_eq!(sent(vec![assign(half), assign(half), assign(10)]), ["assign 1", "assign 2"]);
     }

@@ -25,10 +25,13 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::time::Instant;
 
 use super::calls::{Calls, Outcome, failure};
-use super::crashes::{self, Moment};
+use super::crashes::{self, CommitPhase};
 use super::driver::{Driver, Fatal};
 use super::outbox::Outboxes;
-use super::{Beat, EventBatch, FromWorker, Readiness, ReplyTo, Request, RequestError, notices, strays};
+use super::{
+    EventBatch, FromWorker, HeartbeatRequest, Readiness, ReplyTo, Request, RequestError, lost_executions,
+    notices,
+};
 
 /// Most inputs that are taken from a lane at a time.
 const CHUNK: usize = 1_024;
@@ -41,10 +44,10 @@ const VIEW_IDLE: Duration = Duration::from_secs(1);
 /// Longest sleep, so that a jump of the wall clock is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Shortest forward jump of the wall clock that is logged.
-const LEAP: Duration = Duration::from_secs(60);
+const CLOCK_JUMP_LOGGED_MIN: Duration = Duration::from_secs(60);
 
 /// Reason for the end of a wait.
-enum Woken {
+enum WaitResult {
     Store(Outcome),
     Beats,
     Reports,
@@ -61,20 +64,20 @@ pub(super) struct Shell {
     calls: Calls,
     outboxes: Outboxes,
     /// Buffers of the lanes; empty between steps, kept for their capacity.
-    beats: Vec<Beat>,
+    heartbeats: Vec<HeartbeatRequest>,
     reports: Vec<FromWorker>,
     requests: Vec<Request>,
     /// Whether the lanes accept no further inputs.
     lanes_closed: bool,
-    stops: bool,
+    stop_received: bool,
     /// Whether the sender of the standing is gone.
     standing_is_final: bool,
     changed: bool,
-    viewed_at: Instant,
+    view_published_at: Instant,
     /// Wall clock and monotonic clock at their last reading.
     clocks: (Timestamp, Instant),
     /// Whether the published view says that engine time does not follow the wall clock.
-    clock_troubles: bool,
+    clock_has_trouble: bool,
 }
 
 impl Shell {
@@ -97,23 +100,23 @@ impl Shell {
             leader,
             calls: Calls::default(),
             outboxes: Outboxes::new(config.metrics.clone()),
-            beats: Vec::new(),
+            heartbeats: Vec::new(),
             reports: Vec::new(),
             requests: Vec::new(),
             lanes_closed: false,
-            stops: false,
+            stop_received: false,
             standing_is_final: false,
             changed: true,
-            viewed_at: now,
+            view_published_at: now,
             clocks: (config.clock.now(), now),
-            clock_troubles: false,
+            clock_has_trouble: false,
             driver,
         }
     }
 
     /// Runs until the server stops or fails.
     pub(super) async fn run(mut self) -> Result<(), Fatal> {
-        self.hear_standing();
+        self.update_standing();
         loop {
             if let Some(result) = self.leader.ended() {
                 return result.clone().map_err(|reason| Fatal { reason });
@@ -124,62 +127,62 @@ impl Shell {
 
     /// Runs one turn of the leader, then waits for the next event.
     async fn step(&mut self) {
-        let drained = self.take_waiting();
+        let drained = self.drain_lanes();
         // Read after the heartbeats were taken: the leader may answer only heartbeats that were sent before its own
         // lease expired.
         let now = self.now();
         self.leader.turn(now, drained);
-        self.act();
+        self.execute_actions();
         self.renew_view();
         if self.leader.ended().is_some() {
             return;
         }
         match self.wait().await {
-            Woken::Store(outcome) => self.outcome(outcome),
-            Woken::Beats => self.take_beats(),
-            Woken::Reports => {
+            WaitResult::Store(outcome) => self.outcome(outcome),
+            WaitResult::Beats => self.take_heartbeats(),
+            WaitResult::Reports => {
                 let now = self.now();
                 let mut reports = std::mem::take(&mut self.reports);
                 reports.drain(..).for_each(|message| self.take_report(now, message));
                 self.reports = reports;
             }
-            Woken::Requests => {
+            WaitResult::Requests => {
                 let now = self.now();
                 let mut requests = std::mem::take(&mut self.requests);
                 requests.drain(..).for_each(|request| self.take_request(now, request));
                 self.requests = requests;
             }
-            Woken::Standing => self.hear_standing(),
-            Woken::Stop => {
-                self.stops = true;
+            WaitResult::Standing => self.update_standing(),
+            WaitResult::Stop => {
+                self.stop_received = true;
                 self.handle(Event::Stop);
             }
-            Woken::Time => {}
+            WaitResult::Time => {}
         }
-        self.act();
+        self.execute_actions();
     }
 
-    async fn wait(&mut self) -> Woken {
+    async fn wait(&mut self) -> WaitResult {
         let until = self.sleep_until();
         let takes_rows = self.leader.rows_from() <= self.driver.config.clock.steady();
         let open = !self.lanes_closed;
         let room = open && self.leader.room() > 0;
-        let Driver { requests, reports, beats, stop, config, .. } = &mut self.driver;
+        let Driver { requests, reports, heartbeats: beats, stop, config, .. } = &mut self.driver;
         tokio::select! {
             biased;
             // Before the store, whose rows may come without a pause. `stop` also ends when every handle is dropped; it
             // comes before the lanes, which have ended then too.
-            _ = stop.wait_for(|stop| *stop), if !self.stops => Woken::Stop,
+            _ = stop.wait_for(|stop| *stop), if !self.stop_received => WaitResult::Stop,
             changed = config.standing.changed(), if !self.standing_is_final => {
                 self.standing_is_final = changed.is_err();
-                Woken::Standing
+                WaitResult::Standing
             }
             // Before the lanes: a busy worker must not let the leader's own lease expire.
-            outcome = self.calls.next(takes_rows) => Woken::Store(outcome),
-            _ = beats.recv_many(&mut self.beats, CHUNK), if open => Woken::Beats,
-            _ = reports.recv_many(&mut self.reports, CHUNK), if room => Woken::Reports,
-            _ = requests.recv_many(&mut self.requests, CHUNK), if room => Woken::Requests,
-            () = tokio::time::sleep_until(until) => Woken::Time,
+            outcome = self.calls.next(takes_rows) => WaitResult::Store(outcome),
+            _ = beats.recv_many(&mut self.heartbeats, CHUNK), if open => WaitResult::Beats,
+            _ = reports.recv_many(&mut self.reports, CHUNK), if room => WaitResult::Reports,
+            _ = requests.recv_many(&mut self.requests, CHUNK), if room => WaitResult::Requests,
+            () = tokio::time::sleep_until(until) => WaitResult::Time,
         }
     }
 
@@ -187,7 +190,7 @@ impl Shell {
         let (now, clocks) = (Instant::now(), self.driver.config.clock.both());
         let left = self.leader.wake_at(clocks).as_micros().saturating_sub(clocks.steady.as_micros());
         let wake = now + Duration::from_micros(u64::try_from(left).unwrap_or(0)).min(SLEEP_MAX);
-        let view = self.viewed_at + if self.changed { VIEW_BUSY } else { VIEW_IDLE };
+        let view = self.view_published_at + if self.changed { VIEW_BUSY } else { VIEW_IDLE };
         if self.leader.engine().is_some() { wake.min(view.max(now)) } else { wake }
     }
 
@@ -198,19 +201,19 @@ impl Shell {
         self.leader.handle(now, event);
     }
 
-    fn hear_standing(&mut self) {
+    fn update_standing(&mut self) {
         let standing = *self.driver.config.standing.borrow_and_update();
         self.handle(Event::Standing(standing));
     }
 
     /// Takes the inputs that wait in the lanes, heartbeats first. Returns whether the lanes are closed and empty, so
     /// that nothing remains to be decided before the end.
-    fn take_waiting(&mut self) -> bool {
+    fn drain_lanes(&mut self) -> bool {
         let is_empty = |error: TryRecvError, closed: bool| !closed || error == TryRecvError::Disconnected;
         let mut drained = true;
         loop {
-            match self.driver.beats.try_recv() {
-                Ok(beat) => self.take_beat(beat),
+            match self.driver.heartbeats.try_recv() {
+                Ok(beat) => self.take_heartbeat(beat),
                 Err(error) => {
                     drained &= is_empty(error, self.lanes_closed);
                     break;
@@ -239,18 +242,18 @@ impl Shell {
         drained && self.leader.room() > 0
     }
 
-    fn take_beats(&mut self) {
-        let mut beats = std::mem::take(&mut self.beats);
-        beats.drain(..).for_each(|beat| self.take_beat(beat));
-        self.beats = beats;
+    fn take_heartbeats(&mut self) {
+        let mut beats = std::mem::take(&mut self.heartbeats);
+        beats.drain(..).for_each(|beat| self.take_heartbeat(beat));
+        self.heartbeats = beats;
     }
 
     /// Reads the clock for each heartbeat after receiving it. An earlier reading may precede the sending of the
     /// heartbeat, however short the code between them: the thread may have been suspended there. The lease would then
     /// expire here before it expires on the worker.
-    fn take_beat(&mut self, beat: Beat) {
+    fn take_heartbeat(&mut self, beat: HeartbeatRequest) {
         let now = self.now();
-        self.outboxes.beats_from(beat.session, beat.grants);
+        self.outboxes.set_heartbeat_stream(beat.session, beat.grants);
         self.leader.handle(now, Event::Worker(beat.input));
     }
 
@@ -283,13 +286,13 @@ impl Shell {
                 let reach = |moment| batch.iter().for_each(|batch| crashes::reach(moment, batch));
                 let is_done = result.is_ok();
                 if is_done {
-                    reach(Moment::AfterCommit);
+                    reach(CommitPhase::AfterCommit);
                 }
                 let answer = result.map(answer_of_commit).map_err(|error| failure(&error));
                 self.handle(Event::Answered(id, answer));
-                self.act();
+                self.execute_actions();
                 if is_done {
-                    reach(Moment::AfterEffects);
+                    reach(CommitPhase::AfterEffects);
                 }
             }
         }
@@ -298,10 +301,10 @@ impl Shell {
     // Actions.
 
     /// Carries out the leader's actions, in their order.
-    fn act(&mut self) {
+    fn execute_actions(&mut self) {
         loop {
             // Before any action that depends on it.
-            self.driver.leads_until.publish(self.leader.lease());
+            self.driver.lease_expiry.publish(self.leader.lease());
             self.correct_readiness();
             let actions = self.leader.take_actions();
             if actions.is_empty() {
@@ -310,7 +313,7 @@ impl Shell {
             let mut sends = false;
             for action in actions {
                 sends |= matches!(action, Action::ToWorker(_));
-                self.carry_out(action);
+                self.execute(action);
             }
             if sends {
                 self.send();
@@ -318,7 +321,7 @@ impl Shell {
         }
     }
 
-    fn carry_out(&mut self, action: Action<ReplyTo>) {
+    fn execute(&mut self, action: Action<ReplyTo>) {
         match action {
             Action::Call { id, call, timeout } => self.call(id, call, timeout),
             Action::Abandon(id) => self.calls.abandon(id),
@@ -342,27 +345,27 @@ impl Shell {
             }
             Action::Show(readiness) => self.show(readiness),
             Action::CloseLanes => {
-                let Driver { requests, reports, beats, .. } = &mut self.driver;
+                let Driver { requests, reports, heartbeats: beats, .. } = &mut self.driver;
                 requests.close();
                 reports.close();
                 beats.close();
                 self.lanes_closed = true;
             }
-            Action::NameStrays(named) => {
+            Action::ReportStrays(named) => {
                 let (store, metrics) = (Arc::clone(&self.driver.store), self.driver.config.metrics.clone());
-                tokio::spawn(strays::tell(store, metrics, named));
+                tokio::spawn(lost_executions::log_lost_executions(store, metrics, named));
             }
             Action::Retire(retired) => drop_in_background(retired),
             Action::ShowFollowed(heard) => self.show_followed(heard),
-            Action::Notice(notice) => notices::tell(notice, &self.driver.config.metrics),
+            Action::Notice(notice) => notices::log_notice(notice, &self.driver.config.metrics),
         }
     }
 
     /// Publishes the time up to which this standby knows the leader's commits, to other servers and in metrics.
     fn show_followed(&self, heard: Option<Timestamp>) {
         let config = &self.driver.config;
-        config.members.follows(heard.map(|heard| config.clock.steady().since(heard)));
-        config.metrics.stands_by(heard.is_some());
+        config.members.set_followed_age(heard.map(|heard| config.clock.steady().since(heard)));
+        config.metrics.set_standby_ready(heard.is_some());
     }
 
     fn show(&mut self, readiness: Readiness) {
@@ -411,8 +414,8 @@ impl Shell {
         let store = Arc::clone(&self.driver.store);
         match call {
             Call::Commit(leases, batch) => {
-                crashes::reach(Moment::BeforeCommit, &batch);
-                let kept = crashpoint::is_armed().then(|| Arc::clone(&batch));
+                crashes::reach(CommitPhase::BeforeCommit, &batch);
+                let kept = crashpoint::is_enabled().then(|| Arc::clone(&batch));
                 self.calls.commit(id, kept, async move { store.commit(&leases, batch).await });
             }
             Call::Load(leases) => {
@@ -436,7 +439,7 @@ impl Shell {
     // The view, and the clock.
 
     fn renew_view(&mut self) {
-        let age = self.viewed_at.elapsed();
+        let age = self.view_published_at.elapsed();
         if self.leader.engine().is_some() && (age >= VIEW_IDLE || (self.changed && age >= VIEW_BUSY)) {
             self.publish_view();
         }
@@ -445,18 +448,18 @@ impl Shell {
     fn publish_view(&mut self) {
         let Some(view) = self.leader.view() else { return };
         self.changed = false;
-        self.viewed_at = Instant::now();
+        self.view_published_at = Instant::now();
         let trouble = view.clock.trouble();
         match &trouble {
-            Some(trouble) if !self.clock_troubles => tracing::warn!("{trouble}"),
-            None if self.clock_troubles => tracing::info!("engine time follows the wall clock again"),
+            Some(trouble) if !self.clock_has_trouble => tracing::warn!("{trouble}"),
+            None if self.clock_has_trouble => tracing::info!("engine time follows the wall clock again"),
             _ => {}
         }
-        self.clock_troubles = trouble.is_some();
+        self.clock_has_trouble = trouble.is_some();
         let driver = &self.driver;
         driver.config.metrics.count_firings(&view);
         driver.view.send_replace(Arc::new(view));
-        driver.config.metrics.inbox(driver.beats.len() + driver.reports.len() + driver.requests.len());
+        driver.config.metrics.inbox(driver.heartbeats.len() + driver.reports.len() + driver.requests.len());
     }
 
     /// Returns the current time. Logs a jump of the wall clock, because many schedules may fire at once after it.
@@ -465,7 +468,7 @@ impl Shell {
         let (wall, mono) = (now.wall, Instant::now());
         let (last_wall, last_mono) = std::mem::replace(&mut self.clocks, (wall, mono));
         let leap = wall.since(last_wall).to_std().saturating_sub(mono - last_mono);
-        if leap > LEAP {
+        if leap > CLOCK_JUMP_LOGGED_MIN {
             tracing::warn!(seconds = leap.as_secs(), "the wall clock jumped forward");
         } else if last_wall.since(wall).to_std() > Duration::from_secs(1) {
             tracing::warn!("the wall clock was set back: engine time waits for it");
@@ -489,10 +492,10 @@ async fn answer(
         }
         Call::Renew(leases) => store.renew(&leases, lease).await.map(|()| Answer::Done),
         Call::Release(leases) => store.release(&leases).await.map(|()| Answer::Done),
-        Call::LostTails(leases) => store.lost_tails(&leases).await.map(Answer::LostTails),
+        Call::LostTails(leases) => store.shards_with_lost_commits(&leases).await.map(Answer::LostTails),
         Call::Clock => store.clock().await.map(Answer::Clock),
         Call::Probe => store.check().await.map(|_| Answer::Done),
-        Call::Reconciled(leases) => store.tails_reconciled(&leases).await.map(|()| Answer::Done),
+        Call::Reconciled(leases) => store.mark_reconciled(&leases).await.map(|()| Answer::Done),
         Call::ChangelogEnd => changelog_of(&store)?.end().await.map(Answer::ChangelogEnd),
         Call::ChangelogSince(place) => changelog_of(&store)?.since(place).await.map(Answer::ChangelogSince),
         Call::LiveRows(keys) => changelog_of(&store)?.live_rows(&keys).await.map(Answer::LiveRows),
@@ -520,6 +523,6 @@ fn answer_of_load(loaded: store::Loaded) -> Answer {
 }
 
 fn answer_of_commit(committed: store::Committed) -> Answer {
-    let store::Committed { first_event, prolonged, space_low } = committed;
+    let store::Committed { first_event, extended: prolonged, space_low } = committed;
     Answer::Committed(leader::Committed { first_event: first_event.0, prolonged, space_low })
 }

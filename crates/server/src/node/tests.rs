@@ -1,9 +1,9 @@
 //! Tests of behaviour that is invisible from outside: the time from which heartbeats are counted, and decisions made
 //! during a commit.
 
+mod clock_leaps;
 mod full;
 mod leadership;
-mod leaps;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -32,17 +32,17 @@ const STALL: Duration = Duration::from_millis(400);
 
 /// A manual clock. Its reader may be suspended right after reading, as if the thread was descheduled, while a heartbeat
 /// arrives.
-struct Dial {
+struct ManualClock {
     now: AtomicI64,
     /// Offset of the wall clock from the steady clock, in microseconds.
     ahead: AtomicI64,
     /// Heartbeats that arrive while the next readers are suspended.
-    meanwhile: Mutex<Option<(Node, Vec<Beat>)>>,
+    meanwhile: Mutex<Option<(Node, Vec<HeartbeatRequest>)>>,
     /// Whether the engine's thread, the only reader of both clocks, hangs in reading them.
     hangs: AtomicBool,
 }
 
-impl Dial {
+impl ManualClock {
     fn on(&self, by: Duration) {
         let micros = i64::try_from(by.as_millis()).unwrap() * 1_000;
         self.now.fetch_add(micros, Ordering::SeqCst);
@@ -68,7 +68,7 @@ impl Dial {
     }
 }
 
-impl Clock for Dial {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.now.load(Ordering::SeqCst) + self.ahead.load(Ordering::SeqCst))
     }
@@ -86,7 +86,7 @@ impl Clock for Dial {
             && let Some(beat) = beats.pop()
         {
             self.on(STALL);
-            assert!(node.shared.beats.try_send(beat).is_ok());
+            assert!(node.shared.heartbeats.try_send(beat).is_ok());
         }
         read
     }
@@ -129,16 +129,16 @@ impl Lanes {
         Self { node: node.clone(), closed, session, seq: 0, grants, granted }
     }
 
-    fn next(&mut self, session: Session) -> Beat {
+    fn next(&mut self, session: Session) -> HeartbeatRequest {
         self.seq += 1;
-        let input = Input::Beat { worker: WORKER, session, seq: self.seq, health: Health::default() };
-        Beat { session, input, grants: self.grants.clone() }
+        let input = Input::Heartbeat { worker: WORKER, session, seq: self.seq, health: Health::default() };
+        HeartbeatRequest { session, input, grants: self.grants.clone() }
     }
 
     /// Wakes the node, which reads its clock. The grant for this unknown session is 0.
     async fn wake(&mut self) {
         let beat = self.next(Session(0));
-        self.node.beat(beat).await.unwrap();
+        self.node.heartbeat(beat).await.unwrap();
     }
 
     /// Wakes the node, and waits until it has read its clock.
@@ -158,13 +158,17 @@ impl Lanes {
         self.poke().await;
         self.poke().await;
         let beat = self.next(self.session);
-        self.node.beat(beat).await.unwrap();
+        self.node.heartbeat(beat).await.unwrap();
         self.grant().await > 0
     }
 }
 
 /// Starts a node over this store, and waits until it leads.
-async fn ready(store: Arc<dyn Store>, dir: &std::path::Path, clock: Arc<Dial>) -> (Node, DriverHandle) {
+async fn ready(
+    store: Arc<dyn Store>,
+    dir: &std::path::Path,
+    clock: Arc<ManualClock>,
+) -> (Node, DriverHandle) {
     leading(store, dir, clock, |_| {}).await
 }
 
@@ -172,7 +176,7 @@ async fn ready(store: Arc<dyn Store>, dir: &std::path::Path, clock: Arc<Dial>) -
 async fn leading(
     store: Arc<dyn Store>,
     dir: &std::path::Path,
-    clock: Arc<Dial>,
+    clock: Arc<ManualClock>,
     change: impl FnOnce(&mut NodeConfig),
 ) -> (Node, DriverHandle) {
     let mut settings = ServerConfig::new(dir);
@@ -187,9 +191,9 @@ async fn leading(
     (node, thread)
 }
 
-fn dial() -> Arc<Dial> {
+fn dial() -> Arc<ManualClock> {
     let (now, ahead) = (AtomicI64::new(1_800_000_000_000_000), AtomicI64::new(0));
-    Arc::new(Dial { now, ahead, meanwhile: Mutex::new(None), hangs: AtomicBool::new(false) })
+    Arc::new(ManualClock { now, ahead, meanwhile: Mutex::new(None), hangs: AtomicBool::new(false) })
 }
 
 fn sqlite(dir: &std::path::Path) -> SqliteStore {
@@ -216,7 +220,7 @@ async fn try_submit(node: &Node, count: usize, key: Option<Key>) -> Result<Vec<m
 
 /// D7, I6. A reply that changes no row may still report a job whose row is not committed yet.
 #[tokio::test]
-async fn an_answer_that_needs_no_commit_waits_for_those_that_are_on_their_way() {
+async fn a_reply_without_changes_waits_for_pending_commits() {
     // This number of jobs is decided during a commit.
     const MANY: usize = 3_000;
     let dir = tempfile::tempdir().unwrap();
@@ -244,7 +248,7 @@ async fn an_answer_that_needs_no_commit_waits_for_those_that_are_on_their_way() 
 /// D2. The worker counts its lease from sending the heartbeat. If the server counted it from an earlier time, the lease
 /// would expire here first, and the work could start elsewhere while it still runs.
 #[tokio::test]
-async fn a_beat_that_came_while_the_thread_stood_still_is_counted_from_its_coming() {
+async fn a_heartbeat_during_a_stall_is_counted_from_its_receipt() {
     let dir = tempfile::tempdir().unwrap();
     let dial = dial();
     let (node, thread) = ready(Arc::new(sqlite(dir.path())), dir.path(), Arc::clone(&dial)).await;

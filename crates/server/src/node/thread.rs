@@ -65,7 +65,7 @@ impl Driver {
 
     /// Watches the lease on the runtime of the caller until the driver has ended.
     fn watch_lease(&self, mut ended: watch::Receiver<Option<Result<(), Fatal>>>) {
-        let watching = self.leads_until.clone().watch(self.readiness.clone());
+        let watching = self.lease_expiry.clone().watch(self.readiness.clone());
         tokio::spawn(async move {
             tokio::select! {
                 never = watching => match never {},

@@ -75,7 +75,7 @@ impl Artifacts {
     /// Storing the same bytes again makes their version the newest, without a transfer to the backend.
     ///
     /// # Errors
-    /// [`ObjectError::TooLarge`]; [`ObjectError::BrokenOff`] if `bytes` yields an error; and errors of the disk, the
+    /// [`ObjectError::TooLarge`]; [`ObjectError::Interrupted`] if `bytes` yields an error; and errors of the disk, the
     /// backend or the store. Then nothing is stored.
     pub async fn put<E>(
         &self,
@@ -212,8 +212,8 @@ impl Upload {
         let (mut hash, mut size) = (Sha256::new(), 0u64);
         let mut bytes = std::pin::pin!(bytes);
         while let Some(part) = bytes.next().await {
-            let part =
-                part.map_err(|error| ObjectError::BrokenOff { name: name.to_owned(), source: error.into() })?;
+            let part = part
+                .map_err(|error| ObjectError::Interrupted { name: name.to_owned(), source: error.into() })?;
             size += part.len() as u64;
             if size > limit {
                 return Err(ObjectError::TooLarge { name: name.to_owned(), limit });

@@ -98,7 +98,7 @@ pub enum ObjectError {
     },
     /// The client interrupted the upload.
     #[error("the upload of `{name}` was interrupted")]
-    BrokenOff {
+    Interrupted {
         /// Name of the artifact.
         name: String,
         /// Cause of the interruption.
@@ -141,7 +141,7 @@ impl ObjectError {
             Self::BadOffset { .. } => "use 0, or the `next_offset` of an earlier response",
             Self::Malformed { .. } => "upgrade the worker that sent the chunk",
             Self::TooLarge { .. } => "store fewer bytes, or raise `artifact_bytes_max`",
-            Self::BrokenOff { .. } => "send the upload again",
+            Self::Interrupted { .. } => "send the upload again",
             Self::Io { .. } => "check that the data folder has free space and belongs to the server's user",
             Self::Backend { .. } => "check that the object store is reachable and accepts the credentials",
             Self::Store(error) => error.help(),

@@ -49,7 +49,7 @@ async fn every_version_of_an_artifact_comes_back_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_or_breaks_off_leaves_nothing() {
+async fn an_oversized_or_interrupted_upload_leaves_nothing() {
     let server = Server::start_with(|config| config.artifact_bytes_max = 1_000).await;
     let artifacts = &server.running.services.objects.artifacts;
     assert!(put(artifacts, "fits", &[0; 1_000]).await.is_ok());

@@ -75,7 +75,7 @@ async fn submissions_during_a_slow_commit_share_the_next_one() {
 
 /// A10, D7: rule 7 of the design.
 #[tokio::test]
-async fn a_commit_of_unknown_outcome_is_told_and_repeating_it_makes_one_job() {
+async fn a_request_with_an_unknown_outcome_can_be_repeated_with_its_key() {
     let server = Server::start().await;
     server.store.inject_next(Operation::Commit, Fault::After);
     assert_eq!(submit(server.node(), job(), Some(7)).await, Err(RequestError::OutcomeUnknown));
@@ -89,7 +89,7 @@ async fn a_commit_of_unknown_outcome_is_told_and_repeating_it_makes_one_job() {
 
 /// D7. A failed commit is reported, and the request may be repeated even without a key.
 #[tokio::test]
-async fn a_commit_that_was_not_done_changed_nothing() {
+async fn a_failed_commit_changes_nothing() {
     let server = Server::start().await;
     server.store.inject_next(Operation::Commit, Fault::Before);
     assert_eq!(submit(server.node(), job(), None).await, Err(RequestError::Loading));
@@ -100,7 +100,7 @@ async fn a_commit_that_was_not_done_changed_nothing() {
 
 /// D7. Commits sent after a failed commit fail too.
 #[tokio::test]
-async fn commits_behind_one_that_was_not_done_change_nothing() {
+async fn commits_after_a_failed_commit_change_nothing() {
     // This number of jobs fills the commits that are sent ahead.
     const MANY: usize = 3_000;
     let server = Server::start().await;
@@ -135,7 +135,7 @@ async fn commits_behind_one_that_was_not_done_change_nothing() {
 
 /// D5, D6. A server that lost its shards drops its engine, acquires the shards again and continues.
 #[tokio::test]
-async fn a_fenced_commit_ends_the_ownership_and_work_goes_on_after_a_reload() {
+async fn a_fenced_commit_ends_leadership_and_work_continues_after_a_reload() {
     let server = Server::start().await;
     let worker = server.worker(server.fake().plan(|_| Plan::Run)).await;
     let made = submit(server.node(), job(), None).await.unwrap();

@@ -48,20 +48,20 @@ async fn a_log_is_read_while_it_grows_and_after_it_is_complete() {
 
 /// A worker may resend from any acknowledged offset.
 #[tokio::test]
-async fn a_chunk_that_came_before_changes_nothing_and_a_gap_is_told() {
+async fn a_repeated_chunk_changes_nothing_and_a_gap_is_reported() {
     let server = Server::start().await;
     let logs = &server.running.services.objects.logs;
     let id = execution(2 << 80);
     let (one, both) = (frames(&["one\n"]), frames(&["one\n", "two\n"]));
     logs.append(id, 0, one.clone(), false).await.unwrap();
-    assert_eq!(logs.append(id, 0, one.clone(), false).await.unwrap().fresh_bytes, 0);
+    assert_eq!(logs.append(id, 0, one.clone(), false).await.unwrap().new_bytes, 0);
     let gap = logs.append(id, 10_000, one.clone(), false).await.unwrap();
     assert_eq!(gap.offset, one.len() as u64, "resend from here");
     let overlap = logs.append(id, 0, both.clone(), true).await.unwrap();
-    assert_eq!((overlap.offset, overlap.fresh_bytes), (both.len() as u64, (both.len() - one.len()) as u64));
+    assert_eq!((overlap.offset, overlap.new_bytes), (both.len() as u64, (both.len() - one.len()) as u64));
     // The log is complete: nothing is appended any more.
     let late = logs.append(id, both.len() as u64, one, false).await.unwrap();
-    assert_eq!((late.offset, late.fresh_bytes), (both.len() as u64, 0));
+    assert_eq!((late.offset, late.new_bytes), (both.len() as u64, 0));
     assert_eq!(logs.read(id, 0, 1000).await.unwrap().frames, both);
 }
 
@@ -77,7 +77,7 @@ async fn reading_from_within_a_frame_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_frame_is_not_kept() {
+async fn malformed_frames_are_refused() {
     let server = Server::start().await;
     let logs = &server.running.services.objects.logs;
     let id = execution(4 << 80);
@@ -197,7 +197,7 @@ async fn a_worker_resumes_a_log_from_the_acknowledged_offset() {
 
 /// Guard by fence, never by id alone.
 #[tokio::test]
-async fn nobody_writes_the_log_of_another_workers_execution() {
+async fn a_worker_cannot_write_the_log_of_another_worker() {
     let server = Server::start().await;
     let worker = server.worker(server.fake().plan(|_| Plan::Run)).await;
     submit(server.node(), job(), None).await.unwrap();

@@ -19,12 +19,12 @@ use crate::harness::{job, soon, submit};
 
 /// Manual clocks: the wall clock, and the duration of suspends.
 #[derive(Default)]
-struct Dial {
+struct ManualClock {
     wall: AtomicI64,
     slept: AtomicI64,
 }
 
-impl Clock for Dial {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.wall.load(Ordering::SeqCst))
     }
@@ -34,7 +34,7 @@ impl Clock for Dial {
     }
 }
 
-impl Dial {
+impl ManualClock {
     fn set(&self, now: Timestamp) {
         self.wall.store(now.as_micros(), Ordering::SeqCst);
     }
@@ -47,13 +47,13 @@ impl Dial {
     }
 }
 
-async fn node(dir: &TempDir) -> (Node, DriverHandle, Arc<Dial>) {
+async fn node(dir: &TempDir) -> (Node, DriverHandle, Arc<ManualClock>) {
     node_at(dir, SystemClock.now()).await
 }
 
 /// Starts a node whose wall clock shows `now`.
-async fn node_at(dir: &TempDir, now: Timestamp) -> (Node, DriverHandle, Arc<Dial>) {
-    let dial = Arc::new(Dial::default());
+async fn node_at(dir: &TempDir, now: Timestamp) -> (Node, DriverHandle, Arc<ManualClock>) {
+    let dial = Arc::new(ManualClock::default());
     dial.set(now);
     let store = SqliteStore::open(dir.path().join("belfry.db"), Options::default()).unwrap();
     let store: Arc<dyn Store> = Arc::new(store);
@@ -79,7 +79,7 @@ async fn a_node_without_handles_ends() {
 
 /// Rule 8 of the design. A server started with a clock ten days ahead, and its store is repaired.
 #[tokio::test]
-async fn a_store_whose_engine_time_is_ahead_is_told_and_reset() {
+async fn engine_time_that_is_ahead_is_reported_and_reset() {
     let dir = tempfile::tempdir().unwrap();
     let now = SystemClock.now();
     let (ahead, handle, _) = node_at(&dir, now + Duration::from_hours(240)).await;
@@ -114,7 +114,7 @@ async fn a_store_whose_engine_time_is_ahead_is_told_and_reset() {
 
 /// D9, rule 8 of the design. The clock jumps ten days ahead, and is corrected.
 #[tokio::test]
-async fn a_leap_that_no_other_clock_confirms_is_told_and_not_followed() {
+async fn an_unconfirmed_clock_jump_is_reported_and_not_followed() {
     let dir = tempfile::tempdir().unwrap();
     let (node, _handle, dial) = node(&dir).await;
     let start = dial.now();

@@ -162,7 +162,7 @@ async fn copy(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin,
 
 /// D5. Any server accepts any request; the connection between two servers is encrypted.
 #[tokio::test]
-async fn what_is_handed_on_goes_over_tls_from_server_to_server() {
+async fn forwarded_requests_use_tls_between_servers() {
     let (site, heard) = (Site::new(), Heard::default());
     let (address, target) = eavesdropper(heard.clone()).await;
     let first = site.start("first", Some(address)).await;
@@ -205,7 +205,7 @@ async fn an_impostor_at_the_address_of_the_leader_gets_no_byte_of_a_request() {
     assert_eq!((asked, raw[0]), (StatusCode::SERVICE_UNAVAILABLE, HANDSHAKE));
     assert!(!raw.windows(4).any(|window| window == b"HTTP"));
 
-    let impostor = Identity::draw().acceptor();
+    let impostor = Identity::generate().acceptor();
     let (asked, told) = tokio::join!(site.ask(&second), async {
         let (stream, _) = listener.accept().await.unwrap();
         let mut told = Vec::new();
@@ -220,12 +220,12 @@ async fn an_impostor_at_the_address_of_the_leader_gets_no_byte_of_a_request() {
 
 /// D5. A key alone does not identify a server: its fingerprint must be in the store.
 #[tokio::test]
-async fn a_stranger_with_a_key_of_its_own_is_refused_until_the_store_knows_it() {
+async fn a_peer_with_an_unknown_key_is_refused() {
     let site = Site::new();
     let (first, second) = site.two(None).await;
     let key = first.services.members.identity().fingerprint();
-    let stranger = Identity::draw();
-    let connector = TlsConnector::from(Arc::new(stranger.toward(key)));
+    let stranger = Identity::generate();
+    let connector = TlsConnector::from(Arc::new(stranger.client_config(key)));
     let answer = async |headers: &str| {
         let stream = TcpStream::connect(first.addr).await.unwrap();
         let mut stream = connector.connect("server".try_into().unwrap(), stream).await.unwrap();
@@ -251,7 +251,7 @@ async fn a_stranger_with_a_key_of_its_own_is_refused_until_the_store_knows_it() 
 
 /// D5. Only servers may say which server forwarded a request.
 #[tokio::test]
-async fn a_client_that_says_its_request_was_handed_on_is_a_client_like_any_other() {
+async fn a_client_cannot_mark_its_request_as_forwarded() {
     let site = Site::new();
     let (first, second) = site.two(None).await;
     let server = first.services.members.me().id.to_string();
@@ -265,7 +265,7 @@ async fn a_client_that_says_its_request_was_handed_on_is_a_client_like_any_other
 
 /// D5, D8. A restarted server has another key, which the others read from the store.
 #[tokio::test]
-async fn servers_that_were_started_again_know_each_other_by_their_new_keys() {
+async fn restarted_servers_authenticate_with_their_new_keys() {
     let site = Site::new();
     let (first, second) = site.two(None).await;
     assert_eq!(site.ask(&second).await, StatusCode::OK);
@@ -284,7 +284,7 @@ async fn servers_that_were_started_again_know_each_other_by_their_new_keys() {
 
 /// D5. A client that sends nothing, or stops within a handshake, delays no other connection.
 #[tokio::test]
-async fn connections_that_stand_still_hold_up_nobody() {
+async fn stalled_connections_delay_no_other_connection() {
     let site = Site::new();
     let (first, second) = site.two(None).await;
     let mut still = Vec::new();

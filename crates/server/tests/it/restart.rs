@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::input::{Expected, NewRun, NewWorkflow, Takeover, WorkflowRequest};
+use engine::input::{CarriedResults, Expected, NewRun, NewWorkflow, WorkflowRequest};
 use engine::{Input, Reply};
 use model::run::{RunStatus, WorkflowHead};
 use model::workflow::{Definition, StepSpec};
@@ -18,7 +18,7 @@ use crate::harness::{Server, job, soon, submit, submit_many};
 
 /// D5, D7. The server fails during a commit with a thousand jobs in every state.
 #[tokio::test]
-async fn a_thousand_jobs_in_flight_outlive_the_death_of_the_server() {
+async fn a_thousand_jobs_survive_a_failure_of_the_server() {
     const JOBS: usize = 1_000;
     let server = Server::start().await;
     let runs = Arc::new(AtomicU64::new(0));
@@ -75,7 +75,7 @@ async fn submit_keys(server: &Server, keys: std::ops::Range<u128>) -> (Vec<JobId
 
 /// Everything in the inbox is committed and answered before a server stops.
 #[tokio::test]
-async fn a_shutdown_answers_what_was_taken_and_refuses_the_rest() {
+async fn a_shutdown_answers_accepted_requests_and_refuses_others() {
     let server = Server::start().await;
     let stall = server.store.stall(Operation::Commit, server.store.calls(Operation::Commit) + 1);
     let node = server.node().clone();
@@ -175,7 +175,7 @@ async fn an_expired_run_is_deleted_with_its_steps() {
         priority: None,
         note: None,
         retry_of: None,
-        carried: Takeover::default(),
+        carried: CarriedResults::default(),
         origin: None,
         key: None,
     };

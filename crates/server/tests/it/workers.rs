@@ -33,7 +33,7 @@ async fn the_job_of_a_lost_worker_runs_on_another() {
 
 /// D3. Three missed heartbeats, with the connection still open.
 #[tokio::test]
-async fn a_worker_that_does_not_beat_is_lost_though_it_is_connected() {
+async fn a_connected_worker_without_heartbeats_is_lost() {
     let server = Server::start_with(short_leases).await;
     let worker = server.worker(server.fake()).await;
     worker.set_beating(false);
@@ -123,7 +123,7 @@ async fn refusals_and_failed_starts_reach_the_job() {
 
 /// The metrics count the same jobs as the store.
 #[tokio::test]
-async fn what_was_committed_is_counted() {
+async fn committed_jobs_are_counted() {
     let server = Server::start().await;
     let _worker: FakeWorker = server.worker(server.fake()).await;
     let made = submit(server.node(), job(), None).await.unwrap();

@@ -25,7 +25,7 @@ pub(super) fn check(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: 
         }
     }
     for execution in &job.executions {
-        handed_on(facts, *execution, id, job, findings);
+        passed_checkpoints(facts, *execution, id, job, findings);
     }
 }
 
@@ -37,7 +37,7 @@ fn is_current(facts: &Facts<'_>, job: JobId, execution: ExecutionId, index: usiz
 }
 
 /// I1: a task gets the last checkpoint that was accepted before its start.
-fn handed_on(
+fn passed_checkpoints(
     facts: &Facts<'_>,
     execution: ExecutionId,
     id: JobId,

@@ -344,7 +344,7 @@ impl<'a> Facts<'a> {
     fn take_run(&mut self, index: usize, row: &'a RunRow) {
         let run = self.workflow_runs.entry(row.run).or_default();
         run.rows.push((index, row));
-        if row.steps.iter().any(|step| step.cause == RunCause::BackoffOver) {
+        if row.steps.iter().any(|step| step.cause == RunCause::BackoffEnded) {
             run.tries.insert(index);
         }
         run.spec = row.spec.as_deref().or(run.spec);

@@ -200,7 +200,7 @@ const fn not(invariant: Invariant, what: &'static str) -> NotJudged {
 }
 
 /// What a store that was recorded [from its feed](StoreView::Feed) does not show.
-const NOT_IN_A_FEED: &[NotJudged] = &[
+const NOT_JUDGED_IN_FEED: &[NotJudged] = &[
     not(Invariant::I5, "whether versions grow"),
     not(Invariant::I6, "whether something was visible before its commit, except if it was never committed"),
     not(Invariant::I10, "the epochs of commits"),
@@ -264,7 +264,7 @@ fn report(findings: Findings, history: &History) -> Report {
     let mut report = findings.0;
     report.violations.sort_by_key(|violation| violation.invariant);
     if history.setup.store == StoreView::Feed {
-        report.not_judged = NOT_IN_A_FEED;
+        report.not_judged = NOT_JUDGED_IN_FEED;
     }
     report
 }

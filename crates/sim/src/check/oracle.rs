@@ -131,7 +131,7 @@ mod tests {
 
     /// I15.
     #[test]
-    fn rates_lie_on_their_grid_after_the_begin_and_up_to_the_end() {
+    fn rates_are_aligned_to_their_grid_within_the_range() {
         let period = Duration::from_secs(20);
         let rule = || Rule::Every(Every { period, phase: Duration::from_secs(5) });
         let found = shown(rule(), "2026-03-02T08:00:05Z", "2026-03-02T08:00:45Z");
@@ -140,7 +140,7 @@ mod tests {
 
     /// I15. 2026-03-01 is a Sunday.
     #[test]
-    fn cron_matches_by_fields_and_by_either_day_where_both_are_named() {
+    fn cron_matches_either_day_field_if_both_are_set() {
         let rule = Rule::Cron(Cron::new("30 1-2 1,3 * 1"));
         let found = shown(rule, "2026-03-01T00:00:00Z", "2026-03-04T00:00:00Z");
         let days = ["01", "02", "03"].iter();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_oracle_does_not_know_it_does_not_judge() {
+    fn the_oracle_returns_none_for_unsupported_rules() {
         let zoned = Timing { zone: "Europe/Berlin".into(), ..Timing::default() };
         assert_eq!(instants(&zoned, Timestamp::default(), Timestamp::default()), None);
         assert!(Fields::parse("0 0 L * *").is_none() && Fields::parse("* * *").is_none());

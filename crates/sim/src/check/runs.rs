@@ -222,7 +222,7 @@ fn backoffs(facts: &Facts<'_>, id: JobId, job: &JobFacts<'_>, findings: &mut Fin
     let mut due: Option<(usize, Timestamp)> = None;
     for (index, row) in &job.rows {
         for (place, step) in row.steps.iter().enumerate() {
-            if step.cause == Cause::BackoffOver
+            if step.cause == Cause::BackoffEnded
                 && let Some((from, due)) = due.filter(|(_, due)| step.at < *due)
             {
                 let message = format!("continued at {}, before the end of its backoff at {due}", step.at);

@@ -14,25 +14,30 @@ use crate::history::Row;
 
 pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
     for (&id, schedule) in &facts.schedules {
-        one_job_each(facts, id, schedule, findings);
+        one_run_per_time(facts, id, schedule, findings);
         never_early(facts, id, schedule, findings);
         if account(facts, id, schedule, findings).is_none() {
             findings.0.schedules_not_judged += 1;
         }
         caught_up(facts, id, schedule, findings);
-        given_up(id, schedule, findings);
-        waits_its_turn(id, schedule, findings);
+        skipped_missed_runs(id, schedule, findings);
+        missed_runs_wait(id, schedule, findings);
     }
-    one_step(facts, findings);
+    one_commit_per_firing(facts, findings);
     overlap_limits(facts, findings);
 }
 
-fn by_itself(cause: FiringCause) -> bool {
+fn is_scheduled(cause: FiringCause) -> bool {
     matches!(cause, FiringCause::Timer | FiringCause::CatchUp)
 }
 
 /// I14: no ledger entry names two runs, and no scheduled time has two runs.
-fn one_job_each(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
+fn one_run_per_time(
+    facts: &Facts<'_>,
+    id: ScheduleId,
+    schedule: &ScheduleFacts<'_>,
+    findings: &mut Findings,
+) {
     let mut named: BTreeMap<_, (Work, usize)> = BTreeMap::new();
     for (index, record) in &schedule.written {
         let Some(work) = record.work else { continue };
@@ -45,7 +50,7 @@ fn one_job_each(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>,
     let mut fired: BTreeMap<(u64, Timestamp), (Work, usize)> = BTreeMap::new();
     for &run in &schedule.runs {
         let (Some(origin), Some((index, _))) = (facts.origin_of(run), facts.begin_of(run)) else { continue };
-        if !by_itself(origin.cause) {
+        if !is_scheduled(origin.cause) {
             continue;
         }
         if let Some((other, at)) = fired.insert((origin.generation, origin.scheduled_for), (run, index)) {
@@ -56,7 +61,7 @@ fn one_job_each(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>,
 }
 
 /// I14: the run, its ledger entry and the cursor are committed together.
-fn one_step(facts: &Facts<'_>, findings: &mut Findings) {
+fn one_commit_per_firing(facts: &Facts<'_>, findings: &mut Findings) {
     for (index, commit) in &facts.commits {
         let mut lines = BTreeSet::new();
         let mut cursors: BTreeMap<ScheduleId, Timestamp> = BTreeMap::new();
@@ -87,7 +92,7 @@ fn one_step(facts: &Facts<'_>, findings: &mut Findings) {
             }
             let is_behind =
                 cursors.get(&origin.schedule).is_some_and(|cursor| *cursor < origin.scheduled_for);
-            if by_itself(origin.cause) && is_behind {
+            if is_scheduled(origin.cause) && is_behind {
                 findings.add(Invariant::I14, work, "fired, but the cursor is before it", [*index]);
             }
         }
@@ -97,7 +102,7 @@ fn one_step(facts: &Facts<'_>, findings: &mut Findings) {
 /// I16: no firing is decided before its scheduled time.
 fn never_early(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
     for (index, record) in &schedule.written {
-        if by_itself(record.cause) && record.decided_at < record.last {
+        if is_scheduled(record.cause) && record.decided_at < record.last {
             let message = format!("scheduled time {} was decided at {}", record.last, record.decided_at);
             findings.add(Invariant::I16, id, message, [*index]);
         }
@@ -105,7 +110,7 @@ fn never_early(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, 
     for &run in &schedule.runs {
         let Some((index, at)) = facts.begin_of(run) else { continue };
         let origin = facts.origin_of(run);
-        if origin.is_some_and(|origin| by_itself(origin.cause) && at < origin.scheduled_for) {
+        if origin.is_some_and(|origin| is_scheduled(origin.cause) && at < origin.scheduled_for) {
             findings.add(Invariant::I16, id, format!("a run was created early, at {at}"), [index]);
         }
     }
@@ -138,7 +143,7 @@ pub(super) fn in_time(facts: &Facts<'_>, findings: &mut Findings) {
 }
 
 /// A spec of a schedule, and the time from which it was in force.
-struct Reign<'a> {
+struct SpecPeriod<'a> {
     spec: &'a ScheduleSpec,
     from: Timestamp,
 }
@@ -151,11 +156,11 @@ fn account(
     schedule: &ScheduleFacts<'_>,
     findings: &mut Findings,
 ) -> Option<()> {
-    let reigns = reigns(schedule);
+    let reigns = spec_periods(schedule);
     let (last_index, last, _) = schedule.rows.last()?;
     let mut decided: BTreeMap<Timestamp, usize> = BTreeMap::new();
     for (index, record) in schedule.ledger.values() {
-        if !by_itself(record.cause) {
+        if !is_scheduled(record.cause) {
             continue;
         }
         let Some(reign) = reigns.get(&record.generation) else { continue };
@@ -187,7 +192,7 @@ fn account(
         }
     }
     let tolerance = facts.history.setup.tolerance;
-    let ordered: Vec<&Reign<'_>> = reigns.values().collect();
+    let ordered: Vec<&SpecPeriod<'_>> = reigns.values().collect();
     for (place, reign) in ordered.iter().enumerate() {
         // When the rules change, the exact time of the change is uncertain by the tolerance.
         let until = match ordered.get(place + 1) {
@@ -224,7 +229,7 @@ fn account(
     Some(())
 }
 
-fn reigns<'a>(schedule: &ScheduleFacts<'a>) -> BTreeMap<u64, Reign<'a>> {
+fn spec_periods<'a>(schedule: &ScheduleFacts<'a>) -> BTreeMap<u64, SpecPeriod<'a>> {
     let mut found = BTreeMap::new();
     let mut spec = None;
     for (_, row, commit) in &schedule.rows {
@@ -232,7 +237,7 @@ fn reigns<'a>(schedule: &ScheduleFacts<'a>) -> BTreeMap<u64, Reign<'a>> {
         let Some(spec) = spec else { continue };
         // A schedule that was created and changed before its first commit has no row of its first generation.
         let from = if row.new && row.generation == 1 { row.created_at } else { commit.now };
-        found.entry(row.generation).or_insert(Reign { spec, from });
+        found.entry(row.generation).or_insert(SpecPeriod { spec, from });
     }
     found
 }
@@ -353,11 +358,11 @@ fn skipped_by_itself(row: &Row) -> Option<&LedgerRecord> {
 }
 
 /// I18: a missed firing waits for its turn; no overlap policy skips it.
-fn waits_its_turn(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
+fn missed_runs_wait(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
     for (index, record) in &schedule.written {
         let lost = matches!(record.outcome, FiringOutcome::SkippedOverlap | FiringOutcome::Shed);
         let says = |code: DetailCode| record.detail.as_deref() == Some(code.sentence());
-        let for_another = says(DetailCode::WaitingStands) || says(DetailCode::LaterStands);
+        let for_another = says(DetailCode::MergedIntoWaiting) || says(DetailCode::MergedIntoLater);
         if record.cause == FiringCause::CatchUp && (lost || for_another) {
             let message = format!("missed time {} became {} instead of waiting", record.last, record.outcome);
             findings.add(Invariant::I18, id, message, [*index]);
@@ -368,8 +373,8 @@ fn waits_its_turn(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut F
 /// I18: a missed firing is skipped only as the policy states.
 ///
 /// The times of one ledger entry were skipped one after the other: the last one is judged.
-fn given_up(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
-    let reigns = reigns(schedule);
+fn skipped_missed_runs(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
+    let reigns = spec_periods(schedule);
     for (index, record) in schedule.ledger.values() {
         let by_policy = matches!(record.outcome, FiringOutcome::SkippedPolicy | FiringOutcome::Coalesced);
         if record.cause != FiringCause::CatchUp || !by_policy || schedule.waited(record) {
@@ -380,7 +385,7 @@ fn given_up(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Finding
         let is_old = record.decided_at.since(record.last) >= missed.catch_up_window;
         let says = |code: DetailCode| record.detail.as_deref() == Some(code.sentence());
         // It had its turn, and another firing waits: the overlap policy or a backfill skipped it.
-        let had_its_turn = says(DetailCode::WaitingStands) || says(DetailCode::LaterStands);
+        let had_its_turn = says(DetailCode::MergedIntoWaiting) || says(DetailCode::MergedIntoLater);
         let too_many = says(DetailCode::LaterOutages);
         // With jitter, each scheduled time is missed at a different time.
         if is_old || had_its_turn || too_many || spec.jitter.is_some() {
@@ -408,7 +413,7 @@ fn given_up(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Finding
 
 /// I18: missed firings are caught up as the policy states, in the order of their scheduled times.
 fn caught_up(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
-    let reigns = reigns(schedule);
+    let reigns = spec_periods(schedule);
     let mut at_once: BTreeMap<(u64, Timestamp), Vec<(usize, &LedgerRecord)>> = BTreeMap::new();
     for (index, record) in schedule.ledger.values() {
         let fired = matches!(record.outcome, FiringOutcome::Fired | FiringOutcome::FiredLate);

@@ -61,7 +61,7 @@ impl Judge {
         let from = self.carried();
         self.window.events.append(events);
         let Some(last) = self.window.events.last() else { return };
-        let over = self.state.judge_what_is_over(&self.window, from, last.at - QUIET);
+        let over = self.state.judge_finished(&self.window, from, last.at - QUIET);
         self.window.events.retain_mut(|event| over.leaves(event));
     }
 
@@ -76,14 +76,14 @@ impl Judge {
 
 /// Finished objects, whose events are dropped from later slices.
 #[derive(Debug)]
-struct Over {
+struct FinishedObjects {
     jobs: Set<JobId>,
     executions: Set<ExecutionId>,
     requests: Set<u64>,
     since: Timestamp,
 }
 
-impl Over {
+impl FinishedObjects {
     /// Returns whether the event is kept, after dropping its rows about finished objects.
     fn leaves(&self, event: &mut Event) -> bool {
         match &mut event.what {
@@ -123,7 +123,7 @@ impl Over {
 }
 
 impl State {
-    fn judge_what_is_over(&mut self, window: &History, from: usize, quiet_since: Timestamp) -> Over {
+    fn judge_finished(&mut self, window: &History, from: usize, quiet_since: Timestamp) -> FinishedObjects {
         let mut facts = Facts::of(window);
         cluster::rebuilds(&facts, from, &mut self.findings);
         self.follow_commits(&facts, from);
@@ -143,7 +143,7 @@ impl State {
         schedules::in_time(&facts, &mut self.findings);
         self.memory.jobs.extend(&jobs);
         let since = facts.calm.map_or(quiet_since, |(_, calm)| calm - QUIET);
-        Over { jobs, executions, requests: facts.requests.keys().copied().collect(), since }
+        FinishedObjects { jobs, executions, requests: facts.requests.keys().copied().collect(), since }
     }
 
     /// Judges everything that is left, and everything that is only judged at the end.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use model::firing::Work;
 use model::limits;
-use model::run::{Ended, NotTriggered, RunCause, RunTrigger, TriggerState};
-use model::workflow::{Action, Listens, Source, SourceKind, TriggerSpec};
+use model::run::{Ended, RunCause, RunTrigger, TriggerRefusalReason, TriggerState};
+use model::workflow::{Action, Source, SourceKind, TriggerSources, TriggerSpec};
 use model::{JobStatus, RunId, RunStatus, Timestamp, WorkflowId, WorkflowSpec};
 
 use super::facts::Facts;
@@ -24,20 +24,20 @@ const ORDERS_OF: usize = 4;
 /// State of workflows and runs, from commit to commit.
 #[derive(Debug, Default)]
 pub(super) struct Triggers {
-    workflows: BTreeMap<WorkflowId, Known>,
+    workflows: BTreeMap<WorkflowId, WorkflowState>,
     runs: BTreeMap<RunId, LiveRun>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct WorkflowState {
     spec: Arc<WorkflowSpec>,
     /// State of each of its triggers.
     states: Vec<TriggerState>,
     /// Ends that each of its joins has collected, by source.
-    kept: Vec<Kept>,
+    kept: Vec<CollectedEnds>,
 }
 
-type Kept = BTreeMap<usize, End>;
+type CollectedEnds = BTreeMap<usize, End>;
 
 #[derive(Debug)]
 struct LiveRun {
@@ -59,7 +59,7 @@ struct End {
 
 /// The end of a job or run, with the fields that sources match.
 #[derive(Debug)]
-struct Told<'a> {
+struct MatchedEnd<'a> {
     end: End,
     namespace: &'a str,
     name: &'a str,
@@ -69,10 +69,10 @@ struct Told<'a> {
 
 /// What a trigger should do, or did, in a commit.
 #[derive(Debug, Default)]
-struct Deeds {
+struct TriggerActions {
     /// The ends named by each of its new runs.
     started: BTreeSet<Vec<Work>>,
-    refused: Vec<(Work, NotTriggered)>,
+    refused: Vec<(Work, TriggerRefusalReason)>,
     /// Ends that a join holds after the commit, by source.
     kept: BTreeMap<usize, Work>,
 }
@@ -141,7 +141,7 @@ impl Triggers {
 
     /// Returns all ends in a commit to which triggers may listen: jobs that are not steps, and runs that no other run
     /// called.
-    fn ends<'a>(&'a self, facts: &Facts<'a>, commit: &Commit) -> Vec<Told<'a>> {
+    fn ends<'a>(&'a self, facts: &Facts<'a>, commit: &Commit) -> Vec<MatchedEnd<'a>> {
         let mut ends = Vec::new();
         for row in &commit.rows {
             match row {
@@ -152,7 +152,7 @@ impl Triggers {
                     let (Some(spec), Some(last)) = (job.spec, row.steps.last()) else { continue };
                     let since = job.origin.map_or(row.job.created_at(), |origin| origin.scheduled_for);
                     let chain = vec![spec.name.as_str().into()];
-                    ends.push(Told {
+                    ends.push(MatchedEnd {
                         end: End { work: row.job.into(), at: last.at, since, chain },
                         namespace: &spec.namespace,
                         name: &spec.name,
@@ -165,7 +165,7 @@ impl Triggers {
                     let Some(last) = row.steps.last() else { continue };
                     let mut chain = run.chain.clone();
                     chain.push(run.spec.name.as_str().into());
-                    ends.push(Told {
+                    ends.push(MatchedEnd {
                         end: End { work: row.run.into(), at: last.at, since: run.since, chain },
                         namespace: &run.spec.namespace,
                         name: &run.spec.name,
@@ -190,17 +190,22 @@ impl Triggers {
         match (self.workflows.get_mut(&row.workflow), &row.spec) {
             (Some(known), None) => (known.states, known.kept) = (states, kept),
             (_, Some(spec)) => {
-                self.workflows.insert(row.workflow, Known { spec: Arc::clone(spec), states, kept });
+                self.workflows.insert(row.workflow, WorkflowState { spec: Arc::clone(spec), states, kept });
             }
             (None, None) => {}
         }
     }
 }
 
-impl Known {
+impl WorkflowState {
     /// Returns what a trigger did in a commit: the new runs that name it, and the ends that it refused. The row names
     /// only the last refused end, so the others get the same name.
-    fn seen(&self, number: usize, own: Option<&WorkflowRow>, new: &[(&RunRow, &RunTrigger)]) -> Deeds {
+    fn seen(
+        &self,
+        number: usize,
+        own: Option<&WorkflowRow>,
+        new: &[(&RunRow, &RunTrigger)],
+    ) -> TriggerActions {
         let of_this = |row: &RunRow, trigger: &RunTrigger| {
             let spec = row.spec.as_deref();
             trigger.number as usize == number
@@ -217,19 +222,19 @@ impl Known {
         let refused = last.map_or_else(Vec::new, |last| vec![last; usize::try_from(count).unwrap_or(0)]);
         // Without a row, the join keeps its ends.
         let kept = now.map(kept_by).or_else(|| self.kept.get(number).cloned()).unwrap_or_default();
-        Deeds { started, refused, kept: works(&kept) }
+        TriggerActions { started, refused, kept: works(&kept) }
     }
 }
 
 /// A trigger, and what it did in the judged commit.
 struct Judged<'a> {
-    all: &'a BTreeMap<WorkflowId, Known>,
-    known: &'a Known,
+    all: &'a BTreeMap<WorkflowId, WorkflowState>,
+    known: &'a WorkflowState,
     number: usize,
     trigger: &'a TriggerSpec,
     /// Whether the commit changes a workflow that this one may call.
     callees_change: bool,
-    seen: Deeds,
+    seen: TriggerActions,
 }
 
 impl Judged<'_> {
@@ -237,10 +242,10 @@ impl Judged<'_> {
     ///
     /// # Errors
     /// Describes what it should have done.
-    fn compare(&self, ends: &[Told<'_>]) -> Result<(), String> {
+    fn compare(&self, ends: &[MatchedEnd<'_>]) -> Result<(), String> {
         let (sources, joins) = (self.trigger.listens.sources(), self.trigger.listens.joins());
         let namespace = self.known.spec.namespace.as_str();
-        let is_heard = |told: &&Told<'_>| {
+        let is_heard = |told: &&MatchedEnd<'_>| {
             told.namespace == namespace && sources.iter().any(|source| listens(source, told))
         };
         let heard: Vec<_> = ends.iter().filter(is_heard).collect();
@@ -250,7 +255,7 @@ impl Judged<'_> {
         let orders = if joins { orders(heard.len()) } else { vec![(0..heard.len()).collect()] };
         let mut wrong = None;
         for order in orders {
-            let mut due = Deeds::default();
+            let mut due = TriggerActions::default();
             let mut kept = self.known.kept.get(self.number).cloned().unwrap_or_default();
             order.iter().for_each(|&place| self.hear(heard[place], &mut kept, &mut due));
             due.kept = works(&kept);
@@ -263,7 +268,7 @@ impl Judged<'_> {
         Err(format!("expected {due:?} from the ends of this commit, but got {seen:?}"))
     }
 
-    fn fits(&self, due: &Deeds) -> bool {
+    fn fits(&self, due: &TriggerActions) -> bool {
         let last = self.seen.refused.last();
         due.started == self.seen.started
             && due.kept == self.seen.kept
@@ -272,23 +277,23 @@ impl Judged<'_> {
     }
 
     /// Applies the rule to one end.
-    fn hear(&self, told: &Told<'_>, kept: &mut Kept, due: &mut Deeds) {
+    fn hear(&self, told: &MatchedEnd<'_>, kept: &mut CollectedEnds, due: &mut TriggerActions) {
         for (place, source) in self.trigger.listens.sources().iter().enumerate() {
             if !listens(source, told) {
                 continue;
             }
             let end = &told.end;
             if self.trigger.paused {
-                due.refused.push((end.work, NotTriggered::Paused));
+                due.refused.push((end.work, TriggerRefusalReason::Paused));
                 continue;
             }
             if source.within.is_some_and(|within| end.at.since(end.since) > within) {
-                due.refused.push((end.work, NotTriggered::Late));
+                due.refused.push((end.work, TriggerRefusalReason::Late));
                 continue;
             }
             let ends: Vec<End> = match &self.trigger.listens {
-                Listens::To(_) => vec![end.clone()],
-                Listens::All { sources, window } => {
+                TriggerSources::To(_) => vec![end.clone()],
+                TriggerSources::All { sources, window } => {
                     kept.remove(&place);
                     let old: Vec<usize> = kept
                         .iter()
@@ -297,7 +302,7 @@ impl Judged<'_> {
                         .collect();
                     for at in old {
                         let old = kept.remove(&at).expect("the key was just found");
-                        due.refused.push((old.work, NotTriggered::OutsideWindow));
+                        due.refused.push((old.work, TriggerRefusalReason::OutsideWindow));
                     }
                     kept.insert(place, end.clone());
                     if kept.len() < sources.len() {
@@ -315,20 +320,21 @@ impl Judged<'_> {
 
     /// Returns why these ends start nothing, or `None`. If the reason depends on data that the history does not
     /// contain, the recorded reason is accepted.
-    fn refusal(&self, ends: &[End]) -> Option<NotTriggered> {
+    fn refusal(&self, ends: &[End]) -> Option<TriggerRefusalReason> {
         if ends.iter().any(|end| end.chain.len() > limits::TRIGGER_CHAIN_MAX) {
-            return Some(NotTriggered::ChainTooLong);
+            return Some(TriggerRefusalReason::ChainTooLong);
         }
         let spec = &self.known.spec;
         let said = |reason| self.seen.refused.iter().any(|(_, said)| *said == reason).then_some(reason);
         let calls = calls(spec).next().is_some();
         if calls && !self.callees_change && !self.is_whole(spec, limits::TRIGGER_CHAIN_MAX) {
-            return Some(NotTriggered::BadWorkflow);
+            return Some(TriggerRefusalReason::BadWorkflow);
         }
-        let may_change = said(NotTriggered::BadWorkflow).filter(|_| calls && self.callees_change);
-        let may_have_none = said(NotTriggered::BadParameters)
+        let may_change = said(TriggerRefusalReason::BadWorkflow).filter(|_| calls && self.callees_change);
+        let may_have_none = said(TriggerRefusalReason::BadParameters)
             .filter(|_| !spec.parameters.is_empty() || !self.trigger.parameters.is_empty());
-        let may_be_full = said(NotTriggered::TooManyRuns).filter(|_| spec.max_parallel_runs.is_some());
+        let may_be_full =
+            said(TriggerRefusalReason::TooManyRuns).filter(|_| spec.max_parallel_runs.is_some());
         may_change.or(may_have_none).or(may_be_full)
     }
 
@@ -343,7 +349,7 @@ impl Judged<'_> {
     }
 }
 
-fn listens(source: &Source, told: &Told<'_>) -> bool {
+fn listens(source: &Source, told: &MatchedEnd<'_>) -> bool {
     let kind = match told.end.work {
         Work::Job(_) => SourceKind::Job,
         Work::Run(_) => SourceKind::Workflow,
@@ -374,11 +380,11 @@ fn work_of(ended: &Ended) -> Option<Work> {
     ended.job_id.map(Work::Job).or(ended.run_id.map(Work::Run))
 }
 
-fn works(kept: &Kept) -> BTreeMap<usize, Work> {
+fn works(kept: &CollectedEnds) -> BTreeMap<usize, Work> {
     kept.iter().map(|(place, end)| (*place, end.work)).collect()
 }
 
-fn kept_by(state: &TriggerState) -> Kept {
+fn kept_by(state: &TriggerState) -> CollectedEnds {
     let kept = state.kept.iter().filter_map(|kept| {
         let since = kept.scheduled_for.unwrap_or(kept.created_at);
         let end = End { work: work_of(&kept.ended)?, at: kept.ended.at, since, chain: kept.chain.clone() };

@@ -24,7 +24,7 @@ pub(super) fn check(facts: &Facts<'_>, findings: &mut Findings) {
         elements(id, run, findings);
         outcome(id, run, findings);
         if facts.exact() {
-            ends_are_heard(facts, id, run, findings);
+            ends_are_committed_together(facts, id, run, findings);
         }
         if facts.calm.is_some()
             && facts.end.is_some()
@@ -151,7 +151,7 @@ fn end_of(status: StepStatus, spec: &StepSpec) -> Option<End> {
 }
 
 /// Whether a step runs, by the table of join rules on the workflows page.
-fn goes(rule: JoinRule, ends: &[Option<End>]) -> bool {
+fn join_rule_allows(rule: JoinRule, ends: &[Option<End>]) -> bool {
     let bad = |end: End| matches!(end, End::Failed | End::UpstreamFailed);
     let all = |holds: &dyn Fn(End) -> bool| ends.iter().all(|end| end.is_some_and(holds));
     let one = |holds: &dyn Fn(End) -> bool| ends.iter().any(|end| end.is_some_and(holds));
@@ -188,7 +188,7 @@ fn order(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
             .filter_map(|need| number.get(need.as_str()))
             .map(|need| end_of(run.status_at(*need, None, index), all[*need as usize].1))
             .collect();
-        let lets_it = goes(spec.join, &ends);
+        let lets_it = join_rule_allows(spec.join, &ends);
         let name = &spec.name;
         match row.cause {
             StepCause::Marked | StepCause::Stopped | StepCause::Carried => continue,
@@ -237,7 +237,7 @@ fn elements(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
             .nth(step as usize)
             .is_some_and(|(_, step)| step.for_each.as_ref().is_some_and(|each| each.enough.is_none()));
         let rows = run.steps.get(&(step, None)).into_iter().flatten();
-        let ends = rows.filter(|(_, row)| all_count && row.cause == StepCause::ItemsOver);
+        let ends = rows.filter(|(_, row)| all_count && row.cause == StepCause::ElementsSucceeded);
         for (end, _) in ends {
             let here = run.added.iter().filter(|(index, (added, ..))| index <= end && added.step == step);
             let total = here.map(|(_, (_, first, count))| first + count).max().unwrap_or(0);
@@ -283,7 +283,7 @@ fn outcome(id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
 }
 
 /// I19: the end of a step's job or called run, and the end of the step, are in one commit.
-fn ends_are_heard(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
+fn ends_are_committed_together(facts: &Facts<'_>, id: RunId, run: &RunFacts<'_>, findings: &mut Findings) {
     let mut lost = BTreeSet::new();
     for (&(step, item), work) in &run.work {
         for end in work.iter().filter_map(|work| facts.end_of(*work)) {

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_written_for_people() {
+    fn figures_are_formatted_for_people() {
         assert_eq!([grouped(0), grouped(999), grouped(1_234_567)], ["0", "999", "1,234,567"]);
         assert_eq!([hours(119), hours(600), hours(7_200)], ["119 s", "10 min", "2 h"]);
         assert_eq!([odds(0), odds(3_000)], ["unknown", "1 in 1,000"]);
@@ -167,7 +167,7 @@ mod tests {
 
     /// An invariant without a row could be violated without being shown.
     #[test]
-    fn every_invariant_stands_in_a_row() {
+    fn every_invariant_has_a_table_row() {
         let shown: Vec<_> = PROMISES.iter().flat_map(|(_, invariants)| *invariants).collect();
         for &invariant in Invariant::ALL {
             assert_eq!(shown.iter().filter(|i| ***i == invariant).count(), 1, "{invariant}");

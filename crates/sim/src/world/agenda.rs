@@ -9,31 +9,31 @@ use std::collections::BinaryHeap;
 
 use model::Timestamp;
 
-use super::Happening;
+use super::WorldEvent;
 
 /// The future events.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     /// Time, sequence number and slot of each event.
     keys: BinaryHeap<Reverse<(Timestamp, u64, u32)>>,
-    places: Vec<Option<Happening>>,
+    slots: Vec<Option<WorldEvent>>,
     free: Vec<u32>,
     seq: u64,
     /// Times and sequence numbers of the recurring event, latest first.
-    often: Vec<(Timestamp, u64)>,
-    what_often: Option<Happening>,
+    recurring_times: Vec<(Timestamp, u64)>,
+    recurring_event: Option<WorldEvent>,
 }
 
 impl Agenda {
-    pub(super) fn put(&mut self, at: Timestamp, happening: Happening) {
+    pub(super) fn put(&mut self, at: Timestamp, happening: WorldEvent) {
         let place = match self.free.pop() {
             Some(place) => {
-                self.places[place as usize] = Some(happening);
+                self.slots[place as usize] = Some(happening);
                 place
             }
             None => {
-                self.places.push(Some(happening));
-                u32::try_from(self.places.len() - 1).expect("a world has fewer than 2^32 future events")
+                self.slots.push(Some(happening));
+                u32::try_from(self.slots.len() - 1).expect("a world has fewer than 2^32 future events")
             }
         };
         self.seq += 1;
@@ -41,26 +41,30 @@ impl Agenda {
     }
 
     /// Adds one event at many times, as `put` would for each of them. Only one recurring event is supported.
-    pub(super) fn put_often(&mut self, times: impl IntoIterator<Item = Timestamp>, happening: Happening) {
-        debug_assert!(self.often.is_empty(), "there is one recurring event");
+    pub(super) fn put_recurring(
+        &mut self,
+        times: impl IntoIterator<Item = Timestamp>,
+        happening: WorldEvent,
+    ) {
+        debug_assert!(self.recurring_times.is_empty(), "there is one recurring event");
         for at in times {
             self.seq += 1;
-            self.often.push((at, self.seq));
+            self.recurring_times.push((at, self.seq));
         }
-        self.often.sort_unstable_by_key(|&key| Reverse(key));
-        self.what_often = Some(happening);
+        self.recurring_times.sort_unstable_by_key(|&key| Reverse(key));
+        self.recurring_event = Some(happening);
     }
 
     /// Removes and returns the next event and its time.
-    pub(super) fn next(&mut self) -> Option<(Timestamp, Happening)> {
-        if let Some(&often) = self.often.last()
+    pub(super) fn next(&mut self) -> Option<(Timestamp, WorldEvent)> {
+        if let Some(&often) = self.recurring_times.last()
             && self.keys.peek().is_none_or(|&Reverse((at, seq, _))| often < (at, seq))
         {
-            self.often.pop();
-            return Some((often.0, self.what_often.clone()?));
+            self.recurring_times.pop();
+            return Some((often.0, self.recurring_event.clone()?));
         }
         let Reverse((at, _, place)) = self.keys.pop()?;
         self.free.push(place);
-        Some((at, self.places[place as usize].take()?))
+        Some((at, self.slots[place as usize].take()?))
     }
 }

@@ -19,7 +19,7 @@ use super::plan::Mutation;
 use super::server::ServerMessage;
 use super::sessions::Stop;
 use super::supervisor::{Disk, Supervisor, SupervisorMessage};
-use super::{Happening, World};
+use super::{World, WorldEvent};
 use crate::dice::Dice;
 use crate::history::What;
 
@@ -163,7 +163,7 @@ impl World {
 
     fn tell_agent(&mut self, worker: usize, delay: Duration, message: AgentMessage) {
         let life = self.workers[worker].agent.life;
-        self.put_in(delay, Happening::Agent { worker, life, message });
+        self.put_in(delay, WorldEvent::Agent { worker, life, message });
     }
 
     /// Sends a message from a server to an agent.
@@ -174,7 +174,7 @@ impl World {
         }
         let life = self.workers[worker].agent.life;
         let message = AgentMessage::Down { connection, message: Box::new(message) };
-        let happening = Happening::Agent { worker, life, message };
+        let happening = WorldEvent::Agent { worker, life, message };
         self.travel(worker, connection, !unordered, false, happening);
     }
 
@@ -185,15 +185,15 @@ impl World {
         if connection == 0 {
             return;
         }
-        let ordered = !matches!(message, ServerMessage::Beat { .. });
+        let ordered = !matches!(message, ServerMessage::Heartbeat { .. });
         if self.net.is_cut(worker, server) || self.net.mute.contains_key(&worker) {
             return self.lose(worker, connection, ordered);
         }
-        let happening = Happening::Server { server, life: None, message };
+        let happening = WorldEvent::Server { server, life: None, message };
         self.travel(worker, connection, ordered, true, happening);
     }
 
-    fn travel(&mut self, worker: usize, connection: u64, ordered: bool, upward: bool, what: Happening) {
+    fn travel(&mut self, worker: usize, connection: u64, ordered: bool, upward: bool, what: WorldEvent) {
         let (loss, duplicate) = (self.net.loss, self.net.duplicate);
         if self.net.dice.chance(loss) {
             return self.lose(worker, connection, ordered);
@@ -215,11 +215,11 @@ impl World {
             let life = self.workers[worker].agent.life;
             let delay = self.net.dice.millis(0, 15_000);
             let message = AgentMessage::Down { connection, message: Box::new(AgentMessage::Closed) };
-            self.put_in(delay, Happening::Agent { worker, life, message });
+            self.put_in(delay, WorldEvent::Agent { worker, life, message });
         }
     }
 
-    pub(super) fn agent_hears(&mut self, worker: usize, life: u32, message: AgentMessage) {
+    pub(super) fn handle_agent_message(&mut self, worker: usize, life: u32, message: AgentMessage) {
         let this = &mut self.workers[worker];
         if life != this.agent.life || !this.agent.up {
             return;
@@ -308,7 +308,7 @@ impl World {
         if this.agent.sent.len() > 16 {
             this.agent.sent.pop_first();
         }
-        self.send_up(worker, ServerMessage::Beat { worker, connection, session, seq });
+        self.send_up(worker, ServerMessage::Heartbeat { worker, connection, session, seq });
         self.tell_agent(worker, wait, AgentMessage::Beat { connection });
     }
 

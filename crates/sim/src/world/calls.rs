@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 
 use leader::{Call, CallId};
-use model::changelog::{Place, Reread, Since};
+use model::changelog::{ChangelogPage, ChangelogPosition, ReloadedRows};
 use model::record::{Lease, LiveRow};
 use model::{Duration, JobStatus, ShardId, Timestamp};
 
 use super::members::id_of;
 use super::plan::FaultKind;
 use super::server::ServerMessage;
-use super::{Happening, World};
+use super::{World, WorldEvent};
 use crate::history::What;
 
 /// Maximum time that a server waits for an unreachable store, in milliseconds. The connection may be refused
 /// immediately, or stay silent until the timeout of the statement.
-const PATIENCE_MAX_MILLIS: u64 = 35_000;
+const UNREACHABLE_TIMEOUT_MAX_MILLIS: u64 = 35_000;
 /// The same for a read.
-const READ_PATIENCE: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A pending call.
 #[derive(Debug, Clone)]
@@ -67,9 +67,9 @@ pub(super) enum Verdict {
     Loaded(Box<Loaded>),
     /// The first part of the rows of a preload.
     Rows(Vec<LiveRow>),
-    ChangelogEnd(Place),
-    ChangelogSince(Option<Since>),
-    LiveRows(Reread),
+    ChangelogEnd(ChangelogPosition),
+    ChangelogSince(Option<ChangelogPage>),
+    LiveRows(ReloadedRows),
     Jobs(BTreeMap<JobStatus, u64>),
     Clock(Option<Timestamp>),
     Committed,
@@ -93,7 +93,7 @@ impl World {
     ) {
         let caller = Caller { server, life: self.servers[server].life, id };
         if self.net.from_store.contains_key(&server) {
-            let patience = self.patience(&call, timeout);
+            let patience = self.unreachable_timeout(&call, timeout);
             return self.answer_in(patience, caller, Verdict::Unknown);
         }
         let most = self.slowest_call().as_millis();
@@ -104,7 +104,7 @@ impl World {
             *newest = at;
         }
         let call = StoreCall { caller, call, timeout, sent_at: self.now, behind, read_early: None };
-        self.put(at, Happening::Store(Box::new(call)));
+        self.put(at, WorldEvent::Store(Box::new(call)));
         // A server abandons a slow call, whether the store executes it later or not.
         if let Some(timeout) = timeout.filter(|timeout| self.now + *timeout < at) {
             self.answer_in(timeout, caller, Verdict::Unknown);
@@ -112,10 +112,10 @@ impl World {
     }
 
     /// Returns how long a call waits for a store that is cut off.
-    fn patience(&mut self, call: &Call, timeout: Option<Duration>) -> Duration {
+    fn unreachable_timeout(&mut self, call: &Call, timeout: Option<Duration>) -> Duration {
         let drawn = match self.store_dice.chance(0.3) {
             true => self.store_dice.millis(1, 1_000),
-            false => self.store_dice.millis(1_000, PATIENCE_MAX_MILLIS),
+            false => self.store_dice.millis(1_000, UNREACHABLE_TIMEOUT_MAX_MILLIS),
         };
         let most = match call {
             // A read has a shorter timeout than a change.
@@ -126,7 +126,7 @@ impl World {
             | Call::ChangelogSince(_)
             | Call::Preload
             | Call::LiveRows(_)
-            | Call::CountJobs => Some(READ_PATIENCE),
+            | Call::CountJobs => Some(READ_TIMEOUT),
             _ => None,
         };
         [timeout, most].into_iter().flatten().fold(drawn, Duration::min)
@@ -135,11 +135,11 @@ impl World {
     pub(super) fn answer_in(&mut self, delay: Duration, caller: Caller, verdict: Verdict) {
         let Caller { server, life, id } = caller;
         let message = ServerMessage::Store { id, verdict };
-        self.put_in(delay, Happening::Server { server, life: Some(life), message });
+        self.put_in(delay, WorldEvent::Server { server, life: Some(life), message });
     }
 
     /// Executes a call in the store.
-    pub(super) fn store_hears(&mut self, call: StoreCall) {
+    pub(super) fn execute_store_call(&mut self, call: StoreCall) {
         let caller = call.caller;
         let (mut fails, mut unknown) = (0.0, 0.0);
         for (_, fault) in &self.store_faults {
@@ -158,7 +158,7 @@ impl World {
         let hidden = self.store_dice.chance(unknown);
         self.stats.unknown_commits += u64::from(hidden && matches!(call.call, Call::Commit(..)));
         let done = !hidden || self.store_dice.chance(0.5);
-        let patience = self.patience(&call.call, call.timeout);
+        let patience = self.unreachable_timeout(&call.call, call.timeout);
         let verdict = if done { self.carry_out_call(call) } else { Verdict::Unknown };
         if self.net.from_store.contains_key(&caller.server) {
             self.answer_in(patience, caller, Verdict::Unknown);
@@ -199,7 +199,7 @@ impl World {
             Call::ChangelogEnd => Verdict::ChangelogEnd(self.store.changelog_end()),
             Call::ChangelogSince(place) => Verdict::ChangelogSince(self.store.changelog_since(place)),
             Call::LiveRows(keys) => {
-                Verdict::LiveRows(Reread { rows: self.store.live_rows(&keys), unreadable: 0 })
+                Verdict::LiveRows(ReloadedRows { rows: self.store.live_rows(&keys), unreadable: 0 })
             }
             Call::CountJobs => Verdict::Jobs(self.store.count_jobs()),
             Call::Load(_) => Verdict::Loaded(Box::new(self.loaded_rows())),
@@ -211,7 +211,8 @@ impl World {
                 Err(_fenced) => Verdict::Fenced,
             },
             Call::Commit(..)
-                if behind.is_some_and(|before| !self.store.may_go_on(server, caller.number(before))) =>
+                if behind
+                    .is_some_and(|before| !self.store.may_commit_behind(server, caller.number(before))) =>
             {
                 Verdict::Unavailable
             }

@@ -23,16 +23,16 @@ use model::{
 
 use super::plan::concern;
 use super::server::ServerMessage;
-use super::task::RunWish;
-use super::{Happening, World};
+use super::task::RunOptions;
+use super::{World, WorldEvent};
 use crate::check::jobs::TAG;
 use crate::dice::Dice;
 use crate::history::{Answer, Ask, What};
 
 /// Timeout of a client request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long schedules continue after the faults.
-const SCHEDULES_GO_ON: Duration = Duration::from_secs(60);
+const SCHEDULES_CONTINUE_FOR: Duration = Duration::from_secs(60);
 
 /// Maximum number of schedules that one request applies.
 const APPLIED_AT_ONCE: u32 = 1_000;
@@ -157,7 +157,7 @@ pub(super) struct Clients {
     /// Submissions with a key, which may be repeated.
     keyed: Vec<Submission>,
     /// Properties of job specs that a worker needs, by the text of the spec.
-    wishes: BTreeMap<Arc<str>, RunWish>,
+    run_options: BTreeMap<Arc<str>, RunOptions>,
     pub(super) templates: Vec<(JobSpec, Arc<str>)>,
     closed: bool,
 }
@@ -175,23 +175,23 @@ impl Clients {
             jobs: Vec::new(),
             schedules: Vec::new(),
             keyed: Vec::new(),
-            wishes: BTreeMap::new(),
+            run_options: BTreeMap::new(),
             templates,
             closed: false,
         }
     }
 
     /// Whether no request is pending, and no more will be made.
-    pub(super) fn are_satisfied(&self) -> bool {
+    pub(super) fn are_done(&self) -> bool {
         self.open.is_empty() && self.closed
     }
 
     /// Returns the properties of a job's spec that a worker needs.
-    pub(super) fn wish_of(&mut self, assignment: &Assignment) -> RunWish {
+    pub(super) fn run_options_of(&mut self, assignment: &Assignment) -> RunOptions {
         let body = &assignment.body;
-        *self.wishes.entry(Arc::clone(body)).or_insert_with(|| {
+        *self.run_options.entry(Arc::clone(body)).or_insert_with(|| {
             let spec: JobSpec = serde_json::from_str(body).expect("a body is a serialized spec");
-            RunWish { delivery: spec.delivery, timeout: spec.timeout, grace: spec.grace }
+            RunOptions { delivery: spec.delivery, timeout: spec.timeout, grace: spec.grace }
         })
     }
 }
@@ -219,30 +219,30 @@ fn template(dice: &mut Dice, with_keys: bool) -> (JobSpec, Arc<str>) {
 }
 
 impl World {
-    pub(super) fn put_down_load(&mut self) {
+    pub(super) fn schedule_load(&mut self) {
         let rough = self.plan.rough.as_millis();
         let at = |world: &mut Self| world.begin + world.clients.dice.millis(0, rough);
         let submits: Vec<_> = (0..self.plan.jobs).map(|_| at(self)).collect();
-        self.agenda.put_often(submits, Happening::Client(ClientMessage::Submit));
+        self.agenda.put_recurring(submits, WorldEvent::Client(ClientMessage::Submit));
         for _ in 0..self.plan.other_asks {
             let at = at(self);
-            self.put(at, Happening::Client(ClientMessage::Other));
+            self.put(at, WorldEvent::Client(ClientMessage::Other));
         }
         for index in 0..self.plan.schedules {
             let early = self.clients.dice.millis(0, rough / 3);
-            self.put(self.begin + early, Happening::Client(ClientMessage::Apply(index)));
+            self.put(self.begin + early, WorldEvent::Client(ClientMessage::Apply(index)));
         }
         for first in (0..self.plan.due_together).step_by(APPLIED_AT_ONCE as usize) {
-            self.put(self.begin, Happening::Client(ClientMessage::ApplyTogether(first)));
+            self.put(self.begin, WorldEvent::Client(ClientMessage::ApplyTogether(first)));
         }
-        self.put_down_runs();
+        self.schedule_runs();
         for _ in 0..self.plan.saves {
             let at = self.begin + self.clients.save_dice.millis(0, rough);
-            self.put(at, Happening::Client(ClientMessage::Save));
+            self.put(at, WorldEvent::Client(ClientMessage::Save));
         }
     }
 
-    pub(super) fn client_hears(&mut self, message: ClientMessage) {
+    pub(super) fn handle_client_message(&mut self, message: ClientMessage) {
         match message {
             ClientMessage::Submit => self.submit(),
             ClientMessage::Other => self.ask_other(),
@@ -266,8 +266,8 @@ impl World {
 
     /// Ends the load after the faults: clients request everything that lets the world end.
     pub(super) fn close_clients(&mut self) {
-        self.put_in(OPENED_AFTER, Happening::Client(ClientMessage::OpenAll));
-        self.put_in(SCHEDULES_GO_ON, Happening::Client(ClientMessage::PauseSchedules));
+        self.put_in(OPENED_AFTER, WorldEvent::Client(ClientMessage::OpenAll));
+        self.put_in(SCHEDULES_CONTINUE_FOR, WorldEvent::Client(ClientMessage::PauseSchedules));
     }
 
     // Sending requests.
@@ -300,13 +300,13 @@ impl World {
         let server = self.clients.dice.below(self.servers.len());
         let delay = self.clients.dice.millis(1, 5);
         let message = ServerMessage::Ask { request, attempt, op };
-        self.put_in(delay, Happening::Server { server, life: None, message });
-        self.put_in(PATIENCE, Happening::Client(ClientMessage::TimedOut { request, attempt }));
+        self.put_in(delay, WorldEvent::Server { server, life: None, message });
+        self.put_in(REQUEST_TIMEOUT, WorldEvent::Client(ClientMessage::TimedOut { request, attempt }));
     }
 
     pub(super) fn answer(&mut self, request: u64, attempt: u32, answer: Answer) {
         let delay = self.clients.dice.millis(1, 5);
-        self.put_in(delay, Happening::Client(ClientMessage::Answer { request, attempt, answer }));
+        self.put_in(delay, WorldEvent::Client(ClientMessage::Answer { request, attempt, answer }));
     }
 
     pub(super) fn answer_loading(&mut self, request: u64, attempt: u32) {
@@ -329,7 +329,7 @@ impl World {
         self.record(What::Answered { request, answer: answer.clone() });
         if again {
             let delay = self.clients.dice.millis(100, 2_000);
-            return self.put_in(delay, Happening::Client(ClientMessage::Again { request }));
+            return self.put_in(delay, WorldEvent::Client(ClientMessage::Again { request }));
         }
         let asked = self.clients.open.remove(&request);
         match answer {

@@ -8,7 +8,7 @@ use supervisor::BootMillis;
 
 use super::plan::Mutation;
 use super::supervisor::SupervisorMessage;
-use super::{Happening, World};
+use super::{World, WorldEvent};
 
 /// Maximum delay of the fuse, in milliseconds.
 const LATE_MILLIS: u64 = 40;
@@ -38,26 +38,26 @@ impl World {
         if fuse.is_alive {
             fuse.lease_until = until;
             let wait = self.until(worker, until);
-            self.fuse_looks_in(worker, wait);
+            self.check_fuse_in(worker, wait);
         }
     }
 
-    fn fuse_looks_in(&mut self, worker: usize, wait: Duration) {
+    fn check_fuse_in(&mut self, worker: usize, wait: Duration) {
         let life = self.workers[worker].supervisor.life;
         let late = self.worker_dice.millis(0, LATE_MILLIS);
-        self.put_in(wait + late, Happening::Fuse { worker, life });
+        self.put_in(wait + late, WorldEvent::Fuse { worker, life });
     }
 
     /// Wakes the fuse when a task starts: it also watches tasks that start after the end of the lease.
-    pub(super) fn fuse_minds(&mut self, worker: usize) {
+    pub(super) fn wake_fuse(&mut self, worker: usize) {
         let boot = self.moment(worker).boot;
         let fuse = &self.workers[worker].supervisor.fuse;
         if fuse.is_alive && fuse.lease_until <= boot {
-            self.fuse_looks_in(worker, Duration::ZERO);
+            self.check_fuse_in(worker, Duration::ZERO);
         }
     }
 
-    pub(super) fn fuse_looks(&mut self, worker: usize, life: u32) {
+    pub(super) fn check_fuse(&mut self, worker: usize, life: u32) {
         let moment = self.moment(worker);
         let this = &self.workers[worker];
         let supervisor = &this.supervisor;
@@ -90,7 +90,7 @@ impl World {
     pub(super) fn mend_fuse(&mut self, worker: usize) {
         if std::mem::take(&mut self.workers[worker].supervisor.fuse.is_broken) {
             self.start_fuse(worker);
-            self.fuse_minds(worker);
+            self.wake_fuse(worker);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use engine::output::Assignment;
 use model::{ExecutionId, Fence};
-use supervisor::{EarlyExit, Event, Launch, Moment};
+use supervisor::{ClockReading, EarlyExit, Event, Launch};
 
 use super::World;
 use super::agent::micros;
@@ -26,7 +26,7 @@ const LOAD_MILLIS: u64 = 20;
 pub(super) struct Launching {
     assignment: Arc<Assignment>,
     /// When a thread checked the lease for it; `None` before that.
-    pub(super) began: Option<Moment>,
+    pub(super) began: Option<ClockReading>,
     is_forbidden: bool,
 }
 
@@ -40,7 +40,7 @@ impl Launching {
 impl World {
     pub(super) fn launch(&mut self, worker: usize, execution: ExecutionId, launch: Launch<Sim>) {
         if let Launch::First(assignment) = launch {
-            if self.is_contrary(0.02) {
+            if self.draw_failure(0.02) {
                 return self.launch_failed(worker, execution, "start_failed");
             }
             let launching = Launching { assignment: *assignment, began: None, is_forbidden: false };
@@ -76,11 +76,11 @@ impl World {
             return self.handle(worker, Event::LaunchCancelled { execution });
         }
         let assignment = Arc::clone(&launching.assignment);
-        if !self.hand_on_checkpoint(&assignment, assignment.fence) {
+        if !self.pass_checkpoint(&assignment, assignment.fence) {
             return self.launch_failed(worker, execution, "checkpoint_failed");
         }
-        let wish = self.clients.wish_of(&assignment);
-        let exit = i32::from(self.is_contrary(0.25));
+        let wish = self.clients.run_options_of(&assignment);
+        let exit = i32::from(self.draw_failure(0.25));
         // Tasks are short after the faults, so that everything ends soon.
         let longest =
             if self.calm_since.is_some() { model::Duration::from_secs(1) } else { self.plan.task_max };
@@ -92,14 +92,14 @@ impl World {
         let task = Task::new(&wish, assignment.fence, length, exit);
         self.workers[worker].supervisor.tasks.insert(execution, task);
         self.set_going(worker, execution);
-        self.fuse_minds(worker);
-        let longest = if self.is_contrary(0.05) { 20_000 } else { LOAD_MILLIS };
+        self.wake_fuse(worker);
+        let longest = if self.draw_failure(0.05) { 20_000 } else { LOAD_MILLIS };
         let delay = self.task_dice.millis(0, longest);
         self.supervisor_in(worker, delay, SupervisorMessage::Loaded { execution });
     }
 
     /// Passes the newest checkpoint of its job to a task. Only the current execution gets it.
-    fn hand_on_checkpoint(&mut self, assignment: &Assignment, fence: Fence) -> bool {
+    fn pass_checkpoint(&mut self, assignment: &Assignment, fence: Fence) -> bool {
         if assignment.checkpoint.is_none() || self.plan.has(Mutation::WorkerHandsOnNoCheckpoint) {
             return true;
         }

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use leader::Event;
-use leader::membership::{Membership, Own, Ownership, Participant, SEEN_BY_ALL, Sighted, Sighting};
+use leader::membership::{ClusterView, Membership, Own, Ownership, Participant, SEEN_BY_ALL, ServerView};
 use model::{Duration, ServerId, Timestamp};
 
 use super::plan::FaultKind;
 use super::server::ServerMessage;
-use super::{Happening, World};
+use super::{World, WorldEvent};
 
 /// Entry of a server.
 #[derive(Debug, Clone, Copy)]
@@ -43,9 +43,9 @@ impl Members {
         }
     }
 
-    fn there(&self, now: Timestamp) -> Vec<Sighted> {
+    fn there(&self, now: Timestamp) -> Vec<ServerView> {
         let there = self.rows.iter().filter(|(_, row)| row.until > now);
-        there.map(|(&id, row)| Sighted { id, draining: row.draining, lag: row.lag }).collect()
+        there.map(|(&id, row)| ServerView { id, draining: row.draining, lag: row.lag }).collect()
     }
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Member {
     participant: Participant,
     membership: Membership,
     /// Its latest view, and when it was read.
-    seen: Option<(Sighting, Timestamp)>,
+    seen: Option<(ClusterView, Timestamp)>,
     /// Number of the newest poll; answers to older polls are ignored.
     look: u64,
     /// Time up to which its standby knows all changes of live rows.
@@ -99,7 +99,7 @@ impl World {
         let slow = self.slowest_call();
         let after = self.member_dice.millis(1, slow.as_millis().max(1));
         if !self.net.from_store.contains_key(&server) {
-            self.put(now + after, Happening::Look { server, life, number, id, lag });
+            self.put(now + after, WorldEvent::Look { server, life, number, id, lag });
         }
         // A call that takes longer is abandoned.
         self.tell_self(server, ttl, ServerMessage::NotSeen { number });
@@ -115,7 +115,7 @@ impl World {
     }
 
     /// Executes a poll in the store.
-    pub(super) fn store_is_looked_at(
+    pub(super) fn execute_poll(
         &mut self,
         server: usize,
         life: u32,
@@ -125,7 +125,8 @@ impl World {
     ) {
         let ttl = self.servers[server].member.as_ref().map_or(Duration::ZERO, |m| m.participant.ttl());
         self.members.announce(id, lag, self.now + ttl);
-        let seen = Sighting { servers: self.members.there(self.now), owner: self.store.owner_seen(self.now) };
+        let seen =
+            ClusterView { servers: self.members.there(self.now), owner: self.store.owner_seen(self.now) };
         let fails = self.store_faults.iter().find_map(|(_, fault)| match fault {
             FaultKind::CommitsFail { share } | FaultKind::CommitsUnknown { share } => Some(*share),
             _ => None,
@@ -133,12 +134,12 @@ impl World {
         let is_lost = fails.is_some_and(|share| self.member_dice.chance(share));
         if !is_lost && !self.net.from_store.contains_key(&server) {
             let message = ServerMessage::Seen { number, seen: Box::new(seen) };
-            self.put_in(Duration::from_millis(1), Happening::Server { server, life: Some(life), message });
+            self.put_in(Duration::from_millis(1), WorldEvent::Server { server, life: Some(life), message });
         }
     }
 
     /// Handles the view of a server.
-    pub(super) fn sees(&mut self, server: usize, number: u64, seen: Sighting) {
+    pub(super) fn handle_view(&mut self, server: usize, number: u64, seen: ClusterView) {
         let now = self.now;
         let Some(member) = self.servers[server].member.as_mut().filter(|member| member.look == number) else {
             return;
@@ -151,7 +152,7 @@ impl World {
     }
 
     /// Handles a poll that timed out.
-    pub(super) fn sees_nothing(&mut self, server: usize, number: u64) {
+    pub(super) fn handle_poll_timeout(&mut self, server: usize, number: u64) {
         if self.servers[server].member.as_ref().is_some_and(|member| member.look == number) {
             self.look_again(server);
         }
@@ -161,7 +162,7 @@ impl World {
         let now = self.now;
         let Some(member) = &mut self.servers[server].member else { return };
         member.look = 0;
-        let pause = member.membership.look_again_in(now);
+        let pause = member.membership.poll_delay(now);
         self.tell_self(server, pause, ServerMessage::Look);
     }
 

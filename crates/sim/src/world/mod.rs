@@ -60,7 +60,7 @@ use supervisor::SupervisorMessage;
 /// An event on the agenda. An event for one life of a process is void in the next life. Events are moved often, so
 /// their large parts are boxed.
 #[derive(Debug, Clone)]
-enum Happening {
+enum WorldEvent {
     Server {
         server: usize,
         life: Option<u32>,
@@ -251,14 +251,14 @@ impl World {
             self.workers.push(worker);
             self.start_machine(self.workers.len() - 1);
         }
-        self.put_down_load();
+        self.schedule_load();
         for (index, fault) in self.plan.faults.clone().into_iter().enumerate() {
             let at = self.begin + fault.at;
-            self.put(at, Happening::Fault { index, begins: true });
-            self.put(at + fault.length, Happening::Fault { index, begins: false });
+            self.put(at, WorldEvent::Fault { index, begins: true });
+            self.put(at + fault.length, WorldEvent::Fault { index, begins: false });
         }
-        self.put(self.begin + self.plan.rough, Happening::Calm);
-        self.put(self.begin + self.plan.rebuild_every, Happening::Rebuild);
+        self.put(self.begin + self.plan.rough, WorldEvent::Calm);
+        self.put(self.begin + self.plan.rebuild_every, WorldEvent::Rebuild);
     }
 
     /// Plays the world to its end, and returns its history.
@@ -283,7 +283,7 @@ impl World {
         while let Some((at, happening)) = self.agenda.next() {
             debug_assert!(at >= self.now, "time never runs backwards");
             self.now = at;
-            self.happen(happening);
+            self.handle_event(happening);
             happened(&mut self.history.events);
             if self.is_over() {
                 break;
@@ -294,27 +294,29 @@ impl World {
         self.stats.virtual_millis = self.now.since(self.begin).as_millis();
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn handle_event(&mut self, happening: WorldEvent) {
         match happening {
-            Happening::Server { server, life, message } => self.server_hears(server, life, message),
-            Happening::Agent { worker, life, message } => self.agent_hears(worker, life, message),
-            Happening::Supervisor { worker, life, message } => self.supervisor_hears(worker, life, message),
-            Happening::Stored { worker, agent, execution } => self.stored(worker, agent, execution),
-            Happening::Fuse { worker, life } => self.fuse_looks(worker, life),
-            Happening::TaskEnd { worker, life, execution, run } => {
+            WorldEvent::Server { server, life, message } => self.handle_server_message(server, life, message),
+            WorldEvent::Agent { worker, life, message } => self.handle_agent_message(worker, life, message),
+            WorldEvent::Supervisor { worker, life, message } => {
+                self.handle_supervisor_message(worker, life, message)
+            }
+            WorldEvent::Stored { worker, agent, execution } => self.stored(worker, agent, execution),
+            WorldEvent::Fuse { worker, life } => self.check_fuse(worker, life),
+            WorldEvent::TaskEnd { worker, life, execution, run } => {
                 self.task_ends(worker, life, execution, run);
             }
-            Happening::Store(call) => self.store_hears(*call),
-            Happening::Look { server, life, number, id, lag } => {
-                self.store_is_looked_at(server, life, number, id, lag);
+            WorldEvent::Store(call) => self.execute_store_call(*call),
+            WorldEvent::Look { server, life, number, id, lag } => {
+                self.execute_poll(server, life, number, id, lag);
             }
-            Happening::Client(message) => self.client_hears(message),
-            Happening::Fault { index, begins } => self.fault(index, begins),
-            Happening::Rebuild => {
-                self.rebuild_beside();
-                self.put_in(self.plan.rebuild_every, Happening::Rebuild);
+            WorldEvent::Client(message) => self.handle_client_message(message),
+            WorldEvent::Fault { index, begins } => self.fault(index, begins),
+            WorldEvent::Rebuild => {
+                self.request_rebuild();
+                self.put_in(self.plan.rebuild_every, WorldEvent::Rebuild);
             }
-            Happening::Calm => self.calm_down(),
+            WorldEvent::Calm => self.calm_down(),
         }
     }
 
@@ -324,15 +326,15 @@ impl World {
         quiet >= self.plan.calm
             || (quiet >= QUIET_MIN
                 && self.store.is_quiet()
-                && self.clients.are_satisfied()
+                && self.clients.are_done()
                 && self.unacknowledged().is_empty())
     }
 
-    fn put(&mut self, at: Timestamp, happening: Happening) {
+    fn put(&mut self, at: Timestamp, happening: WorldEvent) {
         self.agenda.put(at.max(self.now), happening);
     }
 
-    fn put_in(&mut self, delay: Duration, happening: Happening) {
+    fn put_in(&mut self, delay: Duration, happening: WorldEvent) {
         self.put(self.now + delay, happening);
     }
 

@@ -72,9 +72,9 @@ pub enum Mutation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Bug {
     /// A bug in the model around the cores.
-    Around(Mutation),
+    InModel(Mutation),
     /// A bug in a core. Release builds do not contain these.
-    Within(mutation::Mutation),
+    InCore(mutation::Mutation),
 }
 
 impl Bug {
@@ -84,13 +84,13 @@ impl Bug {
             .iter()
             .copied()
             .filter(|mutation| matches!(mutation.part(), "engine" | "leader" | "supervisor"));
-        let around = Mutation::value_variants().iter().copied().map(Self::Around);
-        around.chain(within.map(Self::Within))
+        let around = Mutation::value_variants().iter().copied().map(Self::InModel);
+        around.chain(within.map(Self::InCore))
     }
 
     /// Whether this build contains the bug.
     pub fn is_built_in(self) -> bool {
-        matches!(self, Self::Around(_)) || mutation::ARE_BUILT_IN
+        matches!(self, Self::InModel(_)) || mutation::ARE_BUILT_IN
     }
 }
 
@@ -98,10 +98,10 @@ impl Bug {
 impl fmt::Display for Bug {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Around(mutation) => {
+            Self::InModel(mutation) => {
                 f.write_str(mutation.to_possible_value().as_ref().map_or("", PossibleValue::get_name))
             }
-            Self::Within(mutation) => mutation.fmt(f),
+            Self::InCore(mutation) => mutation.fmt(f),
         }
     }
 }
@@ -397,8 +397,8 @@ impl Plan {
     /// Returns the bug in the model around the cores, if any.
     pub(crate) fn mutation(&self) -> Option<Mutation> {
         match self.bug? {
-            Bug::Around(mutation) => Some(mutation),
-            Bug::Within(_) => None,
+            Bug::InModel(mutation) => Some(mutation),
+            Bug::InCore(_) => None,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::history::What;
 
 impl World {
     /// Compares the engines once no store call is pending.
-    pub(super) fn rebuild_beside(&mut self) {
+    pub(super) fn request_rebuild(&mut self) {
         let Some(server) = self.store.owner(self.now) else { return };
         if self.leases_of(server).is_some() {
             self.servers[server].rebuild_wanted = true;
@@ -69,7 +69,7 @@ impl World {
             }
         }
         if loaded.tail_lost {
-            engine.distrust(&(0..self.plan.shards).map(ShardId).collect::<Vec<_>>());
+            engine.assume_lost_commits(&(0..self.plan.shards).map(ShardId).collect::<Vec<_>>());
         }
         engine
     }

@@ -6,17 +6,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::input::{Key, Takeover};
+use engine::input::{CarriedResults, Key};
 use engine::{Expected, NewRun, NewWorkflow, TaskRequest, WorkflowRequest};
 use model::run::{StepOrigin, WorkflowHead};
 use model::workflow::{
-    Action, Approval, Call, Definition, EndsIn, EventWait, FailurePolicy, ForEach, JoinRule, Listens,
-    OnTimeout, Over, Source, SourceKind, StepSpec, TriggerSpec, Wait,
+    Action, Approval, Call, Definition, ElementSource, EventWait, FailurePolicy, ForEach, JoinRule,
+    OnTimeout, RequiredResult, Source, SourceKind, StepSpec, TriggerSources, TriggerSpec, Wait,
 };
 use model::{Duration, JobSpec, RunId, StepStatus, WorkflowSpec};
 
 use super::client::{ClientMessage, Op};
-use super::{Happening, World};
+use super::{World, WorldEvent};
 use crate::dice::Dice;
 use crate::history::{Added, Ask};
 
@@ -26,11 +26,11 @@ const EVENT: &str = "go";
 const ADDS_A_RUN: u32 = 20;
 
 impl World {
-    pub(super) fn put_down_runs(&mut self) {
+    pub(super) fn schedule_runs(&mut self) {
         let rough = self.plan.rough.as_millis();
         for index in 0..self.plan.workflows {
             let at = self.begin + self.clients.run_dice.millis(0, rough / 4);
-            self.put(at, Happening::Client(ClientMessage::ApplyWorkflow(index)));
+            self.put(at, WorldEvent::Client(ClientMessage::ApplyWorkflow(index)));
         }
         for (count, message) in [
             (self.plan.runs, ClientMessage::StartRun),
@@ -40,7 +40,7 @@ impl World {
         ] {
             for _ in 0..count {
                 let at = self.begin + self.clients.run_dice.millis(rough / 10, rough);
-                self.put(at, Happening::Client(message.clone()));
+                self.put(at, WorldEvent::Client(message.clone()));
             }
         }
     }
@@ -83,7 +83,7 @@ impl World {
             priority: None,
             note: None,
             retry_of: None,
-            carried: Takeover::default(),
+            carried: CarriedResults::default(),
             origin: None,
             key,
         })));
@@ -208,7 +208,8 @@ fn some_workflow(dice: &mut Dice, index: u32, mut job: JobSpec) -> WorkflowSpec 
             step.timeout = Some(Duration::from_secs(dice.between(5, 120)));
         }
         if matches!(step.action, Action::Job(_) | Action::Workflow(_)) && index > 0 && dice.chance(0.25) {
-            let mut each = ForEach::new(Over::Shards(u32::try_from(dice.between(1, 5)).unwrap_or(1)));
+            let mut each =
+                ForEach::new(ElementSource::Shards(u32::try_from(dice.between(1, 5)).unwrap_or(1)));
             each.max_parallel = dice.chance(0.5).then_some(2);
             each.max_failed = u32::try_from(dice.below(2)).unwrap_or(0);
             step.for_each = Some(each);
@@ -230,7 +231,7 @@ fn some_workflow(dice: &mut Dice, index: u32, mut job: JobSpec) -> WorkflowSpec 
             if !adders.is_empty() {
                 let adder = dice.pick(&adders).name.clone();
                 step.needs.retain(|need| *need != adder);
-                let mut each = ForEach::new(Over::AddedBy(vec![adder]));
+                let mut each = ForEach::new(ElementSource::AddedBy(vec![adder]));
                 each.max_parallel = dice.chance(0.3).then_some(2);
                 each.max_failed = u32::try_from(dice.below(4)).unwrap_or(0);
                 step.for_each = Some(each);
@@ -275,18 +276,21 @@ fn some_trigger(dice: &mut Dice, index: u32, job: &str) -> TriggerSpec {
     let mut source = |kind, name: String| Source {
         kind,
         name,
-        on: *dice.pick(&[EndsIn::Success, EndsIn::Failure, EndsIn::Any]),
+        on: *dice.pick(&[RequiredResult::Success, RequiredResult::Failure, RequiredResult::Any]),
         labels: Default::default(),
         within: dice.chance(0.2).then(|| Duration::from_secs(dice.between(10, 100))),
     };
     let run = source(SourceKind::Workflow, format!("w{}", index - 1));
     let other = source(SourceKind::Job, job.to_owned());
     // Most jobs succeed, and there are many, so this source listens to failures.
-    let other = Source { on: EndsIn::Failure, ..other };
+    let other = Source { on: RequiredResult::Failure, ..other };
     let listens = match dice.below(5) {
-        0 => Listens::To(other),
-        1 => Listens::All { sources: vec![run, other], window: Duration::from_secs(dice.between(5, 200)) },
-        _ => Listens::To(run),
+        0 => TriggerSources::To(other),
+        1 => TriggerSources::All {
+            sources: vec![run, other],
+            window: Duration::from_secs(dice.between(5, 200)),
+        },
+        _ => TriggerSources::To(run),
     };
     TriggerSpec { listens, parameters: Default::default(), paused: dice.chance(0.1) }
 }

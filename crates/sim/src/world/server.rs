@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use engine::{Effect, Input, Join, LEAP_MAX, Now, Report, Session, Ticket};
-use leader::membership::Sighting;
+use leader::membership::ClusterView;
 use leader::{Action, Answer, Call, CallId, Event, Failure, FailureKind, Leader, Notice, Unanswered};
 use model::record::{Batch, Lease};
 use model::worker::Health;
@@ -18,7 +18,7 @@ use super::client::Op;
 use super::members::Member;
 use super::plan::Mutation;
 use super::sessions::Link;
-use super::{Happening, World};
+use super::{World, WorldEvent};
 use crate::history::What;
 
 /// Number of keys that a standby reads again with one call; small, so that several calls are needed.
@@ -39,11 +39,11 @@ pub(super) enum ServerMessage {
     Stop,
     // From the store.
     Store { id: CallId, verdict: Verdict },
-    Seen { number: u64, seen: Box<Sighting> },
+    Seen { number: u64, seen: Box<ClusterView> },
     NotSeen { number: u64 },
     // From workers.
     Hello { worker: usize, connection: u64, join: Box<Join> },
-    Beat { worker: usize, connection: u64, session: Session, seq: u64 },
+    Heartbeat { worker: usize, connection: u64, session: Session, seq: u64 },
     Report { connection: u64, execution: ExecutionId, fence: Fence, report: Box<Report> },
     Close { connection: u64 },
     // From clients.
@@ -53,7 +53,7 @@ pub(super) enum ServerMessage {
 impl ServerMessage {
     /// Whether the message comes from a client or a worker.
     fn comes_by_a_lane(&self) -> bool {
-        matches!(self, Self::Hello { .. } | Self::Beat { .. } | Self::Report { .. } | Self::Ask { .. })
+        matches!(self, Self::Hello { .. } | Self::Heartbeat { .. } | Self::Report { .. } | Self::Ask { .. })
     }
 }
 
@@ -128,7 +128,7 @@ impl World {
 
     pub(super) fn tell_self(&mut self, server: usize, delay: Duration, message: ServerMessage) {
         let life = Some(self.servers[server].life);
-        self.put_in(delay, Happening::Server { server, life, message });
+        self.put_in(delay, WorldEvent::Server { server, life, message });
     }
 
     /// Returns both clocks of a server; the wall clock may be wrong.
@@ -137,7 +137,7 @@ impl World {
         Now { wall: Timestamp::from_micros(wall), steady: self.now }
     }
 
-    pub(super) fn server_hears(&mut self, server: usize, life: Option<u32>, message: ServerMessage) {
+    pub(super) fn handle_server_message(&mut self, server: usize, life: Option<u32>, message: ServerMessage) {
         let this = &mut self.servers[server];
         if life.is_some_and(|life| life != this.life) {
             return;
@@ -148,7 +148,9 @@ impl World {
         if !this.up || this.lanes_closed && message.comes_by_a_lane() {
             return match message {
                 ServerMessage::Hello { worker, connection, .. }
-                | ServerMessage::Beat { worker, connection, .. } => self.hang_up(server, worker, connection),
+                | ServerMessage::Heartbeat { worker, connection, .. } => {
+                    self.close_connection(server, worker, connection)
+                }
                 ServerMessage::Ask { request, attempt, .. } => self.answer_loading(request, attempt),
                 _ => {}
             };
@@ -159,12 +161,12 @@ impl World {
             ServerMessage::Look => self.look(server),
             ServerMessage::Stop => self.drive(server, Event::Stop),
             ServerMessage::Store { id, verdict } => self.store_answers(server, id, verdict),
-            ServerMessage::Seen { number, seen } => self.sees(server, number, *seen),
-            ServerMessage::NotSeen { number } => self.sees_nothing(server, number),
+            ServerMessage::Seen { number, seen } => self.handle_view(server, number, *seen),
+            ServerMessage::NotSeen { number } => self.handle_poll_timeout(server, number),
             ServerMessage::Hello { worker, connection, join } => {
                 self.open_session(server, worker, connection, *join);
             }
-            ServerMessage::Beat { worker, connection, session, seq } => {
+            ServerMessage::Heartbeat { worker, connection, session, seq } => {
                 self.beat(server, worker, connection, session, seq);
             }
             ServerMessage::Report { connection, execution, fence, report } => {
@@ -179,7 +181,7 @@ impl World {
     pub(super) fn resume_server(&mut self, server: usize) {
         self.servers[server].paused = false;
         for (life, message) in std::mem::take(&mut self.servers[server].inbox) {
-            self.put(self.now, Happening::Server { server, life, message });
+            self.put(self.now, WorldEvent::Server { server, life, message });
         }
     }
 
@@ -252,7 +254,7 @@ impl World {
         if this.wake_at <= now || at < this.wake_at {
             this.wake_at = at;
             let life = Some(this.life);
-            self.put(at, Happening::Server { server, life, message: ServerMessage::Wake });
+            self.put(at, WorldEvent::Server { server, life, message: ServerMessage::Wake });
         }
     }
 
@@ -275,9 +277,9 @@ impl World {
 
     fn beat(&mut self, server: usize, worker: usize, connection: u64, session: Session, seq: u64) {
         let Some((_, id)) = self.session_of(server, connection) else {
-            return self.hang_up(server, worker, connection);
+            return self.close_connection(server, worker, connection);
         };
-        self.input(server, Input::Beat { worker: id, session, seq, health: Health::default() });
+        self.input(server, Input::Heartbeat { worker: id, session, seq, health: Health::default() });
     }
 
     fn ask(&mut self, server: usize, request: u64, attempt: u32, op: &Op) {
@@ -377,14 +379,14 @@ impl World {
             Action::ToWorker(effect) => effects.push(effect),
             Action::CloseSession(session) => {
                 self.send_effects(server, std::mem::take(effects));
-                self.hang_up_session(server, session);
+                self.drop_session(server, session);
             }
             Action::CloseSessions => {
                 self.send_effects(server, std::mem::take(effects));
                 self.close_sessions(server);
             }
             Action::Publish { .. } => self.count_late_effects(server),
-            Action::NameStrays(strays) => {
+            Action::ReportStrays(strays) => {
                 for stray in strays {
                     self.record(What::Stray { worker: stray.worker, execution: stray.held.execution });
                 }
@@ -416,14 +418,14 @@ impl World {
     fn note(&mut self, server: usize, notice: Notice) {
         match notice {
             Notice::Leads { .. } => self.servers[server].batched_at = None,
-            Notice::RowSetAside(poison) => {
+            Notice::RowQuarantined(poison) => {
                 self.inconsistent(server, format!("the engine refused a committed row: {poison}"));
             }
             Notice::EngineFailed(suspect) => {
                 self.inconsistent(server, format!("the engine panicked while it handled {suspect:?}"));
             }
-            Notice::StandbyUseless(why) | Notice::NotFollowed { why, .. } => {
-                self.judge_not_followed(server, &why);
+            Notice::StandbyDiscarded(why) | Notice::NotFollowed { why, .. } => {
+                self.check_not_followed(server, &why);
             }
             Notice::EngineFailedOnRows => self.inconsistent(server, "the engine panicked on rows".into()),
             Notice::Fatal { reason } => self.inconsistent(server, reason),
@@ -450,7 +452,8 @@ impl World {
         let Some(engine) = this.leader.as_ref().and_then(|leader| leader.engine()) else { return };
         let look = this.batches.is_multiple_of(every);
         let inconsistent = look.then(|| engine.check_invariants().err()).flatten();
-        let most = engine.confirmed(clocks).map_or(Timestamp::MAX, |confirmed| confirmed + LEAP_MAX);
+        let most =
+            engine.confirmed_wall_time(clocks).map_or(Timestamp::MAX, |confirmed| confirmed + LEAP_MAX);
         let least = before.map(|before| clocks.wall.min(before).min(most));
         let stands = least.filter(|least| batch.now < *least).map(|least| {
             format!("engine time is {}, {} behind the minimum", batch.now, least.since(batch.now))

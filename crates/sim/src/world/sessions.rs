@@ -72,23 +72,23 @@ impl World {
         }
     }
 
-    pub(super) fn hang_up(&mut self, server: usize, worker: usize, connection: u64) {
+    pub(super) fn close_connection(&mut self, server: usize, worker: usize, connection: u64) {
         self.send_down(server, worker, connection, AgentMessage::Closed);
     }
 
     /// Ends a session without an input to the engine.
-    pub(super) fn hang_up_session(&mut self, server: usize, session: Session) {
+    pub(super) fn drop_session(&mut self, server: usize, session: Session) {
         let this = &mut self.servers[server];
         let Some(link) = this.sessions.remove(&session) else { return };
         this.connections.remove(&link.connection);
-        self.hang_up(server, link.worker, link.connection);
+        self.close_connection(server, link.worker, link.connection);
     }
 
     pub(super) fn close_sessions(&mut self, server: usize) {
         let this = &mut self.servers[server];
         this.connections.clear();
         for link in std::mem::take(&mut this.sessions).into_values() {
-            self.hang_up(server, link.worker, link.connection);
+            self.close_connection(server, link.worker, link.connection);
         }
     }
 
@@ -147,13 +147,13 @@ impl World {
         report: Report,
     ) {
         let Some((session, worker)) = self.session_of(server, connection) else { return };
-        let told = self.perhaps_mistaken(server, execution);
+        let told = self.maybe_misattributed(server, execution);
         let (worker, session, execution, fence) = told.unwrap_or((worker, session, execution, fence));
         self.input(server, Input::Report { worker, session, execution, fence, report });
     }
 
     /// Deliberate bug: takes any report for a report of the live execution of its job.
-    fn perhaps_mistaken(
+    fn maybe_misattributed(
         &mut self,
         server: usize,
         execution: ExecutionId,

@@ -9,7 +9,7 @@ use model::changelog::LiveKey;
 use model::record::LiveRow;
 
 use super::calls::{Loaded, StoreCall, Verdict};
-use super::{Happening, World};
+use super::{World, WorldEvent};
 
 /// Maximum duration of a preload, in milliseconds.
 const PRELOAD_MAX_MILLIS: u64 = 1_000;
@@ -50,7 +50,7 @@ impl World {
         }
         call.read_early = Some(early);
         let later = self.now + self.standby_dice.millis(2, PRELOAD_MAX_MILLIS);
-        self.put(later, Happening::Store(Box::new(call)));
+        self.put(later, WorldEvent::Store(Box::new(call)));
     }
 
     /// Returns the remaining rows: those that were read at the start, and those that are read now.
@@ -77,7 +77,7 @@ impl World {
     }
 
     /// Reports an inconsistency unless a fault of the store or network explains why the standby's engine is unusable.
-    pub(super) fn judge_not_followed(&mut self, server: usize, why: &NotFollowed) {
+    pub(super) fn check_not_followed(&mut self, server: usize, why: &NotFollowed) {
         let leases = self.servers[server].leader.as_ref().and_then(|leader| leader.leases());
         let is_deposed = leases.is_some_and(|leases| !self.store.holds(leases));
         let is_explained = match why {

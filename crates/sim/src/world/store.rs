@@ -7,9 +7,9 @@ mod rows;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use engine::input::Takeover;
+use engine::input::CarriedResults;
 use leader::membership::Owner;
-use model::changelog::{LiveKey, Place, Since, Touched};
+use model::changelog::{ChangelogPage, ChangelogPosition, LiveChange, LiveKey};
 use model::firing::{BackfillState, BackfillStatus, ScheduleState, ScheduleStatus};
 use model::id::Epoch;
 use model::record::{Batch, Change, Lease, LiveRow};
@@ -57,7 +57,7 @@ pub(crate) struct Store {
     tail_lost: bool,
     torn: u32,
     /// Changed keys of the newest commits, oldest first; at most [`CHANGELOG_MAX`].
-    changelog: VecDeque<(Place, Vec<Touched>)>,
+    changelog: VecDeque<(ChangelogPosition, Vec<LiveChange>)>,
 }
 
 /// Maximum number of commits in the changelog.
@@ -78,7 +78,7 @@ impl Store {
             keeps_past: keeps_past || mutation == Some(Mutation::StoreReadsThePast),
             tail_lost: false,
             torn: 0,
-            changelog: [(Place { commit: 0, epoch: Epoch(0) }, Vec::new())].into(),
+            changelog: [(ChangelogPosition { commit: 0, epoch: Epoch(0) }, Vec::new())].into(),
         }
     }
 
@@ -168,7 +168,7 @@ impl Store {
     }
 
     /// Returns the runs that failed recently, and the state that a retry takes over from them.
-    pub(crate) fn failed_runs(&self) -> Vec<(RunId, Arc<RunHead>, Takeover)> {
+    pub(crate) fn failed_runs(&self) -> Vec<(RunId, Arc<RunHead>, CarriedResults)> {
         self.rows.failed.iter().cloned().collect()
     }
 
@@ -223,17 +223,17 @@ impl Store {
     }
 
     /// Returns the end of the changelog.
-    pub(crate) fn changelog_end(&self) -> Place {
-        self.changelog.back().map_or(Place { commit: 0, epoch: Epoch(0) }, |(place, _)| *place)
+    pub(crate) fn changelog_end(&self) -> ChangelogPosition {
+        self.changelog.back().map_or(ChangelogPosition { commit: 0, epoch: Epoch(0) }, |(place, _)| *place)
     }
 
     /// Returns the keys that commits changed after a position; `None` if the changelog no longer contains it.
-    pub(crate) fn changelog_since(&self, place: Place) -> Option<Since> {
+    pub(crate) fn changelog_since(&self, place: ChangelogPosition) -> Option<ChangelogPage> {
         let after = self.changelog.iter().position(|(known, _)| *known == place)? + 1;
         let commits = self.changelog.range(after..).take(CHANGELOG_PAGE);
         let end = commits.clone().next_back().map_or(place, |(end, _)| *end);
         let touched = commits.flat_map(|(_, touched)| touched).copied().collect();
-        Some(Since { touched, end, whole: end == self.changelog_end(), now: self.rows.now })
+        Some(ChangelogPage { touched, end, whole: end == self.changelog_end(), now: self.rows.now })
     }
 
     /// Counts the jobs of each status.
@@ -271,7 +271,7 @@ impl Store {
     }
 
     /// Whether the commit directly before this one succeeded, so that no earlier commit of the server is missing.
-    pub(crate) fn may_go_on(&self, server: usize, before: u64) -> bool {
+    pub(crate) fn may_commit_behind(&self, server: usize, before: u64) -> bool {
         self.newest.get(&server) == Some(&before) || self.has(Mutation::StoreGoesOnBehindAFailure)
     }
 
@@ -306,14 +306,14 @@ impl Store {
             }
         }
         changes.retain(|change| !self.forgets(change));
-        let touched = Touched::by(&changes);
+        let touched = LiveChange::by(&changes);
         for change in changes {
             rows.extend(self.rows.apply(change, self.mutation));
         }
         self.rows.now = self.rows.now.max(batch.now);
         let epoch = leases.first().map_or(Epoch(0), |lease| lease.epoch);
         self.rows.commits += 1;
-        self.changelog.push_back((Place { commit: self.rows.commits, epoch }, touched));
+        self.changelog.push_back((ChangelogPosition { commit: self.rows.commits, epoch }, touched));
         if self.changelog.len() > CHANGELOG_MAX {
             self.changelog.pop_front();
         }

@@ -8,21 +8,21 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use engine::Report;
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use engine::output::Assignment;
 use model::record::{Outcome, Usage};
 use model::spec::Delivery;
 use model::{Duration, ExecutionId, Fence};
 use supervisor::{
-    Action, Assigned, Batch, BootMillis, Entry, Event, Holding, LaunchFailure, Limits, Moment, Payloads,
-    StartFailure, State, Terms,
+    Action, Assigned, Batch, BootMillis, ClockReading, Entry, Event, ExecutionPolicy, Holding, LaunchFailure,
+    Limits, Payloads, StartFailure, State,
 };
 
 use super::fuse::Fuse;
 use super::launcher::Launching;
 use super::sessions::Stop;
 use super::task::Task;
-use super::{Happening, World};
+use super::{World, WorldEvent};
 use crate::history::{TaskStep, What};
 
 /// The limits that the product configures.
@@ -37,22 +37,22 @@ pub(super) enum Sim {}
 /// How a task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct End {
-    pub(super) how: How,
+    pub(super) how: ExecutionEnd,
     pub(super) exit: Option<i32>,
 }
 
 impl Payloads for Sim {
-    type Order = Arc<Assignment>;
+    type StartRequest = Arc<Assignment>;
     type Assignment = ();
     type End = End;
     type Stored = ();
 
     fn interrupted() -> End {
-        End { how: How::Interrupted, exit: None }
+        End { how: ExecutionEnd::Interrupted, exit: None }
     }
 
     fn stop_while_storing(end: &mut End) {
-        end.how = How::Stopped;
+        end.how = ExecutionEnd::Stopped;
     }
 
     fn add_outputs(_: &mut End, (): ()) {}
@@ -80,7 +80,7 @@ pub(super) enum SupervisorMessage {
     // From the kernel and the fuse.
     Exited { execution: ExecutionId },
     Gone { execution: ExecutionId },
-    Froze { since: Moment },
+    Froze { since: ClockReading },
     FuseLost,
 }
 
@@ -111,7 +111,7 @@ impl Supervisor {
             paused: false,
             life,
             inbox: VecDeque::new(),
-            core: Core::new(LIMITS, State::default(), Moment { boot: 0, asleep: 0 }),
+            core: Core::new(LIMITS, State::default(), ClockReading { boot: 0, suspended: 0 }),
             alarm: None,
             writing: None,
             launches_until: 0,
@@ -153,7 +153,7 @@ impl Disk {
                 Entry::Started { execution, fence } => {
                     self.held.insert(execution, Line::Started(fence));
                 }
-                Entry::Ran { execution, fence, end, .. } => {
+                Entry::OutputsPending { execution, fence, end, .. } => {
                     self.held.insert(execution, Line::Ran(fence, end));
                 }
                 Entry::Outcome { execution, fence, report } => {
@@ -171,7 +171,9 @@ impl Disk {
         let held = self.held.iter().map(|(id, line)| {
             let held = match line.clone() {
                 Line::Started(fence) => supervisor::Held::Started { fence },
-                Line::Ran(fence, end) => supervisor::Held::Ran { fence, job: None, assignment: (), end },
+                Line::Ran(fence, end) => {
+                    supervisor::Held::OutputsPending { fence, job: None, assignment: (), end }
+                }
                 Line::Ended(fence, report) => supervisor::Held::Ended { fence, report },
             };
             (*id, held)
@@ -216,12 +218,12 @@ impl World {
 
     pub(super) fn resume_supervisor(&mut self, worker: usize) {
         self.workers[worker].supervisor.paused = false;
-        self.work_off(worker);
+        self.handle_waiting(worker);
     }
 
     /// Handles all waiting messages: alarms last, as in the product's loop, and messages of the fuse before or after
     /// the others.
-    pub(super) fn work_off(&mut self, worker: usize) {
+    pub(super) fn handle_waiting(&mut self, worker: usize) {
         let mut waiting = std::mem::take(&mut self.workers[worker].supervisor.inbox);
         let fuse_is_late = self.worker_dice.chance(0.5);
         waiting.make_contiguous().sort_by_key(|message| match message {
@@ -236,10 +238,10 @@ impl World {
 
     pub(super) fn supervisor_in(&mut self, worker: usize, delay: Duration, message: SupervisorMessage) {
         let life = self.workers[worker].supervisor.life;
-        self.put_in(delay, Happening::Supervisor { worker, life, message });
+        self.put_in(delay, WorldEvent::Supervisor { worker, life, message });
     }
 
-    pub(super) fn supervisor_hears(&mut self, worker: usize, life: u32, message: SupervisorMessage) {
+    pub(super) fn handle_supervisor_message(&mut self, worker: usize, life: u32, message: SupervisorMessage) {
         if self.workers[worker].supervisor.life == life {
             self.tell_supervisor(worker, message);
         }
@@ -323,7 +325,7 @@ impl World {
                     let delay = self.worker_dice.millis(1, longest);
                     self.supervisor_in(worker, delay, SupervisorMessage::Written);
                 }
-                Action::TellLease(until) => {
+                Action::PublishLease(until) => {
                     supervisor.launches_until = until;
                     self.tell_fuse(worker, until);
                 }
@@ -357,10 +359,10 @@ impl World {
     }
 
     /// Returns the clock of a worker, as its supervisor reads it.
-    pub(super) fn moment(&self, worker: usize) -> Moment {
+    pub(super) fn moment(&self, worker: usize) -> ClockReading {
         let this = &self.workers[worker];
         let millis = |micros: i64| u64::try_from(micros / 1_000).unwrap_or(0);
-        Moment { boot: millis(this.boot(self.now)), asleep: millis(this.asleep) }
+        ClockReading { boot: millis(this.boot(self.now)), suspended: millis(this.asleep) }
     }
 
     /// Returns the time until a worker's clock shows `at`.
@@ -387,27 +389,27 @@ impl World {
             return;
         }
         supervisor.alarm = None;
-        self.handle(worker, Event::AlarmDue);
+        self.handle(worker, Event::AlarmFired);
     }
 
     // Requests of the agent, and reports to it.
 
     fn take_start(&mut self, worker: usize, assignment: Arc<Assignment>) {
-        let wish = self.clients.wish_of(&assignment);
-        let terms = Terms {
+        let wish = self.clients.run_options_of(&assignment);
+        let terms = ExecutionPolicy {
             at_most_once: wish.delivery == Delivery::AtMostOnce,
             timeout: wish.timeout.map(Duration::as_millis),
             grace: wish.grace.as_millis(),
         };
         let (execution, fence, job) = (assignment.execution, assignment.fence, Some(assignment.job));
-        let disk_full = self.is_contrary(0.02);
-        let order = if self.is_contrary(0.01) { Err(start_failed("fetch_failed")) } else { Ok(assignment) };
-        let assigned = Assigned { execution, fence, job, terms, order, disk_full };
+        let disk_full = self.draw_failure(0.02);
+        let order = if self.draw_failure(0.01) { Err(start_failed("fetch_failed")) } else { Ok(assignment) };
+        let assigned = Assigned { execution, fence, job, policy: terms, order, disk_full };
         self.handle(worker, Event::Assigned(Box::new(assigned)));
     }
 
     /// Draws whether something goes wrong; always `false` after the faults.
-    pub(super) fn is_contrary(&mut self, share: f64) -> bool {
+    pub(super) fn draw_failure(&mut self, share: f64) -> bool {
         let rough = self.calm_since.is_none() && !self.plan.faults.is_empty();
         self.task_dice.chance(if rough { share } else { 0.0 })
     }
@@ -424,7 +426,7 @@ impl World {
         {
             let delay = self.worker_dice.millis(1, 2_000);
             let life = self.workers[worker].agent.life;
-            self.put_in(delay, Happening::Stored { worker, agent: life, execution });
+            self.put_in(delay, WorldEvent::Stored { worker, agent: life, execution });
         }
     }
 
@@ -457,7 +459,9 @@ fn report_of(report: supervisor::Report<Sim>) -> Report {
     match report {
         supervisor::Report::Started => Report::Started,
         // An execution that ended before and is not known any more.
-        supervisor::Report::Refused { reason, .. } if reason == "known" => finished(How::Interrupted, None),
+        supervisor::Report::Refused { reason, .. } if reason == "known" => {
+            finished(ExecutionEnd::Interrupted, None)
+        }
         supervisor::Report::Refused { reason, .. } => Report::Refused { reason: reason.into() },
         supervisor::Report::StartFailed(StartFailure { code, .. }) => {
             Report::StartFailed { outcome: Outcome { error: Some(code.into()), ..Outcome::default() } }
@@ -466,6 +470,6 @@ fn report_of(report: supervisor::Report<Sim>) -> Report {
     }
 }
 
-fn finished(how: How, exit_code: Option<i32>) -> Report {
+fn finished(how: ExecutionEnd, exit_code: Option<i32>) -> Report {
     Report::Finished { how, outcome: Outcome { exit_code, ..Outcome::default() }, usage: Usage::default() }
 }

@@ -6,15 +6,15 @@
 use std::sync::Arc;
 
 use engine::TaskRequest;
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use model::spec::Delivery;
 use model::{Duration, ExecutionId, Fence, Timestamp};
-use supervisor::{Event, Verdict};
+use supervisor::{EndReason, Event};
 
 use super::agent::micros;
 use super::client::Op;
 use super::supervisor::{End, SupervisorMessage};
-use super::{Happening, World};
+use super::{World, WorldEvent};
 use crate::history::{Ask, TaskStep, What};
 
 /// Maximum time until the remaining processes of a task die, in milliseconds.
@@ -26,7 +26,7 @@ const TERMINATED: i32 = 143;
 
 /// Properties of a job's spec that a worker needs.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RunWish {
+pub(super) struct RunOptions {
     pub(super) delivery: Delivery,
     pub(super) timeout: Option<Duration>,
     pub(super) grace: Duration,
@@ -51,7 +51,7 @@ pub(super) struct Task {
 }
 
 impl Task {
-    pub(super) fn new(wish: &RunWish, fence: Fence, length: i64, exit: i32) -> Self {
+    pub(super) fn new(wish: &RunOptions, fence: Fence, length: i64, exit: i32) -> Self {
         Self {
             alive: true,
             loaded: false,
@@ -103,7 +103,7 @@ impl World {
         let run = task.run;
         let end = Duration::from_millis(task.left.unsigned_abs() / 1_000);
         let life = self.workers[worker].supervisor.life;
-        self.put_in(end, Happening::TaskEnd { worker, life, execution, run });
+        self.put_in(end, WorldEvent::TaskEnd { worker, life, execution, run });
     }
 
     /// Ends a period of running.
@@ -154,7 +154,7 @@ impl World {
         if thawed {
             self.record(What::Task { execution, step: TaskStep::Resumed });
             self.set_going(worker, execution);
-            self.fuse_minds(worker);
+            self.wake_fuse(worker);
         }
     }
 
@@ -212,18 +212,18 @@ impl World {
 
     pub(super) fn task_is_gone(&mut self, worker: usize, execution: ExecutionId) {
         let supervisor = &mut self.workers[worker].supervisor;
-        let Some(verdict) = supervisor.core.verdict(execution) else { return };
+        let Some(verdict) = supervisor.core.end_reason(execution) else { return };
         let Some(Task { exit, .. }) = supervisor.tasks.remove(&execution) else { return };
         let how = match verdict {
-            Verdict::Stopped => How::Stopped,
-            Verdict::TimedOut => How::TimedOut,
-            Verdict::Orphaned | Verdict::ShutDown => How::Interrupted,
-            Verdict::ByItself if exit == 0 => How::Succeeded,
-            Verdict::ByItself => How::Failed,
+            EndReason::Stopped => ExecutionEnd::Stopped,
+            EndReason::TimedOut => ExecutionEnd::TimedOut,
+            EndReason::Orphaned | EndReason::ShutDown => ExecutionEnd::Interrupted,
+            EndReason::ByItself if exit == 0 => ExecutionEnd::Succeeded,
+            EndReason::ByItself => ExecutionEnd::Failed,
         };
-        let outputs = (how == How::Succeeded && self.is_contrary(0.2)).then_some(());
+        let outputs = (how == ExecutionEnd::Succeeded && self.draw_failure(0.2)).then_some(());
         let end = End { how, exit: Some(exit) };
-        self.handle(worker, Event::Gone { execution, end, outputs });
+        self.handle(worker, Event::AllProcessesExited { execution, end, outputs });
     }
 
     // The whole machine.
@@ -262,8 +262,8 @@ impl World {
                 self.set_going(worker, execution);
             }
         }
-        self.fuse_minds(worker);
-        self.work_off(worker);
+        self.wake_fuse(worker);
+        self.handle_waiting(worker);
         self.resume_agent(worker);
     }
 }

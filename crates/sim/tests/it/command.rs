@@ -36,7 +36,7 @@ fn a_failure_names_its_seed_its_commit_and_the_command_that_replays_it() {
 }
 
 #[test]
-fn a_history_that_was_written_is_judged_as_the_world_was() {
+fn a_written_history_gets_the_same_verdict_as_its_world() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("history.jsonl");
     let file = file.to_str().unwrap();

@@ -33,7 +33,7 @@ fn every_deliberate_bug_is_found() {
 }
 
 #[test]
-fn the_same_worlds_without_a_bug_break_nothing() {
+fn the_same_worlds_without_a_bug_have_no_violation() {
     let worlds: BTreeSet<_> = CASES.iter().map(|case| case.world as usize).collect();
     assert!(worlds.len() > 5);
     let seen = Mutex::new(BTreeSet::new());
@@ -45,7 +45,7 @@ fn the_same_worlds_without_a_bug_break_nothing() {
 }
 
 #[test]
-fn every_deliberate_bug_is_looked_for_once() {
+fn every_deliberate_bug_has_one_case() {
     let looked_for: Vec<_> = CASES.iter().map(|case| case.bug).collect();
     assert!(looked_for.len() >= 30);
     for bug in Bug::all() {

@@ -114,7 +114,7 @@ fn s2_a_crash_after_the_dispatch_starts_nothing_twice() {
 
 /// S3. A worker finishes while it is cut off for longer than its lease; its result arrives stale: I9, I10, I30.
 #[test]
-fn s3_a_result_from_behind_a_partition_is_stale() {
+fn s3_a_result_after_a_partition_is_stale() {
     let world = |seed| Plan {
         faults: (0..2)
             .flat_map(|server| every(20, 8, 12, move |_| FaultKind::CutWorker { worker: 0, server }))
@@ -127,7 +127,7 @@ fn s3_a_result_from_behind_a_partition_is_stale() {
 /// S3, on workers without free capacity for the executions of the lost worker. The lost worker returns first, and its
 /// executions continue or have ended: I7, I8, I9.
 #[test]
-fn s3_a_lost_worker_that_comes_back_first_keeps_what_it_held() {
+fn s3_a_lost_worker_that_returns_first_keeps_its_executions() {
     let world = |seed| Plan {
         workers: 2,
         faults: (0..2)
@@ -144,7 +144,7 @@ fn s3_a_lost_worker_that_comes_back_first_keeps_what_it_held() {
 /// In every world a former owner releases effects of a commit that succeeded while it was paused. Its lease has ended
 /// when it resumes, so it decides nothing more. The store is slow, so that a commit is nearly always pending.
 #[test]
-fn s4_an_owner_that_was_paused_changes_nothing_any_more() {
+fn s4_a_resumed_former_owner_changes_nothing() {
     let slow = Fault::new(1, 118, FaultKind::SlowStore { most: Duration::from_millis(500) });
     let pauses = owners_fall(&[10, 50, 90], 18, |server| FaultKind::PauseServer { server });
     let faults: Vec<_> = pauses.into_iter().chain([slow]).collect();
@@ -215,7 +215,7 @@ fn changes_at_the_minute(later: u64, due: u32, millis: i64, kind: FaultKind) -> 
 
 /// S5. The owner changes just before, at, and just after a minute in which thousands of schedules fire: I14, I16.
 #[test]
-fn s5_the_owner_changes_at_the_minute_in_which_thousands_are_due() {
+fn s5_the_owner_changes_in_a_minute_with_thousands_of_firings() {
     let crash = || FaultKind::CrashServer { server: 0 };
     let changes = [
         (-1, crash(), false),
@@ -235,7 +235,7 @@ fn s5_the_owner_changes_at_the_minute_in_which_thousands_are_due() {
 
 /// S5. A leader hands over just before, at, or just after the minute: it decides the firings, or its successor does.
 #[test]
-fn s5_a_leader_hands_over_about_the_minute_in_which_thousands_are_due() {
+fn s5_a_leader_hands_over_around_a_minute_with_thousands_of_firings() {
     for (later, millis) in (20..).zip([-1_600, -1_400, -1_200, -1_000]) {
         changes_at_the_minute(later, DUE, millis, FaultKind::DrainLeader);
     }
@@ -244,7 +244,7 @@ fn s5_a_leader_hands_over_about_the_minute_in_which_thousands_are_due() {
 /// S5. The owner changes while the first of its two commits is pending. That commit succeeds; the other one is never
 /// sent.
 #[test]
-fn s5_the_owner_changes_between_two_commits_of_what_was_due_at_once() {
+fn s5_the_owner_changes_between_two_commits_of_simultaneous_firings() {
     let decided = changes_at_the_minute(7, DUE_IN_TWO_COMMITS, 2, FaultKind::CrashServer { server: 0 });
     assert_eq!(decided.len(), 2, "{decided:?}");
 }
@@ -257,7 +257,7 @@ fn without_asks(seed: u64) -> Plan {
 
 /// S6. Ten minutes without any server, with every policy for missed runs: I18.
 #[test]
-fn s6_after_an_outage_each_policy_makes_up_for_what_it_says() {
+fn s6_after_an_outage_missed_runs_are_caught_up_by_policy() {
     let world = |seed| Plan {
         rough: seconds(900),
         schedules: 6,
@@ -273,7 +273,7 @@ fn s6_after_an_outage_each_policy_makes_up_for_what_it_says() {
 
 /// S7. The wall clock is set back two hours across firings: I14, I16.
 #[test]
-fn s7_a_clock_that_is_set_back_fires_nothing_twice_and_nothing_early() {
+fn s7_a_clock_set_back_causes_no_duplicate_or_early_firing() {
     let world = |seed| Plan {
         schedules: 3,
         faults: (0..2)
@@ -286,7 +286,7 @@ fn s7_a_clock_that_is_set_back_fires_nothing_twice_and_nothing_early() {
 
 /// S9. The outcome of commits is unknown, repeatedly: I2, I6.
 #[test]
-fn s9_unknown_commits_lose_and_double_nothing() {
+fn s9_commits_with_unknown_outcome_lose_and_duplicate_nothing() {
     let world = |seed| Plan {
         rough: seconds(400),
         jobs: 400,
@@ -334,7 +334,7 @@ fn strays(history: &History) -> usize {
 /// S10. A standby takes over without the commits of the last one to five seconds: I7, I8. Executions that are unknown
 /// to it are reported and stopped.
 #[test]
-fn s10_what_a_lost_tail_had_started_is_named_and_runs_beside_nothing() {
+fn s10_executions_of_a_lost_tail_are_reported_and_do_not_overlap() {
     let lose = |n: u64| {
         let time = Duration::from_millis(1_900 + 480 * n);
         Fault::new(15 + 15 * n, 1, FaultKind::LoseLast { time })
@@ -357,7 +357,7 @@ fn s10_what_a_lost_tail_had_started_is_named_and_runs_beside_nothing() {
 
 /// S11. Two servers act as owners of the shards: I27.
 #[test]
-fn s11_of_two_owners_only_the_newer_commits() {
+fn s11_only_the_newer_of_two_owners_commits() {
     let world = |seed| Plan {
         faults: every(30, 10, 20, |n| FaultKind::CutServerFromStore { server: (n % 2) as usize }),
         task_max: seconds(30),
@@ -378,7 +378,7 @@ fn s12_moving_shards_lose_nothing() {
 
 /// S12. Servers are stopped gracefully and started again, one after the other: I1, I14, I28.
 #[test]
-fn s12_servers_that_stop_in_order_lose_nothing() {
+fn s12_graceful_stops_lose_nothing() {
     let world = |seed| Plan {
         schedules: 2,
         faults: every(5, 5, 4, |n| FaultKind::StopServer { server: (n % 2) as usize }),
@@ -401,7 +401,7 @@ fn s12_an_hour_of_moving_shards_loses_nothing() {
 
 /// S15. Cancellations race with the ends of their jobs: I5, I9, I13.
 #[test]
-fn s15_a_cancellation_and_an_end_agree_on_one_of_them() {
+fn s15_a_race_of_cancellation_and_end_has_one_winner() {
     let world = |seed| Plan { jobs: 150, other_asks: 300, task_max: seconds(1), ..Plan::quiet(seed) };
     takes_place(world, |history| {
         let refused = |what: &What| matches!(what, What::Asked { ask: Ask::Cancel { .. }, .. });
@@ -412,7 +412,7 @@ fn s15_a_cancellation_and_an_end_agree_on_one_of_them() {
 
 /// S16. A limit is lowered while it is full: I20.
 #[test]
-fn s16_a_lowered_limit_kills_nothing_and_lets_nothing_more_through() {
+fn s16_a_lowered_limit_kills_nothing_and_admits_nothing_more() {
     let world = |seed| Plan { jobs: 150, other_asks: 200, ..Plan::quiet(seed) };
     takes_place(world, |history| rows(history).filter(|row| matches!(row, Row::Queue { .. })).count() / 3);
 }
@@ -424,7 +424,7 @@ fn runs_ended(history: &History, status: RunStatus) -> usize {
 /// S18. Runs of workflows while workers are lost, servers crash, and clients cancel, mark, decide and send events:
 /// I19, I26, I28.
 #[test]
-fn s18_a_run_is_what_its_steps_come_to_whatever_is_lost() {
+fn s18_the_result_of_a_run_follows_from_its_steps_under_faults() {
     let world = |seed| Plan {
         workflows: 4,
         runs: 40,
@@ -476,7 +476,7 @@ fn failovers_by_key(history: &History) -> Vec<usize> {
 
 /// S21. Clients repeat requests under the same key through three failovers: I2.
 #[test]
-fn s21_a_key_makes_one_job_through_three_failovers() {
+fn s21_a_key_creates_one_job_across_three_failovers() {
     let fall = owners_fall(&[30, 45, 60], 10, |server| match server {
         0 => FaultKind::CrashServer { server },
         _ => FaultKind::PauseServer { server },
@@ -495,7 +495,7 @@ fn s21_a_key_makes_one_job_through_three_failovers() {
 
 /// I11 and I26 without faults: every requested job ends.
 #[test]
-fn without_faults_everything_that_is_not_cancelled_ends_well() {
+fn without_faults_every_job_that_is_not_cancelled_succeeds() {
     for seed in 0..WORLDS {
         // Shorter than any timeout.
         let task_max = Duration::from_millis(400);

@@ -22,7 +22,7 @@ fn in_slices(history: &History) -> (Report, usize) {
 }
 
 #[test]
-fn slices_find_nothing_where_the_whole_has_nothing() {
+fn slices_report_nothing_for_a_history_without_violations() {
     for seed in 0..60 {
         let played = run::play(&Plan::draw(seed, Profile::Short));
         assert_eq!(played.report.violations, [], "seed {seed}");
@@ -32,13 +32,13 @@ fn slices_find_nothing_where_the_whole_has_nothing() {
 }
 
 #[test]
-fn what_the_whole_finds_slices_find() {
+fn slices_report_every_violation_of_the_whole_history() {
     let mut found = BTreeSet::new();
     let within = [
         Core::EngineRepeatsAtMostOnce,
         Core::LeaderReleasesBeforeCommits,
         Core::LeaderRepliesBeforeCommits,
-        Core::LeaderTakesUnknownForRefused,
+        Core::LeaderReportsUnknownAsRefused,
     ];
     let around = [
         Mutation::WorkerThawsBeforeItsStops,
@@ -56,7 +56,7 @@ fn what_the_whole_finds_slices_find() {
         Mutation::StoreReusesEpochs,
         Mutation::StoreReadsThePast,
     ];
-    for bug in within.map(Bug::Within).into_iter().chain(around.map(Bug::Around)) {
+    for bug in within.map(Bug::InCore).into_iter().chain(around.map(Bug::InModel)) {
         for seed in 0..6 {
             let played = run::play(&Plan::draw(seed, Profile::Short).with(bug));
             if played.panic.is_some() || played.report.violations.is_empty() {
@@ -74,7 +74,7 @@ fn what_the_whole_finds_slices_find() {
 
 /// The number of carried events depends on the live objects, not on the length of the history.
 #[test]
-fn a_history_three_times_as_long_carries_no_more() {
+fn a_longer_history_carries_no_more_events() {
     let carried = |times: u64| {
         let (rough, jobs) = (seconds(120 * times), u32::try_from(100 * times).unwrap());
         // Over several worlds: one world may end with more live objects than another.

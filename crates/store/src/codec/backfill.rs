@@ -7,7 +7,7 @@ use model::schedule::OverlapPolicy;
 use model::{BackfillId, ScheduleId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Damage, instant, micros, open, seal};
+use super::{Context, DecodeError, instant, micros, open, seal};
 
 /// Returns the code of a status. A code never changes its meaning.
 pub(crate) const fn backfill_status_code(status: BackfillStatus) -> u8 {
@@ -31,12 +31,12 @@ const fn overlap_code(policy: OverlapPolicy) -> u8 {
 
 const HEAD: &str = "head";
 
-fn overlap(code: u8) -> Result<OverlapPolicy, Damage> {
+fn overlap(code: u8) -> Result<OverlapPolicy, DecodeError> {
     use OverlapPolicy::{AllowAll, BufferAll, BufferOne, CancelOther, Skip, TerminateOther};
     [Skip, BufferOne, BufferAll, CancelOther, TerminateOther, AllowAll]
         .into_iter()
         .find(|known| overlap_code(*known) == code)
-        .ok_or(Damage::Value { column: HEAD, what: "overlap policy", found: code.into() })
+        .ok_or(DecodeError::Value { column: HEAD, what: "overlap policy", found: code.into() })
 }
 
 /// Request of a backfill without its schedule, which has its own column. It never changes.
@@ -92,7 +92,7 @@ pub(crate) fn open_backfill_head(
     id: BackfillId,
     schedule: ScheduleId,
     sealed: &[u8],
-) -> Result<BackfillHead, Damage> {
+) -> Result<BackfillHead, DecodeError> {
     let row: HeadRow<'_> = open(head_context(id, schedule), HEAD, sealed)?;
     let mut at = 0i64;
     let instants = row.instants.into_iter().map(|(after, since_start)| {
@@ -154,12 +154,12 @@ pub(crate) fn open_backfill(
     id: BackfillId,
     columns: &BackfillColumns,
     sealed: &[u8],
-) -> Result<BackfillState, Damage> {
+) -> Result<BackfillState, DecodeError> {
     let row: StateRow = open(columns.context(id), "state", sealed)?;
     let status = [BackfillStatus::Running, BackfillStatus::Completed, BackfillStatus::Cancelled]
         .into_iter()
         .find(|known| backfill_status_code(*known) == columns.status)
-        .ok_or(Damage::Value {
+        .ok_or(DecodeError::Value {
             column: "status",
             what: "status of a backfill",
             found: columns.status.into(),

@@ -6,12 +6,12 @@ use model::checkpoint::{Checkpoint, CheckpointRecord};
 use model::{JobId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Damage, open_bytes, seal_bytes};
+use super::{Context, DecodeError, open_bytes, seal_bytes};
 use crate::codec::FORMAT;
 
 /// Metadata of a checkpoint; follows the state of a job that saved one.
 #[derive(Serialize, Deserialize)]
-pub(super) struct KnownRow<'a> {
+pub(super) struct CheckpointMetadataRow<'a> {
     version: u64,
     size_bytes: u64,
     #[serde(borrow)]
@@ -21,7 +21,7 @@ pub(super) struct KnownRow<'a> {
     hash: [u8; 16],
 }
 
-impl<'a> From<&'a Checkpoint> for KnownRow<'a> {
+impl<'a> From<&'a Checkpoint> for CheckpointMetadataRow<'a> {
     fn from(known: &'a Checkpoint) -> Self {
         Self {
             version: known.version,
@@ -34,8 +34,8 @@ impl<'a> From<&'a Checkpoint> for KnownRow<'a> {
     }
 }
 
-impl From<KnownRow<'_>> for Checkpoint {
-    fn from(row: KnownRow<'_>) -> Self {
+impl From<CheckpointMetadataRow<'_>> for Checkpoint {
+    fn from(row: CheckpointMetadataRow<'_>) -> Self {
         Self {
             version: row.version,
             size_bytes: row.size_bytes,
@@ -82,7 +82,7 @@ pub(crate) fn seal_checkpoint(record: &CheckpointRecord) -> Vec<u8> {
 pub(crate) fn open_checkpoint(
     columns: CheckpointColumns<'_>,
     sealed: &[u8],
-) -> Result<CheckpointRecord, Damage> {
+) -> Result<CheckpointRecord, DecodeError> {
     let data = open_bytes(columns.context(), "data", sealed)?.into();
     let CheckpointColumns { job, version, content_type, saved_at } = columns;
     Ok(CheckpointRecord { job, version, content_type: content_type.into(), saved_at, data })

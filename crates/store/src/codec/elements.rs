@@ -6,7 +6,7 @@ use model::Timestamp;
 use model::run::{Adder, BatchKey, ElementBatch};
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Damage, open, seal};
+use super::{Context, DecodeError, open, seal};
 
 /// Batch without its key, which has its own columns.
 #[derive(Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub(crate) fn seal_elements(batch: &ElementBatch) -> Vec<u8> {
 }
 
 /// Opens what [`seal_elements`] sealed.
-pub(crate) fn open_elements(key: BatchKey, sealed: &[u8]) -> Result<ElementBatch, Damage> {
+pub(crate) fn open_elements(key: BatchKey, sealed: &[u8]) -> Result<ElementBatch, DecodeError> {
     let row: BatchRow<'_> = open(context(key), "batch", sealed)?;
     let (step, item) = row.by;
     Ok(ElementBatch {

@@ -7,7 +7,7 @@ use model::worker::{Admission, WorkerStatus};
 use model::{ExecutionId, JobId, JobStatus, ScheduleId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Damage, NONE, cause, job_status, open, seal};
+use super::{Context, DecodeError, NONE, cause, job_status, open, seal};
 
 #[derive(Serialize, Deserialize)]
 struct EventRow<'a> {
@@ -105,10 +105,10 @@ impl<'a> From<&'a EventKind> for KindRow<'a> {
 const EVENTS: &str = "payload";
 
 impl TryFrom<KindRow<'_>> for EventKind {
-    type Error = Damage;
+    type Error = DecodeError;
 
-    fn try_from(row: KindRow<'_>) -> Result<Self, Damage> {
-        let value = |what, found: u8| Damage::Value { column: EVENTS, what, found: found.into() };
+    fn try_from(row: KindRow<'_>) -> Result<Self, DecodeError> {
+        let value = |what, found: u8| DecodeError::Value { column: EVENTS, what, found: found.into() };
         Ok(match row {
             KindRow::Job { job, from, to, cause: code, execution, worker } => Self::Job {
                 job: JobId::from_bits(u128::from_be_bytes(job)),
@@ -144,7 +144,7 @@ impl TryFrom<KindRow<'_>> for EventKind {
             },
             KindRow::Queue(queue) => Self::Queue { queue: queue.into() },
             KindRow::Other(json) => {
-                serde_json::from_str(&json).map_err(|error| Damage::decode(EVENTS, error))?
+                serde_json::from_str(&json).map_err(|error| DecodeError::decode(EVENTS, error))?
             }
         })
     }
@@ -164,7 +164,7 @@ pub(crate) fn seal_events(first: u64, events: &[Event]) -> Vec<u8> {
 }
 
 /// Opens what [`seal_events`] sealed.
-pub(crate) fn open_events(first: u64, sealed: &[u8]) -> Result<Vec<Event>, Damage> {
+pub(crate) fn open_events(first: u64, sealed: &[u8]) -> Result<Vec<Event>, DecodeError> {
     let rows: Vec<EventRow<'_>> = open(Context::of(first.into()), EVENTS, sealed)?;
     rows.into_iter()
         .map(|row| {

@@ -6,7 +6,7 @@ use model::record::{ExecutionRecord, FileVersion, Files, Outcome, Usage};
 use model::{Duration, ExecutionId, ExecutionStatus, Fence, JobId, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Damage, OutcomeRow, instant, micros, open_with, seal_with};
+use super::{Context, DecodeError, OutcomeRow, instant, micros, open_with, seal_with};
 
 /// Fields of an execution without their own columns.
 #[derive(Serialize, Deserialize)]
@@ -126,10 +126,13 @@ pub(crate) fn seal_execution(record: &ExecutionRecord) -> Vec<u8> {
 }
 
 /// Opens what [`seal_execution`] sealed, and adds the columns.
-pub(crate) fn open_execution(columns: &ExecutionColumns, sealed: &[u8]) -> Result<ExecutionRecord, Damage> {
+pub(crate) fn open_execution(
+    columns: &ExecutionColumns,
+    sealed: &[u8],
+) -> Result<ExecutionRecord, DecodeError> {
     let (rest, files): (ExecutionRest<'_>, Option<FilesRow<'_>>) =
         open_with(columns.context(), "rest", sealed)?;
-    let status = ExecutionStatus::from_code(columns.status).ok_or(Damage::Value {
+    let status = ExecutionStatus::from_code(columns.status).ok_or(DecodeError::Value {
         column: "status",
         what: "status of an execution",
         found: columns.status.into(),

@@ -11,10 +11,11 @@ use model::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint::KnownRow;
+use super::checkpoint::CheckpointMetadataRow;
 use super::{
-    CRC_LEN, Context, Damage, FORMAT, NONE, OutcomeRow, cause, firing_cause, firing_cause_code, id_bytes,
-    ids_from, instant, job_status, micros, open, open_bytes, open_with, seal, seal_bytes, seal_with,
+    CRC_LEN, Context, DecodeError, FORMAT, NONE, OutcomeRow, cause, firing_cause, firing_cause_code,
+    id_bytes, ids_from, instant, job_status, micros, open, open_bytes, open_with, seal, seal_bytes,
+    seal_with,
 };
 
 /// Flag in the first byte of a head: the ID of the retried job follows.
@@ -56,9 +57,9 @@ impl<'a> From<&'a Origin> for OriginRow<'a> {
 }
 
 impl TryFrom<OriginRow<'_>> for Origin {
-    type Error = Damage;
+    type Error = DecodeError;
 
-    fn try_from(row: OriginRow<'_>) -> Result<Self, Damage> {
+    fn try_from(row: OriginRow<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             schedule: ScheduleId::from_bits(u128::from_be_bytes(row.schedule)),
             name: row.name.into(),
@@ -137,7 +138,7 @@ pub(crate) fn seal_head(id: JobId, head: &JobHead) -> Vec<u8> {
 
 /// Decoded head, whose spec is not parsed.
 #[derive(Debug, PartialEq)]
-pub(crate) struct OpenHead<'a> {
+pub(crate) struct DecodedHead<'a> {
     pub(crate) body: &'a str,
     pub(crate) retry_of: Option<JobId>,
     pub(crate) origin: Option<Arc<Origin>>,
@@ -145,12 +146,12 @@ pub(crate) struct OpenHead<'a> {
 }
 
 /// Opens what [`seal_head`] sealed.
-pub(crate) fn open_head(id: JobId, sealed: &[u8]) -> Result<OpenHead<'_>, Damage> {
+pub(crate) fn open_head(id: JobId, sealed: &[u8]) -> Result<DecodedHead<'_>, DecodeError> {
     let bytes = open_bytes(Context::of(id.to_bits()), HEAD, sealed)?;
-    let short = || Damage::Short { column: HEAD, len: sealed.len() };
+    let short = || DecodeError::Short { column: HEAD, len: sealed.len() };
     let (&flags, mut rest) = bytes.split_first().ok_or_else(short)?;
     if flags & !(HAS_RETRY_OF | HAS_ORIGIN | HAS_STEP) != 0 {
-        return Err(Damage::Value { column: HEAD, what: "set of flags", found: flags.into() });
+        return Err(DecodeError::Value { column: HEAD, what: "set of flags", found: flags.into() });
     }
     let mut retry_of = None;
     if flags & HAS_RETRY_OF != 0 {
@@ -159,23 +160,23 @@ pub(crate) fn open_head(id: JobId, sealed: &[u8]) -> Result<OpenHead<'_>, Damage
     }
     let mut origin = None;
     if flags & HAS_ORIGIN != 0 {
-        let (row, behind) =
-            postcard::take_from_bytes::<OriginRow<'_>>(rest).map_err(|error| Damage::decode(HEAD, error))?;
+        let (row, behind) = postcard::take_from_bytes::<OriginRow<'_>>(rest)
+            .map_err(|error| DecodeError::decode(HEAD, error))?;
         (origin, rest) = (Some(Arc::new(Origin::try_from(row)?)), behind);
     }
     let mut step = None;
     if flags & HAS_STEP != 0 {
-        let (row, behind) =
-            postcard::take_from_bytes::<StepRow<'_>>(rest).map_err(|error| Damage::decode(HEAD, error))?;
+        let (row, behind) = postcard::take_from_bytes::<StepRow<'_>>(rest)
+            .map_err(|error| DecodeError::decode(HEAD, error))?;
         (step, rest) = (Some(Arc::new(StepOrigin::from(row))), behind);
     }
-    let body = str::from_utf8(rest).map_err(|error| Damage::decode(HEAD, error))?;
-    Ok(OpenHead { body, retry_of, origin, step })
+    let body = str::from_utf8(rest).map_err(|error| DecodeError::decode(HEAD, error))?;
+    Ok(DecodedHead { body, retry_of, origin, step })
 }
 
 /// Parses the spec in a body.
-pub(crate) fn parse_spec(body: &str) -> Result<JobSpec, Damage> {
-    serde_json::from_str(body).map_err(|error| Damage::decode(HEAD, error))
+pub(crate) fn parse_spec(body: &str) -> Result<JobSpec, DecodeError> {
+    serde_json::from_str(body).map_err(|error| DecodeError::decode(HEAD, error))
 }
 
 /// State of a job without the values that have their own columns: status, worker, end of retention, history.
@@ -224,10 +225,10 @@ impl StateColumns {
 
 /// Values that only few jobs have; follow the state.
 #[derive(Default, Serialize, Deserialize)]
-struct Behind<'a> {
+struct RareState<'a> {
     started: Option<Vec<[u8; 16]>>,
     #[serde(borrow)]
-    checkpoint: Option<KnownRow<'a>>,
+    checkpoint: Option<CheckpointMetadataRow<'a>>,
 }
 
 /// Seals the state of a job, without its history.
@@ -247,17 +248,18 @@ pub(crate) fn seal_state(id: JobId, columns: &StateColumns, state: &JobState) ->
         cancel_requested_at: micros(state.cancel_requested_at),
         outcome: state.outcome.as_deref().map(OutcomeRow::from),
     };
-    let behind = (!state.started.is_empty() || state.checkpoint.is_some()).then(|| Behind {
+    let behind = (!state.started.is_empty() || state.checkpoint.is_some()).then(|| RareState {
         started: id_bytes(&state.started),
-        checkpoint: state.checkpoint.as_deref().map(KnownRow::from),
+        checkpoint: state.checkpoint.as_deref().map(CheckpointMetadataRow::from),
     });
     seal_with(columns.context(id), &row, behind.as_ref())
 }
 
 /// Opens what [`seal_state`] sealed; the history stays empty.
-pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Result<JobState, Damage> {
-    let (row, behind): (StateRow<'_>, Option<Behind<'_>>) = open_with(columns.context(id), "state", sealed)?;
-    let Behind { started, checkpoint } = behind.unwrap_or_default();
+pub(crate) fn open_state(id: JobId, columns: &StateColumns, sealed: &[u8]) -> Result<JobState, DecodeError> {
+    let (row, behind): (StateRow<'_>, Option<RareState<'_>>) =
+        open_with(columns.context(id), "state", sealed)?;
+    let RareState { started, checkpoint } = behind.unwrap_or_default();
     Ok(JobState {
         status: job_status("status", columns.status)?,
         version: row.version,
@@ -316,7 +318,7 @@ pub(crate) fn seal_history(id: JobId, history: &[HistoryEntry]) -> Vec<u8> {
 }
 
 /// Opens what [`seal_history`] sealed.
-pub(crate) fn open_history(id: JobId, sealed: &[u8]) -> Result<Vec<HistoryEntry>, Damage> {
+pub(crate) fn open_history(id: JobId, sealed: &[u8]) -> Result<Vec<HistoryEntry>, DecodeError> {
     const COLUMN: &str = "history";
     let rows: Vec<HistoryRow<'_>> = open(Context::of(id.to_bits()), COLUMN, sealed)?;
     let mut at = 0i64;

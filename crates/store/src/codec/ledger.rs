@@ -6,7 +6,7 @@ use model::firing::{FiringOutcome, LedgerRecord, Work};
 use model::{BackfillId, JobId, RunId, ScheduleId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Damage, firing_cause, firing_cause_code, open, seal};
+use super::{Context, DecodeError, firing_cause, firing_cause_code, open, seal};
 
 /// Returns the code of an outcome. A code never changes its meaning.
 pub(crate) const fn firing_outcome_code(outcome: FiringOutcome) -> u8 {
@@ -33,8 +33,12 @@ pub(crate) fn firing_outcome_from(code: u8) -> Option<FiringOutcome> {
 }
 
 /// Decodes the outcome in a column.
-pub(crate) fn firing_outcome(column: &'static str, code: u8) -> Result<FiringOutcome, Damage> {
-    firing_outcome_from(code).ok_or(Damage::Value { column, what: "outcome of a firing", found: code.into() })
+pub(crate) fn firing_outcome(column: &'static str, code: u8) -> Result<FiringOutcome, DecodeError> {
+    firing_outcome_from(code).ok_or(DecodeError::Value {
+        column,
+        what: "outcome of a firing",
+        found: code.into(),
+    })
 }
 
 /// Columns of a ledger entry.
@@ -117,11 +121,15 @@ pub(crate) fn seal_ledger(record: &LedgerRecord) -> Vec<u8> {
 }
 
 /// Opens what [`seal_ledger`] sealed, and adds the columns.
-pub(crate) fn open_ledger(columns: &LedgerColumns, sealed: &[u8]) -> Result<LedgerRecord, Damage> {
+pub(crate) fn open_ledger(columns: &LedgerColumns, sealed: &[u8]) -> Result<LedgerRecord, DecodeError> {
     const REST: &str = "rest";
     let rest: LedgerRest<'_> = open(columns.context(), REST, sealed)?;
     if rest.flags > EXACT + IS_RUN {
-        return Err(Damage::Value { column: REST, what: "type of ledger entry", found: rest.flags.into() });
+        return Err(DecodeError::Value {
+            column: REST,
+            what: "type of ledger entry",
+            found: rest.flags.into(),
+        });
     }
     let is_run = rest.flags & IS_RUN != 0;
     let work_of = |bits| if is_run { RunId::from_bits(bits).into() } else { JobId::from_bits(bits).into() };

@@ -39,7 +39,7 @@ pub(crate) use elements::{open_elements, seal_elements};
 pub(crate) use event::{open_events, seal_events};
 pub(crate) use execution::{ExecutionColumns, open_execution, seal_execution};
 pub(crate) use job::{
-    OpenHead, StateColumns, open_head, open_history, open_state, parse_spec, seal_head, seal_history,
+    DecodedHead, StateColumns, open_head, open_history, open_state, parse_spec, seal_head, seal_history,
     seal_state,
 };
 pub(crate) use ledger::{
@@ -48,7 +48,7 @@ pub(crate) use ledger::{
 pub(crate) use run::{
     NO_LIST, RunColumns, definition_hash, open_definition, open_run, open_run_head, open_step, open_workflow,
     open_workflow_head, run_status_column, seal_definition, seal_run, seal_run_head, seal_step,
-    seal_workflow, seal_workflow_head, step_key, step_place,
+    seal_workflow, seal_workflow_head, step_columns, step_key,
 };
 pub(crate) use schedule::{
     ScheduleColumns, calendar_context, open_schedule, open_schedule_head, parse_schedule_spec,
@@ -64,7 +64,7 @@ const NONE: u8 = u8::MAX;
 
 /// Error of the decoding of a row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Damage {
+pub(crate) enum DecodeError {
     #[error("`{column}` is truncated to {len} bytes")]
     Short { column: &'static str, len: usize },
     #[error("the checksum of `{column}` does not match its content")]
@@ -77,7 +77,7 @@ pub(crate) enum Damage {
     Value { column: &'static str, what: &'static str, found: i64 },
 }
 
-impl Damage {
+impl DecodeError {
     pub(crate) fn decode(column: &'static str, reason: impl ToString) -> Self {
         Self::Decode { column, reason: reason.to_string() }
     }
@@ -123,17 +123,17 @@ fn seal_bytes(context: Context, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-fn open_bytes<'a>(context: Context, column: &'static str, sealed: &'a [u8]) -> Result<&'a [u8], Damage> {
+fn open_bytes<'a>(context: Context, column: &'static str, sealed: &'a [u8]) -> Result<&'a [u8], DecodeError> {
     let Some((bytes, crc)) = sealed.split_last_chunk::<CRC_LEN>().filter(|(bytes, _)| !bytes.is_empty())
     else {
-        return Err(Damage::Short { column, len: sealed.len() });
+        return Err(DecodeError::Short { column, len: sealed.len() });
     };
     if context.checksum(bytes) != *crc {
-        return Err(Damage::Checksum { column });
+        return Err(DecodeError::Checksum { column });
     }
     match bytes[0] {
         FORMAT => Ok(&bytes[1..]),
-        found => Err(Damage::Format { column, found }),
+        found => Err(DecodeError::Format { column, found }),
     }
 }
 
@@ -149,12 +149,14 @@ fn open<'a, T: Deserialize<'a>>(
     context: Context,
     column: &'static str,
     sealed: &'a [u8],
-) -> Result<T, Damage> {
+) -> Result<T, DecodeError> {
     let bytes = open_bytes(context, column, sealed)?;
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(Damage::decode(column, format!("{} unexpected bytes at the end", rest.len()))),
-        Err(error) => Err(Damage::decode(column, error)),
+        Ok((_, rest)) => {
+            Err(DecodeError::decode(column, format!("{} unexpected bytes at the end", rest.len())))
+        }
+        Err(error) => Err(DecodeError::decode(column, error)),
     }
 }
 
@@ -171,16 +173,19 @@ fn open_with<'a, T: Deserialize<'a>, M: Deserialize<'a>>(
     context: Context,
     column: &'static str,
     sealed: &'a [u8],
-) -> Result<(T, Option<M>), Damage> {
+) -> Result<(T, Option<M>), DecodeError> {
     let bytes = open_bytes(context, column, sealed)?;
-    let (value, rest) = postcard::take_from_bytes(bytes).map_err(|error| Damage::decode(column, error))?;
+    let (value, rest) =
+        postcard::take_from_bytes(bytes).map_err(|error| DecodeError::decode(column, error))?;
     if rest.is_empty() {
         return Ok((value, None));
     }
     match postcard::take_from_bytes(rest) {
         Ok((more, [])) => Ok((value, Some(more))),
-        Ok((_, rest)) => Err(Damage::decode(column, format!("{} unexpected bytes at the end", rest.len()))),
-        Err(error) => Err(Damage::decode(column, error)),
+        Ok((_, rest)) => {
+            Err(DecodeError::decode(column, format!("{} unexpected bytes at the end", rest.len())))
+        }
+        Err(error) => Err(DecodeError::decode(column, error)),
     }
 }
 
@@ -202,15 +207,15 @@ fn open_with_further<'a, T: Deserialize<'a>, M: Deserialize<'a>, F: Deserialize<
     context: Context,
     column: &'static str,
     sealed: &'a [u8],
-) -> Result<(T, Option<M>, Option<F>), Damage> {
+) -> Result<(T, Option<M>, Option<F>), DecodeError> {
     let bytes = open_bytes(context, column, sealed)?;
-    let failed = |error: postcard::Error| Damage::decode(column, error);
+    let failed = |error: postcard::Error| DecodeError::decode(column, error);
     let (value, rest) = postcard::take_from_bytes(bytes).map_err(failed)?;
     let (more, rest) = take_if_any(rest).map_err(failed)?;
     let (further, rest) = take_if_any(rest).map_err(failed)?;
     match rest {
         [] => Ok((value, more, further)),
-        rest => Err(Damage::decode(column, format!("{} unexpected bytes at the end", rest.len()))),
+        rest => Err(DecodeError::decode(column, format!("{} unexpected bytes at the end", rest.len()))),
     }
 }
 
@@ -245,8 +250,8 @@ pub(crate) fn open_text<'a>(
     context: Context,
     column: &'static str,
     sealed: &'a [u8],
-) -> Result<&'a str, Damage> {
-    str::from_utf8(open_bytes(context, column, sealed)?).map_err(|error| Damage::decode(column, error))
+) -> Result<&'a str, DecodeError> {
+    str::from_utf8(open_bytes(context, column, sealed)?).map_err(|error| DecodeError::decode(column, error))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -294,8 +299,12 @@ fn instant(micros: Option<i64>) -> Option<Timestamp> {
     micros.map(Timestamp::from_micros)
 }
 
-fn job_status(column: &'static str, code: u8) -> Result<JobStatus, Damage> {
-    JobStatus::from_code(code).ok_or(Damage::Value { column, what: "status of a job", found: code.into() })
+fn job_status(column: &'static str, code: u8) -> Result<JobStatus, DecodeError> {
+    JobStatus::from_code(code).ok_or(DecodeError::Value {
+        column,
+        what: "status of a job",
+        found: code.into(),
+    })
 }
 
 /// Returns the code of a firing's cause. A code never changes its meaning.
@@ -309,12 +318,12 @@ pub(crate) const fn firing_cause_code(cause: FiringCause) -> u8 {
     }
 }
 
-fn firing_cause(column: &'static str, code: u8) -> Result<FiringCause, Damage> {
+fn firing_cause(column: &'static str, code: u8) -> Result<FiringCause, DecodeError> {
     use FiringCause::{Backfill, CatchUp, Manual, Retry, Timer};
     [Timer, CatchUp, Manual, Backfill, Retry]
         .into_iter()
         .find(|known| firing_cause_code(*known) == code)
-        .ok_or(Damage::Value { column, what: "cause of a firing", found: code.into() })
+        .ok_or(DecodeError::Value { column, what: "cause of a firing", found: code.into() })
 }
 
 /// Returns the code of a token's permission. A code never changes its meaning.
@@ -326,15 +335,15 @@ pub(crate) const fn token_kind_code(kind: TokenKind) -> u8 {
 }
 
 /// Decodes the permission in a column.
-pub(crate) fn token_kind(code: u8) -> Result<TokenKind, Damage> {
+pub(crate) fn token_kind(code: u8) -> Result<TokenKind, DecodeError> {
     [TokenKind::Admin, TokenKind::Worker]
         .into_iter()
         .find(|kind| token_kind_code(*kind) == code)
-        .ok_or(Damage::Value { column: "kind", what: "kind of token", found: code.into() })
+        .ok_or(DecodeError::Value { column: "kind", what: "kind of token", found: code.into() })
 }
 
-fn cause(column: &'static str, code: u8) -> Result<Cause, Damage> {
-    Cause::from_code(code).ok_or(Damage::Value { column, what: "cause", found: code.into() })
+fn cause(column: &'static str, code: u8) -> Result<Cause, DecodeError> {
+    Cause::from_code(code).ok_or(DecodeError::Value { column, what: "cause", found: code.into() })
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use model::firing::{Origin, Pause};
 use model::run::{
-    Asks, Caller, LateWorkers, RunCause, RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus, RunTrigger,
-    Said, StepCause, StepKey, StepState, StepStatus, Tally, TriggerState, WorkflowHead, WorkflowState,
+    ApprovalRequest, Caller, LateWorkers, RunCause, RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus,
+    RunTrigger, StepCause, StepDecision, StepKey, StepState, StepStatus, Tally, TriggerState, WorkflowHead,
+    WorkflowState,
 };
 use model::workflow::{Definition, Section};
 use model::{JobId, RunId, Timestamp, WorkflowId, WorkflowSpec};
@@ -18,7 +19,7 @@ use sha2::{Digest, Sha256};
 use super::job::OriginRow;
 use super::trigger::{RunTriggerRow, TriggerStateRow};
 use super::{
-    Context, Damage, NONE, id_bytes, ids_from, instant, micros, open_text, open_with, open_with_further,
+    Context, DecodeError, NONE, id_bytes, ids_from, instant, micros, open_text, open_with, open_with_further,
     seal_text, seal_with, seal_with_further,
 };
 
@@ -27,31 +28,31 @@ const HEAD: &str = "head";
 
 type Id = [u8; 16];
 
-fn from_text<'a, T: Deserialize<'a>>(column: &'static str, text: &'a str) -> Result<T, Damage> {
-    serde_json::from_str(text).map_err(|error| Damage::decode(column, error))
+fn from_text<'a, T: Deserialize<'a>>(column: &'static str, text: &'a str) -> Result<T, DecodeError> {
+    serde_json::from_str(text).map_err(|error| DecodeError::decode(column, error))
 }
 
 fn run_id(id: Id) -> RunId {
     RunId::from_bits(u128::from_be_bytes(id))
 }
 
-fn value<T>(found: Option<T>, column: &'static str, what: &'static str, code: u8) -> Result<T, Damage> {
-    found.ok_or(Damage::Value { column, what, found: code.into() })
+fn value<T>(found: Option<T>, column: &'static str, what: &'static str, code: u8) -> Result<T, DecodeError> {
+    found.ok_or(DecodeError::Value { column, what, found: code.into() })
 }
 
-fn run_cause(code: u8) -> Result<RunCause, Damage> {
+fn run_cause(code: u8) -> Result<RunCause, DecodeError> {
     value(RunCause::from_code(code), STATE, "cause of a run", code)
 }
 
-fn run_status(code: u8) -> Result<RunStatus, Damage> {
+fn run_status(code: u8) -> Result<RunStatus, DecodeError> {
     value(RunStatus::from_code(code), STATE, "status of a run", code)
 }
 
-fn step_cause(code: u8) -> Result<StepCause, Damage> {
+fn step_cause(code: u8) -> Result<StepCause, DecodeError> {
     value(StepCause::from_code(code), STATE, "cause of a step", code)
 }
 
-fn step_status(column: &'static str, code: u8) -> Result<StepStatus, Damage> {
+fn step_status(column: &'static str, code: u8) -> Result<StepStatus, DecodeError> {
     value(StepStatus::from_code(code), column, "status of a step", code)
 }
 
@@ -64,14 +65,14 @@ const fn section_code(section: Section) -> u8 {
     }
 }
 
-fn section(code: u8) -> Result<Section, Damage> {
+fn section(code: u8) -> Result<Section, DecodeError> {
     let all = [Section::Steps, Section::OnFailure, Section::Finally];
     value(all.into_iter().find(|known| section_code(*known) == code), STATE, "section", code)
 }
 
 /// User, time and note of an action.
 #[derive(Serialize, Deserialize)]
-struct SaidRow<'a> {
+struct ActionRow<'a> {
     at: i64,
     #[serde(borrow)]
     by: Cow<'a, str>,
@@ -79,18 +80,18 @@ struct SaidRow<'a> {
     note: Option<Cow<'a, str>>,
 }
 
-impl<'a> SaidRow<'a> {
+impl<'a> ActionRow<'a> {
     fn new(at: Timestamp, by: &'a str, note: Option<&'a str>) -> Self {
         Self { at: at.as_micros(), by: Cow::Borrowed(by), note: note.map(Cow::Borrowed) }
     }
 
-    fn into_said(self) -> Said {
+    fn into_action(self) -> StepDecision {
         let Self { at, by, note } = self;
-        Said { at: Timestamp::from_micros(at), by: by.into(), note: note.map(Into::into) }
+        StepDecision { at: Timestamp::from_micros(at), by: by.into(), note: note.map(Into::into) }
     }
 
     fn into_pause(self) -> Pause {
-        let Said { at, by, note } = self.into_said();
+        let StepDecision { at, by, note } = self.into_action();
         Pause { at, by, note }
     }
 }
@@ -121,7 +122,11 @@ pub(crate) fn seal_workflow(id: WorkflowId, state: &WorkflowState) -> Vec<u8> {
 }
 
 /// Opens what [`seal_workflow`] sealed.
-pub(crate) fn open_workflow(id: WorkflowId, generation: u64, sealed: &[u8]) -> Result<WorkflowState, Damage> {
+pub(crate) fn open_workflow(
+    id: WorkflowId,
+    generation: u64,
+    sealed: &[u8],
+) -> Result<WorkflowState, DecodeError> {
     let context = workflow_context(id, generation);
     let (row, triggers): (WorkflowRow, Option<Vec<TriggerStateRow<'_>>>) = open_with(context, STATE, sealed)?;
     let triggers = triggers.unwrap_or_default().into_iter().map(TriggerState::try_from);
@@ -145,7 +150,7 @@ pub(crate) fn open_workflow_head(
     id: WorkflowId,
     generation: u64,
     sealed: &[u8],
-) -> Result<WorkflowHead, Damage> {
+) -> Result<WorkflowHead, DecodeError> {
     let body = open_text(workflow_context(id, generation), HEAD, sealed)?;
     let spec: WorkflowSpec = from_text(HEAD, body)?;
     Ok(WorkflowHead { spec: Arc::new(spec), body: body.into() })
@@ -164,7 +169,7 @@ pub(crate) fn seal_definition(hash: u128, body: &str) -> Vec<u8> {
 }
 
 /// Opens what [`seal_definition`] sealed, and parses it.
-pub(crate) fn open_definition(hash: u128, sealed: &[u8]) -> Result<(Arc<Definition>, Arc<str>), Damage> {
+pub(crate) fn open_definition(hash: u128, sealed: &[u8]) -> Result<(Arc<Definition>, Arc<str>), DecodeError> {
     const BODY: &str = "body";
     let body = open_text(Context::of(hash), BODY, sealed)?;
     Ok((Arc::new(from_text(BODY, body)?), body.into()))
@@ -218,7 +223,7 @@ pub(crate) fn open_run_head(
     hash: u128,
     sealed: &[u8],
     (definition, body): (Arc<Definition>, Arc<str>),
-) -> Result<RunHead, Damage> {
+) -> Result<RunHead, DecodeError> {
     let (row, trigger): (HeadRow<'_>, Option<RunTriggerRow<'_>>) =
         open_with(head_context(id, hash), HEAD, sealed)?;
     let trigger = trigger.map(RunTrigger::try_from).transpose()?;
@@ -250,7 +255,7 @@ struct RunRow<'a> {
     finished_at: Option<i64>,
     updated_at: i64,
     #[serde(borrow)]
-    pause: Option<SaidRow<'a>>,
+    pause: Option<ActionRow<'a>>,
     stopping: Option<u8>,
     skip_finally: bool,
     counts: [u32; 8],
@@ -305,9 +310,9 @@ impl<'a> From<&'a RunHistoryEntry> for HistoryRow<'a> {
 }
 
 impl TryFrom<HistoryRow<'_>> for RunHistoryEntry {
-    type Error = Damage;
+    type Error = DecodeError;
 
-    fn try_from(row: HistoryRow<'_>) -> Result<Self, Damage> {
+    fn try_from(row: HistoryRow<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             at: Timestamp::from_micros(row.at),
             from: if row.from == NONE { None } else { Some(run_status(row.from)?) },
@@ -334,9 +339,9 @@ pub(crate) const fn run_status_column(status: RunStatus) -> i16 {
     }
 }
 
-fn status_of_column(found: i16) -> Result<RunStatus, Damage> {
+fn status_of_column(found: i16) -> Result<RunStatus, DecodeError> {
     let known = RunStatus::ALL.iter().copied().find(|status| run_status_column(*status) == found);
-    known.ok_or(Damage::Value { column: "status", what: "status of a run", found: found.into() })
+    known.ok_or(DecodeError::Value { column: "status", what: "status of a run", found: found.into() })
 }
 
 impl RunColumns {
@@ -361,7 +366,7 @@ pub(crate) fn seal_run(id: RunId, columns: &RunColumns, state: &RunState) -> Vec
         started_at: micros(state.started_at),
         finished_at: micros(state.finished_at),
         updated_at: state.updated_at.as_micros(),
-        pause: state.pause.as_ref().map(|pause| SaidRow::new(pause.at, &pause.by, pause.note.as_deref())),
+        pause: state.pause.as_ref().map(|pause| ActionRow::new(pause.at, &pause.by, pause.note.as_deref())),
         stopping: state.stopping.map(RunCause::code),
         skip_finally: state.skip_finally,
         counts: state.counts,
@@ -373,7 +378,7 @@ pub(crate) fn seal_run(id: RunId, columns: &RunColumns, state: &RunState) -> Vec
 }
 
 /// Opens what [`seal_run`] sealed.
-pub(crate) fn open_run(id: RunId, columns: &RunColumns, sealed: &[u8]) -> Result<RunState, Damage> {
+pub(crate) fn open_run(id: RunId, columns: &RunColumns, sealed: &[u8]) -> Result<RunState, DecodeError> {
     let (row, started, retry): (RunRow<'_>, _, Option<RetryRow>) =
         open_with_further(columns.context(id), STATE, sealed)?;
     Ok(RunState {
@@ -400,15 +405,19 @@ pub(crate) fn open_run(id: RunId, columns: &RunColumns, sealed: &[u8]) -> Result
 pub(crate) const NO_LIST: i64 = -1;
 
 /// Returns the columns `list` and `number` of a step, or of an element of a step.
-pub(crate) fn step_place(key: StepKey) -> (i64, i64) {
+pub(crate) fn step_columns(key: StepKey) -> (i64, i64) {
     let step = i64::from(key.step);
     key.item.map_or((NO_LIST, step), |item| (step, i64::from(item)))
 }
 
 /// Returns the key of the step, or of the element, from these columns.
-pub(crate) fn step_key(run: RunId, list: i64, number: i64) -> Result<StepKey, Damage> {
+pub(crate) fn step_key(run: RunId, list: i64, number: i64) -> Result<StepKey, DecodeError> {
     let part = |column, found: i64| {
-        u32::try_from(found).map_err(|_| Damage::Value { column, what: "number of a step or element", found })
+        u32::try_from(found).map_err(|_| DecodeError::Value {
+            column,
+            what: "number of a step or element",
+            found,
+        })
     };
     let number = part("number", number)?;
     match list {
@@ -418,7 +427,7 @@ pub(crate) fn step_key(run: RunId, list: i64, number: i64) -> Result<StepKey, Da
 }
 
 fn step_context(key: StepKey, status: u8) -> Context {
-    let (list, number) = step_place(key);
+    let (list, number) = step_columns(key);
     Context::of(key.run.to_bits()).with(&list.to_le_bytes()).with(&number.to_le_bytes()).with(&[status])
 }
 
@@ -439,20 +448,20 @@ struct StepRow<'a> {
     #[serde(borrow)]
     message: Option<Cow<'a, str>>,
     #[serde(borrow)]
-    said: Option<SaidRow<'a>>,
+    said: Option<ActionRow<'a>>,
     ending: Option<(u8, u8)>,
     tally: Option<(u32, u32)>,
 }
 
 /// Late workers; follows the row of a step if there are any.
 #[derive(Default, Serialize, Deserialize)]
-struct LateRow<'a> {
+struct LateWorkersRow<'a> {
     count: u32,
     #[serde(borrow)]
     names: Vec<Cow<'a, str>>,
 }
 
-impl<'a> From<&'a LateWorkers> for LateRow<'a> {
+impl<'a> From<&'a LateWorkers> for LateWorkersRow<'a> {
     fn from(late: &'a LateWorkers) -> Self {
         Self {
             count: late.count,
@@ -461,8 +470,8 @@ impl<'a> From<&'a LateWorkers> for LateRow<'a> {
     }
 }
 
-impl From<LateRow<'_>> for LateWorkers {
-    fn from(row: LateRow<'_>) -> Self {
+impl From<LateWorkersRow<'_>> for LateWorkers {
+    fn from(row: LateWorkersRow<'_>) -> Self {
         Self { count: row.count, names: row.names.into_iter().map(Cow::into_owned).collect() }
     }
 }
@@ -476,22 +485,22 @@ struct StepMoreRow<'a> {
     continues: Option<Cow<'a, str>>,
     /// Question and approvers of an approval.
     #[serde(borrow)]
-    asks: Option<AsksRow<'a>>,
+    asks: Option<ApprovalRow<'a>>,
     /// Artifact versions that the step stored, as JSON.
     #[serde(borrow)]
     files: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct AsksRow<'a> {
+struct ApprovalRow<'a> {
     #[serde(borrow)]
     message: Option<Cow<'a, str>>,
     #[serde(borrow)]
     approvers: Vec<Cow<'a, str>>,
 }
 
-impl<'a> From<&'a Asks> for AsksRow<'a> {
-    fn from(asks: &'a Asks) -> Self {
+impl<'a> From<&'a ApprovalRequest> for ApprovalRow<'a> {
+    fn from(asks: &'a ApprovalRequest) -> Self {
         Self {
             message: asks.message.as_deref().map(Cow::Borrowed),
             approvers: asks.approvers.iter().map(|name| Cow::Borrowed(name.as_str())).collect(),
@@ -499,8 +508,8 @@ impl<'a> From<&'a Asks> for AsksRow<'a> {
     }
 }
 
-impl From<AsksRow<'_>> for Asks {
-    fn from(row: AsksRow<'_>) -> Self {
+impl From<ApprovalRow<'_>> for ApprovalRequest {
+    fn from(row: ApprovalRow<'_>) -> Self {
         let approvers = row.approvers.into_iter().map(Cow::into_owned).collect();
         Self { message: row.message.map(Cow::into_owned), approvers }
     }
@@ -511,7 +520,7 @@ impl<'a> StepMoreRow<'a> {
         let continues = state.continues.as_deref();
         let continues =
             continues.map(|call| serde_json::to_string(call).expect("rows are plain data").into());
-        let asks = state.asks.as_deref().map(AsksRow::from);
+        let asks = state.asks.as_deref().map(ApprovalRow::from);
         let files = state.files.as_deref().map(Cow::Borrowed);
         let is_any = continues.is_some() || asks.is_some() || files.is_some();
         is_any.then_some(Self { continues, asks, files })
@@ -531,19 +540,19 @@ pub(crate) fn seal_step(key: StepKey, state: &StepState) -> Vec<u8> {
         items: state.items.as_deref().map(Cow::Borrowed),
         output: state.output.as_deref().map(Cow::Borrowed),
         message: state.message.as_deref().map(Cow::Borrowed),
-        said: state.said.as_ref().map(|said| SaidRow::new(said.at, &said.by, said.note.as_deref())),
+        said: state.said.as_ref().map(|said| ActionRow::new(said.at, &said.by, said.note.as_deref())),
         ending: state.ending.map(|(status, cause)| (status.code(), cause.code())),
         tally: state.tally.map(|tally| (tally.succeeded, tally.failed)),
     };
-    let late = state.late_workers.as_deref().map(LateRow::from);
+    let late = state.late_workers.as_deref().map(LateWorkersRow::from);
     let more = StepMoreRow::of(state);
     seal_with_further(step_context(key, state.status.code()), &row, late.as_ref(), more.as_ref())
 }
 
 /// Opens what [`seal_step`] sealed.
-pub(crate) fn open_step(key: StepKey, status: u8, sealed: &[u8]) -> Result<StepState, Damage> {
+pub(crate) fn open_step(key: StepKey, status: u8, sealed: &[u8]) -> Result<StepState, DecodeError> {
     let context = step_context(key, status);
-    let (row, late, more): (StepRow<'_>, Option<LateRow<'_>>, Option<StepMoreRow<'_>>) =
+    let (row, late, more): (StepRow<'_>, Option<LateWorkersRow<'_>>, Option<StepMoreRow<'_>>) =
         open_with_further(context, STATE, sealed)?;
     let late = late.filter(|late| late.count > 0);
     let StepMoreRow { continues, asks, files } = more.unwrap_or_default();
@@ -561,7 +570,7 @@ pub(crate) fn open_step(key: StepKey, status: u8, sealed: &[u8]) -> Result<StepS
         items: row.items.map(Into::into),
         output: row.output.map(Into::into),
         message: row.message.map(Into::into),
-        said: row.said.map(|said| Box::new(said.into_said())),
+        said: row.said.map(|said| Box::new(said.into_action())),
         ending: ending.transpose()?,
         tally: row.tally.map(|(succeeded, failed)| Tally { succeeded, failed }),
         late_workers: late.map(|late| Box::new(late.into())),

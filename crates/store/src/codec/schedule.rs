@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 
 use model::firing::{
-    BufferedFiring, Gap, LedgerRecord, Pause, ScheduleHead, ScheduleState, ScheduleStatus, Track, Work,
+    BufferedFiring, Gap, LedgerRecord, Pause, RunStatistics, ScheduleHead, ScheduleState, ScheduleStatus,
+    Work,
 };
 use model::{BackfillId, JobId, RunId, ScheduleId, ScheduleSpec, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Context, Damage, firing_cause, firing_cause_code, firing_outcome, firing_outcome_code, instant, micros,
-    open, open_text, seal, seal_text,
+    Context, DecodeError, firing_cause, firing_cause_code, firing_outcome, firing_outcome_code, instant,
+    micros, open, open_text, seal, seal_text,
 };
 
 /// Returns the code of a status. A code never changes its meaning.
@@ -23,11 +24,11 @@ pub(crate) const fn schedule_status_code(status: ScheduleStatus) -> u8 {
 }
 
 /// Decodes the status in a column.
-pub(crate) fn schedule_status(column: &'static str, code: u8) -> Result<ScheduleStatus, Damage> {
+pub(crate) fn schedule_status(column: &'static str, code: u8) -> Result<ScheduleStatus, DecodeError> {
     [ScheduleStatus::Active, ScheduleStatus::Paused, ScheduleStatus::Completed]
         .into_iter()
         .find(|known| schedule_status_code(*known) == code)
-        .ok_or(Damage::Value { column, what: "status of a schedule", found: code.into() })
+        .ok_or(DecodeError::Value { column, what: "status of a schedule", found: code.into() })
 }
 
 /// Seals the body of a schedule.
@@ -36,13 +37,13 @@ pub(crate) fn seal_schedule_head(id: ScheduleId, head: &ScheduleHead) -> Vec<u8>
 }
 
 /// Opens what [`seal_schedule_head`] sealed.
-pub(crate) fn open_schedule_head(id: ScheduleId, sealed: &[u8]) -> Result<&str, Damage> {
+pub(crate) fn open_schedule_head(id: ScheduleId, sealed: &[u8]) -> Result<&str, DecodeError> {
     open_text(Context::of(id.to_bits()), "head", sealed)
 }
 
 /// Parses the spec in a body.
-pub(crate) fn parse_schedule_spec(body: &str) -> Result<ScheduleSpec, Damage> {
-    serde_json::from_str(body).map_err(|error| Damage::decode("head", error))
+pub(crate) fn parse_schedule_spec(body: &str) -> Result<ScheduleSpec, DecodeError> {
+    serde_json::from_str(body).map_err(|error| DecodeError::decode("head", error))
 }
 
 /// Returns the key of a calendar as part of a checksum.
@@ -84,7 +85,7 @@ struct StateRow<'a> {
     delay_from: Option<i64>,
     fired: u64,
     skipped: u64,
-    last: LastRow,
+    last: LastCreatedRow,
     last_manual: Option<i64>,
     #[serde(borrow)]
     buffer: Vec<BufferedRow<'a>>,
@@ -96,13 +97,13 @@ struct StateRow<'a> {
 /// Last job or run that a schedule created. "None" and a job have the encoding of an `Option` of a pair, as before the
 /// introduction of runs.
 #[derive(Serialize, Deserialize)]
-enum LastRow {
+enum LastCreatedRow {
     Nothing,
     Job(i64, [u8; 16]),
     Run(i64, [u8; 16]),
 }
 
-impl From<Option<(Timestamp, Work)>> for LastRow {
+impl From<Option<(Timestamp, Work)>> for LastCreatedRow {
     fn from(last: Option<(Timestamp, Work)>) -> Self {
         match last.map(|(at, work)| (at.as_micros(), work)) {
             None => Self::Nothing,
@@ -112,7 +113,7 @@ impl From<Option<(Timestamp, Work)>> for LastRow {
     }
 }
 
-impl LastRow {
+impl LastCreatedRow {
     fn into_last(self) -> Option<(Timestamp, Work)> {
         let (at, work) = match self {
             Self::Nothing => return None,
@@ -171,9 +172,9 @@ impl<'a> From<&'a BufferedFiring> for BufferedRow<'a> {
 }
 
 impl TryFrom<BufferedRow<'_>> for BufferedFiring {
-    type Error = Damage;
+    type Error = DecodeError;
 
-    fn try_from(row: BufferedRow<'_>) -> Result<Self, Damage> {
+    fn try_from(row: BufferedRow<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             scheduled_for: Timestamp::from_micros(row.scheduled_for),
             cause: firing_cause(STATE, row.cause)?,
@@ -228,7 +229,7 @@ impl<'a> From<&'a LedgerRecord> for OpenRecordRow<'a> {
 }
 
 impl OpenRecordRow<'_> {
-    fn into_record(self, schedule: ScheduleId) -> Result<LedgerRecord, Damage> {
+    fn into_record(self, schedule: ScheduleId) -> Result<LedgerRecord, DecodeError> {
         Ok(LedgerRecord {
             schedule,
             generation: self.generation,
@@ -255,8 +256,8 @@ struct TrackRow<'a> {
     durations: Cow<'a, [u32]>,
 }
 
-impl<'a> From<&'a Track> for TrackRow<'a> {
-    fn from(track: &'a Track) -> Self {
+impl<'a> From<&'a RunStatistics> for TrackRow<'a> {
+    fn from(track: &'a RunStatistics) -> Self {
         Self {
             succeeded: track.succeeded,
             failed: track.failed,
@@ -266,7 +267,7 @@ impl<'a> From<&'a Track> for TrackRow<'a> {
     }
 }
 
-impl From<TrackRow<'_>> for Track {
+impl From<TrackRow<'_>> for RunStatistics {
     fn from(row: TrackRow<'_>) -> Self {
         Self {
             succeeded: row.succeeded,
@@ -308,7 +309,7 @@ pub(crate) fn open_schedule(
     id: ScheduleId,
     columns: &ScheduleColumns,
     sealed: &[u8],
-) -> Result<ScheduleState, Damage> {
+) -> Result<ScheduleState, DecodeError> {
     let row: StateRow<'_> = open(columns.context(id), STATE, sealed)?;
     let open_record = row.open_record.map(|record| record.into_record(id)).transpose()?;
     Ok(ScheduleState {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use model::firing::{
     BackfillHead, BackfillState, BackfillStatus, BufferedFiring, FiringOutcome, Gap, LedgerRecord, Origin,
-    Pause, ScheduleHead, ScheduleState, ScheduleStatus, Track,
+    Pause, RunStatistics, ScheduleHead, ScheduleState, ScheduleStatus,
 };
 use model::record::{Event, EventKind, ExecutionRecord, HistoryEntry, JobHead, JobState, Usage};
 use model::run::BatchKey;
@@ -12,7 +12,7 @@ use model::schedule::OverlapPolicy;
 use model::worker::{Admission, WorkerStatus};
 use model::{BackfillId, Duration, ExecutionId, ExecutionStatus, Fence, JobId, ScheduleId, WorkerId};
 
-use super::job::OpenHead;
+use super::job::DecodedHead;
 use super::*;
 use crate::suite::sample::{Sampler, schedule_head_of};
 
@@ -54,7 +54,7 @@ fn blobs(seed: u64) -> Vec<(Vec<u8>, Opens)> {
             seal_head(id, &head),
             Box::new(move |bytes| {
                 open_head(id, bytes).is_ok_and(|found| {
-                    let OpenHead { body, retry_of, origin, step } = found;
+                    let DecodedHead { body, retry_of, origin, step } = found;
                     (body, retry_of, &origin, &step) == (&*head.body, head.retry_of, &head.origin, &head.step)
                 })
             }),
@@ -108,7 +108,7 @@ fn blobs(seed: u64) -> Vec<(Vec<u8>, Opens)> {
 proptest! {
     /// D5. Every field, with any content.
     #[test]
-    fn what_is_sealed_is_opened_the_same(seed: u64) {
+    fn a_sealed_record_is_opened_unchanged(seed: u64) {
         for (sealed, opens_the_same) in blobs(seed) {
             prop_assert!(opens_the_same(&sealed));
         }
@@ -116,7 +116,7 @@ proptest! {
 
     /// F9. A CRC-32 detects every burst of up to 32 bits.
     #[test]
-    fn a_flipped_bit_is_always_noticed(seed: u64, place: prop::sample::Index, bit in 0..8u8) {
+    fn a_flipped_bit_is_always_detected(seed: u64, place: prop::sample::Index, bit in 0..8u8) {
         for (mut sealed, opens_the_same) in blobs(seed) {
             let index = place.index(sealed.len());
             sealed[index] ^= 1 << bit;
@@ -126,7 +126,7 @@ proptest! {
 
     /// F9.
     #[test]
-    fn a_blob_that_was_cut_short_is_always_noticed(seed: u64, place: prop::sample::Index) {
+    fn a_truncated_blob_is_always_detected(seed: u64, place: prop::sample::Index) {
         for (sealed, opens_the_same) in blobs(seed) {
             prop_assert!(!opens_the_same(&sealed[..place.index(sealed.len())]));
         }
@@ -136,7 +136,7 @@ proptest! {
 /// The format of existing files, by checksums of the bytes (without their own checksum, because a CRC over its own
 /// value is constant). If this fails, a new format is needed, and the old one must still be readable.
 #[test]
-fn the_format_is_that_of_the_files_that_exist() {
+fn the_format_matches_existing_files() {
     let crcs = fixed_blobs().map(|sealed| crc32fast::hash(&sealed[..sealed.len() - CRC_LEN]));
     assert_eq!(crcs, [621_282_144, 2_107_557_382, 1_380_997_516, 552_091_350, 4_199_901_471]);
 }
@@ -237,7 +237,7 @@ fn fixed_blobs() -> [Vec<u8>; 5] {
 
 /// As above, for the records of version 2.
 #[test]
-fn the_format_of_schedules_is_that_of_the_files_that_exist() {
+fn the_format_of_schedules_matches_existing_files() {
     let crcs = fixed_schedule_blobs().map(|sealed| crc32fast::hash(&sealed[..sealed.len() - CRC_LEN]));
     assert_eq!(crcs, [3_385_796_499, 105_267_378, 3_281_974_175, 4_144_371_529, 3_212_948_699, 141_491_219]);
 }
@@ -304,7 +304,12 @@ fn fixed_schedule_blobs() -> [Vec<u8>; 6] {
         buffer: [waits].into(),
         owed: [Gap { after: at(1), until: at(9) }].into(),
         open_record: Some(Box::new(line.clone())),
-        track: Some(Box::new(Track { succeeded: 1, failed: 2, streak: -2, durations: vec![1_500, 7] })),
+        track: Some(Box::new(RunStatistics {
+            succeeded: 1,
+            failed: 2,
+            streak: -2,
+            durations: vec![1_500, 7],
+        })),
     };
     let asked = BackfillHead {
         id: backfill,

@@ -3,19 +3,19 @@
 //! Each effect is a tag and a fixed number of bytes, with big-endian numbers; no other struct of the store is written
 //! as often. No effects are encoded as no bytes, without a checksum, so that the database can write them itself.
 
-use model::changelog::{LiveKey, Touched};
+use model::changelog::{LiveChange, LiveKey};
 use model::id::Epoch;
 use model::record::{KeyRecord, RunKeyRecord};
 use model::{BackfillId, JobId, RunId, ScheduleId, ShardId, Timestamp, WorkflowId};
 
-use super::{Context, Damage, FORMAT, open_bytes, seal_bytes};
+use super::{Context, DecodeError, FORMAT, open_bytes, seal_bytes};
 
 const COLUMN: &str = "touched";
 /// Length of a tag and an ID, the most frequent encoding.
 const USUAL_LEN: usize = 17;
 
 /// Seals the effects of a commit, with its epoch in the checksum.
-pub(crate) fn seal_touched(epoch: Epoch, touched: &[Touched]) -> Vec<u8> {
+pub(crate) fn seal_touched(epoch: Epoch, touched: &[LiveChange]) -> Vec<u8> {
     if touched.is_empty() {
         return Vec::new();
     }
@@ -26,7 +26,7 @@ pub(crate) fn seal_touched(epoch: Epoch, touched: &[Touched]) -> Vec<u8> {
 }
 
 /// Opens what [`seal_touched`] sealed.
-pub(crate) fn open_touched(epoch: Epoch, sealed: &[u8]) -> Result<Vec<Touched>, Damage> {
+pub(crate) fn open_touched(epoch: Epoch, sealed: &[u8]) -> Result<Vec<LiveChange>, DecodeError> {
     if sealed.is_empty() {
         return Ok(Vec::new());
     }
@@ -44,26 +44,26 @@ fn context(epoch: Epoch) -> Context {
 }
 
 /// A tag never changes its meaning.
-fn put(bytes: &mut Vec<u8>, touched: &Touched) {
+fn put(bytes: &mut Vec<u8>, touched: &LiveChange) {
     match *touched {
-        Touched::Rows(LiveKey::Workers) => bytes.push(0),
-        Touched::Rows(LiveKey::Queues) => bytes.push(1),
-        Touched::Rows(LiveKey::Calendars) => bytes.push(2),
-        Touched::Rows(LiveKey::Schedule(schedule)) => put_id(bytes, 3, schedule.to_bits()),
-        Touched::Rows(LiveKey::Backfill(backfill)) => put_id(bytes, 4, backfill.to_bits()),
-        Touched::Rows(LiveKey::Workflow(workflow)) => put_id(bytes, 5, workflow.to_bits()),
-        Touched::Rows(LiveKey::Run(run)) => put_id(bytes, 6, run.to_bits()),
-        Touched::Rows(LiveKey::Job(job)) => put_id(bytes, 7, job.to_bits()),
-        Touched::Ended(job) => put_id(bytes, 8, job.to_bits()),
-        Touched::Key(KeyRecord { key, body, job, expires_at }) => {
+        LiveChange::Rows(LiveKey::Workers) => bytes.push(0),
+        LiveChange::Rows(LiveKey::Queues) => bytes.push(1),
+        LiveChange::Rows(LiveKey::Calendars) => bytes.push(2),
+        LiveChange::Rows(LiveKey::Schedule(schedule)) => put_id(bytes, 3, schedule.to_bits()),
+        LiveChange::Rows(LiveKey::Backfill(backfill)) => put_id(bytes, 4, backfill.to_bits()),
+        LiveChange::Rows(LiveKey::Workflow(workflow)) => put_id(bytes, 5, workflow.to_bits()),
+        LiveChange::Rows(LiveKey::Run(run)) => put_id(bytes, 6, run.to_bits()),
+        LiveChange::Rows(LiveKey::Job(job)) => put_id(bytes, 7, job.to_bits()),
+        LiveChange::Ended(job) => put_id(bytes, 8, job.to_bits()),
+        LiveChange::Key(KeyRecord { key, body, job, expires_at }) => {
             put_id(bytes, 9, key);
             put_key(bytes, body, job.to_bits(), expires_at);
         }
-        Touched::RunKey(RunKeyRecord { key, body, run, expires_at }) => {
+        LiveChange::RunKey(RunKeyRecord { key, body, run, expires_at }) => {
             put_id(bytes, 10, key);
             put_key(bytes, body, run.to_bits(), expires_at);
         }
-        Touched::KeysForgotten { shard, expired_before } => {
+        LiveChange::KeysPurged { shard, expired_before } => {
             bytes.push(11);
             bytes.extend_from_slice(&shard.0.to_be_bytes());
             bytes.extend_from_slice(&expired_before.as_micros().to_be_bytes());
@@ -83,46 +83,46 @@ fn put_key(bytes: &mut Vec<u8>, body: u128, work: u128, expires_at: Timestamp) {
     bytes.extend_from_slice(&expires_at.as_micros().to_be_bytes());
 }
 
-fn take(tag: u8, rest: &mut &[u8]) -> Result<Touched, Damage> {
+fn take(tag: u8, rest: &mut &[u8]) -> Result<LiveChange, DecodeError> {
     Ok(match tag {
-        0 => Touched::Rows(LiveKey::Workers),
-        1 => Touched::Rows(LiveKey::Queues),
-        2 => Touched::Rows(LiveKey::Calendars),
-        3 => Touched::Rows(LiveKey::Schedule(ScheduleId::from_bits(bits(rest)?))),
-        4 => Touched::Rows(LiveKey::Backfill(BackfillId::from_bits(bits(rest)?))),
-        5 => Touched::Rows(LiveKey::Workflow(WorkflowId::from_bits(bits(rest)?))),
-        6 => Touched::Rows(LiveKey::Run(RunId::from_bits(bits(rest)?))),
-        7 => Touched::Rows(LiveKey::Job(JobId::from_bits(bits(rest)?))),
-        8 => Touched::Ended(JobId::from_bits(bits(rest)?)),
+        0 => LiveChange::Rows(LiveKey::Workers),
+        1 => LiveChange::Rows(LiveKey::Queues),
+        2 => LiveChange::Rows(LiveKey::Calendars),
+        3 => LiveChange::Rows(LiveKey::Schedule(ScheduleId::from_bits(bits(rest)?))),
+        4 => LiveChange::Rows(LiveKey::Backfill(BackfillId::from_bits(bits(rest)?))),
+        5 => LiveChange::Rows(LiveKey::Workflow(WorkflowId::from_bits(bits(rest)?))),
+        6 => LiveChange::Rows(LiveKey::Run(RunId::from_bits(bits(rest)?))),
+        7 => LiveChange::Rows(LiveKey::Job(JobId::from_bits(bits(rest)?))),
+        8 => LiveChange::Ended(JobId::from_bits(bits(rest)?)),
         9 => {
             let (key, body, job) = (bits(rest)?, bits(rest)?, JobId::from_bits(bits(rest)?));
-            Touched::Key(KeyRecord { key, body, job, expires_at: instant(rest)? })
+            LiveChange::Key(KeyRecord { key, body, job, expires_at: timestamp(rest)? })
         }
         10 => {
             let (key, body, run) = (bits(rest)?, bits(rest)?, RunId::from_bits(bits(rest)?));
-            Touched::RunKey(RunKeyRecord { key, body, run, expires_at: instant(rest)? })
+            LiveChange::RunKey(RunKeyRecord { key, body, run, expires_at: timestamp(rest)? })
         }
         11 => {
             let shard = ShardId(u16::from_be_bytes(array(rest)?));
-            Touched::KeysForgotten { shard, expired_before: instant(rest)? }
+            LiveChange::KeysPurged { shard, expired_before: timestamp(rest)? }
         }
         unknown => {
-            return Err(Damage::Value { column: COLUMN, what: "changelog tag", found: unknown.into() });
+            return Err(DecodeError::Value { column: COLUMN, what: "changelog tag", found: unknown.into() });
         }
     })
 }
 
-fn bits(rest: &mut &[u8]) -> Result<u128, Damage> {
+fn bits(rest: &mut &[u8]) -> Result<u128, DecodeError> {
     array(rest).map(u128::from_be_bytes)
 }
 
-fn instant(rest: &mut &[u8]) -> Result<Timestamp, Damage> {
+fn timestamp(rest: &mut &[u8]) -> Result<Timestamp, DecodeError> {
     array(rest).map(|bytes| Timestamp::from_micros(i64::from_be_bytes(bytes)))
 }
 
-fn array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Damage> {
+fn array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], DecodeError> {
     let (bytes, behind) =
-        rest.split_first_chunk().ok_or_else(|| Damage::decode(COLUMN, "it ends unexpectedly"))?;
+        rest.split_first_chunk().ok_or_else(|| DecodeError::decode(COLUMN, "it ends unexpectedly"))?;
     *rest = behind;
     Ok(*bytes)
 }
@@ -134,23 +134,25 @@ mod tests {
 
     use super::*;
 
-    fn touched() -> impl Strategy<Value = Touched> {
+    fn touched() -> impl Strategy<Value = LiveChange> {
         let kinds = (0..12u8, any::<[u128; 3]>(), any::<i64>(), any::<u16>());
         kinds.prop_map(|(tag, [a, b, c], micros, shard)| {
             let expires_at = Timestamp::from_micros(micros);
             match tag {
-                0 => Touched::Rows(LiveKey::Workers),
-                1 => Touched::Rows(LiveKey::Queues),
-                2 => Touched::Rows(LiveKey::Calendars),
-                3 => Touched::Rows(LiveKey::Schedule(ScheduleId::from_bits(a))),
-                4 => Touched::Rows(LiveKey::Backfill(BackfillId::from_bits(a))),
-                5 => Touched::Rows(LiveKey::Workflow(WorkflowId::from_bits(a))),
-                6 => Touched::Rows(LiveKey::Run(RunId::from_bits(a))),
-                7 => Touched::Rows(LiveKey::Job(JobId::from_bits(a))),
-                8 => Touched::Ended(JobId::from_bits(a)),
-                9 => Touched::Key(KeyRecord { key: a, body: b, job: JobId::from_bits(c), expires_at }),
-                10 => Touched::RunKey(RunKeyRecord { key: a, body: b, run: RunId::from_bits(c), expires_at }),
-                _ => Touched::KeysForgotten { shard: ShardId(shard), expired_before: expires_at },
+                0 => LiveChange::Rows(LiveKey::Workers),
+                1 => LiveChange::Rows(LiveKey::Queues),
+                2 => LiveChange::Rows(LiveKey::Calendars),
+                3 => LiveChange::Rows(LiveKey::Schedule(ScheduleId::from_bits(a))),
+                4 => LiveChange::Rows(LiveKey::Backfill(BackfillId::from_bits(a))),
+                5 => LiveChange::Rows(LiveKey::Workflow(WorkflowId::from_bits(a))),
+                6 => LiveChange::Rows(LiveKey::Run(RunId::from_bits(a))),
+                7 => LiveChange::Rows(LiveKey::Job(JobId::from_bits(a))),
+                8 => LiveChange::Ended(JobId::from_bits(a)),
+                9 => LiveChange::Key(KeyRecord { key: a, body: b, job: JobId::from_bits(c), expires_at }),
+                10 => {
+                    LiveChange::RunKey(RunKeyRecord { key: a, body: b, run: RunId::from_bits(c), expires_at })
+                }
+                _ => LiveChange::KeysPurged { shard: ShardId(shard), expired_before: expires_at },
             }
         })
     }
@@ -158,14 +160,14 @@ mod tests {
     proptest! {
         /// D5. Every variant, in the given order.
         #[test]
-        fn what_was_touched_is_opened_the_same(epoch: u64, touched in vec(touched(), 0..20)) {
+        fn effects_of_a_commit_are_opened_unchanged(epoch: u64, touched in vec(touched(), 0..20)) {
             let sealed = seal_touched(Epoch(epoch), &touched);
             prop_assert_eq!(open_touched(Epoch(epoch), &sealed).unwrap(), touched);
         }
 
         /// F9. A flipped bit, a truncated end, another epoch.
         #[test]
-        fn damage_is_noticed(
+        fn damage_is_detected(
             epoch: u64,
             touched in vec(touched(), 1..20),
             place: prop::sample::Index,
@@ -184,7 +186,7 @@ mod tests {
 
         /// F9. Arbitrary bytes.
         #[test]
-        fn no_bytes_make_it_panic(
+        fn arbitrary_bytes_never_panic(
             touched in vec(touched(), 1..5),
             place: prop::sample::Index,
             bytes in vec(any::<u8>(), 0..20),

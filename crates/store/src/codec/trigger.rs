@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use model::run::{Ended, KeptEnd, NotTriggered, RunTrigger, TriggerRefusal, TriggerState};
+use model::run::{Ended, PendingEnd, RunTrigger, TriggerRefusal, TriggerRefusalReason, TriggerState};
 use model::{JobId, RunId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Damage, instant, job_status, micros};
+use super::{DecodeError, instant, job_status, micros};
 
 const COLUMN: &str = "state";
 
@@ -40,9 +40,9 @@ impl<'a> From<&'a Ended> for EndedRow<'a> {
 }
 
 impl TryFrom<EndedRow<'_>> for Ended {
-    type Error = Damage;
+    type Error = DecodeError;
 
-    fn try_from(row: EndedRow<'_>) -> Result<Self, Damage> {
+    fn try_from(row: EndedRow<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             job_id: row.job.map(|id| JobId::from_bits(u128::from_be_bytes(id))),
             run_id: row.run.map(run_id),
@@ -82,9 +82,9 @@ impl<'a> From<&'a RunTrigger> for RunTriggerRow<'a> {
 }
 
 impl TryFrom<RunTriggerRow<'_>> for RunTrigger {
-    type Error = Damage;
+    type Error = DecodeError;
 
-    fn try_from(row: RunTriggerRow<'_>) -> Result<Self, Damage> {
+    fn try_from(row: RunTriggerRow<'_>) -> Result<Self, DecodeError> {
         let ended = row.ended.into_iter().map(Ended::try_from).collect::<Result<_, _>>()?;
         Ok(Self { number: row.number, ended, chain: chain(row.chain) })
     }
@@ -104,8 +104,8 @@ struct KeptRow<'a> {
     chain: Vec<Cow<'a, str>>,
 }
 
-impl<'a> From<&'a KeptEnd> for KeptRow<'a> {
-    fn from(kept: &'a KeptEnd) -> Self {
+impl<'a> From<&'a PendingEnd> for KeptRow<'a> {
+    fn from(kept: &'a PendingEnd) -> Self {
         Self {
             source: kept.source,
             ended: EndedRow::from(&kept.ended),
@@ -118,10 +118,10 @@ impl<'a> From<&'a KeptEnd> for KeptRow<'a> {
     }
 }
 
-impl TryFrom<KeptRow<'_>> for KeptEnd {
-    type Error = Damage;
+impl TryFrom<KeptRow<'_>> for PendingEnd {
+    type Error = DecodeError;
 
-    fn try_from(row: KeptRow<'_>) -> Result<Self, Damage> {
+    fn try_from(row: KeptRow<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             source: row.source,
             ended: Ended::try_from(row.ended)?,
@@ -156,15 +156,15 @@ impl<'a> From<&'a TriggerRefusal> for RefusalRow<'a> {
 }
 
 impl TryFrom<RefusalRow<'_>> for TriggerRefusal {
-    type Error = Damage;
+    type Error = DecodeError;
 
-    fn try_from(row: RefusalRow<'_>) -> Result<Self, Damage> {
+    fn try_from(row: RefusalRow<'_>) -> Result<Self, DecodeError> {
         let found = row.reason;
         let what = "reason of a skipped trigger";
         Ok(Self {
             at: Timestamp::from_micros(row.at),
             ended: Ended::try_from(row.ended)?,
-            reason: NotTriggered::from_code(found).ok_or(Damage::Value {
+            reason: TriggerRefusalReason::from_code(found).ok_or(DecodeError::Value {
                 column: COLUMN,
                 what,
                 found: found.into(),
@@ -199,16 +199,16 @@ impl<'a> From<&'a TriggerState> for TriggerStateRow<'a> {
 }
 
 impl TryFrom<TriggerStateRow<'_>> for TriggerState {
-    type Error = Damage;
+    type Error = DecodeError;
 
-    fn try_from(row: TriggerStateRow<'_>) -> Result<Self, Damage> {
+    fn try_from(row: TriggerStateRow<'_>) -> Result<Self, DecodeError> {
         let refusal = row.last_refusal.map(TriggerRefusal::try_from).transpose()?;
         Ok(Self {
             runs: row.runs,
             last_run: row.last_run.map(run_id),
             refused: row.refused,
             last_refusal: refusal.map(Box::new),
-            kept: row.kept.into_iter().map(KeptEnd::try_from).collect::<Result<_, _>>()?,
+            kept: row.kept.into_iter().map(PendingEnd::try_from).collect::<Result<_, _>>()?,
         })
     }
 }

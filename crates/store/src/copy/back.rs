@@ -27,7 +27,7 @@ pub async fn copy_back(
     observe: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Report, CopyError> {
     let source = postgres::Target::open_source(from, options.target).await?;
-    let (epochs, now) = unserved(&source).await?;
+    let (epochs, now) = positions_if_unused(&source).await?;
     let target = sqlite::Target::begin(to, now)?;
     let mut of = 0;
     for table in &TABLES {
@@ -36,7 +36,7 @@ pub async fn copy_back(
     let mut copying = Copying { source, target, chunk_rows: options.chunk_rows.max(1), of, observe };
     let copied = copying.rows().await?;
     let tables = copying.verify().await?;
-    if unserved(&copying.source).await?.0 != epochs {
+    if positions_if_unused(&copying.source).await?.0 != epochs {
         return Err(CopyError::Changed);
     }
     if let Some(differs) = tables.iter().find(|verified| !verified.is_same()) {
@@ -47,7 +47,7 @@ pub async fn copy_back(
 }
 
 /// Returns the epochs of the shards and the engine time; fails if a server uses the database.
-async fn unserved(source: &postgres::Target) -> Result<(Vec<(i32, i64)>, i64), CopyError> {
+async fn positions_if_unused(source: &postgres::Target) -> Result<(Vec<(i32, i64)>, i64), CopyError> {
     if let Some(name) = source.server().await.map_err(CopyError::of_source)? {
         return Err(CopyError::ServedSource { name });
     }
@@ -99,7 +99,7 @@ impl Copying<'_> {
         loop {
             let mut page = self.source.page(table, after.as_deref()).await.map_err(CopyError::of_source)?;
             after = page.next(table);
-            page.rows = page.rows.into_iter().map(|row| table.normal(row)).collect();
+            page.rows = page.rows.into_iter().map(|row| table.normalized(row)).collect();
             digest.take(&page);
             if after.is_none() {
                 return Ok(digest.end());

@@ -30,7 +30,7 @@ pub enum CopyError {
     )]
     OtherSource { origin: String },
     #[error("another copy or a server uses the target")]
-    Overtaken,
+    Conflict,
     #[error("a row of `{table}` in the source cannot be copied (key `{key}`): {reason}")]
     Row { table: &'static str, key: String, reason: String },
     #[error("there is no store in the source")]
@@ -74,7 +74,7 @@ impl CopyError {
             Self::Finished { .. } => {
                 "there is nothing to do: start the servers with `--store`, or use an empty database"
             }
-            Self::Overtaken => "wait until the other one has ended, then run the same command again",
+            Self::Conflict => "wait until the other one has ended, then run the same command again",
             Self::Row { .. } => {
                 "start a server on the source once, which quarantines such rows; stop it, and copy again"
             }
@@ -112,7 +112,7 @@ impl CopyError {
         match self {
             Self::Target(error) => Self::Source(error),
             Self::Served { name } => Self::ServedSource { name },
-            Self::Overtaken => Self::Changed,
+            Self::Conflict => Self::Changed,
             other => other,
         }
     }

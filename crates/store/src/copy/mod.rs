@@ -41,7 +41,7 @@ pub use error::CopyError;
 pub(crate) use error::Obstacle;
 pub(crate) use table::{Cell, Column, Kind, TABLES, Table};
 
-use crate::postgres::{self, Begun, Position, Target};
+use crate::postgres::{self, Position, StartedCopy, Target};
 use crate::sqlite::Source;
 
 /// Maximum number of bytes of a chunk, without its last row.
@@ -181,7 +181,7 @@ pub async fn copy(
             Err(error) => Err(error),
         };
         match end {
-            Err(CopyError::Overtaken) if overtaken < OVERTAKEN_MAX => overtaken += 1,
+            Err(CopyError::Conflict) if overtaken < OVERTAKEN_MAX => overtaken += 1,
             end => break end?,
         }
     };
@@ -196,10 +196,10 @@ pub async fn copy(
 
 /// Returns the position from which the copy continues; starts a copy if there was none.
 async fn begin(target: &Target, from: &Path, identity: &[u8]) -> Result<Position, CopyError> {
-    match target.begun().await? {
-        Some(Begun { source, finished: true, .. }) => Err(CopyError::Finished { origin: source }),
+    match target.started_copy().await? {
+        Some(StartedCopy { source, finished: true, .. }) => Err(CopyError::Finished { origin: source }),
         Some(begun) if begun.identity == identity => Ok(begun.position),
-        Some(Begun { source, .. }) => Err(CopyError::OtherSource { origin: source }),
+        Some(StartedCopy { source, .. }) => Err(CopyError::OtherSource { origin: source }),
         None => match target.obstacle().await? {
             Some(obstacle) => Err(obstacle.into()),
             None => {

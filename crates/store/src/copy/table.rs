@@ -10,7 +10,7 @@ use model::JobId;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::codec::{Damage, open_events, seal_events};
+use crate::codec::{DecodeError, open_events, seal_events};
 use crate::rows::Fields;
 use crate::sqlite::{cells_of_readable, readable_cells};
 
@@ -66,7 +66,7 @@ pub(crate) enum Kind {
     /// Events; the checksum covers their position in the source and their time in the target.
     Events,
     /// Quarantined rows: encoded in the source, JSON in the target.
-    SetAside,
+    QuarantinedColumns,
 }
 
 /// Column of a table.
@@ -271,7 +271,7 @@ const STEPS: &[Column] =
     &[id("run"), big("list"), big("number"), small("status"), bytes("state"), shard_of("run")];
 
 const QUARANTINE: &[Column] =
-    &[big("at"), text("origin"), text("key"), text("reason"), column("columns", Kind::SetAside)];
+    &[big("at"), text("origin"), text("key"), text("reason"), column("columns", Kind::QuarantinedColumns)];
 
 /// Fences are derived from epochs, so the epochs are copied. Engine time is stored once in the source, and for each
 /// shard in the target.
@@ -294,7 +294,7 @@ impl Table {
     }
 
     /// Converts a row of the source into the format of the target.
-    pub(crate) fn row_of_source(&self, row: &impl Fields) -> Result<Vec<Cell>, Damage> {
+    pub(crate) fn row_of_source(&self, row: &impl Fields) -> Result<Vec<Cell>, DecodeError> {
         let cell = |(index, column): (usize, &Column)| match column.kind {
             Kind::Backfill => Ok(Cell::Id(row.backfill_key(index, column.name)?.unwrap_or(0))),
             Kind::Shard => {
@@ -305,21 +305,21 @@ impl Table {
                 let (first, at): (i64, i64) = (row.number(0, "first")?, row.number(2, "at")?);
                 Ok(Cell::Bytes(reseal(first, at, row.bytes(index, column.name)?)))
             }
-            Kind::SetAside => Ok(Cell::Text(readable_cells(row.bytes(index, column.name)?))),
+            Kind::QuarantinedColumns => Ok(Cell::Text(readable_cells(row.bytes(index, column.name)?))),
             _ => kept(row, index, column),
         };
         self.columns.iter().enumerate().map(cell).collect()
     }
 
     /// Converts a row of the database into the format of the embedded store.
-    pub(crate) fn row_for_source(&self, mut row: Vec<Cell>) -> Vec<Cell> {
+    pub(crate) fn row_from_target(&self, mut row: Vec<Cell>) -> Vec<Cell> {
         for index in 0..self.columns.len() {
             let made = match (self.columns[index].kind, &row[index]) {
                 (Kind::Events, Cell::Bytes(sealed)) => {
                     let (first, at) = (number(&row[0]), number(&row[2]));
                     Cell::Bytes(reseal(at, first, sealed))
                 }
-                (Kind::SetAside, Cell::Text(text)) => Cell::Bytes(cells_of_readable(text)),
+                (Kind::QuarantinedColumns, Cell::Text(text)) => Cell::Bytes(cells_of_readable(text)),
                 _ => continue,
             };
             row[index] = made;
@@ -327,16 +327,18 @@ impl Table {
         row
     }
 
-    /// Returns a row of the database as it looks after [`Self::row_for_source`] and [`Self::row_of_source`]: the same
+    /// Returns a row of the database as it looks after [`Self::row_from_target`] and [`Self::row_of_source`]: the same
     /// content, in a normalized encoding.
-    pub(crate) fn normal(&self, mut row: Vec<Cell>) -> Vec<Cell> {
+    pub(crate) fn normalized(&self, mut row: Vec<Cell>) -> Vec<Cell> {
         for index in 0..self.columns.len() {
             let made = match (self.columns[index].kind, &row[index]) {
                 (Kind::Events, Cell::Bytes(sealed)) => {
                     let at = number(&row[2]);
                     Cell::Bytes(reseal(at, at, sealed))
                 }
-                (Kind::SetAside, Cell::Text(text)) => Cell::Text(readable_cells(&cells_of_readable(text))),
+                (Kind::QuarantinedColumns, Cell::Text(text)) => {
+                    Cell::Text(readable_cells(&cells_of_readable(text)))
+                }
                 _ => continue,
             };
             row[index] = made;
@@ -345,20 +347,20 @@ impl Table {
     }
 
     /// Decodes a row of the target.
-    pub(crate) fn row_of_target(&self, row: &impl Fields) -> Result<Vec<Cell>, Damage> {
+    pub(crate) fn row_of_target(&self, row: &impl Fields) -> Result<Vec<Cell>, DecodeError> {
         self.columns.iter().enumerate().map(|(index, column)| kept(row, index, column)).collect()
     }
 }
 
 /// Decodes a column in the format of the target.
-fn kept(row: &impl Fields, index: usize, column: &Column) -> Result<Cell, Damage> {
+fn kept(row: &impl Fields, index: usize, column: &Column) -> Result<Cell, DecodeError> {
     let name = column.name;
     let cell = match column.kind {
         Kind::Id | Kind::Backfill => row.optional_bits(index, name)?.map(Cell::Id),
         Kind::Small | Kind::Big | Kind::Flag | Kind::Shard => {
             row.optional_integer(index, name)?.map(Cell::Number)
         }
-        Kind::Text | Kind::SetAside => {
+        Kind::Text | Kind::QuarantinedColumns => {
             row.optional_text(index, name)?.map(|text| Cell::Text(text.into_owned()))
         }
         Kind::Bytes | Kind::Events => Some(Cell::Bytes(row.bytes(index, name)?.to_vec())),

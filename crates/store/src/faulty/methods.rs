@@ -23,9 +23,9 @@ use crate::changelog::Changelog;
 use crate::cluster::{Cluster, Members, ServerRecord};
 use crate::query::{
     Artifact, ArtifactDeletion, ArtifactFilter, BackfillRow, Counts, DeletionReason, EventPage, EventSeq,
-    ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPlace, Page, Paged,
-    Quarantined, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, Token, WorkflowFilter,
-    WorkflowRow,
+    ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPosition, Page,
+    Paged, Quarantined, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, Token,
+    WorkflowFilter, WorkflowRow,
 };
 use crate::{Commits, Committed, Housekeeping, Leases, Loaded, Reads, Store, StoreError};
 
@@ -56,8 +56,8 @@ macro_rules! methods {
 methods! {
     impl Leases {
         Release: release(leases: &[Lease]) -> ();
-        LostTails: lost_tails(leases: &[Lease]) -> Vec<ShardId>;
-        TailsReconciled: tails_reconciled(leases: &[Lease]) -> ();
+        LostTails: shards_with_lost_commits(leases: &[Lease]) -> Vec<ShardId>;
+        TailsReconciled: mark_reconciled(leases: &[Lease]) -> ();
     } by hand [Acquire, Renew] {
         fn shards(&self) -> u16 {
             self.inner.shards()
@@ -89,8 +89,8 @@ methods! {
             !self.shared && self.inner.is_exclusive()
         }
 
-        async fn note_restored(&self) -> Result<(), StoreError> {
-            self.inner.note_restored().await
+        async fn mark_restored(&self) -> Result<(), StoreError> {
+            self.inner.mark_restored().await
         }
 
         async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
@@ -106,7 +106,7 @@ methods! {
         Announce: announce(server: &ServerRecord, lag: Option<Duration>, ttl: Duration) -> ();
         Cluster: cluster() -> Cluster;
         SetDraining: set_draining(server: ServerId, draining: bool) -> bool;
-        Depart: depart(server: ServerId) -> ();
+        Depart: remove_member(server: ServerId) -> ();
         Secret: secret(name: &str, proposed: &[u8; 32]) -> [u8; 32];
     }
 
@@ -163,7 +163,7 @@ methods! {
         ScheduleCounts: schedule_counts(namespace: Option<&str>) -> ScheduleCounts;
         Upcoming: upcoming(filter: &ScheduleFilter, after: Option<(Timestamp, ScheduleId)>, limit: usize)
             -> Vec<ScheduleRow>;
-        Ledger: ledger(filter: &LedgerFilter, page: Page<LedgerPlace>) -> Paged<(LedgerPlace, LedgerRecord)>;
+        Ledger: ledger(filter: &LedgerFilter, page: Page<LedgerPosition>) -> Paged<(LedgerPosition, LedgerRecord)>;
         LedgerCounts: ledger_counts(schedule: ScheduleId, since: Option<Timestamp>) -> LedgerCounts;
         Backfill: backfill(id: BackfillId) -> Option<BackfillRow>;
         Backfills: backfills(schedule: Option<ScheduleId>, namespace: Option<&str>, page: Page<BackfillId>)

@@ -136,7 +136,7 @@ impl<S: Store> FaultyStore<S> {
     ///
     /// Several wrappers may share one store, each with its own faults. The threads of the store run on `aside`.
     pub fn simulated(inner: Arc<S>, world: impl Simulation, aside: tokio::runtime::Handle) -> Self {
-        Self::around(inner, Some(Simulated { world: Box::new(world), aside }))
+        Self::around(inner, Some(Simulated { world: Box::new(world), store_runtime: aside }))
     }
 
     /// Returns the inner store.
@@ -163,7 +163,7 @@ impl<S: Store> FaultyStore<S> {
     }
 
     /// Makes every call of `operation` fail from now on, until [`heal`](Self::heal).
-    pub fn break_down(&self, operation: Operation) {
+    pub fn fail_all(&self, operation: Operation) {
         let next = self.calls(operation) + 1;
         for nth in next..next + BROKEN_CALLS {
             self.inject(operation, nth, Fault::Before);

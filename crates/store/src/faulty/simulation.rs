@@ -17,7 +17,7 @@ pub trait Simulation: std::fmt::Debug + Send + Sync + 'static {
 
     /// Returns the time after which a call to an unreachable store fails; `None` if the store is reachable. A store
     /// that refuses connections fails at once; one whose answers are lost fails at the caller's timeout.
-    fn away(&self) -> Option<Span>;
+    fn outage(&self) -> Option<Span>;
 
     /// Called when a call reaches the store, which executes it now.
     fn reached(&self, operation: Operation);
@@ -33,7 +33,7 @@ pub trait Simulation: std::fmt::Debug + Send + Sync + 'static {
 pub(super) struct Simulated {
     pub(super) world: Box<dyn Simulation>,
     /// Runtime of the store's own threads, so that their races do not affect the runtime of the caller.
-    pub(super) aside: tokio::runtime::Handle,
+    pub(super) store_runtime: tokio::runtime::Handle,
 }
 
 impl Simulated {
@@ -42,7 +42,7 @@ impl Simulated {
     pub(super) async fn arrives(&self, delay: Span) -> bool {
         tokio::time::sleep(delay).await;
         let since = tokio::time::Instant::now();
-        while let Some(longest) = self.world.away() {
+        while let Some(longest) = self.world.outage() {
             if since.elapsed() >= longest {
                 return false;
             }
@@ -58,7 +58,7 @@ impl Simulated {
         work: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
         self.world.reached(operation);
-        let _aside = self.aside.enter();
+        let _aside = self.store_runtime.enter();
         block_on(work)
     }
 }

@@ -7,13 +7,13 @@ use model::Timestamp;
 
 use super::{Conditions, Leg, List, Value};
 use crate::codec::{firing_cause_code, firing_outcome_code};
-use crate::query::{LedgerFilter, LedgerPlace, Page};
+use crate::query::{LedgerFilter, LedgerPosition, Page};
 use crate::rows::{LEDGER_COLUMNS, Table};
 
 const ORDER: &str = "t.first DESC, t.schedule DESC, t.generation DESC, t.cause DESC, t.backfill DESC";
 
 /// Returns the query for a page of ledger entries, each with its position.
-pub(crate) fn ledger(filter: &LedgerFilter, page: Page<LedgerPlace>) -> List {
+pub(crate) fn ledger(filter: &LedgerFilter, page: Page<LedgerPosition>) -> List {
     let mut conditions = Conditions::default();
     if let Some(place) = page.after {
         let values = [
@@ -73,7 +73,7 @@ mod tests {
     use crate::sqlite::list_plans;
 
     fn plan(filter: &LedgerFilter) -> String {
-        let after = LedgerPlace { first_micros: 9, schedule: 1, generation: 1, cause: 0, backfill: 0 };
+        let after = LedgerPosition { first_micros: 9, schedule: 1, generation: 1, cause: 0, backfill: 0 };
         list_plans(&ledger(filter, Page { after: Some(after), limit: 1 }))
     }
 

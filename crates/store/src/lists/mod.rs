@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_are_named_are_looked_up_by_their_ids() {
+    fn jobs_are_looked_up_by_id() {
         let ids = [1, 2, 3].map(JobId::from_bits).to_vec();
         let plans = job_plans(&JobFilter { ids, ..JobFilter::default() });
         assert!(plans.contains("PRIMARY KEY (id=?") || plans.contains("(id=?)"), "{plans}");

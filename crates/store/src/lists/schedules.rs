@@ -140,7 +140,7 @@ mod tests {
 
     /// B6.
     #[test]
-    fn what_comes_next_is_read_from_the_index_of_next_instants() {
+    fn upcoming_schedules_are_read_from_the_index_of_next_times() {
         let after = Some((Timestamp::from_micros(1), ScheduleId::from_bits(1)));
         let plan = plans(&upcoming(&ScheduleFilter::default(), after, 1));
         assert!(!plan.contains("B-TREE") && plan.contains("schedules_next ((next_at,id)>(?,?))"), "{plan}");

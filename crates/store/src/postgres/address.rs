@@ -251,7 +251,7 @@ mod tests {
 
     /// H2. Wherever it is in the URL, and whatever else is invalid.
     #[test]
-    fn a_password_is_in_nothing_that_can_be_shown() {
+    fn no_output_contains_the_password() {
         for url in [
             "postgres://me:hunter2@db.example:6432/belfry?sslmode=disable",
             "postgres://me@db.example/belfry?password=hunter2&sslmode=disable",
@@ -273,7 +273,7 @@ mod tests {
 
     /// An unreachable database is given up within seconds, whatever the kernel's timeout.
     #[test]
-    fn every_connection_gives_up_a_silent_host() {
+    fn every_connection_times_out_on_a_silent_host() {
         let address = Address::parse("postgres://me@a.example,b.example/belfry?sslmode=disable").unwrap();
         assert_eq!(address.hosts.len(), 2);
         for config in &address.hosts {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_ours_is_taken_out_of_the_address() {
+    fn only_belfry_parameters_are_removed_from_the_url() {
         let url = "postgres://me@h/d?prepared_statements=false&application_name=x&sslmode=disable&connect_timeout=2";
         let address = Address::parse(url).unwrap();
         assert!(!address.prepares);
@@ -302,7 +302,7 @@ mod tests {
 
     /// D7. Each host has its own configuration, with all parameters of the URL.
     #[test]
-    fn several_hosts_are_each_a_host_that_must_take_writes() {
+    fn each_of_several_hosts_must_accept_writes() {
         let url = "postgres://me:hunter2@one:5433,two,three:5435/belfry?sslmode=disable&connect_timeout=2";
         let address = Address::parse(url).unwrap();
         assert_eq!(address.to_string(), "one:5433,two:5432,three:5435/belfry");
@@ -322,7 +322,7 @@ mod tests {
 
     /// D7. The error contains the answer of each host, and not the password.
     #[tokio::test]
-    async fn when_no_host_will_do_each_is_named_with_its_reason() {
+    async fn the_error_names_each_host_with_its_reason() {
         let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
         let [one, two] = listeners.map(|listener| listener.local_addr().unwrap().to_string());
         let url = format!("postgres://me:hunter2@{one},{two}/belfry?sslmode=disable");

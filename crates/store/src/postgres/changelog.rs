@@ -13,7 +13,7 @@
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
-use model::changelog::{LiveKey, Place, Reread, Since};
+use model::changelog::{ChangelogPage, ChangelogPosition, LiveKey, ReloadedRows};
 use model::id::Epoch;
 use model::record::LiveRow;
 use model::{Duration, Timestamp};
@@ -23,10 +23,10 @@ use tokio_postgres::Row;
 use super::connection::{Mode, Query};
 use super::guard::{clock, micros};
 use super::param::big;
-use super::quarantine::Damaged;
+use super::quarantine::DamagedRow;
 use super::{PostgresStore, live_rows, load};
 use crate::changelog::Changelog;
-use crate::codec::{Damage, open_touched};
+use crate::codec::{DecodeError, open_touched};
 use crate::rows::Fields;
 use crate::{Loaded, StoreError};
 
@@ -39,14 +39,14 @@ const TRIMMED_AT_ONCE: i64 = 20_000;
 
 #[async_trait]
 impl Changelog for PostgresStore {
-    async fn end(&self) -> Result<Place, StoreError> {
+    async fn end(&self) -> Result<ChangelogPosition, StoreError> {
         let newest = "SELECT number, epoch FROM changelog ORDER BY number DESC LIMIT 1";
         let read = |answers: &[Vec<Row>]| answers[0].first().map(place).transpose();
         let end = self.ask(&[Query::new(newest, Vec::new())], read).await?;
         end.ok_or_else(|| StoreError::Unavailable { source: "the changelog has lost its newest row".into() })
     }
 
-    async fn since(&self, place: Place) -> Result<Option<Since>, StoreError> {
+    async fn since(&self, place: ChangelogPosition) -> Result<Option<ChangelogPage>, StoreError> {
         let Ok(number) = i64::try_from(place.commit) else { return Ok(None) };
         let queries = [
             Query::new(
@@ -63,7 +63,7 @@ impl Changelog for PostgresStore {
             ),
         ];
         let read = |answers: &[Vec<Row>]| {
-            Ok(followed(place, &answers[0], &answers[1]).unwrap_or_else(|damage| {
+            Ok(changes_since(place, &answers[0], &answers[1]).unwrap_or_else(|damage| {
                 let commit = place.commit;
                 tracing::warn!(commit, error = %damage, "cannot read the changelog");
                 None
@@ -77,24 +77,24 @@ impl Changelog for PostgresStore {
         let mode = Mode::Read { limit: load::PAGE_LIMIT };
         let loaded = load::preload(&self.queries, mode, self.shards, &rows).await;
         let outcome = loaded.map_err(|failure| self.judge_query(failure))?;
-        outcome.damaged.iter().for_each(Damaged::tell);
+        outcome.damaged.iter().for_each(DamagedRow::log_damage);
         Ok(outcome.loaded)
     }
 
     async fn trim(&self) -> Result<(), StoreError> {
         loop {
-            let low = self.trimmed.load(Ordering::Relaxed);
+            let low = self.trimmed_below.load(Ordering::Relaxed);
             let answers = self.change(&[trim(low)]).await?;
             let Some(row) = answers[0].first() else { return Ok(()) };
             let (left, gone): (Option<i64>, i64) = (row.get(0), row.get(1));
-            self.trimmed.fetch_max(left.unwrap_or(low), Ordering::Relaxed);
+            self.trimmed_below.fetch_max(left.unwrap_or(low), Ordering::Relaxed);
             if gone + 1 < TRIMMED_AT_ONCE {
                 return Ok(());
             }
         }
     }
 
-    async fn live_rows(&self, keys: &[LiveKey]) -> Result<Reread, StoreError> {
+    async fn live_rows(&self, keys: &[LiveKey]) -> Result<ReloadedRows, StoreError> {
         self.trust.check()?;
         let mode = Mode::Read { limit: load::PAGE_LIMIT };
         let found = live_rows::live_rows(&self.queries, mode, keys).await;
@@ -102,12 +102,16 @@ impl Changelog for PostgresStore {
     }
 }
 
-fn place(row: &Row) -> Result<Place, Damage> {
-    Ok(Place { commit: row.number(0, "number")?, epoch: Epoch(row.number(1, "epoch")?) })
+fn place(row: &Row) -> Result<ChangelogPosition, DecodeError> {
+    Ok(ChangelogPosition { commit: row.number(0, "number")?, epoch: Epoch(row.number(1, "epoch")?) })
 }
 
 /// Decodes the rows from `from` on. `None` unless they are consecutive and reach the newest commit in `stand`.
-fn followed(from: Place, rows: &[Row], stand: &[Row]) -> Result<Option<Since>, Damage> {
+fn changes_since(
+    from: ChangelogPosition,
+    rows: &[Row],
+    stand: &[Row],
+) -> Result<Option<ChangelogPage>, DecodeError> {
     let (Some((first, behind)), Some(stand)) = (rows.split_first(), stand.first()) else { return Ok(None) };
     if place(first)? != from || stand.get(3) {
         return Ok(None);
@@ -129,7 +133,7 @@ fn followed(from: Place, rows: &[Row], stand: &[Row]) -> Result<Option<Since>, D
         return Ok(None);
     }
     let now = Timestamp::from_micros(stand.number(2, "now")?);
-    Ok(Some(Since { touched, end, whole, now }))
+    Ok(Some(ChangelogPage { touched, end, whole, now }))
 }
 
 /// Deletes the oldest of the old rows, from `low` on; below `low` there are none. Returns the number of the oldest row

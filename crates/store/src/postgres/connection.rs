@@ -279,7 +279,7 @@ impl Lane {
             None => self.open().await?,
         };
         let result = session.run(mode, queries).await;
-        let whole = result.as_ref().map_or_else(|stopped| stopped.failure.spares_the_session(), |_| true);
+        let whole = result.as_ref().map_or_else(|stopped| stopped.failure.keeps_session_usable(), |_| true);
         if whole && !session.client.is_closed() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
         }

@@ -9,7 +9,7 @@ use model::{Duration, ShardId};
 use tokio_postgres::error::SqlState;
 
 use crate::StoreError;
-use crate::codec::Damage;
+use crate::codec::DecodeError;
 
 /// State that a statement raises on purpose if an invariant is broken: a division by zero.
 pub(super) const GUARD: &SqlState = &SqlState::DIVISION_BY_ZERO;
@@ -31,8 +31,8 @@ pub(super) enum Failure {
     Store(StoreError),
 }
 
-impl From<Damage> for Failure {
-    fn from(damage: Damage) -> Self {
+impl From<DecodeError> for Failure {
+    fn from(damage: DecodeError) -> Self {
         Self::Broken(damage.to_string())
     }
 }
@@ -57,7 +57,7 @@ impl Failure {
 
     /// Returns whether only the transaction failed. After any other error the session is not used again: a prepared
     /// statement may be outdated, or the server may be about to end the session.
-    pub(super) fn spares_the_session(&self) -> bool {
+    pub(super) fn keeps_session_usable(&self) -> bool {
         self.is_contention() || self.state().is_some_and(|state| state == GUARD)
     }
 
@@ -125,9 +125,9 @@ pub(super) fn describe(error: &tokio_postgres::Error) -> String {
 
 /// Records for every caller of the store that memory and data differ.
 #[derive(Debug, Default)]
-pub(super) struct Trust(OnceLock<String>);
+pub(super) struct FatalState(OnceLock<String>);
 
-impl Trust {
+impl FatalState {
     /// # Errors
     /// [`StoreError::Fatal`] with the first reason, if one was recorded.
     pub(super) fn check(&self) -> Result<(), StoreError> {

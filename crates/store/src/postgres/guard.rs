@@ -68,27 +68,27 @@ macro_rules! hold {
 
 /// Whether the database reports its history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Past {
+pub(super) enum HistoryCheck {
     /// The database reports its history.
-    Told,
+    Supported,
     /// The database does not report its history: it is not PostgreSQL, or the account may not query it. A loss of
     /// commits is not detected.
-    Untold,
+    Unsupported,
 }
 
-impl Past {
+impl HistoryCheck {
     /// Checks whether the server reports its history.
     pub(super) async fn of(lane: &Lane, mode: Mode, is_postgres: bool) -> Result<Self, Failure> {
         if !is_postgres {
-            return Ok(Self::Untold);
+            return Ok(Self::Unsupported);
         }
         let ask = concat!("SELECT ", promotion!(), ", ", system!());
         match lane.run(mode, &[Query::new(ask.to_owned(), Vec::new())]).await {
-            Ok(_) => Ok(Self::Told),
+            Ok(_) => Ok(Self::Supported),
             Err(Stopped { failure: Failure::Refused(error), .. }) => {
                 let reason = describe(&error);
                 tracing::warn!(error = reason, "commits lost by a failover cannot be detected");
-                Ok(Self::Untold)
+                Ok(Self::Unsupported)
             }
             Err(stopped) => Err(stopped.into()),
         }
@@ -98,10 +98,10 @@ impl Past {
     /// owners `$3` (any owner if empty), and are on this history.
     const fn leases_hold(self) -> &'static str {
         match self {
-            Self::Told => {
+            Self::Supported => {
                 hold!(concat!(" AND (shards.timeline IS NULL OR shards.timeline = ", timeline!(), ")"))
             }
-            Self::Untold => hold!(""),
+            Self::Unsupported => hold!(""),
         }
     }
 }
@@ -109,10 +109,10 @@ impl Past {
 /// Leases that this process acquired, and the query that checks them.
 #[derive(Debug)]
 pub(super) struct Guard {
-    past: Past,
+    past: HistoryCheck,
     /// Owner at the acquire of each shard. A database that lost an acquire may issue the same epoch to another owner.
     owners: Mutex<BTreeMap<ShardId, (Epoch, String)>>,
-    newest: Mutex<Option<Prolongation>>,
+    newest: Mutex<Option<LeaseExtension>>,
     former: Mutex<FormerLease>,
 }
 
@@ -148,13 +148,13 @@ impl FormerLease {
 
 /// Last extension of the leases.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Prolongation {
+pub(super) struct LeaseExtension {
     pub(super) ttl: Duration,
     /// Time before the transaction was sent.
     sent_at: Instant,
 }
 
-impl Prolongation {
+impl LeaseExtension {
     /// Creates an extension by `ttl`, for a transaction that is sent next.
     pub(super) fn now(ttl: Duration) -> Self {
         Self { ttl, sent_at: Instant::now() }
@@ -162,7 +162,7 @@ impl Prolongation {
 }
 
 impl Guard {
-    pub(super) fn new(past: Past) -> Self {
+    pub(super) fn new(past: HistoryCheck) -> Self {
         Self { past, owners: Mutex::default(), newest: Mutex::default(), former: Mutex::default() }
     }
 
@@ -174,7 +174,7 @@ impl Guard {
         Query::new(self.past.leases_hold(), params)
     }
 
-    pub(super) fn past(&self) -> Past {
+    pub(super) fn past(&self) -> HistoryCheck {
         self.past
     }
 
@@ -192,12 +192,12 @@ impl Guard {
     }
 
     /// Records the latest end of a lease in the rows of the requested shards.
-    pub(super) fn saw(&self, expires_at: Option<i64>) {
+    pub(super) fn record_expiry(&self, expires_at: Option<i64>) {
         lock(&self.former).see(expires_at, Instant::now());
     }
 
     /// Records that this process acquired shards.
-    pub(super) fn took(&self, leases: &[Lease], owner: &str, by: Prolongation) {
+    pub(super) fn record_acquired(&self, leases: &[Lease], owner: &str, by: LeaseExtension) {
         let taken = leases.iter().map(|lease| (lease.shard, (lease.epoch, owner.to_owned())));
         lock(&self.owners).extend(taken);
         self.prolonged(by);
@@ -215,14 +215,14 @@ impl Guard {
 
     /// Returns the extension for a commit that is sent now; `None` while more than seven eighths of the lease are left.
     /// A commit extends earlier than a renewal would, because a renewal waits for the rows that commits lock.
-    pub(super) fn prolongation(&self) -> Option<Prolongation> {
+    pub(super) fn lease_extension(&self) -> Option<LeaseExtension> {
         let newest = (*lock(&self.newest))?;
         let is_due = newest.sent_at.elapsed() > newest.ttl.to_std() / 8;
-        is_due.then(|| Prolongation::now(newest.ttl))
+        is_due.then(|| LeaseExtension::now(newest.ttl))
     }
 
     /// Records that a transaction extended the leases.
-    pub(super) fn prolonged(&self, by: Prolongation) {
+    pub(super) fn prolonged(&self, by: LeaseExtension) {
         *lock(&self.newest) = Some(by);
     }
 }
@@ -240,7 +240,7 @@ pub(super) fn numbers(shards: impl Iterator<Item = ShardId>) -> Param {
 }
 
 /// Returns the first lease that is no longer valid.
-pub(super) async fn first_lost(lane: &Lane, mode: Mode, leases: &[Lease]) -> Failure {
+pub(super) async fn first_invalid(lane: &Lane, mode: Mode, leases: &[Lease]) -> Failure {
     let look = "SELECT shard, epoch FROM shards WHERE shard = ANY($1) AND owner IS NOT NULL";
     let rows = match lane.run(mode, &[Query::new(look, vec![numbers(shards_of(leases))])]).await {
         Ok(mut answers) => answers.pop().unwrap_or_default(),

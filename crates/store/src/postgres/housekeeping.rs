@@ -15,9 +15,9 @@ use uuid::Uuid;
 use super::connection::Query;
 use super::guard::clock;
 use super::param::{big, bytes, flag, ids, int, optional_big, optional_text, text};
-use super::rows::Sorted;
+use super::rows::Decoded;
 use super::{PostgresStore, quarantine, settings};
-use crate::codec::{Damage, firing_outcome_code, token_kind_code};
+use crate::codec::{DecodeError, firing_outcome_code, token_kind_code};
 use crate::query::{Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, Quarantined, Token};
 use crate::rows::{self, Fields as _, Table};
 use crate::{Housekeeping, StoreError};
@@ -222,7 +222,7 @@ fn delete_artifact(artifact: &Artifact, reason: DeletionReason) -> Query {
 }
 
 /// Decodes the answer to [`delete_artifact`].
-fn artifact_deletion(answer: &[Row]) -> Result<ArtifactDeletion, Damage> {
+fn artifact_deletion(answer: &[Row]) -> Result<ArtifactDeletion, DecodeError> {
     let Some(row) = answer.first() else { return Ok(ArtifactDeletion::Absent) };
     let pinned = row.optional_bits(0, "run")?.map(RunId::from_bits);
     Ok(match pinned {
@@ -428,8 +428,8 @@ fn tokens_query() -> Query {
 }
 
 /// Decodes the answer to [`tokens_query`], ordered by ID.
-fn tokens(answer: &[Row]) -> Result<Sorted<Token>, Damage> {
-    let mut sorted = Sorted::default();
+fn tokens(answer: &[Row]) -> Result<Decoded<Token>, DecodeError> {
+    let mut sorted = Decoded::default();
     sorted.take(Table::Tokens, answer, rows::token)?;
     sorted.good.sort_by(|a: &Token, b| a.id.cmp(&b.id));
     Ok(sorted)
@@ -472,7 +472,7 @@ fn superseded_artifacts_query(before: Timestamp, limit: usize) -> Query {
 }
 
 /// Decodes a row of [`artifacts_query`].
-fn artifact(row: &Row) -> Result<Artifact, Damage> {
+fn artifact(row: &Row) -> Result<Artifact, DecodeError> {
     Ok(Artifact {
         namespace: row.text(0, "namespace")?.into_owned(),
         name: row.text(1, "name")?.into_owned(),
@@ -505,7 +505,7 @@ fn expired_query(now: Timestamp, limit: usize) -> Query {
 }
 
 /// Decodes the answer to [`expired_query`].
-fn expired(answer: &[Row]) -> Result<Vec<(JobId, Vec<ExecutionId>)>, Damage> {
+fn expired(answer: &[Row]) -> Result<Vec<(JobId, Vec<ExecutionId>)>, DecodeError> {
     let mut jobs: Vec<(JobId, Vec<ExecutionId>)> = Vec::new();
     for row in answer {
         let job = JobId::from_bits(row.bits(0, "id")?);

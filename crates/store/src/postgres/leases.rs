@@ -5,7 +5,7 @@
 //! finds the rows locked, it acquires nothing, because the owner still commits. This also makes a lost connection
 //! harmless: a shard is acquired again, under a higher epoch, only after no commit is in flight any more.
 //!
-//! A commit also [extends](super::guard::Guard::prolongation) the lease when an eighth of it has passed: a separate
+//! A commit also [extends](super::guard::Guard::lease_extension) the lease when an eighth of it has passed: a separate
 //! renewal would wait for the rows that commits lock, and a commit that takes longer than the lease must not end the
 //! leadership.
 //!
@@ -22,9 +22,9 @@
 //! which another server hands them over, and PostgreSQL resolves a deadlock only after a second.
 //!
 //! # After a loss of commits
-//! If the database is on another history than the last owner of a shard ([`Past`]), the next acquire chooses an epoch
+//! If the database is on another history than the last owner of a shard ([`HistoryCheck`]), the next acquire chooses an epoch
 //! above all that can have been issued, and records that commits may be lost until they are reconciled. A copy of the
-//! disk has the same history: the operator who restores one [records it](note_restored).
+//! disk has the same history: the operator who restores one [records it](mark_restored).
 //! The event feed continues at a position above all that were published, so a reader at a lost position misses nothing.
 //! A reader of the changelog may have read rows of lost commits; so one number is skipped, and the reader must start
 //! again.
@@ -38,12 +38,12 @@ use tokio_postgres::error::SqlState;
 use super::connection::{Mode, Query, Stopped};
 use super::error::{Failure, GUARD};
 use super::guard::{
-    Guard, Past, Prolongation, clock, first_lost, lease_of, micros, numbers, promotion, shards_of, system,
-    timeline,
+    Guard, HistoryCheck, LeaseExtension, clock, first_invalid, lease_of, micros, numbers, promotion,
+    shards_of, system, timeline,
 };
 use super::param::{Param, big, text};
 use super::{PostgresStore, settings};
-use crate::leases::{EPOCH_LEAP, EVENT_LEAP, LEASE_MAX};
+use crate::leases::{EPOCH_STEP_AFTER_LOSS, EVENT_GAP_AFTER_LOSS, LEASE_MAX};
 use crate::{Leases, StoreError};
 
 #[async_trait]
@@ -76,7 +76,7 @@ impl Leases for PostgresStore {
 
     async fn renew(&self, leases: &[Lease], ttl: Duration) -> Result<(), StoreError> {
         self.trust.check()?;
-        self.prolong(leases, ttl).await.map_err(|failure| self.judge_change(failure))
+        self.extend(leases, ttl).await.map_err(|failure| self.judge_change(failure))
     }
 
     fn is_exclusive(&self) -> bool {
@@ -93,17 +93,17 @@ impl Leases for PostgresStore {
         released.map(drop).map_err(|stopped| self.judge_change(stopped))
     }
 
-    async fn lost_tails(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {
+    async fn shards_with_lost_commits(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {
         let lost = |answers: &[Vec<Row>]| Ok(answers[0].iter().map(|row| lease_of(row).shard).collect());
-        self.ask(&[lost_tails(leases)], lost).await
+        self.ask(&[shards_with_lost_commits(leases)], lost).await
     }
 
-    async fn tails_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
+    async fn mark_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
         self.change(&forget_lost_tails(&self.guard, leases)).await.map(drop)
     }
 
-    async fn note_restored(&self) -> Result<(), StoreError> {
-        self.change_members(&note_restored(self.shards)).await.map(drop)
+    async fn mark_restored(&self) -> Result<(), StoreError> {
+        self.change_members(&mark_restored(self.shards)).await.map(drop)
     }
 
     async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
@@ -124,14 +124,20 @@ impl PostgresStore {
     /// Acquires every shard that is free or whose lease has expired; acquires none if a commit or another acquire has
     /// locked one of them.
     async fn take(&self, shards: &[ShardId], owner: &str, ttl: Duration) -> Result<Vec<Lease>, Failure> {
-        let by = Prolongation::now(ttl);
+        let by = LeaseExtension::now(ttl);
         let queries = [
             // The next statement sees the results of the commits before it.
             lock_rows_at_once(shards),
             bound_leases(shards),
             Query::new(
                 take(self.guard.past()),
-                vec![numbers(shards.iter().copied()), text(owner), micros(ttl), big(EPOCH_LEAP), leap()],
+                vec![
+                    numbers(shards.iter().copied()),
+                    text(owner),
+                    micros(ttl),
+                    big(EPOCH_STEP_AFTER_LOSS),
+                    leap(),
+                ],
             ),
         ];
         let answers = match self.leases.run(self.write(), &queries).await {
@@ -143,18 +149,18 @@ impl PostgresStore {
             answers => answers?,
         };
         let ends = answers.first().into_iter().flatten().filter_map(|row| row.get::<_, Option<i64>>(0));
-        self.guard.saw(ends.max());
+        self.guard.record_expiry(ends.max());
         let mut leases: Vec<_> = answers.last().into_iter().flatten().map(lease_of).collect();
         leases.sort_by_key(|lease| shards.iter().position(|shard| *shard == lease.shard));
         if !leases.is_empty() {
-            self.guard.took(&leases, owner, by);
+            self.guard.record_acquired(&leases, owner, by);
         }
         Ok(leases)
     }
 
     /// Extends all leases, or none.
-    async fn prolong(&self, leases: &[Lease], ttl: Duration) -> Result<(), Failure> {
-        let by = Prolongation::now(ttl);
+    async fn extend(&self, leases: &[Lease], ttl: Duration) -> Result<(), Failure> {
+        let by = LeaseExtension::now(ttl);
         // A renewal that waits longer than its lease lasts must not block the next one.
         let mode = Mode::Write { limit: self.options.change_limit.min(ttl) };
         let queries = [
@@ -170,7 +176,7 @@ impl PostgresStore {
                 Ok(())
             }
             Err(Stopped { at: Some(0), failure }) if failure.state() == Some(GUARD) => {
-                Err(first_lost(&self.leases, mode, leases).await)
+                Err(first_invalid(&self.leases, mode, leases).await)
             }
             Err(stopped) => Err(stopped.into()),
         }
@@ -224,9 +230,9 @@ macro_rules! take {
 
 /// Acquires shards: `$1` for the owner `$2` and the duration `$3`; `$4` and `$5` are the steps by which epochs and the
 /// feed skip.
-const fn take(past: Past) -> &'static str {
+const fn take(past: HistoryCheck) -> &'static str {
     match past {
-        Past::Told => take!(
+        HistoryCheck::Supported => take!(
             // The number is missing if a server of an older release acquired the shard.
             concat!(
                 "coalesce(timeline NOT IN (",
@@ -240,12 +246,12 @@ const fn take(past: Past) -> &'static str {
             system!(),
             timeline!()
         ),
-        Past::Untold => take!("FALSE", "system", "timeline"),
+        HistoryCheck::Unsupported => take!("FALSE", "system", "timeline"),
     }
 }
 
 fn leap() -> Param {
-    big(EVENT_LEAP.cast_signed())
+    big(EVENT_GAP_AFTER_LOSS.cast_signed())
 }
 
 /// Locks the rows of these shards in order.
@@ -279,12 +285,12 @@ fn bound_leases(shards: &[ShardId]) -> Query {
 }
 
 /// Records that the database is an earlier state, as an acquire does that finds another history.
-fn note_restored(shards: u16) -> [Query; 3] {
+fn mark_restored(shards: u16) -> [Query; 3] {
     [
         lock_rows((0..shards).map(ShardId)),
         Query::new(
             "UPDATE shards SET owner = NULL, epoch = (epoch / $1 + 1) * $1, tail_lost = TRUE, logged = now",
-            vec![big(EPOCH_LEAP)],
+            vec![big(EPOCH_STEP_AFTER_LOSS)],
         ),
         Query::new(
             concat!(
@@ -309,7 +315,7 @@ fn reset_clock(shards: u16, now: Timestamp) -> [Query; 2] {
 }
 
 /// Selects those of these shards whose last commits the database may have lost.
-fn lost_tails(leases: &[Lease]) -> Query {
+fn shards_with_lost_commits(leases: &[Lease]) -> Query {
     let look = "SELECT shard, epoch FROM shards WHERE shard = ANY($1) AND tail_lost ORDER BY shard";
     Query::new(look, vec![numbers(shards_of(leases))])
 }

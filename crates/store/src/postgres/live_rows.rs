@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use model::changelog::{LiveKey, Reread};
+use model::changelog::{LiveKey, ReloadedRows};
 use model::record::LiveRow;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::connection::{Lane, Mode, Query};
 use super::error::Failure;
 use super::load::{self, live};
-use super::quarantine::Damaged;
-use super::rows::Sorted;
+use super::quarantine::DamagedRow;
+use super::rows::Decoded;
 use super::{param, views};
 use crate::rows::{self, Table};
 
@@ -95,7 +95,7 @@ impl Group {
     }
 
     /// Decodes the answers to [`queries`](Self::queries), and adds them to `reread`.
-    fn decode(self, answers: &[Vec<Row>], reread: &mut Reread) -> Result<(), Failure> {
+    fn decode(self, answers: &[Vec<Row>], reread: &mut ReloadedRows) -> Result<(), Failure> {
         let found = &answers[0];
         match self {
             Self::Workers => add(reread, load::workers(found)?, LiveRow::Worker),
@@ -114,25 +114,25 @@ impl Group {
     }
 }
 
-fn add_live(reread: &mut Reread, sorted: Sorted<LiveRow>) {
+fn add_live(reread: &mut ReloadedRows, sorted: Decoded<LiveRow>) {
     add(reread, sorted, |row| row);
 }
 
-fn add<T>(reread: &mut Reread, sorted: Sorted<T>, live: impl Fn(T) -> LiveRow) {
+fn add<T>(reread: &mut ReloadedRows, sorted: Decoded<T>, live: impl Fn(T) -> LiveRow) {
     let good = good(reread, sorted);
     reread.rows.extend(good.into_iter().map(live));
 }
 
 /// Returns the rows that could be decoded; counts and logs the others.
-fn good<T>(reread: &mut Reread, sorted: Sorted<T>) -> Vec<T> {
+fn good<T>(reread: &mut ReloadedRows, sorted: Decoded<T>) -> Vec<T> {
     reread.unreadable += sorted.damaged.len() as u64;
-    sorted.damaged.iter().for_each(Damaged::tell);
+    sorted.damaged.iter().for_each(DamagedRow::log_damage);
     sorted.good
 }
 
 /// Reads the live rows of `keys`, in the order of a load.
-pub(super) async fn live_rows(lane: &Lane, mode: Mode, keys: &[LiveKey]) -> Result<Reread, Failure> {
-    let mut reread = Reread { rows: Vec::new(), unreadable: 0 };
+pub(super) async fn live_rows(lane: &Lane, mode: Mode, keys: &[LiveKey]) -> Result<ReloadedRows, Failure> {
+    let mut reread = ReloadedRows { rows: Vec::new(), unreadable: 0 };
     let (mut queries, mut groups) = (Vec::new(), Vec::new());
     for group in Group::ALL {
         let mut ids: Vec<_> = keys.iter().filter_map(|key| group.id(key)).map(Uuid::from_u128).collect();
@@ -158,7 +158,7 @@ pub(super) async fn live_rows(lane: &Lane, mode: Mode, keys: &[LiveKey]) -> Resu
 }
 
 /// Decodes runs, each with its added elements and its steps.
-fn runs(answers: &[Vec<Row>], reread: &mut Reread) -> Result<(), Failure> {
+fn runs(answers: &[Vec<Row>], reread: &mut ReloadedRows) -> Result<(), Failure> {
     let runs = good(reread, views::run(&answers[..2])?);
     let mut live: BTreeMap<_, _> = runs.into_iter().map(|run| (run.id, vec![LiveRow::from(run)])).collect();
     for row in good(reread, load::sorted(Table::ElementBatches, &answers[2], rows::elements)?) {

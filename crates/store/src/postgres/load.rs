@@ -21,14 +21,14 @@ use tokio_postgres::Row;
 
 use super::connection::{Lane, Mode, Query, Stopped};
 use super::error::{Failure, GUARD};
-use super::guard::{Guard, first_lost};
+use super::guard::{Guard, first_invalid};
 use super::param::{self, ints};
-use super::quarantine::{Damaged, Key};
-use super::rows::{Sorted, key_of};
+use super::quarantine::{DamagedRow, Key};
+use super::rows::{Decoded, key_of};
 use super::views;
-use crate::codec::{Context, Damage, open_definition};
+use crate::codec::{Context, DecodeError, open_definition};
 use crate::query::BackfillRow;
-use crate::rows::{self, Fields, Pinned, RawJob, RawSchedule, Table};
+use crate::rows::{self, Fields, ParsedDefinition, RawJob, RawSchedule, Table};
 use crate::{Loaded, StoreError};
 
 /// Maximum number of rows in a page.
@@ -38,7 +38,7 @@ const PAGE: usize = 2_048;
 pub(super) const PAGE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Definitions by hash, each read once.
-type Definitions = HashMap<u128, Result<Pinned, Damage>>;
+type Definitions = HashMap<u128, Result<ParsedDefinition, DecodeError>>;
 
 /// Columns of live rows, in decoding order, and the condition for a live row.
 macro_rules! live {
@@ -104,7 +104,7 @@ macro_rules! page {
 /// Result of a load, and the rows to quarantine.
 pub(super) struct Outcome {
     pub(super) loaded: Loaded,
-    pub(super) damaged: Vec<Damaged>,
+    pub(super) damaged: Vec<DamagedRow>,
 }
 
 /// Sends every live row of the leased shards.
@@ -139,14 +139,14 @@ struct Loading<'a> {
     shards: Vec<i32>,
     rows: &'a Sender<Vec<LiveRow>>,
     sent: u64,
-    damaged: Vec<Damaged>,
+    damaged: Vec<DamagedRow>,
 }
 
 /// Row that cannot be decoded or continued, with its ID if that is known.
-type Bad<Id> = (Option<Id>, Damaged);
+type Bad<Id> = (Option<Id>, DamagedRow);
 
 /// Result of a page: the live rows, and the rows that could not be decoded.
-type Decoded<Id> = (Vec<LiveRow>, Vec<Bad<Id>>);
+type DecodedPart<Id> = (Vec<LiveRow>, Vec<Bad<Id>>);
 
 impl Loading<'_> {
     async fn all(mut self) -> Result<Outcome, Failure> {
@@ -178,7 +178,7 @@ impl Loading<'_> {
                 let queries = [guard.hold(leases), newest];
                 match self.lane.run(Mode::Write { limit: self.mode.limit() }, &queries).await {
                     Err(Stopped { at: Some(0), failure }) if failure.state() == Some(GUARD) => {
-                        return Err(first_lost(self.lane, self.mode, leases).await);
+                        return Err(first_invalid(self.lane, self.mode, leases).await);
                     }
                     answered => answered,
                 }
@@ -198,7 +198,7 @@ impl Loading<'_> {
         self.rows.send(live).await.map_err(|error| Failure::Store(gone(error)))
     }
 
-    async fn send_sorted(&mut self, sorted: Sorted<LiveRow>) -> Result<(), Failure> {
+    async fn send_sorted(&mut self, sorted: Decoded<LiveRow>) -> Result<(), Failure> {
         self.damaged.extend(sorted.damaged);
         self.send(sorted.good).await
     }
@@ -223,7 +223,7 @@ impl Loading<'_> {
 
     /// Sends the schedules, and returns the IDs of those that could not be decoded.
     async fn schedules(&mut self) -> Result<HashSet<ScheduleId>, Failure> {
-        self.decode_pages(page!(schedules), |page: &[Row]| {
+        self.decode_pages_in_background(page!(schedules), |page: &[Row]| {
             let decode = |row: &Row| {
                 schedule(row).map_err(|damage| (row.bits(0, "id").ok().map(ScheduleId::from_bits), damage))
             };
@@ -237,17 +237,17 @@ impl Loading<'_> {
         let mut after = 0;
         loop {
             let page = self.page(page!(backfills), after).await?;
-            let mut sorted = Sorted::default();
+            let mut sorted = Decoded::default();
             sorted.take(Table::Backfills, &page, rows::backfill)?;
             let (orphans, good): (Vec<_>, Vec<_>) =
                 sorted.good.into_iter().partition(|found| lost.contains(&found.head.schedule));
             for found in orphans {
                 let reason = format!("its schedule {} cannot be read", found.head.schedule);
                 let key = vec![Key::Id(found.head.id.to_bits())];
-                self.damaged.push(Damaged { table: Table::Backfills, key, reason });
+                self.damaged.push(DamagedRow { table: Table::Backfills, key, reason });
             }
             let live = good.into_iter().map(live_backfill).collect();
-            self.send_sorted(Sorted { good: live, damaged: sorted.damaged }).await?;
+            self.send_sorted(Decoded { good: live, damaged: sorted.damaged }).await?;
             match last_id(&page)? {
                 Some(last) => after = last,
                 None => return Ok(()),
@@ -294,7 +294,7 @@ impl Loading<'_> {
         let run = match definition.and_then(|definition| rows::run(row, |_| Ok(definition))) {
             Ok(run) => run,
             Err(damage) => {
-                self.damaged.push(Damaged::new(Table::Runs, key_of(Table::Runs, row)?, &damage));
+                self.damaged.push(DamagedRow::new(Table::Runs, key_of(Table::Runs, row)?, &damage));
                 return Ok(());
             }
         };
@@ -303,7 +303,7 @@ impl Loading<'_> {
         let id = run.id.to_bits();
         let queries = [elements, steps].map(|sql| Query::new(sql, vec![param::id(id)]));
         let answers = self.lane.run(self.mode, &queries).await?;
-        let mut sorted = Sorted::default();
+        let mut sorted = Decoded::default();
         sorted.take(Table::ElementBatches, &answers[0], |row| {
             rows::elements(row).map(|batch| LiveRow::ElementBatch(Box::new(batch)))
         })?;
@@ -312,7 +312,7 @@ impl Loading<'_> {
         })?;
         if let Some(first) = sorted.damaged.first() {
             let reason = format!("a row in `{}` cannot be read", first.table.name());
-            self.damaged.push(Damaged { table: Table::Runs, key: vec![Key::Id(id)], reason });
+            self.damaged.push(DamagedRow { table: Table::Runs, key: vec![Key::Id(id)], reason });
             sorted.good.clear();
         } else {
             self.send(vec![run.into()]).await?;
@@ -325,7 +325,7 @@ impl Loading<'_> {
         &self,
         hash: u128,
         known: &mut Definitions,
-    ) -> Result<Result<Pinned, Damage>, Failure> {
+    ) -> Result<Result<ParsedDefinition, DecodeError>, Failure> {
         if let Some(known) = known.get(&hash) {
             return Ok(known.clone());
         }
@@ -333,7 +333,7 @@ impl Loading<'_> {
         let answers = self.lane.run(self.mode, &[Query::new(sql, vec![param::id(hash)])]).await?;
         let found = match answers[0].first() {
             Some(row) => row.bytes(0, "body").and_then(|body| open_definition(hash, body)),
-            None => Err(Damage::decode("definition", "it is missing")),
+            None => Err(DecodeError::decode("definition", "it is missing")),
         };
         known.insert(hash, found.clone());
         Ok(found)
@@ -345,7 +345,7 @@ impl Loading<'_> {
         let mut after = 0;
         loop {
             let page = self.page(sql, after).await?;
-            let mut sorted = Sorted::default();
+            let mut sorted = Decoded::default();
             sorted.take(Table::RunKeys, &page, |row| rows::run_key(row).map(LiveRow::RunKey))?;
             self.send_sorted(sorted).await?;
             match last_id(&page)? {
@@ -362,7 +362,7 @@ impl Loading<'_> {
         let mut after = 0;
         loop {
             let page = self.page(sql, after).await?;
-            let mut sorted = Sorted::default();
+            let mut sorted = Decoded::default();
             sorted.take(Table::Keys, &page, |row| rows::key(row).map(LiveRow::Key))?;
             self.send_sorted(sorted).await?;
             match last_id(&page)? {
@@ -396,11 +396,11 @@ impl Loading<'_> {
     /// Sends the jobs, and returns the IDs of the jobs that cannot be decoded or continued.
     async fn jobs(&mut self, lost: &HashSet<ExecutionId>) -> Result<HashSet<JobId>, Failure> {
         let lost = lost.clone();
-        self.decode_pages(page!(jobs), move |page: &[Row]| {
+        self.decode_pages_in_background(page!(jobs), move |page: &[Row]| {
             let decode = |row: &Row| {
                 let whole = job(row).and_then(|live| match lost_execution(&live, &lost) {
                     Some(execution) => {
-                        Err(Damage::decode("execution", format!("{execution} cannot be read")))
+                        Err(DecodeError::decode("execution", format!("{execution} cannot be read")))
                     }
                     None => Ok(live),
                 });
@@ -413,13 +413,13 @@ impl Loading<'_> {
 
     /// Reads the pages of `sql` while another thread decodes the page before; returns the IDs of rows that could not be
     /// decoded.
-    async fn decode_pages<Id: Eq + std::hash::Hash + Send + 'static>(
+    async fn decode_pages_in_background<Id: Eq + std::hash::Hash + Send + 'static>(
         &mut self,
         sql: &'static str,
-        decode: impl Fn(&[Row]) -> Result<Decoded<Id>, Damage> + Clone + Send + 'static,
+        decode: impl Fn(&[Row]) -> Result<DecodedPart<Id>, DecodeError> + Clone + Send + 'static,
     ) -> Result<HashSet<Id>, Failure> {
         let (mut bad, mut after) = (HashSet::new(), 0);
-        let mut decoding: Option<JoinHandle<Result<Decoded<Id>, Damage>>> = None;
+        let mut decoding: Option<JoinHandle<Result<DecodedPart<Id>, DecodeError>>> = None;
         loop {
             let page = self.page(sql, after).await?;
             let next = last_id(&page)?;
@@ -441,7 +441,7 @@ impl Loading<'_> {
 
     async fn take<Id>(
         &mut self,
-        decoding: JoinHandle<Result<Decoded<Id>, Damage>>,
+        decoding: JoinHandle<Result<DecodedPart<Id>, DecodeError>>,
     ) -> Result<Vec<Id>, Failure> {
         let decoded = decoding.await.map_err(|_| Failure::Broken("decoder thread panicked".into()))?;
         let (live, bad) = decoded?;
@@ -462,7 +462,7 @@ impl Loading<'_> {
                 LiveRow::Execution(record) if bad.contains(&record.job) => {
                     let reason = format!("its job {} cannot be read", record.job);
                     let key = vec![Key::Id(record.id.to_bits())];
-                    self.damaged.push(Damaged { table: Table::Executions, key, reason });
+                    self.damaged.push(DamagedRow { table: Table::Executions, key, reason });
                 }
                 row => good.push(row),
             }
@@ -475,7 +475,7 @@ impl Loading<'_> {
 }
 
 /// Returns the ID after which the next page starts, if there is one.
-fn last_id(page: &[Row]) -> Result<Option<u128>, Damage> {
+fn last_id(page: &[Row]) -> Result<Option<u128>, DecodeError> {
     match page.last() {
         Some(row) if page.len() == PAGE => row.bits(0, "id").map(Some),
         _ => Ok(None),
@@ -485,13 +485,13 @@ fn last_id(page: &[Row]) -> Result<Option<u128>, Damage> {
 fn decode_page<Id>(
     table: Table,
     page: &[Row],
-    decode: impl Fn(&Row) -> Result<LiveRow, (Option<Id>, Damage)>,
-) -> Result<Decoded<Id>, Damage> {
+    decode: impl Fn(&Row) -> Result<LiveRow, (Option<Id>, DecodeError)>,
+) -> Result<DecodedPart<Id>, DecodeError> {
     let (mut live, mut bad) = (Vec::with_capacity(page.len()), Vec::new());
     for row in page {
         match decode(row) {
             Ok(row) => live.push(row),
-            Err((id, damage)) => bad.push((id, Damaged::new(table, key_of(table, row)?, &damage))),
+            Err((id, damage)) => bad.push((id, DamagedRow::new(table, key_of(table, row)?, &damage))),
         }
     }
     Ok((live, bad))
@@ -501,21 +501,21 @@ fn decode_page<Id>(
 pub(super) fn sorted<T>(
     table: Table,
     found: &[Row],
-    decode: impl FnMut(&Row) -> Result<T, Damage>,
-) -> Result<Sorted<T>, Damage> {
-    let mut sorted = Sorted::default();
+    decode: impl FnMut(&Row) -> Result<T, DecodeError>,
+) -> Result<Decoded<T>, DecodeError> {
+    let mut sorted = Decoded::default();
     sorted.take(table, found, decode)?;
     Ok(sorted)
 }
 
 /// Decodes a row of [`live!(schedules)`](live).
-pub(super) fn schedule(row: &Row) -> Result<LiveRow, Damage> {
+pub(super) fn schedule(row: &Row) -> Result<LiveRow, DecodeError> {
     let id = ScheduleId::from_bits(row.bits(0, "id")?);
     RawSchedule::read(row, id)?.decode()
 }
 
 /// Decodes a row of [`live!(backfills)`](live).
-pub(super) fn backfill(row: &Row) -> Result<LiveRow, Damage> {
+pub(super) fn backfill(row: &Row) -> Result<LiveRow, DecodeError> {
     rows::backfill(row).map(live_backfill)
 }
 
@@ -524,17 +524,17 @@ fn live_backfill(BackfillRow { head, state }: BackfillRow) -> LiveRow {
 }
 
 /// Decodes a row of [`live!(workflows)`](live).
-pub(super) fn workflow(row: &Row) -> Result<LiveRow, Damage> {
+pub(super) fn workflow(row: &Row) -> Result<LiveRow, DecodeError> {
     rows::workflow(row).map(LiveRow::from)
 }
 
 /// Decodes a row of [`live!(executions)`](live).
-pub(super) fn execution(row: &Row) -> Result<LiveRow, Damage> {
+pub(super) fn execution(row: &Row) -> Result<LiveRow, DecodeError> {
     rows::execution(row).map(|found| LiveRow::Execution(Box::new(found.record)))
 }
 
 /// Decodes a row of [`live!(jobs)`](live).
-pub(super) fn job(row: &Row) -> Result<LiveRow, Damage> {
+pub(super) fn job(row: &Row) -> Result<LiveRow, DecodeError> {
     let id = JobId::from_bits(row.bits(0, "id")?);
     RawJob::read(row, id)?.decode()
 }
@@ -547,7 +547,7 @@ fn lost_execution(row: &LiveRow, lost: &HashSet<ExecutionId>) -> Option<Executio
 }
 
 /// Returns all workers, ordered by name.
-pub(super) fn workers(found: &[Row]) -> Result<Sorted<WorkerRecord>, Damage> {
+pub(super) fn workers(found: &[Row]) -> Result<Decoded<WorkerRecord>, DecodeError> {
     let decode = |row: &Row| rows::record(Context::of(row.bits(0, "id")?), row);
     let mut sorted = sorted(Table::Workers, found, decode)?;
     sorted.good.sort_by(|a: &WorkerRecord, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
@@ -555,7 +555,7 @@ pub(super) fn workers(found: &[Row]) -> Result<Sorted<WorkerRecord>, Damage> {
 }
 
 /// Returns all queues, ordered by name.
-pub(super) fn queues(found: &[Row]) -> Result<Sorted<QueueRecord>, Damage> {
+pub(super) fn queues(found: &[Row]) -> Result<Decoded<QueueRecord>, DecodeError> {
     let decode = |row: &Row| rows::record(Context::of_text(&row.text(0, "name")?), row);
     let mut sorted = sorted(Table::Queues, found, decode)?;
     sorted.good.sort_by(|a: &QueueRecord, b| a.name.cmp(&b.name));

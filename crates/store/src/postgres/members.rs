@@ -36,8 +36,8 @@ impl Members for PostgresStore {
         Ok(answers.first().is_some_and(|rows| !rows.is_empty()))
     }
 
-    async fn depart(&self, server: ServerId) -> Result<(), StoreError> {
-        self.change_members(&[depart(server)]).await.map(drop)
+    async fn remove_member(&self, server: ServerId) -> Result<(), StoreError> {
+        self.change_members(&[remove_member(server)]).await.map(drop)
     }
 
     async fn secret(&self, name: &str, proposed: &[u8; 32]) -> Result<[u8; 32], StoreError> {
@@ -148,7 +148,7 @@ fn set_draining(server: ServerId, draining: bool) -> Query {
 }
 
 /// Deletes the registration of a server.
-fn depart(server: ServerId) -> Query {
+fn remove_member(server: ServerId) -> Query {
     Query::new("DELETE FROM servers WHERE id = $1", vec![id(server.to_bits())])
 }
 

@@ -66,15 +66,15 @@ use tokio_postgres::Row;
 
 use address::Address;
 use connection::{Lane, Mode, Query};
-use error::{Failure, Trust, Work};
-use guard::{Guard, Past};
-use quarantine::{Damaged, set_aside};
-use rows::Sorted;
-use settings::{Demands, Server};
-pub(crate) use target::{Begun, Position, Target};
+use error::{Failure, FatalState, Work};
+use guard::{Guard, HistoryCheck};
+use quarantine::{DamagedRow, move_to_quarantine};
+use rows::Decoded;
+use settings::{Requirements, Server};
+pub(crate) use target::{Position, StartedCopy, Target};
 
 use crate::StoreError;
-use crate::codec::Damage;
+use crate::codec::DecodeError;
 
 /// Options for opening a store.
 #[derive(Debug, Clone)]
@@ -114,8 +114,8 @@ impl std::fmt::Debug for Password {
 }
 
 impl Options {
-    fn demands(&self) -> Demands {
-        Demands { allow_unsafe: self.allow_unsafe, require_sync_standby: self.require_sync_standby }
+    fn demands(&self) -> Requirements {
+        Requirements { allow_unsafe: self.allow_unsafe, require_sync_standby: self.require_sync_standby }
     }
 }
 
@@ -146,12 +146,12 @@ pub struct PostgresStore {
     /// Separate from the leases, because any caller may request a health check, and none may delay a renewal.
     checks: Lane,
     queries: Lane,
-    trust: Trust,
+    trust: FatalState,
     guard: Guard,
     shards: u16,
     options: Options,
     /// Number below which this process has trimmed all changelog rows.
-    trimmed: AtomicI64,
+    trimmed_below: AtomicI64,
     /// Whether a change failed for lack of space, and no later check has found space.
     full: AtomicBool,
 }
@@ -191,21 +191,21 @@ impl PostgresStore {
         let address = Address::parse(url)?.with_password(options.password.as_ref());
         let (lane, mode) = (Lane::new(Arc::new(address), 1), Mode::Read { limit: options.query_limit });
         let found = schema::found(&lane, mode).await;
-        found.map_err(|failure| Trust::default().judge(failure, Work::Change))
+        found.map_err(|failure| FatalState::default().judge(failure, Work::Change))
     }
 
     /// Opens the database even if it is an incomplete copy.
     async fn open_unchecked(url: &str, options: Options) -> Result<Self, StoreError> {
         let address = Arc::new(Address::parse(url)?.with_password(options.password.as_ref()));
         let leases = Lane::new(Arc::clone(&address), 1);
-        let trust = Trust::default();
+        let trust = FatalState::default();
         let mode = Mode::Write { limit: options.change_limit };
         let opening = async {
             let answers = leases.run(mode, &[settings::query()]).await?;
             let server = Server::of(&answers[0])?;
             server.check(options.demands()).map_err(Failure::Store)?;
             let shards = schema::migrate(&leases, mode, server.is_postgres, options.shards).await?;
-            Ok((shards, Past::of(&leases, mode, server.is_postgres).await?))
+            Ok((shards, HistoryCheck::of(&leases, mode, server.is_postgres).await?))
         };
         let (shards, past) = opening.await.map_err(|failure: Failure| trust.judge(failure, Work::Change))?;
         Ok(Self {
@@ -216,7 +216,7 @@ impl PostgresStore {
             leases,
             trust,
             guard: Guard::new(past),
-            trimmed: AtomicI64::new(0),
+            trimmed_below: AtomicI64::new(0),
             full: AtomicBool::new(false),
             shards,
             options,
@@ -247,7 +247,7 @@ impl PostgresStore {
     async fn ask<T>(
         &self,
         queries: &[Query],
-        read: impl Fn(&[Vec<Row>]) -> Result<T, Damage>,
+        read: impl Fn(&[Vec<Row>]) -> Result<T, DecodeError>,
     ) -> Result<T, StoreError> {
         self.trust.check()?;
         let answers =
@@ -260,29 +260,31 @@ impl PostgresStore {
     async fn ask_rows<T>(
         &self,
         queries: &[Query],
-        read: impl Fn(&[Vec<Row>]) -> Result<Sorted<T>, Damage>,
+        read: impl Fn(&[Vec<Row>]) -> Result<Decoded<T>, DecodeError>,
     ) -> Result<(Vec<T>, usize), StoreError> {
         loop {
-            let Sorted { good, damaged } = self.ask(queries, &read).await?;
-            let (live, done): (Vec<_>, Vec<_>) = damaged.into_iter().partition(Damaged::is_live);
+            let Decoded { good, damaged } = self.ask(queries, &read).await?;
+            let (live, done): (Vec<_>, Vec<_>) = damaged.into_iter().partition(DamagedRow::is_live);
             if done.is_empty() {
-                live.iter().for_each(Damaged::tell);
+                live.iter().for_each(DamagedRow::log_damage);
                 return Ok((good, live.len()));
             }
-            self.set_aside(&done).await?;
+            self.move_to_quarantine(&done).await?;
         }
     }
 
     async fn ask_all<T>(
         &self,
         queries: &[Query],
-        read: impl Fn(&[Vec<Row>]) -> Result<Sorted<T>, Damage>,
+        read: impl Fn(&[Vec<Row>]) -> Result<Decoded<T>, DecodeError>,
     ) -> Result<Vec<T>, StoreError> {
         Ok(self.ask_rows(queries, read).await?.0)
     }
 
-    async fn set_aside(&self, damaged: &[Damaged]) -> Result<(), StoreError> {
-        set_aside(&self.queries, self.write(), damaged).await.map_err(|failure| self.judge_change(failure))
+    async fn move_to_quarantine(&self, damaged: &[DamagedRow]) -> Result<(), StoreError> {
+        move_to_quarantine(&self.queries, self.write(), damaged)
+            .await
+            .map_err(|failure| self.judge_change(failure))
     }
 
     async fn change(&self, queries: &[Query]) -> Result<Vec<Vec<Row>>, StoreError> {

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_text_survives_its_escape_and_keeps_its_place() {
+    fn escaped_text_is_restored_and_keeps_its_order() {
         let texts = ["", "\0", "\0a", "\u{1}", "\u{1}0", "\u{1}\0", "\u{2}", "a\0", "a\u{1}1b", "ab"];
         for text in texts {
             let kept = escape(text);

@@ -12,7 +12,7 @@ use super::connection::{Lane, Mode, Query};
 use super::error::Failure;
 use super::guard::clock;
 use super::param::{self, Param, big, text};
-use crate::codec::Damage;
+use crate::codec::DecodeError;
 use crate::query::Quarantined;
 use crate::rows::{Fields, Table};
 
@@ -44,14 +44,14 @@ impl Key {
 
 /// Row that could not be decoded.
 #[derive(Debug, Clone)]
-pub(super) struct Damaged {
+pub(super) struct DamagedRow {
     pub(super) table: Table,
     pub(super) key: Vec<Key>,
     pub(super) reason: String,
 }
 
-impl Damaged {
-    pub(super) fn new(table: Table, key: Vec<Key>, damage: &Damage) -> Self {
+impl DamagedRow {
+    pub(super) fn new(table: Table, key: Vec<Key>, damage: &DecodeError) -> Self {
         Self { table, key, reason: damage.to_string() }
     }
 
@@ -78,28 +78,32 @@ impl Damaged {
     }
 
     /// Logs a row that cannot be decoded and is not quarantined.
-    pub(super) fn tell(&self) {
+    pub(super) fn log_damage(&self) {
         let (table, key) = (self.table.name(), self.shown_key());
         tracing::error!(table, key, error = self.reason, "cannot read a row");
     }
 }
 
-impl std::fmt::Display for Damaged {
+impl std::fmt::Display for DamagedRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "the row `{}` of `{}` cannot be read: {}", self.shown_key(), self.table.name(), self.reason)
     }
 }
 
 /// Moves the rows into the quarantine. Rows that no longer exist are skipped.
-pub(super) async fn set_aside(lane: &Lane, mode: Mode, damaged: &[Damaged]) -> Result<(), Failure> {
+pub(super) async fn move_to_quarantine(
+    lane: &Lane,
+    mode: Mode,
+    damaged: &[DamagedRow],
+) -> Result<(), Failure> {
     for row in damaged {
-        row.tell();
+        row.log_damage();
         lane.run(mode, &moves(row)).await?;
     }
     Ok(())
 }
 
-fn moves(row: &Damaged) -> Vec<Query> {
+fn moves(row: &DamagedRow) -> Vec<Query> {
     let table = row.table.name();
     let is_row = |from: usize| {
         let is = |(n, column): (usize, &&str)| format!("t.{column} = ${n}");
@@ -157,7 +161,7 @@ pub(super) fn list(limit: usize) -> Query {
 }
 
 /// Decodes a row of [`list`].
-pub(super) fn quarantined(row: &Row) -> Result<Quarantined, Damage> {
+pub(super) fn quarantined(row: &Row) -> Result<Quarantined, DecodeError> {
     Ok(Quarantined {
         table: row.text(0, "origin")?.into_owned(),
         key: row.text(1, "key")?.into_owned(),

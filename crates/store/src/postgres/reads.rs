@@ -13,12 +13,12 @@ use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, Workfl
 use tokio_postgres::Row;
 
 use super::{PostgresStore, load, param, views};
-use crate::codec::Damage;
+use crate::codec::DecodeError;
 use crate::lists::{self, List};
 use crate::query::{
     BackfillRow, Counts, EventPage, EventSeq, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts,
-    LedgerFilter, LedgerPlace, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow,
-    WorkflowFilter, WorkflowRow,
+    LedgerFilter, LedgerPosition, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
+    ScheduleRow, WorkflowFilter, WorkflowRow,
 };
 use crate::rows as shared;
 use crate::{Reads, StoreError};
@@ -81,8 +81,8 @@ impl Reads for PostgresStore {
     async fn ledger(
         &self,
         filter: &LedgerFilter,
-        page: Page<LedgerPlace>,
-    ) -> Result<Paged<(LedgerPlace, LedgerRecord)>, StoreError> {
+        page: Page<LedgerPosition>,
+    ) -> Result<Paged<(LedgerPosition, LedgerRecord)>, StoreError> {
         self.ask_page(lists::ledger(filter, page), shared::ledger, |(place, _)| *place).await
     }
 
@@ -199,7 +199,7 @@ impl Reads for PostgresStore {
             if damaged.is_empty() {
                 return Ok(page);
             }
-            self.set_aside(&damaged).await?;
+            self.move_to_quarantine(&damaged).await?;
         }
     }
 
@@ -216,7 +216,7 @@ impl PostgresStore {
     async fn ask_page<T, Place: Ord>(
         &self,
         list: List,
-        decode: impl Fn(&Row) -> Result<T, Damage>,
+        decode: impl Fn(&Row) -> Result<T, DecodeError>,
         place: impl Fn(&T) -> Place,
     ) -> Result<Paged<T>, StoreError> {
         let read = |answers: &[Vec<Row>]| views::listed(&list, answers, &decode);

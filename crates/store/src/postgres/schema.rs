@@ -465,7 +465,7 @@ CREATE INDEX artifact_pins_version ON artifact_pins (sha256, name, run);
 ";
 
 /// Maximum number of attempts to create the first tables, if another server does so at the same time.
-const TRIES: u32 = 5;
+const ATTEMPTS_MAX: u32 = 5;
 
 /// Returns the statements of a migration, in the dialect of this database.
 fn statements(step: &str, postgres: bool) -> Vec<String> {
@@ -481,7 +481,7 @@ fn statements(step: &str, postgres: bool) -> Vec<String> {
 /// # Errors
 /// [`StoreError::TooNew`], and [`Failure::Broken`] for a database that is not a Belfry store.
 pub(super) async fn migrate(lane: &Lane, mode: Mode, postgres: bool, shards: u16) -> Result<u16, Failure> {
-    make_version(lane, mode).await?;
+    create_version_row(lane, mode).await?;
     loop {
         let found = version(lane, mode).await?;
         if found > VERSION {
@@ -537,7 +537,7 @@ async fn version(lane: &Lane, mode: Mode) -> Result<u32, Failure> {
 }
 
 /// Creates the row that is locked during the migrations.
-async fn make_version(lane: &Lane, mode: Mode) -> Result<(), Failure> {
+async fn create_version_row(lane: &Lane, mode: Mode) -> Result<(), Failure> {
     let make = [
         Query::new(
             "CREATE TABLE IF NOT EXISTS schema_version
@@ -556,13 +556,13 @@ async fn make_version(lane: &Lane, mode: Mode) -> Result<(), Failure> {
         match lane.run(mode, &make).await {
             Ok(_) => return Ok(()),
             // Two servers that create a table at the same time conflict in the system catalog.
-            Err(stopped) if tries < TRIES && is_meeting(&stopped.failure) => {}
+            Err(stopped) if tries < ATTEMPTS_MAX && is_creation_conflict(&stopped.failure) => {}
             Err(stopped) => return Err(stopped.failure),
         }
     }
 }
 
-fn is_meeting(failure: &Failure) -> bool {
+fn is_creation_conflict(failure: &Failure) -> bool {
     failure.is_contention()
         || failure.state().is_some_and(|state| matches!(state.code(), "23505" | "42710" | "42P07"))
 }

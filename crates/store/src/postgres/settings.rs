@@ -39,7 +39,7 @@ pub(super) struct Server {
 
 /// Requirements of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Demands {
+pub(super) struct Requirements {
     pub(super) allow_unsafe: bool,
     pub(super) require_sync_standby: bool,
 }
@@ -74,7 +74,7 @@ impl Server {
 
     /// # Errors
     /// [`StoreError::Unavailable`] that names the problem and the solution.
-    pub(super) fn check(&self, demands: Demands) -> Result<(), StoreError> {
+    pub(super) fn check(&self, demands: Requirements) -> Result<(), StoreError> {
         let refuse = |reason: String| Err(StoreError::Unavailable { source: reason.into() });
         if self.is_postgres && self.version < VERSION_MIN {
             let (found, wanted) = (self.version / 10_000, VERSION_MIN / 10_000);
@@ -115,8 +115,8 @@ impl Server {
 mod tests {
     use super::*;
 
-    const STRICT: Demands = Demands { allow_unsafe: false, require_sync_standby: false };
-    const LAX: Demands = Demands { allow_unsafe: true, ..STRICT };
+    const STRICT: Requirements = Requirements { allow_unsafe: false, require_sync_standby: false };
+    const LAX: Requirements = Requirements { allow_unsafe: true, ..STRICT };
 
     fn server() -> Server {
         let settings = vec![Some("on".to_owned()); UNSAFE.len()];
@@ -126,8 +126,8 @@ mod tests {
 
     /// D7. A failover must lose nothing if that is required.
     #[test]
-    fn a_server_that_waits_for_no_standby_is_refused_where_that_is_demanded() {
-        let demands = Demands { require_sync_standby: true, ..STRICT };
+    fn a_server_without_synchronous_standby_is_refused_if_required() {
+        let demands = Requirements { require_sync_standby: true, ..STRICT };
         let with = |names: &str, commit: &str| Server {
             synchronous: [Some(names.to_owned()), Some(commit.to_owned())],
             ..server()

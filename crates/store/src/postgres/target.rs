@@ -34,7 +34,7 @@ pub(crate) struct Position {
 
 /// Copy that was started before.
 #[derive(Debug)]
-pub(crate) struct Begun {
+pub(crate) struct StartedCopy {
     /// Location of the source.
     pub(crate) source: String,
     pub(crate) identity: Vec<u8>,
@@ -90,7 +90,7 @@ impl Target {
     }
 
     /// Returns the copy into this database that was started before, if there is one.
-    pub(crate) async fn begun(&self) -> Result<Option<Begun>, CopyError> {
+    pub(crate) async fn started_copy(&self) -> Result<Option<StartedCopy>, CopyError> {
         // Waits for a chunk that a killed copy left in flight.
         let look = "SELECT source, identity, at_table, after, copied, finished_at IS NOT NULL
             FROM copies WHERE id = 0 FOR UPDATE";
@@ -101,7 +101,7 @@ impl Target {
         let (Some(table), Ok(after)) = (Table::named(&name), postcard::from_bytes(after)) else {
             return Err(self.broken(&"the position in the row of `copies` cannot be read"));
         };
-        Ok(Some(Begun {
+        Ok(Some(StartedCopy {
             source: row.text(0, "source").map_err(|damage| self.broken(&damage))?.into_owned(),
             identity: row.bytes(1, "identity").map_err(|damage| self.broken(&damage))?.to_vec(),
             position: Position { table, after, rows: row.get::<_, i64>(4).cast_unsigned() },
@@ -168,13 +168,13 @@ impl Target {
         let after = rows.last().map(|row| row[..table.key].to_vec()).unwrap_or_default();
         let to = Position { table, after, rows: from.rows + rows.len() as u64 };
         let insert = insert(table, rows)?;
-        self.run_guarded(&[move_on(from, &to, "finished_at"), insert]).await?;
+        self.run_guarded(&[advance_position(from, &to, "finished_at"), insert]).await?;
         Ok(to)
     }
 
     /// Marks the copy as complete.
     pub(crate) async fn finish(&self, position: &Position) -> Result<(), CopyError> {
-        self.run_guarded(&[move_on(position, position, clock!())]).await
+        self.run_guarded(&[advance_position(position, position, clock!())]).await
     }
 
     /// Returns rows after `after` in key order.
@@ -216,7 +216,7 @@ impl Target {
     async fn run_guarded(&self, queries: &[Query]) -> Result<(), CopyError> {
         match self.0.queries.run(self.0.write(), queries).await {
             Ok(_) => Ok(()),
-            Err(stopped) if stopped.failure.state() == Some(GUARD) => Err(CopyError::Overtaken),
+            Err(stopped) if stopped.failure.state() == Some(GUARD) => Err(CopyError::Conflict),
             Err(stopped) => Err(self.judge(stopped)),
         }
     }
@@ -271,7 +271,7 @@ fn rows_there() -> String {
 }
 
 /// Advances the position of the copy. Raises an error if the stored position is not `from`, or if a shard has an owner.
-fn move_on(from: &Position, to: &Position, finished: &str) -> Query {
+fn advance_position(from: &Position, to: &Position, finished: &str) -> Query {
     let sql = format!(
         "WITH moved AS (
             UPDATE copies SET at_table = $1, after = $2, copied = $3, finished_at = {finished}
@@ -357,7 +357,7 @@ fn array(table: &'static Table, column: &Column, cells: Vec<Cell>) -> Result<Par
             };
             ints(cells.map(number).collect::<Result<_, _>>()?)
         }
-        Kind::Text | Kind::SetAside => {
+        Kind::Text | Kind::QuarantinedColumns => {
             let text = |cell| match cell {
                 Cell::Text(text) => Some(escape(&text)),
                 _ => None,

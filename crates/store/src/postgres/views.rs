@@ -15,9 +15,9 @@ use tokio_postgres::Row;
 
 use super::connection::Query;
 use super::param::{self, Param, big, optional_text, text};
-use super::quarantine::{Damaged, Key};
-use super::rows::Sorted;
-use crate::codec::{Damage, NO_LIST, firing_outcome_from, open_events, schedule_status};
+use super::quarantine::{DamagedRow, Key};
+use super::rows::Decoded;
+use crate::codec::{DecodeError, NO_LIST, firing_outcome_from, open_events, schedule_status};
 use crate::lists::{self, Dialect, List};
 use crate::query::{
     BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, LedgerCounts, RunRow, ScheduleCounts,
@@ -39,9 +39,9 @@ pub(super) fn list_queries(list: &List) -> Vec<Query> {
 pub(super) fn listed<T>(
     list: &List,
     answers: &[Vec<Row>],
-    decode: impl Fn(&Row) -> Result<T, Damage>,
-) -> Result<Sorted<T>, Damage> {
-    let mut sorted = Sorted::default();
+    decode: impl Fn(&Row) -> Result<T, DecodeError>,
+) -> Result<Decoded<T>, DecodeError> {
+    let mut sorted = Decoded::default();
     for (leg, rows) in list.legs.iter().zip(answers) {
         sorted.take(leg.table, rows, &decode)?;
     }
@@ -57,8 +57,8 @@ pub(super) fn job_queries(id: JobId) -> [Query; 2] {
 }
 
 /// Decodes the answers to [`job_queries`].
-pub(super) fn job(answers: &[Vec<Row>]) -> Result<Sorted<JobRow>, Damage> {
-    let mut sorted = Sorted::default();
+pub(super) fn job(answers: &[Vec<Row>]) -> Result<Decoded<JobRow>, DecodeError> {
+    let mut sorted = Decoded::default();
     for (table, found) in [Table::Jobs, Table::JobsEnded].into_iter().zip(answers) {
         sorted.take(table, found, rows::job_with_history)?;
     }
@@ -74,8 +74,8 @@ pub(super) fn execution_queries(id: ExecutionId) -> [Query; 2] {
 }
 
 /// Decodes the answers to [`execution_queries`].
-pub(super) fn execution(answers: &[Vec<Row>]) -> Result<Sorted<ExecutionRow>, Damage> {
-    let mut sorted = Sorted::default();
+pub(super) fn execution(answers: &[Vec<Row>]) -> Result<Decoded<ExecutionRow>, DecodeError> {
+    let mut sorted = Decoded::default();
     for (table, found) in [Table::Executions, Table::ExecutionsEnded].into_iter().zip(answers) {
         sorted.take(table, found, rows::execution)?;
     }
@@ -89,8 +89,8 @@ pub(super) fn schedule_query(condition: &str, params: Vec<Param>) -> Query {
 }
 
 /// Decodes the answer to [`schedule_query`].
-pub(super) fn schedule(answer: &[Row]) -> Result<Sorted<ScheduleRow>, Damage> {
-    let mut sorted = Sorted::default();
+pub(super) fn schedule(answer: &[Row]) -> Result<Decoded<ScheduleRow>, DecodeError> {
+    let mut sorted = Decoded::default();
     sorted.take(Table::Schedules, answer, rows::schedule)?;
     Ok(sorted)
 }
@@ -102,8 +102,8 @@ pub(super) fn backfill_query(id: u128) -> Query {
 }
 
 /// Decodes the answer to [`backfill_query`].
-pub(super) fn backfill(answer: &[Row]) -> Result<Sorted<BackfillRow>, Damage> {
-    let mut sorted = Sorted::default();
+pub(super) fn backfill(answer: &[Row]) -> Result<Decoded<BackfillRow>, DecodeError> {
+    let mut sorted = Decoded::default();
     sorted.take(Table::Backfills, answer, rows::backfill)?;
     Ok(sorted)
 }
@@ -115,8 +115,8 @@ pub(super) fn workflow_query(condition: &str, params: Vec<Param>) -> Query {
 }
 
 /// Decodes the answer to [`workflow_query`].
-pub(super) fn workflow(answer: &[Row]) -> Result<Sorted<WorkflowRow>, Damage> {
-    let mut sorted = Sorted::default();
+pub(super) fn workflow(answer: &[Row]) -> Result<Decoded<WorkflowRow>, DecodeError> {
+    let mut sorted = Decoded::default();
     sorted.take(Table::Workflows, answer, rows::workflow)?;
     Ok(sorted)
 }
@@ -129,8 +129,8 @@ pub(super) fn workflow_version_query(id: WorkflowId, generation: i64) -> Query {
 }
 
 /// Decodes the answer to [`workflow_version_query`].
-pub(super) fn workflow_version(answer: &[Row]) -> Result<Sorted<WorkflowHead>, Damage> {
-    let mut sorted = Sorted::default();
+pub(super) fn workflow_version(answer: &[Row]) -> Result<Decoded<WorkflowHead>, DecodeError> {
+    let mut sorted = Decoded::default();
     sorted.take(Table::WorkflowHeads, answer, rows::workflow_version)?;
     Ok(sorted)
 }
@@ -145,7 +145,7 @@ pub(super) fn run_queries(id: RunId) -> [Query; 2] {
 }
 
 /// Decodes the answers to [`run_queries`].
-pub(super) fn run(answers: &[Vec<Row>]) -> Result<Sorted<RunRow>, Damage> {
+pub(super) fn run(answers: &[Vec<Row>]) -> Result<Decoded<RunRow>, DecodeError> {
     pinned_runs([&*answers[0]], &answers[1..], |run| run)
 }
 
@@ -158,7 +158,7 @@ pub(super) fn runs_queries(list: &List) -> Vec<Query> {
 }
 
 /// Decodes the answers to [`runs_queries`]; each run has only the newest transition of its history.
-pub(super) fn runs(list: &List, answers: &[Vec<Row>]) -> Result<Sorted<RunRow>, Damage> {
+pub(super) fn runs(list: &List, answers: &[Vec<Row>]) -> Result<Decoded<RunRow>, DecodeError> {
     let (legs, definitions) = answers.split_at(list.legs.len());
     pinned_runs(legs.iter().map(|leg| &**leg), definitions, rows::with_newest)
 }
@@ -168,14 +168,14 @@ fn pinned_runs<'a>(
     legs: impl IntoIterator<Item = &'a [Row]>,
     definitions: &[Vec<Row>],
     finish: impl Fn(RunRow) -> RunRow,
-) -> Result<Sorted<RunRow>, Damage> {
+) -> Result<Decoded<RunRow>, DecodeError> {
     let mut bodies = HashMap::new();
     for row in definitions.iter().flatten() {
         bodies.insert(row.bits(0, "hash")?, row.bytes(1, "body")?);
     }
     let mut known = Definitions::default();
     let mut pinned = |hash| known.get(hash, || Ok(bodies.get(&hash).map(|body| Cow::Borrowed(*body))));
-    let mut sorted = Sorted::default();
+    let mut sorted = Decoded::default();
     for leg in legs {
         sorted.take(Table::Runs, leg, |row| rows::run(row, &mut pinned).map(&finish))?;
     }
@@ -191,8 +191,8 @@ pub(super) fn checkpoint_query(job: JobId) -> Query {
 }
 
 /// Decodes the answer to [`checkpoint_query`].
-pub(super) fn checkpoint(answer: &[Row]) -> Result<Sorted<CheckpointRecord>, Damage> {
-    let mut sorted = Sorted::default();
+pub(super) fn checkpoint(answer: &[Row]) -> Result<Decoded<CheckpointRecord>, DecodeError> {
+    let mut sorted = Decoded::default();
     sorted.take(Table::Checkpoints, answer, rows::checkpoint)?;
     Ok(sorted)
 }
@@ -222,8 +222,8 @@ pub(super) fn run_items_query(run: RunId, step: u32, after: Option<u32>, limit: 
 }
 
 /// Decodes the answer to [`run_steps_query`] or [`run_items_query`].
-pub(super) fn steps(answer: &[Row]) -> Result<Sorted<StepRecord>, Damage> {
-    let mut sorted = Sorted::default();
+pub(super) fn steps(answer: &[Row]) -> Result<Decoded<StepRecord>, DecodeError> {
+    let mut sorted = Decoded::default();
     sorted.take(Table::Steps, answer, rows::step)?;
     Ok(sorted)
 }
@@ -237,8 +237,8 @@ pub(super) fn element_batches_query(run: RunId) -> Query {
 }
 
 /// Decodes the answer to [`element_batches_query`].
-pub(super) fn element_batches(answer: &[Row]) -> Result<Sorted<ElementBatch>, Damage> {
-    let mut sorted = Sorted::default();
+pub(super) fn element_batches(answer: &[Row]) -> Result<Decoded<ElementBatch>, DecodeError> {
+    let mut sorted = Decoded::default();
     sorted.take(Table::ElementBatches, answer, rows::elements)?;
     Ok(sorted)
 }
@@ -270,8 +270,8 @@ pub(super) fn calendar_query(namespace: &str, name: &str) -> Query {
 }
 
 /// Decodes the answer to either query, ordered by namespace and name.
-pub(super) fn calendars(answer: &[Row]) -> Result<Sorted<CalendarRecord>, Damage> {
-    let mut sorted = Sorted::default();
+pub(super) fn calendars(answer: &[Row]) -> Result<Decoded<CalendarRecord>, DecodeError> {
+    let mut sorted = Decoded::default();
     sorted.take(Table::Calendars, answer, rows::calendar)?;
     let key = |record: &CalendarRecord| (record.spec.namespace.clone(), record.spec.name.clone());
     sorted.good.sort_by_cached_key(key);
@@ -287,7 +287,7 @@ pub(super) fn counts_query(namespace: Option<&str>) -> Query {
 }
 
 /// Decodes the answer to [`counts_query`].
-pub(super) fn counts(answer: &[Row]) -> Result<Counts, Damage> {
+pub(super) fn counts(answer: &[Row]) -> Result<Counts, DecodeError> {
     let mut counts = Counts::new();
     for row in answer {
         let (status, count) = (row.number(0, "status")?, row.number::<i64>(1, "count")?);
@@ -312,7 +312,7 @@ pub(super) fn schedule_counts_queries(namespace: Option<&str>) -> [Query; 2] {
 }
 
 /// Decodes the answers to [`schedule_counts_queries`].
-pub(super) fn schedule_counts(answers: &[Vec<Row>]) -> Result<ScheduleCounts, Damage> {
+pub(super) fn schedule_counts(answers: &[Vec<Row>]) -> Result<ScheduleCounts, DecodeError> {
     let all: u64 = answers[0].first().map_or(Ok(0), |row| row.number(0, "count"))?;
     let (mut counts, mut inactive) = (ScheduleCounts::new(), 0);
     for row in &answers[1] {
@@ -340,7 +340,7 @@ pub(super) fn ledger_counts_query(schedule: ScheduleId, since: Option<Timestamp>
 }
 
 /// Decodes the answer to [`ledger_counts_query`].
-pub(super) fn ledger_counts(answer: &[Row]) -> Result<LedgerCounts, Damage> {
+pub(super) fn ledger_counts(answer: &[Row]) -> Result<LedgerCounts, DecodeError> {
     let mut counts = LedgerCounts::new();
     for row in answer {
         if let Some(outcome) = firing_outcome_from(row.number(0, "outcome")?) {
@@ -375,7 +375,7 @@ pub(super) fn events(
     answers: &[Vec<Row>],
     after: EventSeq,
     limit: usize,
-) -> Result<(EventPage, Vec<Damaged>), Damage> {
+) -> Result<(EventPage, Vec<DamagedRow>), DecodeError> {
     let next: u64 = answers[0].first().map_or(Ok(1), |row| row.number(0, "next_event"))?;
     let oldest = match answers[1].first() {
         Some(row) => row.optional_integer(0, "first")?,
@@ -401,7 +401,7 @@ pub(super) fn events(
             }
             Err(damage) => {
                 let key = vec![Key::Number(first.cast_signed())];
-                damaged.push(Damaged::new(Table::Events, key, &damage));
+                damaged.push(DamagedRow::new(Table::Events, key, &damage));
             }
         }
     }

@@ -20,10 +20,10 @@ use super::file::{self, Lock};
 use super::partial::Partial;
 use super::position::{self, Log, Loss};
 use super::rows::key_of;
-use super::views::Pins;
+use super::views::DefinitionCache;
 use super::{quarantine, schema};
 use crate::StoreError;
-use crate::codec::{Context, Damage, open_events};
+use crate::codec::{Context, DecodeError, open_events};
 use crate::rows::{
     self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, CHECKPOINT_COLUMNS, ELEMENTS_COLUMNS,
     EXECUTION_COLUMNS, Fields, JOB_COLUMNS, KEY_COLUMNS, LEDGER_COLUMNS, RUN_COLUMNS, RUN_REST,
@@ -38,18 +38,18 @@ const BUSY_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Checked {
+pub struct CheckReport {
     /// Number of decoded rows.
     pub rows: u64,
     /// Number of rows in the quarantine.
-    pub set_aside: u64,
+    pub quarantined_rows: u64,
     /// Whether a server has the store open.
-    pub is_served: bool,
+    pub is_in_use: bool,
     /// Problems, each with its location; at most 100.
     pub problems: Vec<String>,
 }
 
-impl Checked {
+impl CheckReport {
     fn add(&mut self, problem: impl FnOnce() -> String) {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(problem());
@@ -107,8 +107,8 @@ pub struct Backup {
 /// # Errors
 /// If there is nothing to check: [`StoreError::Missing`], [`StoreError::TooNew`], [`StoreError::Unavailable`], or a
 /// file that is not a database. Any other error is reported as a problem in the result.
-pub fn check(path: &Path) -> Result<Checked, StoreError> {
-    let mut checked = Checked::default();
+pub fn check(path: &Path) -> Result<CheckReport, StoreError> {
+    let mut checked = CheckReport::default();
     match check_all(path, &mut checked) {
         // The problems found so far are more useful than the error that ended the check.
         Err(error) if !checked.problems.is_empty() => {
@@ -120,20 +120,21 @@ pub fn check(path: &Path) -> Result<Checked, StoreError> {
     }
 }
 
-fn check_all(path: &Path, checked: &mut Checked) -> Result<(), StoreError> {
+fn check_all(path: &Path, checked: &mut CheckReport) -> Result<(), StoreError> {
     let snapshot = Snapshot::take(path)?;
-    checked.is_served = snapshot.is_served;
+    checked.is_in_use = snapshot.is_in_use;
     if let Some(loss) = &snapshot.loss {
         checked.add(|| format!("commits are lost: {}", loss.reason));
     }
-    look_at(&snapshot.connection, checked).map_err(|failure| failure.into_store_error(Phase::Change, path))
+    check_connection(&snapshot.connection, checked)
+        .map_err(|failure| failure.into_store_error(Phase::Change, path))
 }
 
 /// A snapshot of a store for reading. A server may continue or start meanwhile.
 pub(super) struct Snapshot {
     /// Connection with an open read transaction.
     connection: Connection,
-    is_served: bool,
+    is_in_use: bool,
     loss: Option<Loss>,
     /// Lock that prevents writes while the database is read without its WAL.
     _lock: Option<Lock>,
@@ -144,7 +145,7 @@ impl Snapshot {
         let (mut lock, is_served) = lock_of(path)?;
         let loss = if is_served { None } else { verify(path)? };
         let connection = if loss.as_ref().is_some_and(|loss| loss.log_is_foreign) {
-            file::open_without_log(path)
+            file::open_without_wal(path)
         } else {
             file::open_reader(path).and_then(|connection| {
                 // A transaction takes its snapshot when it reads its first row.
@@ -154,7 +155,7 @@ impl Snapshot {
             })
         };
         let connection = connection.map_err(|failure| failure.into_store_error(Phase::Change, path))?;
-        Ok(Self { connection, is_served, loss, _lock: lock })
+        Ok(Self { connection, is_in_use: is_served, loss, _lock: lock })
     }
 }
 
@@ -174,7 +175,7 @@ fn lock_of(path: &Path) -> Result<(Option<Lock>, bool), StoreError> {
 fn verify(path: &Path) -> Result<Option<Loss>, StoreError> {
     let loss = position::verify(path)?;
     // A WAL may break off where a power cut tore it. That is no damage, because no commit there was acknowledged.
-    let log = file::log_of(path);
+    let log = file::wal_path(path);
     let log = Log::read(&log).map_err(|error| file::unavailable(&log, &error))?;
     if let Some(log) = log.filter(|log| log.behind > 0 && loss.is_none()) {
         tracing::info!(what = log.describe(), "ignoring the end of the WAL, which was not durable");
@@ -183,7 +184,7 @@ fn verify(path: &Path) -> Result<Option<Loss>, StoreError> {
 }
 
 /// Checks everything that a connection sees. The connection should be in a transaction.
-fn look_at(connection: &Connection, checked: &mut Checked) -> Result<(), Failure> {
+fn check_connection(connection: &Connection, checked: &mut CheckReport) -> Result<(), Failure> {
     let version = schema::version(connection)?;
     let mut pages = connection.prepare(&format!("PRAGMA integrity_check({PROBLEMS_MAX})"))?;
     let mut found = pages.query([])?;
@@ -197,8 +198,9 @@ fn look_at(connection: &Connection, checked: &mut Checked) -> Result<(), Failure
         // The server that migrates the store checks the rows of another version.
         return Ok(());
     }
-    checked.set_aside = connection.query_row("SELECT count(*) FROM quarantine", [], |row| row.get(0))?;
-    let mut pins = Pins::new(connection);
+    checked.quarantined_rows =
+        connection.query_row("SELECT count(*) FROM quarantine", [], |row| row.get(0))?;
+    let mut pins = DefinitionCache::new(connection);
     for (table, columns, rest) in ROWS {
         read(connection, &mut pins, *table, columns, rest, checked)?;
     }
@@ -232,11 +234,11 @@ const ROWS: &[(Table, &str, &str)] = &[
 
 fn read(
     connection: &Connection,
-    pins: &mut Pins<'_>,
+    pins: &mut DefinitionCache<'_>,
     table: Table,
     columns: &str,
     rest: &str,
-    checked: &mut Checked,
+    checked: &mut CheckReport,
 ) -> Result<(), Failure> {
     let (also, join) = if rest.starts_with("t.") { (format!(", {rest}"), "") } else { (String::new(), rest) };
     let name = table.name();
@@ -261,7 +263,7 @@ fn read(
     }
 }
 
-fn decode(table: Table, row: &Row<'_>, pins: &mut Pins<'_>) -> Result<(), Damage> {
+fn decode(table: Table, row: &Row<'_>, pins: &mut DefinitionCache<'_>) -> Result<(), DecodeError> {
     match table {
         Table::Jobs | Table::JobsEnded => rows::job_with_history(row).map(drop),
         Table::Executions | Table::ExecutionsEnded => rows::execution(row).map(drop),
@@ -307,11 +309,11 @@ pub fn backup(from: &Path, to: &Path) -> Result<Backup, BackupError> {
     let written = |source| BackupError::Write { path: to.to_owned(), source };
     let partial = Partial::begin(to).map_err(written)?;
     copy(&snapshot.connection, partial.path())?;
-    let mut checked = Checked::default();
+    let mut checked = CheckReport::default();
     let judge =
         |failure: Failure| BackupError::Store(failure.into_store_error(Phase::Change, partial.path()));
     let connection = file::open_reader(partial.path()).map_err(judge)?;
-    look_at(&connection, &mut checked).map_err(judge)?;
+    check_connection(&connection, &mut checked).map_err(judge)?;
     drop(connection);
     if let Some(problem) = checked.problems.into_iter().next() {
         return Err(BackupError::Damaged { path: partial.path().to_owned(), problem });

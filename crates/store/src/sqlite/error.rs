@@ -11,7 +11,7 @@ use model::{Duration, ShardId};
 use rusqlite::{ErrorCode, ffi};
 
 use crate::StoreError;
-use crate::codec::Damage;
+use crate::codec::DecodeError;
 
 /// Error of an operation inside a transaction.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-impl From<Damage> for Failure {
-    fn from(damage: Damage) -> Self {
+impl From<DecodeError> for Failure {
+    fn from(damage: DecodeError) -> Self {
         Self::Broken(damage.to_string())
     }
 }
@@ -116,12 +116,12 @@ fn describe(error: &rusqlite::Error) -> String {
 
 /// Records for every thread of the store that the file can no longer be trusted.
 #[derive(Debug, Clone)]
-pub(super) struct Trust {
+pub(super) struct FatalState {
     pub(super) path: Arc<PathBuf>,
     lost: Arc<OnceLock<String>>,
 }
 
-impl Trust {
+impl FatalState {
     pub(super) fn new(path: &Path) -> Self {
         Self { path: Arc::new(path.to_owned()), lost: Arc::default() }
     }
@@ -158,7 +158,7 @@ mod tests {
 
     /// F7, F8, F9, F13.
     #[test]
-    fn each_error_of_sqlite_has_its_meaning() {
+    fn each_sqlite_error_maps_to_a_store_error() {
         use StoreError::{Fatal, Full, OutcomeUnknown, TooSlow, Unavailable};
         let query = Phase::Query { limit: Duration::from_secs(5) };
         assert!(matches!(judged(ffi::SQLITE_FULL, Phase::Commit), Full));
@@ -176,8 +176,8 @@ mod tests {
     }
 
     #[test]
-    fn trust_once_lost_stays_lost_with_its_first_reason() {
-        let trust = Trust::new(Path::new("x.db"));
+    fn a_fatal_error_keeps_its_first_reason() {
+        let trust = FatalState::new(Path::new("x.db"));
         assert!(trust.check().is_ok());
         trust.judge(Failure::Broken("first".into()), Phase::Change);
         trust.judge(Failure::Broken("second".into()), Phase::Change);

@@ -19,7 +19,7 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::error::Failure;
-use super::mover::LOG_BYTES_MAX;
+use super::wal_checkpoint::LOG_BYTES_MAX;
 use crate::StoreError;
 
 /// Maximum time that SQLite waits for a lock. Only a lock of another program makes it wait.
@@ -29,15 +29,15 @@ const WRITER_CACHE_KIB: i64 = 64 * 1024;
 /// Page cache of each reader, in KiB.
 const READER_CACHE_KIB: i64 = 8 * 1024;
 
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
 }
 
 /// Returns the path of the WAL of a database. The file exists while the database is open.
-pub(super) fn log_of(path: &Path) -> PathBuf {
-    beside(path, "-wal")
+pub(super) fn wal_path(path: &Path) -> PathBuf {
+    sibling_path(path, "-wal")
 }
 
 pub(super) fn unavailable(path: &Path, error: &io::Error) -> StoreError {
@@ -53,14 +53,14 @@ pub(super) struct Lock {
 impl Lock {
     /// Returns the path of the lock file; the file stays after the lock is released.
     pub(super) fn path_of(database: &Path) -> PathBuf {
-        beside(database, ".lock")
+        sibling_path(database, ".lock")
     }
 
     /// # Errors
     /// [`StoreError::InUse`] if another store holds the lock, in this process or another.
     pub(super) fn take(database: &Path) -> Result<Self, StoreError> {
         let path = Self::path_of(database);
-        let file = open_beside(database, &path).map_err(|error| unavailable(&path, &error))?;
+        let file = open_sibling(database, &path).map_err(|error| unavailable(&path, &error))?;
         match file.try_lock() {
             Ok(()) => Ok(Self { _file: file }),
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: database.to_owned() }),
@@ -85,8 +85,8 @@ pub(super) fn create_folder(path: &Path) -> Result<(), StoreError> {
 /// Opens a file next to a database for writing. A missing file is created with access for the owner only, and belongs
 /// to the owner of the database: otherwise a command that root runs would lock out the server, which runs as another
 /// user.
-pub(super) fn open_beside(database: &Path, path: &Path) -> io::Result<File> {
-    match create_beside(database, path) {
+pub(super) fn open_sibling(database: &Path, path: &Path) -> io::Result<File> {
+    match create_sibling(database, path) {
         // The owner of an existing file is never changed: the file may be a link to another place.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             OpenOptions::new().write(true).open(path)
@@ -96,7 +96,7 @@ pub(super) fn open_beside(database: &Path, path: &Path) -> io::Result<File> {
 }
 
 /// Creates a file next to a database, for the owner of the database. Fails if it exists.
-pub(super) fn create_beside(database: &Path, path: &Path) -> io::Result<File> {
+pub(super) fn create_sibling(database: &Path, path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
     let (ours, wanted) = (file.metadata()?, fs::metadata(database).ok());
     if let Some(wanted) = wanted.filter(|wanted| (wanted.uid(), wanted.gid()) != (ours.uid(), ours.gid()))
@@ -123,13 +123,13 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
 #[cfg_attr(not(test), expect(unused_variables, reason = "tests let the sync of a path fail"))]
 pub(super) fn sync(file: &File, path: &Path) -> io::Result<()> {
     #[cfg(test)]
-    super::tests::torture::before_sync(path)?;
+    super::tests::failing_disk::before_sync(path)?;
     file.sync_data()
 }
 
 /// Syncs the WAL and the folder of the database.
-pub(super) fn sync_log(path: &Path) -> Result<(), StoreError> {
-    let log = log_of(path);
+pub(super) fn sync_wal(path: &Path) -> Result<(), StoreError> {
+    let log = wal_path(path);
     let synced = OpenOptions::new().write(true).open(&log).and_then(|file| sync(&file, &log));
     synced.map_err(|error| StoreError::Fatal {
         reason: format!("cannot sync the WAL `{}`: {error}", log.display()),
@@ -207,7 +207,7 @@ fn verify_durability(connection: &Connection) -> Result<(), Failure> {
 }
 
 /// Opens a connection that only checkpoints and syncs the WAL.
-pub(super) fn open_mover(path: &Path) -> Result<Connection, Failure> {
+pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, Failure> {
     let connection = Connection::open_with_flags(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
@@ -240,7 +240,7 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, Failure> {
 }
 
 /// Opens a connection that ignores the WAL of a database. Nothing may write to the database at the same time.
-pub(super) fn open_without_log(path: &Path) -> Result<Connection, Failure> {
+pub(super) fn open_without_wal(path: &Path) -> Result<Connection, Failure> {
     let path = std::path::absolute(path).map_err(|error| Failure::Store(unavailable(path, &error)))?;
     let mut uri = String::from("file://");
     for &byte in path.as_os_str().as_bytes() {
@@ -260,8 +260,8 @@ pub(super) fn open_without_log(path: &Path) -> Result<Connection, Failure> {
 }
 
 /// Removes the WAL of a database and its index, durably: a removed WAL must not reappear after a power cut.
-pub(super) fn remove_log(path: &Path) -> Result<(), StoreError> {
-    for file in [log_of(path), beside(path, "-shm")] {
+pub(super) fn remove_wal(path: &Path) -> Result<(), StoreError> {
+    for file in [wal_path(path), sibling_path(path, "-shm")] {
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(unavailable(&file, &error)),
             _ => {}
@@ -295,7 +295,7 @@ pub(super) fn verify_length(connection: &Connection, path: &Path) -> Result<(), 
 /// the reserve is in use. [`check`](crate::Housekeeping::check) returns `Full` until the whole reserve is allocated
 /// again.
 #[derive(Debug)]
-pub(super) struct Ballast {
+pub(super) struct SpaceReserve {
     database: PathBuf,
     path: PathBuf,
     bytes: u64,
@@ -310,16 +310,16 @@ const START_BYTES: u64 = 1 << 20;
 
 /// Purpose of the requested space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum SpaceUse {
     /// Work that makes the store grow.
     NewWork,
     /// Running work, and its end.
-    OldWork,
+    RunningWork,
 }
 
-impl Ballast {
+impl SpaceReserve {
     pub(super) fn new(database: &Path, bytes: u64) -> Self {
-        Self { database: database.to_owned(), path: beside(database, ".ballast"), bytes, low: false }
+        Self { database: database.to_owned(), path: sibling_path(database, ".ballast"), bytes, low: false }
     }
 
     /// Returns whether a part of the reserve was released and could not be allocated again: there is no space for new
@@ -337,17 +337,17 @@ impl Ballast {
     }
 
     /// Releases a part of the reserve if the volume is too full to open the store.
-    pub(super) fn make_room(&mut self) {
+    pub(super) fn release_for_start(&mut self) {
         let space = space_of(&self.path);
-        if space.is_some_and(|space| space < START_BYTES) && self.release(Need::OldWork) {
+        if space.is_some_and(|space| space < START_BYTES) && self.release(SpaceUse::RunningWork) {
             tracing::warn!(?space, "the store's volume is full: using a part of its reserve to start");
         }
     }
 
     /// Releases the next part; returns `false` if none is left for this need.
-    pub(super) fn release(&mut self, need: Need) -> bool {
+    pub(super) fn release(&mut self, need: SpaceUse) -> bool {
         let (held, part) = (self.held(), self.part());
-        let floor = if need == Need::NewWork { self.bytes.saturating_sub(part) } else { 0 };
+        let floor = if need == SpaceUse::NewWork { self.bytes.saturating_sub(part) } else { 0 };
         // Without a configured reserve, an existing file is not this store's to release.
         if self.bytes == 0 || held <= floor {
             return false;
@@ -370,7 +370,7 @@ impl Ballast {
             self.low = false;
             return Ok(());
         }
-        let file = open_beside(&self.database, &self.path)?;
+        let file = open_sibling(&self.database, &self.path)?;
         match fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
             // A file system without `fallocate` has no reserve.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {

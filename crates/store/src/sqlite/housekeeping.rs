@@ -11,13 +11,13 @@ use rusqlite::{Connection, OptionalExtension, Row, Statement, ToSql, params};
 use super::commit::{delete_labels, write_counters};
 use super::error::Failure;
 use super::operation::Operation;
-use super::rows::Sorted;
+use super::rows::Decoded;
 use super::statements::Statements;
 use super::{SqliteStore, quarantine};
 use crate::batch::Counters;
 use crate::codec::{firing_outcome_code, token_kind_code};
 use crate::query::{
-    Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, LedgerPlace, Quarantined, Token,
+    Artifact, ArtifactDeletion, ArtifactFilter, DeletionReason, LedgerPosition, Quarantined, Token,
 };
 use crate::rows::{self, TOKEN_COLUMNS, Table};
 use crate::{Housekeeping, StoreError};
@@ -115,11 +115,11 @@ impl Housekeeping for SqliteStore {
 }
 
 /// Returns all tokens, ordered by ID.
-fn tokens(connection: &Connection) -> Result<Sorted<Token>, Failure> {
+fn tokens(connection: &Connection) -> Result<Decoded<Token>, Failure> {
     let mut statement =
         connection.prepare_cached(&format!("SELECT {TOKEN_COLUMNS} FROM tokens t ORDER BY t.id"))?;
     let mut found = statement.query([])?;
-    let mut sorted = Sorted::default();
+    let mut sorted = Decoded::default();
     while let Some(row) = found.next()? {
         sorted.push(Table::Tokens, row, rows::token(row))?;
     }
@@ -235,7 +235,7 @@ fn trimmable_lines(
     connection: &Connection,
     before: Timestamp,
     limit: usize,
-) -> Result<Vec<LedgerPlace>, Failure> {
+) -> Result<Vec<LedgerPosition>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT first, schedule, generation, cause, backfill FROM ledger
          WHERE first < ?1 AND decided_at < ?1 AND outcome <> ?2
@@ -245,7 +245,7 @@ fn trimmable_lines(
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let places = statement.query_map(params![before.as_micros(), buffered, limit], |row| {
         let backfill: Vec<u8> = row.get(4)?;
-        Ok(LedgerPlace {
+        Ok(LedgerPosition {
             first_micros: row.get(0)?,
             schedule: row.get(1).map(u128::from_be_bytes)?,
             generation: row.get(2)?,
@@ -433,7 +433,7 @@ pub(super) fn trim_events(statements: &mut Statements<'_>, before: Timestamp) ->
 pub(super) fn trim_ledger(
     statements: &mut Statements<'_>,
     before: Timestamp,
-    lines: &[LedgerPlace],
+    lines: &[LedgerPosition],
     backfills: &[BackfillId],
 ) -> Result<u64, Failure> {
     let mut deleted = 0;

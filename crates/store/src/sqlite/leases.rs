@@ -14,7 +14,7 @@ use super::SqliteStore;
 use super::error::Failure;
 use super::operation::Operation;
 use super::statements::Statements;
-use crate::leases::{EPOCH_LEAP, EVENT_LEAP};
+use crate::leases::{EPOCH_STEP_AFTER_LOSS, EVENT_GAP_AFTER_LOSS};
 use crate::{Leases, StoreError};
 
 #[async_trait]
@@ -50,16 +50,16 @@ impl Leases for SqliteStore {
         self.writer.done(Operation::Release { leases: leases.to_vec() }).await
     }
 
-    async fn lost_tails(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {
-        let lost = self.readers.read(lost_tails).await?;
+    async fn shards_with_lost_commits(&self, leases: &[Lease]) -> Result<Vec<ShardId>, StoreError> {
+        let lost = self.readers.read(shards_with_lost_commits).await?;
         Ok(leases.iter().map(|lease| lease.shard).filter(|shard| lost.contains(shard)).collect())
     }
 
-    async fn tails_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
+    async fn mark_reconciled(&self, leases: &[Lease]) -> Result<(), StoreError> {
         self.writer.done(Operation::Reconciled { leases: leases.to_vec() }).await
     }
 
-    async fn note_restored(&self) -> Result<(), StoreError> {
+    async fn mark_restored(&self) -> Result<(), StoreError> {
         self.writer.done(Operation::NoteRestored).await
     }
 
@@ -126,13 +126,13 @@ pub(super) fn reconciled(statements: &mut Statements<'_>, leases: &[Lease]) -> R
     Ok(())
 }
 
-pub(super) fn note_restored(statements: &mut Statements<'_>, next_event: &mut u64) -> Result<(), Failure> {
-    *next_event += EVENT_LEAP;
+pub(super) fn mark_restored(statements: &mut Statements<'_>, next_event: &mut u64) -> Result<(), Failure> {
+    *next_event += EVENT_GAP_AFTER_LOSS;
     statements.feed_leap.execute([*next_event])?;
     // The same backup may be restored again, with the same epochs. The position file still shows how often the feed has
     // skipped positions.
-    let leaps = *next_event / EVENT_LEAP;
-    statements.tails_lose.execute(params![EPOCH_LEAP, leaps])?;
+    let leaps = *next_event / EVENT_GAP_AFTER_LOSS;
+    statements.tails_lose.execute(params![EPOCH_STEP_AFTER_LOSS, leaps])?;
     Ok(())
 }
 
@@ -150,7 +150,7 @@ pub(super) fn reset_clock(
 }
 
 /// Returns the shards whose last commits may be lost.
-fn lost_tails(connection: &Connection) -> Result<Vec<ShardId>, Failure> {
+fn shards_with_lost_commits(connection: &Connection) -> Result<Vec<ShardId>, Failure> {
     let mut statement = connection.prepare_cached("SELECT shard FROM shards WHERE tail_lost = 1")?;
     let lost = statement.query_map([], |row| row.get(0).map(ShardId))?;
     Ok(lost.collect::<rusqlite::Result<_>>()?)

@@ -5,14 +5,15 @@ use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, Workfl
 use rusqlite::{Connection, Row, params, types};
 
 use super::error::Failure;
-use super::quarantine::Damaged;
-use super::rows::Sorted;
-use super::views::Pins;
-use crate::codec::{Damage, firing_outcome_from, schedule_status};
+use super::quarantine::DamagedRow;
+use super::rows::Decoded;
+use super::views::DefinitionCache;
+use crate::codec::{DecodeError, firing_outcome_from, schedule_status};
 use crate::lists::{self, Dialect, List, Value};
 use crate::query::{
-    BackfillRow, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter, LedgerPlace,
-    Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow, WorkflowFilter, WorkflowRow,
+    BackfillRow, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts, LedgerFilter,
+    LedgerPosition, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow,
+    WorkflowFilter, WorkflowRow,
 };
 use crate::rows::{self, Table};
 
@@ -20,7 +21,7 @@ use crate::rows::{self, Table};
 #[derive(Debug)]
 pub(super) struct Found<T> {
     pub(super) page: Paged<T>,
-    pub(super) damaged: Vec<Damaged>,
+    pub(super) damaged: Vec<DamagedRow>,
 }
 
 fn values(list: &List) -> impl Iterator<Item = types::Value> {
@@ -36,8 +37,8 @@ fn values(list: &List) -> impl Iterator<Item = types::Value> {
 fn collect<T>(
     connection: &Connection,
     list: &List,
-    decode: impl FnMut(&Row<'_>) -> Result<T, Damage>,
-) -> Result<Sorted<T>, Failure> {
+    decode: impl FnMut(&Row<'_>) -> Result<T, DecodeError>,
+) -> Result<Decoded<T>, Failure> {
     let statements = list.legs.iter().map(|leg| (leg.table, list.sql(leg, Dialect::Sqlite)));
     run(connection, list, statements, decode)
 }
@@ -46,9 +47,9 @@ fn run<T>(
     connection: &Connection,
     list: &List,
     statements: impl Iterator<Item = (Table, String)>,
-    mut decode: impl FnMut(&Row<'_>) -> Result<T, Damage>,
-) -> Result<Sorted<T>, Failure> {
-    let mut sorted = Sorted::default();
+    mut decode: impl FnMut(&Row<'_>) -> Result<T, DecodeError>,
+) -> Result<Decoded<T>, Failure> {
+    let mut sorted = Decoded::default();
     for (table, sql) in statements {
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query(rusqlite::params_from_iter(values(list)))?;
@@ -63,8 +64,8 @@ fn run<T>(
 fn newest<T>(
     connection: &Connection,
     list: &List,
-    decode: impl FnMut(&Row<'_>) -> Result<T, Damage>,
-) -> Result<Option<Sorted<T>>, Failure> {
+    decode: impl FnMut(&Row<'_>) -> Result<T, DecodeError>,
+) -> Result<Option<Decoded<T>>, Failure> {
     let statements = list.legs.iter().map(|leg| Some((leg.table, list.sql_over_newest(leg)?)));
     let Some(statements) = statements.collect::<Option<Vec<_>>>() else { return Ok(None) };
     let found = run(connection, list, statements.into_iter(), decode)?;
@@ -74,10 +75,10 @@ fn newest<T>(
 fn page<T, Place: Ord>(
     connection: &Connection,
     list: &List,
-    mut decode: impl FnMut(&Row<'_>) -> Result<T, Damage>,
+    mut decode: impl FnMut(&Row<'_>) -> Result<T, DecodeError>,
     place: impl Fn(&T) -> Place,
 ) -> Result<Found<T>, Failure> {
-    let Sorted { good, damaged } = match newest(connection, list, &mut decode)? {
+    let Decoded { good, damaged } = match newest(connection, list, &mut decode)? {
         Some(found) => found,
         None => collect(connection, list, decode)?,
     };
@@ -117,7 +118,7 @@ pub(super) fn upcoming(
     filter: &ScheduleFilter,
     after: Option<(Timestamp, ScheduleId)>,
     limit: usize,
-) -> Result<Sorted<ScheduleRow>, Failure> {
+) -> Result<Decoded<ScheduleRow>, Failure> {
     let list = lists::upcoming(filter, after, limit);
     let mut sorted = collect(connection, &list, |row| rows::schedule(row))?;
     sorted.good.truncate(limit);
@@ -128,8 +129,8 @@ pub(super) fn upcoming(
 pub(super) fn ledger(
     connection: &Connection,
     filter: &LedgerFilter,
-    after: Page<LedgerPlace>,
-) -> Result<Found<(LedgerPlace, LedgerRecord)>, Failure> {
+    after: Page<LedgerPosition>,
+) -> Result<Found<(LedgerPosition, LedgerRecord)>, Failure> {
     page(connection, &lists::ledger(filter, after), |row| rows::ledger(row), |(place, _)| *place)
 }
 
@@ -159,7 +160,7 @@ pub(super) fn runs(
     filter: &RunFilter,
     after: Page<RunId>,
 ) -> Result<Found<RunRow>, Failure> {
-    let mut pins = Pins::new(connection);
+    let mut pins = DefinitionCache::new(connection);
     let decode = |row: &Row<'_>| rows::run(row, |hash| pins.pinned(hash)).map(rows::with_newest);
     let found = page(connection, &lists::runs(filter, after), decode, |run| run.id)?;
     pins.check().map(|()| found)

@@ -40,8 +40,8 @@ impl Members for SqliteStore {
         Ok(self.roster.set_draining(server, draining, self.clock.now()))
     }
 
-    async fn depart(&self, server: ServerId) -> Result<(), StoreError> {
-        self.roster.depart(server);
+    async fn remove_member(&self, server: ServerId) -> Result<(), StoreError> {
+        self.roster.remove_member(server);
         Ok(())
     }
 
@@ -52,7 +52,7 @@ impl Members for SqliteStore {
 
 /// List of the members. It ends with the process.
 #[derive(Debug, Default)]
-pub(super) struct Roster {
+pub(super) struct MemberList {
     members: Mutex<BTreeMap<ServerId, Listed>>,
 }
 
@@ -64,7 +64,7 @@ struct Listed {
     expires_at: Timestamp,
 }
 
-impl Roster {
+impl MemberList {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ServerId, Listed>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -85,7 +85,7 @@ impl Roster {
         })
     }
 
-    fn depart(&self, server: ServerId) {
+    fn remove_member(&self, server: ServerId) {
         self.lock().remove(&server);
     }
 

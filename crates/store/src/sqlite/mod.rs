@@ -8,13 +8,13 @@
 //!
 //! - `schema`: tables and migrations. `codec`: encoding of records, with checksums.
 //! - `commit`, `leases`, `members`, `reads`, `housekeeping`: implementations of the traits of the same names.
-//! - `writer`, `operation`, `statements`: changes on the writer thread. `syncer`: fsync of the WAL. `mover`: WAL
+//! - `writer`, `operation`, `statements`: changes on the writer thread. `syncer`: fsync of the WAL. `wal_checkpoint`: WAL
 //!   checkpoints.
 //! - `readers`, `lists`, `views`, `load`, `rows`: queries.
 //! - `source`, `target`: the store as source and as target of a copy.
 //! - `file`: files on disk, lock and reserve. `error`: meaning of SQLite errors. `quarantine`: rows that cannot be
 //!   decoded.
-//! - `position`: detection of lost commits. `log_copy`: copies of damaged WALs.
+//! - `position`: detection of lost commits. `wal_copy`: copies of damaged WALs.
 //! - `check`: check of a whole store, and backups.
 //!
 //! # Invariants
@@ -39,9 +39,7 @@ mod housekeeping;
 mod leases;
 mod lists;
 mod load;
-mod log_copy;
 mod members;
-mod mover;
 mod operation;
 mod partial;
 mod position;
@@ -57,12 +55,14 @@ mod syncer;
 #[cfg(feature = "postgres")]
 mod target;
 mod views;
+mod wal_checkpoint;
+mod wal_copy;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
-pub use check::{Backup, BackupError, Checked, backup, check};
+pub use check::{Backup, BackupError, CheckReport, backup, check};
 #[cfg(test)]
 pub(crate) use lists::plans as list_plans;
 #[cfg(feature = "postgres")]
@@ -81,15 +81,15 @@ use model::{Duration, Timestamp};
 use rusqlite::ErrorCode;
 use rusqlite::wal::CheckpointMode;
 
-use error::{Failure, Phase, Trust};
-use file::{Ballast, Lock};
+use error::{Failure, FatalState, Phase};
+use file::{Lock, SpaceReserve};
 use lists::Found;
-use members::Roster;
+use members::MemberList;
 use operation::Operation;
-use position::{Kept, Mark, Position};
-use quarantine::Damaged;
+use position::{Position, PositionFile, StoredPositions};
+use quarantine::DamagedRow;
 use readers::Readers;
-use rows::Sorted;
+use rows::Decoded;
 use syncer::Durable;
 use writer::{Ownership, Writer};
 
@@ -111,8 +111,8 @@ pub struct Options {
     /// Reserved disk space for a full volume, in bytes. 0 disables the reserve.
     pub ballast_bytes: u64,
     /// Whether to open a store that has lost commits. Only for a caller that then
-    /// [records](crate::Leases::note_restored) that the store is an earlier state.
-    pub accept_loss: bool,
+    /// [records](crate::Leases::mark_restored) that the store is an earlier state.
+    pub allow_lost_commits: bool,
     /// Clock of the store. The default starts at the wall-clock time and then runs on the monotonic clock, without
     /// jumps.
     pub clock: Clock,
@@ -125,7 +125,7 @@ impl Default for Options {
             readers: 4,
             query_limit: Duration::from_secs(5),
             ballast_bytes: 16 << 20,
-            accept_loss: false,
+            allow_lost_commits: false,
             clock: steady_clock(),
         }
     }
@@ -138,21 +138,21 @@ impl fmt::Debug for Options {
             .field("readers", &self.readers)
             .field("query_limit", &self.query_limit)
             .field("ballast_bytes", &self.ballast_bytes)
-            .field("accept_loss", &self.accept_loss)
+            .field("accept_loss", &self.allow_lost_commits)
             .finish_non_exhaustive()
     }
 }
 
 /// Wrapper of a clock, for the `Debug` of its owner.
-struct ClockOf(Clock);
+struct DebugClock(Clock);
 
-impl ClockOf {
+impl DebugClock {
     fn now(&self) -> Timestamp {
         (self.0)()
     }
 }
 
-impl fmt::Debug for ClockOf {
+impl fmt::Debug for DebugClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ClockOf")
     }
@@ -178,10 +178,10 @@ pub struct SqliteStore {
     writer: Writer,
     readers: Readers,
     durable: Durable,
-    trust: Trust,
+    trust: FatalState,
     shards: u16,
-    roster: Roster,
-    clock: ClockOf,
+    roster: MemberList,
+    clock: DebugClock,
 }
 
 impl SqliteStore {
@@ -198,43 +198,43 @@ impl SqliteStore {
         let path = path.as_ref();
         file::create_folder(path)?;
         let lock = Lock::take(path)?;
-        let mut ballast = Ballast::new(path, options.ballast_bytes);
-        ballast.make_room();
-        let kept = Mark::read(path)?;
+        let mut ballast = SpaceReserve::new(path, options.ballast_bytes);
+        ballast.release_for_start();
+        let kept = PositionFile::read(path)?;
         if let Some(loss) = position::verify(path)? {
             let log_is_foreign = loss.log_is_foreign;
             let error = loss.into_error(path);
-            if !options.accept_loss {
+            if !options.allow_lost_commits {
                 return Err(error);
             }
             tracing::warn!(%error, "opening a store that has lost commits");
-            log_copy::keep(path)?;
+            wal_copy::keep(path)?;
             if log_is_foreign {
-                file::remove_log(path)?;
+                file::remove_wal(path)?;
             }
         }
         file::create(path)?;
-        let trust = Trust::new(path);
+        let trust = FatalState::new(path);
         let opened = open_database(path, options.shards);
         let (connection, facts) = opened.map_err(|failure| trust.judge(failure, Phase::Change))?;
         let newest = kept.unwrap_or_default().newest;
-        if facts.position < newest && !options.accept_loss {
+        if facts.position < newest && !options.allow_lost_commits {
             // The position could not be read without writing before.
-            let reason = position::describe_loss(facts.position, newest);
+            let reason = position::loss_message(facts.position, newest);
             return Err(StoreError::LostCommits { path: path.to_owned(), reason });
         }
         let base = match facts.base {
             Some(base) => base,
             // The existing WAL stays in use, unless it was removed above.
-            None if options.accept_loss => Position::default(),
+            None if options.allow_lost_commits => Position::default(),
             None => kept.unwrap_or_default().base,
         };
         if kept.is_none() || facts.base.is_none() {
             // Data that is only in the WAL is not synced yet: the tables of a new store, or writes before a kill. A
             // power cut that loses them must not look like a loss of commits.
-            file::sync_log(path)?;
+            file::sync_wal(path)?;
         }
-        let mark = Mark::keep(path, Kept { newest: newest.max(facts.position), base });
+        let mark = PositionFile::keep(path, StoredPositions { newest: newest.max(facts.position), base });
         file::sync_folder(path)?;
         if let Err(error) = ballast.restore() {
             tracing::warn!(%error, "cannot allocate the store's reserve");
@@ -246,7 +246,7 @@ impl SqliteStore {
             lock,
             ballast,
             clock: Arc::clone(&clock),
-            reached: Kept { newest: facts.position, base },
+            reached: StoredPositions { newest: facts.position, base },
             // After an accepted loss, new events get positions that were never used before.
             next_event: facts.position.next_event.max(newest.next_event),
             mark,
@@ -258,28 +258,28 @@ impl SqliteStore {
             durable,
             trust,
             shards: facts.shards,
-            roster: Roster::default(),
-            clock: ClockOf(clock),
+            roster: MemberList::default(),
+            clock: DebugClock(clock),
         })
     }
 
     /// Runs a query. Quarantines rows that could not be decoded and repeats the query until there are none.
     async fn ask<T: Send + 'static>(
         &self,
-        query: impl Fn(&rusqlite::Connection) -> Result<(T, Vec<Damaged>), Failure> + Clone + Send + 'static,
+        query: impl Fn(&rusqlite::Connection) -> Result<(T, Vec<DamagedRow>), Failure> + Clone + Send + 'static,
     ) -> Result<T, StoreError> {
         loop {
             let (answer, damaged) = self.readers.read(query.clone()).await?;
             if damaged.is_empty() {
                 return Ok(answer);
             }
-            self.writer.done(Operation::SetAside(damaged)).await?;
+            self.writer.done(Operation::MoveToQuarantine(damaged)).await?;
         }
     }
 
     async fn ask_all<T: Send + 'static>(
         &self,
-        query: impl Fn(&rusqlite::Connection) -> Result<Sorted<T>, Failure> + Clone + Send + 'static,
+        query: impl Fn(&rusqlite::Connection) -> Result<Decoded<T>, Failure> + Clone + Send + 'static,
     ) -> Result<Vec<T>, StoreError> {
         self.ask(move |connection| query(connection).map(|sorted| (sorted.good, sorted.damaged))).await
     }
@@ -305,7 +305,7 @@ fn open_database(path: &Path, shards: u16) -> Result<(rusqlite::Connection, Fact
     // Checkpoints and truncates the WAL, so that the file length is meaningful. On a full volume, or during a long read
     // such as a check, the WAL stays, and reads still work.
     let empty = || connection.wal_checkpoint_v2(Some(rusqlite::MAIN_DB), CheckpointMode::TRUNCATE);
-    let emptied = match file::with_busy_timeout(&connection, mover::READERS_WAIT, empty) {
+    let emptied = match file::with_busy_timeout(&connection, wal_checkpoint::READERS_WAIT, empty) {
         Ok(_) => true,
         Err(error)
             if matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy)) =>

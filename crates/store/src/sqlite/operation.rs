@@ -11,11 +11,11 @@ use rusqlite::Connection;
 
 use super::error::Failure;
 use super::housekeeping::{STEPS, TRIM_ROWS};
-use super::quarantine::{self, Damaged};
+use super::quarantine::{self, DamagedRow};
 use super::statements::Statements;
 use super::{commit, housekeeping, leases, members};
 use crate::Committed;
-use crate::query::{Artifact, ArtifactDeletion, DeletionReason, LedgerPlace, Token};
+use crate::query::{Artifact, ArtifactDeletion, DeletionReason, LedgerPosition, Token};
 
 /// Number of rows that an operation on all shards counts as.
 const SHARDS: usize = 16;
@@ -62,12 +62,12 @@ pub(super) enum Operation {
     TrimEvents(Timestamp),
     TrimLedger {
         before: Timestamp,
-        lines: Vec<LedgerPlace>,
+        lines: Vec<LedgerPosition>,
         backfills: Vec<BackfillId>,
     },
     /// Sets engine time back.
     ResetClock(Timestamp),
-    SetAside(Vec<Damaged>),
+    MoveToQuarantine(Vec<DamagedRow>),
     /// The owner of the shards loads them again. After a failed batch, its further batches were refused until now.
     Resume,
     Check,
@@ -102,7 +102,7 @@ impl Operation {
             Self::DeleteSteps => STEPS,
             Self::TrimEvents(_) => TRIM_ROWS,
             Self::TrimLedger { lines, backfills, .. } => lines.len() + backfills.len(),
-            Self::SetAside(damaged) => damaged.len(),
+            Self::MoveToQuarantine(damaged) => damaged.len(),
             Self::PutToken(_)
             | Self::PutArtifact(_)
             | Self::DeleteArtifact { .. }
@@ -159,7 +159,7 @@ impl Operation {
             Self::Renew { leases, ttl } => leases::renew(statements, leases, now + *ttl).map(done),
             Self::Release { leases } => leases::release(statements, leases).map(done),
             Self::Reconciled { leases } => leases::reconciled(statements, leases).map(done),
-            Self::NoteRestored => leases::note_restored(statements, next_event).map(done),
+            Self::NoteRestored => leases::mark_restored(statements, next_event).map(done),
             Self::ResetClock(to) => leases::reset_clock(statements, *to, next_event).map(done),
             Self::PutToken(token) => housekeeping::put_token(statements, token).map(done),
             Self::Secret { name, proposed } => {
@@ -176,7 +176,9 @@ impl Operation {
             Self::TrimLedger { before, lines, backfills } => {
                 housekeeping::trim_ledger(statements, *before, lines, backfills).map(Answer::Deleted)
             }
-            Self::SetAside(damaged) => quarantine::set_aside(connection, statements, damaged, now).map(done),
+            Self::MoveToQuarantine(damaged) => {
+                quarantine::move_to_quarantine(connection, statements, damaged, now).map(done)
+            }
             Self::Resume => Ok(Answer::Done),
             Self::Check => {
                 statements.checked.execute([now.as_micros()])?;

@@ -22,7 +22,7 @@ pub(super) struct Partial {
 impl Partial {
     /// Creates the partial file of `to`.
     pub(super) fn begin(to: &Path) -> io::Result<Self> {
-        let path = file::beside(to, ".partial");
+        let path = file::sibling_path(to, ".partial");
         file::create_file(&path)?;
         let file = File::options().write(true).open(&path)?;
         let busy = || io::Error::new(io::ErrorKind::ResourceBusy, "another backup or copy is writing it");
@@ -58,7 +58,7 @@ impl Partial {
     fn remove(&self, suffixes: &[&str]) {
         for suffix in suffixes {
             // A missing file is no error.
-            let _ = fs::remove_file(file::beside(&self.path, suffix));
+            let _ = fs::remove_file(file::sibling_path(&self.path, suffix));
         }
     }
 }

@@ -40,7 +40,7 @@ use std::sync::{Mutex, PoisonError};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::error::Phase;
-use super::file::{self, beside};
+use super::file::{self, sibling_path};
 use crate::StoreError;
 
 /// Upper bound of the transactions that are written but not synced: those that wait for the syncer, those in its
@@ -69,14 +69,14 @@ impl Position {
 
 /// Content of the position file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Kept {
+pub(super) struct StoredPositions {
     /// Position after the newest durable batch.
     pub(super) newest: Position,
     /// Position up to which everything is in the database without its WAL.
     pub(super) base: Position,
 }
 
-impl Kept {
+impl StoredPositions {
     fn line(self) -> String {
         let Self { newest, base } = self;
         let (newest, base) = ((newest.next_event, newest.now), (base.next_event, base.now));
@@ -103,29 +103,29 @@ fn sealed(line: &str) -> String {
 
 /// The position file of an open store.
 #[derive(Debug)]
-pub(super) struct Mark {
+pub(super) struct PositionFile {
     database: PathBuf,
     path: PathBuf,
-    kept: Mutex<(Kept, Option<File>)>,
+    kept: Mutex<(StoredPositions, Option<File>)>,
 }
 
-impl Mark {
+impl PositionFile {
     pub(super) fn path_of(database: &Path) -> PathBuf {
-        beside(database, ".position")
+        sibling_path(database, ".position")
     }
 
     /// Reads the position file of a database; `None` if it is missing or damaged.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] if it exists and cannot be read.
-    pub(super) fn read(database: &Path) -> Result<Option<Kept>, StoreError> {
+    pub(super) fn read(database: &Path) -> Result<Option<StoredPositions>, StoreError> {
         let path = Self::path_of(database);
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(file::unavailable(&path, &error)),
         };
-        let kept = std::str::from_utf8(&bytes).ok().and_then(Kept::parse);
+        let kept = std::str::from_utf8(&bytes).ok().and_then(StoredPositions::parse);
         if kept.is_none() {
             tracing::warn!(path = %path.display(), "the position file of the store is damaged");
         }
@@ -134,7 +134,7 @@ impl Mark {
 
     /// Starts to write the position file of an open store, and syncs it once. The position `from` must already be
     /// durable.
-    pub(super) fn keep(database: &Path, from: Kept) -> Self {
+    pub(super) fn keep(database: &Path, from: StoredPositions) -> Self {
         let (path, database) = (Self::path_of(database), database.to_owned());
         let mark = Self { database, path, kept: Mutex::new((from, None)) };
         let mut kept = mark.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,9 +147,9 @@ impl Mark {
     }
 
     /// Writes the newest synced position.
-    pub(super) fn advance(&self, to: Kept) {
+    pub(super) fn advance(&self, to: StoredPositions) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = Kept { newest: kept.0.newest.max(to.newest), base: kept.0.base.max(to.base) };
+        let next = StoredPositions { newest: kept.0.newest.max(to.newest), base: kept.0.base.max(to.base) };
         if next == kept.0 {
             return;
         }
@@ -158,12 +158,12 @@ impl Mark {
         let _ = self.write(&mut kept.1, next);
     }
 
-    fn write<'f>(&self, file: &'f mut Option<File>, kept: Kept) -> io::Result<&'f File> {
+    fn write<'f>(&self, file: &'f mut Option<File>, kept: StoredPositions) -> io::Result<&'f File> {
         #[cfg(test)]
-        super::tests::torture::note_write(&self.path, kept.line().as_bytes());
+        super::tests::failing_disk::note_write(&self.path, kept.line().as_bytes());
         let open = match file.take() {
             Some(open) => open,
-            None => file::open_beside(&self.database, &self.path)?,
+            None => file::open_sibling(&self.database, &self.path)?,
         };
         let open = file.insert(open);
         open.write_all_at(kept.line().as_bytes(), 0)?;
@@ -193,7 +193,7 @@ impl Loss {
 /// unknown, and a migration would overwrite the evidence.
 pub(super) fn verify(database: &Path) -> Result<Option<Loss>, StoreError> {
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.len());
-    let (mark, log) = (Mark::path_of(database), file::log_of(database));
+    let (mark, log) = (PositionFile::path_of(database), file::wal_path(database));
     if length(database) == 0 {
         // SQLite would remove the WAL of a missing database.
         let trace = [mark, log].into_iter().find(|trace| length(trace) > 0);
@@ -202,7 +202,7 @@ pub(super) fn verify(database: &Path) -> Result<Option<Loss>, StoreError> {
     }
     let has_log = length(&log) > 0;
     let log = Log::read(&log).map_err(|error| file::unavailable(&log, &error))?;
-    let kept = Mark::read(database)?;
+    let kept = PositionFile::read(database)?;
     if let Some(kept) = kept.filter(|kept| has_log && is_below(database, kept.base))
         // A WAL that ends before the newest one started is an older WAL, of the same age as the database.
         && read_position(database)?.is_some_and(|found| found > kept.base)
@@ -217,12 +217,12 @@ pub(super) fn verify(database: &Path) -> Result<Option<Loss>, StoreError> {
     let Some(kept) = kept else { return Ok(None) };
     let Some(found) = read_position(database)?.filter(|found| *found < kept.newest) else { return Ok(None) };
     let log = log.filter(|log| log.behind > 0).map_or(String::new(), |log| format!("; {}", log.describe()));
-    lost(describe_loss(found, kept.newest) + &log)
+    lost(loss_message(found, kept.newest) + &log)
 }
 
 /// Returns whether a database, without its WAL, is below `base`.
 fn is_below(database: &Path, base: Position) -> bool {
-    let found = file::open_without_log(database).and_then(|connection| Ok(Position::of(&connection)?));
+    let found = file::open_without_wal(database).and_then(|connection| Ok(Position::of(&connection)?));
     // A database may be invalid while a checkpoint is incomplete. That proves no loss.
     found.is_ok_and(|found| found.unwrap_or_default() < base)
 }
@@ -240,7 +240,7 @@ fn read_position(database: &Path) -> Result<Option<Position>, StoreError> {
 }
 
 /// Describes which events are missing.
-pub(super) fn describe_loss(found: Position, kept: Position) -> String {
+pub(super) fn loss_message(found: Position, kept: Position) -> String {
     format!("it ends before event {}, but event {} was reached before", found.next_event, kept.next_event)
 }
 
@@ -353,12 +353,15 @@ mod tests {
     #[test]
     fn what_is_kept_is_read_as_it_was_written_and_nothing_else_is() {
         let newest = Position { next_event: 42, now: -7 };
-        let kept = Kept { newest, base: Position { next_event: 41, now: -8 } };
-        assert_eq!(Kept::parse(&kept.line()), Some(kept));
+        let kept = StoredPositions { newest, base: Position { next_event: 41, now: -8 } };
+        assert_eq!(StoredPositions::parse(&kept.line()), Some(kept));
         assert_eq!(kept.line().len(), 93);
-        assert_eq!(Kept::parse(&kept.line().replace("42", "43")), None);
-        assert_eq!(Kept::parse(""), None);
+        assert_eq!(StoredPositions::parse(&kept.line().replace("42", "43")), None);
+        assert_eq!(StoredPositions::parse(""), None);
         let of_an_earlier_version = sealed("00000000000000000042 -0000000000000000007");
-        assert_eq!(Kept::parse(&of_an_earlier_version), Some(Kept { newest, ..Kept::default() }));
+        assert_eq!(
+            StoredPositions::parse(&of_an_earlier_version),
+            Some(StoredPositions { newest, ..StoredPositions::default() })
+        );
     }
 }

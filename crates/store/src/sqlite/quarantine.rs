@@ -1,7 +1,7 @@
 //! Quarantine: rows that cannot be decoded are moved away with their bytes, so that the rest of the store keeps
 //! working.
 //!
-//! A query that finds such a row records it as [`Damaged`]; the writer moves the row. A row is deleted only in the same
+//! A query that finds such a row records it as [`DamagedRow`]; the writer moves the row. A row is deleted only in the same
 //! transaction that copies it.
 
 use model::Timestamp;
@@ -13,7 +13,7 @@ use super::commit::write_counters;
 use super::error::Failure;
 use super::statements::Statements;
 use crate::batch::Counters;
-use crate::codec::Damage;
+use crate::codec::DecodeError;
 use crate::query::Quarantined;
 use crate::rows::Table;
 
@@ -24,14 +24,14 @@ fn is_row(table: Table) -> String {
 
 /// Row that could not be decoded.
 #[derive(Debug, Clone)]
-pub(super) struct Damaged {
+pub(super) struct DamagedRow {
     pub(super) table: Table,
     pub(super) key: Vec<Value>,
     pub(super) reason: String,
 }
 
-impl Damaged {
-    pub(super) fn new(table: Table, key: Vec<Value>, damage: &Damage) -> Self {
+impl DamagedRow {
+    pub(super) fn new(table: Table, key: Vec<Value>, damage: &DecodeError) -> Self {
         Self { table, key, reason: damage.to_string() }
     }
 
@@ -40,7 +40,7 @@ impl Damaged {
     }
 
     /// Logs a row that cannot be decoded and is not quarantined.
-    pub(super) fn tell(&self) {
+    pub(super) fn log_damage(&self) {
         let (table, key) = (self.table.name(), self.shown_key());
         tracing::error!(table, key, error = self.reason, "cannot read a row");
     }
@@ -142,10 +142,10 @@ fn bytes_of_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Moves the rows into the quarantine. Rows that no longer exist are skipped.
-pub(super) fn set_aside(
+pub(super) fn move_to_quarantine(
     connection: &Connection,
     statements: &mut Statements<'_>,
-    damaged: &[Damaged],
+    damaged: &[DamagedRow],
     now: Timestamp,
 ) -> Result<(), Failure> {
     let mut counters = Counters::default();
@@ -154,7 +154,7 @@ pub(super) fn set_aside(
         if matches!(row.table, Table::Jobs | Table::JobsEnded) {
             uncount(&cells, &mut counters);
         }
-        row.tell();
+        row.log_damage();
         let key = row.shown_key();
         let bytes = postcard::to_stdvec(&cells).map_err(|error| Failure::Broken(error.to_string()))?;
         statements.quarantine.execute(params![row.table.name(), key, row.reason, now.as_micros(), bytes])?;
@@ -171,7 +171,7 @@ pub(super) fn set_aside(
     write_counters(statements, &counters)
 }
 
-fn copy(connection: &Connection, row: &Damaged) -> Result<Option<Vec<(String, Cell)>>, Failure> {
+fn copy(connection: &Connection, row: &DamagedRow) -> Result<Option<Vec<(String, Cell)>>, Failure> {
     let using = |(rest, shared): (&str, &[&str])| format!(" LEFT JOIN {rest} USING ({})", shared.join(", "));
     let rest = row.table.companion().map(using).unwrap_or_default();
     let select = format!("SELECT * FROM {}{rest} WHERE {}", row.table.name(), is_row(row.table));

@@ -11,7 +11,7 @@ use model::Duration;
 use rusqlite::Connection;
 use tokio::sync::Semaphore;
 
-use super::error::{Failure, Phase, Trust};
+use super::error::{Failure, FatalState, Phase};
 use super::file;
 use super::syncer::Durable;
 use crate::StoreError;
@@ -22,7 +22,7 @@ const STEPS_BETWEEN_LOOKS: i32 = 10_000;
 /// Bounded pool of read-only connections.
 #[derive(Debug, Clone)]
 pub(super) struct Readers {
-    trust: Trust,
+    trust: FatalState,
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
     limit: Duration,
@@ -30,7 +30,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    pub(super) fn new(trust: Trust, durable: Durable, size: usize, limit: Duration) -> Self {
+    pub(super) fn new(trust: FatalState, durable: Durable, size: usize, limit: Duration) -> Self {
         let permits = Arc::new(Semaphore::new(size.max(1)));
         Self { trust, idle: Arc::default(), permits, limit, durable }
     }

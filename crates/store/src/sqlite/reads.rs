@@ -14,8 +14,8 @@ use model::{BackfillId, ExecutionId, JobId, RunId, ScheduleId, Timestamp, Workfl
 use super::{SqliteStore, lists, load, views};
 use crate::query::{
     BackfillRow, Counts, EventPage, EventSeq, ExecutionFilter, ExecutionRow, JobFilter, JobRow, LedgerCounts,
-    LedgerFilter, LedgerPlace, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter, ScheduleRow,
-    WorkflowFilter, WorkflowRow,
+    LedgerFilter, LedgerPosition, Page, Paged, RunFilter, RunRow, ScheduleCounts, ScheduleFilter,
+    ScheduleRow, WorkflowFilter, WorkflowRow,
 };
 use crate::{Reads, StoreError};
 
@@ -76,8 +76,8 @@ impl Reads for SqliteStore {
     async fn ledger(
         &self,
         filter: &LedgerFilter,
-        page: Page<LedgerPlace>,
-    ) -> Result<Paged<(LedgerPlace, LedgerRecord)>, StoreError> {
+        page: Page<LedgerPosition>,
+    ) -> Result<Paged<(LedgerPosition, LedgerRecord)>, StoreError> {
         let filter = filter.clone();
         self.ask_page(move |connection| lists::ledger(connection, &filter, page)).await
     }

@@ -21,10 +21,10 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{oneshot, watch};
 
-use super::error::{Failure, Phase, Trust};
+use super::error::{Failure, FatalState, Phase};
 use super::file;
 use super::operation::Answer;
-use super::position::{Kept, Mark};
+use super::position::{PositionFile, StoredPositions};
 use crate::StoreError;
 
 /// Maximum number of transactions that are written but not synced; the writer then waits.
@@ -52,7 +52,7 @@ impl Durable {
         self.begun.load(Ordering::SeqCst)
     }
 
-    /// Waits until all transactions up to this one are durable or have failed for good; only [`Trust`] distinguishes
+    /// Waits until all transactions up to this one are durable or have failed for good; only [`FatalState`] distinguishes
     /// the two.
     pub(super) async fn reached(&self, place: u64) {
         if *self.settled.borrow() < place {
@@ -85,7 +85,7 @@ pub(super) struct Written {
     /// Whether it was committed; otherwise there is nothing to sync.
     pub(super) committed: bool,
     /// Position of the store after the transaction.
-    pub(super) reached: Kept,
+    pub(super) reached: StoredPositions,
     pub(super) replies: Vec<Reply>,
 }
 
@@ -100,9 +100,9 @@ pub(super) struct Syncer {
 impl Syncer {
     /// # Errors
     /// If the WAL is missing, or the thread cannot be started.
-    pub(super) fn start(trust: Trust, durable: Durable, mark: Mark) -> Result<Self, Failure> {
+    pub(super) fn start(trust: FatalState, durable: Durable, mark: PositionFile) -> Result<Self, Failure> {
         let unavailable = |error: io::Error| Failure::Store(StoreError::Unavailable { source: error.into() });
-        let path = file::log_of(&trust.path);
+        let path = file::wal_path(&trust.path);
         let file = OpenOptions::new().write(true).open(&path).map_err(unavailable)?;
         let log = Arc::new(Log { file, path, trust, durable, mark });
         let (written, ended) = sync_channel::<Written>(AHEAD_MAX);
@@ -146,9 +146,9 @@ impl Drop for Syncer {
 struct Log {
     file: File,
     path: PathBuf,
-    trust: Trust,
+    trust: FatalState,
     durable: Durable,
-    mark: Mark,
+    mark: PositionFile,
 }
 
 impl Log {
@@ -179,17 +179,18 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::tests::torture::Disk;
+    use crate::sqlite::tests::failing_disk::Disk;
 
     /// I6. It is answered at once or in its turn, and says nothing about transactions that are still being synced.
     #[test]
     fn a_transaction_that_failed_settles_none_before_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.db");
-        std::fs::write(file::log_of(&path), []).unwrap();
+        std::fs::write(file::wal_path(&path), []).unwrap();
         let (disk, durable) = (Disk::below(folder.path()), Durable::new());
-        let (mark, reached) = (Mark::keep(&path, Kept::default()), Kept::default());
-        let syncer = Syncer::start(Trust::new(&path), durable.clone(), mark).unwrap();
+        let (mark, reached) =
+            (PositionFile::keep(&path, StoredPositions::default()), StoredPositions::default());
+        let syncer = Syncer::start(FatalState::new(&path), durable.clone(), mark).unwrap();
         disk.hold_syncs(true);
         durable.begin();
         syncer.settle(Written { place: 1, committed: true, reached, replies: Vec::new() }, false);

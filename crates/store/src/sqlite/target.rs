@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 
 use super::error::Failure;
-use super::file::{self, Lock, beside};
+use super::file::{self, Lock, sibling_path};
 use super::partial::Partial;
-use super::position::Mark;
+use super::position::PositionFile;
 use super::schema;
 use super::source::{Rows, Stopped, value};
 use crate::copy::{Cell, CopyError, Page, Table};
@@ -33,7 +33,12 @@ impl Target {
         let written = |source| CopyError::Write { path: path.to_owned(), source };
         file::create_folder(path).map_err(CopyError::Target)?;
         let lock = Lock::take(path).map_err(CopyError::Target)?;
-        for there in [path.to_owned(), file::log_of(path), beside(path, "-journal"), Mark::path_of(path)] {
+        for there in [
+            path.to_owned(),
+            file::wal_path(path),
+            sibling_path(path, "-journal"),
+            PositionFile::path_of(path),
+        ] {
             if there.symlink_metadata().is_ok() {
                 return Err(CopyError::Exists { path: there });
             }
@@ -124,7 +129,7 @@ fn insert(
 ) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached(sql)?;
     for row in rows {
-        let row = table.row_for_source(row);
+        let row = table.row_from_target(row);
         let values = columns.iter().map(|&index| value(table.columns[index].kind, &row[index]));
         statement.execute(params_from_iter(values))?;
     }

@@ -8,16 +8,17 @@ use model::{BackfillId, ExecutionId, JobId, JobStatus, RunId, ScheduleId, Workfl
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
 use super::error::Failure;
-use super::quarantine::Damaged;
-use super::rows::Sorted;
-use crate::codec::{Damage, NO_LIST, open_events};
+use super::quarantine::DamagedRow;
+use super::rows::Decoded;
+use crate::codec::{DecodeError, NO_LIST, open_events};
 use crate::query::{
     BackfillRow, Counts, EventPage, EventSeq, ExecutionRow, JobRow, RunRow, ScheduleRow, WorkflowRow,
 };
 use crate::rows::{
     self, BACKFILL_COLUMNS, BACKFILL_REST, CALENDAR_COLUMNS, CHECKPOINT_COLUMNS, Definitions,
-    ELEMENTS_COLUMNS, EXECUTION_COLUMNS, JOB_COLUMNS, Pinned, RUN_COLUMNS, RUN_REST, SCHEDULE_COLUMNS,
-    SCHEDULE_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS, WORKFLOW_REST,
+    ELEMENTS_COLUMNS, EXECUTION_COLUMNS, JOB_COLUMNS, ParsedDefinition, RUN_COLUMNS, RUN_REST,
+    SCHEDULE_COLUMNS, SCHEDULE_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS, WORKFLOW_HEAD_COLUMNS,
+    WORKFLOW_REST,
 };
 
 /// Returns a live row by ID, or else the row in the history.
@@ -26,9 +27,9 @@ fn find<T>(
     tables: [Table; 2],
     columns: &str,
     id: u128,
-    decode: impl Fn(&Row<'_>) -> Result<T, Damage>,
-) -> Result<Sorted<T>, Failure> {
-    let mut sorted = Sorted::default();
+    decode: impl Fn(&Row<'_>) -> Result<T, DecodeError>,
+) -> Result<Decoded<T>, Failure> {
+    let mut sorted = Decoded::default();
     for table in tables {
         let sql = format!("SELECT {columns} FROM {} t WHERE t.id = ?1", table.name());
         let mut statement = connection.prepare_cached(&sql)?;
@@ -42,7 +43,7 @@ fn find<T>(
 }
 
 /// Returns a job with its history, if it exists.
-pub(super) fn job(connection: &Connection, id: JobId) -> Result<Sorted<JobRow>, Failure> {
+pub(super) fn job(connection: &Connection, id: JobId) -> Result<Decoded<JobRow>, Failure> {
     let columns = format!("{JOB_COLUMNS}, t.history");
     find(connection, [Table::Jobs, Table::JobsEnded], &columns, id.to_bits(), |row| {
         rows::job_with_history(row)
@@ -50,13 +51,13 @@ pub(super) fn job(connection: &Connection, id: JobId) -> Result<Sorted<JobRow>, 
 }
 
 /// Returns an execution, if it exists.
-pub(super) fn execution(connection: &Connection, id: ExecutionId) -> Result<Sorted<ExecutionRow>, Failure> {
+pub(super) fn execution(connection: &Connection, id: ExecutionId) -> Result<Decoded<ExecutionRow>, Failure> {
     let tables = [Table::Executions, Table::ExecutionsEnded];
     find(connection, tables, EXECUTION_COLUMNS, id.to_bits(), |row| rows::execution(row))
 }
 
 /// Returns a schedule, if it exists.
-pub(super) fn schedule(connection: &Connection, id: ScheduleId) -> Result<Sorted<ScheduleRow>, Failure> {
+pub(super) fn schedule(connection: &Connection, id: ScheduleId) -> Result<Decoded<ScheduleRow>, Failure> {
     one_schedule(connection, "t.id = ?1", params![id.to_bits().to_be_bytes()])
 }
 
@@ -65,7 +66,7 @@ pub(super) fn schedule_named(
     connection: &Connection,
     namespace: &str,
     name: &str,
-) -> Result<Sorted<ScheduleRow>, Failure> {
+) -> Result<Decoded<ScheduleRow>, Failure> {
     one_schedule(connection, "t.namespace = ?1 AND t.name = ?2", params![namespace, name])
 }
 
@@ -73,20 +74,20 @@ fn one_schedule(
     connection: &Connection,
     condition: &str,
     values: &[&dyn ToSql],
-) -> Result<Sorted<ScheduleRow>, Failure> {
+) -> Result<Decoded<ScheduleRow>, Failure> {
     let from = format!("schedules t {SCHEDULE_REST} WHERE {condition}");
     all(connection, Table::Schedules, SCHEDULE_COLUMNS, &from, values, |row| rows::schedule(row))
 }
 
 /// Returns a backfill, if it exists.
-pub(super) fn backfill(connection: &Connection, id: BackfillId) -> Result<Sorted<BackfillRow>, Failure> {
+pub(super) fn backfill(connection: &Connection, id: BackfillId) -> Result<Decoded<BackfillRow>, Failure> {
     let from = format!("backfills t {BACKFILL_REST} WHERE t.id = ?1");
     let values = params![id.to_bits().to_be_bytes()];
     all(connection, Table::Backfills, BACKFILL_COLUMNS, &from, values, |row| rows::backfill(row))
 }
 
 /// Returns a workflow, if it exists.
-pub(super) fn workflow(connection: &Connection, id: WorkflowId) -> Result<Sorted<WorkflowRow>, Failure> {
+pub(super) fn workflow(connection: &Connection, id: WorkflowId) -> Result<Decoded<WorkflowRow>, Failure> {
     one_workflow(connection, "t.id = ?1", params![id.to_bits().to_be_bytes()])
 }
 
@@ -95,7 +96,7 @@ pub(super) fn workflow_named(
     connection: &Connection,
     namespace: &str,
     name: &str,
-) -> Result<Sorted<WorkflowRow>, Failure> {
+) -> Result<Decoded<WorkflowRow>, Failure> {
     one_workflow(connection, "t.namespace = ?1 AND t.name = ?2", params![namespace, name])
 }
 
@@ -103,7 +104,7 @@ fn one_workflow(
     connection: &Connection,
     condition: &str,
     values: &[&dyn ToSql],
-) -> Result<Sorted<WorkflowRow>, Failure> {
+) -> Result<Decoded<WorkflowRow>, Failure> {
     let from = format!("workflows t {WORKFLOW_REST} WHERE {condition}");
     all(connection, Table::Workflows, WORKFLOW_COLUMNS, &from, values, |row| rows::workflow(row))
 }
@@ -113,7 +114,7 @@ pub(super) fn workflow_version(
     connection: &Connection,
     id: WorkflowId,
     generation: i64,
-) -> Result<Sorted<WorkflowHead>, Failure> {
+) -> Result<Decoded<WorkflowHead>, Failure> {
     let from = "workflow_heads t WHERE t.id = ?1 AND t.generation = ?2";
     let values = params![id.to_bits().to_be_bytes(), generation];
     let decode = |row: &Row<'_>| rows::workflow_version(row);
@@ -121,9 +122,9 @@ pub(super) fn workflow_version(
 }
 
 /// Returns a run with its history, if it exists.
-pub(super) fn run(connection: &Connection, id: RunId) -> Result<Sorted<RunRow>, Failure> {
+pub(super) fn run(connection: &Connection, id: RunId) -> Result<Decoded<RunRow>, Failure> {
     let from = format!("runs t {RUN_REST} WHERE t.id = ?1");
-    let mut pins = Pins::new(connection);
+    let mut pins = DefinitionCache::new(connection);
     let decode = |row: &Row<'_>| rows::run(row, |hash| pins.pinned(hash));
     let found =
         all(connection, Table::Runs, RUN_COLUMNS, &from, params![id.to_bits().to_be_bytes()], decode)?;
@@ -131,28 +132,28 @@ pub(super) fn run(connection: &Connection, id: RunId) -> Result<Sorted<RunRow>, 
 }
 
 /// Definitions of runs, each read and parsed once.
-pub(super) struct Pins<'c> {
+pub(super) struct DefinitionCache<'c> {
     connection: &'c Connection,
     known: Definitions,
     /// Error while a definition was read. The row of its run may be intact, so the run must not be quarantined.
     failure: Option<Failure>,
 }
 
-impl<'c> Pins<'c> {
+impl<'c> DefinitionCache<'c> {
     pub(super) fn new(connection: &'c Connection) -> Self {
         Self { connection, known: Definitions::default(), failure: None }
     }
 
     /// Returns the definition with this hash. The caller must call [`check`](Self::check) before it treats damage as
     /// real.
-    pub(super) fn pinned(&mut self, hash: u128) -> Result<Pinned, Damage> {
+    pub(super) fn pinned(&mut self, hash: u128) -> Result<ParsedDefinition, DecodeError> {
         let Self { connection, known, failure } = self;
         known.get(hash, || {
             let body = connection
                 .prepare_cached("SELECT body FROM run_definitions WHERE hash = ?1")
                 .and_then(|mut body| body.query_row([hash.to_be_bytes()], |row| row.get(0)).optional());
             body.map(|body: Option<Vec<u8>>| body.map(Into::into)).map_err(|error| {
-                let damage = Damage::decode("body", &error);
+                let damage = DecodeError::decode("body", &error);
                 *failure = Some(error.into());
                 damage
             })
@@ -165,7 +166,7 @@ impl<'c> Pins<'c> {
 }
 
 /// Returns the last checkpoint of a job, if it saved one.
-pub(super) fn checkpoint(connection: &Connection, job: JobId) -> Result<Sorted<CheckpointRecord>, Failure> {
+pub(super) fn checkpoint(connection: &Connection, job: JobId) -> Result<Decoded<CheckpointRecord>, Failure> {
     let values = params![job.to_bits().to_be_bytes()];
     all(connection, Table::Checkpoints, CHECKPOINT_COLUMNS, "checkpoints t WHERE t.job = ?1", values, |row| {
         rows::checkpoint(row)
@@ -173,7 +174,7 @@ pub(super) fn checkpoint(connection: &Connection, job: JobId) -> Result<Sorted<C
 }
 
 /// Returns the steps of a run, without their elements.
-pub(super) fn run_steps(connection: &Connection, run: RunId) -> Result<Sorted<StepRecord>, Failure> {
+pub(super) fn run_steps(connection: &Connection, run: RunId) -> Result<Decoded<StepRecord>, Failure> {
     let from = "steps t WHERE t.run = ?1 AND t.list = ?2 ORDER BY t.number";
     let values = params![run.to_bits().to_be_bytes(), NO_LIST];
     let found = all(connection, Table::Steps, STEP_COLUMNS, from, values, |row| rows::step(row))?;
@@ -187,7 +188,7 @@ pub(super) fn run_items(
     step: u32,
     after: Option<u32>,
     limit: usize,
-) -> Result<Sorted<StepRecord>, Failure> {
+) -> Result<Decoded<StepRecord>, Failure> {
     let from = "steps t WHERE t.run = ?1 AND t.list = ?2 AND t.number > ?3 ORDER BY t.number LIMIT ?4";
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let values = params![run.to_bits().to_be_bytes(), step, after.map_or(-1, i64::from), limit];
@@ -196,7 +197,7 @@ pub(super) fn run_items(
 }
 
 /// Returns the elements that tasks of a run added to its steps.
-pub(super) fn element_batches(connection: &Connection, run: RunId) -> Result<Sorted<ElementBatch>, Failure> {
+pub(super) fn element_batches(connection: &Connection, run: RunId) -> Result<Decoded<ElementBatch>, Failure> {
     let from = "element_batches t WHERE t.run = ?1 ORDER BY t.step, t.first";
     let values = params![run.to_bits().to_be_bytes()];
     let decode = |row: &Row<'_>| rows::elements(row);
@@ -206,11 +207,11 @@ pub(super) fn element_batches(connection: &Connection, run: RunId) -> Result<Sor
 
 /// Filters the damaged rows of a run. While the run is live they are skipped and not quarantined: a later load would
 /// miss them and continue the run without them. A load that finds them quarantines the whole run.
-fn of_run<T>(connection: &Connection, run: RunId, mut found: Sorted<T>) -> Result<Sorted<T>, Failure> {
+fn of_run<T>(connection: &Connection, run: RunId, mut found: Decoded<T>) -> Result<Decoded<T>, Failure> {
     if !found.damaged.is_empty() {
         let mut live = connection.prepare_cached("SELECT 1 FROM runs WHERE id = ?1 AND status < 4")?;
         if live.exists([run.to_bits().to_be_bytes()])? {
-            found.damaged.drain(..).for_each(|damaged| damaged.tell());
+            found.damaged.drain(..).for_each(|damaged| damaged.log_damage());
         }
     }
     Ok(found)
@@ -220,7 +221,7 @@ fn of_run<T>(connection: &Connection, run: RunId, mut found: Sorted<T>) -> Resul
 pub(super) fn calendars(
     connection: &Connection,
     namespace: Option<&str>,
-) -> Result<Sorted<CalendarRecord>, Failure> {
+) -> Result<Decoded<CalendarRecord>, Failure> {
     let from = "calendars t WHERE ?1 IS NULL OR t.namespace = ?1 ORDER BY t.namespace, t.name";
     all(connection, Table::Calendars, CALENDAR_COLUMNS, from, params![namespace], |row| rows::calendar(row))
 }
@@ -230,7 +231,7 @@ pub(super) fn calendar(
     connection: &Connection,
     namespace: &str,
     name: &str,
-) -> Result<Sorted<CalendarRecord>, Failure> {
+) -> Result<Decoded<CalendarRecord>, Failure> {
     let from = "calendars t WHERE t.namespace = ?1 AND t.name = ?2";
     all(connection, Table::Calendars, CALENDAR_COLUMNS, from, params![namespace, name], |row| {
         rows::calendar(row)
@@ -243,11 +244,11 @@ fn all<T>(
     columns: &str,
     from: &str,
     values: &[&dyn ToSql],
-    mut decode: impl FnMut(&Row<'_>) -> Result<T, Damage>,
-) -> Result<Sorted<T>, Failure> {
+    mut decode: impl FnMut(&Row<'_>) -> Result<T, DecodeError>,
+) -> Result<Decoded<T>, Failure> {
     let mut statement = connection.prepare_cached(&format!("SELECT {columns} FROM {from}"))?;
     let mut found = statement.query(values)?;
-    let mut sorted = Sorted::default();
+    let mut sorted = Decoded::default();
     while let Some(row) = found.next()? {
         sorted.push(table, row, decode(row))?;
     }
@@ -275,7 +276,7 @@ pub(super) fn events(
     connection: &Connection,
     after: EventSeq,
     limit: usize,
-) -> Result<(EventPage, Vec<Damaged>), Failure> {
+) -> Result<(EventPage, Vec<DamagedRow>), Failure> {
     let next: u64 = connection.query_row("SELECT next_event FROM meta", [], |row| row.get(0))?;
     let oldest: Option<u64> = connection.query_row("SELECT min(first) FROM events", [], |row| row.get(0))?;
     let mut page = EventPage {
@@ -295,13 +296,13 @@ pub(super) fn events(
         && let Some(row) = found.next()?
     {
         let first: u64 = row.get(0)?;
-        match open_events(first, row.get_ref(1)?.as_blob().map_err(|e| Damage::decode("payload", e))?) {
+        match open_events(first, row.get_ref(1)?.as_blob().map_err(|e| DecodeError::decode("payload", e))?) {
             Ok(events) => {
                 let placed = (first..).map(EventSeq).zip(events).filter(|(seq, _)| *seq > after);
                 let room = limit - page.events.len();
                 page.events.extend(placed.take(room));
             }
-            Err(damage) => damaged.push(Damaged::new(Table::Events, vec![row.get(0)?], &damage)),
+            Err(damage) => damaged.push(DamagedRow::new(Table::Events, vec![row.get(0)?], &damage)),
         }
     }
     Ok((page, damaged))

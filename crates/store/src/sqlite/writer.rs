@@ -8,7 +8,7 @@
 //! are the exception: after a failed batch, further batches are refused until their owner has loaded its rows again and
 //! thus knows of the failure.
 //!
-//! After a transaction, the WAL is checkpointed if it has grown enough; see [`mover`](super::mover).
+//! After a transaction, the WAL is checkpointed if it has grown enough; see [`mover`](super::wal_checkpoint).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
@@ -19,13 +19,13 @@ use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Clock;
-use super::error::{Failure, Phase, Trust};
-use super::file::{Ballast, Lock, Need};
-use super::mover::LogMover;
+use super::error::{Failure, FatalState, Phase};
+use super::file::{Lock, SpaceReserve, SpaceUse};
 use super::operation::{Answer, Operation};
-use super::position::{Kept, Mark, Position};
+use super::position::{Position, PositionFile, StoredPositions};
 use super::statements::Statements;
 use super::syncer::{Durable, Reply, Syncer, Written};
+use super::wal_checkpoint::WalCheckpointer;
 use crate::query::ArtifactDeletion;
 use crate::{Committed, StoreError};
 
@@ -53,25 +53,25 @@ impl Request {
 pub(super) struct Writer {
     requests: Option<mpsc::Sender<Request>>,
     thread: Option<JoinHandle<()>>,
-    trust: Trust,
+    trust: FatalState,
 }
 
 /// State that the writer thread owns.
 pub(super) struct Ownership {
     pub(super) connection: Connection,
     pub(super) lock: Lock,
-    pub(super) ballast: Ballast,
+    pub(super) ballast: SpaceReserve,
     pub(super) clock: Clock,
     /// Position of the database, and start of its WAL.
-    pub(super) reached: Kept,
+    pub(super) reached: StoredPositions,
     /// Position of the next event; higher than in the database after an accepted loss.
     pub(super) next_event: u64,
-    pub(super) mark: Mark,
+    pub(super) mark: PositionFile,
     pub(super) durable: Durable,
 }
 
 impl Writer {
-    pub(super) fn start(ownership: Ownership, trust: Trust) -> Result<Self, StoreError> {
+    pub(super) fn start(ownership: Ownership, trust: FatalState) -> Result<Self, StoreError> {
         let (requests, receiver) = mpsc::channel(QUEUE_MAX);
         let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
         let of_thread = trust.clone();
@@ -137,7 +137,7 @@ fn stopped() -> StoreError {
     StoreError::Fatal { reason: "the writer thread has stopped".into() }
 }
 
-fn behind_failed() -> StoreError {
+fn previous_batch_failed() -> StoreError {
     StoreError::Unavailable { source: "the previous batch failed".into() }
 }
 
@@ -153,12 +153,12 @@ impl Drop for Writer {
 
 fn run(
     ownership: Ownership,
-    trust: Trust,
+    trust: FatalState,
     mut requests: mpsc::Receiver<Request>,
     ready: &std::sync::mpsc::SyncSender<Result<(), StoreError>>,
 ) {
     let Ownership { mut connection, lock, ballast, clock, reached, next_event, mark, durable } = ownership;
-    let helpers = LogMover::new(&mut connection, trust.clone())
+    let helpers = WalCheckpointer::new(&mut connection, trust.clone())
         .and_then(|mover| Ok((mover, Syncer::start(trust.clone(), durable.clone(), mark)?)));
     match helpers.and_then(|helpers| Ok((helpers, Statements::prepare(&connection)?))) {
         Ok(((mover, syncer), statements)) => {
@@ -189,7 +189,7 @@ fn run(
 }
 
 /// Returns the first request and those that are queued behind it, up to a limit.
-fn gather(first: Request, requests: &mut mpsc::Receiver<Request>) -> Vec<Request> {
+fn take_group(first: Request, requests: &mut mpsc::Receiver<Request>) -> Vec<Request> {
     let mut rows = first.operation.rows();
     let mut group = vec![first];
     while rows < GROUP_ROWS_MAX
@@ -204,23 +204,23 @@ fn gather(first: Request, requests: &mut mpsc::Receiver<Request>) -> Vec<Request
 struct Session<'c> {
     connection: &'c Connection,
     statements: Statements<'c>,
-    trust: Trust,
-    ballast: Ballast,
+    trust: FatalState,
+    ballast: SpaceReserve,
     clock: Clock,
     /// Position after the newest written transaction, and start of the WAL.
-    reached: Kept,
+    reached: StoredPositions,
     next_event: u64,
     /// Whether a batch failed and its owner has not loaded its rows since. Further batches depend on the failed one.
     halted: bool,
     durable: Durable,
     syncer: Syncer,
-    mover: LogMover,
+    mover: WalCheckpointer,
 }
 
 impl Session<'_> {
     fn serve_all(&mut self, requests: &mut mpsc::Receiver<Request>) {
         while let Some(first) = requests.blocking_recv() {
-            let group = gather(first, requests);
+            let group = take_group(first, requests);
             if catch_unwind(AssertUnwindSafe(|| self.serve(group))).is_err() {
                 self.trust.judge(Failure::Broken("the writer thread panicked".into()), Phase::Change);
                 self.settle(Vec::new(), Vec::new());
@@ -263,7 +263,7 @@ impl Session<'_> {
             if matches!(result, Err(StoreError::Full)) {
                 // The checkpoint may use all released space. After a complete checkpoint the WAL restarts, and its file
                 // has space again.
-                self.mover.move_all(self.connection);
+                self.mover.checkpoint_all(self.connection);
                 result = self.attempt(group);
             }
         }
@@ -280,7 +280,8 @@ impl Session<'_> {
     fn release_ballast(&mut self, group: &[Request]) -> bool {
         let adds_work = group.iter().any(|request| request.operation.adds_work());
         let was_low = self.ballast.is_low();
-        let released = self.ballast.release(if adds_work { Need::NewWork } else { Need::OldWork });
+        let released =
+            self.ballast.release(if adds_work { SpaceUse::NewWork } else { SpaceUse::RunningWork });
         if released && !was_low {
             tracing::warn!("the store's volume is full: using its reserve to finish running work");
         }
@@ -303,7 +304,7 @@ impl Session<'_> {
         let result = self.write(group, now, &mut position);
         match result {
             Ok(answers) => {
-                if self.mover.log_began_anew() {
+                if self.mover.wal_restarted() {
                     self.reached.base = self.reached.newest;
                 }
                 if position != before {
@@ -331,7 +332,7 @@ impl Session<'_> {
         let mut answers = Vec::with_capacity(group.len());
         for request in group {
             if request.is_batch() && self.halted {
-                answers.push(Err(behind_failed()));
+                answers.push(Err(previous_batch_failed()));
                 continue;
             }
             self.halted &= !matches!(request.operation, Operation::Resume);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use model::changelog::{LiveKey, Place, Since, Touched};
+use model::changelog::{ChangelogPage, ChangelogPosition, LiveChange, LiveKey};
 use model::firing::BackfillStatus;
 use model::id::Epoch;
 use model::record::{Batch, Change, ExecutionRecord, KeyRecord, LiveRow, RunKeyRecord};
@@ -12,7 +12,7 @@ use model::{BackfillId, Duration, ExecutionStatus, JobStatus, ScheduleId, ShardI
 
 use super::schedules::Schedule;
 use super::workflows::{ENDED, LIVE, Run};
-use super::{HOUR, Job, SHARDS, Scene, Subject, execution, new_execution};
+use super::{Fixture, HOUR, Job, SHARDS, Subject, execution, new_execution};
 use crate::changelog::Changelog;
 use crate::{Loaded, Store, StoreError};
 
@@ -23,12 +23,12 @@ fn changelog(store: &dyn Store) -> &dyn Changelog {
     store.changelog().expect("several servers share this store")
 }
 
-impl<S: Subject> Scene<S> {
+impl<S: Subject> Fixture<S> {
     fn changelog(&self) -> &dyn Changelog {
         changelog(self.store())
     }
 
-    async fn since(&self, place: Place) -> Option<Since> {
+    async fn since(&self, place: ChangelogPosition) -> Option<ChangelogPage> {
         self.changelog().since(place).await.unwrap()
     }
 }
@@ -48,14 +48,14 @@ pub(crate) async fn preload(store: &dyn Store) -> Result<(Loaded, Vec<LiveRow>),
 }
 
 /// Memory of a standby.
-struct Follower {
-    place: Place,
+struct StandbyModel {
+    place: ChangelogPosition,
     rows: BTreeMap<LiveKey, Vec<LiveRow>>,
     keys: BTreeMap<u128, KeyRecord>,
     run_keys: BTreeMap<u128, RunKeyRecord>,
 }
 
-impl Follower {
+impl StandbyModel {
     async fn new(store: &dyn Store) -> Self {
         let place = changelog(store).end().await.unwrap();
         let (rows, keys, run_keys) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -80,16 +80,16 @@ impl Follower {
     /// Applies all commits after the standby's position.
     async fn follow(&mut self, store: &dyn Store) {
         loop {
-            let Since { touched, end, whole, .. } =
+            let ChangelogPage { touched, end, whole, .. } =
                 changelog(store).since(self.place).await.unwrap().expect("nothing is missing");
             let mut again = Vec::new();
             for touched in touched {
                 match touched {
-                    Touched::Rows(key) => again.push(key),
-                    Touched::Ended(job) => drop(self.rows.remove(&LiveKey::Job(job))),
-                    Touched::Key(key) => drop(self.keys.insert(key.key, key)),
-                    Touched::RunKey(key) => drop(self.run_keys.insert(key.key, key)),
-                    Touched::KeysForgotten { shard, expired_before } => {
+                    LiveChange::Rows(key) => again.push(key),
+                    LiveChange::Ended(job) => drop(self.rows.remove(&LiveKey::Job(job))),
+                    LiveChange::Key(key) => drop(self.keys.insert(key.key, key)),
+                    LiveChange::RunKey(key) => drop(self.run_keys.insert(key.key, key)),
+                    LiveChange::KeysPurged { shard, expired_before } => {
                         self.keys
                             .retain(|_, key| key.job.shard() != shard || key.expires_at >= expired_before);
                         self.run_keys
@@ -125,8 +125,8 @@ fn assert_same(found: &[LiveRow], expected: &[LiveRow]) {
 }
 
 /// Random rows that are created, changed and deleted.
-struct Life<S> {
-    scene: Scene<S>,
+struct RandomChanges<S> {
+    scene: Fixture<S>,
     jobs: Vec<(Job, Option<ExecutionRecord>)>,
     runs: Vec<Run>,
     schedules: Vec<Schedule>,
@@ -137,17 +137,17 @@ struct Life<S> {
     elements: u32,
 }
 
-impl<S: Subject> Life<S> {
+impl<S: Subject> RandomChanges<S> {
     async fn seeded(seed: u64) -> Self {
-        let scene = Scene::seeded(seed).await;
+        let scene = Fixture::seeded(seed).await;
         let (jobs, runs, schedules) = (Vec::new(), Vec::new(), Vec::new());
         let (workflows, backfills, workers) = (Vec::new(), Vec::new(), Vec::new());
         Self { scene, jobs, runs, schedules, workflows, backfills, workers, elements: 0 }
     }
 
     /// Returns the index of an existing row in two of three cases, if there is one.
-    fn one_of(scene: &mut Scene<S>, count: usize) -> Option<usize> {
-        let index = |scene: &mut Scene<S>| usize::try_from(scene.sampler.below(count as u64)).unwrap();
+    fn one_of(scene: &mut Fixture<S>, count: usize) -> Option<usize> {
+        let index = |scene: &mut Fixture<S>| usize::try_from(scene.sampler.below(count as u64)).unwrap();
         (count > 0 && scene.sampler.below(3) > 0).then(|| index(scene))
     }
 
@@ -301,7 +301,7 @@ impl<S: Subject> Life<S> {
     /// Deletes keys. Keys of jobs live for an hour, so only some keys of runs expire.
     fn forget(&mut self) -> Vec<Change> {
         let (shard, expired_before) = (self.scene.sampler.pick(&SHARDS), self.scene.sampler.now());
-        vec![Change::ForgetKeys { shard, expired_before }]
+        vec![Change::PurgeKeys { shard, expired_before }]
     }
 
     /// Returns the epoch of the commits.
@@ -330,12 +330,12 @@ impl<S: Subject> Life<S> {
 }
 
 /// G5, D5. In the end a standby has the rows that a new owner would load, although they changed during its preload.
-pub async fn who_follows_has_what_a_load_gives<S: Subject>() {
+pub async fn a_standby_has_the_rows_of_a_load<S: Subject>() {
     for seed in 121..125 {
-        let mut life = Life::<S>::seeded(seed).await;
+        let mut life = RandomChanges::<S>::seeded(seed).await;
         life.go_on(20).await;
         let batches = life.batches(20);
-        let (mut follower, ()) = tokio::join!(Follower::new(life.scene.store()), life.commit(batches));
+        let (mut follower, ()) = tokio::join!(StandbyModel::new(life.scene.store()), life.commit(batches));
         for commits in [1, 5, 40] {
             let batches = life.batches(commits);
             tokio::join!(follower.follow(life.scene.store()), life.commit(batches));
@@ -349,7 +349,7 @@ pub async fn who_follows_has_what_a_load_gives<S: Subject>() {
 
 /// G5. As in a load: a row comes after the rows that it depends on.
 pub async fn live_rows_come_in_the_order_of_a_load<S: Subject>() {
-    let mut life = Life::<S>::seeded(126).await;
+    let mut life = RandomChanges::<S>::seeded(126).await;
     life.go_on(60).await;
     let mut loaded = life.scene.load().await.1;
     let mut keys: Vec<_> = loaded.iter().filter_map(LiveKey::of).collect();
@@ -360,8 +360,8 @@ pub async fn live_rows_come_in_the_order_of_a_load<S: Subject>() {
 }
 
 /// G5. Also for rows that do not exist or are not live.
-pub async fn live_rows_of_nothing_are_nothing<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(127).await;
+pub async fn missing_rows_have_no_live_rows<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(127).await;
     let (job, run) = (scene.job(JobStatus::Succeeded), scene.run(RunStatus::Failed));
     let head = scene.sampler.backfill_head(ScheduleId::from_bits(0));
     let (backfill, state) = (head.id, scene.sampler.backfill_state(BackfillStatus::Cancelled));
@@ -383,8 +383,8 @@ pub async fn live_rows_of_nothing_are_nothing<S: Subject>() {
 }
 
 /// G5. In the same order and format.
-pub async fn a_preload_sends_what_a_load_sends<S: Subject>() {
-    let mut life = Life::<S>::seeded(128).await;
+pub async fn a_preload_sends_the_rows_of_a_load<S: Subject>() {
+    let mut life = RandomChanges::<S>::seeded(128).await;
     life.go_on(60).await;
     let (loaded, rows) = life.scene.load().await;
     assert!(rows.len() > 40);
@@ -396,27 +396,28 @@ pub async fn a_preload_sends_what_a_load_sends<S: Subject>() {
 }
 
 /// G5. Each commit is reported at its position, with all changed rows and its time.
-pub async fn every_kind_of_change_is_named<S: Subject>() {
-    let mut life = Life::<S>::seeded(129).await;
+pub async fn the_changelog_names_every_type_of_change<S: Subject>() {
+    let mut life = RandomChanges::<S>::seeded(129).await;
     let mut place = life.scene.changelog().end().await.unwrap();
     let mut kinds = BTreeSet::new();
     for _ in 0..80 {
         let changes = life.changes();
-        let touched = Touched::by(&changes);
+        let touched = LiveChange::by(&changes);
         let batch = life.scene.batch(changes, Vec::new());
         let now = batch.now;
         life.scene.store().commit(&life.scene.leases, batch).await.unwrap();
         kinds.extend(touched.iter().map(|touched| match touched {
-            Touched::Rows(key) => format!("{key:?}").split('(').next().unwrap_or_default().to_owned(),
-            Touched::Ended(_) => "ended".to_owned(),
-            Touched::Key(_) => "key".to_owned(),
-            Touched::RunKey(_) => "key of a run".to_owned(),
-            Touched::KeysForgotten { .. } => "keys forgotten".to_owned(),
+            LiveChange::Rows(key) => format!("{key:?}").split('(').next().unwrap_or_default().to_owned(),
+            LiveChange::Ended(_) => "ended".to_owned(),
+            LiveChange::Key(_) => "key".to_owned(),
+            LiveChange::RunKey(_) => "key of a run".to_owned(),
+            LiveChange::KeysPurged { .. } => "keys forgotten".to_owned(),
         }));
         let commit = place.commit + u64::from(!touched.is_empty());
         let since = life.scene.since(place).await.unwrap();
-        let end = Place { commit, epoch: if touched.is_empty() { place.epoch } else { life.epoch() } };
-        assert_eq!(since, Since { touched, end, whole: true, now });
+        let end =
+            ChangelogPosition { commit, epoch: if touched.is_empty() { place.epoch } else { life.epoch() } };
+        assert_eq!(since, ChangelogPage { touched, end, whole: true, now });
         assert_eq!(life.scene.changelog().end().await.unwrap(), end);
         place = end;
     }
@@ -424,8 +425,8 @@ pub async fn every_kind_of_change_is_named<S: Subject>() {
 }
 
 /// G5. A standby may drop it without reading anything.
-pub async fn a_job_that_ended_is_named_as_ended_and_has_no_live_rows<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(130).await;
+pub async fn an_ended_job_is_reported_as_ended<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(130).await;
     let place = scene.changelog().end().await.unwrap();
     let job = scene.job(JobStatus::Running);
     let running = scene.execution(&job, 1, ExecutionStatus::Running);
@@ -437,13 +438,13 @@ pub async fn a_job_that_ended_is_named_as_ended_and_has_no_live_rows<S: Subject>
     let done = ExecutionRecord { id: running.id, ..done };
     scene.commit(vec![ended.change(false), execution(&done)]).await;
     let since = scene.since(place).await.unwrap();
-    assert_eq!(since.touched, [Touched::Rows(LiveKey::Job(job.id)), Touched::Ended(job.id)]);
+    assert_eq!(since.touched, [LiveChange::Rows(LiveKey::Job(job.id)), LiveChange::Ended(job.id)]);
     assert_eq!(scene.changelog().live_rows(&[LiveKey::Job(job.id)]).await.unwrap().rows, []);
 }
 
 /// D8. The same number under another epoch, or one that was not reached: the database has lost commits.
-pub async fn a_place_of_another_history_is_not_followed<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(131).await;
+pub async fn a_position_of_another_history_is_refused<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(131).await;
     for _ in 0..3 {
         let job = scene.job(JobStatus::Waiting);
         scene.commit(vec![job.change(true)]).await;
@@ -451,24 +452,24 @@ pub async fn a_place_of_another_history_is_not_followed<S: Subject>() {
     let end = scene.changelog().end().await.unwrap();
     assert!(scene.since(end).await.is_some());
     for (back, epoch) in [(0, end.epoch.0 + 1), (0, end.epoch.0 - 1), (1, end.epoch.0 + 1)] {
-        let place = Place { commit: end.commit - back, epoch: Epoch(epoch) };
+        let place = ChangelogPosition { commit: end.commit - back, epoch: Epoch(epoch) };
         assert_eq!(scene.since(place).await, None, "{place:?}");
     }
     for commit in [end.commit + 1, u64::MAX] {
-        assert_eq!(scene.since(Place { commit, ..end }).await, None);
+        assert_eq!(scene.since(ChangelogPosition { commit, ..end }).await, None);
     }
 }
 
 /// D3. Old entries are deleted, except those at which a standby may be.
-pub async fn old_places_are_trimmed_and_the_newest_is_not<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(132).await;
+pub async fn old_positions_are_trimmed_except_the_newest<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(132).await;
     let mut places = vec![scene.changelog().end().await.unwrap()];
     for _ in 0..3 {
         let job = scene.job(JobStatus::Waiting);
         scene.commit(vec![job.change(true)]).await;
         places.push(scene.changelog().end().await.unwrap());
     }
-    let trim = async |scene: &Scene<S>| scene.changelog().trim().await.unwrap();
+    let trim = async |scene: &Fixture<S>| scene.changelog().trim().await.unwrap();
     trim(&scene).await;
     assert_eq!(scene.since(places[1]).await.unwrap().touched.len(), 2, "it is young");
     scene.subject.advance(LONG);
@@ -483,7 +484,7 @@ pub async fn old_places_are_trimmed_and_the_newest_is_not<S: Subject>() {
     scene.commit(vec![job.change(true)]).await;
     trim(&scene).await;
     let since = scene.since(places[3]).await.unwrap();
-    assert_eq!(since.touched, [Touched::Rows(LiveKey::Job(job.id))]);
+    assert_eq!(since.touched, [LiveChange::Rows(LiveKey::Job(job.id))]);
     scene.subject.advance(LONG);
     trim(&scene).await;
     assert_eq!(scene.since(places[3]).await, None);
@@ -491,8 +492,8 @@ pub async fn old_places_are_trimmed_and_the_newest_is_not<S: Subject>() {
 }
 
 /// G5. Only engine time advances; a commit with events alone has an entry without rows.
-pub async fn a_commit_that_touches_nothing_adds_nothing<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(133).await;
+pub async fn a_commit_without_changes_adds_no_changelog_row<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(133).await;
     let job = scene.job(JobStatus::Waiting);
     scene.commit(vec![job.change(true)]).await;
     let place = scene.changelog().end().await.unwrap();
@@ -503,7 +504,7 @@ pub async fn a_commit_that_touches_nothing_adds_nothing<S: Subject>() {
         let now = batch.now;
         scene.store().commit(&scene.leases, batch).await.unwrap();
         assert_eq!(scene.changelog().end().await.unwrap(), place);
-        let expected = Since { touched: vec![], end: place, whole: true, now };
+        let expected = ChangelogPage { touched: vec![], end: place, whole: true, now };
         assert_eq!(scene.since(place).await, Some(expected));
     }
     let events = vec![scene.sampler.event()];
@@ -517,7 +518,7 @@ pub async fn a_commit_that_touches_nothing_adds_nothing<S: Subject>() {
 /// G5. Whatever the owners of the shards and the order of their commits; a new owner's commits follow those of the old
 /// one.
 pub async fn commits_of_several_owners_come_in_one_order<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(134).await;
+    let mut scene = Fixture::<S>::seeded(134).await;
     scene.store().release(&scene.leases).await.unwrap();
     let begin = scene.changelog().end().await.unwrap();
     let mut owners = Vec::new();
@@ -543,15 +544,15 @@ pub async fn commits_of_several_owners_come_in_one_order<S: Subject>() {
         committed.push((ends.1.unwrap().first_event, b));
     }
     committed.sort_unstable();
-    let expected: Vec<_> = committed.iter().map(|(_, id)| Touched::Rows(LiveKey::Job(*id))).collect();
+    let expected: Vec<_> = committed.iter().map(|(_, id)| LiveChange::Rows(LiveKey::Job(*id))).collect();
     assert_eq!(scene.since(begin).await.unwrap().touched, expected);
 }
 
 /// G5. The standby that takes over reads the last changes under its own leases.
-pub async fn a_takeover_is_followed<S: Subject>() {
-    let mut life = Life::<S>::seeded(135).await;
+pub async fn a_standby_follows_across_a_takeover<S: Subject>() {
+    let mut life = RandomChanges::<S>::seeded(135).await;
     life.go_on(10).await;
-    let mut follower = Follower::new(life.scene.store()).await;
+    let mut follower = StandbyModel::new(life.scene.store()).await;
     life.go_on(5).await;
     life.scene.store().release(&life.scene.leases).await.unwrap();
     life.scene.leases = life.scene.store().acquire(&SHARDS, "standby", HOUR).await.unwrap();
@@ -569,17 +570,17 @@ pub async fn a_takeover_is_followed<S: Subject>() {
 macro_rules! changelog_suite {
     ($subject:ty) => {
         $crate::store_suite! { @rules $subject;
-            changelog: who_follows_has_what_a_load_gives,
+            changelog: a_standby_has_the_rows_of_a_load,
             changelog: live_rows_come_in_the_order_of_a_load,
-            changelog: live_rows_of_nothing_are_nothing,
-            changelog: a_preload_sends_what_a_load_sends,
-            changelog: every_kind_of_change_is_named,
-            changelog: a_job_that_ended_is_named_as_ended_and_has_no_live_rows,
-            changelog: a_place_of_another_history_is_not_followed,
-            changelog: old_places_are_trimmed_and_the_newest_is_not,
-            changelog: a_commit_that_touches_nothing_adds_nothing,
+            changelog: missing_rows_have_no_live_rows,
+            changelog: a_preload_sends_the_rows_of_a_load,
+            changelog: the_changelog_names_every_type_of_change,
+            changelog: an_ended_job_is_reported_as_ended,
+            changelog: a_position_of_another_history_is_refused,
+            changelog: old_positions_are_trimmed_except_the_newest,
+            changelog: a_commit_without_changes_adds_no_changelog_row,
             changelog: commits_of_several_owners_come_in_one_order,
-            changelog: a_takeover_is_followed,
+            changelog: a_standby_follows_across_a_takeover,
         }
     };
 }

@@ -4,10 +4,10 @@ use model::checkpoint::CheckpointRecord;
 use model::record::Change;
 use model::{JobStatus, Timestamp};
 
-use super::{Job, Scene, Subject};
+use super::{Fixture, Job, Subject};
 use crate::StoreError;
 
-impl<S: Subject> Scene<S> {
+impl<S: Subject> Fixture<S> {
     /// Commits a checkpoint of the job; returns the expected record.
     async fn save(&mut self, job: &mut Job, new: bool) -> CheckpointRecord {
         let (known, record) = self.sampler.checkpoint_of(job.id);
@@ -19,7 +19,7 @@ impl<S: Subject> Scene<S> {
 
 /// D4.
 pub async fn the_last_checkpoint_of_a_job_is_kept_with_every_field<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(91).await;
+    let mut scene = Fixture::<S>::seeded(91).await;
     let mut jobs: Vec<_> = (0..12).map(|_| scene.job(JobStatus::Running)).collect();
     let mut expected = Vec::new();
     for job in &mut jobs {
@@ -38,8 +38,8 @@ pub async fn the_last_checkpoint_of_a_job_is_kept_with_every_field<S: Subject>()
 }
 
 /// D4, G3. It exists exactly as long as its job.
-pub async fn a_checkpoint_goes_with_its_job<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(92).await;
+pub async fn a_checkpoint_is_deleted_with_its_job<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(92).await;
     let (mut ended, mut live) = (scene.job(JobStatus::Running), scene.job(JobStatus::Running));
     let of_ended = scene.save(&mut ended, true).await;
     let of_live = scene.save(&mut live, true).await;
@@ -55,7 +55,7 @@ pub async fn a_checkpoint_goes_with_its_job<S: Subject>() {
 
 /// D4, G5.
 pub async fn a_checkpoint_of_a_shard_without_a_lease_is_refused<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(93).await;
+    let mut scene = Fixture::<S>::seeded(93).await;
     let job = scene.job(JobStatus::Running);
     scene.commit(vec![job.change(true)]).await;
     let (_, record) = scene.sampler.checkpoint_of(job.id);

@@ -141,16 +141,16 @@ impl Cluster {
         copy.arg("-D").arg(&data).args(["-h", "127.0.0.1", "-U", USER, "-p", &primary.port.to_string()]);
         copy.args(["--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "--no-sync"]);
         user.run(&mut copy);
-        self.boot(settings);
+        self.start_server(settings);
     }
 
     /// Returns the same data on another port; only one of the two may run.
-    pub(crate) fn elsewhere(&self) -> Self {
+    pub(crate) fn on_another_port(&self) -> Self {
         let lease = self._lease.try_clone().expect("a descriptor is free");
         Self { folder: self.folder.clone(), port: free_port(), _lease: lease }
     }
 
-    /// Kills all processes of the server (SIGKILL), and waits until they have ended. [`boot`](Self::boot) starts the
+    /// Kills all processes of the server (SIGKILL), and waits until they have ended. [`start_server`](Self::start_server) starts the
     /// server again.
     pub fn kill(&self) {
         let Some(server) = self.pid() else { return };
@@ -202,7 +202,7 @@ impl Cluster {
             init.arg("--waldir").arg(folder);
         }
         user.run(&mut init);
-        cluster.boot(settings);
+        cluster.start_server(settings);
         fs::write(cluster.folder.join("port"), cluster.port.to_string())
             .unwrap_or_else(|error| panic!("`{}`: {error}", cluster.folder.display()));
         cluster
@@ -226,7 +226,7 @@ impl Cluster {
     ///
     /// # Panics
     /// If it does not start; the message contains the end of its log.
-    pub fn boot(&self, settings: &Settings) {
+    pub fn start_server(&self, settings: &Settings) {
         let switch = if settings.durable { "on" } else { "off" };
         let log = self.folder.join("log");
         let open = || File::options().create(true).append(true).open(&log);
@@ -260,23 +260,23 @@ impl Cluster {
     /// Waits until the server accepts connections, and starts it if it has ended.
     ///
     /// # Panics
-    /// As [`boot`](Self::boot).
-    pub fn see_to_it(&self, settings: &Settings) {
+    /// As [`start_server`](Self::start_server).
+    pub fn start_if_stopped(&self, settings: &Settings) {
         let deadline = Instant::now() + START_MAX;
         while self.try_execute("postgres", "SELECT 1").is_err() {
             let runs = self.pid().is_some_and(|pid| Path::new(&format!("/proc/{pid}")).exists());
             if !runs || Instant::now() >= deadline {
-                return self.boot(settings);
+                return self.start_server(settings);
             }
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Stops the server cleanly, and waits until it has ended. [`boot`](Self::boot) starts it again.
+    /// Stops the server cleanly, and waits until it has ended. [`start_server`](Self::start_server) starts it again.
     ///
     /// # Panics
     /// If it does not end.
-    pub fn halt(&self) {
+    pub fn shut_down(&self) {
         let data = self.data();
         let stop = ["stop", "-m", "fast", "-w", "-t", "60", "-D"];
         Account::for_server().run(Command::new(programs().join("pg_ctl")).args(stop).arg(data));

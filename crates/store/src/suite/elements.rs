@@ -4,10 +4,10 @@ use model::record::Change;
 use model::run::{BatchKey, ElementBatch, RunStatus};
 
 use super::workflows::Run;
-use super::{Scene, Subject};
+use super::{Fixture, Subject};
 use crate::StoreError;
 
-impl<S: Subject> Scene<S> {
+impl<S: Subject> Fixture<S> {
     /// Returns a committed run, and batches to add to it.
     async fn run_and_batches(&mut self, places: &[(u32, u32)]) -> (Run, Vec<ElementBatch>) {
         let mut run = self.run(RunStatus::Running);
@@ -31,8 +31,8 @@ fn added(batch: &ElementBatch) -> Change {
 
 /// C4. Ordered by step and first element, whatever the order of the commits; for live and ended runs, also after a
 /// reopen.
-pub async fn what_tasks_added_to_a_run_is_read_with_every_field_and_in_its_order<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(101).await;
+pub async fn added_elements_are_read_completely_and_in_order<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(101).await;
     let places = [(1, 0), (1, 3), (1, 1_000), (2, 0), (2, 2), (10, 0), (9_999, 99_999)];
     for end in [None, Some(RunStatus::Failed)] {
         let (mut run, mut batches) = scene.run_and_batches(&places).await;
@@ -55,8 +55,8 @@ pub async fn what_tasks_added_to_a_run_is_read_with_every_field_and_in_its_order
 }
 
 /// C4, D5. After the run and before its steps; not for a run that has ended.
-pub async fn what_was_added_is_loaded_as_long_as_its_run_lives<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(102).await;
+pub async fn added_elements_are_loaded_while_their_run_is_live<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(102).await;
     let (mut run, batches) = scene.run_and_batches(&[(1, 0), (1, 3), (2, 0)]).await;
     assert_eq!(scene.live().await, run.rows());
     for batch in batches {
@@ -73,8 +73,8 @@ pub async fn what_was_added_is_loaded_as_long_as_its_run_lives<S: Subject>() {
 }
 
 /// C4, D5. An engine that adds elements at a used position has lost its memory of them.
-pub async fn elements_are_added_at_a_place_once<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(103).await;
+pub async fn elements_are_added_once_at_an_index<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(103).await;
     let (run, batches) = scene.run_and_batches(&[(1, 0), (1, 3)]).await;
     scene.add(&batches).await;
     let again = scene.sampler.element_batch(batches[1].key);
@@ -86,7 +86,7 @@ pub async fn elements_are_added_at_a_place_once<S: Subject>() {
 
 /// C4, G5.
 pub async fn elements_of_a_shard_without_a_lease_are_refused<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(104).await;
+    let mut scene = Fixture::<S>::seeded(104).await;
     let (run, batches) = scene.run_and_batches(&[(1, 0)]).await;
     let shard = run.id.shard();
     let leases: Vec<_> = scene.leases.iter().copied().filter(|lease| lease.shard != shard).collect();
@@ -97,8 +97,8 @@ pub async fn elements_of_a_shard_without_a_lease_are_refused<S: Subject>() {
 }
 
 /// C4, G3. Whatever the number of batches, for many small runs and a large one; those of other runs stay.
-pub async fn what_was_added_to_a_run_is_deleted_with_it<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(105).await;
+pub async fn added_elements_are_deleted_with_their_run<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(105).await;
     let (live, of_live) = scene.run_and_batches(&[(1, 0), (2, 0)]).await;
     scene.add(&of_live).await;
     let (mut deleted, mut kept) = (vec![live.id], Vec::new());

@@ -2,10 +2,10 @@
 
 use model::record::Event;
 
-use super::{Scene, Subject};
+use super::{Fixture, Subject};
 use crate::EventSeq;
 
-async fn commit_events<S: Subject>(scene: &mut Scene<S>, count: usize) -> (EventSeq, Vec<Event>) {
+async fn commit_events<S: Subject>(scene: &mut Fixture<S>, count: usize) -> (EventSeq, Vec<Event>) {
     let events: Vec<_> = (0..count).map(|_| scene.sampler.event()).collect();
     let batch = scene.batch(Vec::new(), events.clone());
     let committed = scene.store().commit(&scene.leases, batch).await.unwrap();
@@ -13,8 +13,8 @@ async fn commit_events<S: Subject>(scene: &mut Scene<S>, count: usize) -> (Event
 }
 
 /// H1.
-pub async fn events_have_places_without_gaps<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(21).await;
+pub async fn events_have_positions_without_gaps<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(21).await;
     let empty = scene.store().events(EventSeq::default(), 10).await.unwrap();
     assert_eq!((empty.events.len(), empty.newest), (0, EventSeq(0)));
     let mut expected = Vec::new();
@@ -37,7 +37,7 @@ pub async fn events_have_places_without_gaps<S: Subject>() {
 
 /// H1. After each single event, across batches.
 pub async fn a_reader_resumes_where_it_stopped<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(22).await;
+    let mut scene = Fixture::<S>::seeded(22).await;
     let mut expected = Vec::new();
     for count in [5, 1, 300, 4] {
         expected.extend(commit_events(&mut scene, count).await.1);
@@ -57,8 +57,8 @@ pub async fn a_reader_resumes_where_it_stopped<S: Subject>() {
 }
 
 /// H1. The reader learns that it has missed events.
-pub async fn trimmed_events_are_said_to_be_gone<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(23).await;
+pub async fn a_reader_learns_of_trimmed_events<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(23).await;
     commit_events(&mut scene, 10).await;
     let before = scene.sampler.now();
     let (first, kept) = commit_events(&mut scene, 5).await;
@@ -69,8 +69,8 @@ pub async fn trimmed_events_are_said_to_be_gone<S: Subject>() {
 }
 
 /// H1.
-pub async fn places_go_on_after_everything_was_trimmed<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(24).await;
+pub async fn positions_continue_after_all_events_were_trimmed<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(24).await;
     let (first, _) = commit_events(&mut scene, 10).await;
     let now = scene.sampler.now();
     scene.store().trim_events(now).await.unwrap();

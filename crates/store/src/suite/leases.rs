@@ -6,7 +6,7 @@ use model::id::Epoch;
 use model::record::{Batch, Lease};
 use model::{Duration, JobStatus, ShardId};
 
-use super::{HOUR, SHARDS, Scene, Subject, load};
+use super::{Fixture, HOUR, SHARDS, Subject, load};
 use crate::StoreError;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ fn assert_fenced<T: std::fmt::Debug>(result: Result<T, StoreError>, shard: Shard
 }
 
 /// G5.
-pub async fn a_free_shard_is_taken_with_an_epoch_that_grows<S: Subject>() {
+pub async fn acquiring_a_free_shard_increases_the_epoch<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
     let first = store.acquire(&SHARDS[..1], "a", MINUTE).await.unwrap();
@@ -32,7 +32,7 @@ pub async fn a_free_shard_is_taken_with_an_epoch_that_grows<S: Subject>() {
 }
 
 /// G5. Also not to an owner of the same name.
-pub async fn a_held_shard_is_not_given_to_another<S: Subject>() {
+pub async fn a_leased_shard_is_not_acquired_by_another_owner<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
     store.acquire(&SHARDS[..1], "a", MINUTE).await.unwrap();
@@ -42,7 +42,7 @@ pub async fn a_held_shard_is_not_given_to_another<S: Subject>() {
 }
 
 /// D6.
-pub async fn a_lease_that_ran_out_goes_to_another_under_a_higher_epoch<S: Subject>() {
+pub async fn an_expired_lease_is_acquired_with_a_higher_epoch<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
     let old = store.acquire(&SHARDS[..1], "a", MINUTE).await.unwrap();
@@ -52,7 +52,7 @@ pub async fn a_lease_that_ran_out_goes_to_another_under_a_higher_epoch<S: Subjec
 }
 
 /// D6.
-pub async fn renewing_prolongs_a_lease<S: Subject>() {
+pub async fn a_renewal_extends_the_lease<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
     let leases = store.acquire(&SHARDS[..1], "a", MINUTE).await.unwrap();
@@ -77,7 +77,7 @@ pub async fn a_lease_that_was_taken_over_cannot_be_renewed<S: Subject>() {
 
 /// D6.
 pub async fn a_released_shard_is_free_at_once<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+    let mut scene = Fixture::<S>::new().await;
     let job = scene.job(JobStatus::Waiting);
     scene.store().release(&scene.leases).await.unwrap();
     let shard = scene.leases[0].shard;
@@ -86,7 +86,7 @@ pub async fn a_released_shard_is_free_at_once<S: Subject>() {
 }
 
 /// D6.
-pub async fn releasing_an_old_lease_leaves_the_new_owner_alone<S: Subject>() {
+pub async fn releasing_an_old_lease_does_not_affect_the_new_owner<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
     let old = store.acquire(&SHARDS[..1], "a", MINUTE).await.unwrap();
@@ -98,7 +98,7 @@ pub async fn releasing_an_old_lease_leaves_the_new_owner_alone<S: Subject>() {
 
 /// D6, D7. Not even in the shards that still belong to the caller.
 pub async fn a_commit_under_an_old_epoch_changes_nothing<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+    let mut scene = Fixture::<S>::new().await;
     let jobs = [scene.job(JobStatus::Waiting), scene.job(JobStatus::Waiting), scene.job(JobStatus::Waiting)];
     scene.subject.advance(HOUR);
     scene.store().acquire(&SHARDS[1..2], "b", HOUR).await.unwrap();
@@ -112,7 +112,7 @@ pub async fn a_commit_under_an_old_epoch_changes_nothing<S: Subject>() {
 
 /// G5.
 pub async fn a_commit_for_a_shard_without_a_lease_is_refused<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+    let mut scene = Fixture::<S>::new().await;
     let job = scene.job(JobStatus::Waiting);
     scene.leases.retain(|lease| lease.shard != job.id.shard());
     assert_fenced(scene.try_commit(vec![job.change(true)]).await, job.id.shard());
@@ -121,14 +121,14 @@ pub async fn a_commit_for_a_shard_without_a_lease_is_refused<S: Subject>() {
 
 /// D6.
 pub async fn a_load_under_an_old_epoch_is_refused<S: Subject>() {
-    let scene = Scene::<S>::new().await;
+    let scene = Fixture::<S>::new().await;
     scene.subject.advance(HOUR);
     scene.store().acquire(&SHARDS[3..], "b", HOUR).await.unwrap();
     assert_fenced(load(scene.store(), &scene.leases).await, SHARDS[3]);
 }
 
 /// G5.
-pub async fn a_shard_that_does_not_exist_is_never_given_out<S: Subject>() {
+pub async fn a_missing_shard_cannot_be_acquired<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
     let beyond = ShardId(store.shards());
@@ -138,35 +138,35 @@ pub async fn a_shard_that_does_not_exist_is_never_given_out<S: Subject>() {
 }
 
 /// S24. Lost epochs and positions must not be issued again.
-pub async fn what_was_restored_goes_on_beyond_all_that_was_given_out<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+pub async fn a_restored_store_continues_above_all_issued_numbers<S: Subject>() {
+    let mut scene = Fixture::<S>::new().await;
     let job = scene.job(JobStatus::Waiting);
     let told = scene.commit(vec![job.change(true)]).await.first_event;
-    assert_eq!(scene.store().lost_tails(&scene.leases).await.unwrap(), []);
-    scene.store().note_restored().await.unwrap();
+    assert_eq!(scene.store().shards_with_lost_commits(&scene.leases).await.unwrap(), []);
+    scene.store().mark_restored().await.unwrap();
     assert_fenced(scene.store().renew(&scene.leases, HOUR).await, SHARDS[0]);
     let mut scene = scene.reopen().await;
     assert!(scene.leases.iter().all(|lease| lease.epoch > Epoch(1 << 20)), "{:?}", scene.leases);
-    assert_eq!(scene.store().lost_tails(&scene.leases).await.unwrap(), SHARDS);
+    assert_eq!(scene.store().shards_with_lost_commits(&scene.leases).await.unwrap(), SHARDS);
     let next = scene.job(JobStatus::Waiting);
     let next = scene.commit(vec![next.change(true)]).await.first_event;
     assert!(next.0 >= told.0 + (1 << 32), "{next:?} comes after {told:?}");
     assert!(scene.store().job(job.id).await.unwrap().is_some());
 
     let (dealt_with, others) = scene.leases.split_at(1);
-    scene.store().tails_reconciled(dealt_with).await.unwrap();
+    scene.store().mark_reconciled(dealt_with).await.unwrap();
     scene.store().release(&scene.leases).await.unwrap();
     // Only the owner can record it.
-    scene.store().tails_reconciled(others).await.unwrap();
+    scene.store().mark_reconciled(others).await.unwrap();
     let leases = scene.store().acquire(&SHARDS, "next", HOUR).await.unwrap();
-    assert_eq!(scene.store().lost_tails(&leases).await.unwrap(), SHARDS[1..]);
-    scene.store().tails_reconciled(&leases).await.unwrap();
-    assert_eq!(scene.store().lost_tails(&leases).await.unwrap(), []);
+    assert_eq!(scene.store().shards_with_lost_commits(&leases).await.unwrap(), SHARDS[1..]);
+    scene.store().mark_reconciled(&leases).await.unwrap();
+    assert_eq!(scene.store().shards_with_lost_commits(&leases).await.unwrap(), []);
 }
 
 /// Rule 8 of the design, and its one exception.
-pub async fn engine_time_goes_back_when_it_is_reset_and_never_by_a_commit<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+pub async fn only_a_reset_sets_engine_time_back<S: Subject>() {
+    let mut scene = Fixture::<S>::new().await;
     let job = scene.job(JobStatus::Waiting);
     scene.commit(vec![job.change(true)]).await;
     let committed = load(scene.store(), &scene.leases).await.unwrap().0.now;
@@ -180,5 +180,5 @@ pub async fn engine_time_goes_back_when_it_is_reset_and_never_by_a_commit<S: Sub
     scene.store().reset_clock(committed).await.unwrap();
     let scene = scene.reopen().await;
     assert_eq!(load(scene.store(), &scene.leases).await.unwrap().0.now, before, "it is never set forward");
-    assert_eq!(scene.store().lost_tails(&scene.leases).await.unwrap(), []);
+    assert_eq!(scene.store().shards_with_lost_commits(&scene.leases).await.unwrap(), []);
 }

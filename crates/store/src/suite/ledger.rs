@@ -8,11 +8,11 @@ use model::record::{Change, LiveRow};
 use model::{BackfillId, Duration, JobStatus, ScheduleId, Timestamp};
 
 use super::schedules::Schedule;
-use super::{SHARDS, Scene, Subject};
+use super::{Fixture, SHARDS, Subject};
 use crate::StoreError;
-use crate::query::{BackfillRow, LedgerCounts, LedgerFilter, LedgerPlace, Page};
+use crate::query::{BackfillRow, LedgerCounts, LedgerFilter, LedgerPosition, Page};
 
-const ALL: Page<LedgerPlace> = Page { after: None, limit: 1_000 };
+const ALL: Page<LedgerPosition> = Page { after: None, limit: 1_000 };
 
 fn line(record: &LedgerRecord) -> Change {
     Change::Ledger(Box::new(record.clone()))
@@ -22,7 +22,7 @@ fn of(schedule: ScheduleId) -> LedgerFilter {
     LedgerFilter { schedule: Some(schedule), ..LedgerFilter::default() }
 }
 
-impl<S: Subject> Scene<S> {
+impl<S: Subject> Fixture<S> {
     async fn lines(&self, filter: &LedgerFilter) -> Vec<LedgerRecord> {
         let page = self.store().ledger(filter, ALL).await.unwrap();
         assert!(!page.more);
@@ -51,8 +51,8 @@ impl<S: Subject> Scene<S> {
 }
 
 /// B6. As inserted, and as updated.
-pub async fn every_field_of_a_line_survives<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(61).await;
+pub async fn every_field_of_a_ledger_entry_survives<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(61).await;
     for n in 0..64 {
         let shard = scene.sampler.pick(&SHARDS);
         let schedule = scene.sampler.schedule_id(shard);
@@ -73,9 +73,9 @@ pub async fn every_field_of_a_line_survives<S: Subject>() {
 }
 
 /// B2, D7. The safeguard of "one scheduled time, one job": the whole batch is refused.
-pub async fn a_line_that_names_a_job_is_never_given_another<S: Subject>() {
+pub async fn a_ledger_entry_with_a_job_never_gets_another_job<S: Subject>() {
     for given in [true, false] {
-        let mut scene = Scene::<S>::seeded(62).await;
+        let mut scene = Fixture::<S>::seeded(62).await;
         let mut schedule = scene.schedule();
         let (job, other) = (scene.job(JobStatus::Waiting), scene.job(JobStatus::Waiting));
         let fired = scene.sampler.line(schedule.id, Some(job.id));
@@ -93,8 +93,8 @@ pub async fn a_line_that_names_a_job_is_never_given_another<S: Subject>() {
 }
 
 /// B4.
-pub async fn a_firing_that_waited_is_given_its_job<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(63).await;
+pub async fn a_waiting_firing_gets_its_job<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(63).await;
     let schedule = scene.schedule();
     let waits = LedgerRecord { outcome: FiringOutcome::Buffered, ..scene.sampler.line(schedule.id, None) };
     scene.commit(vec![schedule.change(true), line(&waits)]).await;
@@ -120,8 +120,8 @@ fn matches(filter: &LedgerFilter, line: &LedgerRecord, schedules: &[Schedule]) -
 }
 
 /// B6. In pages, newest scheduled time first, each entry with a unique position.
-pub async fn every_filter_of_the_ledger_finds_what_it_names<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(64).await;
+pub async fn every_filter_of_the_ledger_finds_the_matching_entries<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(64).await;
     let (schedules, lines) = scene.some_lines().await;
     let none = LedgerFilter::default;
     let backfill = Some(BackfillId::from_bits(1 << 80));
@@ -173,8 +173,8 @@ pub async fn every_filter_of_the_ledger_finds_what_it_names<S: Subject>() {
 }
 
 /// B6. A long pause is one entry, which is found for every day of it.
-pub async fn a_range_has_the_lines_that_reach_into_it<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(65).await;
+pub async fn a_range_includes_entries_that_extend_into_it<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(65).await;
     let schedule = scene.schedule();
     let paused = LedgerRecord { count: 500, ..scene.sampler.line(schedule.id, None) };
     let paused = LedgerRecord { last: paused.first + Duration::from_hours(500), ..paused };
@@ -189,8 +189,8 @@ pub async fn a_range_has_the_lines_that_reach_into_it<S: Subject>() {
 }
 
 /// B6.
-pub async fn instants_are_counted_by_outcome<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(66).await;
+pub async fn scheduled_times_are_counted_by_outcome<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(66).await;
     let (schedules, lines) = scene.some_lines().await;
     for schedule in &schedules {
         for since in [None, Some(lines[60].first), Some(lines[0].last), Some(Timestamp::MAX)] {
@@ -207,8 +207,8 @@ pub async fn instants_are_counted_by_outcome<S: Subject>() {
 }
 
 /// B6. Also entries that are written after the deletion, in the lists of the namespace.
-pub async fn lines_outlive_their_schedule<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(67).await;
+pub async fn ledger_entries_outlive_their_schedule<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(67).await;
     let schedule = scene.schedule();
     let before = scene.sampler.line(schedule.id, None);
     scene.commit(vec![schedule.change(true), line(&before)]).await;
@@ -222,8 +222,8 @@ pub async fn lines_outlive_their_schedule<S: Subject>() {
 }
 
 /// G3. By the time of the decision, and never more than requested.
-pub async fn old_lines_are_trimmed_but_for_those_that_wait<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(68).await;
+pub async fn old_ledger_entries_are_trimmed_unless_they_wait<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(68).await;
     let (_, mut lines) = scene.some_lines().await;
     let waits = LedgerRecord { outcome: FiringOutcome::Buffered, count: 1, work: None, ..lines[119].clone() };
     let waits = LedgerRecord { generation: 7, ..waits };
@@ -265,7 +265,7 @@ impl Backfill {
     }
 }
 
-impl<S: Subject> Scene<S> {
+impl<S: Subject> Fixture<S> {
     fn backfill(&mut self, schedule: ScheduleId, status: BackfillStatus) -> Backfill {
         Backfill { head: self.sampler.backfill_head(schedule), state: self.sampler.backfill_state(status) }
     }
@@ -273,7 +273,7 @@ impl<S: Subject> Scene<S> {
 
 /// B5. Every field is unchanged meanwhile.
 pub async fn a_running_backfill_is_live_until_it_ends<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(69).await;
+    let mut scene = Fixture::<S>::seeded(69).await;
     for round in 0..32 {
         let shard = scene.sampler.pick(&SHARDS);
         let schedule = scene.sampler.schedule_id(shard);
@@ -296,7 +296,7 @@ pub async fn a_running_backfill_is_live_until_it_ends<S: Subject>() {
 
 /// B5. Newest first, in pages.
 pub async fn backfills_are_found_by_schedule_and_namespace<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(70).await;
+    let mut scene = Fixture::<S>::seeded(70).await;
     let schedules: Vec<_> = (0..6).map(|_| scene.schedule()).collect();
     scene.commit(schedules.iter().map(|schedule| schedule.change(true)).collect()).await;
     let mut all = Vec::new();
@@ -332,7 +332,7 @@ pub async fn backfills_are_found_by_schedule_and_namespace<S: Subject>() {
 
 /// G3. Running backfills stay, whatever their start time.
 pub async fn old_backfills_are_trimmed<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(71).await;
+    let mut scene = Fixture::<S>::seeded(71).await;
     let schedule = scene.sampler.schedule_id(SHARDS[1]);
     let statuses = [BackfillStatus::Completed, BackfillStatus::Running, BackfillStatus::Cancelled];
     let old = statuses.map(|status| scene.backfill(schedule, status));

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use model::{ExecutionStatus, JobId, JobStatus, Timestamp};
 
-use super::{Job, Scene, Subject, execution, new_execution};
+use super::{Fixture, Job, Subject, execution, new_execution};
 use crate::query::{Counts, ExecutionFilter, JobFilter, Page};
 
 const ALL: Page<JobId> = Page { after: None, limit: 1_000 };
 
-async fn ids<S: Subject>(scene: &Scene<S>, filter: &JobFilter) -> Vec<JobId> {
+async fn ids<S: Subject>(scene: &Fixture<S>, filter: &JobFilter) -> Vec<JobId> {
     let page = scene.store().jobs(filter, ALL).await.unwrap();
     assert!(!page.more);
     page.items.iter().map(|job| job.id).collect()
@@ -35,7 +35,7 @@ fn matches(filter: &JobFilter, job: &Job) -> bool {
 }
 
 /// Commits random live and ended jobs; returns them newest first.
-async fn some_jobs<S: Subject>(scene: &mut Scene<S>, count: usize) -> Vec<Job> {
+async fn some_jobs<S: Subject>(scene: &mut Fixture<S>, count: usize) -> Vec<Job> {
     let mut jobs = Vec::new();
     for _ in 0..count {
         let status = scene.sampler.pick(JobStatus::ALL);
@@ -56,8 +56,8 @@ async fn some_jobs<S: Subject>(scene: &mut Scene<S>, count: usize) -> Vec<Job> {
 }
 
 /// A5.
-pub async fn every_filter_finds_what_it_names<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(11).await;
+pub async fn every_filter_of_jobs_finds_the_matching_jobs<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(11).await;
     let jobs = some_jobs(&mut scene, 150).await;
     let text = |text: &str| Some(text.to_owned());
     let worker = jobs.iter().find_map(|job| job.state.worker);
@@ -119,8 +119,8 @@ fn label(key: &str, value: &str) -> BTreeMap<String, String> {
 }
 
 /// A5. At exactly the given time, and between milliseconds.
-pub async fn times_of_creation_bound_a_list<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(12).await;
+pub async fn a_list_is_limited_by_creation_time<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(12).await;
     let jobs = some_jobs(&mut scene, 30).await;
     let middle = jobs[15].id.created_at();
     for offset in [-1_000, -1, 0, 1, 1_000] {
@@ -140,7 +140,7 @@ pub async fn times_of_creation_bound_a_list<S: Subject>() {
 
 /// A5. A job that exists from the first page to the last is listed exactly once.
 pub async fn pages_have_no_gaps_or_doubles_while_jobs_end<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(13).await;
+    let mut scene = Fixture::<S>::seeded(13).await;
     let mut jobs = Vec::new();
     for _ in 0..100 {
         let job = scene.job(JobStatus::Waiting);
@@ -173,7 +173,7 @@ pub async fn pages_have_no_gaps_or_doubles_while_jobs_end<S: Subject>() {
 
 /// A5.
 pub async fn lists_are_newest_first_and_have_no_histories<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(14).await;
+    let mut scene = Fixture::<S>::seeded(14).await;
     let jobs = some_jobs(&mut scene, 40).await;
     let listed = scene.store().jobs(&JobFilter::default(), ALL).await.unwrap();
     assert_eq!(listed.items.len(), jobs.len());
@@ -193,7 +193,7 @@ pub async fn lists_are_newest_first_and_have_no_histories<S: Subject>() {
 
 /// A5, A8.
 pub async fn executions_are_found_by_job_worker_namespace_and_status<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(15).await;
+    let mut scene = Fixture::<S>::seeded(15).await;
     let mut all = Vec::new();
     let workers = [scene.sampler.worker_id(), scene.sampler.worker_id()];
     for _ in 0..40 {
@@ -250,7 +250,7 @@ pub async fn executions_are_found_by_job_worker_namespace_and_status<S: Subject>
 
 /// H1. After every type of change, after deletion and after a reopen.
 pub async fn counts_follow_every_job<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(16).await;
+    let mut scene = Fixture::<S>::seeded(16).await;
     let mut jobs = some_jobs(&mut scene, 80).await;
     let new_and_ended = scene.job(JobStatus::Succeeded);
     scene.commit(vec![new_and_ended.change(true)]).await;

@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! - At most one of the two accepts writes.
-//! - After [`Pair::mend`] of a synchronous pair, the standby has every commit that was ever acknowledged.
+//! - After [`Pair::restore_standby`] of a synchronous pair, the standby has every commit that was ever acknowledged.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -105,14 +105,14 @@ impl Pair {
     ///
     /// # Panics
     /// If it never does.
-    pub fn mend(&self) {
+    pub fn restore_standby(&self) {
         self.standby().kill();
         self.standby().follow(self.primary(), &self.settings);
         self.wait_for_the_standby();
     }
 
     /// Disconnects the standby, which keeps its current state.
-    pub fn part(&self) {
+    pub fn disconnect_standby(&self) {
         let standby = self.standby();
         standby.execute("postgres", "ALTER SYSTEM SET primary_conninfo = ''");
         standby.execute("postgres", "SELECT pg_reload_conf()");
@@ -122,14 +122,14 @@ impl Pair {
         });
     }
 
-    /// Starts the killed server on an unknown port, so that its data can be read. Returns its URL; [`mend`](Self::mend)
+    /// Starts the killed server on an unknown port, so that its data can be read. Returns its URL; [`restore_standby`](Self::restore_standby)
     /// ends this.
     ///
     /// # Panics
     /// If it does not start.
-    pub fn recall(&self) -> String {
-        let recalled = self.standby().elsewhere();
-        recalled.boot(&self.settings);
+    pub fn start_killed(&self) -> String {
+        let recalled = self.standby().on_another_port();
+        recalled.start_server(&self.settings);
         recalled.url(DATABASE)
     }
 

@@ -7,14 +7,14 @@ use model::run::{RunStatus, StepCause, StepKey, StepRecord, StepState, StepStatu
 use model::{ExecutionStatus, JobStatus, RunId, Timestamp};
 
 use super::workflows::{LIVE, Run};
-use super::{Scene, Subject, new_execution};
+use super::{Fixture, Subject, new_execution};
 use crate::query::ArtifactDeletion::{Absent, Deleted, Pinned};
 use crate::query::DeletionReason::{Request, Retention};
 use crate::query::{Artifact, ArtifactFilter, ExecutionFilter, Page, Token, TokenKind};
 
 /// E5.
 pub async fn workers_are_kept_until_they_are_removed<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(31).await;
+    let mut scene = Fixture::<S>::seeded(31).await;
     let workers: Vec<_> = (0..10).map(|_| Arc::new(scene.sampler.worker())).collect();
     scene.commit(workers.iter().cloned().map(Change::Worker).collect()).await;
     let mut changed = scene.sampler.worker();
@@ -30,7 +30,7 @@ pub async fn workers_are_kept_until_they_are_removed<S: Subject>() {
 
 /// E6. Until their settings are deleted.
 pub async fn queues_are_kept<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(32).await;
+    let mut scene = Fixture::<S>::seeded(32).await;
     let first = scene.sampler.queue("b");
     let (second, again) = (scene.sampler.queue("a"), scene.sampler.queue("b"));
     scene.commit(vec![Change::Queue(Arc::new(first)), Change::Queue(Arc::new(second.clone()))]).await;
@@ -44,7 +44,7 @@ pub async fn queues_are_kept<S: Subject>() {
 
 /// H2.
 pub async fn tokens_are_kept_and_replaced<S: Subject>() {
-    let scene = Scene::<S>::new().await;
+    let scene = Fixture::<S>::new().await;
     let token = |id: &str, kind, byte| Token {
         id: id.into(),
         kind,
@@ -78,7 +78,7 @@ fn shas(artifacts: &[Artifact]) -> Vec<&str> {
 
 /// A11.
 pub async fn artifact_versions_are_listed_newest_first<S: Subject>() {
-    let scene = Scene::<S>::new().await;
+    let scene = Fixture::<S>::new().await;
     let store = scene.store();
     for (name, sha, at) in [("x", "1", 1), ("y", "2", 2), ("x", "3", 3), ("y", "4", 3), ("z", "5", 3)] {
         store.put_artifact(&artifact(name, sha, at)).await.unwrap();
@@ -109,7 +109,7 @@ pub async fn artifact_versions_are_listed_newest_first<S: Subject>() {
 
 /// A11.
 pub async fn an_artifact_version_is_deleted_alone_and_superseded_ones_are_found<S: Subject>() {
-    let scene = Scene::<S>::new().await;
+    let scene = Fixture::<S>::new().await;
     let store = scene.store();
     for (name, sha, at) in [("x", "1", 1), ("x", "2", 2), ("y", "1", 3), ("x", "3", 4)] {
         store.put_artifact(&artifact(name, sha, at)).await.unwrap();
@@ -140,7 +140,7 @@ fn digest(digit: char) -> String {
     std::iter::repeat_n(digit, 64).collect()
 }
 
-impl<S: Subject> Scene<S> {
+impl<S: Subject> Fixture<S> {
     /// Commits a run without steps.
     async fn run_of_steps(&mut self, status: RunStatus) -> Run {
         let mut run = self.run(status);
@@ -163,8 +163,8 @@ impl<S: Subject> Scene<S> {
 }
 
 /// A11, C1. Versions of a step and of its elements; of a live and of an ended run, also after a reopen.
-pub async fn a_version_that_a_run_stored_is_kept_as_long_as_the_run<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(34).await;
+pub async fn an_artifact_version_is_kept_as_long_as_its_run<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(34).await;
     let mut run = scene.run_of_steps(RunStatus::Running).await;
     let mut versions = Vec::new();
     for (at, digit) in (1..).zip(['a', 'b', 'c', 'd']) {
@@ -195,8 +195,8 @@ pub async fn a_version_that_a_run_stored_is_kept_as_long_as_the_run<S: Subject>(
 }
 
 /// A11. An ended run does not protect its versions from a request of a user.
-pub async fn a_live_run_keeps_its_versions_from_a_request_too<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(35).await;
+pub async fn a_live_run_protects_its_versions_from_requests<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(35).await;
     for status in LIVE {
         let mut run = scene.run_of_steps(status).await;
         let version = scene.data_of(&run, 'a', 1).await;
@@ -210,7 +210,7 @@ pub async fn a_live_run_keeps_its_versions_from_a_request_too<S: Subject>() {
 
 /// A11. A superseded version may have become the newest since it was listed.
 pub async fn a_version_that_is_stored_again_is_not_deleted_by_retention<S: Subject>() {
-    let scene = Scene::<S>::new().await;
+    let scene = Fixture::<S>::new().await;
     let store = scene.store();
     for (sha, at) in [("1", 1), ("2", 2)] {
         store.put_artifact(&artifact("x", sha, at)).await.unwrap();
@@ -224,7 +224,7 @@ pub async fn a_version_that_is_stored_again_is_not_deleted_by_retention<S: Subje
 
 /// A11. Even at the same time as the version before.
 pub async fn storing_the_same_bytes_again_makes_them_the_newest<S: Subject>() {
-    let scene = Scene::<S>::new().await;
+    let scene = Fixture::<S>::new().await;
     let store = scene.store();
     store.put_artifact(&artifact("x", "old", 1)).await.unwrap();
     store.put_artifact(&artifact("x", "new", 2)).await.unwrap();
@@ -238,8 +238,8 @@ pub async fn storing_the_same_bytes_again_makes_them_the_newest<S: Subject>() {
 }
 
 /// A6, G3.
-pub async fn jobs_whose_retention_is_over_are_found_and_deleted<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(33).await;
+pub async fn expired_jobs_are_listed_and_deleted<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(33).await;
     let at = Timestamp::from_millis;
     let mut jobs = Vec::new();
     for (status, expires_at) in [
@@ -281,8 +281,8 @@ pub async fn jobs_whose_retention_is_over_are_found_and_deleted<S: Subject>() {
 }
 
 /// H6.
-pub async fn a_store_that_works_says_so<S: Subject>() {
-    let scene = Scene::<S>::new().await;
+pub async fn the_health_check_of_a_working_store_succeeds<S: Subject>() {
+    let scene = Fixture::<S>::new().await;
     scene.store().check().await.unwrap();
     assert_eq!(scene.store().quarantined(10).await.unwrap(), []);
 }

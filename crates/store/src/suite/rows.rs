@@ -7,15 +7,15 @@ use model::record::{Batch, Change, KeyRecord, LiveRow};
 use model::{Duration, ExecutionStatus, JobStatus, ShardId, Timestamp};
 
 use super::sample::head_of;
-use super::{HOUR, SHARDS, Scene, Subject, execution, load, new_execution};
+use super::{Fixture, HOUR, SHARDS, Subject, execution, load, new_execution};
 use crate::StoreError;
 use crate::query::{ExecutionFilter, JobFilter, Page};
 
 const FIRST: Page<model::ExecutionId> = Page { after: None, limit: 100 };
 
 /// D7.
-pub async fn what_was_committed_is_read_at_once<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+pub async fn a_commit_is_visible_immediately<S: Subject>() {
+    let mut scene = Fixture::<S>::new().await;
     for status in [JobStatus::Waiting, JobStatus::Succeeded] {
         let job = scene.job(status);
         scene.commit(vec![job.change(true)]).await;
@@ -26,7 +26,7 @@ pub async fn what_was_committed_is_read_at_once<S: Subject>() {
 
 /// A6. Live and ended, inserted completely and updated completely.
 pub async fn every_field_of_a_job_survives<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(1).await;
+    let mut scene = Fixture::<S>::seeded(1).await;
     for round in 0..64 {
         let status = scene.sampler.live_status();
         let job = scene.job(status);
@@ -49,7 +49,7 @@ pub async fn every_field_of_a_job_survives<S: Subject>() {
 
 /// A8.
 pub async fn every_field_of_an_execution_survives<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(2).await;
+    let mut scene = Fixture::<S>::seeded(2).await;
     for round in 0..64 {
         let job = scene.job(JobStatus::Running);
         let assigned = scene.execution(&job, 1, ExecutionStatus::Assigned);
@@ -90,7 +90,7 @@ fn sorted(mut rows: Vec<LiveRow>) -> Vec<String> {
 
 /// D5. Random jobs: the live rows are returned completely, and nothing else.
 pub async fn a_load_returns_exactly_the_live_rows<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(3).await;
+    let mut scene = Fixture::<S>::seeded(3).await;
     let mut expected = Vec::new();
     for _ in 0..60 {
         let status = scene.sampler.live_status();
@@ -132,7 +132,7 @@ pub async fn a_load_returns_exactly_the_live_rows<S: Subject>() {
 
 /// G5.
 pub async fn a_load_returns_the_rows_of_the_leased_shards_only<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(4).await;
+    let mut scene = Fixture::<S>::seeded(4).await;
     let mut jobs = Vec::new();
     for _ in 0..40 {
         let job = scene.job(JobStatus::Running);
@@ -169,7 +169,7 @@ pub async fn a_load_returns_the_rows_of_the_leased_shards_only<S: Subject>() {
 
 /// A7, A8.
 pub async fn a_job_moves_from_live_to_ended_with_its_execution<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+    let mut scene = Fixture::<S>::new().await;
     let job = scene.job(JobStatus::Waiting);
     scene.commit(vec![job.change(true)]).await;
     let running = job.to(JobStatus::Running, &mut scene.sampler);
@@ -189,7 +189,7 @@ pub async fn a_job_moves_from_live_to_ended_with_its_execution<S: Subject>() {
 
 /// A7. Merged by the engine: one insert instead of five changes.
 pub async fn a_job_that_is_new_and_ended_in_one_batch_is_history<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+    let mut scene = Fixture::<S>::new().await;
     let job = scene.job(JobStatus::Failed);
     let failed = scene.execution(&job, 1, ExecutionStatus::Failed);
     let refused = scene.execution(&job, 2, ExecutionStatus::Refused);
@@ -204,7 +204,7 @@ pub async fn a_job_that_is_new_and_ended_in_one_batch_is_history<S: Subject>() {
 
 /// A8, D1.
 pub async fn a_failed_job_may_have_ended_executions_while_it_lives<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+    let mut scene = Fixture::<S>::new().await;
     let job = scene.job(JobStatus::Retrying);
     let failed = scene.execution(&job, 1, ExecutionStatus::Failed);
     scene.commit(vec![job.change(true), new_execution(&failed)]).await;
@@ -220,7 +220,7 @@ pub async fn a_failed_job_may_have_ended_executions_while_it_lives<S: Subject>()
 
 /// A4. Also in lists.
 pub async fn a_job_that_is_updated_has_its_new_head<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+    let mut scene = Fixture::<S>::new().await;
     let label = |value: &str| BTreeMap::from([("team".to_owned(), value.to_owned())]);
     let job = scene.job_of(JobStatus::Waiting, |spec| spec.labels = label("old"));
     scene.commit(vec![job.change(true)]).await;
@@ -250,7 +250,7 @@ pub async fn a_job_that_is_updated_has_its_new_head<S: Subject>() {
 
 /// A4.
 pub async fn a_job_that_is_updated_and_ended_in_one_batch_has_both<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+    let mut scene = Fixture::<S>::new().await;
     let job = scene.job(JobStatus::Ready);
     scene.commit(vec![job.change(true)]).await;
     let mut ended = job.to(JobStatus::Cancelled, &mut scene.sampler);
@@ -270,7 +270,7 @@ fn keys(rows: Vec<LiveRow>) -> Vec<KeyRecord> {
 
 /// A10. Retention never deletes what prevents duplicates.
 pub async fn keys_outlive_their_jobs<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+    let mut scene = Fixture::<S>::new().await;
     let job = scene.job(JobStatus::Succeeded);
     let key = scene.sampler.key(job.id);
     scene.commit(vec![job.change(true), Change::Key(key)]).await;
@@ -280,8 +280,8 @@ pub async fn keys_outlive_their_jobs<S: Subject>() {
 }
 
 /// A10.
-pub async fn expired_keys_are_forgotten_by_shard<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+pub async fn expired_keys_are_deleted_by_shard<S: Subject>() {
+    let mut scene = Fixture::<S>::new().await;
     let mut kept = Vec::new();
     let mut changes = Vec::new();
     let limit = scene.sampler.now();
@@ -296,7 +296,7 @@ pub async fn expired_keys_are_forgotten_by_shard<S: Subject>() {
         }
     }
     scene.commit(changes).await;
-    scene.commit(vec![Change::ForgetKeys { shard: SHARDS[1], expired_before: limit }]).await;
+    scene.commit(vec![Change::PurgeKeys { shard: SHARDS[1], expired_before: limit }]).await;
     let mut found = keys(scene.load().await.1);
     found.sort_by_key(|key| key.key);
     kept.sort_by_key(|key| key.key);
@@ -305,7 +305,7 @@ pub async fn expired_keys_are_forgotten_by_shard<S: Subject>() {
 
 /// A10. Whether the key was deleted before, in the same batch, or not at all.
 pub async fn an_expired_key_may_be_used_again<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+    let mut scene = Fixture::<S>::new().await;
     let (first, second) = (scene.sampler.job_id(SHARDS[0]), scene.sampler.job_id(SHARDS[1]));
     let key = scene.sampler.key(first);
     scene.commit(vec![Change::Key(key)]).await;
@@ -320,8 +320,8 @@ pub async fn an_expired_key_may_be_used_again<S: Subject>() {
 }
 
 /// A10, D7. The safeguard of idempotency, and atomicity.
-pub async fn a_batch_that_breaks_a_promise_leaves_nothing_behind<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+pub async fn a_batch_that_breaks_an_invariant_changes_nothing<S: Subject>() {
+    let mut scene = Fixture::<S>::new().await;
     let kept = scene.job(JobStatus::Waiting);
     let key = scene.sampler.key(kept.id);
     scene.commit(vec![kept.change(true), Change::Key(key)]).await;
@@ -346,7 +346,7 @@ pub async fn a_batch_that_breaks_a_promise_leaves_nothing_behind<S: Subject>() {
 
 /// A10. The safeguard of "never two executions with one number or fence".
 pub async fn an_execution_number_is_used_once<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+    let mut scene = Fixture::<S>::new().await;
     let job = scene.job(JobStatus::Running);
     let first = scene.execution(&job, 1, ExecutionStatus::Running);
     scene.commit(vec![job.change(true), new_execution(&first)]).await;
@@ -358,7 +358,7 @@ pub async fn an_execution_number_is_used_once<S: Subject>() {
 
 /// B2. Whatever times the batches contain.
 pub async fn engine_time_never_runs_back<S: Subject>() {
-    let scene = Scene::<S>::new().await;
+    let scene = Fixture::<S>::new().await;
     for millis in [5_000, 9_000, 7_000] {
         let batch = Batch { now: Timestamp::from_millis(millis), ..Batch::default() };
         scene.store().commit(&scene.leases, Arc::new(batch)).await.unwrap();
@@ -369,8 +369,8 @@ pub async fn engine_time_never_runs_back<S: Subject>() {
 }
 
 /// D7. A refused commit affects no other.
-pub async fn commits_at_the_same_time_are_each_answered_for_themselves<S: Subject>() {
-    let mut scene = Scene::<S>::new().await;
+pub async fn concurrent_commits_are_answered_separately<S: Subject>() {
+    let mut scene = Fixture::<S>::new().await;
     scene.subject.advance(HOUR);
     scene.store().acquire(&SHARDS[3..], "b", HOUR).await.unwrap();
     let jobs: Vec<_> = (0..80).map(|_| scene.job(JobStatus::Waiting)).collect();
@@ -414,8 +414,8 @@ async fn join_all<T>(futures: impl Iterator<Item = impl Future<Output = T>>) -> 
 }
 
 /// D5, D7.
-pub async fn what_was_committed_is_there_after_a_reopening<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(5).await;
+pub async fn committed_rows_survive_a_reopen<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(5).await;
     let live: Vec<_> = (0..20).map(|_| scene.job(JobStatus::Waiting)).collect();
     let ended: Vec<_> = (0..20).map(|_| scene.job(JobStatus::Succeeded)).collect();
     scene.commit(live.iter().chain(&ended).map(|job| job.change(true)).collect()).await;

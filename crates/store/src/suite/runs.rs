@@ -9,7 +9,7 @@ use model::{RunId, Timestamp, WorkflowId};
 
 use super::sample::workflow_head_of;
 use super::workflows::{ENDED, LIVE, Run};
-use super::{Scene, Subject};
+use super::{Fixture, Subject};
 use crate::query::{Page, RunFilter, RunRow, WorkflowFilter, WorkflowRow};
 
 const WORKFLOWS: Page<WorkflowId> = Page { after: None, limit: 1_000 };
@@ -19,7 +19,7 @@ fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-impl<S: Subject> Scene<S> {
+impl<S: Subject> Fixture<S> {
     /// Commits random workflows; returns them newest first.
     async fn some_workflows(&mut self, count: usize) -> Vec<WorkflowRow> {
         let mut workflows = Vec::new();
@@ -65,7 +65,7 @@ impl<S: Subject> Scene<S> {
 
 /// C1. By ID and by name, including old generations.
 pub async fn every_generation_of_a_workflow_is_kept_until_it_is_removed<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(71).await;
+    let mut scene = Fixture::<S>::seeded(71).await;
     scene.some_workflows(5).await;
     let (id, first, mut state) = scene.workflow();
     let (namespace, name) = (first.spec.namespace.clone(), first.spec.name.clone());
@@ -104,8 +104,8 @@ pub async fn every_generation_of_a_workflow_is_kept_until_it_is_removed<S: Subje
 }
 
 /// C1. Also by labels that were changed, and for workflows that were removed.
-pub async fn every_filter_of_workflows_finds_what_it_names<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(72).await;
+pub async fn every_filter_of_workflows_finds_the_matching_workflows<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(72).await;
     let mut rows = scene.some_workflows(80).await;
     for row in &mut rows[..20] {
         let mut spec = scene.sampler.workflow_spec();
@@ -164,8 +164,8 @@ pub async fn every_filter_of_workflows_finds_what_it_names<S: Subject>() {
 }
 
 /// C1, D5. Also after a reopen.
-pub async fn a_run_is_read_with_its_history_whether_it_goes_on_or_not<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(73).await;
+pub async fn live_and_ended_runs_are_read_with_their_history<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(73).await;
     let runs = scene.some_runs(30).await;
     let unknown = scene.run(RunStatus::Running).id;
     let scene = scene.reopen().await;
@@ -192,8 +192,8 @@ fn matches(filter: &RunFilter, run: &Run) -> bool {
 }
 
 /// C1. Newest first, without histories, in pages without gaps.
-pub async fn every_filter_of_runs_finds_what_it_names<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(74).await;
+pub async fn every_filter_of_runs_finds_the_matching_runs<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(74).await;
     let runs = scene.some_runs(150).await;
     let of = RunFilter::default;
     let workflow = runs.iter().find_map(|run| run.head.workflow);
@@ -241,7 +241,7 @@ pub async fn every_filter_of_runs_finds_what_it_names<S: Subject>() {
 
 /// C1. Parsing a large definition takes longer than everything else.
 pub async fn runs_of_one_definition_share_it_in_a_page<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(75).await;
+    let mut scene = Fixture::<S>::seeded(75).await;
     scene.some_runs(80).await;
     let listed = scene.store().runs(&RunFilter::default(), RUNS).await.unwrap().items;
     let mut by_body: BTreeMap<&str, &RunRow> = BTreeMap::new();
@@ -254,8 +254,8 @@ pub async fn runs_of_one_definition_share_it_in_a_page<S: Subject>() {
 }
 
 /// C1, C4.
-pub async fn steps_are_read_without_elements_and_elements_in_pages<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(76).await;
+pub async fn steps_are_listed_without_elements_and_elements_in_pages<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(76).await;
     let mut runs = scene.some_runs(3).await;
     for run in &mut runs {
         let items = [1, 2, 8, 300, 99_999].map(|item| {
@@ -292,8 +292,8 @@ pub async fn steps_are_read_without_elements_and_elements_in_pages<S: Subject>()
 }
 
 /// C1, G3. A live run is never listed, whatever its row contains.
-pub async fn runs_whose_retention_is_over_are_found_longest_over_first<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(77).await;
+pub async fn expired_runs_are_listed_longest_expired_first<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(77).await;
     let at = Timestamp::from_millis;
     let mut of = Vec::new();
     for (status, expires_at) in [
@@ -316,8 +316,8 @@ pub async fn runs_whose_retention_is_over_are_found_longest_over_first<S: Subjec
 }
 
 /// C1, G3. Whatever the number of steps; a live run cannot be deleted.
-pub async fn a_run_is_deleted_with_all_of_its_steps_and_no_other_is<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(78).await;
+pub async fn a_run_is_deleted_with_all_its_steps<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(78).await;
     let others = scene.some_runs(20).await;
     let live = scene.run(RunStatus::Running);
     let mut large = scene.run(RunStatus::Failed);
@@ -353,8 +353,8 @@ pub async fn a_run_is_deleted_with_all_of_its_steps_and_no_other_is<S: Subject>(
 }
 
 /// C1, G3. And a run that comes after its deletion adds it again.
-pub async fn a_definition_stays_as_long_as_a_run_is_pinned_to_it<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(79).await;
+pub async fn a_definition_is_kept_while_a_run_uses_it<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(79).await;
     let first = scene.run(RunStatus::Succeeded);
     let [second, third] = [RunStatus::Failed, RunStatus::Running].map(|status| {
         let mut run = scene.run(status);

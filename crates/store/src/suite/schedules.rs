@@ -8,7 +8,7 @@ use model::record::{Change, LiveRow};
 use model::{JobStatus, ScheduleId, ScheduleSpec, ShardId, Timestamp};
 
 use super::sample::schedule_head_of;
-use super::{SHARDS, Scene, Subject, load};
+use super::{Fixture, SHARDS, Subject, load};
 use crate::StoreError;
 use crate::query::{LedgerFilter, Page, ScheduleCounts, ScheduleFilter};
 
@@ -33,7 +33,7 @@ impl Schedule {
     }
 }
 
-impl<S: Subject> Scene<S> {
+impl<S: Subject> Fixture<S> {
     /// Creates a random schedule without committing it.
     pub(super) fn schedule(&mut self) -> Schedule {
         self.schedule_of(|_| {})
@@ -61,7 +61,7 @@ impl<S: Subject> Scene<S> {
 
 /// B6. As created, and after firings.
 pub async fn every_field_of_a_schedule_survives<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(41).await;
+    let mut scene = Fixture::<S>::seeded(41).await;
     for _ in 0..64 {
         let mut schedule = scene.schedule();
         scene.commit(vec![schedule.change(true)]).await;
@@ -78,7 +78,7 @@ pub async fn every_field_of_a_schedule_survives<S: Subject>() {
 
 /// B5. Also in lists.
 pub async fn a_schedule_with_a_new_generation_has_its_new_head<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(42).await;
+    let mut scene = Fixture::<S>::seeded(42).await;
     let label = |value: &str| BTreeMap::from([("team".to_owned(), value.to_owned())]);
     let mut schedule = scene.schedule_of(|spec| spec.labels = label("old"));
     scene.commit(vec![schedule.change(true)]).await;
@@ -111,8 +111,8 @@ fn rank(row: &LiveRow) -> u8 {
 }
 
 /// D5, G5. Only rows of the leased shards; calendars belong to no shard.
-pub async fn a_load_sends_what_is_built_on_before_what_builds_on_it<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(43).await;
+pub async fn a_load_sends_rows_after_their_dependencies<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(43).await;
     let wanted = ShardId(2);
     let calendar = scene.sampler.calendar("default", "holidays");
     scene.commit(vec![Change::Calendar(Arc::new(calendar.clone()))]).await;
@@ -153,7 +153,7 @@ fn matches(filter: &ScheduleFilter, schedule: &Schedule) -> bool {
 }
 
 /// Commits random schedules, some of them changed; returns them newest first.
-async fn some_schedules<S: Subject>(scene: &mut Scene<S>, count: usize) -> Vec<Schedule> {
+async fn some_schedules<S: Subject>(scene: &mut Fixture<S>, count: usize) -> Vec<Schedule> {
     let mut schedules = Vec::new();
     for n in 0..count {
         let mut schedule = scene.schedule();
@@ -200,8 +200,8 @@ fn some_filters(schedules: &[Schedule]) -> Vec<ScheduleFilter> {
 }
 
 /// B6. In pages, newest first.
-pub async fn every_filter_of_schedules_finds_what_it_names<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(44).await;
+pub async fn every_filter_of_schedules_finds_the_matching_schedules<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(44).await;
     let schedules = some_schedules(&mut scene, 120).await;
     let mut names_something = 0;
     for filter in some_filters(&schedules) {
@@ -225,7 +225,7 @@ pub async fn every_filter_of_schedules_finds_what_it_names<S: Subject>() {
 
 /// B2, B6. Two schedules may have the same next scheduled time.
 pub async fn upcoming_schedules_come_by_their_next_instant<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(45).await;
+    let mut scene = Fixture::<S>::seeded(45).await;
     let mut schedules = some_schedules(&mut scene, 60).await;
     let shared = schedules[0].state.next_at.or(Some(scene.sampler.now()));
     for schedule in schedules.iter_mut().take(9) {
@@ -253,7 +253,7 @@ pub async fn upcoming_schedules_come_by_their_next_instant<S: Subject>() {
 
 /// B6. After every type of change.
 pub async fn schedule_counts_follow_every_change<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(46).await;
+    let mut scene = Fixture::<S>::seeded(46).await;
     assert_eq!(scene.store().schedule_counts(None).await.unwrap(), ScheduleCounts::new());
     let mut schedules = some_schedules(&mut scene, 60).await;
     let removed: Vec<_> = schedules.drain(..7).map(|schedule| schedule.id).collect();
@@ -269,7 +269,7 @@ pub async fn schedule_counts_follow_every_change<S: Subject>() {
 
 /// B5. In the same batch, and together with the last ledger entry of the old schedule.
 pub async fn a_name_is_free_once_its_schedule_is_removed<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(47).await;
+    let mut scene = Fixture::<S>::seeded(47).await;
     let old = scene.schedule_of(|spec| spec.labels = BTreeMap::from([("a".into(), "b".into())]));
     scene.commit(vec![old.change(true)]).await;
     let mut new = scene.schedule();
@@ -297,7 +297,7 @@ pub async fn a_name_is_free_once_its_schedule_is_removed<S: Subject>() {
 
 /// B2. A safeguard: two schedules with one name would fire twice.
 pub async fn a_name_is_used_once_in_its_namespace<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(48).await;
+    let mut scene = Fixture::<S>::seeded(48).await;
     let name = |namespace: &'static str| {
         move |spec: &mut ScheduleSpec| (spec.name, spec.namespace) = ("one".into(), namespace.into())
     };
@@ -310,7 +310,7 @@ pub async fn a_name_is_used_once_in_its_namespace<S: Subject>() {
 
 /// G5.
 pub async fn a_schedule_of_a_shard_without_a_lease_is_refused<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(49).await;
+    let mut scene = Fixture::<S>::seeded(49).await;
     let schedule = scene.schedule();
     let head = scene.sampler.backfill_head(schedule.id);
     let state = scene.sampler.backfill_state(BackfillStatus::Running);
@@ -330,8 +330,8 @@ pub async fn a_schedule_of_a_shard_without_a_lease_is_refused<S: Subject>() {
 }
 
 /// B2. An engine that changes a missing schedule has lost its memory of what has fired.
-pub async fn a_schedule_that_is_not_there_cannot_be_changed<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(50).await;
+pub async fn a_missing_schedule_cannot_be_changed<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(50).await;
     let schedule = scene.schedule();
     let result = scene.try_commit(vec![schedule.change(false)]).await;
     assert!(matches!(result, Err(StoreError::Fatal { .. })), "{result:?}");
@@ -339,7 +339,7 @@ pub async fn a_schedule_that_is_not_there_cannot_be_changed<S: Subject>() {
 
 /// B5.
 pub async fn calendars_are_kept_until_they_are_removed<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(51).await;
+    let mut scene = Fixture::<S>::seeded(51).await;
     let names = [("b", "x"), ("a", "y"), ("a", "x"), ("b", "y"), ("ab", "")];
     let mut calendars: Vec<_> = names.map(|(of, name)| scene.sampler.calendar(of, name)).to_vec();
     scene.commit(calendars.iter().cloned().map(|c| Change::Calendar(Arc::new(c))).collect()).await;

@@ -2,7 +2,7 @@
 
 use model::{Duration, ServerId, Timestamp};
 
-use super::{SHARDS, Scene, Subject};
+use super::{Fixture, SHARDS, Subject};
 use crate::cluster::{Fingerprint, ServerRecord};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ fn server(number: u128, name: &str) -> ServerRecord {
 }
 
 /// G5, D6.
-pub async fn a_server_is_there_for_as_long_as_it_says_so<S: Subject>() {
+pub async fn a_server_is_registered_until_its_ttl_expires<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
     assert_eq!(store.cluster().await.unwrap().members, []);
@@ -40,17 +40,17 @@ pub async fn a_server_is_there_for_as_long_as_it_says_so<S: Subject>() {
 }
 
 /// G5.
-pub async fn a_server_that_departs_is_gone_at_once<S: Subject>() {
+pub async fn a_deregistered_server_disappears_immediately<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
     store.announce(&server(1, "one"), None, MINUTE).await.unwrap();
-    store.depart(server(1, "one").id).await.unwrap();
-    store.depart(server(2, "never there").id).await.unwrap();
+    store.remove_member(server(1, "one").id).await.unwrap();
+    store.remove_member(server(2, "never there").id).await.unwrap();
     assert_eq!(store.cluster().await.unwrap().members, []);
 }
 
 /// G5. The last announcement is valid.
-pub async fn the_others_know_how_far_behind_a_server_is<S: Subject>() {
+pub async fn the_lag_of_a_server_is_listed<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
     let one = server(1, "one");
@@ -64,7 +64,7 @@ pub async fn the_others_know_how_far_behind_a_server_is<S: Subject>() {
 }
 
 /// D8. It outlives the next announcement, but not the registration.
-pub async fn draining_is_kept_until_it_is_taken_back<S: Subject>() {
+pub async fn draining_lasts_until_it_is_revoked<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
     let one = server(1, "one");
@@ -81,7 +81,7 @@ pub async fn draining_is_kept_until_it_is_taken_back<S: Subject>() {
 }
 
 /// G5.
-pub async fn it_is_known_who_owns_which_shard<S: Subject>() {
+pub async fn the_owner_of_each_shard_is_listed<S: Subject>() {
     let subject = S::make().await;
     let store = subject.store();
     let one = server(1, "one");
@@ -106,8 +106,8 @@ pub async fn it_is_known_who_owns_which_shard<S: Subject>() {
 }
 
 /// H2. The first call decides.
-pub async fn a_secret_is_the_same_for_everybody<S: Subject>() {
-    let scene = Scene::<S>::new().await;
+pub async fn all_servers_read_the_same_secret<S: Subject>() {
+    let scene = Fixture::<S>::new().await;
     let store = scene.store();
     assert_eq!(store.secret("a", &[1; 32]).await.unwrap(), [1; 32]);
     assert_eq!(store.secret("a", &[2; 32]).await.unwrap(), [1; 32]);

@@ -9,7 +9,7 @@ use model::run::{
 use model::{RunId, ShardId, WorkflowId};
 
 use super::sample::workflow_head_of;
-use super::{HOUR, SHARDS, Scene, Subject, load};
+use super::{Fixture, HOUR, SHARDS, Subject, load};
 use crate::StoreError;
 
 /// Run as the rules write it.
@@ -46,7 +46,7 @@ impl Run {
     }
 }
 
-impl<S: Subject> Scene<S> {
+impl<S: Subject> Fixture<S> {
     pub(super) fn workflow(&mut self) -> (WorkflowId, Arc<WorkflowHead>, WorkflowState) {
         let shard = self.sampler.pick(&SHARDS);
         let head = Arc::new(workflow_head_of(self.sampler.workflow_spec()));
@@ -87,7 +87,7 @@ pub(super) const ENDED: [RunStatus; 3] = [RunStatus::Succeeded, RunStatus::Faile
 
 /// C1, D5. Also after changes of its state and of its spec.
 pub async fn every_field_of_a_workflow_survives<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(61).await;
+    let mut scene = Fixture::<S>::seeded(61).await;
     for _ in 0..30 {
         let (id, head, state) = scene.workflow();
         let new = Change::Workflow { id, new: true, head: Some(Arc::clone(&head)), state: state.clone() };
@@ -112,7 +112,7 @@ pub async fn every_field_of_a_workflow_survives<S: Subject>() {
 
 /// C1, D5. Also after updates, and after a reopen.
 pub async fn every_field_of_a_run_and_its_steps_survives<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(62).await;
+    let mut scene = Fixture::<S>::seeded(62).await;
     let mut runs = Vec::new();
     for _ in 0..20 {
         let status = scene.sampler.pick(&LIVE);
@@ -135,7 +135,7 @@ pub async fn every_field_of_a_run_and_its_steps_survives<S: Subject>() {
 
 /// C1. Ended in the batch that creates it, or later; nothing changes it afterwards.
 pub async fn a_run_leaves_the_live_rows_with_its_steps_when_it_ends<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(63).await;
+    let mut scene = Fixture::<S>::seeded(63).await;
     for status in ENDED {
         let at_once = scene.run(status);
         scene.commit(at_once.changes()).await;
@@ -154,8 +154,8 @@ pub async fn a_run_leaves_the_live_rows_with_its_steps_when_it_ends<S: Subject>(
 }
 
 /// D5, G5. Only rows of the leased shards; a row comes after the rows that it depends on.
-pub async fn a_load_sends_a_run_then_what_was_added_to_it_then_its_steps_and_their_elements<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(64).await;
+pub async fn a_load_sends_a_run_then_added_elements_then_steps<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(64).await;
     let wanted = ShardId(2);
     let mut expected = Vec::new();
     for _ in 0..30 {
@@ -185,7 +185,7 @@ pub async fn a_load_sends_a_run_then_what_was_added_to_it_then_its_steps_and_the
 
 /// C1. A safeguard: the engine also checks it.
 pub async fn workflow_names_are_unique_and_free_once_removed<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(65).await;
+    let mut scene = Fixture::<S>::seeded(65).await;
     let new = |id, head: &Arc<WorkflowHead>, state: &WorkflowState| {
         let (head, state) = (Some(Arc::clone(head)), state.clone());
         Change::Workflow { id, new: true, head, state }
@@ -201,9 +201,9 @@ pub async fn workflow_names_are_unique_and_free_once_removed<S: Subject>() {
 }
 
 /// D5. An engine that changes a missing row has lost its memory of it.
-pub async fn a_run_or_a_workflow_that_is_not_there_cannot_be_changed<S: Subject>() {
+pub async fn a_missing_run_or_workflow_cannot_be_changed<S: Subject>() {
     for of_run in [true, false] {
-        let mut scene = Scene::<S>::seeded(66).await;
+        let mut scene = Fixture::<S>::seeded(66).await;
         let (id, _, state) = scene.workflow();
         let run = scene.run(RunStatus::Running);
         let change = match of_run {
@@ -217,7 +217,7 @@ pub async fn a_run_or_a_workflow_that_is_not_there_cannot_be_changed<S: Subject>
 
 /// G5.
 pub async fn a_run_of_a_shard_without_a_lease_is_refused<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(67).await;
+    let mut scene = Fixture::<S>::seeded(67).await;
     let run = scene.run(RunStatus::Running);
     let shard = run.id.shard();
     let leases: Vec<_> = scene.leases.iter().copied().filter(|lease| lease.shard != shard).collect();
@@ -230,8 +230,8 @@ pub async fn a_run_of_a_shard_without_a_lease_is_refused<S: Subject>() {
 }
 
 /// I2. A key is stored until it expires, whatever happens to its run, and never serves two runs.
-pub async fn keys_of_runs_outlive_them_and_are_forgotten_by_shard<S: Subject>() {
-    let mut scene = Scene::<S>::seeded(68).await;
+pub async fn keys_of_runs_outlive_them_and_are_deleted_by_shard<S: Subject>() {
+    let mut scene = Fixture::<S>::seeded(68).await;
     let run = scene.run(RunStatus::Succeeded);
     let expires_at = scene.sampler.now() + HOUR;
     let key = RunKeyRecord { key: 1 << 90, body: 7, run: run.id, expires_at };
@@ -241,14 +241,14 @@ pub async fn keys_of_runs_outlive_them_and_are_forgotten_by_shard<S: Subject>() 
     assert_eq!(scene.live().await, [LiveRow::RunKey(key)]);
     let elsewhere = SHARDS.into_iter().find(|shard| *shard != run.id.shard()).unwrap();
     for (shard, expired_before) in [(elsewhere, expires_at + HOUR), (run.id.shard(), expires_at)] {
-        scene.commit(vec![Change::ForgetKeys { shard, expired_before }]).await;
+        scene.commit(vec![Change::PurgeKeys { shard, expired_before }]).await;
         assert_eq!(scene.live().await, [LiveRow::RunKey(key)]);
     }
     let again = RunKeyRecord { expires_at: expires_at + HOUR, ..key };
     scene.commit(vec![Change::RunKey(again)]).await;
     assert_eq!(scene.live().await, [LiveRow::RunKey(again)]);
     let expired_before = expires_at + HOUR + HOUR;
-    scene.commit(vec![Change::ForgetKeys { shard: run.id.shard(), expired_before }]).await;
+    scene.commit(vec![Change::PurgeKeys { shard: run.id.shard(), expired_before }]).await;
     assert_eq!(scene.live().await, []);
     scene.commit(vec![Change::RunKey(key)]).await;
     let stolen = RunKeyRecord { run: scene.sampler.run_id(run.id.shard()), ..key };

@@ -1,18 +1,18 @@
 //! Expiry and renewal of leases.
 
 use model::ExecutionId;
-use supervisor::{Event, Moment, Terms, Verdict};
+use supervisor::{ClockReading, EndReason, Event, ExecutionPolicy};
 
 use crate::shell::{ORPHAN_LIMIT, Shell};
 
 const ONE: ExecutionId = ExecutionId::from_bits(1);
 
-fn terms(at_most_once: bool, timeout: Option<u64>) -> Terms {
-    Terms { at_most_once, timeout, grace: 300 }
+fn terms(at_most_once: bool, timeout: Option<u64>) -> ExecutionPolicy {
+    ExecutionPolicy { at_most_once, timeout, grace: 300 }
 }
 
 /// A shell with a lease of one second, and a running execution.
-fn running(terms: Terms) -> Shell {
+fn running(terms: ExecutionPolicy) -> Shell {
     let mut shell = Shell::new();
     shell.renew(1_000);
     shell.assign(ONE, terms);
@@ -38,14 +38,14 @@ fn an_execution_is_frozen_at_the_end_of_the_lease_and_continues_under_the_next()
 }
 
 #[test]
-fn what_the_server_starts_nowhere_else_runs_without_a_lease() {
+fn an_at_most_once_execution_runs_without_a_lease() {
     let mut shell = running(terms(true, None));
     shell.pass(0, 5_000);
     assert!(!is_frozen(&shell));
 }
 
 #[test]
-fn an_execution_waits_for_a_lease_before_its_start_is_written_down() {
+fn an_execution_waits_for_a_lease_before_its_start_is_journaled() {
     let mut shell = Shell::new();
     shell.assign(ONE, terms(false, None));
     shell.write_all();
@@ -56,7 +56,7 @@ fn an_execution_waits_for_a_lease_before_its_start_is_written_down() {
 }
 
 #[test]
-fn a_start_that_is_written_down_after_the_end_of_the_lease_waits_for_the_next() {
+fn a_start_journaled_after_the_lease_expired_waits_for_the_next_lease() {
     let mut shell = Shell::new();
     shell.renew(1_000);
     shell.assign(ONE, terms(false, None));
@@ -69,7 +69,7 @@ fn a_start_that_is_written_down_after_the_end_of_the_lease_waits_for_the_next() 
 
 /// The thread checked the lease just before it expired, and the program took long to load.
 #[test]
-fn a_program_that_is_loaded_after_the_end_of_the_lease_is_frozen() {
+fn a_program_loaded_after_the_lease_expired_is_frozen() {
     let mut shell = Shell::new();
     shell.renew(1_000);
     shell.assign(ONE, terms(false, None));
@@ -81,7 +81,7 @@ fn a_program_that_is_loaded_after_the_end_of_the_lease_is_frozen() {
 }
 
 #[test]
-fn a_launch_that_was_held_back_takes_place_under_the_next_lease() {
+fn a_held_back_launch_starts_under_the_next_lease() {
     let mut shell = Shell::new();
     shell.renew(1_000);
     shell.assign(ONE, terms(false, None));
@@ -103,36 +103,36 @@ fn neither_frozen_nor_suspended_time_counts_towards_a_timeout() {
     shell.pass(0, 6_000);
     shell.renew(120_000);
     shell.pass(60_000, 1_000);
-    assert_eq!(shell.core.verdict(ONE), Some(Verdict::ByItself));
+    assert_eq!(shell.core.end_reason(ONE), Some(EndReason::ByItself));
     shell.pass(0, 1_100);
-    assert_eq!(shell.core.verdict(ONE), Some(Verdict::TimedOut));
+    assert_eq!(shell.core.end_reason(ONE), Some(EndReason::TimedOut));
 }
 
 /// The fuse acts while the supervisor is stopped; the supervisor gets the notice only afterwards.
 #[test]
-fn time_counts_as_frozen_since_the_fuse_froze_it() {
+fn frozen_time_counts_from_the_freeze_by_the_fuse() {
     let mut shell = running(terms(false, Some(3_000)));
     shell.pass(0, 900);
-    let since = Moment { boot: shell.now.boot + 100, asleep: 0 };
+    let since = ClockReading { boot: shell.now.boot + 100, suspended: 0 };
     shell.now.boot += 10_000;
     shell.tell(Event::FuseFroze { since });
     shell.renew(60_000);
     shell.pass(0, 1_900);
-    assert_eq!(shell.core.verdict(ONE), Some(Verdict::ByItself), "two seconds were left");
+    assert_eq!(shell.core.end_reason(ONE), Some(EndReason::ByItself), "two seconds were left");
     shell.pass(0, 200);
-    assert_eq!(shell.core.verdict(ONE), Some(Verdict::TimedOut));
+    assert_eq!(shell.core.end_reason(ONE), Some(EndReason::TimedOut));
 }
 
 /// The same for a program that is still being loaded; the renewal is processed first.
 #[test]
-fn a_launch_that_the_fuse_froze_is_not_timed_out_before_the_fuse_is_heard() {
+fn a_launch_frozen_by_the_fuse_does_not_time_out_before_the_fuse_reports() {
     let mut shell = Shell::new();
     shell.renew(1_000);
     shell.assign(ONE, terms(false, Some(3_000)));
     shell.write_all();
     shell.begin(ONE);
     shell.pass(0, 900);
-    let since = Moment { boot: shell.now.boot + 100, asleep: 0 };
+    let since = ClockReading { boot: shell.now.boot + 100, suspended: 0 };
     shell.now.boot += 10_000;
     shell.renew(60_000);
     shell.tell(Event::FuseFroze { since });
@@ -143,7 +143,7 @@ fn a_launch_that_the_fuse_froze_is_not_timed_out_before_the_fuse_is_heard() {
 }
 
 #[test]
-fn an_execution_that_was_frozen_for_too_long_is_killed() {
+fn an_execution_frozen_beyond_the_orphan_limit_is_killed() {
     let mut shell = running(terms(false, None));
     shell.pass(0, ORPHAN_LIMIT);
     assert!(shell.processes[&ONE].is_alive);
@@ -152,11 +152,11 @@ fn an_execution_that_was_frozen_for_too_long_is_killed() {
     assert!(shell.processes[&ONE].is_alive);
     shell.pass(0, 1_000);
     assert!(shell.processes[&ONE].was_killed);
-    assert_eq!(shell.core.verdict(ONE), Some(Verdict::Orphaned));
+    assert_eq!(shell.core.end_reason(ONE), Some(EndReason::Orphaned));
 }
 
 #[test]
-fn a_lease_that_is_shorter_than_the_known_one_changes_nothing() {
+fn a_shorter_lease_changes_nothing() {
     let mut shell = running(terms(false, None));
     shell.renew(500);
     assert_eq!(shell.core.lease_until(), shell.now.boot + 1_000);

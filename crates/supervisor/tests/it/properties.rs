@@ -4,7 +4,7 @@ use model::ExecutionId;
 use mutation::Mutation;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use supervisor::{Event, Holding, Terms};
+use supervisor::{Event, ExecutionPolicy, Holding};
 
 use crate::shell::Shell;
 
@@ -20,7 +20,7 @@ enum Step {
     Exit(u8),
     Reap(u8, bool),
     Store,
-    Pass { asleep: u64, awake: u64 },
+    Pass { suspended: u64, awake: u64 },
     Fuse { tells: bool },
     Acknowledge,
     Connect,
@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => any::<u8>().prop_map(Step::Exit),
         6 => (any::<u8>(), any::<bool>()).prop_map(|(execution, outputs)| Step::Reap(execution, outputs)),
         2 => Just(Step::Store),
-        8 => (asleep, 1u64..4_000).prop_map(|(asleep, awake)| Step::Pass { asleep, awake }),
+        8 => (asleep, 1u64..4_000).prop_map(|(asleep, awake)| Step::Pass { suspended: asleep, awake }),
         3 => any::<bool>().prop_map(|tells| Step::Fuse { tells }),
         3 => Just(Step::Acknowledge),
         1 => Just(Step::Connect),
@@ -61,7 +61,7 @@ fn execution(number: u8) -> ExecutionId {
 fn play(shell: &mut Shell, step: &Step) {
     match *step {
         Step::Assign { execution: number, at_most_once, timeout } => {
-            shell.assign(execution(number), Terms { at_most_once, timeout, grace: 300 });
+            shell.assign(execution(number), ExecutionPolicy { at_most_once, timeout, grace: 300 });
         }
         Step::Stop { execution: number, grace, discard } => shell.stop(execution(number), grace, discard),
         Step::Renew(millis) => shell.renew(millis),
@@ -71,7 +71,7 @@ fn play(shell: &mut Shell, step: &Step) {
         Step::Exit(number) => shell.exit(execution(number)),
         Step::Reap(number, outputs) => shell.reap(execution(number), outputs),
         Step::Store => shell.store(),
-        Step::Pass { asleep, awake } => shell.pass(asleep, awake),
+        Step::Pass { suspended: asleep, awake } => shell.pass(asleep, awake),
         Step::Fuse { tells } if shell.has_fuse => shell.fuse(tells),
         Step::Fuse { .. } => {}
         Step::Acknowledge => shell.acknowledge(),
@@ -105,7 +105,7 @@ fn play_all(steps: &[Step], has_fuse: bool) {
 fn every_deliberate_bug_of_the_supervisor_is_found() {
     let ours = Mutation::ALL.iter().filter(|mutation| mutation.part() == "supervisor");
     for mutation in ours {
-        let _guard = mutation::here(*mutation);
+        let _guard = mutation::enable_in_thread(*mutation);
         let config =
             Config { cases: 10_000, max_shrink_iters: 0, failure_persistence: None, ..Config::default() };
         // The same worlds in each run, so that a rare bug is always found.
@@ -120,12 +120,12 @@ fn every_deliberate_bug_of_the_supervisor_is_found() {
 
 proptest! {
     #[test]
-    fn nothing_runs_twice_or_without_a_lease_and_all_of_it_ends((steps, has_fuse) in world(120)) {
+    fn no_execution_runs_twice_or_without_a_lease_and_all_end((steps, has_fuse) in world(120)) {
         play_all(&steps, has_fuse);
     }
 
     #[test]
-    fn a_supervisor_that_is_told_to_end_comes_to_its_end(steps in prop::collection::vec(step(), 1..60)) {
+    fn a_shutdown_always_completes(steps in prop::collection::vec(step(), 1..60)) {
         let mut shell = Shell::new();
         shell.tell(Event::AgentConnected { slots: shell.slots });
         steps.iter().for_each(|step| play(&mut shell, step));

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use model::{ExecutionId, Fence};
 use supervisor::{
-    Action, Assigned, Batch, BootMillis, Entry, Event, Held, Launch, Limits, Moment, Payloads, Report, State,
-    Supervisor, Terms, Verdict,
+    Action, Assigned, Batch, BootMillis, ClockReading, EndReason, Entry, Event, ExecutionPolicy, Held,
+    Launch, Limits, Payloads, Report, State, Supervisor,
 };
 
 /// Maximum time that an execution may stay frozen in tests, in milliseconds.
@@ -17,12 +17,12 @@ pub(crate) enum Plain {}
 /// End of an execution, and whether its outputs were stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct End {
-    pub(crate) verdict: Option<Verdict>,
+    pub(crate) verdict: Option<EndReason>,
     pub(crate) stored: bool,
 }
 
 impl Payloads for Plain {
-    type Order = Terms;
+    type StartRequest = ExecutionPolicy;
     type Assignment = ();
     type End = End;
     type Stored = ();
@@ -32,7 +32,7 @@ impl Payloads for Plain {
     }
 
     fn stop_while_storing(end: &mut End) {
-        end.verdict = Some(Verdict::Stopped);
+        end.verdict = Some(EndReason::Stopped);
     }
 
     fn add_outputs(end: &mut End, (): ()) {
@@ -44,7 +44,7 @@ impl Payloads for Plain {
 #[derive(Debug, Clone)]
 enum Line {
     Started(Fence),
-    Ran(Fence, End),
+    OutputsPending(Fence, End),
     Ended(Fence, Report<Plain>),
 }
 
@@ -59,8 +59,8 @@ impl Disk {
     fn write(&mut self, entry: &Entry<Plain>) {
         match entry {
             Entry::Started { execution, fence } => drop(self.lines.insert(*execution, Line::Started(*fence))),
-            Entry::Ran { execution, fence, end, .. } => {
-                self.lines.insert(*execution, Line::Ran(*fence, *end));
+            Entry::OutputsPending { execution, fence, end, .. } => {
+                self.lines.insert(*execution, Line::OutputsPending(*fence, *end));
             }
             Entry::Outcome { execution, fence, report } => {
                 self.lines.insert(*execution, Line::Ended(*fence, report.clone()));
@@ -76,7 +76,9 @@ impl Disk {
         let held = self.lines.iter().map(|(id, line)| {
             let held = match line.clone() {
                 Line::Started(fence) => Held::Started { fence },
-                Line::Ran(fence, end) => Held::Ran { fence, job: None, assignment: (), end },
+                Line::OutputsPending(fence, end) => {
+                    Held::OutputsPending { fence, job: None, assignment: (), end }
+                }
                 Line::Ended(fence, report) => Held::Ended { fence, report },
             };
             (*id, held)
@@ -95,8 +97,8 @@ impl Disk {
 
 #[derive(Debug)]
 pub(crate) struct Process {
-    pub(crate) terms: Terms,
-    pub(crate) began: Moment,
+    pub(crate) policy: ExecutionPolicy,
+    pub(crate) began: ClockReading,
     /// Whether the core was notified that the program is loaded.
     pub(crate) is_loaded: bool,
     pub(crate) is_alive: bool,
@@ -114,15 +116,15 @@ pub(crate) struct Process {
 #[derive(Debug)]
 pub(crate) struct Shell {
     pub(crate) core: Supervisor<Plain>,
-    pub(crate) now: Moment,
+    pub(crate) now: ClockReading,
     pub(crate) disk: Disk,
     writing: Option<Batch<Plain>>,
     /// End of the lease, as sent to the launching threads and the fuse.
-    told_lease: BootMillis,
+    sent_lease: BootMillis,
     /// Launches that wait for a thread.
-    pub(crate) queued: BTreeMap<ExecutionId, Terms>,
+    pub(crate) queued: BTreeMap<ExecutionId, ExecutionPolicy>,
     /// Launches that wait for the next lease.
-    held_back: BTreeMap<ExecutionId, Terms>,
+    held_back: BTreeMap<ExecutionId, ExecutionPolicy>,
     forbidden: BTreeSet<ExecutionId>,
     pub(crate) processes: BTreeMap<ExecutionId, Process>,
     /// All executions that were ever launched.
@@ -136,14 +138,14 @@ pub(crate) struct Shell {
 
 impl Shell {
     pub(crate) fn new() -> Self {
-        let now = Moment { boot: 1_000, asleep: 0 };
+        let now = ClockReading { boot: 1_000, suspended: 0 };
         let disk = Disk::default();
         Self {
             core: Supervisor::new(Limits { orphan_limit: ORPHAN_LIMIT }, disk.state(), now),
             now,
             disk,
             writing: None,
-            told_lease: 0,
+            sent_lease: 0,
             queued: BTreeMap::new(),
             held_back: BTreeMap::new(),
             forbidden: BTreeSet::new(),
@@ -167,7 +169,7 @@ impl Shell {
                     assert!(self.launched.insert(id), "{id} is launched twice");
                     *terms
                 }
-                Launch::Again => self.held_back.remove(&id).unwrap(),
+                Launch::Retry => self.held_back.remove(&id).unwrap(),
             };
             self.queued.insert(id, terms);
         }
@@ -195,7 +197,7 @@ impl Shell {
                 Action::WriteJournal(batch) => {
                     assert!(self.writing.replace(batch).is_none(), "one batch is written at a time");
                 }
-                Action::TellLease(until) => self.told_lease = until,
+                Action::PublishLease(until) => self.sent_lease = until,
                 Action::ObserveLaunch(execution) => {
                     let began = self.processes.get(&execution).map(|process| process.began);
                     self.core.handle(self.now, Event::LaunchObserved { execution, began });
@@ -217,7 +219,7 @@ impl Shell {
                     self.set_frozen(&ids, true);
                 }
                 Action::Thaw(ids) => {
-                    assert!(self.told_lease > self.now.boot, "{ids:?} are thawed without a lease");
+                    assert!(self.sent_lease > self.now.boot, "{ids:?} are thawed without a lease");
                     self.set_frozen(&ids, false);
                 }
                 Action::RemoveFolder(_) | Action::DropLog(_) => {}
@@ -228,7 +230,7 @@ impl Shell {
     fn set_frozen(&mut self, ids: &[ExecutionId], frozen: bool) {
         for id in ids {
             if let Some(process) = self.processes.get_mut(id) {
-                assert!(!process.terms.at_most_once, "{id} needs no lease");
+                assert!(!process.policy.at_most_once, "{id} needs no lease");
                 process.frozen = frozen;
             }
         }
@@ -245,9 +247,15 @@ impl Shell {
 
     // Environment.
 
-    pub(crate) fn assign(&mut self, execution: ExecutionId, terms: Terms) {
-        let assigned =
-            Assigned { execution, fence: Fence(7), job: None, terms, order: Ok(terms), disk_full: false };
+    pub(crate) fn assign(&mut self, execution: ExecutionId, terms: ExecutionPolicy) {
+        let assigned = Assigned {
+            execution,
+            fence: Fence(7),
+            job: None,
+            policy: terms,
+            order: Ok(terms),
+            disk_full: false,
+        };
         self.tell(Event::Assigned(Box::new(assigned)));
     }
 
@@ -277,7 +285,7 @@ impl Shell {
     /// A thread takes a queued launch: it checks the lease and creates the process.
     pub(crate) fn begin(&mut self, execution: ExecutionId) {
         let Some(terms) = self.queued.remove(&execution) else { return };
-        if self.now.boot >= self.told_lease {
+        if self.now.boot >= self.sent_lease {
             self.held_back.insert(execution, terms);
             return self.tell(Event::LaunchHeldBack { execution });
         }
@@ -285,7 +293,7 @@ impl Shell {
             return self.tell(Event::LaunchCancelled { execution });
         }
         let process = Process {
-            terms,
+            policy: terms,
             began: self.now,
             is_loaded: false,
             is_alive: true,
@@ -329,14 +337,22 @@ impl Shell {
     pub(crate) fn reap(&mut self, execution: ExecutionId, with_outputs: bool) {
         let is_over = |process: &&Process| process.is_loaded && !process.is_alive;
         let Some(process) = self.processes.get(&execution).filter(is_over) else { return };
-        if process.ran + 1 < process.terms.timeout.unwrap_or(0) && !process.ended_by_itself {
-            assert_ne!(self.core.verdict(execution), Some(Verdict::TimedOut), "{execution} timed out early");
+        if process.ran + 1 < process.policy.timeout.unwrap_or(0) && !process.ended_by_itself {
+            assert_ne!(
+                self.core.end_reason(execution),
+                Some(EndReason::TimedOut),
+                "{execution} timed out early"
+            );
         }
         self.tell(Event::Exited { execution });
-        let verdict = self.core.verdict(execution).unwrap();
+        let verdict = self.core.end_reason(execution).unwrap();
         self.processes.remove(&execution);
-        let outputs = (with_outputs && verdict == Verdict::ByItself).then_some(());
-        self.tell(Event::Gone { execution, end: End { verdict: Some(verdict), stored: false }, outputs });
+        let outputs = (with_outputs && verdict == EndReason::ByItself).then_some(());
+        self.tell(Event::AllProcessesExited {
+            execution,
+            end: End { verdict: Some(verdict), stored: false },
+            outputs,
+        });
     }
 
     pub(crate) fn store(&mut self) {
@@ -348,7 +364,7 @@ impl Shell {
     /// Advances the time, first with the machine suspended; alarms expire in between.
     pub(crate) fn pass(&mut self, asleep: u64, awake: u64) {
         self.now.boot += asleep;
-        self.now.asleep += asleep;
+        self.now.suspended += asleep;
         let end = self.now.boot + awake;
         self.ring();
         while let Some(at) = self.core.next_alarm().filter(|at| *at <= end) {
@@ -359,15 +375,15 @@ impl Shell {
     }
 
     fn advance(&mut self, to: BootMillis) {
-        if self.now.boot < self.told_lease && self.told_lease < to {
-            self.advance(self.told_lease);
+        if self.now.boot < self.sent_lease && self.sent_lease < to {
+            self.advance(self.sent_lease);
         }
         let passed = to - self.now.boot;
-        let had_lease = self.now.boot < self.told_lease;
+        let had_lease = self.now.boot < self.sent_lease;
         self.now.boot = to;
         for process in self.processes.values_mut().filter(|process| process.is_alive && !process.frozen) {
             process.ran += passed;
-            if to >= self.told_lease && !process.is_loaded && !process.terms.at_most_once {
+            if to >= self.sent_lease && !process.is_loaded && !process.policy.at_most_once {
                 process.frozen = self.has_fuse;
                 process.unguarded += if had_lease { 0 } else { passed };
             }
@@ -376,17 +392,17 @@ impl Shell {
 
     fn ring(&mut self) {
         if self.core.next_alarm().is_some_and(|at| at <= self.now.boot) {
-            self.tell(Event::AlarmDue);
+            self.tell(Event::AlarmFired);
         }
         assert!(self.core.next_alarm().is_none_or(|at| at > self.now.boot), "an expired alarm is still set");
     }
 
     /// The fuse freezes processes if the lease has expired. With `tells` false, it exits before it reports that.
     pub(crate) fn fuse(&mut self, tells: bool) {
-        if self.now.boot < self.told_lease {
+        if self.now.boot < self.sent_lease {
             return;
         }
-        let guarded = |process: &Process| process.is_alive && !process.terms.at_most_once && !process.frozen;
+        let guarded = |process: &Process| process.is_alive && !process.policy.at_most_once && !process.frozen;
         let ids: Vec<_> = self.processes.iter().filter(|(_, it)| guarded(it)).map(|(id, _)| *id).collect();
         if ids.is_empty() {
             return;
@@ -404,7 +420,7 @@ impl Shell {
         self.held_back.clear();
         self.forbidden.clear();
         self.to_store.clear();
-        self.told_lease = 0;
+        self.sent_lease = 0;
         self.core = Supervisor::new(Limits { orphan_limit: ORPHAN_LIMIT }, self.disk.state(), self.now);
         self.tell(Event::AgentConnected { slots: self.slots });
     }
@@ -422,14 +438,14 @@ impl Shell {
     pub(crate) fn check(&self) {
         let has_lease = self.core.has_lease(self.now.boot);
         for (id, process) in self.processes.iter().filter(|(_, process)| process.is_alive) {
-            let longest = process.terms.timeout.map(|timeout| timeout + process.terms.grace);
+            let longest = process.policy.timeout.map(|timeout| timeout + process.policy.grace);
             if process.is_loaded {
                 let ran = process.ran - process.unguarded;
                 assert!(longest.is_none_or(|longest| ran <= longest), "{id} runs beyond its timeout");
             }
             if has_lease {
                 assert!(!process.frozen, "{id} is frozen under a lease");
-            } else if process.is_loaded && !process.terms.at_most_once {
+            } else if process.is_loaded && !process.policy.at_most_once {
                 assert!(process.frozen, "{id} runs without a lease");
             }
         }
@@ -451,7 +467,7 @@ impl Shell {
             self.store();
             self.write_all();
             self.core.report_all();
-            self.tell(Event::AlarmDue);
+            self.tell(Event::AlarmFired);
             self.acknowledge();
             self.write_all();
             self.pass(0, 500);

@@ -1,7 +1,7 @@
 //! Stops in every phase of an execution.
 
 use model::ExecutionId;
-use supervisor::{Report, Terms, Verdict};
+use supervisor::{EndReason, ExecutionPolicy, Report};
 
 use crate::shell::{End, Plain, Shell};
 
@@ -15,7 +15,7 @@ fn shell() -> Shell {
 }
 
 fn assign(shell: &mut Shell) {
-    shell.assign(ONE, Terms { at_most_once: false, timeout: None, grace: GRACE });
+    shell.assign(ONE, ExecutionPolicy { at_most_once: false, timeout: None, grace: GRACE });
 }
 
 fn last(shell: &Shell) -> &Report<Plain> {
@@ -26,13 +26,13 @@ fn is_refused(shell: &Shell, why: &str) -> bool {
     matches!(last(shell), Report::Refused { reason, .. } if reason == why)
 }
 
-fn has_ended(shell: &Shell, verdict: Verdict, stored: bool) -> bool {
+fn has_ended(shell: &Shell, verdict: EndReason, stored: bool) -> bool {
     let end = End { verdict: Some(verdict), stored };
     matches!(last(shell), Report::Ended(ended) if **ended == end)
 }
 
 #[test]
-fn an_execution_that_was_stopped_before_it_came_is_never_started() {
+fn an_execution_stopped_before_its_assignment_is_never_started() {
     let mut shell = shell();
     shell.stop(ONE, GRACE, false);
     shell.write_all();
@@ -43,7 +43,7 @@ fn an_execution_that_was_stopped_before_it_came_is_never_started() {
 }
 
 #[test]
-fn an_execution_that_nobody_wants_any_more_is_not_started_when_it_comes_late() {
+fn a_discarded_execution_is_not_started_by_a_late_assignment() {
     let mut shell = shell();
     shell.stop(ONE, GRACE, true);
     shell.write_all();
@@ -53,7 +53,7 @@ fn an_execution_that_nobody_wants_any_more_is_not_started_when_it_comes_late() {
 }
 
 #[test]
-fn a_stop_before_the_start_is_durable_keeps_it_from_being_launched() {
+fn a_stop_before_the_start_is_durable_prevents_the_launch() {
     let mut shell = shell();
     assign(&mut shell);
     shell.stop(ONE, GRACE, false);
@@ -63,7 +63,7 @@ fn a_stop_before_the_start_is_durable_keeps_it_from_being_launched() {
 }
 
 #[test]
-fn a_launch_that_has_not_begun_is_refused_at_the_end_of_its_grace() {
+fn a_launch_that_has_not_begun_is_refused_after_its_grace_period() {
     let mut shell = shell();
     assign(&mut shell);
     shell.write_all();
@@ -76,7 +76,7 @@ fn a_launch_that_has_not_begun_is_refused_at_the_end_of_its_grace() {
 }
 
 #[test]
-fn a_program_that_is_not_loaded_within_the_grace_is_killed_and_counts_as_stopped() {
+fn a_program_not_loaded_within_the_grace_period_is_killed_as_stopped() {
     let mut shell = shell();
     assign(&mut shell);
     shell.write_all();
@@ -87,11 +87,11 @@ fn a_program_that_is_not_loaded_within_the_grace_is_killed_and_counts_as_stopped
     shell.pass(0, 2);
     assert!(shell.processes[&ONE].was_killed);
     shell.load(ONE);
-    assert_eq!(shell.core.verdict(ONE), Some(Verdict::Stopped));
+    assert_eq!(shell.core.end_reason(ONE), Some(EndReason::Stopped));
 }
 
 #[test]
-fn a_task_is_asked_first_and_killed_at_the_end_of_its_grace() {
+fn a_task_gets_sigterm_first_and_is_killed_after_its_grace_period() {
     let mut shell = shell();
     assign(&mut shell);
     shell.write_all();
@@ -103,11 +103,11 @@ fn a_task_is_asked_first_and_killed_at_the_end_of_its_grace() {
     assert!(shell.processes[&ONE].was_killed);
     shell.reap(ONE, false);
     shell.write_all();
-    assert!(has_ended(&shell, Verdict::Stopped, false), "{:?}", last(&shell));
+    assert!(has_ended(&shell, EndReason::Stopped, false), "{:?}", last(&shell));
 }
 
 #[test]
-fn a_task_that_is_frozen_is_killed_without_a_grace() {
+fn a_frozen_task_is_killed_without_a_grace_period() {
     let mut shell = shell();
     assign(&mut shell);
     shell.write_all();
@@ -131,10 +131,10 @@ fn a_stop_while_output_files_are_stored_ends_the_execution() {
     assert_eq!(shell.to_store, [ONE]);
     shell.stop(ONE, GRACE, false);
     shell.write_all();
-    assert!(has_ended(&shell, Verdict::Stopped, false), "{:?}", last(&shell));
+    assert!(has_ended(&shell, EndReason::Stopped, false), "{:?}", last(&shell));
     shell.store();
     shell.write_all();
-    assert!(has_ended(&shell, Verdict::Stopped, false), "{:?}", last(&shell));
+    assert!(has_ended(&shell, EndReason::Stopped, false), "{:?}", last(&shell));
 }
 
 #[test]
@@ -151,6 +151,6 @@ fn output_files_are_stored_by_the_next_supervisor_and_the_task_does_not_run_agai
     assert_eq!(shell.to_store, [ONE]);
     shell.store();
     shell.write_all();
-    assert!(has_ended(&shell, Verdict::ByItself, true), "{:?}", last(&shell));
+    assert!(has_ended(&shell, EndReason::ByItself, true), "{:?}", last(&shell));
     assert_eq!(shell.launched.len(), 1);
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use libfuzzer_sys::fuzz_target;
 use model::Timestamp;
 use model::timing::{Cron, Dialect, Filter, Rule, Timing};
-use timetable::{Next, NoCalendars, Timetable, Zones};
+use timetable::{Next, BuiltinCalendars, Timetable, Zones};
 
 static ZONES: LazyLock<Zones> = LazyLock::new(Zones::bundled);
 
@@ -34,7 +34,7 @@ fuzz_target!(|data: &[u8]| {
         timing.exclude.push(Filter::Cron(cron));
     }
     let started = Instant::now();
-    let Ok(timetable) = Timetable::compile(&timing, 1, &ZONES, &NoCalendars) else { return };
+    let Ok(timetable) = Timetable::compile(&timing, 1, &ZONES, &BuiltinCalendars) else { return };
     let after = Timestamp::from_micros(i64::from_le_bytes(*instant));
     let mut last = after;
     for _ in 0..4 {

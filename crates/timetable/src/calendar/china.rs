@@ -16,7 +16,7 @@ use jiff::civil::{Date, date};
 use model::calendar::{CalendarStep, Days};
 use model::timing::{DateRange, Weekday};
 
-use super::{DaySet, NoCalendars};
+use super::{BuiltinCalendars, DaySet};
 
 /// Prefix of the names of built-in calendars; reserved for them.
 pub(super) const PREFIX: &str = "belfry.";
@@ -62,7 +62,8 @@ static BUILTIN: LazyLock<BTreeMap<&'static str, Arc<DaySet>>> = LazyLock::new(||
 });
 
 fn built(name: &str, steps: &[CalendarStep]) -> Arc<DaySet> {
-    let mut days = DaySet::compile_steps(name, steps, &NoCalendars).expect("the table names days that exist");
+    let mut days =
+        DaySet::compile_steps(name, steps, &BuiltinCalendars).expect("the table names days that exist");
     days.known_until = YEARS.last().map(|year| date(year.year, 12, 31));
     Arc::new(days)
 }

@@ -145,9 +145,9 @@ struct Layers {
     /// Dates of consecutive steps, topmost first; merged into one layer when another kind of step follows.
     dates: Vec<(DateRange, bool)>,
     /// Weekdays that an upper layer decides.
-    weekdays_spoken: u8,
+    weekdays_decided: u8,
     /// Days of the year that an upper layer decides.
-    yearly_spoken: [u64; 6],
+    yearly_decided: [u64; 6],
     /// Calendars that an upper layer refers to.
     calendars: BTreeSet<String>,
     /// Whether a layer decides all days. The steps below are checked, but have no layer.
@@ -178,7 +178,7 @@ impl Layers {
     }
 
     fn push(&mut self, layer: Layer) {
-        self.paint();
+        self.flush_dates();
         if !self.closed {
             self.done.push(layer);
         }
@@ -189,10 +189,10 @@ impl Layers {
             return Err(vec![problem(format!("{path}.weekdays"), "is empty: expected a weekday".into())]);
         }
         let said = weekdays.iter().fold(0, |bits, day| bits | 1 << *day as u8);
-        let news = said & !self.weekdays_spoken;
-        self.weekdays_spoken |= said;
+        let news = said & !self.weekdays_decided;
+        self.weekdays_decided |= said;
         if news != 0 {
-            self.push(Layer::Weekdays { spoken: news, included: if included { news } else { 0 } });
+            self.push(Layer::Weekdays { decided: news, included: if included { news } else { 0 } });
         }
         Ok(())
     }
@@ -235,11 +235,11 @@ impl Layers {
         }
         let mut yearly = Yearly::default();
         for (word, said) in said.into_iter().enumerate() {
-            yearly.spoken[word] = said & !self.yearly_spoken[word];
-            yearly.included[word] = if included { yearly.spoken[word] } else { 0 };
-            self.yearly_spoken[word] |= said;
+            yearly.decided[word] = said & !self.yearly_decided[word];
+            yearly.included[word] = if included { yearly.decided[word] } else { 0 };
+            self.yearly_decided[word] |= said;
         }
-        if yearly.spoken.iter().any(|word| *word != 0) {
+        if yearly.decided.iter().any(|word| *word != 0) {
             self.push(Layer::Yearly(Box::new(yearly)));
         }
         Ok(())
@@ -268,16 +268,16 @@ impl Layers {
         Ok(())
     }
 
-    fn paint(&mut self) {
+    fn flush_dates(&mut self) {
         let dates = std::mem::take(&mut self.dates);
         if !dates.is_empty() && !self.closed {
-            self.done.push(Layer::Dates(painted(&dates)));
+            self.done.push(Layer::Dates(merge_ranges(&dates)));
         }
     }
 
     fn finish(mut self, name: &str) -> DaySet {
-        self.paint();
-        let hull = self.done.iter().filter_map(Layer::hull).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        self.flush_dates();
+        let hull = self.done.iter().filter_map(Layer::bounds).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let named = || {
             self.done.iter().filter_map(|layer| match layer {
                 Layer::Calendar { days, .. } => Some(days),
@@ -305,7 +305,7 @@ fn month_and_day(text: &str) -> Option<(i8, i8)> {
 /// Merges ranges that may overlap into a sorted list. For each day, the first range that contains it decides.
 ///
 /// Sweeps over the days on which a range starts or has ended: O(n log n).
-fn painted(ranges: &[(DateRange, bool)]) -> Box<[Span]> {
+fn merge_ranges(ranges: &[(DateRange, bool)]) -> Box<[Span]> {
     let mut begins: Vec<usize> = (0..ranges.len()).collect();
     begins.sort_by_key(|&i| ranges[i].0.first);
     let mut turns: Vec<Date> = ranges

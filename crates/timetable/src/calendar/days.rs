@@ -33,7 +33,7 @@ pub(super) enum Layer {
     All(bool),
     /// Bits of weekdays; Monday is bit 0. `spoken` has the decided days, `included` those that are in the set.
     Weekdays {
-        spoken: u8,
+        decided: u8,
         included: u8,
     },
     Yearly(Box<Yearly>),
@@ -49,7 +49,7 @@ pub(super) enum Layer {
 /// Days of the year as bits, 31 for each month. `spoken` has the decided days, `included` those that are in the set.
 #[derive(Debug, Default)]
 pub(super) struct Yearly {
-    pub(super) spoken: [u64; 6],
+    pub(super) decided: [u64; 6],
     pub(super) included: [u64; 6],
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Span {
 }
 
 /// First and last day of the check for an empty calendar.
-const USEFUL: (Date, Date) = (date(1970, 1, 1), date(2399, 12, 31));
+const EMPTY_CHECK_RANGE: (Date, Date) = (date(1970, 1, 1), date(2399, 12, 31));
 
 impl DaySet {
     /// Returns the name of the calendar.
@@ -106,7 +106,7 @@ impl DaySet {
     /// Costs milliseconds if only the combination of the steps makes the set empty. Call it only when a calendar
     /// changes.
     pub fn is_empty(&self) -> bool {
-        let (first, last) = USEFUL;
+        let (first, last) = EMPTY_CHECK_RANGE;
         let days = last.duration_since(first).as_hours() / 24;
         self.next_day_in(first, u32::try_from(days).unwrap_or(u32::MAX)).is_none()
     }
@@ -137,13 +137,13 @@ impl Layer {
     fn verdict(&self, day: Date) -> Option<bool> {
         match self {
             Self::All(included) => Some(*included),
-            Self::Weekdays { spoken, included } => {
+            Self::Weekdays { decided: spoken, included } => {
                 let bit = weekday_bit(day);
                 (spoken & bit != 0).then_some(included & bit != 0)
             }
             Self::Yearly(yearly) => {
                 let (word, bit) = yearly_bit(day.month(), day.day());
-                (yearly.spoken[word] & bit != 0).then_some(yearly.included[word] & bit != 0)
+                (yearly.decided[word] & bit != 0).then_some(yearly.included[word] & bit != 0)
             }
             Self::Dates(spans) => {
                 let after = spans.partition_point(|span| span.first <= day);
@@ -155,7 +155,7 @@ impl Layer {
     }
 
     /// Returns the first and last day that the layer can include.
-    pub(super) fn hull(&self) -> Option<(Date, Date)> {
+    pub(super) fn bounds(&self) -> Option<(Date, Date)> {
         match self {
             Self::All(included) => included.then_some((Date::MIN, Date::MAX)),
             Self::Weekdays { included, .. } => (*included != 0).then_some((Date::MIN, Date::MAX)),

@@ -35,7 +35,7 @@ impl CalendarMap {
     ) -> (Self, BTreeMap<String, Vec<Problem>>) {
         let mut waiting: BTreeMap<&str, &CalendarSpec> =
             specs.into_iter().map(|spec| (spec.name.as_str(), spec)).collect();
-        let order = in_order(&waiting);
+        let order = topological_order(&waiting);
         let (mut map, mut wrong) = (Self::default(), BTreeMap::new());
         for spec in order.iter().filter_map(|name| waiting.remove(name)) {
             match broken_reference(spec, &wrong).map_or_else(|| DaySet::compile(spec, &map), Err) {
@@ -46,7 +46,7 @@ impl CalendarMap {
             }
         }
         for (name, spec) in &waiting {
-            wrong.insert((*name).to_owned(), circular(spec, &waiting));
+            wrong.insert((*name).to_owned(), cycle_problem(spec, &waiting));
         }
         (map, wrong)
     }
@@ -69,7 +69,7 @@ impl CalendarMap {
 
 /// Returns the names in an order in which each follows those that it refers to. Omits cycles, and calendars that refer
 /// to a cycle.
-fn in_order<'a>(specs: &BTreeMap<&'a str, &'a CalendarSpec>) -> Vec<&'a str> {
+fn topological_order<'a>(specs: &BTreeMap<&'a str, &'a CalendarSpec>) -> Vec<&'a str> {
     let mut needed_by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut needs: BTreeMap<&str, usize> = BTreeMap::new();
     for (name, spec) in specs {
@@ -110,7 +110,7 @@ fn broken_reference(spec: &CalendarSpec, wrong: &BTreeMap<String, Vec<Problem>>)
 }
 
 /// Returns the problem of a calendar in `circle`: follows the references until a name repeats.
-fn circular(spec: &CalendarSpec, circle: &BTreeMap<&str, &CalendarSpec>) -> Vec<Problem> {
+fn cycle_problem(spec: &CalendarSpec, circle: &BTreeMap<&str, &CalendarSpec>) -> Vec<Problem> {
     let first = |spec: &CalendarSpec| {
         references(spec)
             .find(|(_, _, name)| circle.contains_key(name))

@@ -60,9 +60,9 @@ pub(crate) fn unknown_calendar(name: &str, calendars: &dyn Calendars) -> String 
 
 /// Source that has only the built-in calendars.
 #[derive(Debug, Clone, Copy)]
-pub struct NoCalendars;
+pub struct BuiltinCalendars;
 
-impl Calendars for NoCalendars {
+impl Calendars for BuiltinCalendars {
     fn days(&self, name: &str) -> Option<Arc<DaySet>> {
         builtin(name)
     }

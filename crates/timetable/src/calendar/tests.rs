@@ -37,7 +37,7 @@ fn dates(ranges: &[&str]) -> Days {
 }
 
 fn compiled(steps: Vec<CalendarStep>) -> DaySet {
-    DaySet::compile(&spec("test", steps), &NoCalendars).unwrap()
+    DaySet::compile(&spec("test", steps), &BuiltinCalendars).unwrap()
 }
 
 fn problems(spec: &CalendarSpec, others: &dyn Calendars) -> String {
@@ -49,7 +49,7 @@ fn problems(spec: &CalendarSpec, others: &dyn Calendars) -> String {
 
 /// B5. The calendar of a company: working days, without its holidays, with one Saturday worked.
 #[test]
-fn the_last_step_that_speaks_of_a_day_decides() {
+fn the_last_step_that_contains_a_day_decides() {
     let days = compiled(vec![
         include(named("belfry.cn-workdays")),
         exclude(Days::Yearly(vec!["12-24".into()])),
@@ -87,7 +87,7 @@ fn a_search_ends_at_its_bound_and_counts_the_day_it_begins_with() {
 
 /// B5. All kinds of problems are reported at once.
 #[test]
-fn mistakes_are_told_with_their_paths() {
+fn problems_of_a_calendar_have_paths() {
     insta::assert_snapshot!(problems(
         &spec("shop", vec![
             exclude(Days::Weekdays(vec![])),
@@ -98,7 +98,7 @@ fn mistakes_are_told_with_their_paths() {
             include(named("belfry.cn-workday")),
             exclude(named("whatever")),
         ]),
-        &NoCalendars,
+        &BuiltinCalendars,
     ), @"
     steps[0].exclude.weekdays: is empty: expected a weekday
     steps[1].include.dates: is empty: expected a date
@@ -110,7 +110,7 @@ fn mistakes_are_told_with_their_paths() {
     steps[5].include.calendar: unknown calendar `belfry.cn-workday`: did you mean `belfry.cn-workdays`?
     steps[6].exclude.calendar: unknown calendar `whatever`: expected a calendar of the namespace, or a built-in one such as `belfry.cn-workdays`
     ");
-    insta::assert_snapshot!(problems(&spec("belfry.mine", vec![exclude(Days::All {})]), &NoCalendars), @"
+    insta::assert_snapshot!(problems(&spec("belfry.mine", vec![exclude(Days::All {})]), &BuiltinCalendars), @"
     steps: includes no day: expected at least one `include`, such as `include: {all: {}}`
     name: names that begin with `belfry.` are reserved for built-in calendars
     ");
@@ -120,15 +120,18 @@ fn mistakes_are_told_with_their_paths() {
 #[test]
 fn a_calendar_has_bounds() {
     let steps = vec![include(Days::All {}); limits::CALENDAR_STEPS_MAX + 1];
-    assert_eq!(problems(&spec("a", steps), &NoCalendars), "steps: has 1001 steps: expected at most 1000\n");
+    assert_eq!(
+        problems(&spec("a", steps), &BuiltinCalendars),
+        "steps: has 1001 steps: expected at most 1000\n"
+    );
     let day = DateRange { first: date(2026, 1, 1), last: date(2026, 1, 1) };
     let steps = vec![include(Days::Dates(vec![day; limits::CALENDAR_DATES_MAX + 1]))];
-    assert!(problems(&spec("a", steps), &NoCalendars).starts_with("steps: has 20001 dates: "));
+    assert!(problems(&spec("a", steps), &BuiltinCalendars).starts_with("steps: has 20001 dates: "));
 }
 
 /// B5. Each calendar refers to all earlier ones. Without the bound, each calendar would double the cost of a lookup.
 #[test]
-fn calendars_that_name_each_other_cannot_make_a_question_dear() {
+fn the_cost_of_nested_calendars_is_bounded() {
     let mut map = CalendarMap::default();
     let mut last = String::new();
     for i in 0..=limits::CALENDAR_DEPTH_MAX {
@@ -164,7 +167,7 @@ fn calendars_are_compiled_in_the_order_of_their_references() {
 
 /// B5.
 #[test]
-fn circles_of_calendars_are_refused_by_name() {
+fn reference_cycles_are_rejected_with_their_calendars() {
     let specs = [
         spec("a", vec![include(Days::All {}), exclude(named("b"))]),
         spec("b", vec![include(named("c"))]),
@@ -190,7 +193,7 @@ fn circles_of_calendars_are_refused_by_name() {
 
 /// B5. `b` refers to `a`; then `a` is changed to refer to `b`.
 #[test]
-fn a_change_that_would_close_a_circle_is_refused() {
+fn a_change_that_creates_a_cycle_is_rejected() {
     let (mut map, _) =
         CalendarMap::compile(&[spec("a", vec![include(Days::All {})]), spec("b", vec![include(named("a"))])]);
     let change = spec("a", vec![include(named("b"))]);
@@ -201,7 +204,7 @@ fn a_change_that_would_close_a_circle_is_refused() {
 
 /// B5.
 #[test]
-fn a_calendar_that_never_has_a_day_is_known() {
+fn an_empty_calendar_is_detected() {
     let all_but_all = vec![include(dates(&["2026-01-01"])), exclude(Days::All {})];
     assert!(compiled(all_but_all).is_empty());
     let work = Days::Weekdays(vec![Weekday::Monday]);
@@ -213,7 +216,7 @@ fn a_calendar_that_never_has_a_day_is_known() {
 
 /// B5. Compares every day with `chinesecalendar` (PyPI).
 #[test]
-fn china_s_days_are_those_of_another_source() {
+fn chinese_holidays_match_chinesecalendar() {
     let [holidays, makeup, work] =
         ["holidays", "makeup-days", "workdays"].map(|name| builtin(&format!("belfry.cn-{name}")).unwrap());
     let mut compared = 0;
@@ -234,7 +237,7 @@ fn china_s_days_are_those_of_another_source() {
 
 /// B5.
 #[test]
-fn years_that_are_not_published_have_weekends_only_and_it_is_known() {
+fn unpublished_years_have_only_weekends() {
     let work = builtin("belfry.cn-workdays").unwrap();
     assert_eq!(work.known_until(), Some(date(2026, 12, 31)));
     assert!(work.contains(date(2031, 10, 1)) && !work.contains(date(2031, 10, 4)));
@@ -248,7 +251,7 @@ fn years_that_are_not_published_have_weekends_only_and_it_is_known() {
 }
 
 #[test]
-fn a_slip_of_the_hand_finds_its_name_and_a_stranger_none() {
+fn only_a_similar_name_is_suggested() {
     let names = ["Asia/Shanghai", "Asia/Shanghay2", "Europe/Berlin"];
     assert_eq!(nearest("asia/shangai", names), Some("Asia/Shanghai"));
     assert_eq!(nearest("Tokyo", names), None);
@@ -315,7 +318,7 @@ fn belongs(steps: &[CalendarStep], day: jiff::civil::Date) -> bool {
 proptest! {
     /// B5. The compilation to layers does not change the set of days.
     #[test]
-    fn a_compiled_calendar_means_what_its_steps_say(steps in some_steps()) {
+    fn a_compiled_calendar_matches_its_steps(steps in some_steps()) {
         let days = compiled(steps.clone());
         let mut day = date(2023, 10, 1);
         while day < date(2026, 6, 1) {

@@ -51,18 +51,18 @@ impl CronDays {
             None => Some(year),
             Some(years) => years.iter().filter_map(|years| years.next(year)).min(),
         };
-        search_months(from, self.months, next_year, |month| self.chosen(month))
+        search_months(from, self.months, next_year, |month| self.matching_days(month))
     }
 
-    fn chosen(&self, month: &Month) -> u32 {
+    fn matching_days(&self, month: &Month) -> u32 {
         let mut days = self.days & month.all();
-        for before_last in ones(self.days_from_end).filter(|n| *n < month.len) {
+        for before_last in set_bits(self.days_from_end).filter(|n| *n < month.len) {
             days |= 1 << (month.len - before_last);
         }
-        for day in ones(self.workdays_near).filter(|day| *day <= month.len) {
+        for day in set_bits(self.workdays_near).filter(|day| *day <= month.len) {
             days |= 1 << month.nearest_workday(day);
         }
-        for before_last in ones(self.workdays_near_end).filter(|n| *n < month.len) {
+        for before_last in set_bits(self.workdays_near_end).filter(|n| *n < month.len) {
             days |= 1 << month.nearest_workday(month.len - before_last);
         }
         let mut by_weekday = month.on_weekdays(self.weekdays);
@@ -75,7 +75,7 @@ impl CronDays {
 }
 
 /// Returns the positions of the set bits, lowest first.
-fn ones(mut bits: u32) -> impl Iterator<Item = u32> {
+fn set_bits(mut bits: u32) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let place = (bits != 0).then(|| bits.trailing_zeros());
         bits &= bits.wrapping_sub(1);

@@ -56,7 +56,7 @@ impl Field {
     }
 
     /// Converts a number of an expression to the numbering of crontab.
-    pub(super) const fn kept(self, written: u16, dialect: Dialect) -> u16 {
+    pub(super) const fn crontab_value(self, written: u16, dialect: Dialect) -> u16 {
         match (self, dialect) {
             (Self::DayOfWeek, Dialect::Quartz) => written - 1,
             _ => written,

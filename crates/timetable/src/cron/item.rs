@@ -80,7 +80,7 @@ impl<'a> Context<'a> {
                 if piece.as_bytes().get(end) == Some(&b'~') && self.field != Field::Year {
                     return self.random(Some(value), end).map(hashed);
                 }
-                self.beginning_with(value, end).map(plain)
+                self.item_from_value(value, end).map(plain)
             }
         }
     }
@@ -174,9 +174,9 @@ impl<'a> Context<'a> {
     }
 
     /// Parses the rest of an item that starts with a value: a single value, a range, steps, `15W`, `5#3` or `5L`.
-    fn beginning_with(&self, value: Value, mut end: usize) -> Result<Item, CronError> {
+    fn item_from_value(&self, value: Value, mut end: usize) -> Result<Item, CronError> {
         let (_, last) = self.field.range(self.dialect);
-        let last = self.field.kept(last, self.dialect);
+        let last = self.field.crontab_value(last, self.dialect);
         let special = self.byte(end).map(|b| b.to_ascii_uppercase());
         match (self.field, special) {
             (Field::DayOfMonth, Some(b'W')) => return self.end(end + 1, Item::WorkdayNear(value.kept)),
@@ -261,7 +261,7 @@ impl<'a> Context<'a> {
         let (min, max) = self.field.range(self.dialect);
         if let Some((number, end)) = self.number(at) {
             if (min..=max).contains(&number) {
-                let kept = self.field.kept(number, self.dialect);
+                let kept = self.field.crontab_value(number, self.dialect);
                 return Ok((Value { kept, is_name: false, at }, end));
             }
         } else if let Some(name) = self.piece.get(at..at + 3)

@@ -22,7 +22,7 @@ pub(crate) use days::CronDays;
 pub(crate) use error::CronError;
 pub(crate) use field::Field;
 pub(crate) use item::Item;
-pub(crate) use reading::{FieldText, Hashed, Text, read};
+pub(crate) use reading::{FieldText, Hashed, Text, parse_for_description};
 
 use model::timing::{Cron, Dialect};
 
@@ -213,7 +213,7 @@ fn parse_fields(
         ));
     }
     days.both = open_days[0] || open_days[1];
-    Ok(Parsed { days: Days::Cron(days).settled(), times: Times::Fields(times), repeats, seeded })
+    Ok(Parsed { days: Days::Cron(days).or_never(), times: Times::Fields(times), repeats, seeded })
 }
 
 fn add(field: Field, item: Item, days: &mut CronDays, times: &mut Fields) {

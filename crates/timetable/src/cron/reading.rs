@@ -44,7 +44,7 @@ pub(crate) struct Hashed {
 ///
 /// # Errors
 /// Returns the first error of the expression, as [`parse`] does.
-pub(crate) fn read(cron: &Cron) -> Result<Text, CronError> {
+pub(crate) fn parse_for_description(cron: &Cron) -> Result<Text, CronError> {
     if let Expression::Every(period) = parse(cron, 0)? {
         return Ok(Text::Every(period));
     }
@@ -85,7 +85,7 @@ pub(crate) fn read(cron: &Cron) -> Result<Text, CronError> {
 fn hashed(piece: &str, field: Field, dialect: Dialect) -> Hashed {
     let (first, mut last) = field.values();
     let value = |text: &str| match text.parse() {
-        Ok(number) => Some(field.kept(number, dialect)),
+        Ok(number) => Some(field.crontab_value(number, dialect)),
         Err(_) => field.named(text),
     };
     let (choice, step) = piece.split_once('/').unwrap_or((piece, ""));

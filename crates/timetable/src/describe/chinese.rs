@@ -17,7 +17,7 @@ use super::shape::{
     DayFields, Part, Shape, TimeOfDay, clock, day_fields, field_shape, shape, time_of_day, values, years,
 };
 use super::{passes_midnight, shown};
-use crate::cron::{Field, FieldText, Hashed, Item, Text, read};
+use crate::cron::{Field, FieldText, Hashed, Item, Text, parse_for_description};
 
 /// From Monday, which is 1.
 const WEEKDAYS: [&str; 7] = ["周一", "周二", "周三", "周四", "周五", "周六", "周日"];
@@ -242,7 +242,7 @@ fn day_or_from_end(day: i8) -> String {
 }
 
 fn cron(cron: &Cron) -> String {
-    match read(cron) {
+    match parse_for_description(cron) {
         Ok(Text::Every(period)) => rate(&Every { period, phase: Duration::ZERO }),
         Ok(Text::Fields(fields)) => fields_text(&fields),
         Err(_) => format!("无效的 cron 表达式 `{}`", shown(&cron.expression)),

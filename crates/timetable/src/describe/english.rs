@@ -15,7 +15,7 @@ use super::shape::{
     DayFields, Part, Shape, TimeOfDay, clock, day_fields, field_shape, time_of_day, values, years,
 };
 use super::{passes_midnight, shown};
-use crate::cron::{Field, FieldText, Hashed, Item, Text, read};
+use crate::cron::{Field, FieldText, Hashed, Item, Text, parse_for_description};
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -250,7 +250,7 @@ fn day_or_from_end(day: i8) -> String {
 }
 
 fn cron(cron: &Cron) -> String {
-    match read(cron) {
+    match parse_for_description(cron) {
         Ok(Text::Every(period)) => rate(&Every { period, phase: Duration::ZERO }),
         Ok(Text::Fields(fields)) => fields_text(&fields),
         Err(_) => format!("by the invalid cron expression `{}`", shown(&cron.expression)),

@@ -123,7 +123,7 @@ fn the_dialect_decides_what_a_number_means() {
 
 /// B1. The description quotes an invalid expression and adds nothing.
 #[test]
-fn what_cannot_be_read_is_named_as_it_is_written() {
+fn an_invalid_expression_is_quoted() {
     for text in ["", "60 * * * *", "0 9 * * MOON", "@never", "a\u{1b}b"] {
         let english = describe(&cron(text), Language::English);
         let quoted = format!("`{}`", text.replace('\u{1b}', ""));

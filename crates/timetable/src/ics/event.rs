@@ -14,8 +14,8 @@ use model::timing::DateRange;
 
 use super::Ignored;
 use super::lines::Property;
-use super::recur::{Recurrence, Spent};
-use super::value::{Length, Moment, last_day_before};
+use super::recur::{Recurrence, WorkLimitReached};
+use super::value::{DateOrTime, DurationValue, last_day_before};
 
 /// Entry with the properties that affect its days.
 #[derive(Debug)]
@@ -42,8 +42,8 @@ impl From<String> for Refusal {
     }
 }
 
-impl From<Spent> for Refusal {
-    fn from(_: Spent) -> Self {
+impl From<WorkLimitReached> for Refusal {
+    fn from(_: WorkLimitReached) -> Self {
         Self::TooMuch
     }
 }
@@ -113,7 +113,7 @@ impl Event {
         for rule in self.all("RRULE") {
             let recurrence =
                 Recurrence::parse(&rule.value, |until| until.day(zone)).map_err(|reason| at(rule, reason))?;
-            if !recurrence.names(first_day) {
+            if !recurrence.includes(first_day) {
                 return Err(at(rule, "does not include the first day of the event (DTSTART)".into()).into());
             }
             begins.extend(recurrence.days(first_day, window, work)?);
@@ -136,32 +136,33 @@ impl Event {
     pub(super) fn recurs_after(&self, day: Date) -> bool {
         let zone = self.one("DTSTART").ok().flatten().and_then(|start| start.parameter("TZID"));
         self.all("RRULE").any(|rule| {
-            Recurrence::parse(&rule.value, |until| until.day(zone)).is_ok_and(|rule| rule.goes_on_after(day))
+            Recurrence::parse(&rule.value, |until| until.day(zone))
+                .is_ok_and(|rule| rule.can_recur_after(day))
         })
     }
 
     /// Returns the last day of the first instance.
-    fn last_day(&self, first: Moment, zone: Option<&str>) -> Result<Date, String> {
+    fn last_day(&self, first: DateOrTime, zone: Option<&str>) -> Result<Date, String> {
         let (end, duration) = (self.one("DTEND")?, self.one("DURATION")?);
         match (end, duration) {
             (Some(end), Some(_)) => Err(at(end, "cannot be combined with DURATION".into())),
             (None, None) => first.day(zone),
             (None, Some(duration)) => {
-                Length::parse(&duration.value).and_then(|length| length.last_day(first)).ok_or_else(|| {
-                    at(duration, "does not fit DTSTART: expected a duration such as `P1D`".into())
-                })
+                DurationValue::parse(&duration.value).and_then(|length| length.last_day(first)).ok_or_else(
+                    || at(duration, "does not fit DTSTART: expected a duration such as `P1D`".into()),
+                )
             }
             (Some(end), None) => match (first, moment(end)?) {
-                (Moment::Day(first), Moment::Day(last)) if last > first => {
+                (DateOrTime::Day(first), DateOrTime::Day(last)) if last > first => {
                     last.yesterday().map_err(|error| at(end, error.to_string()))
                 }
-                (Moment::Local(_), Moment::Local(_)) if end.parameter("TZID") != zone => {
+                (DateOrTime::Local(_), DateOrTime::Local(_)) if end.parameter("TZID") != zone => {
                     Err(at(end, "has another time zone than DTSTART".into()))
                 }
-                (Moment::Local(first), Moment::Local(last)) if last >= first => {
+                (DateOrTime::Local(first), DateOrTime::Local(last)) if last >= first => {
                     Ok(last_day_before(first, last))
                 }
-                (Moment::Day(_), Moment::Day(_)) | (Moment::Local(_), Moment::Local(_)) => {
+                (DateOrTime::Day(_), DateOrTime::Day(_)) | (DateOrTime::Local(_), DateOrTime::Local(_)) => {
                     Err(at(end, "is not after DTSTART".into()))
                 }
                 _ => {
@@ -176,7 +177,7 @@ impl Event {
         let mut days = Vec::new();
         for property in self.all(name) {
             for text in property.value.split(',') {
-                let day = Moment::parse(text.trim()).and_then(|moment| moment.day(zone));
+                let day = DateOrTime::parse(text.trim()).and_then(|moment| moment.day(zone));
                 days.push(day.map_err(|reason| at(property, reason))?);
             }
         }
@@ -197,8 +198,8 @@ impl Event {
     }
 }
 
-fn moment(property: &Property) -> Result<Moment, String> {
-    Moment::parse(&property.value).map_err(|reason| at(property, reason))
+fn moment(property: &Property) -> Result<DateOrTime, String> {
+    DateOrTime::parse(&property.value).map_err(|reason| at(property, reason))
 }
 
 fn at(property: &Property, reason: String) -> String {

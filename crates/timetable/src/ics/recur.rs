@@ -13,11 +13,11 @@ use jiff::ToSpan;
 use jiff::civil::{Date, Weekday};
 use model::timing::DateRange;
 
-use super::value::Moment;
+use super::value::DateOrTime;
 
 /// Error: the import has reached its limit of work.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Spent;
+pub(super) struct WorkLimitReached;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Frequency {
@@ -50,7 +50,10 @@ pub(super) struct Recurrence {
 
 impl Recurrence {
     /// Parses a rule. `day_of` converts the value of UNTIL to a day. Returns a reason if the rule is not supported.
-    pub(super) fn parse(text: &str, day_of: impl Fn(Moment) -> Result<Date, String>) -> Result<Self, String> {
+    pub(super) fn parse(
+        text: &str,
+        day_of: impl Fn(DateOrTime) -> Result<Date, String>,
+    ) -> Result<Self, String> {
         let mut rule = Self {
             frequency: Frequency::Daily,
             interval: 1,
@@ -72,7 +75,7 @@ impl Recurrence {
                 "FREQ" => rule.frequency = frequency(&value).ok_or_else(wrong)?,
                 "INTERVAL" => rule.interval = number(&value, 1..=100_000).ok_or_else(wrong)?,
                 "COUNT" => rule.count = Some(number(&value, 1..=1_000_000).ok_or_else(wrong)?),
-                "UNTIL" => rule.until = Some(Moment::parse(&value).and_then(&day_of)?),
+                "UNTIL" => rule.until = Some(DateOrTime::parse(&value).and_then(&day_of)?),
                 "BYMONTH" => rule.months = list(&value, |v| number(v, 1..=12)).ok_or_else(wrong)?,
                 "BYMONTHDAY" => rule.month_days = list(&value, |v| signed(v, 31)).ok_or_else(wrong)?,
                 "BYDAY" => rule.weekdays = list(&value, by_day).ok_or_else(wrong)?,
@@ -110,18 +113,23 @@ impl Recurrence {
     }
 
     /// Returns whether the first day of the event is an occurrence of the rule.
-    pub(super) fn names(&self, first: Date) -> bool {
+    pub(super) fn includes(&self, first: Date) -> bool {
         self.period(first, 0).contains(&first)
     }
 
     /// Returns whether the rule has no COUNT, and no UNTIL up to `day`: it can recur after `day`.
-    pub(super) fn goes_on_after(&self, day: Date) -> bool {
+    pub(super) fn can_recur_after(&self, day: Date) -> bool {
         self.count.is_none() && self.until.is_none_or(|until| until > day)
     }
 
     /// Returns the occurrences in `window`, from `first` on. Subtracts the number of examined periods and occurrences
     /// from `work`.
-    pub(super) fn days(&self, first: Date, window: DateRange, work: &mut usize) -> Result<Vec<Date>, Spent> {
+    pub(super) fn days(
+        &self,
+        first: Date,
+        window: DateRange,
+        work: &mut usize,
+    ) -> Result<Vec<Date>, WorkLimitReached> {
         let mut days = Vec::new();
         let mut counted = 0;
         // A rule with COUNT must be expanded from its first day; other rules start near the window.
@@ -130,7 +138,7 @@ impl Recurrence {
         for index in begin.. {
             let Some(start) = self.period_start(first, index).filter(|start| *start <= end) else { break };
             let found = self.period_from(start, first);
-            *work = work.checked_sub(1 + found.len()).ok_or(Spent)?;
+            *work = work.checked_sub(1 + found.len()).ok_or(WorkLimitReached)?;
             for day in found.into_iter().filter(|day| *day >= first) {
                 counted += 1;
                 if day > end || self.count.is_some_and(|count| counted > count) {

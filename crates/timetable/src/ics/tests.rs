@@ -90,7 +90,7 @@ fn times_count_by_their_local_dates() {
 
 /// B5.
 #[test]
-fn recurrences_lose_and_gain_single_days() {
+fn exdate_and_rdate_change_single_days() {
     insta::assert_snapshot!(told(&calendar("
         BEGIN:VEVENT
         UID:a
@@ -123,7 +123,7 @@ fn folded_lines_quoted_parameters_and_any_case_are_read() {
 
 /// B5. Each event that cannot be interpreted exactly is reported with its line.
 #[test]
-fn every_event_that_gives_no_days_is_told_with_its_reason() {
+fn ignored_events_are_reported_with_their_reason() {
     let broken = [
         "SUMMARY:no start",
         "DTSTART:tomorrow",
@@ -188,7 +188,7 @@ fn every_event_that_gives_no_days_is_told_with_its_reason() {
 
 /// B5.
 #[test]
-fn what_is_no_calendar_or_too_much_is_refused_as_a_whole() {
+fn invalid_or_too_large_imports_are_rejected() {
     assert_eq!(import("DTSTART:20260101", 2026..=2026), Err(IcsError::NotICalendar));
     let long = "x".repeat(limits::ICALENDAR_BYTES_MAX + 1);
     assert_eq!(import(&long, 2026..=2026), Err(IcsError::TooLarge { bytes: long.len() }));
@@ -206,7 +206,7 @@ fn what_is_no_calendar_or_too_much_is_refused_as_a_whole() {
 
 /// B5. Compares the occurrences with another library, by their number, their sum and the first ones.
 #[test]
-fn recurrences_are_those_of_another_library() {
+fn recurrences_match_another_library() {
     let mut compared = 0;
     for line in include_str!("recur.golden").lines().filter(|line| !line.starts_with('#')) {
         let words: Vec<&str> = line.split(' ').collect();
@@ -264,7 +264,7 @@ proptest! {
 
     /// B5. Random events: at least one entry is imported or reported, and no day is outside the requested years.
     #[test]
-    fn every_event_is_taken_or_told(events in prop::collection::vec(prop::collection::vec(some_line(), 1..5), 1..4)) {
+    fn every_event_is_imported_or_reported(events in prop::collection::vec(prop::collection::vec(some_line(), 1..5), 1..4)) {
         let lines: Vec<String> = events.into_iter().flat_map(|lines| {
             [vec!["BEGIN:VEVENT".to_owned()], lines, vec!["END:VEVENT".to_owned()]].concat()
         }).collect();
@@ -282,7 +282,7 @@ proptest! {
 
 /// A rule without an end has occurrences after the requested years.
 #[test]
-fn a_rule_that_goes_on_after_the_years_of_interest_is_told() {
+fn recurrences_after_the_requested_years_are_reported() {
     let event = |rule: &str| {
         let text = format!(
             "BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\nDTSTART;VALUE=DATE:20261126\r\nRRULE:{rule}\r\nEND:VEVENT\r\n\

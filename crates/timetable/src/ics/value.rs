@@ -6,7 +6,7 @@ use jiff::{SignedDuration, ToSpan};
 
 /// Value of DTSTART, DTEND and similar properties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moment {
+pub(super) enum DateOrTime {
     /// Date.
     Day(Date),
     /// Local time.
@@ -15,7 +15,7 @@ pub(super) enum Moment {
     Utc(DateTime),
 }
 
-impl Moment {
+impl DateOrTime {
     /// Parses `20261001`, `20261001T090000` or `20261001T090000Z`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || {
@@ -89,12 +89,12 @@ fn small(number: i16) -> i8 {
 
 /// Value of DURATION.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Length {
+pub(super) struct DurationValue {
     pub(super) days: i64,
     pub(super) time: SignedDuration,
 }
 
-impl Length {
+impl DurationValue {
     /// Parses durations such as `P1W`, `P3D`, `P1DT12H` and `PT90M`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let upper = text.to_ascii_uppercase();
@@ -120,13 +120,13 @@ impl Length {
     }
 
     /// Returns the last day of an event that starts at `first`; `None` if a date has a duration other than whole days.
-    pub(super) fn last_day(self, first: Moment) -> Option<Date> {
+    pub(super) fn last_day(self, first: DateOrTime) -> Option<Date> {
         match first {
-            Moment::Day(day) if self.time.is_zero() && self.days > 0 => {
+            DateOrTime::Day(day) if self.time.is_zero() && self.days > 0 => {
                 day.checked_add((self.days - 1).days()).ok()
             }
-            Moment::Day(_) => None,
-            Moment::Local(time) | Moment::Utc(time) => {
+            DateOrTime::Day(_) => None,
+            DateOrTime::Local(time) | DateOrTime::Utc(time) => {
                 let end = time.checked_add(self.days.days()).ok()?.checked_add(self.time).ok()?;
                 Some(last_day_before(time, end))
             }

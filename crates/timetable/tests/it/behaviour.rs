@@ -2,7 +2,7 @@
 
 use model::Duration;
 use model::timing::{Dst, Every, Filter, Fold, Gap, Rule, Timing, Weekday, Window};
-use timetable::{HeldBy, Next, Timetable};
+use timetable::{FilterKind, Next, Timetable};
 
 use crate::common::{at, between, compile, cron, preview, quartz, timing};
 
@@ -25,7 +25,7 @@ fn a_fixed_time_in_the_gap_fires_at_its_end_and_in_the_overlap_once() {
 
 /// B1.
 #[test]
-fn what_repeats_follows_the_wall() {
+fn a_repeating_time_follows_the_local_clock() {
     let timing = cron("*/30 * * * *", "Europe/Berlin");
     insta::assert_snapshot!(preview(&timing, "2026-03-29T00:29:00Z", 3), @r"
     2026-03-29T01:30:00+01:00 *
@@ -43,7 +43,7 @@ fn what_repeats_follows_the_wall() {
 
 /// B1.
 #[test]
-fn clock_changes_do_as_the_timing_says() {
+fn the_dst_policy_of_the_timing_applies() {
     let mut fixed = cron("15,45 2 * * *", "Europe/Berlin");
     fixed.dst = Dst { gap: Some(Gap::Skip), overlap: Some(Fold::Both) };
     insta::assert_snapshot!(preview(&fixed, BEFORE_SPRING, 2), @r"
@@ -87,7 +87,7 @@ fn a_missing_day_fires_at_its_end() {
 
 /// B1.
 #[test]
-fn a_rate_knows_no_clock_changes() {
+fn clock_changes_do_not_affect_a_rate() {
     let every = Rule::Every(Every { period: Duration::from_hours(6), phase: Duration::from_hours(1) });
     insta::assert_snapshot!(preview(&timing([every], "Europe/Berlin"), BEFORE_AUTUMN, 4), @r"
     2026-10-24T15:00:00+02:00
@@ -103,7 +103,7 @@ fn a_rate_knows_no_clock_changes() {
 
 /// B1.
 #[test]
-fn a_fixed_delay_has_no_instants_of_its_own() {
+fn a_fixed_delay_has_no_scheduled_times() {
     let timetable = compile(&timing([Rule::After(Duration::from_secs(90))], "UTC"));
     assert_eq!(timetable.delay(), Some(Duration::from_secs(90)));
     assert_eq!(timetable.step(at(BEFORE_SPRING)), None);
@@ -112,7 +112,7 @@ fn a_fixed_delay_has_no_instants_of_its_own() {
 
 /// B1.
 #[test]
-fn an_instant_is_what_it_says_to_the_microsecond() {
+fn a_single_time_is_exact_to_the_microsecond() {
     let timetable = compile(&timing([Rule::At("2026-12-01T09:00:00.25+08:00".into())], "Europe/Berlin"));
     assert_eq!(timetable.next(at(BEFORE_SPRING)), Next::At(at("2026-12-01T01:00:00.25Z")));
     assert_eq!(timetable.next(at("2026-12-01T01:00:00.25Z")), Next::Never);
@@ -136,7 +136,7 @@ fn day_of_month_and_day_of_week_follow_crontab() {
 
 /// B1, H5.
 #[test]
-fn quartz_counts_from_sunday_and_goes_past_the_end() {
+fn quartz_weeks_start_on_sunday_and_ranges_wrap_around() {
     insta::assert_snapshot!(preview(&quartz("0 0 2 ? * 1"), "2026-11-01T02:00:00Z", 2), @r"
     2026-11-08T02:00:00+00:00
     2026-11-15T02:00:00+00:00
@@ -177,7 +177,7 @@ fn words_stand_for_fields() {
 
 /// B1. These values are part of the interface: they must not change from release to release.
 #[test]
-fn hashed_times_stay_where_they_are() {
+fn hashed_times_never_change() {
     insta::assert_snapshot!(preview(&cron("H H(0-6) H * *", "UTC"), BEFORE_SPRING, 2), @r"
     2026-04-16T06:03:00+00:00
     2026-05-16T06:03:00+00:00
@@ -194,7 +194,7 @@ fn hashed_times_stay_where_they_are() {
 
 /// B5.
 #[test]
-fn a_held_instant_is_stepped_on_and_says_what_holds_it() {
+fn an_excluded_time_is_returned_with_its_filter() {
     let mut timing = cron("0 9,20 * * *", "UTC");
     timing.only =
         vec![Filter::Window(Window { from: "08:00".into(), until: "18:00".into(), weekdays: vec![] })];
@@ -206,16 +206,16 @@ fn a_held_instant_is_stepped_on_and_says_what_holds_it() {
     let held = |after: &str| timetable.step(at(after)).unwrap().held.unwrap();
     assert_eq!(timetable.step(at("2026-11-19T00:00:00Z")).unwrap().held, None);
     let evening = held("2026-11-19T10:00:00Z");
-    assert_eq!((evening.by, &*evening.filter), (HeldBy::Window, "only[0]: window 08:00..18:00"));
+    assert_eq!((evening.by, &*evening.filter), (FilterKind::Window, "only[0]: window 08:00..18:00"));
     let friday = held("2026-11-20T00:00:00Z");
-    assert_eq!((friday.by, &*friday.filter), (HeldBy::Calendar, "exclude[1]: dates 2026-11-20"));
+    assert_eq!((friday.by, &*friday.filter), (FilterKind::Calendar, "exclude[1]: dates 2026-11-20"));
     assert_eq!(&*held("2026-11-21T00:00:00Z").filter, "exclude[0]: weekdays sat,sun");
     assert_eq!(timetable.next(at("2026-11-19T09:00:00Z")), Next::At(at("2026-11-23T09:00:00Z")));
 }
 
 /// B5.
 #[test]
-fn start_and_end_belong_to_a_timing() {
+fn start_and_end_are_inclusive() {
     let timing = Timing {
         start: Some(at("2026-11-20T09:00:00Z")),
         end: Some(at("2026-11-21T09:00:00Z")),

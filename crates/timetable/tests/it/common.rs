@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use model::Timestamp;
 use model::timing::{Cron, Dialect, Rule, Timing};
-use timetable::{Next, NoCalendars, Timetable, Zones};
+use timetable::{BuiltinCalendars, Next, Timetable, Zones};
 
 /// Bundled time zones, loaded once for all tests.
 pub(crate) static ZONES: LazyLock<Zones> = LazyLock::new(Zones::bundled);
@@ -29,7 +29,7 @@ pub(crate) fn timing(rules: impl IntoIterator<Item = Rule>, zone: &str) -> Timin
 }
 
 pub(crate) fn compile(timing: &Timing) -> Timetable {
-    Timetable::compile(timing, 7, &ZONES, &NoCalendars)
+    Timetable::compile(timing, 7, &ZONES, &BuiltinCalendars)
         .unwrap_or_else(|problems| panic!("{timing:?}: {problems:?}"))
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use model::timing::{Dialect, Timing};
-use timetable::{NoCalendars, Timetable};
+use timetable::{BuiltinCalendars, Timetable};
 
 use crate::common::ZONES;
 
@@ -16,7 +16,7 @@ macro_rules! assert_messages {
 
 fn problems(timing: serde_json::Value) -> String {
     let timing: Timing = serde_json::from_value(timing).unwrap();
-    let problems = Timetable::compile(&timing, 0, &ZONES, &NoCalendars).unwrap_err();
+    let problems = Timetable::compile(&timing, 0, &ZONES, &BuiltinCalendars).unwrap_err();
     problems.iter().fold(String::new(), |mut text, problem| {
         let _ = writeln!(text, "{}: {}", problem.path, problem.message);
         text
@@ -38,7 +38,7 @@ fn table(dialect: Dialect, expressions: &[&str]) -> String {
 
 /// B1, E8.
 #[test]
-fn a_wrong_expression_is_told_where_and_what_was_expected() {
+fn an_invalid_expression_is_reported_with_column_and_expectation() {
     let many = format!("{} * * * *", vec!["1"; 65].join(","));
     let long = "0 ".repeat(200);
     assert_messages!(table(
@@ -101,7 +101,7 @@ fn a_wrong_expression_is_told_where_and_what_was_expected() {
 
 /// B1, H5.
 #[test]
-fn a_wrong_quartz_expression_is_told_where_and_what_was_expected() {
+fn an_invalid_quartz_expression_is_reported_with_column_and_expectation() {
     assert_messages!(table(
         Dialect::Quartz,
         &[
@@ -121,7 +121,7 @@ fn a_wrong_quartz_expression_is_told_where_and_what_was_expected() {
 
 /// B1, B5.
 #[test]
-fn everything_that_is_wrong_with_a_timing_is_said_at_once() {
+fn all_problems_of_a_timing_are_reported_at_once() {
     assert_messages!(problems(serde_json::json!({
         "zone": "Europe/Berln",
         "rules": [

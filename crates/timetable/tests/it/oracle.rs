@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp as Instant, ToSpan as _};
 use model::calendar::CalendarSpec;
 use model::timing::{Fold, Gap};
-use timetable::{Calendars, DaySet, NoCalendars, Timetable};
+use timetable::{BuiltinCalendars, Calendars, DaySet, Timetable};
 
 use crate::common::{ZONES, between};
 use crate::draw::{Draw, DrawnRule};
@@ -196,7 +196,7 @@ impl Workdays {
             ],
         }))
         .unwrap();
-        Self(Arc::new(DaySet::compile(&spec, &NoCalendars).unwrap()))
+        Self(Arc::new(DaySet::compile(&spec, &BuiltinCalendars).unwrap()))
     }
 }
 
@@ -225,48 +225,48 @@ fn any_timing(draw: &mut Draw) -> DrawnRule {
 
 /// B1. A quarter of the zones, so that the quarters run beside each other.
 #[test]
-fn rules_fire_when_a_scan_says_so_one() {
-    agree(0, RULES, any_rule, &NoCalendars);
+fn rules_fire_as_in_a_scan_1() {
+    agree(0, RULES, any_rule, &BuiltinCalendars);
 }
 
 /// B1, B5.
 #[test]
-fn filtered_and_rolled_rules_fire_when_a_scan_says_so_one() {
+fn filtered_and_rolled_rules_fire_as_in_a_scan_1() {
     agree(0, FILTERED_RULES, any_timing, &Workdays::new());
 }
 
 /// B1. A quarter of the zones, so that the quarters run beside each other.
 #[test]
-fn rules_fire_when_a_scan_says_so_two() {
-    agree(1, RULES, any_rule, &NoCalendars);
+fn rules_fire_as_in_a_scan_2() {
+    agree(1, RULES, any_rule, &BuiltinCalendars);
 }
 
 /// B1, B5.
 #[test]
-fn filtered_and_rolled_rules_fire_when_a_scan_says_so_two() {
+fn filtered_and_rolled_rules_fire_as_in_a_scan_2() {
     agree(1, FILTERED_RULES, any_timing, &Workdays::new());
 }
 
 /// B1. A quarter of the zones, so that the quarters run beside each other.
 #[test]
-fn rules_fire_when_a_scan_says_so_three() {
-    agree(2, RULES, any_rule, &NoCalendars);
+fn rules_fire_as_in_a_scan_3() {
+    agree(2, RULES, any_rule, &BuiltinCalendars);
 }
 
 /// B1, B5.
 #[test]
-fn filtered_and_rolled_rules_fire_when_a_scan_says_so_three() {
+fn filtered_and_rolled_rules_fire_as_in_a_scan_3() {
     agree(2, FILTERED_RULES, any_timing, &Workdays::new());
 }
 
 /// B1. A quarter of the zones, so that the quarters run beside each other.
 #[test]
-fn rules_fire_when_a_scan_says_so_four() {
-    agree(3, RULES, any_rule, &NoCalendars);
+fn rules_fire_as_in_a_scan_4() {
+    agree(3, RULES, any_rule, &BuiltinCalendars);
 }
 
 /// B1, B5.
 #[test]
-fn filtered_and_rolled_rules_fire_when_a_scan_says_so_four() {
+fn filtered_and_rolled_rules_fire_as_in_a_scan_4() {
     agree(3, FILTERED_RULES, any_timing, &Workdays::new());
 }

@@ -5,7 +5,7 @@ use std::time::{Duration as Elapsed, Instant};
 use model::timing::{Cron, Dialect, Every, Filter, Rule, Timing, Window};
 use model::{Duration, Timestamp};
 use proptest::prelude::*;
-use timetable::{Next, NoCalendars, Timetable};
+use timetable::{BuiltinCalendars, Next, Timetable};
 
 use crate::common::{ZONES, at, between, compile, cron, timing};
 use crate::draw::{Draw, DrawnRule};
@@ -64,7 +64,7 @@ fn instant() -> impl Strategy<Value = Timestamp> {
 }
 
 /// Returns all scheduled times in `(after, until]`, excluded or not.
-fn steps(timetable: &Timetable, after: Timestamp, until: Timestamp) -> Vec<timetable::Step> {
+fn steps(timetable: &Timetable, after: Timestamp, until: Timestamp) -> Vec<timetable::ScheduledTime> {
     let mut found = Vec::new();
     let mut last = after;
     while let Some(step) = timetable.step(last).filter(|step| step.at <= until) {
@@ -80,7 +80,7 @@ proptest! {
 
     /// B1, B5.
     #[test]
-    fn next_gives_the_steps_that_nothing_holds(timing in any_timing(), after in instant()) {
+    fn next_returns_the_steps_that_no_filter_excludes(timing in any_timing(), after in instant()) {
         let timing = Timing { end: Some(after + Duration::from_hours(40)), ..timing };
         let timetable = compile(&timing);
         let until = after + Duration::from_hours(48);
@@ -90,7 +90,7 @@ proptest! {
 
     /// B6.
     #[test]
-    fn last_is_the_greatest_next(timing in any_timing(), after in instant(), hours in 0..60_u64) {
+    fn last_returns_the_latest_result_of_next(timing in any_timing(), after in instant(), hours in 0..60_u64) {
         let until = after + Duration::from_hours(hours) + Duration::from_millis(hours * 977);
         let timing = Timing { end: Some(until + Duration::from_hours(1)), ..timing };
         let timetable = compile(&timing);
@@ -128,7 +128,7 @@ proptest! {
     /// B1. The same seed gives the same times on every server and in every release.
     #[test]
     fn hashed_values_lie_in_their_range_and_depend_on_the_seed_only(seed in any::<u64>()) {
-        let compile = |text: &str| Timetable::compile(&cron(text, "UTC"), seed, &ZONES, &NoCalendars).unwrap();
+        let compile = |text: &str| Timetable::compile(&cron(text, "UTC"), seed, &ZONES, &BuiltinCalendars).unwrap();
         let start = at("2026-01-01T00:00:00Z");
         let minutes = |text: &str| -> Vec<i64> {
             let found = between(&compile(text), start, start + Duration::from_hours(24));
@@ -172,7 +172,7 @@ proptest! {
         let dialect = if quartz { Dialect::Quartz } else { Dialect::Vixie };
         let timing = timing([Rule::Cron(Cron { expression: text, dialect })], zone);
         let started = Instant::now();
-        if let Ok(timetable) = Timetable::compile(&timing, 1, &ZONES, &NoCalendars) {
+        if let Ok(timetable) = Timetable::compile(&timing, 1, &ZONES, &BuiltinCalendars) {
             for after in [after, 0, i64::MIN, i64::MAX] {
                 let after = Timestamp::from_micros(after);
                 if let Next::At(next) = timetable.next(after) {
@@ -192,7 +192,7 @@ proptest! {
         *place.get_mut(&mut letters) = with;
         cron.expression = letters.into_iter().collect();
         let timing = timing([Rule::Cron(cron)], "Europe/Berlin");
-        if let Err(problems) = Timetable::compile(&timing, 1, &ZONES, &NoCalendars) {
+        if let Err(problems) = Timetable::compile(&timing, 1, &ZONES, &BuiltinCalendars) {
             prop_assert!(problems[0].message.starts_with("at column"), "{problems:?}");
         }
     }
@@ -200,7 +200,7 @@ proptest! {
 
 /// B1. An expression that never matches is detected immediately; a contradiction of filters, within a bound.
 #[test]
-fn never_is_an_answer() {
+fn impossible_timings_are_detected_within_a_bound() {
     let now = at("2026-11-21T00:00:00Z");
     let started = Instant::now();
     for text in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 0 1 1 * 2020-2025", "0 0 0 29 2 * 2027/4"] {

@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use jiff::{Timestamp as Instant, ToSpan as _};
 use model::Duration;
 use model::timing::{Every, Fold, Roll, RollTo, Rule, Timing};
-use timetable::{Calendars, NoCalendars, Timetable};
+use timetable::{BuiltinCalendars, Calendars, Timetable};
 
 use crate::common::{ZONES, at, between, compile, cron, timing};
 use crate::draw::is_workday;
@@ -67,7 +67,7 @@ fn a_rate_is_moved_as_a_scan_moves_it() {
 
 /// B1. Compares every second around clock changes.
 #[test]
-fn seconds_follow_the_wall() {
+fn seconds_follow_the_local_clock() {
     for (zone, change) in [
         ("Europe/Berlin", "2026-03-29T01:00:00Z"),
         ("Europe/Berlin", "2026-10-25T01:00:00Z"),
@@ -119,7 +119,7 @@ fn nothing_is_moved_where_no_day_is_a_working_day() {
         serde_json::json!({ "name": "none", "steps": [{ "include": { "dates": ["1990-01-01"] } }] }),
     )
     .unwrap();
-    let none = NoDays(Arc::new(timetable::DaySet::compile(&spec, &NoCalendars).unwrap()));
+    let none = NoDays(Arc::new(timetable::DaySet::compile(&spec, &BuiltinCalendars).unwrap()));
     let every = Rule::Every(Every { period: Duration::from_secs(60), phase: Duration::ZERO });
     for to in [RollTo::Next, RollTo::Previous] {
         for rule in

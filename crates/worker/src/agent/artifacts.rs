@@ -30,7 +30,7 @@ use crate::link::Owner;
 /// Maximum number of artifacts that are downloaded at the same time.
 const FETCHES: usize = 4;
 /// Maximum number of download attempts before the start fails; the server may then retry on another worker.
-const TRIES: usize = 4;
+const ATTEMPTS_MAX: usize = 4;
 
 /// Why an input could not be downloaded.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +98,7 @@ impl Artifacts {
             let placed = async {
                 let (sha256, cached) = self.fetch(&namespace, &input.artifact).await?;
                 let (dir, owner, input) = (dir.clone(), self.owner, input.clone());
-                tokio::task::spawn_blocking(move || place(&cached, &dir, &input, owner))
+                tokio::task::spawn_blocking(move || copy_input(&cached, &dir, &input, owner))
                     .await
                     .map_err(io::Error::other)??;
                 Ok(sha256)
@@ -120,7 +120,7 @@ impl Artifacts {
             match in_time(self.client.clone().get_checkpoint(request)).await {
                 Ok(found) => break found.into_inner(),
                 Err(status) if status.code() == Code::NotFound => return Ok(()),
-                Err(status) if may_pass(&status) && tries < TRIES => {
+                Err(status) if is_retryable(&status) && tries < ATTEMPTS_MAX => {
                     tries += 1;
                     backoff.wait().await;
                 }
@@ -146,9 +146,9 @@ impl Artifacts {
         // The semaphore is never closed.
         let _permit = self.permits.acquire().await.map_err(io::Error::other)?;
         let mut backoff = Backoff::default();
-        for _ in 1..TRIES {
+        for _ in 1..ATTEMPTS_MAX {
             match self.download(namespace, reference).await {
-                Err(FetchError::Server(status)) if may_pass(&status) => backoff.wait().await,
+                Err(FetchError::Server(status)) if is_retryable(&status) => backoff.wait().await,
                 result => return result,
             }
         }
@@ -203,7 +203,7 @@ fn inputs(assignment: &Assignment) -> (Vec<InputFile>, String) {
 }
 
 /// Returns whether a retry may succeed.
-pub(super) fn may_pass(status: &Status) -> bool {
+pub(super) fn is_retryable(status: &Status) -> bool {
     !matches!(
         status.code(),
         Code::NotFound
@@ -292,7 +292,7 @@ fn make_stage(dir: &Path) -> io::Result<()> {
 }
 
 /// Copies a cached file to its path in an execution's folder.
-fn place(cached: &Path, dir: &Path, input: &InputFile, owner: Option<Owner>) -> Result<(), FetchError> {
+fn copy_input(cached: &Path, dir: &Path, input: &InputFile, owner: Option<Owner>) -> Result<(), FetchError> {
     let path = Path::new(&input.path);
     if path.components().any(|part| !matches!(part, Component::Normal(_))) {
         return Err(FetchError::Path);
@@ -348,13 +348,13 @@ mod tests {
     }
 
     #[test]
-    fn an_input_lands_inside_the_folder_with_its_mode() {
+    fn an_input_is_copied_into_the_folder_with_its_mode() {
         let dir = tempfile::tempdir().unwrap();
         let cached = dir.path().join("cached");
         fs::write(&cached, "#!/bin/sh\n").unwrap();
         let stage = dir.path().join("stage");
         make_stage(&stage).unwrap();
-        place(&cached, &stage, &input("bin/deep/run", true), None).unwrap();
+        copy_input(&cached, &stage, &input("bin/deep/run", true), None).unwrap();
         let placed = stage.join("bin/deep/run");
         assert_eq!(fs::read(&placed).unwrap(), b"#!/bin/sh\n");
         assert_eq!(placed.metadata().unwrap().permissions().mode() & 0o777, 0o700);
@@ -366,13 +366,14 @@ mod tests {
         let cached = dir.path().join("cached");
         fs::write(&cached, "x").unwrap();
         for path in ["../x", "/etc/x", "a/../../x"] {
-            let error = place(&cached, &dir.path().join("stage"), &input(path, false), None).unwrap_err();
+            let error =
+                copy_input(&cached, &dir.path().join("stage"), &input(path, false), None).unwrap_err();
             assert!(matches!(error, FetchError::Path), "{path}: {error}");
         }
     }
 
     #[test]
-    fn the_cache_lets_go_of_what_was_not_used_for_longest() {
+    fn the_cache_removes_the_least_recently_used_files() {
         let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, age: u64| {
             let path = dir.path().join(name);
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cut_off_fetches_have_left_is_swept_but_not_what_the_supervisor_waits_to_take() {
+    fn a_sweep_removes_interrupted_downloads_but_no_staged_folder_of_a_held_execution() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(dir.path());
         for name in ["held", "left"] {
@@ -404,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_file_that_is_not_kept_is_gone() {
+    fn a_partial_file_is_removed_on_drop() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::new(dir.path());
         fs::create_dir(layout.cache()).unwrap();

@@ -77,18 +77,18 @@ pub(super) struct Servers {
     config: Arc<AgentConfig>,
     machine: Arc<dyn Machine>,
     bearer: Bearer,
-    known: Mutex<Vec<Server>>,
+    known_servers: Mutex<Vec<Server>>,
 }
 
 impl Servers {
     /// Validates a configuration and starts with its servers.
     pub(super) fn new(config: Arc<AgentConfig>, machine: Arc<dyn Machine>) -> Result<Self, AgentError> {
         let (bearer, known) = configured(&config, &machine)?;
-        Ok(Self { config, machine, bearer, known: Mutex::new(known) })
+        Ok(Self { config, machine, bearer, known_servers: Mutex::new(known) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Server>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known_servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Number of known servers, at least 1.
@@ -103,7 +103,7 @@ impl Servers {
     }
 
     /// Returns the index of the server with this address.
-    pub(super) fn turn_of(&self, url: &str) -> Option<usize> {
+    pub(super) fn index_of(&self, url: &str) -> Option<usize> {
         self.lock().iter().position(|server| &*server.url == url)
     }
 
@@ -197,7 +197,7 @@ impl Backoff {
     }
 
     /// Returns the current delay, with `entropy` as the random part, and doubles the next one.
-    fn draw(&mut self, entropy: u64) -> Duration {
+    fn next_delay(&mut self, entropy: u64) -> Duration {
         let whole = self.next;
         self.next = (whole * 2).min(self.max);
         let half = whole / 2;
@@ -206,7 +206,7 @@ impl Backoff {
 
     /// Returns the next delay.
     pub(super) fn pause(&mut self) -> Duration {
-        self.draw(spread())
+        self.next_delay(random_bits())
     }
 
     pub(super) async fn wait(&mut self) {
@@ -215,7 +215,7 @@ impl Backoff {
 }
 
 /// Returns a number that differs between workers and between calls. It need not be unpredictable.
-fn spread() -> u64 {
+fn random_bits() -> u64 {
     RandomState::new().hash_one(())
 }
 
@@ -225,12 +225,12 @@ mod tests {
     use crate::agent::machine::Host;
 
     #[test]
-    fn waits_double_up_to_five_seconds_and_are_never_less_than_half_of_that() {
+    fn delays_double_up_to_five_seconds_with_at_most_half_jitter() {
         let mut backoff = Backoff::default();
         let (shortest, longest): (Vec<_>, Vec<_>) = (0..8)
             .map(|_| {
                 let next = backoff.next;
-                (Backoff { next, ..Backoff::default() }.draw(0), backoff.draw(999))
+                (Backoff { next, ..Backoff::default() }.next_delay(0), backoff.next_delay(999))
             })
             .unzip();
         assert_eq!(shortest[0], Duration::from_millis(50));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_that_cannot_work_is_refused_by_name() {
+    fn an_invalid_configuration_is_refused() {
         let config = |server: &str, token: &str| AgentConfig::new("/x", server, token);
         let configured = |config: &AgentConfig| configured(config, &(Arc::new(Host) as Arc<dyn Machine>));
         assert!(configured(&config("http://localhost:1", "secret")).is_ok());
@@ -252,7 +252,7 @@ mod tests {
 
     /// D6, H2. An attacker who controls the responses of a server must not redirect the worker's token.
     #[tokio::test]
-    async fn only_servers_like_those_of_the_configuration_are_learned() {
+    async fn only_servers_of_the_configured_kind_are_added() {
         let learned = |known: &str, named: &[&str]| {
             let config = Arc::new(AgentConfig::new("/x", known, "t"));
             let servers = Servers::new(config, Arc::new(Host)).unwrap();

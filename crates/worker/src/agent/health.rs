@@ -7,7 +7,7 @@ use proto::v1::Health;
 
 use crate::clock::{BootMillis, boot_millis};
 use crate::config::meminfo;
-use crate::disk::Room;
+use crate::disk::DiskSpace;
 
 /// Ticks of `/proc/stat` per second; the same on all supported platforms.
 const TICKS_A_SECOND: u64 = 100;
@@ -45,7 +45,7 @@ impl Probe {
     }
 
     pub(super) fn sample(&mut self, running: u32) -> Health {
-        let room = Room::at(&self.dir);
+        let room = DiskSpace::at(&self.dir);
         Health {
             cpu_used_millis: self.cpu.until((boot_millis(), busy_ticks())),
             memory_available_bytes: fs::read_to_string("/proc/meminfo")
@@ -76,8 +76,8 @@ fn busy(stat: &str) -> u64 {
 }
 
 /// A disk that cannot be measured counts as full.
-fn trouble(room: Option<Room>) -> Option<&'static str> {
-    room.is_none_or(Room::is_almost_full).then_some("disk almost full")
+fn trouble(room: Option<DiskSpace>) -> Option<&'static str> {
+    room.is_none_or(DiskSpace::is_almost_full).then_some("disk almost full")
 }
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_is_not_measured_over_a_moment() {
+    fn cpu_is_not_measured_over_less_than_half_a_second() {
         let mut cpu = CpuUse { since: (1_000, 0), millis: 0 };
         assert_eq!(cpu.until((1_001, 1)), 0, "a tick in a millisecond would be ten cores");
         assert_eq!(cpu.until((2_000, 50)), 500);

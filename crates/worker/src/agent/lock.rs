@@ -23,7 +23,7 @@ pub(super) struct Lock {
 /// Locks the folder. Waits up to `lock_patience` for another agent to exit, for example one that is being replaced.
 pub(super) async fn take(config: &AgentConfig) -> Result<Lock, AgentError> {
     let failed = |source| AgentError::Lock { dir: config.dir.clone(), source };
-    let deadline = tokio::time::Instant::now() + Duration::from_millis(config.lock_patience.as_millis());
+    let deadline = tokio::time::Instant::now() + Duration::from_millis(config.lock_timeout.as_millis());
     let mut file = open(config).map_err(failed)?;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

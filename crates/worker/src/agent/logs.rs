@@ -36,7 +36,7 @@ pub(super) async fn run(shared: Shared, mut parts: mpsc::UnboundedReceiver<LogPa
             Some(_) = parts.recv() => continue,
         };
         generation += 1;
-        let lane = Lane { shared: &shared, generation };
+        let lane = LogConnection { shared: &shared, generation };
         let ended = tokio::select! {
             ended = lane.serve(&server, &mut parts) => ended,
             // The next session may be with another server.
@@ -48,19 +48,19 @@ pub(super) async fn run(shared: Shared, mut parts: mpsc::UnboundedReceiver<LogPa
     }
 }
 
-struct Lane<'a> {
+struct LogConnection<'a> {
     shared: &'a Shared,
     generation: u64,
 }
 
-impl Lane<'_> {
+impl LogConnection<'_> {
     async fn serve(
         &self,
         server: &Server,
         parts: &mut mpsc::UnboundedReceiver<LogPart>,
     ) -> Result<std::convert::Infallible, SessionError> {
         let mut client = server.connect().await?;
-        self.shared.tell(Request::LogsFrom(LogsFrom { generation: self.generation })).await;
+        self.shared.send_request(Request::LogsFrom(LogsFrom { generation: self.generation })).await;
         let (to_server, outbox) = mpsc::channel(TO_SERVER);
         let carry = self.carry(parts, to_server);
         // Some servers answer the call only after the first chunk.
@@ -84,7 +84,7 @@ impl Lane<'_> {
             let Some(chunk) = part.chunk.filter(|_| part.generation == self.generation) else { continue };
             let sent = timeout(ANSWER_MAX, to_server.send(chunk))
                 .await
-                .map_err(|_| SessionError::Silent(ANSWER_MAX))?;
+                .map_err(|_| SessionError::Timeout(ANSWER_MAX))?;
             sent.map_err(|_| SessionError::Closed)?;
         }
     }
@@ -95,7 +95,7 @@ impl Lane<'_> {
     ) -> Result<std::convert::Infallible, SessionError> {
         loop {
             let ack = acks.message().await?.ok_or(SessionError::Closed)?;
-            self.shared.tell(Request::LogAcks(LogAcks { acks: vec![ack] })).await;
+            self.shared.send_request(Request::LogAcks(LogAcks { acks: vec![ack] })).await;
         }
     }
 }

@@ -6,12 +6,12 @@
 //!
 //! - [`supervisor`]: finds or starts the supervisor of the folder, and connects to it.
 //! - [`session`]: receives assignments, stops and acknowledgements; sends reports.
-//! - [`beat`]: heartbeats and leases; [`health`]: the measurements in a heartbeat.
+//! - [`heartbeat`]: heartbeats and leases; [`health`]: the measurements in a heartbeat.
 //! - [`logs`]: sends logs, receives acknowledgements.
 //! - [`artifacts`]: downloads inputs before a start; [`outputs`]: uploads outputs after a success.
 //! - [`tasks`]: requests of running tasks through their sockets, and their checkpoint files.
-//! - [`asks`]: checks that the supervisor responds; [`lock`]: allows one agent per folder.
-//! - [`connect`]: connections, tokens and backoff; [`turns`]: order in which the servers are tried.
+//! - [`pending_requests`]: checks that the supervisor responds; [`lock`]: allows one agent per folder.
+//! - [`connect`]: connections, tokens and backoff; [`server_rotation`]: order in which the servers are tried.
 //! - [`machine`]: interface to the supervisor's socket, the network and the clock.
 //!
 //! Session, heartbeats and logs each have their own connection, so that many logs delay no report and no heartbeat.
@@ -22,19 +22,19 @@
 //! execution. Logs are bounded by the window of the supervisor.
 
 mod artifacts;
-mod asks;
-mod beat;
 mod connect;
 mod health;
+mod heartbeat;
 mod lock;
 mod logs;
 pub(crate) mod machine;
 mod outputs;
+mod pending_requests;
+mod server_rotation;
 mod session;
 mod session_error;
 pub(crate) mod supervisor;
 mod tasks;
-mod turns;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -45,10 +45,10 @@ use tokio::sync::{mpsc, watch};
 use crate::config::AgentConfig;
 use crate::layout::Layout;
 use crate::link::{Answer, LogPart, Owner, Request, ToSupervisor};
-use asks::Asks;
 use connect::{Backoff, Server, Servers};
 use machine::{Host, Machine};
 use outputs::Uploads;
+use pending_requests::PendingRequests;
 use session::Event;
 use supervisor::{Inbound, Link};
 use tasks::{Saves, Upstream};
@@ -92,14 +92,14 @@ struct Shared {
     running: Arc<AtomicU32>,
     /// Protocol version of the supervisor.
     version: u32,
-    asks: Arc<Asks>,
+    asks: Arc<PendingRequests>,
     /// Server of the open session; `None` while no session is open.
     session: watch::Sender<Option<Server>>,
 }
 
 impl Shared {
     /// Sends a request to the supervisor; waits while the queue is full.
-    async fn tell(&self, request: Request) {
+    async fn send_request(&self, request: Request) {
         // The channel closes only with the link, and then all parts of the agent stop.
         self.to_supervisor.send(ToSupervisor::from(request)).await.ok();
     }
@@ -178,17 +178,17 @@ async fn serve(config: &Arc<AgentConfig>, machine: &Arc<dyn Machine>, servers: &
     let upstream = Upstream::new(shared.clone());
     let saves = Saves::new(upstream.clone());
     tokio::select! {
-        () = hear(inbound, &shared, events, log_parts, uploads, saves) => {}
+        () = forward_messages(inbound, &shared, events, log_parts, uploads, saves) => {}
         () = tasks::serve(shared.layout.clone(), upstream) => {}
         () = outbound.run(to_write) => {}
-        () = asks::watch(&shared) => {}
+        () = pending_requests::watch(&shared) => {}
         () = Box::pin(session::run(shared.clone(), greeting, session_events)) => {}
         () = Box::pin(logs::run(shared.clone(), lane_parts)) => {}
     }
 }
 
 /// Forwards messages of the supervisor until the connection closes.
-async fn hear(
+async fn forward_messages(
     mut inbound: Inbound,
     shared: &Shared,
     events: mpsc::Sender<Event>,
@@ -205,17 +205,17 @@ async fn hear(
                 return;
             }
         };
-        shared.asks.heard();
+        shared.asks.count_message();
         match answer {
             // Sent once, as the first message; see `supervisor::connect`.
             Answer::Greeting(_) => {}
             Answer::Holdings(holdings) => {
                 shared.running.store(holdings.running, Ordering::Relaxed);
-                shared.asks.held_up(events.send(Event::Holdings(holdings))).await.ok();
+                shared.asks.blocked_by_server(events.send(Event::Holdings(holdings))).await.ok();
             }
             Answer::Reports(reports) => {
                 shared.running.store(reports.running, Ordering::Relaxed);
-                shared.asks.held_up(events.send(Event::Reports(reports.reports))).await.ok();
+                shared.asks.blocked_by_server(events.send(Event::Reports(reports.reports))).await.ok();
             }
             Answer::LogPart(part) => drop(log_parts.send(part)),
             Answer::Store(store) => uploads.begin(store),

@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::Shared;
-use super::artifacts::{STALL_MAX, may_pass};
+use super::artifacts::{STALL_MAX, is_retryable};
 use super::connect::{Backoff, Client};
 use crate::link::{Request, Store, Stored};
 
@@ -34,7 +34,7 @@ pub(super) struct Uploads {
     shared: Shared,
     tasks: JoinSet<()>,
     /// Executions whose outputs are being stored; the supervisor may request the same execution again.
-    under_way: Arc<Mutex<HashSet<String>>>,
+    in_progress: Arc<Mutex<HashSet<String>>>,
 }
 
 /// Why outputs cannot be stored, even by a retry.
@@ -45,7 +45,7 @@ struct Failure {
 
 impl Uploads {
     pub(super) fn new(shared: Shared) -> Self {
-        Self { shared, tasks: JoinSet::new(), under_way: Arc::default() }
+        Self { shared, tasks: JoinSet::new(), in_progress: Arc::default() }
     }
 
     /// Starts to store the outputs of an execution.
@@ -53,7 +53,7 @@ impl Uploads {
         while self.tasks.try_join_next().is_some() {}
         let Some(assignment) = store.assignment else { return };
         let id = assignment.execution_id.clone();
-        let under_way = Arc::clone(&self.under_way);
+        let under_way = Arc::clone(&self.in_progress);
         if !under_way.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone()) {
             return;
         }
@@ -66,7 +66,7 @@ impl Uploads {
                 }
             };
             under_way.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
-            shared.tell(Request::Stored(Stored { execution_id: id, ..stored })).await;
+            shared.send_request(Request::Stored(Stored { execution_id: id, ..stored })).await;
         });
     }
 }
@@ -134,7 +134,7 @@ async fn store_one(
             let (artifact, path) = (output.artifact.clone(), output.path.clone());
             Ok(Some(FileVersion { artifact, sha256, path }))
         }
-        Err(status) if may_pass(&status) => Err(Attempt::Again(status)),
+        Err(status) if is_retryable(&status) => Err(Attempt::Again(status)),
         Err(status) => {
             let detail = format!("cannot store output `{}`: {}", output.path, status.message());
             Err(Attempt::Failed(Failure { error: "output_not_stored", detail }))

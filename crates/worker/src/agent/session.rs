@@ -12,8 +12,8 @@ use std::time::Duration;
 use crashpoint::Point;
 use mutation::{Mutation, is_on};
 use prost::Message as _;
-use proto::v1::server_message::Body as Said;
-use proto::v1::worker_message::Body as Say;
+use proto::v1::server_message::Body as ServerBody;
+use proto::v1::worker_message::Body as WorkerBody;
 use proto::v1::{self, ServerMessage, WorkerMessage};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
@@ -23,9 +23,9 @@ use tonic::{Code, Status, Streaming};
 
 use super::artifacts::{self, Artifacts};
 use super::connect::Server;
+use super::server_rotation::{ServerRotation, SessionResult};
 use super::session_error::SessionError;
-use super::turns::{Ended, Turns};
-use super::{Shared, beat};
+use super::{Shared, heartbeat};
 use crate::link::{self, Holdings, Request, Start, Starts, SupervisorGreeting};
 
 /// Maximum number of reports in one message, and approximate maximum of its bytes: a server accepts at most 4 MiB.
@@ -49,40 +49,40 @@ struct Token {
 
 /// Whether a session ended because the token was refused.
 #[derive(Debug, PartialEq, Eq)]
-enum Refusal {
+enum TokenRefusal {
     None,
     /// Refused for the first time since a session was open.
     New,
     /// Refused again; the first refusal was logged.
-    Known,
+    Repeated,
 }
 
 impl Token {
-    fn judge(&mut self, error: &SessionError, was_open: bool) -> Refusal {
+    fn classify(&mut self, error: &SessionError, was_open: bool) -> TokenRefusal {
         self.is_refused &= !was_open;
         let refuses =
             |status: &Status| matches!(status.code(), Code::Unauthenticated | Code::PermissionDenied);
         match error {
             SessionError::Status(status) if refuses(status) => {
                 match std::mem::replace(&mut self.is_refused, true) {
-                    true => Refusal::Known,
-                    false => Refusal::New,
+                    true => TokenRefusal::Repeated,
+                    false => TokenRefusal::New,
                 }
             }
-            _ => Refusal::None,
+            _ => TokenRefusal::None,
         }
     }
 }
 
 /// Keeps a session open with one of the servers, without end.
 pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events: mpsc::Receiver<Event>) {
-    let mut turns = Turns::among(shared.servers.count());
+    let mut turns = ServerRotation::among(shared.servers.count());
     let mut token = Token::default();
     for generation in 1.. {
         // The configuration contains at least one server; it is refused otherwise.
         let Some(server) = shared.servers.at(turns.current()) else { return };
         let opened = tokio::time::Instant::now();
-        let patience = turns.patience(shared.servers.count());
+        let patience = turns.answer_timeout(shared.servers.count());
         let mut session = Session {
             shared: &shared,
             server: &server,
@@ -93,16 +93,16 @@ pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events
         };
         let Err(error) = session.serve(&mut events).await;
         shared.session.send_replace(None);
-        match token.judge(&error, session.was_open) {
-            Refusal::New => tracing::error!(
+        match token.classify(&error, session.was_open) {
+            TokenRefusal::New => tracing::error!(
                 server = %server.url,
                 error = &error as &dyn std::error::Error,
                 "the server refused the token: check `--token-file` (the setting `worker.token_file`); retrying"
             ),
-            Refusal::Known => {
+            TokenRefusal::Repeated => {
                 tracing::debug!(server = %server.url, "the server still refuses the token");
             }
-            Refusal::None => {
+            TokenRefusal::None => {
                 tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "cannot open a session");
             }
         }
@@ -112,15 +112,15 @@ pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events
         if let Some(leader) = error.leader() {
             shared.servers.learn(&[leader.to_owned()]);
         }
-        let ended = Ended {
+        let ended = SessionResult {
             server: &server.url,
             leader: error.leader(),
-            silent: error.is_silence(),
+            silent: error.is_unresponsive(),
             was_open: session.was_open,
             lasted: opened.elapsed(),
         };
         let now = tokio::time::Instant::now();
-        let pause = turns.next(&ended, now, shared.servers.count(), |url| shared.servers.turn_of(url));
+        let pause = turns.next(&ended, now, shared.servers.count(), |url| shared.servers.index_of(url));
         if let Some(pause) = pause {
             discarding(&mut events, tokio::time::sleep(pause)).await;
         }
@@ -154,40 +154,40 @@ impl Session<'_> {
         events: &mut mpsc::Receiver<Event>,
     ) -> Result<std::convert::Infallible, SessionError> {
         let client = discarding(events, timeout(self.patience, self.server.connect())).await;
-        let mut client = client.map_err(|_| self.silence())??;
+        let mut client = client.map_err(|_| self.timeout_error())??;
         let holdings = self.holdings(events).await?;
         artifacts::sweep(&self.shared.layout, &holdings.held);
         let (to_server, outbox) = mpsc::channel(TO_SERVER);
         let Holdings { held, reports, .. } = holdings;
-        send(&to_server, Say::Hello(self.hello(held))).await?;
+        send(&to_server, WorkerBody::Hello(self.hello(held))).await?;
         let call = timeout(self.patience, client.session(ReceiverStream::new(outbox)));
-        let mut inbox = call.await.map_err(|_| self.silence())??.into_inner();
-        let first = timeout(self.patience, inbox.message()).await.map_err(|_| self.silence())??;
-        let Some(ServerMessage { body: Some(Said::Welcome(welcome)) }) = first else {
+        let mut inbox = call.await.map_err(|_| self.timeout_error())??.into_inner();
+        let first = timeout(self.patience, inbox.message()).await.map_err(|_| self.timeout_error())??;
+        let Some(ServerMessage { body: Some(ServerBody::Welcome(welcome)) }) = first else {
             return Err(SessionError::NoWelcome);
         };
         tracing::info!(server = %self.server.url, session = welcome.session, "session opened");
         self.was_open = true;
         let stops = welcome.stops.clone();
-        self.shared.tell(Request::Stops(v1::StopBatch { stops })).await;
+        self.shared.send_request(Request::Stops(v1::StopBatch { stops })).await;
         self.shared.session.send_replace(Some(self.server.clone()));
         self.shared.servers.learn(&welcome.servers);
 
         let ended = tokio::select! {
             ended = report(&to_server, reports, events) => ended,
             ended = self.listen(&mut inbox) => ended,
-            ended = Box::pin(beat::run(self.shared, self.server, &welcome)) => ended,
+            ended = Box::pin(heartbeat::run(self.shared, self.server, &welcome)) => ended,
         };
         ended
     }
 
-    fn silence(&self) -> SessionError {
-        SessionError::Silent(self.patience)
+    fn timeout_error(&self) -> SessionError {
+        SessionError::Timeout(self.patience)
     }
 
     /// Requests all holdings of the supervisor, and waits for them.
     async fn holdings(&self, events: &mut mpsc::Receiver<Event>) -> Result<Holdings, SessionError> {
-        self.shared.tell(Request::Sync(link::Sync { generation: self.generation })).await;
+        self.shared.send_request(Request::Sync(link::Sync { generation: self.generation })).await;
         loop {
             match events.recv().await {
                 Some(Event::Holdings(holdings)) if holdings.generation == self.generation => {
@@ -215,7 +215,7 @@ impl Session<'_> {
                 slots: capacity.slots,
             }),
             capabilities: self.greeting.capabilities.clone(),
-            held: if is_on(Mutation::AgentHidesWhatItHolds) { Vec::new() } else { held },
+            held: if is_on(Mutation::AgentHidesHeldExecutions) { Vec::new() } else { held },
         }
     }
 
@@ -224,32 +224,32 @@ impl Session<'_> {
         &self,
         inbox: &mut Streaming<ServerMessage>,
     ) -> Result<std::convert::Infallible, SessionError> {
-        let mut fetches = Fetches::new(self.shared, self.server);
+        let mut fetches = Downloads::new(self.shared, self.server);
         loop {
             let message = inbox.message().await?.ok_or(SessionError::Closed)?;
             match message.body {
-                Some(Said::Assignments(batch)) => {
+                Some(ServerBody::Assignments(batch)) => {
                     crashpoint::reach(Point::AgentHasAssignment);
                     let starts = fetches.begin(batch.assignments);
                     if !starts.is_empty() {
-                        self.shared.tell(Request::Starts(Starts { starts })).await;
+                        self.shared.send_request(Request::Starts(Starts { starts })).await;
                     }
                 }
-                Some(Said::Stops(batch)) => {
+                Some(ServerBody::Stops(batch)) => {
                     fetches.abort(&batch.stops);
                     if !is_on(Mutation::AgentForgetsStops) {
-                        self.shared.tell(Request::Stops(batch)).await;
+                        self.shared.send_request(Request::Stops(batch)).await;
                     }
                 }
-                Some(Said::Acks(acks)) => self.shared.tell(Request::Acks(acks)).await,
+                Some(ServerBody::Acks(acks)) => self.shared.send_request(Request::Acks(acks)).await,
                 // A second `Welcome` is ignored; `None` is a message type of a newer server.
-                Some(Said::Welcome(_)) | None => {}
+                Some(ServerBody::Welcome(_)) | None => {}
             }
         }
     }
 }
 
-async fn send(to_server: &mpsc::Sender<WorkerMessage>, body: Say) -> Result<(), SessionError> {
+async fn send(to_server: &mpsc::Sender<WorkerMessage>, body: WorkerBody) -> Result<(), SessionError> {
     to_server.send(WorkerMessage { body: Some(body) }).await.map_err(|_| SessionError::Closed)
 }
 
@@ -265,7 +265,7 @@ async fn report(
         while !reports.is_empty() {
             crashpoint::reach(Point::AgentHasReports);
             let rest = reports.split_off(fitting(&reports));
-            send(to_server, Say::Reports(v1::ReportBatch { reports })).await?;
+            send(to_server, WorkerBody::Reports(v1::ReportBatch { reports })).await?;
             reports = rest;
         }
         if events.recv_many(&mut batch, super::EVENTS).await == 0 {
@@ -292,14 +292,14 @@ fn fitting(reports: &[v1::Report]) -> usize {
 
 /// Running downloads of inputs. They are aborted with the session; the server then assigns the executions again that
 /// the supervisor does not hold.
-struct Fetches<'a> {
+struct Downloads<'a> {
     shared: &'a Shared,
     artifacts: Artifacts,
     tasks: JoinSet<()>,
     aborts: HashMap<String, AbortHandle>,
 }
 
-impl<'a> Fetches<'a> {
+impl<'a> Downloads<'a> {
     fn new(shared: &'a Shared, server: &Server) -> Self {
         let artifacts = Artifacts::new(shared, server.connect_lazily());
         Self { shared, artifacts, tasks: JoinSet::new(), aborts: HashMap::new() }
@@ -329,7 +329,7 @@ impl<'a> Fetches<'a> {
                 Err(failure) => (Vec::new(), Some(failure)),
             };
             let start = Start { staged: failure.is_none(), assignment: Some(assignment), failure, inputs };
-            shared.tell(Request::Starts(Starts { starts: vec![start] })).await;
+            shared.send_request(Request::Starts(Starts { starts: vec![start] })).await;
         });
         self.aborts.insert(id, task);
     }
@@ -350,17 +350,17 @@ mod tests {
 
     /// H2. A refused token is logged once, until a session has been open again.
     #[test]
-    fn a_refused_token_is_told_once() {
+    fn a_refused_token_is_logged_once() {
         let mut token = Token::default();
         let refused = || SessionError::Status(Status::unauthenticated("no valid token"));
-        let told = |token: &mut Token, error, was_open| token.judge(&error, was_open);
-        assert_eq!(told(&mut token, SessionError::Closed, false), Refusal::None);
-        assert_eq!(told(&mut token, refused(), false), Refusal::New);
-        assert_eq!(told(&mut token, refused(), false), Refusal::Known);
-        assert_eq!(told(&mut token, SessionError::Silent(Duration::ZERO), false), Refusal::None);
-        assert_eq!(told(&mut token, refused(), false), Refusal::Known);
-        assert_eq!(told(&mut token, SessionError::Closed, true), Refusal::None);
+        let told = |token: &mut Token, error, was_open| token.classify(&error, was_open);
+        assert_eq!(told(&mut token, SessionError::Closed, false), TokenRefusal::None);
+        assert_eq!(told(&mut token, refused(), false), TokenRefusal::New);
+        assert_eq!(told(&mut token, refused(), false), TokenRefusal::Repeated);
+        assert_eq!(told(&mut token, SessionError::Timeout(Duration::ZERO), false), TokenRefusal::None);
+        assert_eq!(told(&mut token, refused(), false), TokenRefusal::Repeated);
+        assert_eq!(told(&mut token, SessionError::Closed, true), TokenRefusal::None);
         let wrong_kind = SessionError::Status(Status::permission_denied("its token is for admins"));
-        assert_eq!(told(&mut token, wrong_kind, false), Refusal::New);
+        assert_eq!(told(&mut token, wrong_kind, false), TokenRefusal::New);
     }
 }

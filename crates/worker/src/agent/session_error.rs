@@ -17,7 +17,7 @@ pub(super) enum SessionError {
     #[error("the server closed the session")]
     Closed,
     #[error("the server did not respond within {0:?}")]
-    Silent(Duration),
+    Timeout(Duration),
     #[error("the first message of the server was not a welcome")]
     NoWelcome,
     #[error("the server no longer knows this session")]
@@ -38,7 +38,7 @@ impl SessionError {
     }
 
     /// Returns whether the server did not respond.
-    pub(super) fn is_silence(&self) -> bool {
-        matches!(self, Self::Connect(_) | Self::Silent(_) | Self::NoLease)
+    pub(super) fn is_unresponsive(&self) -> bool {
+        matches!(self, Self::Connect(_) | Self::Timeout(_) | Self::NoLease)
     }
 }

@@ -29,7 +29,7 @@ const WORDS: usize = RECORD * (RECORDS + 1);
 const BYTES: usize = WORDS * size_of::<AtomicU64>();
 /// Flags in the first word of a record, below the process id: the record is valid; the execution is not frozen when
 /// the lease expires; its main process was reaped.
-const THERE: u64 = 1;
+const VALID: u64 = 1;
 const EXEMPT: u64 = 2;
 const REAPED: u64 = 4;
 
@@ -51,7 +51,7 @@ impl Guarded {
     fn state(&self) -> u64 {
         let pid = self.pid.unwrap_or(0).cast_unsigned();
         let flag = |is_set: bool, flag: u64| if is_set { flag } else { 0 };
-        u64::from(pid) << 32 | THERE | flag(self.exempt, EXEMPT) | flag(self.is_reaped, REAPED)
+        u64::from(pid) << 32 | VALID | flag(self.exempt, EXEMPT) | flag(self.is_reaped, REAPED)
     }
 
     /// Returns the words of a record after its state.
@@ -118,7 +118,7 @@ impl Drop for Table {
 pub(crate) struct Guards {
     file: OwnedFd,
     table: Table,
-    places: HashMap<ExecutionId, usize>,
+    slots: HashMap<ExecutionId, usize>,
     free: Vec<usize>,
 }
 
@@ -132,7 +132,7 @@ impl Guards {
         ftruncate(&file, BYTES as u64)?;
         fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let table = Table::map(&file)?;
-        Ok(Self { file, table, places: HashMap::new(), free: Vec::new() })
+        Ok(Self { file, table, slots: HashMap::new(), free: Vec::new() })
     }
 
     /// Returns a handle of the table for a fuse.
@@ -146,14 +146,14 @@ impl Guards {
     /// Guards an execution, or updates its record. Returns `false` if the table is full; an update always succeeds.
     #[must_use]
     pub(crate) fn guard(&mut self, guarded: Guarded) -> bool {
-        let place = match self.places.get(&guarded.execution) {
+        let place = match self.slots.get(&guarded.execution) {
             Some(place) => *place,
             None => {
                 let Some(place) = self.free.pop().or_else(|| self.next()) else { return false };
                 for (word, value) in self.table.record(place)[1..].iter().zip(guarded.rest()) {
                     word.store(value, Ordering::SeqCst);
                 }
-                self.places.insert(guarded.execution, place);
+                self.slots.insert(guarded.execution, place);
                 place
             }
         };
@@ -172,7 +172,7 @@ impl Guards {
 
     /// Ends the guarding of an execution.
     pub(crate) fn release(&mut self, execution: ExecutionId) {
-        if let Some(place) = self.places.remove(&execution) {
+        if let Some(place) = self.slots.remove(&execution) {
             self.table.record(place)[0].store(0, Ordering::SeqCst);
             self.free.push(place);
         }
@@ -181,9 +181,9 @@ impl Guards {
 
 /// The fuse's side of the table.
 #[derive(Debug)]
-pub(super) struct Known(Table);
+pub(super) struct GuardTableReader(Table);
 
-impl Known {
+impl GuardTableReader {
     /// Maps the table of a supervisor.
     ///
     /// # Errors
@@ -208,7 +208,7 @@ impl Known {
             let rest = [load(1), load(2), load(3)];
             // Otherwise the record was written during the read; read it again.
             if load(0) == state {
-                return (state & THERE != 0).then(|| Guarded::from_words(state, rest));
+                return (state & VALID != 0).then(|| Guarded::from_words(state, rest));
             }
         }
     }
@@ -229,7 +229,7 @@ mod tests {
     }
 
     fn all(guards: &Guards) -> Vec<Guarded> {
-        Known::new(guards.file().unwrap()).unwrap().all().collect()
+        GuardTableReader::new(guards.file().unwrap()).unwrap().all().collect()
     }
 
     #[test]
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_used_again() {
+    fn records_are_reused() {
         let mut guards = Guards::new().unwrap();
         for bits in 1..=1_000 {
             assert!(guards.guard(one(bits, Some(7))) && guards.guard(one(bits + 1_000_000, None)));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_takes_nobody_until_somebody_is_gone() {
+    fn a_full_table_refuses_executions_until_one_is_released() {
         let mut guards = Guards::new().unwrap();
         let records = u128::try_from(RECORDS).unwrap();
         assert!((0..records).all(|bits| guards.guard(one(bits, None))));
@@ -272,9 +272,9 @@ mod tests {
 
     /// Records are read consistently while others come and go in the same place.
     #[test]
-    fn no_record_is_read_by_half() {
+    fn records_are_read_consistently() {
         let mut guards = Guards::new().unwrap();
-        let known = Known::new(guards.file().unwrap()).unwrap();
+        let known = GuardTableReader::new(guards.file().unwrap()).unwrap();
         let same = |n: u64| one(u128::from(n) << 64 | u128::from(n), Some(i32::try_from(n).unwrap()));
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {

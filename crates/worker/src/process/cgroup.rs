@@ -31,8 +31,8 @@ use super::{clone, tree};
 const CPU_PERIOD: u64 = 100_000;
 /// Maximum number of plain groups in the pool; each has up to two open files.
 const SPARE_MAX: usize = 256;
-/// If no process can join a plain group, one in 2^`TRY_RARELY` executions tries.
-const TRY_RARELY: u32 = 6;
+/// If no process can join a plain group, one in 2^`SKIP_EXPONENT_MAX` executions tries.
+const SKIP_EXPONENT_MAX: u32 = 6;
 /// v1 hierarchies for plain groups, the cheapest first.
 const PLAIN_V1: [&str; 4] = ["freezer", "name=systemd", "pids", "memory"];
 /// File that lists the processes of a group; a process joins by writing to it.
@@ -50,7 +50,7 @@ enum Version {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Join {
     /// It is cloned into the group.
-    ByBirth,
+    ByClone,
     /// It writes to `cgroup.procs` before `exec`.
     #[default]
     ByWriting,
@@ -74,13 +74,13 @@ pub(crate) struct Cgroups {
     /// How children join v2 groups.
     join: Join,
     /// Pool of plain groups without processes.
-    spare: Vec<Group>,
+    pool: Vec<Group>,
     /// Number of the most recently created group.
     last: u32,
     /// Number of consecutive processes that failed to join a plain group.
-    unjoined: u32,
+    join_failures: u32,
     /// Number of executions that get no plain group because of those failures.
-    without: u32,
+    skips_left: u32,
     /// Folders of groups that could not be removed yet, because a process in them had not exited.
     stale: Vec<PathBuf>,
 }
@@ -142,7 +142,7 @@ impl Cgroups {
             Some((Controller { version: Version::V1, base: dir.join(name) }, Join::ByWriting))
         });
         // The cheapest first: moving a process into a v2 group costs about 50 µs.
-        let ways = v2(Join::ByBirth).into_iter().chain(v1).chain(v2(Join::ByWriting));
+        let ways = v2(Join::ByClone).into_iter().chain(v1).chain(v2(Join::ByWriting));
         let (plain, join) = ways
             .into_iter()
             .find(|(found, join)| found.probe_plain(*join).is_ok())
@@ -161,7 +161,7 @@ impl Cgroups {
     }
 
     /// Returns whether executions without limits get a group.
-    pub(crate) fn groups_all(&self) -> bool {
+    pub(crate) fn has_plain_groups(&self) -> bool {
         self.plain.is_some()
     }
 
@@ -170,16 +170,16 @@ impl Cgroups {
     /// The fuse keeps the number of the group while the process runs, so the group is not reused. The next execution
     /// gets a group again. After several consecutive failures, only some executions try, because each failed attempt
     /// has a cost.
-    pub(crate) fn was_not_joined(&mut self, group: Group) {
-        self.unjoined = self.unjoined.saturating_add(1);
-        self.without = (1 << (self.unjoined - 1).min(TRY_RARELY)) - 1;
+    pub(crate) fn record_join_failure(&mut self, group: Group) {
+        self.join_failures = self.join_failures.saturating_add(1);
+        self.skips_left = (1 << (self.join_failures - 1).min(SKIP_EXPONENT_MAX)) - 1;
         self.stale.extend(group.dirs);
         self.sweep();
     }
 
     /// Records that a process has joined its group.
-    pub(crate) fn was_joined(&mut self) {
-        (self.unjoined, self.without) = (0, 0);
+    pub(crate) fn record_join(&mut self) {
+        (self.join_failures, self.skips_left) = (0, 0);
     }
 
     /// Folders in which groups are created, without duplicates.
@@ -213,7 +213,7 @@ impl Cgroups {
     /// [`LimitError`] if a required limit cannot be enforced.
     pub(crate) fn create(&mut self, limits: &Limits) -> Result<Option<Group>, LimitError> {
         Ok(match self.limited(limits)? {
-            None => self.lend(),
+            None => self.take_plain(),
             limited => limited,
         })
     }
@@ -226,13 +226,13 @@ impl Cgroups {
 
     /// Returns a plain group. If none can be created, logs a warning and returns `None`; the execution then runs
     /// without one.
-    fn lend(&mut self) -> Option<Group> {
+    fn take_plain(&mut self) -> Option<Group> {
         let plain = self.plain.clone()?;
-        if self.without > 0 {
-            self.without -= 1;
+        if self.skips_left > 0 {
+            self.skips_left -= 1;
             return None;
         }
-        if let Some(spare) = self.spare.pop() {
+        if let Some(spare) = self.pool.pop() {
             return Some(spare);
         }
         loop {
@@ -289,8 +289,8 @@ impl Cgroups {
     /// Takes back the group of an ended execution; reuses it if it is plain and empty, and was not killed.
     pub(crate) fn take_back(&mut self, group: Group) {
         let is_as_new = group.is_plain && !group.was_killed.get() && group.is_empty();
-        if is_as_new && self.spare.len() < SPARE_MAX && self.plain.is_some() {
-            self.spare.push(group);
+        if is_as_new && self.pool.len() < SPARE_MAX && self.plain.is_some() {
+            self.pool.push(group);
             return;
         }
         self.stale.extend(group.dirs);
@@ -331,7 +331,7 @@ impl Cgroups {
 
 impl Drop for Cgroups {
     fn drop(&mut self) {
-        let spare = std::mem::take(&mut self.spare);
+        let spare = std::mem::take(&mut self.pool);
         self.stale.extend(spare.into_iter().flat_map(|group| group.dirs));
         self.sweep();
         for base in self.bases() {
@@ -361,9 +361,9 @@ impl Controller {
         let dir = self.base.join("probe");
         fs::create_dir_all(&dir)?;
         let opened = File::options().write(true).open(dir.join(PROCS));
-        let folder = (join == Join::ByBirth).then(|| File::open(&dir)).transpose()?;
+        let folder = (join == Join::ByClone).then(|| File::open(&dir)).transpose()?;
         // If a child cannot be cloned into the group, or is killed there, every task would fail in the same way.
-        let lives = folder.is_none_or(|folder| clone::lives_in(folder.as_fd()));
+        let lives = folder.is_none_or(|folder| clone::can_clone_into(folder.as_fd()));
         fs::remove_dir(&dir)?;
         if lives { opened.map(drop) } else { Err(io::ErrorKind::Unsupported.into()) }
     }
@@ -427,7 +427,7 @@ impl Group {
         fs::create_dir(&dir)?;
         let open = || {
             let procs = File::options().read(true).write(true).open(dir.join(PROCS))?;
-            let folder = (join == Join::ByBirth).then(|| File::open(&dir)).transpose()?;
+            let folder = (join == Join::ByClone).then(|| File::open(&dir)).transpose()?;
             io::Result::Ok((procs, folder))
         };
         let (procs, folder) = open().inspect_err(|_| drop(fs::remove_dir(&dir)))?;
@@ -469,7 +469,7 @@ impl Group {
         match set_up() {
             Ok(procs) => {
                 if let Some(procs) = procs {
-                    if controller.version == Version::V2 && join == Join::ByBirth {
+                    if controller.version == Version::V2 && join == Join::ByClone {
                         let folder = File::open(&dir).ok();
                         self.folder = folder.map(|folder| (folder, self.procs.len()));
                     }
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leaf_that_a_supervisor_was_moved_into_is_not_taken_for_its_own_group() {
+    fn the_host_leaf_is_not_used_as_the_own_group() {
         let folder = |own: &str| v2_folder(MOUNTS, own).unwrap();
         let unified = Path::new("/sys/fs/cgroup/unified");
         assert_eq!(folder("0::/worker.service/belfry-host\n"), unified.join("worker.service"));
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_cannot_be_kept_refuses_unless_best_effort_is_enough() {
+    fn an_unenforceable_limit_is_refused_unless_best_effort_is_set() {
         let mut nothing = Cgroups::default();
         let mut limits = Limits { pids: Some(3), ..Limits::default() };
         let error = nothing.create(&limits).unwrap_err();
@@ -658,38 +658,38 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_was_not_joined_costs_the_next_execution_nothing() {
+    fn a_join_failure_does_not_affect_the_next_execution() {
         let mut cgroups = Cgroups::detect(&format!("belfry-test-join-{}", std::process::id()));
-        if !cgroups.groups_all() {
+        if !cgroups.has_plain_groups() {
             eprintln!("skipped: cannot create control groups");
             return;
         }
         let none = Limits::default();
         let first = cgroups.create(&none).unwrap().unwrap();
         let (number, dir) = (first.number, first.dirs[0].clone());
-        cgroups.was_not_joined(first);
-        assert!(!dir.exists() && cgroups.spare.is_empty(), "the fuse has its number");
+        cgroups.record_join_failure(first);
+        assert!(!dir.exists() && cgroups.pool.is_empty(), "the fuse has its number");
         let next = cgroups.create(&none).unwrap().unwrap();
         assert!(next.number > number);
         // If no process ever joins, few executions try.
         let mut joins = 0;
         for _ in 0..1_000 {
             let Some(group) = cgroups.create(&none).unwrap() else { continue };
-            cgroups.was_not_joined(group);
+            cgroups.record_join_failure(group);
             joins += 1;
         }
         assert!((15..40).contains(&joins), "{joins} of 1000 tried");
-        cgroups.was_joined();
+        cgroups.record_join();
         let other = cgroups.create(&none).unwrap().unwrap();
         cgroups.take_back(next);
         cgroups.take_back(other);
     }
 
     #[test]
-    fn plain_groups_are_lent_again_while_nothing_is_in_them() {
+    fn empty_plain_groups_are_reused() {
         let name = format!("belfry-test-{}", std::process::id());
         let mut cgroups = Cgroups::detect(&name);
-        if !cgroups.groups_all() {
+        if !cgroups.has_plain_groups() {
             eprintln!("skipped: cannot create control groups");
             return;
         }
@@ -704,13 +704,13 @@ mod tests {
         assert_eq!(again.number, number);
         again.kill();
         cgroups.take_back(again);
-        assert!(cgroups.spare.is_empty(), "a process that is cloned into it may be killed");
+        assert!(cgroups.pool.is_empty(), "a process that is cloned into it may be killed");
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         fs::write(second.procs_path().unwrap(), child.id().to_string()).unwrap();
         assert!(!second.is_empty());
         let dir = second.dirs[0].clone();
         cgroups.take_back(second);
-        assert!(dir.exists() && cgroups.spare.is_empty(), "the group is kept until empty, and not reused");
+        assert!(dir.exists() && cgroups.pool.is_empty(), "the group is kept until empty, and not reused");
         while cgroups.kill_left_behind() > 0 {
             child.try_wait().unwrap();
         }

@@ -52,7 +52,7 @@ pub(super) unsafe fn into(
 }
 
 /// Returns whether a child that is cloned into this v2 group runs and exits normally.
-pub(crate) fn lives_in(group: BorrowedFd<'_>) -> bool {
+pub(crate) fn can_clone_into(group: BorrowedFd<'_>) -> bool {
     extern "C" fn end(_: *mut c_void) -> c_int {
         0
     }

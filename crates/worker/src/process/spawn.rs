@@ -53,9 +53,9 @@ pub(crate) struct Program<'a> {
     /// `cgroup.procs` files of the groups to join before `exec`.
     pub(crate) groups: Vec<BorrowedFd<'a>>,
     /// Folder of the v2 group to clone the child into, and the index of that group in `groups`.
-    pub(crate) born_in: Option<(BorrowedFd<'a>, usize)>,
+    pub(crate) clone_into: Option<(BorrowedFd<'a>, usize)>,
     /// Whether the program is started even if it cannot join its groups.
-    pub(crate) without_groups: bool,
+    pub(crate) groups_optional: bool,
     /// Process id, set by the kernel when the process is created, before `exec`; 0 while there is no process.
     pub(crate) pid: &'a AtomicI32,
     /// End of the lease, in milliseconds of `CLOCK_BOOTTIME`; no program starts after it.
@@ -67,7 +67,7 @@ pub(crate) struct Program<'a> {
 pub(crate) struct Started {
     pub(crate) pid: pid_t,
     /// Error number if the process could not join its groups; `None` if it has joined them.
-    pub(crate) outside: Option<i32>,
+    pub(crate) group_errno: Option<i32>,
 }
 
 /// The step at which a start failed.
@@ -130,7 +130,7 @@ pub(crate) struct Spawner {
 /// Low file descriptors for the streams of the next child.
 #[derive(Debug)]
 struct LowStreams {
-    places: [OwnedFd; 3],
+    descriptors: [OwnedFd; 3],
     nothing: OwnedFd,
 }
 
@@ -142,11 +142,11 @@ impl LowStreams {
         }
         let nothing = dev_null()?;
         let place = || nothing.try_clone();
-        Ok(Some(Self { places: [place()?, place()?, place()?], nothing }))
+        Ok(Some(Self { descriptors: [place()?, place()?, place()?], nothing }))
     }
 
     fn put(&mut self, streams: [BorrowedFd<'_>; 3]) -> io::Result<()> {
-        for (place, stream) in self.places.iter_mut().zip(streams) {
+        for (place, stream) in self.descriptors.iter_mut().zip(streams) {
             rustix::io::dup3(stream, place, rustix::io::DupFlags::CLOEXEC)?;
         }
         Ok(())
@@ -154,14 +154,14 @@ impl LowStreams {
 
     /// Replaces the streams by `/dev/null`, so that only the child holds the write ends of the pipes.
     fn clear(&mut self) {
-        for place in &mut self.places {
+        for place in &mut self.descriptors {
             // `dup3` onto an open descriptor needs no new resource, so it does not fail.
             rustix::io::dup3(&self.nothing, place, rustix::io::DupFlags::CLOEXEC).ok();
         }
     }
 
     fn numbers(&self) -> [RawFd; 3] {
-        self.places.each_ref().map(AsRawFd::as_raw_fd)
+        self.descriptors.each_ref().map(AsRawFd::as_raw_fd)
     }
 }
 
@@ -171,7 +171,7 @@ const ZERO: c_ulong = 0;
 const LAST_FILE: c_ulong = u32::MAX as c_ulong;
 
 /// Input of the child, and its result. It lives in the stack frame of the parent, which is suspended meanwhile.
-struct Plan {
+struct ChildContext {
     /// Paths of the program to try in this order.
     candidates: *const *const c_char,
     argv: *const *const c_char,
@@ -180,9 +180,9 @@ struct Plan {
     streams: [RawFd; 3],
     groups: *const RawFd,
     groups_len: usize,
-    without_groups: bool,
+    groups_optional: bool,
     /// Error number if a group could not be joined; 0 otherwise.
-    outside: i32,
+    group_errno: i32,
     user: *const TaskUser,
     parent: pid_t,
     lease_until: *const AtomicU64,
@@ -217,7 +217,7 @@ impl Spawner {
         let (candidates, argv, env) =
             (pointers(&candidates), pointers(&program.argv), pointers(&program.env));
         let groups: Vec<RawFd> = program.groups.iter().map(AsRawFd::as_raw_fd).collect();
-        let born_in = program.born_in.filter(|_| self.clones_into);
+        let born_in = program.clone_into.filter(|_| self.clones_into);
         let others: Vec<RawFd> = match born_in {
             Some((_, own)) => (0..groups.len()).filter(|index| *index != own).map(|i| groups[i]).collect(),
             None => Vec::new(),
@@ -233,7 +233,7 @@ impl Spawner {
             }
             None => None,
         };
-        let mut plan = Plan {
+        let mut plan = ChildContext {
             candidates: candidates.as_ptr(),
             argv: argv.as_ptr(),
             env: env.as_ptr(),
@@ -241,8 +241,8 @@ impl Spawner {
             streams: low.unwrap_or(streams.map(|stream| stream.as_raw_fd())),
             groups: groups.as_ptr(),
             groups_len: groups.len(),
-            without_groups: program.without_groups,
-            outside: 0,
+            groups_optional: program.groups_optional,
+            group_errno: 0,
             user: program.user.map_or(ptr::null(), ptr::from_ref),
             parent: self.parent,
             lease_until: ptr::from_ref(program.lease_until),
@@ -272,11 +272,11 @@ impl Spawner {
             (
                 ptr::read_volatile(&raw const plan.failed),
                 plan.errno,
-                ptr::read_volatile(&raw const plan.outside),
+                ptr::read_volatile(&raw const plan.group_errno),
             )
         };
         match failed {
-            None => Ok(Started { pid, outside: Some(outside).filter(|errno| *errno != 0) }),
+            None => Ok(Started { pid, group_errno: Some(outside).filter(|errno| *errno != 0) }),
             Some(step) => {
                 // The common reaper collects the child. A wait for this process id could hit a new process with the
                 // same id.
@@ -288,7 +288,7 @@ impl Spawner {
 
     fn clone_child(
         &mut self,
-        plan: &mut Plan,
+        plan: &mut ChildContext,
         born: &AtomicI32,
         group: Option<RawFd>,
     ) -> Result<pid_t, SpawnError> {
@@ -351,7 +351,7 @@ fn candidates(argv: &[CString], search: &str) -> Vec<CString> {
 /// Runs in the new process, in the memory of the parent, on its own stack.
 extern "C" fn child(plan: *mut c_void) -> c_int {
     // SAFETY: the parent passed its plan and is suspended.
-    let plan = unsafe { &mut *plan.cast::<Plan>() };
+    let plan = unsafe { &mut *plan.cast::<ChildContext>() };
     // SAFETY: see `prepare`.
     let failed = unsafe { prepare(plan) }.err().or_else(|| {
         // SAFETY: as above.
@@ -379,7 +379,7 @@ fn ok(result: impl Into<i64>, step: Step) -> Result<(), Step> {
 /// # Safety
 /// Must be called only in a new vfork child: every call is async-signal-safe, and no call changes memory shared with
 /// the parent, except through `plan`.
-unsafe fn prepare(plan: &mut Plan) -> Result<(), Step> {
+unsafe fn prepare(plan: &mut ChildContext) -> Result<(), Step> {
     unsafe {
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         ok(libc::setsid(), Step::Session)?;
@@ -387,7 +387,7 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Step> {
             // "0" means the writing process.
             let joined = ok(libc::write(*fd, c"0".as_ptr().cast(), 1) as i64, Step::Group);
             match joined {
-                Err(_) if plan.without_groups => plan.outside = errno(),
+                Err(_) if plan.groups_optional => plan.group_errno = errno(),
                 joined => joined?,
             }
         }
@@ -434,7 +434,7 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Step> {
 ///
 /// # Safety
 /// As [`prepare`].
-unsafe fn become_user(plan: &mut Plan, user: &TaskUser) -> Result<(), Step> {
+unsafe fn become_user(plan: &mut ChildContext, user: &TaskUser) -> Result<(), Step> {
     let (uid, gid) = (user.uid, user.gid);
     unsafe {
         ok(libc::syscall(libc::SYS_setgroups, user.groups.len(), user.groups.as_ptr()), Step::User)?;
@@ -455,7 +455,7 @@ unsafe fn become_user(plan: &mut Plan, user: &TaskUser) -> Result<(), Step> {
 ///
 /// # Safety
 /// As [`prepare`].
-unsafe fn exec(plan: &mut Plan) {
+unsafe fn exec(plan: &mut ChildContext) {
     unsafe {
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);

@@ -22,7 +22,7 @@ pub(crate) const EXECUTION_VARIABLE: &str = "BELFRY_EXECUTION_ID";
 /// Milliseconds per tick of `/proc/<pid>/stat`; the same on all supported platforms.
 const TICK: u64 = 10;
 /// Maximum number of scans in one freeze or kill; the caller handles the rest.
-const LOOKS_MAX: usize = 64;
+const SCANS_MAX: usize = 64;
 
 /// Marks of the processes of one execution.
 #[derive(Debug, Clone)]
@@ -35,13 +35,13 @@ pub(crate) struct Root {
     /// `cgroup.procs` file that lists the processes of the execution, if it has a control group.
     pub(crate) procs: Option<PathBuf>,
     /// Processes that are known to belong to the execution for other reasons.
-    pub(crate) also: Vec<i32>,
+    pub(crate) extra_pids: Vec<i32>,
 }
 
 impl Root {
     /// Returns a root with no mark except the execution id.
     pub(crate) fn of(execution: ExecutionId) -> Self {
-        Self { execution, pid: None, is_reaped: false, procs: None, also: Vec::new() }
+        Self { execution, pid: None, is_reaped: false, procs: None, extra_pids: Vec::new() }
     }
 }
 
@@ -79,7 +79,7 @@ impl Process {
 }
 
 /// Scans all visible processes of the machine; the result is nearly a snapshot.
-fn look() -> Vec<Process> {
+fn scan() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.filter_map(|entry| read_process(entry.ok()?.file_name().to_str()?.parse().ok()?)).collect()
 }
@@ -126,7 +126,7 @@ fn execution_of(pid: i32) -> Option<ExecutionId> {
 
 /// Returns the living processes of each of `roots`, in their order.
 pub(crate) fn members(roots: &[Root]) -> Vec<Vec<Process>> {
-    let processes = look();
+    let processes = scan();
     let owners = owners(&processes, roots);
     let mut members = vec![Vec::new(); roots.len()];
     for process in processes {
@@ -151,7 +151,7 @@ fn owners(processes: &[Process], roots: &[Root]) -> HashMap<i32, usize> {
                 sessions.insert(pid, index);
             }
         }
-        owners.extend(root.also.iter().map(|pid| (*pid, index)));
+        owners.extend(root.extra_pids.iter().map(|pid| (*pid, index)));
         for pid in root.procs.iter().filter_map(|p| fs::read_to_string(p).ok()).flat_map(|text| pids(&text)) {
             owners.insert(pid, index);
         }
@@ -208,7 +208,7 @@ pub(crate) fn signal_group(pid: i32, signal: Signal) {
 /// running gets the signal again.
 pub(crate) fn freeze(roots: &[Root]) -> usize {
     let mut signalled = HashSet::new();
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..SCANS_MAX {
         let running: Vec<_> = members(roots)
             .into_iter()
             .flatten()
@@ -234,7 +234,7 @@ pub(crate) fn thaw(roots: &[Root]) {
 /// They are dead a moment later; use [`members`] to check.
 pub(crate) fn kill(roots: &[Root]) {
     let mut signalled = HashSet::new();
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..SCANS_MAX {
         let new: Vec<_> = members(roots).into_iter().flatten().filter(|p| signalled.insert(p.pid)).collect();
         if new.is_empty() {
             return;
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn descent_session_and_environment_each_suffice_to_belong() {
+    fn parent_session_or_environment_identify_a_process() {
         let daemon = Process { execution: Some(ExecutionId::from_bits(1)), ..process(14, 2, 14) };
         let seen = [
             process(10, 2, 10),  // the main process
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_a_process_that_was_reaped_belongs_to_whoever_has_it_next() {
+    fn a_reused_process_id_does_not_belong_to_the_task() {
         let reaped = Root { is_reaped: true, ..root(1, 10) };
         let left = [process(12, 2, 10)];
         assert_eq!(owners(&left, std::slice::from_ref(&reaped)).get(&12), Some(&0), "its session is its own");
@@ -304,15 +304,15 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_known_in_another_way_belongs_with_its_children() {
-        let known = Root { also: vec![40], ..root(1, 10) };
+    fn an_extra_process_belongs_to_the_root_with_its_children() {
+        let known = Root { extra_pids: vec![40], ..root(1, 10) };
         let seen = [process(10, 2, 10), process(40, 2, 40), process(41, 40, 40)];
         assert_eq!(owners(&seen, &[known]).len(), 3);
     }
 
     /// A process that continues another one while both are being stopped.
     #[test]
-    fn what_is_let_go_on_while_it_is_stopped_is_stopped_again() {
+    fn a_process_continued_during_a_freeze_is_stopped_again() {
         use std::os::unix::process::CommandExt;
         let script = "sleep 600 & while :; do kill -CONT $!; done";
         let mut child =
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn this_very_process_is_seen_with_its_parent() {
+    fn the_test_process_is_read_with_its_parent() {
         let own = i32::try_from(std::process::id()).unwrap();
         let me = read_process(own).unwrap();
         assert_eq!(me.parent, i32::try_from(std::os::unix::process::parent_id()).unwrap());

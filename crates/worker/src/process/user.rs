@@ -36,7 +36,10 @@ pub enum UserError {
 }
 
 /// Selects the user of tasks; `None` means the user of the supervisor.
-pub(crate) fn choose(wanted: Option<&str>, allow_root: bool) -> Result<Option<TaskUser>, UserError> {
+pub(crate) fn select_task_user(
+    wanted: Option<&str>,
+    allow_root: bool,
+) -> Result<Option<TaskUser>, UserError> {
     if !geteuid().is_root() {
         return match wanted {
             Some(name) if look_up(name)?.uid != geteuid().as_raw() => {
@@ -74,7 +77,7 @@ fn look_up(name: &str) -> Result<TaskUser, UserError> {
 impl TaskUser {
     /// Checks that this user can access `dir`, an absolute path: each parent directory must be executable for the
     /// user.
-    pub(crate) fn check_reach(&self, dir: &Path) -> Result<(), UserError> {
+    pub(crate) fn check_access(&self, dir: &Path) -> Result<(), UserError> {
         for path in dir.ancestors() {
             let Ok(metadata) = path.metadata() else { continue };
             let bit = if metadata.uid() == self.uid {
@@ -97,21 +100,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_never_chosen_unless_it_is_allowed_by_name() {
+    fn root_is_selected_only_if_it_is_allowed() {
         if !geteuid().is_root() {
-            assert_eq!(choose(None, false).unwrap(), None);
-            assert!(matches!(choose(Some("root"), true), Err(UserError::NotRoot(_))));
+            assert_eq!(select_task_user(None, false).unwrap(), None);
+            assert!(matches!(select_task_user(Some("root"), true), Err(UserError::NotRoot(_))));
             return;
         }
-        assert_eq!(choose(None, false).unwrap().unwrap().name, "nobody");
-        assert!(matches!(choose(Some("root"), false), Err(UserError::Root(_))));
-        assert_eq!(choose(Some("root"), true).unwrap(), None);
-        assert_eq!(choose(None, true).unwrap(), None);
+        assert_eq!(select_task_user(None, false).unwrap().unwrap().name, "nobody");
+        assert!(matches!(select_task_user(Some("root"), false), Err(UserError::Root(_))));
+        assert_eq!(select_task_user(Some("root"), true).unwrap(), None);
+        assert_eq!(select_task_user(None, true).unwrap(), None);
     }
 
     #[test]
     fn a_user_that_does_not_exist_is_named() {
-        let error = choose(Some("no-such-user-here"), false).unwrap_err();
+        let error = select_task_user(Some("no-such-user-here"), false).unwrap_err();
         assert_eq!(error.to_string(), "the task user `no-such-user-here` does not exist on this machine");
     }
 
@@ -120,7 +123,7 @@ mod tests {
         let user = TaskUser { name: "u".into(), uid: 12_345, gid: 12_345, groups: vec![12_345] };
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-        let error = user.check_reach(&dir.path().join("exec")).unwrap_err();
+        let error = user.check_access(&dir.path().join("exec")).unwrap_err();
         assert!(error.to_string().contains(&dir.path().display().to_string()), "{error}");
     }
 }

@@ -84,7 +84,7 @@ impl AgentLink {
         self.out.len() - self.written < OUT_FULL
     }
 
-    pub(super) fn say(&mut self, answer: Answer) {
+    pub(super) fn send_to_agent(&mut self, answer: Answer) {
         link::write_frame(&mut self.out, &ToAgent::from(answer));
     }
 

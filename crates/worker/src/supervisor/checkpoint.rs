@@ -29,13 +29,13 @@ use super::poller::Alarm;
 use super::task::Task;
 use crate::clock::{BootMillis, boot_millis};
 use crate::layout::{CHECKPOINT_FILE, REFUSED_FILE};
-use crate::link::{Answer, Put, Save, Saved};
+use crate::link::{Answer, CheckpointSaved, Save, Saved};
 use crate::process::spawn::peak_memory;
 
 /// Interval between checks, in milliseconds.
-const LOOK_EVERY: BootMillis = 1_000;
+const CHECK_INTERVAL: BootMillis = 1_000;
 /// Maximum number of files that one check sends; the others follow in the next check.
-const SAVES_A_LOOK: usize = 32;
+const SAVES_PER_CHECK: usize = 32;
 /// The memory of a task is measured in one of this number of checks.
 const SAMPLES: u32 = 8;
 
@@ -44,13 +44,13 @@ type Stamp = (u64, u64, i64, i64);
 
 /// State of the checkpoint file of a task.
 #[derive(Debug, Default)]
-pub(super) struct Followed {
+pub(super) struct CheckpointFile {
     /// The file that the server has, or has permanently refused.
     settled: Option<Stamp>,
     /// The file that the agent was last requested to save.
     asked: Option<Stamp>,
     /// Number of requests to the agent, which is also the number of the last one.
-    asks: u64,
+    requests: u64,
     /// Time of the last checkpoint that the task saved through its socket, and the file at that time. A file that is
     /// not newer is superseded.
     called: Option<((i64, i64), Option<Stamp>)>,
@@ -59,7 +59,7 @@ pub(super) struct Followed {
 }
 
 /// A changed file.
-enum News {
+enum FileChange {
     /// Content of the file, and its modification time.
     Save(Vec<u8>, (i64, i64)),
     /// The file is refused for this reason.
@@ -89,7 +89,7 @@ fn read(folder: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl Followed {
+impl CheckpointFile {
     /// Starts to follow the file of a task. With `given`, the existing file is the checkpoint that the server has
     /// provided.
     pub(super) fn from_start(folder: &Path, given: bool) -> Self {
@@ -97,13 +97,13 @@ impl Followed {
     }
 
     /// Returns the file if it has changed and the agent was not requested to save it yet.
-    fn news(&mut self, folder: &Path) -> Option<News> {
+    fn take_change(&mut self, folder: &Path) -> Option<FileChange> {
         let now = stamp(folder).filter(|now| self.is_new(now) && Some(*now) != self.asked)?;
         Some(self.take(folder, now))
     }
 
     /// Returns the file at the end of its task, if the server does not have it.
-    fn last(&mut self, folder: &Path) -> Option<News> {
+    fn last(&mut self, folder: &Path) -> Option<FileChange> {
         let now = stamp(folder).filter(|now| self.is_new(now))?;
         Some(self.take(folder, now))
     }
@@ -114,19 +114,19 @@ impl Followed {
         Some(*now) != self.settled && self.called.is_none_or(is_later)
     }
 
-    fn take(&mut self, folder: &Path, now: Stamp) -> News {
+    fn take(&mut self, folder: &Path, now: Stamp) -> FileChange {
         match read(folder) {
             Ok(bytes) => {
                 self.asked = Some(now);
-                self.asks += 1;
+                self.requests += 1;
                 self.refusal = None;
-                News::Save(bytes, (now.2, now.3))
+                FileChange::Save(bytes, (now.2, now.3))
             }
             Err(error) => {
                 self.settled = Some(now);
                 let refusal = format!("the checkpoint in $BELFRY_CHECKPOINT was not saved: {error}");
                 self.refusal = Some(refusal.clone());
-                News::Refused(refusal)
+                FileChange::Refused(refusal)
             }
         }
     }
@@ -141,7 +141,7 @@ impl Followed {
 }
 
 /// Writes a file with the reason for the refusal to the task's folder.
-fn leave_word(folder: &Path, word: &str, owner: Option<(u32, u32)>) -> io::Result<()> {
+fn write_refusal(folder: &Path, word: &str, owner: Option<(u32, u32)>) -> io::Result<()> {
     let path = folder.join(REFUSED_FILE);
     // The task may have placed a link here to a file that only the supervisor can write.
     fs::remove_file(&path).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
@@ -154,18 +154,19 @@ fn leave_word(folder: &Path, word: &str, owner: Option<(u32, u32)>) -> io::Resul
 
 impl Supervisor {
     /// Schedules the next check of the checkpoint files.
-    pub(super) fn follow_checkpoints(&mut self) {
-        if !std::mem::replace(&mut self.follows_checkpoints, true) {
-            self.poller.alarm(boot_millis() + LOOK_EVERY, Alarm::Checkpoints);
+    pub(super) fn schedule_checkpoint_check(&mut self) {
+        if !std::mem::replace(&mut self.is_checkpoint_check_set, true) {
+            self.poller.alarm(boot_millis() + CHECK_INTERVAL, Alarm::Checkpoints);
         }
     }
 
     /// Checks the file of every running task, and requests the agent to save the changed ones.
     pub(super) fn check_checkpoints(&mut self) {
-        self.follows_checkpoints = false;
-        self.looks = self.looks.wrapping_add(1);
-        let looks = self.looks;
-        let (mut running, mut saves, mut refusals, mut left) = (false, Vec::new(), Vec::new(), SAVES_A_LOOK);
+        self.is_checkpoint_check_set = false;
+        self.checkpoint_checks = self.checkpoint_checks.wrapping_add(1);
+        let looks = self.checkpoint_checks;
+        let (mut running, mut saves, mut refusals, mut left) =
+            (false, Vec::new(), Vec::new(), SAVES_PER_CHECK);
         let takes = self.agent.as_ref().is_some_and(|agent| agent.synced && agent.has_room());
         for (id, task) in &mut self.tasks {
             running = true;
@@ -179,30 +180,30 @@ impl Supervisor {
             if !takes || left == 0 {
                 continue;
             }
-            match checkpoint.news(&folder.path) {
-                Some(News::Save(data, (unix_seconds, nanos))) => {
+            match checkpoint.take_change(&folder.path) {
+                Some(FileChange::Save(data, (unix_seconds, nanos))) => {
                     left -= 1;
-                    let (execution_id, number) = (id.to_string(), checkpoint.asks);
+                    let (execution_id, number) = (id.to_string(), checkpoint.requests);
                     let data = data.into();
                     saves.push(Save { execution_id, fence, number, data, unix_seconds, nanos });
                 }
-                Some(News::Refused(refusal)) => refusals.push((*id, refusal)),
+                Some(FileChange::Refused(refusal)) => refusals.push((*id, refusal)),
                 None => {}
             }
         }
         for (id, refusal) in refusals {
-            self.tell_refusal(id, &refusal);
+            self.report_refusal(id, &refusal);
         }
         for save in saves {
-            self.say(Answer::Save(save));
+            self.send_to_agent(Answer::Save(save));
         }
         if running {
-            self.follow_checkpoints();
+            self.schedule_checkpoint_check();
         }
     }
 
     /// Reports a refusal to the task and in its log.
-    fn tell_refusal(&mut self, id: ExecutionId, refusal: &str) {
+    fn report_refusal(&mut self, id: ExecutionId, refusal: &str) {
         tracing::warn!(execution_id = %id, refusal, "checkpoint not saved");
         if let Some(log) = self.logs.get_mut(&id) {
             log.note(refusal);
@@ -210,7 +211,7 @@ impl Supervisor {
         }
         let owner = self.user.as_ref().map(|user| (user.uid, user.gid));
         let Some(task) = self.tasks.get(&id) else { return };
-        if let Err(error) = leave_word(&task.folder.path, refusal, owner) {
+        if let Err(error) = write_refusal(&task.folder.path, refusal, owner) {
             tracing::debug!(execution_id = %id, %error, "cannot notify the task");
         }
     }
@@ -220,9 +221,9 @@ impl Supervisor {
     pub(super) fn last_checkpoint(&mut self, id: ExecutionId) -> (Option<Bytes>, Option<String>) {
         let Some(Task { checkpoint, folder, .. }) = self.tasks.get_mut(&id) else { return (None, None) };
         let data = match checkpoint.last(&folder.path) {
-            Some(News::Save(data, _)) => Some(data.into()),
-            Some(News::Refused(refusal)) => {
-                self.tell_refusal(id, &refusal);
+            Some(FileChange::Save(data, _)) => Some(data.into()),
+            Some(FileChange::Refused(refusal)) => {
+                self.report_refusal(id, &refusal);
                 None
             }
             None => None,
@@ -231,7 +232,7 @@ impl Supervisor {
     }
 
     /// Records that a task has saved a checkpoint through its socket.
-    pub(super) fn saved_by_call(&mut self, put: &Put) {
+    pub(super) fn saved_through_socket(&mut self, put: &CheckpointSaved) {
         let Ok(id) = put.execution_id.parse::<ExecutionId>() else { return };
         let Some(Task { folder, checkpoint, .. }) = self.tasks.get_mut(&id) else { return };
         checkpoint.called(&folder.path, (put.unix_seconds, put.nanos));
@@ -243,14 +244,14 @@ impl Supervisor {
         if let Some(task) = self.tasks.get_mut(&id) {
             let followed = &mut task.checkpoint;
             // If the file has changed since, a newer request is still pending.
-            if followed.asks == saved.number && followed.asked.is_some() {
+            if followed.requests == saved.number && followed.asked.is_some() {
                 followed.settled = followed.asked;
             }
         }
     }
 
     /// Repeats all pending requests to a new agent, which does not know those of the previous one.
-    pub(super) fn save_again(&mut self) {
+    pub(super) fn repeat_saves(&mut self) {
         for task in self.tasks.values_mut() {
             task.checkpoint.asked = None;
         }

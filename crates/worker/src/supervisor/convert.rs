@@ -9,16 +9,16 @@ use proto::v1::report::Body;
 use supervisor::{Entry, Held, Holding, Payloads, Report, StartFailure, State};
 
 use super::journal;
-use super::task::Order;
+use super::task::StartRequest;
 use crate::clock::unix_millis;
 use crate::link::Stored;
 
 /// Data that this shell attaches to executions.
 #[derive(Debug)]
-pub(crate) enum Wire {}
+pub(crate) enum WorkerPayloads {}
 
-impl Payloads for Wire {
-    type Order = Order;
+impl Payloads for WorkerPayloads {
+    type StartRequest = StartRequest;
     type Assignment = v1::Assignment;
     type End = v1::Finished;
     type Stored = Stored;
@@ -66,7 +66,7 @@ pub(crate) fn held(Holding { execution, fence, job, is_active }: Holding) -> v1:
 pub(crate) fn message(
     execution: ExecutionId,
     fence: Fence,
-    report: Report<Wire>,
+    report: Report<WorkerPayloads>,
     started: impl FnOnce() -> v1::Started,
 ) -> v1::Report {
     let body = match report {
@@ -81,7 +81,7 @@ pub(crate) fn message(
 }
 
 /// Converts a message to the report of an end; `None` if the message reports a start.
-fn report(body: Option<Body>) -> Option<Report<Wire>> {
+fn report(body: Option<Body>) -> Option<Report<WorkerPayloads>> {
     Some(match body? {
         Body::Started(_) => return None,
         Body::Refused(v1::Refused { reason, detail }) => Report::Refused { reason, detail },
@@ -94,37 +94,37 @@ fn report(body: Option<Body>) -> Option<Report<Wire>> {
 
 /// Where an execution was started: boot of the machine, and identity of the worker folder.
 #[derive(Debug, Clone)]
-pub(crate) struct Site {
+pub(crate) struct StartLocation {
     pub(crate) boot_id: String,
     pub(crate) folder_id: String,
 }
 
 /// Converts an entry of the core to a journal record.
-pub(crate) fn record(entry: Entry<Wire>, site: &Site) -> journal::Body {
+pub(crate) fn record(entry: Entry<WorkerPayloads>, site: &StartLocation) -> journal::Body {
     match entry {
         Entry::Started { execution, fence } => {
-            let Site { boot_id, folder_id } = site.clone();
+            let StartLocation { boot_id, folder_id } = site.clone();
             let execution_id = execution.to_string();
             journal::Body::Started(journal::Started { execution_id, fence: fence.0, boot_id, folder_id })
         }
-        Entry::Ran { assignment, end, .. } => {
-            journal::Body::Ran(journal::Ran { assignment: Some(assignment), finished: Some(end) })
+        Entry::OutputsPending { assignment, end, .. } => {
+            journal::Body::OutputsPending(journal::Ran { assignment: Some(assignment), finished: Some(end) })
         }
         Entry::Outcome { execution, fence, report } => {
             journal::Body::Outcome(message(execution, fence, report, v1::Started::default))
         }
         Entry::Forgotten { execution } => {
-            journal::Body::Forgotten(journal::Forgotten { execution_id: execution.to_string() })
+            journal::Body::Forgotten(journal::Acknowledged { execution_id: execution.to_string() })
         }
     }
 }
 
 /// Converts the state of a journal to the state of the core.
-pub(crate) fn state(said: journal::State) -> State<Wire> {
+pub(crate) fn state(said: journal::State) -> State<WorkerPayloads> {
     let held = said.held.into_iter().filter_map(|(id, held)| {
         let held = match held {
             journal::Held::Started { fence, .. } => Held::Started { fence },
-            journal::Held::Ran { assignment, finished } => Held::Ran {
+            journal::Held::OutputsPending { assignment, finished } => Held::OutputsPending {
                 fence: Fence(assignment.fence),
                 job: assignment.job_id.parse().ok(),
                 assignment,
@@ -142,14 +142,20 @@ pub(crate) fn state(said: journal::State) -> State<Wire> {
 }
 
 /// Converts the state of the core to that of a compacted journal.
-pub(crate) fn journal_state(worker: WorkerId, state: State<Wire>, site: &Site) -> journal::State {
+pub(crate) fn journal_state(
+    worker: WorkerId,
+    state: State<WorkerPayloads>,
+    site: &StartLocation,
+) -> journal::State {
     let held = state.held.into_iter().map(|(id, held)| {
         let held = match held {
             Held::Started { fence } => {
-                let Site { boot_id, folder_id } = site.clone();
+                let StartLocation { boot_id, folder_id } = site.clone();
                 journal::Held::Started { fence, boot_id, folder_id }
             }
-            Held::Ran { assignment, end, .. } => journal::Held::Ran { assignment, finished: end },
+            Held::OutputsPending { assignment, end, .. } => {
+                journal::Held::OutputsPending { assignment, finished: end }
+            }
             Held::Ended { fence, report } => {
                 journal::Held::Ended { report: message(id, fence, report, v1::Started::default) }
             }

@@ -57,7 +57,7 @@ impl EarlyExits {
 
 /// An orphaned process of a task, now a child of the supervisor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stray {
+pub(super) struct Orphan {
     pub(super) started: BootMillis,
     /// Execution that the process belongs to, once it is known.
     pub(super) owner: Option<ExecutionId>,
@@ -67,11 +67,11 @@ pub(super) struct Stray {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Claim {
     /// It belongs to this task, which has ended.
-    Of(ExecutionId),
+    OwnedBy(ExecutionId),
     /// It may belong to a task that is still running.
     Undecided,
     /// No task was running when it was started.
-    Nobodys,
+    Unowned,
 }
 
 /// Finds the task of an orphan that was started at `started`, among `tasks` with their start times.
@@ -90,7 +90,7 @@ pub(super) fn claim(
         }
         last = last.max(Some((since, id)));
     }
-    last.map_or(Claim::Nobodys, |(_, id)| Claim::Of(id))
+    last.map_or(Claim::Unowned, |(_, id)| Claim::OwnedBy(id))
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_from_before_the_start_is_of_an_earlier_process_with_that_number() {
+    fn an_exit_before_the_start_belongs_to_an_earlier_process_with_that_id() {
         let mut exits = EarlyExits::default();
         exits.note(exit(7), 1_000);
         assert_eq!(exits.take(7, 1_001), None);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_nobody_asks_for_are_not_kept_for_ever() {
+    fn unclaimed_exits_are_removed() {
         let mut exits = EarlyExits::default();
         for pid in 1..100_000 {
             exits.note(exit(pid), u64::from(pid.cast_unsigned()) * 10);
@@ -125,16 +125,16 @@ mod tests {
     }
 
     #[test]
-    fn an_orphan_is_of_the_only_task_that_ran_at_its_start() {
+    fn an_orphan_belongs_to_the_only_task_that_ran_at_its_start() {
         let tasks = [(id(1), 100), (id(2), 500)];
         let claim = |started, ended: &[u128]| {
             claim(started, tasks.into_iter(), |task| ended.iter().any(|bits| id(*bits) == task))
         };
-        assert_eq!(claim(300, &[1]), Claim::Of(id(1)), "the other task started later");
+        assert_eq!(claim(300, &[1]), Claim::OwnedBy(id(1)), "the other task started later");
         assert_eq!(claim(300, &[2]), Claim::Undecided, "its task is still running");
         assert_eq!(claim(495, &[1]), Claim::Undecided, "start times have a resolution of 10 ms");
         assert_eq!(claim(600, &[1]), Claim::Undecided, "it may belong to the other task");
-        assert_eq!(claim(600, &[1, 2]), Claim::Of(id(2)), "both have ended");
-        assert_eq!(claim(50, &[1, 2]), Claim::Nobodys, "it was started before both");
+        assert_eq!(claim(600, &[1, 2]), Claim::OwnedBy(id(2)), "both have ended");
+        assert_eq!(claim(50, &[1, 2]), Claim::Unowned, "it was started before both");
     }
 }

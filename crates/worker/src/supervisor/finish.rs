@@ -18,7 +18,7 @@ use rustix::process::Signal;
 use supervisor::Event;
 
 use super::Supervisor;
-use super::exits::{Claim, Stray, claim};
+use super::exits::{Claim, Orphan, claim};
 use super::folders::OUTPUT_FILE;
 use super::logs::ExecutionLog;
 use super::poller::{Alarm, Token};
@@ -31,10 +31,10 @@ use crate::process::spawn::{Exit, reap_any};
 use crate::process::tree;
 
 /// Interval between checks of dying processes, in milliseconds.
-const REMAINS_RETRY: BootMillis = 3;
+const REMAINING_RETRY: BootMillis = 3;
 /// Time in milliseconds after which processes that do not exit (in the kernel, on a dead disk) no longer delay the
 /// end.
-const REMAINS_MAX: BootMillis = 30_000;
+const REMAINING_MAX: BootMillis = 30_000;
 /// Maximum number of reads from a pipe in one turn, and at the end of the task, where it covers all bytes in a pipe.
 const READS_A_TURN: usize = 4;
 const READS_AT_END: usize = 64;
@@ -47,10 +47,10 @@ impl Supervisor {
             if let Some(id) = self.pids.remove(&exit.pid) {
                 exited.push(id);
                 self.note_exit(id, exit);
-                self.tell(Event::Exited { execution: id });
+                self.handle_event(Event::Exited { execution: id });
             } else if self.fuse_was_reaped(exit.pid) {
                 // A new fuse was started.
-            } else if self.strays.remove(&exit.pid).is_none() && !self.launcher.is_idle() {
+            } else if self.orphans.remove(&exit.pid).is_none() && !self.launcher.is_idle() {
                 // May be a task whose launch has not been processed yet.
                 self.early_exits.note(exit, boot_millis());
             }
@@ -63,10 +63,10 @@ impl Supervisor {
         if exited.is_empty() {
             return;
         }
-        let suspects = self.with_remains(&exited);
+        let suspects = self.with_remaining_processes(&exited);
         self.kill_tasks(&suspects);
         for id in exited {
-            if suspects.contains(&id) { self.check_remains(id) } else { self.finish(id) }
+            if suspects.contains(&id) { self.check_remaining_processes(id) } else { self.finish(id) }
         }
     }
 
@@ -78,8 +78,8 @@ impl Supervisor {
     }
 
     /// Returns the tasks among `exited` that have left processes behind.
-    fn with_remains(&mut self, exited: &[ExecutionId]) -> Vec<ExecutionId> {
-        let Some(children) = tree::children(!self.cgroups.groups_all()) else { return exited.to_vec() };
+    fn with_remaining_processes(&mut self, exited: &[ExecutionId]) -> Vec<ExecutionId> {
+        let Some(children) = tree::children(!self.cgroups.has_plain_groups()) else { return exited.to_vec() };
         let is_known = |pid: &i32| self.pids.contains_key(pid) || self.is_fuse(*pid);
         let mut unknown: Vec<_> = children.into_iter().filter(|pid| !is_known(pid)).collect();
         if !unknown.is_empty() {
@@ -87,15 +87,15 @@ impl Supervisor {
             let launching: HashSet<_> = self.launching.values().filter_map(Launching::pid).collect();
             unknown.retain(|pid| !launching.contains(pid));
         }
-        if unknown.iter().any(|pid| !self.strays.contains_key(pid)) {
+        if unknown.iter().any(|pid| !self.orphans.contains_key(pid)) {
             self.attribute(&unknown);
         }
-        self.claim_strays(&unknown);
+        self.claim_orphans(&unknown);
         exited
             .iter()
             .copied()
             .filter(|id| {
-                let is_its = |pid| self.strays.get(pid).is_some_and(|stray| stray.owner == Some(*id));
+                let is_its = |pid| self.orphans.get(pid).is_some_and(|stray| stray.owner == Some(*id));
                 // A sibling that the main process has created is a child of the thread that started the task.
                 let is_left = |group: &Group| !group.is_empty();
                 let group = self.tasks.get(id).and_then(|task| task.group.as_ref());
@@ -116,17 +116,17 @@ impl Supervisor {
         for pid in unknown {
             // A child that has ended will be reaped soon.
             let Some(started) = tree::started(*pid) else { continue };
-            self.strays.insert(*pid, Stray { started, owner: owners.get(pid).copied() });
+            self.orphans.insert(*pid, Orphan { started, owner: owners.get(pid).copied() });
         }
     }
 
     /// Assigns orphans without marks to a task by their start time.
-    fn claim_strays(&mut self, unknown: &[i32]) {
-        if !self.orphans_are_ours {
+    fn claim_orphans(&mut self, unknown: &[i32]) {
+        if !self.owns_orphans {
             return;
         }
         for pid in unknown {
-            let Some(stray) = self.strays.get(pid).copied().filter(|stray| stray.owner.is_none()) else {
+            let Some(stray) = self.orphans.get(pid).copied().filter(|stray| stray.owner.is_none()) else {
                 continue;
             };
             if tree::is_dead(*pid) {
@@ -136,18 +136,18 @@ impl Supervisor {
             let launching = self.launching.keys().map(|id| (*id, 0));
             let tasks = self.tasks.iter().map(|(id, task)| (*id, task.started)).chain(launching);
             match claim(stray.started, tasks, |id| self.tasks.get(&id).is_some_and(|task| !task.is_alive())) {
-                Claim::Of(id) => {
+                Claim::OwnedBy(id) => {
                     tracing::debug!(pid, execution_id = %id, "an orphaned process belongs to the task that ran last when it started");
-                    self.strays.insert(*pid, Stray { owner: Some(id), ..stray });
+                    self.orphans.insert(*pid, Orphan { owner: Some(id), ..stray });
                 }
                 Claim::Undecided => {}
-                Claim::Nobodys => tree::signal_process(*pid, Signal::KILL),
+                Claim::Unowned => tree::signal_process(*pid, Signal::KILL),
             }
         }
     }
 
     /// Finishes a task once none of its processes is alive.
-    pub(super) fn check_remains(&mut self, id: ExecutionId) {
+    pub(super) fn check_remaining_processes(&mut self, id: ExecutionId) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.exit.is_some()) else { return };
         let (exited, exempt) = (task.exited, task.order.is_exempt());
         let (pid, group) = (Some(task.pid), task.group.as_ref().map_or(0, |group| group.number));
@@ -159,23 +159,23 @@ impl Supervisor {
             return self.finish(id);
         }
         let now = boot_millis();
-        if now > exited + REMAINS_MAX {
+        if now > exited + REMAINING_MAX {
             tracing::error!(execution_id = %id, processes = alive.len(), "processes of an ended task do not exit");
             return self.finish(id);
         }
         tree::kill(&[root]);
-        self.poller.alarm(now + REMAINS_RETRY, Alarm::Remains(id));
+        self.poller.alarm(now + REMAINING_RETRY, Alarm::RemainingProcesses(id));
     }
 
     /// Finishes a task whose processes have all ended.
     fn finish(&mut self, id: ExecutionId) {
         self.guards.release(id);
-        self.poller.cancel(Alarm::Remains(id));
+        self.poller.cancel(Alarm::RemainingProcesses(id));
         self.drain_pipes(id);
-        self.close_door(id);
+        self.close_task_socket(id);
         let (checkpoint, refusal) = self.last_checkpoint(id);
         let log_bytes = self.finish_log(id);
-        let Some(verdict) = self.core.verdict(id) else { return };
+        let Some(verdict) = self.core.end_reason(id) else { return };
         let Some(mut task) = self.tasks.remove(&id) else { return };
         let Some(exit) = task.exit else { return };
         let mut finished = task.finished(&exit, verdict);
@@ -193,7 +193,7 @@ impl Supervisor {
         // The folder, which has the name of the execution, is kept until the agent has stored the outputs in it.
         let stores = has_outputs && is_success(&finished);
         let outputs = stores.then_some(task.order.assignment);
-        self.tell(Event::Gone { execution: id, end: finished, outputs });
+        self.handle_event(Event::AllProcessesExited { execution: id, end: finished, outputs });
         if !stores {
             self.folders.take_back(task.folder);
         }

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use model::ExecutionId;
 
-use super::door::Door;
-use super::janitor::Janitor;
+use super::folder_remover::FolderRemover;
+use super::task_socket::TaskSocket;
 use crate::layout::{CHECKPOINT_FILE, Layout, REFUSED_FILE, SOCKET_FILE};
 
 /// Files of Belfry in an execution's folder.
@@ -28,15 +28,15 @@ const MODE: u32 = 0o700;
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     /// Socket for requests of the task; `None` if it could not be created.
-    pub(super) door: Option<Door>,
-    lent: bool,
+    pub(super) task_socket: Option<TaskSocket>,
+    is_pooled: bool,
 }
 
 #[cfg(test)]
 impl Folder {
     /// Returns a folder that exists only as a path.
     pub(super) fn of_test(path: &str) -> Self {
-        Self { path: path.into(), door: None, lent: false }
+        Self { path: path.into(), task_socket: None, is_pooled: false }
     }
 }
 
@@ -46,15 +46,15 @@ pub(super) struct Folders {
     layout: Layout,
     /// Task user and group that own the folders; `None` keeps the supervisor's.
     owner: Option<(u32, u32)>,
-    spare: Vec<(PathBuf, Option<Door>)>,
+    spare: Vec<(PathBuf, Option<TaskSocket>)>,
     /// Number of the next new folder in the pool.
     next: u64,
-    janitor: Janitor,
+    folder_remover: FolderRemover,
 }
 
 impl Folders {
-    pub(super) fn new(layout: Layout, owner: Option<(u32, u32)>, janitor: Janitor) -> Self {
-        Self { layout, owner, spare: Vec::new(), next: 1, janitor }
+    pub(super) fn new(layout: Layout, owner: Option<(u32, u32)>, janitor: FolderRemover) -> Self {
+        Self { layout, owner, spare: Vec::new(), next: 1, folder_remover: janitor }
     }
 
     /// Removes the short link to the worker folder; called at the end.
@@ -63,15 +63,15 @@ impl Folders {
     }
 
     /// Returns an empty folder from the pool, or a new one.
-    pub(super) fn lend(&mut self) -> io::Result<Folder> {
+    pub(super) fn take_spare(&mut self) -> io::Result<Folder> {
         let (path, door) = match self.spare.pop() {
             Some(spare) => spare,
             None => self.make_spare()?,
         };
-        Ok(Folder { path, door, lent: true })
+        Ok(Folder { path, task_socket: door, is_pooled: true })
     }
 
-    fn make_spare(&mut self) -> io::Result<(PathBuf, Option<Door>)> {
+    fn make_spare(&mut self) -> io::Result<(PathBuf, Option<TaskSocket>)> {
         loop {
             let path = self.layout.executions().join(self.next.to_string());
             self.next += 1;
@@ -83,14 +83,14 @@ impl Folders {
         }
     }
 
-    fn make(&self, path: &Path) -> io::Result<Option<Door>> {
+    fn make(&self, path: &Path) -> io::Result<Option<TaskSocket>> {
         DirBuilder::new().mode(MODE).create(path)?;
-        self.furnish(path)
+        self.prepare(path)
     }
 
     /// Creates the socket in a new folder, and then sets the owner of the folder.
-    fn furnish(&self, path: &Path) -> io::Result<Option<Door>> {
-        let door = Door::open(self.layout.task_socket(path), self.owner).inspect_err(|error| {
+    fn prepare(&self, path: &Path) -> io::Result<Option<TaskSocket>> {
+        let door = TaskSocket::open(self.layout.task_socket(path), self.owner).inspect_err(|error| {
             // The task runs without a socket.
             tracing::warn!(folder = %path.display(), %error, "cannot create the socket of a task");
         });
@@ -107,11 +107,11 @@ impl Folders {
         let path = self.path_of(id);
         let door = if staged {
             fs::rename(self.layout.stage().join(id.to_string()), &path)?;
-            self.furnish(&path)?
+            self.prepare(&path)?
         } else {
             self.make(&path)?
         };
-        Ok(Folder { path, door, lent: false })
+        Ok(Folder { path, task_socket: door, is_pooled: false })
     }
 
     /// Path of the folder that [`Self::named`] creates.
@@ -121,20 +121,20 @@ impl Folders {
 
     /// Takes back a folder whose processes have all ended; reuses or removes it.
     pub(super) fn take_back(&mut self, folder: Folder) {
-        if folder.lent && self.spare.len() < SPARE_MAX && self.is_as_new(&folder).unwrap_or(false) {
-            self.spare.push((folder.path, folder.door));
+        if folder.is_pooled && self.spare.len() < SPARE_MAX && self.is_reusable(&folder).unwrap_or(false) {
+            self.spare.push((folder.path, folder.task_socket));
         } else {
-            self.janitor.remove(folder.path);
+            self.folder_remover.remove(folder.path);
         }
     }
 
     /// Removes the folder with the name of the execution, if it exists.
     pub(super) fn remove_named(&self, id: ExecutionId) {
-        self.janitor.remove(self.path_of(id));
+        self.folder_remover.remove(self.path_of(id));
     }
 
     /// Returns whether a folder can be reused, and removes the files of Belfry in it.
-    fn is_as_new(&self, folder: &Folder) -> io::Result<bool> {
+    fn is_reusable(&self, folder: &Folder) -> io::Result<bool> {
         let path = folder.path.as_path();
         let metadata = path.symlink_metadata()?;
         let owner = self.owner.unwrap_or_else(|| (rustix::process::geteuid().as_raw(), metadata.gid()));
@@ -146,13 +146,13 @@ impl Folders {
         if !unchanged {
             return Ok(false);
         }
-        if folder.door.as_ref().is_some_and(|door| !door.is_at(&path.join(SOCKET_FILE))) {
+        if folder.task_socket.as_ref().is_some_and(|door| !door.is_at(&path.join(SOCKET_FILE))) {
             return Ok(false);
         }
         for entry in fs::read_dir(path)? {
             let entry = entry?;
             let name = entry.file_name();
-            if name == SOCKET_FILE && folder.door.is_some() {
+            if name == SOCKET_FILE && folder.task_socket.is_some() {
                 continue;
             }
             if ![SCRIPT_FILE, OUTPUT_FILE, CHECKPOINT_FILE, REFUSED_FILE].iter().any(|ours| name == *ours) {
@@ -170,7 +170,7 @@ impl Folders {
         for entry in entries.flatten() {
             let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
             if !id.is_some_and(&needed) {
-                self.janitor.remove(entry.path());
+                self.folder_remover.remove(entry.path());
             }
         }
     }
@@ -186,21 +186,21 @@ mod tests {
     fn folders(dir: &tempfile::TempDir) -> Folders {
         let layout = Layout::new(dir.path());
         fs::create_dir_all(layout.executions()).unwrap();
-        Folders::new(layout, None, Janitor::start().unwrap())
+        Folders::new(layout, None, FolderRemover::start().unwrap())
     }
 
     #[test]
-    fn an_empty_folder_is_lent_again_without_the_files_that_are_ours() {
+    fn an_empty_folder_is_reused_without_files_of_belfry() {
         let dir = tempfile::tempdir().unwrap();
         let mut folders = folders(&dir);
-        let first = folders.lend().unwrap();
+        let first = folders.take_spare().unwrap();
         let path = first.path.clone();
         fs::write(path.join(SCRIPT_FILE), "x").unwrap();
         fs::write(path.join(OUTPUT_FILE), "x").unwrap();
         fs::write(path.join(CHECKPOINT_FILE), "x").unwrap();
         fs::write(path.join(REFUSED_FILE), "x").unwrap();
         folders.take_back(first);
-        let second = folders.lend().unwrap();
+        let second = folders.take_spare().unwrap();
         assert_eq!(second.path, path);
         let left: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [SOCKET_FILE]);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_as_it_was_is_never_lent_again() {
+    fn a_changed_folder_is_never_reused() {
         let dir = tempfile::tempdir().unwrap();
         let mut folders = folders(&dir);
         let changes: [fn(&Path); 6] = [
@@ -223,7 +223,7 @@ mod tests {
             },
         ];
         for change in changes {
-            let folder = folders.lend().unwrap();
+            let folder = folders.take_spare().unwrap();
             change(&folder.path);
             folders.take_back(folder);
             assert!(folders.spare.is_empty());
@@ -231,11 +231,11 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_an_earlier_supervisor_left_is_not_lent() {
+    fn a_folder_of_an_earlier_supervisor_is_not_reused() {
         let dir = tempfile::tempdir().unwrap();
         let mut folders = folders(&dir);
         let left = folders.layout.executions().join("1");
         fs::create_dir(&left).unwrap();
-        assert_ne!(folders.lend().unwrap().path, left);
+        assert_ne!(folders.take_spare().unwrap().path, left);
     }
 }

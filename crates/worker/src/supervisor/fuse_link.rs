@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::FUSE_RETRY;
-use crate::clock::{BootMillis, Moment, boot_millis};
+use crate::clock::{BootMillis, ClockReading, boot_millis};
 #[cfg(doc)]
 use crate::fuse::guards;
 use crate::fuse::{FROZE, GROUPS_VARIABLE, SINCE};
@@ -33,9 +33,9 @@ pub(super) struct FuseLink {
 
 /// Notice of a fuse that it has frozen its tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Froze {
+pub(super) struct FreezeNotice {
     /// Time since which tasks are frozen; `None` from a fuse of an older release.
-    pub(super) since: Option<Moment>,
+    pub(super) since: Option<ClockReading>,
 }
 
 impl FuseLink {
@@ -75,7 +75,7 @@ impl FuseLink {
     }
 
     /// Queues a message with the end of the lease.
-    pub(super) fn tell_lease(&mut self, until: BootMillis) {
+    pub(super) fn publish_lease(&mut self, until: BootMillis) {
         self.out.extend_from_slice(&until.to_le_bytes());
     }
 
@@ -99,7 +99,7 @@ impl FuseLink {
     ///
     /// # Errors
     /// If the connection is closed.
-    pub(super) fn hear(&mut self) -> io::Result<Option<Froze>> {
+    pub(super) fn receive(&mut self) -> io::Result<Option<FreezeNotice>> {
         let mut buffer = [0; 256];
         let len = match self.socket.read(&mut buffer) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -108,7 +108,7 @@ impl FuseLink {
             Err(error) => return Err(error),
         };
         self.partial.extend_from_slice(&buffer[..len]);
-        Ok(understand(&mut self.partial))
+        Ok(decode_notices(&mut self.partial))
     }
 
     /// Kills it, and returns its process id: it is reaped with the other children.
@@ -121,7 +121,7 @@ impl FuseLink {
 }
 
 /// Decodes the complete notices at the front of `bytes` and removes them.
-fn understand(bytes: &mut Vec<u8>) -> Option<Froze> {
+fn decode_notices(bytes: &mut Vec<u8>) -> Option<FreezeNotice> {
     let (mut at, mut froze, mut since) = (0, None, None);
     while let Some(kind) = bytes.get(at) {
         match *kind {
@@ -130,12 +130,12 @@ fn understand(bytes: &mut Vec<u8>) -> Option<Froze> {
                 let Some(words) = bytes.get(at + 1..at + 18) else { break };
                 let (words, _) = words.as_chunks::<8>();
                 let [boot, asleep] = [words[0], words[1]].map(u64::from_le_bytes);
-                since = since.or(Some(Moment { boot, asleep }));
-                froze = Some(Froze { since });
+                since = since.or(Some(ClockReading { boot, suspended: asleep }));
+                froze = Some(FreezeNotice { since });
                 at += 18;
             }
             FROZE => {
-                froze = Some(Froze { since });
+                froze = Some(FreezeNotice { since });
                 at += 1;
             }
             // A message of a newer fuse; skipped.
@@ -156,20 +156,30 @@ mod tests {
     }
 
     #[test]
-    fn a_fuse_is_understood_in_pieces_and_the_first_of_several_times_counts() {
+    fn partial_notices_are_reassembled_and_the_first_time_counts() {
         // Bytes of the time that look like messages.
         let time = u64::from_le_bytes([FROZE, SINCE, FROZE, 0, 0, 0, 0, 0]);
         let mut bytes = Vec::new();
         let whole = said(time);
         for byte in &whole[..whole.len() - 1] {
             bytes.push(*byte);
-            assert_eq!(understand(&mut bytes), None);
+            assert_eq!(decode_notices(&mut bytes), None);
         }
         bytes.push(FROZE);
-        assert_eq!(understand(&mut bytes), Some(Froze { since: Some(Moment { boot: time, asleep: 3 }) }));
+        assert_eq!(
+            decode_notices(&mut bytes),
+            Some(FreezeNotice { since: Some(ClockReading { boot: time, suspended: 3 }) })
+        );
         bytes.extend([said(70), said(90)].concat());
-        assert_eq!(understand(&mut bytes), Some(Froze { since: Some(Moment { boot: 70, asleep: 3 }) }));
-        assert_eq!(understand(&mut vec![FROZE]), Some(Froze { since: None }), "of an older release");
+        assert_eq!(
+            decode_notices(&mut bytes),
+            Some(FreezeNotice { since: Some(ClockReading { boot: 70, suspended: 3 }) })
+        );
+        assert_eq!(
+            decode_notices(&mut vec![FROZE]),
+            Some(FreezeNotice { since: None }),
+            "of an older release"
+        );
         assert!(bytes.is_empty());
     }
 }

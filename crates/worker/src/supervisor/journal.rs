@@ -13,7 +13,7 @@
 //! a bad one.
 //!
 //! A journal that is opened is rewritten with the live state only, if the live state is less than half of it. The
-//! live state consists of [`Held`] executions and the newest [`FORGOTTEN_MAX`] acknowledged ids. This module does not
+//! live state consists of [`Held`] executions and the newest [`ACKNOWLEDGED_MAX`] acknowledged ids. This module does not
 //! decide when to sync; [`super::writer`] does.
 //!
 //! The file keeps [`RESERVE`] bytes allocated after its end. Ends of running tasks are recorded there when the disk
@@ -30,7 +30,7 @@ use model::{ExecutionId, Fence, WorkerId};
 use prost::Message;
 use proto::v1;
 use rustix::fs::{FallocateFlags, fallocate};
-use supervisor::FORGOTTEN_MAX;
+use supervisor::ACKNOWLEDGED_MAX;
 
 const MAGIC: &[u8; 8] = b"BELFRYJ1";
 const HEADER: usize = 8;
@@ -61,13 +61,13 @@ pub(crate) enum Body {
     Started(Started),
     /// The execution succeeded; its outputs are not stored yet.
     #[prost(message, tag = "3")]
-    Ran(Ran),
+    OutputsPending(Ran),
     /// The execution has ended or was refused; this report is repeated until it is acknowledged.
     #[prost(message, tag = "4")]
     Outcome(v1::Report),
     /// The end of the execution was acknowledged.
     #[prost(message, tag = "5")]
-    Forgotten(Forgotten),
+    Forgotten(Acknowledged),
     /// Start of a batch of records.
     #[prost(message, tag = "6")]
     Synced(Synced),
@@ -102,7 +102,7 @@ pub(crate) struct Ran {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Forgotten {
+pub(crate) struct Acknowledged {
     #[prost(string, tag = "1")]
     pub(crate) execution_id: String,
 }
@@ -124,7 +124,7 @@ impl From<Body> for Entry {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Held {
     Started { fence: Fence, boot_id: String, folder_id: String },
-    Ran { assignment: v1::Assignment, finished: v1::Finished },
+    OutputsPending { assignment: v1::Assignment, finished: v1::Finished },
     Ended { report: v1::Report },
 }
 
@@ -193,10 +193,10 @@ impl Journal {
             match rewrite(path, &state, File::sync_all) {
                 Ok(journal) => return Ok((journal, state)),
                 // A full disk does not keep a worker from starting: the old file contains the same state.
-                Err(RewriteError::Before(error)) => {
+                Err(RewriteError::NotReplaced(error)) => {
                     tracing::warn!(path = %path.display(), %error, "cannot compact the journal");
                 }
-                Err(RewriteError::Behind(error)) => return Err(failed("compact")(error)),
+                Err(RewriteError::NotDurable(error)) => return Err(failed("compact")(error)),
             }
         }
         let file = OpenOptions::new().append(true).open(path).map_err(failed("open"))?;
@@ -205,11 +205,11 @@ impl Journal {
             file.set_len(whole as u64).map_err(failed("repair"))?;
         }
         file.sync_all().map_err(failed("repair"))?;
-        Ok((Self::over(file, path, whole as u64), state))
+        Ok((Self::from_durable_file(file, path, whole as u64), state))
     }
 
     /// Wraps an open file that is durable up to its end at `len`.
-    fn over(file: File, path: &Path, len: u64) -> Self {
+    fn from_durable_file(file: File, path: &Path, len: u64) -> Self {
         let path = path.to_owned();
         let mut journal = Self { file, path, len, synced: len, has_garbage: false, reserved: len };
         journal.keep_reserve();
@@ -269,7 +269,7 @@ impl Journal {
     /// Replaces the file by one that contains only `state`.
     ///
     /// # Errors
-    /// [`RewriteError`]. The process must exit on [`RewriteError::Behind`], because the open file has no name any
+    /// [`RewriteError`]. The process must exit on [`RewriteError::NotDurable`], because the open file has no name any
     /// more.
     pub(crate) fn compact(&mut self, state: &State) -> Result<(), RewriteError> {
         *self = rewrite(&self.path, state, File::sync_all)?;
@@ -288,7 +288,7 @@ pub(crate) fn batch(synced: u64, entries: &[Entry]) -> Vec<u8> {
 }
 
 /// Encodes a journal that contains only `state`.
-fn whole(state: &State) -> Vec<u8> {
+fn encode_state(state: &State) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     entries(state).for_each(|entry| encode(&entry, &mut bytes));
     bytes
@@ -296,8 +296,8 @@ fn whole(state: &State) -> Vec<u8> {
 
 /// Encodes the journal of a new worker.
 #[cfg(feature = "testing")]
-pub(crate) fn first(worker: WorkerId) -> Vec<u8> {
-    whole(&State { worker, held: HashMap::new(), forgotten: VecDeque::new() })
+pub(crate) fn encode_new(worker: WorkerId) -> Vec<u8> {
+    encode_state(&State { worker, held: HashMap::new(), forgotten: VecDeque::new() })
 }
 
 fn encode(entry: &Entry, out: &mut Vec<u8>) {
@@ -313,13 +313,13 @@ fn encode(entry: &Entry, out: &mut Vec<u8>) {
 fn entries(state: &State) -> impl Iterator<Item = Entry> {
     let created = Body::Created(Created { worker_id: state.worker.to_string() });
     let forgotten =
-        state.forgotten.iter().map(|id| Body::Forgotten(Forgotten { execution_id: id.to_string() }));
+        state.forgotten.iter().map(|id| Body::Forgotten(Acknowledged { execution_id: id.to_string() }));
     let held = state.held.iter().map(|(id, held)| match held.clone() {
         Held::Started { fence, boot_id, folder_id } => {
             Body::Started(Started { execution_id: id.to_string(), fence: fence.0, boot_id, folder_id })
         }
-        Held::Ran { assignment, finished } => {
-            Body::Ran(Ran { assignment: Some(assignment), finished: Some(finished) })
+        Held::OutputsPending { assignment, finished } => {
+            Body::OutputsPending(Ran { assignment: Some(assignment), finished: Some(finished) })
         }
         Held::Ended { report } => Body::Outcome(report),
     });
@@ -331,16 +331,16 @@ fn entries(state: &State) -> impl Iterator<Item = Entry> {
 pub(crate) enum RewriteError {
     /// The old file is unchanged.
     #[error("the old file is unchanged")]
-    Before(#[source] io::Error),
+    NotReplaced(#[source] io::Error),
     /// The new file has replaced the old one, but a crash of the machine may undo that.
     #[error("the new file is in place, but may not be durable")]
-    Behind(#[source] io::Error),
+    NotDurable(#[source] io::Error),
 }
 
 impl From<RewriteError> for io::Error {
     fn from(error: RewriteError) -> Self {
         match error {
-            RewriteError::Before(error) | RewriteError::Behind(error) => error,
+            RewriteError::NotReplaced(error) | RewriteError::NotDurable(error) => error,
         }
     }
 }
@@ -351,7 +351,7 @@ fn rewrite(
     state: &State,
     sync: impl FnOnce(&File) -> io::Result<()>,
 ) -> Result<Journal, RewriteError> {
-    let bytes = whole(state);
+    let bytes = encode_state(state);
     // All files are opened before the rename and stay open. A later failure would leave only the handle of the old
     // file, which has no name any more.
     let temporary = path.with_extension("new");
@@ -368,10 +368,10 @@ fn rewrite(
     let (file, folder) = prepare().map_err(|error| {
         // A partial file would occupy the last bytes of a full disk.
         fs::remove_file(&temporary).ok();
-        RewriteError::Before(error)
+        RewriteError::NotReplaced(error)
     })?;
-    folder.map_or(Ok(()), |folder| sync(&folder)).map_err(RewriteError::Behind)?;
-    Ok(Journal::over(file, path, bytes.len() as u64))
+    folder.map_or(Ok(()), |folder| sync(&folder)).map_err(RewriteError::NotDurable)?;
+    Ok(Journal::from_durable_file(file, path, bytes.len() as u64))
 }
 
 /// Parses the bytes of a journal; returns its state, and the length of its whole records.
@@ -437,9 +437,9 @@ fn apply(state: &mut State, worker: &mut Option<WorkerId>, entry: Entry) -> Opti
             let held = Held::Started { fence: Fence(s.fence), boot_id: s.boot_id, folder_id: s.folder_id };
             state.held.insert(id(&s.execution_id)?, held);
         }
-        Some(Body::Ran(ran)) => {
+        Some(Body::OutputsPending(ran)) => {
             let (assignment, finished) = (ran.assignment?, ran.finished?);
-            state.held.insert(id(&assignment.execution_id)?, Held::Ran { assignment, finished });
+            state.held.insert(id(&assignment.execution_id)?, Held::OutputsPending { assignment, finished });
         }
         Some(Body::Outcome(report)) => {
             state.held.insert(id(&report.execution_id)?, Held::Ended { report });
@@ -448,7 +448,7 @@ fn apply(state: &mut State, worker: &mut Option<WorkerId>, entry: Entry) -> Opti
             let id = id(&f.execution_id)?;
             state.held.remove(&id);
             state.forgotten.push_back(id);
-            if state.forgotten.len() > FORGOTTEN_MAX {
+            if state.forgotten.len() > ACKNOWLEDGED_MAX {
                 state.forgotten.pop_front();
             }
         }
@@ -492,30 +492,30 @@ mod tests {
     }
 
     fn forgotten(n: u128) -> Entry {
-        Body::Forgotten(Forgotten { execution_id: execution(n).to_string() }).into()
+        Body::Forgotten(Acknowledged { execution_id: execution(n).to_string() }).into()
     }
 
     fn worker() -> WorkerId {
         WorkerId::from_bits(42 << 80)
     }
 
-    struct Place {
+    struct TestDir {
         _dir: tempfile::TempDir,
         path: PathBuf,
     }
 
-    fn place() -> Place {
+    fn place() -> TestDir {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal");
-        Place { _dir: dir, path }
+        TestDir { _dir: dir, path }
     }
 
-    fn open(place: &Place) -> (Journal, State) {
+    fn open(place: &TestDir) -> (Journal, State) {
         Journal::open(&place.path, worker).unwrap()
     }
 
     #[test]
-    fn what_was_appended_is_there_after_reopening_and_the_worker_stays_the_same() {
+    fn appended_records_and_the_worker_id_survive_reopening() {
         let place = place();
         let (mut journal, state) = open(&place);
         assert_eq!(state.worker, worker());
@@ -530,12 +530,12 @@ mod tests {
     }
 
     /// Bytes allocated on disk for the file.
-    fn allocated(place: &Place) -> u64 {
+    fn allocated(place: &TestDir) -> u64 {
         fs::metadata(&place.path).unwrap().blocks() * 512
     }
 
     #[test]
-    fn room_for_the_ends_of_what_runs_stays_allocated_behind_the_end() {
+    fn the_reserve_stays_allocated_after_the_end_of_the_file() {
         let place = place();
         let (mut journal, mut state) = open(&place);
         if journal.reserved == journal.len {
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_cannot_be_compacted_when_it_is_opened_is_used_as_it_is() {
+    fn a_failed_compaction_on_opening_keeps_the_journal_usable() {
         let place = place();
         let (mut journal, _) = open(&place);
         let many: Vec<_> = (10..5_000).flat_map(|n| [started(n), forgotten(n)]).collect();
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_tail_is_dropped_wherever_it_was_cut_and_writing_goes_on_behind_it() {
+    fn a_torn_tail_is_dropped_and_writing_continues() {
         let place = place();
         let (mut journal, _) = open(&place);
         journal.append(&[started(1)]).unwrap();
@@ -595,7 +595,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_of_zeros_as_a_crash_may_leave_it_is_dropped() {
+    fn a_tail_of_zeros_is_dropped() {
         let place = place();
         let (mut journal, _) = open(&place);
         journal.append(&[started(1)]).unwrap();
@@ -606,7 +606,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_in_the_middle_refuses_the_journal() {
+    fn a_journal_with_a_damaged_durable_record_is_refused() {
         let place = place();
         let (mut journal, _) = open(&place);
         let middle = journal.len() as usize;
@@ -625,7 +625,7 @@ mod tests {
 
     /// A disk need not write the blocks of a batch in order.
     #[test]
-    fn a_hole_in_what_was_never_durable_is_dropped_with_all_behind_it() {
+    fn a_hole_in_the_part_that_is_not_durable_is_dropped_with_later_records() {
         let place = place();
         let (mut journal, _) = open(&place);
         journal.append(&[started(1)]).unwrap();
@@ -644,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_with_good_records_behind_it_is_damage_where_nothing_says_what_was_durable() {
+    fn a_hole_before_good_records_is_damage_without_synced_records() {
         let place = place();
         let state = State { worker: worker(), held: HashMap::new(), forgotten: VecDeque::new() };
         let mut bytes = MAGIC.to_vec();
@@ -656,12 +656,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_durable_behind_the_rename_ends_the_use_of_the_journal() {
+    fn a_failed_sync_after_the_rename_makes_the_open_journal_unusable() {
         let place = place();
         let (mut journal, state) = open(&place);
         journal.append(&[started(1)]).unwrap();
         let broken = rewrite(&place.path, &state, |_| Err(io::ErrorKind::Other.into()));
-        assert!(matches!(broken, Err(RewriteError::Behind(_))), "{broken:?}");
+        assert!(matches!(broken, Err(RewriteError::NotDurable(_))), "{broken:?}");
         // Further appends go to a file that has no name.
         journal.append(&[started(2)]).unwrap();
         assert!(inspect(&place.path).unwrap().held.is_empty());
@@ -669,18 +669,18 @@ mod tests {
 
     /// A partial file would occupy the last bytes of a full disk.
     #[test]
-    fn a_new_file_that_cannot_take_the_place_of_the_old_one_is_removed() {
+    fn a_new_file_is_removed_if_the_rename_fails() {
         let place = place();
         let (_journal, state) = open(&place);
         fs::remove_file(&place.path).unwrap();
         fs::create_dir(&place.path).unwrap();
         let failed = rewrite(&place.path, &state, File::sync_all);
-        assert!(matches!(failed, Err(RewriteError::Before(_))), "{failed:?}");
+        assert!(matches!(failed, Err(RewriteError::NotReplaced(_))), "{failed:?}");
         assert!(!place.path.with_extension("new").exists());
     }
 
     #[test]
-    fn a_journal_that_was_compacted_while_it_is_open_goes_on_in_the_new_file() {
+    fn a_compacted_open_journal_continues_in_the_new_file() {
         let place = place();
         let (mut journal, mut state) = open(&place);
         fs::write(place.path.with_extension("new"), "left by an earlier attempt").unwrap();
@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_journal_is_left_alone() {
+    fn a_file_that_is_not_a_journal_is_not_changed() {
         let place = place();
         fs::write(&place.path, "something else entirely").unwrap();
         assert!(matches!(Journal::open(&place.path, worker), Err(JournalError::Foreign(_))));
@@ -702,7 +702,7 @@ mod tests {
     }
 
     #[test]
-    fn compaction_keeps_what_is_held_and_forgets_only_history() {
+    fn compaction_keeps_the_live_state() {
         let place = place();
         let (mut journal, _) = open(&place);
         for n in 10..12_000 {

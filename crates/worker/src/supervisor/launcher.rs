@@ -27,8 +27,8 @@ use supervisor::StartFailure;
 
 use super::convert::start_failed;
 use super::folders::{Folder, OUTPUT_FILE, SCRIPT_FILE};
-use super::task::Order;
-use crate::clock::{BootMillis, Moment, now, unix_millis};
+use super::task::StartRequest;
+use crate::clock::{BootMillis, ClockReading, now, unix_millis};
 use crate::layout::CHECKPOINT_FILE;
 use crate::process::cgroup::Group;
 use crate::process::spawn::{Program, SpawnError, Spawner, Started, Step, dev_null};
@@ -45,31 +45,31 @@ const SHELL: &str = "/bin/sh";
 #[derive(Debug)]
 pub(super) struct Launch {
     pub(super) id: ExecutionId,
-    pub(super) order: Box<Order>,
+    pub(super) order: Box<StartRequest>,
     pub(super) prepared: Prepared,
-    pub(super) birth: Arc<Birth>,
+    pub(super) launch_state: Arc<LaunchState>,
 }
 
 /// Progress of a launch, shared between the loop and the launching thread.
 #[derive(Debug, Default)]
-pub(super) struct Birth {
+pub(super) struct LaunchState {
     /// Time at which the thread began.
-    began: OnceLock<Moment>,
+    began: OnceLock<ClockReading>,
     /// Process id of the main process; 0 while there is none.
     pid: AtomicI32,
-    /// One of [`WAITS`], [`BEGUN`], [`FORBIDDEN`].
+    /// One of [`QUEUED`], [`BEGUN`], [`FORBIDDEN`].
     state: AtomicU8,
 }
 
 /// No thread has begun the launch.
-const WAITS: u8 = 0;
+const QUEUED: u8 = 0;
 /// A thread has begun to create the process.
 const BEGUN: u8 = 1;
 /// No thread may begin the launch.
 const FORBIDDEN: u8 = 2;
 
-impl Birth {
-    pub(super) fn began(&self) -> Option<Moment> {
+impl LaunchState {
+    pub(super) fn began(&self) -> Option<ClockReading> {
         self.began.get().copied()
     }
 
@@ -82,7 +82,7 @@ impl Birth {
         self.claim(FORBIDDEN)
     }
 
-    fn begin(&self, at: Moment) -> bool {
+    fn begin(&self, at: ClockReading) -> bool {
         let begins = self.claim(BEGUN);
         if begins {
             self.began.set(at).ok();
@@ -90,9 +90,9 @@ impl Birth {
         begins
     }
 
-    /// Sets the state if it is still [`WAITS`]; the first claim wins.
+    /// Sets the state if it is still [`QUEUED`]; the first claim wins.
     fn claim(&self, claim: u8) -> bool {
-        match self.state.compare_exchange(WAITS, claim, Ordering::SeqCst, Ordering::SeqCst) {
+        match self.state.compare_exchange(QUEUED, claim, Ordering::SeqCst, Ordering::SeqCst) {
             Ok(_) => true,
             Err(state) => state == claim,
         }
@@ -142,10 +142,10 @@ impl From<StartFailure> for NotStarted {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Process {
     pub(super) pid: i32,
-    pub(super) started: Moment,
+    pub(super) started: ClockReading,
     pub(super) started_unix_millis: i64,
     /// Error number if the process could not join its control group; `None` if it has joined it.
-    pub(super) outside: Option<i32>,
+    pub(super) group_errno: Option<i32>,
 }
 
 /// The loop's handle of the launching threads.
@@ -154,7 +154,7 @@ pub(super) struct Launcher {
     work: mpsc::Sender<Launch>,
     done: mpsc::Receiver<Launched>,
     wake: Arc<OwnedFd>,
-    under_way: usize,
+    in_progress: usize,
     threads: usize,
     /// End of the lease; the threads read it.
     lease_until: Arc<AtomicU64>,
@@ -192,11 +192,11 @@ impl Launcher {
                 }
             })?;
         }
-        Ok(Self { work, done, wake, under_way: 0, threads, lease_until })
+        Ok(Self { work, done, wake, in_progress: 0, threads, lease_until })
     }
 
     /// Sets the end of the lease; no program is started after it.
-    pub(super) fn tell_lease(&self, until: BootMillis) {
+    pub(super) fn publish_lease(&self, until: BootMillis) {
         self.lease_until.store(until, Ordering::SeqCst);
     }
 
@@ -206,7 +206,7 @@ impl Launcher {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.under_way < LAUNCHES_MAX
+        self.in_progress < LAUNCHES_MAX
     }
 
     /// Number of programs that can be loaded at the same time.
@@ -215,11 +215,11 @@ impl Launcher {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.under_way == 0
+        self.in_progress == 0
     }
 
     pub(super) fn launch(&mut self, launch: Launch) {
-        self.under_way += 1;
+        self.in_progress += 1;
         // The threads run until the process exits, so the channel is open.
         self.work.send(launch).ok();
     }
@@ -228,7 +228,7 @@ impl Launcher {
     pub(super) fn launched(&mut self) -> Vec<Launched> {
         rustix::io::read(&*self.wake, &mut [0; 8]).ok();
         let launched: Vec<_> = self.done.try_iter().collect();
-        self.under_way -= launched.len();
+        self.in_progress -= launched.len();
         launched
     }
 }
@@ -242,7 +242,7 @@ struct Thread {
 
 impl Thread {
     fn start(&mut self, launch: &Launch) -> Result<Process, NotStarted> {
-        let Launch { id, order, prepared, birth } = launch;
+        let Launch { id, order, prepared, launch_state: birth } = launch;
         let Run::Process(process) = &order.spec.run else {
             return Err(
                 start_failed("runtime_unknown", "this worker supports only the `process` runtime").into()
@@ -261,8 +261,8 @@ impl Thread {
             stderr: streams.stderr.1.as_fd(),
             user: self.user.as_ref(),
             groups: prepared.group.as_ref().map(Group::procs).unwrap_or_default(),
-            born_in: prepared.group.as_ref().and_then(Group::folder),
-            without_groups: prepared.group.as_ref().is_some_and(Group::is_plain),
+            clone_into: prepared.group.as_ref().and_then(Group::folder),
+            groups_optional: prepared.group.as_ref().is_some_and(Group::is_plain),
             pid: &birth.pid,
             lease_until: &self.lease_until,
         };
@@ -271,7 +271,9 @@ impl Thread {
             return Err(NotStarted::Forbidden);
         }
         match self.spawner.spawn(&program) {
-            Ok(Started { pid, outside }) => Ok(Process { pid, started, started_unix_millis, outside }),
+            Ok(Started { pid, group_errno: outside }) => {
+                Ok(Process { pid, started, started_unix_millis, group_errno: outside })
+            }
             Err(SpawnError { step: Step::Lease, .. }) => Err(NotStarted::NoLease),
             Err(error) => {
                 let user = self.user.as_ref().map(|user| user.name.as_str());
@@ -292,8 +294,8 @@ fn arguments(process: &ProcessRun, folder: &Path) -> Vec<String> {
 }
 
 /// Environment of a task: defaults, the variables of the job, and the `BELFRY_` variables.
-fn environment(id: ExecutionId, order: &Order, process: &ProcessRun, folder: &Folder) -> Vec<String> {
-    let door = folder.door.as_ref();
+fn environment(id: ExecutionId, order: &StartRequest, process: &ProcessRun, folder: &Folder) -> Vec<String> {
+    let door = folder.task_socket.as_ref();
     let folder = folder.path.display();
     let defaults = [
         ("PATH", PATH.to_owned()),
@@ -431,12 +433,12 @@ mod tests {
 
     /// A launch may wait in the queue, and its thread may run while the loop is stopped.
     #[test]
-    fn nothing_is_started_when_the_lease_is_over_by_the_time_of_the_start() {
+    fn no_program_is_started_after_the_lease_expired() {
         let dir = tempfile::tempdir().unwrap();
         let mut launcher =
             Launcher::start(None, rustix::process::getrlimit(rustix::process::Resource::Nofile)).unwrap();
         let spec = JobSpec::command(["touch", "ran"]);
-        let order = Box::new(Order {
+        let order = Box::new(StartRequest {
             assignment: v1::Assignment::default(),
             spec,
             staged: false,
@@ -445,13 +447,18 @@ mod tests {
         let folder = Folder::of_test(dir.path().to_str().unwrap());
         let streams = Streams { stdin: None, stdout: pipe(), stderr: pipe() };
         let prepared = Prepared { folder, group: None, streams };
-        launcher.tell_lease(crate::clock::boot_millis());
-        launcher.launch(Launch { id: ExecutionId::from_bits(1), order, prepared, birth: Arc::default() });
+        launcher.publish_lease(crate::clock::boot_millis());
+        launcher.launch(Launch {
+            id: ExecutionId::from_bits(1),
+            order,
+            prepared,
+            launch_state: Arc::default(),
+        });
         let Launched { launch, result } = next(&mut launcher);
         assert!(matches!(result, Err(NotStarted::NoLease)), "{result:?}");
         assert!(!dir.path().join("ran").exists());
-        assert_eq!(launch.birth.pid(), None, "no process is left");
-        launcher.tell_lease(crate::clock::boot_millis() + 60_000);
+        assert_eq!(launch.launch_state.pid(), None, "no process is left");
+        launcher.publish_lease(crate::clock::boot_millis() + 60_000);
         launcher.launch(launch);
         let Launched { result: Ok(process), .. } = next(&mut launcher) else { panic!("it was not started") };
         rustix::process::waitpid(
@@ -463,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_to_start_says_what_to_look_at() {
+    fn a_start_failure_names_what_to_check() {
         assert_eq!(
             why(Step::Exec, libc::ENOENT, "foo"),
             "command_not_found: `foo` was not found in the PATH"
@@ -478,14 +485,14 @@ mod tests {
     }
 
     #[test]
-    fn a_job_may_replace_the_defaults_of_the_environment_and_nothing_is_there_twice() {
+    fn a_job_can_replace_default_environment_variables_without_duplicates() {
         let mut spec = JobSpec::command(["true"]);
         let Run::Process(process) = &mut spec.run else { unreachable!() };
         process.env.insert("PATH".into(), "/opt/bin".into());
         process.env.insert("A".into(), "b=c".into());
         let process = process.clone();
         let assignment = v1::Assignment::default();
-        let order = Order { assignment, spec, staged: false, inputs: Vec::new() };
+        let order = StartRequest { assignment, spec, staged: false, inputs: Vec::new() };
         let env = environment(ExecutionId::from_bits(1), &order, &process, &Folder::of_test("/x"));
         let mut names: Vec<_> = env.iter().filter_map(|var| var.split('=').next()).collect();
         assert!(env.contains(&"PATH=/opt/bin".to_owned()) && env.contains(&"A=b=c".to_owned()));

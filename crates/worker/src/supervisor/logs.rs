@@ -47,11 +47,11 @@ struct Part {
     /// Offset of its first byte.
     start: u64,
     len: u64,
-    place: Place,
+    place: Storage,
 }
 
 #[derive(Debug)]
-enum Place {
+enum Storage {
     Memory(Vec<u8>),
     File { file: File, path: PathBuf },
 }
@@ -70,17 +70,17 @@ pub(crate) struct ExecutionLog {
     /// Framed bytes that the task has produced, including lost bytes.
     produced: u64,
     /// Framed bytes that were omitted between head and tail.
-    left_out: u64,
+    omitted: u64,
     /// Framed bytes of the head that were lost to a full disk since the last successful write.
     gap: u64,
     ended: bool,
     sent: u64,
     acked: u64,
     /// Below this offset no server will need the log again.
-    kept: u64,
+    retained: u64,
     end_sent: bool,
     /// End offset and cost of each part that is sent and not acknowledged.
-    under_way: VecDeque<(u64, u64)>,
+    unacknowledged: VecDeque<(u64, u64)>,
 }
 
 /// Frames of a log to send.
@@ -98,18 +98,18 @@ impl ExecutionLog {
             fence,
             bounds,
             dir: logs.join(format!("{execution}.{fence}")),
-            parts: VecDeque::from([Part { start: 0, len: 0, place: Place::Memory(Vec::new()) }]),
+            parts: VecDeque::from([Part { start: 0, len: 0, place: Storage::Memory(Vec::new()) }]),
             tail: VecDeque::new(),
             segments: 0,
             produced: 0,
-            left_out: 0,
+            omitted: 0,
             gap: 0,
             ended: false,
             sent: 0,
             acked: 0,
-            kept: 0,
+            retained: 0,
             end_sent: false,
-            under_way: VecDeque::new(),
+            unacknowledged: VecDeque::new(),
         }
     }
 
@@ -133,7 +133,10 @@ impl ExecutionLog {
     fn append_head(&mut self, frames: &[u8]) {
         let mut bytes = Vec::new();
         if self.gap > 0 {
-            notice(&mut bytes, &format!("{} omitted here: the worker's disk was full", shown(self.gap)));
+            notice(
+                &mut bytes,
+                &format!("{} omitted here: the worker's disk was full", format_bytes(self.gap)),
+            );
         }
         bytes.extend_from_slice(frames);
         let end = self.end();
@@ -157,7 +160,7 @@ impl ExecutionLog {
         });
         if let Err(error) = written {
             tracing::debug!(dir = %self.dir.display(), %error, "log bytes lost");
-            self.left_out += frames.len() as u64;
+            self.omitted += frames.len() as u64;
         }
     }
 
@@ -165,7 +168,7 @@ impl ExecutionLog {
         if self.tail.len() as u64 * self.bounds.segment >= self.bounds.half
             && let Some(oldest) = self.tail.pop_front()
         {
-            self.left_out += oldest.len;
+            self.omitted += oldest.len;
             oldest.remove();
         }
         let segment = Part::file(&self.dir, &format!("tail-{:08}", self.segments), 0)?;
@@ -177,13 +180,13 @@ impl ExecutionLog {
     /// Ends the log; nothing may be appended after this.
     pub(crate) fn finish(&mut self) {
         self.ended = true;
-        let left_out = self.left_out + self.gap;
+        let left_out = self.omitted + self.gap;
         if left_out > 0 {
             let half = self.bounds.half;
             self.put_notice(&format!(
                 "{} omitted here: a log keeps only its first and last {}",
-                shown(left_out),
-                shown(half)
+                format_bytes(left_out),
+                format_bytes(half)
             ));
         }
         while let Some(mut segment) = self.tail.pop_front() {
@@ -198,7 +201,7 @@ impl ExecutionLog {
         self.parts.push_back(Part {
             start: self.end(),
             len: bytes.len() as u64,
-            place: Place::Memory(bytes),
+            place: Storage::Memory(bytes),
         });
     }
 
@@ -214,7 +217,7 @@ impl ExecutionLog {
 
     /// Returns whether the log has ended and is retained completely, or is empty.
     pub(crate) fn is_complete(&self) -> bool {
-        self.ended && self.kept >= self.end() && (self.end_sent || self.end() == 0)
+        self.ended && self.retained >= self.end() && (self.end_sent || self.end() == 0)
     }
 
     /// Returns the next chunk to send, if there is one.
@@ -232,7 +235,7 @@ impl ExecutionLog {
             return None;
         }
         self.sent += frames.len() as u64;
-        self.under_way.push_back((self.sent, frames.len() as u64 + LOG_PART_COST));
+        self.unacknowledged.push_back((self.sent, frames.len() as u64 + LOG_PART_COST));
         let last = self.ended && self.sent == end;
         self.end_sent |= last;
         Some(Chunk { offset, frames, end: last })
@@ -252,14 +255,14 @@ impl ExecutionLog {
         if whole == 0 {
             // The file content is not what was written, so the rest is unreadable. End the log here with a notice.
             tracing::error!(dir = %self.dir.display(), offset, "cannot read a spooled log; the rest is lost");
-            self.cut_at(offset);
+            self.truncate_at(offset);
             return Vec::new();
         }
         bytes.truncate(whole);
         bytes
     }
 
-    fn cut_at(&mut self, offset: u64) {
+    fn truncate_at(&mut self, offset: u64) {
         self.parts.retain(|part| part.start < offset);
         if let Some(last) = self.parts.back_mut() {
             last.len = last.len.min(offset - last.start);
@@ -271,7 +274,7 @@ impl ExecutionLog {
     pub(crate) fn rewind(&mut self) {
         self.sent = self.acked;
         self.end_sent = false;
-        self.under_way.clear();
+        self.unacknowledged.clear();
     }
 
     /// Returns whether a server with the bytes below `offset` needs bytes that are no longer stored here.
@@ -290,9 +293,9 @@ impl ExecutionLog {
             return freed;
         }
         self.acked = offset.min(self.sent);
-        self.kept = self.kept.max(kept.min(self.acked));
+        self.retained = self.retained.max(kept.min(self.acked));
         let mut freed = 0;
-        while let Some((_, cost)) = self.under_way.pop_front_if(|(end, _)| *end <= self.acked) {
+        while let Some((_, cost)) = self.unacknowledged.pop_front_if(|(end, _)| *end <= self.acked) {
             freed += cost;
         }
         self.trim();
@@ -301,29 +304,29 @@ impl ExecutionLog {
 
     /// Cost in the window of all unacknowledged parts.
     pub(crate) fn cost(&self) -> u64 {
-        self.under_way.iter().map(|(_, cost)| cost).sum()
+        self.unacknowledged.iter().map(|(_, cost)| cost).sum()
     }
 
     /// Removes the bytes that no server will need again.
     fn trim(&mut self) {
-        let kept = self.kept;
+        let kept = self.retained;
         while self.parts.len() > 1 && self.parts[0].start + self.parts[0].len <= kept {
             self.parts.pop_front().into_iter().for_each(Part::remove);
         }
         let Some(first) = self.parts.front_mut() else { return };
         let done = kept.saturating_sub(first.start).min(first.len);
         match &mut first.place {
-            Place::Memory(bytes) if done > 0 => {
+            Storage::Memory(bytes) if done > 0 => {
                 bytes.drain(..usize::try_from(done).unwrap_or(usize::MAX));
                 *first = Part {
                     start: first.start + done,
                     len: first.len - done,
-                    place: Place::Memory(std::mem::take(bytes)),
+                    place: Storage::Memory(std::mem::take(bytes)),
                 };
             }
             // A spilled head that is fully retained by the servers returns to memory.
-            Place::File { .. } if done == first.len && !self.ended => {
-                let empty = Part { start: kept, len: 0, place: Place::Memory(Vec::new()) };
+            Storage::File { .. } if done == first.len && !self.ended => {
+                let empty = Part { start: kept, len: 0, place: Storage::Memory(Vec::new()) };
                 std::mem::replace(first, empty).remove();
             }
             _ => {}
@@ -332,7 +335,7 @@ impl ExecutionLog {
 
     /// Removes the files of the log.
     pub(crate) fn remove(self) {
-        if self.parts.iter().chain(&self.tail).any(|p| matches!(p.place, Place::File { .. })) {
+        if self.parts.iter().chain(&self.tail).any(|p| matches!(p.place, Storage::File { .. })) {
             fs::remove_dir_all(&self.dir).ok();
         } else if self.segments > 0 {
             fs::remove_dir(&self.dir).ok();
@@ -351,23 +354,23 @@ impl Part {
             .truncate(false)
             .mode(0o600)
             .open(&path)?;
-        Ok(Self { start, len: 0, place: Place::File { file, path } })
+        Ok(Self { start, len: 0, place: Storage::File { file, path } })
     }
 
     /// Appends whole frames; moves memory to a file when it exceeds [`MEMORY_MAX`].
     fn push(&mut self, bytes: &[u8], dir: &Path) -> io::Result<()> {
         match &mut self.place {
-            Place::Memory(memory) if memory.len() + bytes.len() <= MEMORY_MAX => {
+            Storage::Memory(memory) if memory.len() + bytes.len() <= MEMORY_MAX => {
                 memory.extend_from_slice(bytes)
             }
-            Place::Memory(memory) => {
+            Storage::Memory(memory) => {
                 let mut spilled = Self::file(dir, &format!("head-{:020}", self.start), self.start)?;
                 spilled.push(memory, dir)?;
                 spilled.push(bytes, dir)?;
                 *self = spilled;
                 return Ok(());
             }
-            Place::File { file, .. } => {
+            Storage::File { file, .. } => {
                 if let Err(error) = file.write_all(bytes) {
                     // A partial frame must not stay in the file.
                     file.set_len(self.len)?;
@@ -383,11 +386,11 @@ impl Part {
         let within = offset - self.start;
         let len = usize::try_from(self.len - within).unwrap_or(usize::MAX).min(max);
         match &self.place {
-            Place::Memory(bytes) => {
+            Storage::Memory(bytes) => {
                 let from = usize::try_from(within).unwrap_or(usize::MAX);
                 Ok(bytes[from..from + len].to_vec())
             }
-            Place::File { file, .. } => {
+            Storage::File { file, .. } => {
                 let mut bytes = vec![0; len];
                 file.read_exact_at(&mut bytes, within)?;
                 Ok(bytes)
@@ -396,7 +399,7 @@ impl Part {
     }
 
     fn remove(self) {
-        if let Place::File { path, .. } = self.place {
+        if let Storage::File { path, .. } = self.place {
             fs::remove_file(path).ok();
         }
     }
@@ -407,7 +410,7 @@ fn notice(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Formats a number of bytes for people.
-fn shown(bytes: u64) -> String {
+fn format_bytes(bytes: u64) -> String {
     match bytes {
         0..1_024 => format!("{bytes} B"),
         1_024..1_048_576 => format!("{} KiB", bytes >> 10),
@@ -443,7 +446,7 @@ fn recover_one(logs: &Path, execution: ExecutionId, fence: Fence) -> io::Result<
         part.len = whole_len(&log.dir.join(name))?;
         if start.is_some() {
             // Bytes before this part were acknowledged; otherwise they would still be in this file.
-            (log.acked, log.sent, log.kept) = (part.start, part.start, part.start);
+            (log.acked, log.sent, log.retained) = (part.start, part.start, part.start);
             log.parts = VecDeque::from([part]);
         } else {
             log.tail.push_back(part);
@@ -466,16 +469,16 @@ fn whole_len(path: &Path) -> io::Result<u64> {
 mod tests {
     use super::*;
 
-    struct Place_ {
+    struct TestDir {
         dir: tempfile::TempDir,
     }
 
-    fn log(place: &Place_, half: u64, segment: u64) -> ExecutionLog {
+    fn log(place: &TestDir, half: u64, segment: u64) -> ExecutionLog {
         ExecutionLog::new(place.dir.path(), ExecutionId::from_bits(1), Fence(1), Bounds { half, segment })
     }
 
-    fn place() -> Place_ {
-        Place_ { dir: tempfile::tempdir().unwrap() }
+    fn place() -> TestDir {
+        TestDir { dir: tempfile::tempdir().unwrap() }
     }
 
     /// Sends and acknowledges all bytes; returns the stream and text of each frame.
@@ -494,13 +497,13 @@ mod tests {
         frames
     }
 
-    fn files(place: &Place_) -> usize {
+    fn files(place: &TestDir) -> usize {
         let Ok(dirs) = fs::read_dir(place.dir.path()) else { return 0 };
         dirs.flatten().map(|d| fs::read_dir(d.path()).map_or(0, Iterator::count)).sum()
     }
 
     #[test]
-    fn a_small_log_goes_through_memory_alone_and_ends_with_its_last_bytes() {
+    fn a_small_log_stays_in_memory_and_ends_with_its_last_bytes() {
         let place = place();
         let mut log = log(&place, 1 << 20, 1 << 10);
         log.append(Stream::Stdout, b"hello\n");
@@ -521,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_comes_after_everything_was_sent_is_sent_alone_and_needs_its_own_acknowledgement() {
+    fn an_end_after_all_bytes_were_sent_is_sent_and_acknowledged_separately() {
         let mut log = log(&place(), 1 << 20, 1 << 10);
         log.append(Stream::Stdout, b"hello\n");
         let data = log.next_chunk().unwrap();
@@ -536,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_is_not_acknowledged_moves_to_a_file_and_is_sent_again_from_there() {
+    fn an_unacknowledged_log_moves_to_a_file_and_is_resent_from_it() {
         let place = place();
         let mut log = log(&place, 1 << 30, 1 << 20);
         for n in 0..1_000 {
@@ -555,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledged_spool_is_emptied_while_the_task_runs_on() {
+    fn an_acknowledged_spool_file_is_removed_while_the_task_runs() {
         let place = place();
         let mut log = log(&place, 1 << 30, 1 << 20);
         log.append(Stream::Stdout, &[b'x'; 200_000]);
@@ -567,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_log_keeps_its_first_and_its_last_half_and_says_what_it_left_out() {
+    fn a_long_log_keeps_head_and_tail_and_reports_the_omitted_bytes() {
         let place = place();
         let mut log = log(&place, 10_000, 1_000);
         for n in 0..10_000 {
@@ -602,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_takes_nothing_costs_bytes_and_leaves_a_notice() {
+    fn a_full_disk_drops_log_bytes_with_a_notice() {
         let place = place();
         let mut log = log(&place, 1 << 30, 1 << 20);
         // A file at the path of the log's folder stands in for a full disk.
@@ -616,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spooled_log_is_found_again_after_a_crash_and_says_that_something_may_be_missing() {
+    fn a_spooled_log_is_recovered_after_a_crash_with_a_notice() {
         let place = place();
         let mut log = log(&place, 1 << 30, 1 << 20);
         log.append(Stream::Stdout, &[b'x'; 100_000]);
@@ -635,7 +638,7 @@ mod tests {
 
     /// D6. The next server has no bytes of the log.
     #[test]
-    fn a_log_is_sent_again_to_a_server_that_has_less_of_it() {
+    fn a_log_is_resent_to_a_server_with_fewer_bytes() {
         let place = place();
         let mut log = log(&place, 1_000, 500);
         log.append(Stream::Stdout, b"one\n");
@@ -656,7 +659,7 @@ mod tests {
 
     /// D6. Bytes stay here until the whole log is in storage that all servers can read.
     #[test]
-    fn what_is_acknowledged_and_not_kept_stays_here() {
+    fn acknowledged_bytes_stay_until_they_are_retained() {
         let place = place();
         let mut log = log(&place, 1_000, 500);
         log.append(Stream::Stdout, b"one\n");

@@ -3,36 +3,36 @@
 //! The core [`supervisor`] decides; this module is its shell. One thread runs one loop. Each iteration passes events
 //! to the core, carries out the core's actions and launches a few tasks. It then gives the journal its next batch,
 //! and sends new state to the fuse and the agent. Slow operations run on other threads: journal writes ([`writer`]),
-//! program launches ([`launcher`]) and folder removal ([`janitor`]).
+//! program launches ([`launcher`]) and folder removal ([`folder_remover`]).
 //!
 //! - [`setup`]: start-up, and recovery of the state of an earlier supervisor.
-//! - [`act`]: carries out the actions of the core.
-//! - [`talk`]: requests of the agent, and messages to it.
+//! - [`actions`]: carries out the actions of the core.
+//! - [`agent_messages`]: requests of the agent, and messages to it.
 //! - [`start`]: prepares a task, and follows its launch.
 //! - [`finish`]: ended children, and their remaining processes and files.
-//! - [`door`]: passes connections of tasks to the agent; [`checkpoint`]: reads the checkpoint files of tasks.
+//! - [`task_socket`]: passes connections of tasks to the agent; [`checkpoint`]: reads the checkpoint files of tasks.
 //! - [`exits`]: ended and orphaned children, and the executions that they belong to.
 //! - [`convert`]: converts values of the core to messages and records.
 //! - [`task`], [`folders`], [`journal`], [`logs`], [`fuse_link`], [`agent_link`], [`poller`]: parts of the shell.
 
-mod act;
+mod actions;
 mod agent_link;
+mod agent_messages;
 mod checkpoint;
 pub(crate) mod convert;
-mod door;
 mod exits;
 mod finish;
+mod folder_remover;
 mod folders;
 mod fuse_link;
-mod janitor;
 pub(crate) mod journal;
 mod launcher;
 mod logs;
 mod poller;
 mod setup;
 mod start;
-mod talk;
 pub(crate) mod task;
+mod task_socket;
 mod writer;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -52,9 +52,8 @@ use crate::process::cgroup::Cgroups;
 use crate::process::tree::Root;
 use crate::process::user::{TaskUser, UserError};
 use agent_link::AgentLink;
-use convert::{Site, Wire};
-use door::Calls;
-use exits::{EarlyExits, Stray};
+use convert::{StartLocation, WorkerPayloads};
+use exits::{EarlyExits, Orphan};
 use folders::Folders;
 use fuse_link::FuseLink;
 use journal::JournalError;
@@ -63,6 +62,7 @@ use logs::{Bounds, ExecutionLog};
 use poller::{Alarm, Poller, Token, token};
 use start::Launching;
 use task::Task;
+use task_socket::Calls;
 use writer::Writer;
 
 /// Maximum time that a supervisor waits for its tasks during shutdown, in milliseconds.
@@ -92,11 +92,11 @@ fn failed<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Supervi
 
 #[derive(Debug)]
 struct Supervisor {
-    core: supervisor::Supervisor<Wire>,
+    core: supervisor::Supervisor<WorkerPayloads>,
     config: SupervisorConfig,
     layout: Layout,
     worker: WorkerId,
-    site: Site,
+    start_location: StartLocation,
     user: Option<TaskUser>,
     cgroups: Cgroups,
     folders: Folders,
@@ -128,16 +128,16 @@ struct Supervisor {
     /// Children that ended while tasks were being launched; some may belong to those tasks.
     early_exits: EarlyExits,
     /// Whether every unknown child is an orphan of a task.
-    orphans_are_ours: bool,
+    owns_orphans: bool,
     /// Orphaned processes of tasks that became children of the supervisor, with their execution if it is known.
-    strays: HashMap<i32, Stray>,
+    orphans: HashMap<i32, Orphan>,
     pipes: HashMap<Token, (ExecutionId, Stream)>,
     next_token: Token,
     calls: Calls,
     /// Whether the checkpoint files are to be checked.
-    follows_checkpoints: bool,
+    is_checkpoint_check_set: bool,
     /// Number of checks so far.
-    looks: u32,
+    checkpoint_checks: u32,
 
     logs: HashMap<ExecutionId, ExecutionLog>,
     bounds: Bounds,
@@ -175,7 +175,7 @@ impl Supervisor {
                 self.handle(*token);
             }
             for alarm in self.poller.due() {
-                self.ring(alarm);
+                self.handle_alarm(alarm);
             }
             self.launch_some();
             if self.writer.is_idle() {
@@ -206,23 +206,23 @@ impl Supervisor {
             token::SIGNALS => self.take_signals(),
             token::JOURNAL => self.journal_written(),
             token::LISTENER => self.accept(),
-            token::AGENT => self.hear_agent(),
-            token::FUSE => self.hear_fuse(),
+            token::AGENT => self.receive_from_agent(),
+            token::FUSE => self.receive_from_fuse(),
             token::LAUNCHER => self.take_launched(),
-            other if self.answer_door(other) => {}
+            other if self.accept_call(other) => {}
             pipe => self.read_pipe(pipe),
         }
     }
 
-    fn ring(&mut self, alarm: Alarm) {
+    fn handle_alarm(&mut self, alarm: Alarm) {
         match alarm {
             Alarm::Core => {
                 self.core_alarm = None;
                 // The fuse may have frozen tasks while this process was stopped: that time counts towards no timeout.
-                self.hear_fuse();
-                self.tell(Event::AlarmDue);
+                self.receive_from_fuse();
+                self.handle_event(Event::AlarmFired);
             }
-            Alarm::Remains(id) => self.check_remains(id),
+            Alarm::RemainingProcesses(id) => self.check_remaining_processes(id),
             Alarm::Fuse => self.start_fuse(),
             Alarm::Calls => self.retry_calls(),
             Alarm::Checkpoints => self.check_checkpoints(),
@@ -232,7 +232,7 @@ impl Supervisor {
     }
 
     /// Passes an event to the core, and carries out the resulting actions.
-    fn tell(&mut self, event: Event<Wire>) {
+    fn handle_event(&mut self, event: Event<WorkerPayloads>) {
         self.core.handle(now(), event);
         self.act();
     }
@@ -253,7 +253,7 @@ impl Supervisor {
         }
         tracing::info!(worker_id = %self.worker, "shutting down: killing all tasks");
         self.poller.alarm(boot_millis() + SHUTDOWN_MAX, Alarm::Shutdown);
-        self.tell(Event::ShutDown);
+        self.handle_event(Event::ShutDown);
     }
 
     fn is_over(&mut self) -> bool {
@@ -283,8 +283,8 @@ impl Supervisor {
 
     /// Returns all known processes of a task.
     fn root(&self, id: ExecutionId) -> Option<Root> {
-        let also = self.strays.iter().filter(|(_, stray)| stray.owner == Some(id)).map(|(pid, _)| *pid);
-        Some(Root { also: also.collect(), ..self.tasks.get(&id)?.root(id) })
+        let also = self.orphans.iter().filter(|(_, stray)| stray.owner == Some(id)).map(|(pid, _)| *pid);
+        Some(Root { extra_pids: also.collect(), ..self.tasks.get(&id)?.root(id) })
     }
 
     /// Returns the processes of executions that run or are being launched.
@@ -310,7 +310,7 @@ impl Supervisor {
             }
         };
         if self.core.lease_until() > 0 {
-            fuse.tell_lease(self.core.lease_until());
+            fuse.publish_lease(self.core.lease_until());
         }
         if let Err(error) = self.poller.watch(fuse.socket(), token::FUSE) {
             tracing::error!(%error, "cannot watch the fuse");
@@ -325,10 +325,10 @@ impl Supervisor {
         }
     }
 
-    fn hear_fuse(&mut self) {
-        match self.fuse.as_mut().map(FuseLink::hear) {
+    fn receive_from_fuse(&mut self) {
+        match self.fuse.as_mut().map(FuseLink::receive) {
             Some(Ok(Some(froze))) => {
-                self.tell(Event::FuseFroze { since: froze.since.unwrap_or_else(now) });
+                self.handle_event(Event::FuseFroze { since: froze.since.unwrap_or_else(now) });
             }
             Some(Err(_)) => self.replace_fuse(),
             Some(Ok(None)) | None => {}
@@ -348,7 +348,7 @@ impl Supervisor {
     /// Returns whether the ended child was a fuse. Tasks that it froze last are thawed.
     fn fuse_was_reaped(&mut self, pid: i32) -> bool {
         if self.dying_fuses.remove(&pid) {
-            self.tell(Event::FuseLost);
+            self.handle_event(Event::FuseLost);
             return true;
         }
         let Some(fuse) = self.fuse.take_if(|fuse| fuse.pid() == pid) else { return false };
@@ -370,6 +370,6 @@ impl Supervisor {
             self.poller.alarm(next_at, Alarm::Fuse);
         }
         // The fuse may have frozen tasks without reporting it.
-        self.tell(Event::FuseLost);
+        self.handle_event(Event::FuseLost);
     }
 }

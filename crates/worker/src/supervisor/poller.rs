@@ -39,7 +39,7 @@ pub(super) enum Alarm {
     /// The core has a timer that expires.
     Core,
     /// Remaining processes of a task may have exited.
-    Remains(ExecutionId),
+    RemainingProcesses(ExecutionId),
     /// The fuse is to be started again after a delay.
     Fuse,
     /// The agent may accept connections of tasks again.
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alarms_ring_in_the_order_of_their_instants_and_not_before() {
+    fn alarms_fire_in_order_and_not_early() {
         let mut poller = Poller::new().unwrap();
         let now = boot_millis();
         poller.alarm(now + 3_600_000, Alarm::Shutdown);
@@ -189,10 +189,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cancelled_leaves_nothing() {
+    fn cancelled_alarms_are_removed_completely() {
         let mut poller = Poller::new().unwrap();
         let now = boot_millis();
-        let task = |bits| Alarm::Remains(ExecutionId::from_bits(bits));
+        let task = |bits| Alarm::RemainingProcesses(ExecutionId::from_bits(bits));
         for bits in 0..1_000 {
             poller.alarm(now + 3_600_000, task(bits));
             poller.alarm(now, task(bits));

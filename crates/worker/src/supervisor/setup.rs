@@ -24,16 +24,16 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::convert::{self, Site};
-use super::door::Calls;
+use super::convert::{self, StartLocation};
 use super::exits::EarlyExits;
+use super::folder_remover::FolderRemover;
 use super::folders::Folders;
 use super::fuse_link::FuseLink;
-use super::janitor::Janitor;
 use super::journal::{Held, Journal, State};
 use super::launcher::Launcher;
 use super::logs::{self, Bounds};
 use super::poller::{Poller, token};
+use super::task_socket::Calls;
 use super::writer::Writer;
 use super::{JOURNAL_COMPACT, Supervisor, SupervisorError, failed};
 use crate::clock::{boot_id, entropy, now, unix_millis};
@@ -45,7 +45,7 @@ use crate::process::tree::{self, Root};
 use crate::process::user;
 
 /// Maximum time to wait for remaining processes of an earlier supervisor to exit.
-const SURVIVORS_MAX: Duration = Duration::from_secs(10);
+const LEFTOVERS_MAX: Duration = Duration::from_secs(10);
 
 /// Creates a supervisor that is ready to run.
 pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorError> {
@@ -59,10 +59,10 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     let files = raise_file_limit();
     let config = with_absolute_dir(config)?;
     let layout = Layout::new(&config.dir);
-    let user = user::choose(config.task_user.as_deref(), config.allow_root_tasks)?;
+    let user = user::select_task_user(config.task_user.as_deref(), config.allow_root_tasks)?;
     make_folders(&layout, user.is_some()).map_err(failed("create its folders"))?;
     if let Some(user) = &user {
-        user.check_reach(&layout.executions())?;
+        user.check_access(&layout.executions())?;
     }
     lock(&layout)?;
 
@@ -73,8 +73,8 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
         true => Cgroups::detect(&format!("belfry-{}-{folder_id}", state.worker)),
         false => Cgroups::default(),
     };
-    end_survivors(&state, &boot_id, &folder_id, &cgroups);
-    if !cgroups.groups_all() {
+    kill_leftover_processes(&state, &boot_id, &folder_id, &cgroups);
+    if !cgroups.has_plain_groups() {
         tracing::warn!(
             "cannot create control groups: a process that leaves its session and clears its environment may outlive its job"
         );
@@ -97,7 +97,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     ];
     watched.into_iter().collect::<io::Result<()>>().map_err(failed("watch its files"))?;
 
-    let janitor = Janitor::start().map_err(failed("start its cleanup thread"))?;
+    let janitor = FolderRemover::start().map_err(failed("start its cleanup thread"))?;
     let calls = Calls::new(&layout).map_err(failed("prepare the sockets of its tasks"))?;
     let owner = user.as_ref().map(|user| (user.uid, user.gid));
     let worker = state.worker;
@@ -105,7 +105,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     let mut supervisor = Supervisor {
         core: supervisor::Supervisor::new(limits, convert::state(state), now()),
         worker,
-        site: Site { boot_id, folder_id },
+        start_location: StartLocation { boot_id, folder_id },
         user,
         cgroups,
         folders: Folders::new(layout.clone(), owner, janitor),
@@ -126,13 +126,13 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
         tasks: HashMap::new(),
         pids: HashMap::new(),
         early_exits: EarlyExits::default(),
-        orphans_are_ours,
-        strays: HashMap::new(),
+        owns_orphans: orphans_are_ours,
+        orphans: HashMap::new(),
         pipes: HashMap::new(),
         next_token: token::FIRST_PIPE,
         calls,
-        follows_checkpoints: false,
-        looks: 0,
+        is_checkpoint_check_set: false,
+        checkpoint_checks: 0,
         logs: HashMap::new(),
         bounds: Bounds::default(),
         unsent: VecDeque::new(),
@@ -235,16 +235,16 @@ pub(super) fn folder_id(dir: &Path) -> io::Result<String> {
 }
 
 /// Kills remaining processes of executions that an earlier supervisor started from this folder since the last boot.
-fn end_survivors(state: &State, boot: &str, folder: &str, cgroups: &Cgroups) {
+fn kill_leftover_processes(state: &State, boot: &str, folder: &str, cgroups: &Cgroups) {
     let is_ours = |held: &Held| match held {
         Held::Started { boot_id, folder_id, .. } => {
             boot_id == boot && (folder_id == folder || folder_id.is_empty())
         }
-        Held::Ran { .. } | Held::Ended { .. } => false,
+        Held::OutputsPending { .. } | Held::Ended { .. } => false,
     };
     let started = state.held.iter().filter(|(_, held)| is_ours(held));
     let roots: Vec<_> = started.map(|(id, _)| Root::of(*id)).collect();
-    let deadline = Instant::now() + SURVIVORS_MAX;
+    let deadline = Instant::now() + LEFTOVERS_MAX;
     loop {
         let mut alive = cgroups.kill_left_behind();
         if !roots.is_empty() {

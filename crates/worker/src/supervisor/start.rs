@@ -17,14 +17,14 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use supervisor::{Assigned, EarlyExit, Event, LaunchFailure, StartFailure};
 
 use super::Supervisor;
-use super::checkpoint::Followed;
+use super::checkpoint::CheckpointFile;
 use super::convert::start_failed;
 use super::folders::{Folder, SCRIPT_FILE};
-use super::launcher::{Birth, Launch, Launched, NotStarted, Prepared, Process, Streams};
+use super::launcher::{Launch, LaunchState, Launched, NotStarted, Prepared, Process, Streams};
 use super::logs::ExecutionLog;
-use super::task::{Order, Task};
-use crate::clock::{BootMillis, Moment, boot_millis, now};
-use crate::disk::Room;
+use super::task::{StartRequest, Task};
+use crate::clock::{BootMillis, ClockReading, boot_millis, now};
+use crate::disk::DiskSpace;
 use crate::fuse::guards::Guarded;
 use crate::link::Start;
 use crate::process::cgroup::Group;
@@ -40,22 +40,22 @@ const SLOW: BootMillis = 10_000;
 pub(super) struct Launching {
     /// `cgroup.procs` of its control group, to find its processes before the main process is known.
     procs: Option<PathBuf>,
-    birth: Arc<Birth>,
+    launch_state: Arc<LaunchState>,
     /// Whether the warning about a slow launch was logged.
-    is_told: bool,
+    is_warned: bool,
 }
 
 impl Launching {
     /// Id of the main process, once it was created.
     pub(super) fn pid(&self) -> Option<i32> {
-        self.birth.pid()
+        self.launch_state.pid()
     }
 
     /// Returns when the launching thread began, if it has; logs a warning if that was long ago.
-    pub(super) fn observe(&mut self, id: ExecutionId, now: BootMillis) -> Option<Moment> {
-        let began = self.birth.began()?;
-        if began.boot + SLOW <= now && !std::mem::replace(&mut self.is_told, true) {
-            let pid = self.birth.pid();
+    pub(super) fn observe(&mut self, id: ExecutionId, now: BootMillis) -> Option<ClockReading> {
+        let began = self.launch_state.began()?;
+        if began.boot + SLOW <= now && !std::mem::replace(&mut self.is_warned, true) {
+            let pid = self.launch_state.pid();
             tracing::warn!(execution_id = %id, pid, "a program is still being loaded: check that its file system responds");
         }
         Some(began)
@@ -68,7 +68,7 @@ impl Supervisor {
     /// Passes assignments to the core.
     pub(super) fn take_starts(&mut self, starts: Vec<Start>) {
         // The remaining space is for the ends of running tasks.
-        let disk_full = Room::at(&self.layout.dir).is_some_and(Room::is_full);
+        let disk_full = DiskSpace::at(&self.layout.dir).is_some_and(DiskSpace::is_full);
         for start in starts {
             let Some(assignment) = start.assignment else { continue };
             let Ok(execution) = assignment.execution_id.parse::<ExecutionId>() else {
@@ -78,11 +78,11 @@ impl Supervisor {
             let (fence, job) = (Fence(assignment.fence), assignment.job_id.parse().ok());
             let order = match start.failure {
                 Some(v1::StartFailed { code, detail }) => Err(StartFailure { code, detail }),
-                None => Order::new(assignment, start.staged, start.inputs),
+                None => StartRequest::new(assignment, start.staged, start.inputs),
             };
-            let terms = order.as_ref().map(Order::terms).unwrap_or_default();
-            let assigned = Assigned { execution, fence, job, terms, order, disk_full };
-            self.tell(Event::Assigned(Box::new(assigned)));
+            let terms = order.as_ref().map(StartRequest::terms).unwrap_or_default();
+            let assigned = Assigned { execution, fence, job, policy: terms, order, disk_full };
+            self.handle_event(Event::Assigned(Box::new(assigned)));
         }
     }
 
@@ -105,24 +105,25 @@ impl Supervisor {
                     crashpoint::reach(Point::StartAfterJournal);
                     self.launch(id, order);
                 }
-                Some((id, supervisor::Launch::Again)) => {
+                Some((id, supervisor::Launch::Retry)) => {
                     self.held_back.remove(&id).into_iter().for_each(|launch| self.launcher.launch(launch));
                 }
             }
         }
     }
 
-    fn launch(&mut self, id: ExecutionId, order: Box<Order>) {
+    fn launch(&mut self, id: ExecutionId, order: Box<StartRequest>) {
         match self.prepare(id, &order) {
             Ok(prepared) => {
-                let birth = Arc::<Birth>::default();
+                let birth = Arc::<LaunchState>::default();
                 let procs = prepared.group.as_ref().and_then(Group::procs_path);
-                self.launching.insert(id, Launching { procs, birth: Arc::clone(&birth), is_told: false });
-                self.launcher.launch(Launch { id, order, prepared, birth });
+                self.launching
+                    .insert(id, Launching { procs, launch_state: Arc::clone(&birth), is_warned: false });
+                self.launcher.launch(Launch { id, order, prepared, launch_state: birth });
             }
             Err(failure) => {
                 self.guards.release(id);
-                self.tell(Event::LaunchFailed { execution: id, failure });
+                self.handle_event(Event::LaunchFailed { execution: id, failure });
             }
         }
     }
@@ -135,21 +136,21 @@ impl Supervisor {
                 Ok(process) => self.started(execution, *launch.order, launch.prepared, process),
                 Err(NotStarted::NoLease) => {
                     // The thread has begun, and its process has ended; the next launch needs a new state.
-                    launch.birth = Arc::default();
+                    launch.launch_state = Arc::default();
                     if let Some(launching) = self.launching.get_mut(&execution) {
-                        launching.birth = Arc::clone(&launch.birth);
+                        launching.launch_state = Arc::clone(&launch.launch_state);
                     }
                     self.held_back.insert(execution, launch);
-                    self.tell(Event::LaunchHeldBack { execution });
+                    self.handle_event(Event::LaunchHeldBack { execution });
                 }
                 Err(NotStarted::Forbidden) => {
-                    self.clear_away(launch);
-                    self.tell(Event::LaunchCancelled { execution });
+                    self.release_launch(launch);
+                    self.handle_event(Event::LaunchCancelled { execution });
                 }
                 Err(NotStarted::Failed(failure)) => {
-                    self.clear_away(launch);
+                    self.release_launch(launch);
                     let failure = LaunchFailure::Failed(failure);
-                    self.tell(Event::LaunchFailed { execution, failure });
+                    self.handle_event(Event::LaunchFailed { execution, failure });
                 }
             }
         }
@@ -159,7 +160,7 @@ impl Supervisor {
     }
 
     /// Releases the resources of a process that is not started.
-    fn clear_away(&mut self, launch: Launch) {
+    fn release_launch(&mut self, launch: Launch) {
         let Launch { id, prepared, .. } = launch;
         self.launching.remove(&id);
         self.guards.release(id);
@@ -170,14 +171,15 @@ impl Supervisor {
     /// Drops a launch that waits for a lease.
     pub(super) fn drop_launch(&mut self, id: ExecutionId) {
         if let Some(launch) = self.held_back.remove(&id) {
-            self.clear_away(launch);
+            self.release_launch(launch);
         }
     }
 
     /// Forbids launches that have not begun, and kills the processes of those that have.
     pub(super) fn kill_launches(&mut self, ids: &[ExecutionId]) {
         // All of them first: a thread whose process is killed takes the next launch.
-        let has_begun = |id: &&ExecutionId| self.launching.get(id).is_some_and(|it| !it.birth.forbid());
+        let has_begun =
+            |id: &&ExecutionId| self.launching.get(id).is_some_and(|it| !it.launch_state.forbid());
         let begun: Vec<_> = ids.iter().filter(has_begun).collect();
         let roots: Vec<_> = begun.into_iter().filter_map(|id| self.launching_root(*id)).collect();
         if !roots.is_empty() {
@@ -188,7 +190,7 @@ impl Supervisor {
     /// Returns the known processes of an execution that is being launched.
     pub(super) fn launching_root(&self, id: ExecutionId) -> Option<Root> {
         let launching = self.launching.get(&id)?;
-        let pid = launching.birth.pid();
+        let pid = launching.launch_state.pid();
         let is_reaped = pid.is_some_and(|pid| self.early_exits.contains(pid));
         Some(Root { pid, is_reaped, procs: launching.procs.clone(), ..Root::of(id) })
     }
@@ -202,7 +204,7 @@ impl Supervisor {
     }
 
     /// Prepares the resources of the process.
-    fn prepare(&mut self, id: ExecutionId, order: &Order) -> Result<Prepared, LaunchFailure> {
+    fn prepare(&mut self, id: ExecutionId, order: &StartRequest) -> Result<Prepared, LaunchFailure> {
         let failed = |code, detail: String| LaunchFailure::Failed(start_failed(code, detail));
         let limits = &order.spec.resources.limits;
         let group =
@@ -229,9 +231,9 @@ impl Supervisor {
         }
     }
 
-    fn make_folder(&mut self, id: ExecutionId, order: &Order) -> io::Result<(Folder, Streams)> {
+    fn make_folder(&mut self, id: ExecutionId, order: &StartRequest) -> io::Result<(Folder, Streams)> {
         let named = order.staged || !order.spec.outputs.is_empty();
-        let folder = if named { self.folders.named(id, order.staged)? } else { self.folders.lend()? };
+        let folder = if named { self.folders.named(id, order.staged)? } else { self.folders.take_spare()? };
         match self.fill_folder(order, &folder.path) {
             Ok(streams) => Ok((folder, streams)),
             Err(error) => {
@@ -241,7 +243,7 @@ impl Supervisor {
         }
     }
 
-    fn fill_folder(&self, order: &Order, folder: &Path) -> io::Result<Streams> {
+    fn fill_folder(&self, order: &StartRequest, folder: &Path) -> io::Result<Streams> {
         let Run::Process(process) = &order.spec.run else { return Err(io::ErrorKind::Unsupported.into()) };
         if let Some(script) = &process.script {
             self.write_script(&folder.join(SCRIPT_FILE), script)?;
@@ -258,9 +260,9 @@ impl Supervisor {
         file.write_all(script.as_bytes())
     }
 
-    fn started(&mut self, id: ExecutionId, order: Order, prepared: Prepared, process: Process) {
+    fn started(&mut self, id: ExecutionId, order: StartRequest, prepared: Prepared, process: Process) {
         crashpoint::reach(Point::StartAfterExec);
-        let Process { pid, started, started_unix_millis, outside } = process;
+        let Process { pid, started, started_unix_millis, group_errno: outside } = process;
         let Prepared { folder, mut group, streams: Streams { stdout, stderr, .. } } = prepared;
         // The table already has a record, so the update cannot fail.
         let number = group.as_ref().map_or(0, |group| group.number);
@@ -268,9 +270,9 @@ impl Supervisor {
         if let Some(errno) = outside {
             let error = io::Error::from_raw_os_error(errno);
             tracing::warn!(execution_id = %id, %error, "a task cannot join its control group and runs without one");
-            group.take().into_iter().for_each(|group| self.cgroups.was_not_joined(group));
+            group.take().into_iter().for_each(|group| self.cgroups.record_join_failure(group));
         } else if group.is_some() {
-            self.cgroups.was_joined();
+            self.cgroups.record_join();
         }
         self.pids.insert(pid, id);
         self.launching.remove(&id);
@@ -280,11 +282,11 @@ impl Supervisor {
             [self.watch_pipe(id, Stream::Stdout, stdout.0), self.watch_pipe(id, Stream::Stderr, stderr.0)];
         let given = order.staged && order.assignment.checkpoint_version > 0;
         let task = Task {
-            checkpoint: Followed::from_start(&folder.path, given),
+            checkpoint: CheckpointFile::from_start(&folder.path, given),
             order,
             pid,
             folder,
-            door: None,
+            task_socket: None,
             started: started.boot,
             started_unix_millis,
             seen_memory: 0,
@@ -294,8 +296,8 @@ impl Supervisor {
             exited: started.boot,
         };
         self.tasks.insert(id, task);
-        self.open_door(id);
-        self.follow_checkpoints();
+        self.watch_task_socket(id);
+        self.schedule_checkpoint_check();
         let early = self.early_exits.take(pid, started.boot);
         let exit = early.as_ref().map(|exit| match exit.signal {
             Some(libc::SIGKILL) => EarlyExit::Killed,
@@ -305,7 +307,7 @@ impl Supervisor {
             self.pids.remove(&pid);
             self.note_exit(id, exit);
         }
-        self.tell(Event::Launched { execution: id, at: started, exit });
+        self.handle_event(Event::Launched { execution: id, at: started, exit });
         if exit.is_some() {
             self.after_exits(vec![id]);
         }
@@ -328,7 +330,7 @@ impl Supervisor {
 }
 
 /// Returns the record of an execution for the fuse.
-fn guarded(id: ExecutionId, order: &Order, pid: Option<i32>, group: u32) -> Guarded {
+fn guarded(id: ExecutionId, order: &StartRequest, pid: Option<i32>, group: u32) -> Guarded {
     Guarded { execution: id, exempt: order.is_exempt(), pid, is_reaped: false, group }
 }
 

@@ -6,9 +6,9 @@ use model::ExecutionId;
 use model::spec::{Delivery, JobSpec};
 use proto::v1;
 use proto::v1::finished::How;
-use supervisor::{BootMillis, StartFailure, Terms, Verdict};
+use supervisor::{BootMillis, EndReason, ExecutionPolicy, StartFailure};
 
-use super::checkpoint::Followed;
+use super::checkpoint::CheckpointFile;
 use super::convert::start_failed;
 use super::folders::Folder;
 use super::poller::Token;
@@ -19,7 +19,7 @@ use crate::process::tree::Root;
 
 /// An assignment with its parsed spec.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct StartRequest {
     pub(crate) assignment: v1::Assignment,
     pub(crate) spec: JobSpec,
     /// Whether the agent has filled a folder for the execution.
@@ -28,7 +28,7 @@ pub(crate) struct Order {
     pub(super) inputs: Vec<v1::FileVersion>,
 }
 
-impl Order {
+impl StartRequest {
     /// Parses the spec of an assignment; fails if this worker does not support it.
     pub(crate) fn new(
         assignment: v1::Assignment,
@@ -50,8 +50,8 @@ impl Order {
     }
 
     /// Returns the properties of the execution that the core needs.
-    pub(crate) fn terms(&self) -> Terms {
-        Terms {
+    pub(crate) fn terms(&self) -> ExecutionPolicy {
+        ExecutionPolicy {
             at_most_once: self.is_exempt(),
             timeout: self.spec.timeout.map(|timeout| timeout.as_millis()),
             grace: self.spec.grace.as_millis(),
@@ -62,13 +62,13 @@ impl Order {
 /// A started task.
 #[derive(Debug)]
 pub(super) struct Task {
-    pub(super) order: Order,
+    pub(super) order: StartRequest,
     pub(super) pid: i32,
     pub(super) folder: Folder,
     /// Token of its watched socket.
-    pub(super) door: Option<Token>,
+    pub(super) task_socket: Option<Token>,
     /// State of its checkpoint file.
-    pub(super) checkpoint: Followed,
+    pub(super) checkpoint: CheckpointFile,
     pub(super) started: BootMillis,
     pub(super) started_unix_millis: i64,
     /// Highest memory use that was measured in its main process, in bytes.
@@ -94,7 +94,7 @@ impl Task {
     }
 
     /// Returns the report of the end, without output and log.
-    pub(super) fn finished(&self, exit: &Exit, verdict: Verdict) -> v1::Finished {
+    pub(super) fn finished(&self, exit: &Exit, verdict: EndReason) -> v1::Finished {
         let oom = self.group.as_ref().is_some_and(|g| g.oom_kills() > 0);
         let (how, detail) = self.how(exit, verdict, oom);
         let peak = self.group.as_ref().and_then(Group::peak_memory);
@@ -114,23 +114,23 @@ impl Task {
         }
     }
 
-    fn how(&self, exit: &Exit, verdict: Verdict, oom: bool) -> (How, String) {
+    fn how(&self, exit: &Exit, verdict: EndReason, oom: bool) -> (How, String) {
         let timeout = self.order.spec.timeout;
         match verdict {
-            Verdict::Stopped => (How::Stopped, "stopped by the server".into()),
-            Verdict::TimedOut => (
+            EndReason::Stopped => (How::Stopped, "stopped by the server".into()),
+            EndReason::TimedOut => (
                 How::TimedOut,
                 timeout.map_or_else(String::new, |t| format!("ran longer than its timeout of {t}")),
             ),
-            Verdict::Orphaned => {
+            EndReason::Orphaned => {
                 (How::Interrupted, "the worker was disconnected from the servers for too long".into())
             }
-            Verdict::ShutDown => (How::Interrupted, "the worker's supervisor was stopped".into()),
-            Verdict::ByItself if oom && exit.code != Some(0) => {
+            EndReason::ShutDown => (How::Interrupted, "the worker's supervisor was stopped".into()),
+            EndReason::ByItself if oom && exit.code != Some(0) => {
                 let limit = self.order.spec.resources.limits.memory.unwrap_or_default();
                 (How::OutOfMemory, format!("used more memory than its limit of {limit}"))
             }
-            Verdict::ByItself => (How::Exited, described(exit)),
+            EndReason::ByItself => (How::Exited, described(exit)),
         }
     }
 }
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_own_memory_is_not_taken_for_that_of_a_task() {
+    fn memory_of_the_supervisor_is_not_counted_for_a_task() {
         assert_eq!(peak_of(64 << 20, 20 << 20, 1 << 20), 64 << 20);
         assert_eq!(peak_of(20 << 20, 20 << 20, 1 << 20), 1 << 20);
         assert_eq!(peak_of(19 << 20, 20 << 20, 0), 0, "it ended before the first measurement");

@@ -114,12 +114,12 @@ fn write(journal: &mut Journal, work: Work) {
         Work::Compact(state) => match journal.compact(&state) {
             Ok(()) => {}
             // A failure only costs disk space.
-            Err(error @ RewriteError::Before(_)) => {
+            Err(error @ RewriteError::NotReplaced(_)) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(path = %journal.path().display(), error, "cannot compact the journal");
             }
             // The open file is no longer the one that the next supervisor will read.
-            Err(error @ RewriteError::Behind(_)) => {
+            Err(error @ RewriteError::NotDurable(_)) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(path = %journal.path().display(), error, "cannot sync the journal's directory; exiting");
                 std::process::exit(EXIT_SYNC_FAILED);

@@ -30,7 +30,7 @@ impl Disk {
     pub(super) fn open(&self, worker: WorkerId) -> State {
         let mut bytes = self.lock();
         if bytes.journal.is_empty() {
-            bytes.journal = journal::first(worker);
+            bytes.journal = journal::encode_new(worker);
         }
         let (state, whole) = replay(&bytes.journal);
         bytes.journal.truncate(whole);
@@ -54,7 +54,7 @@ impl Disk {
     }
 
     /// Truncates the journal to `len` bytes, as a power cut may do.
-    pub(super) fn tear(&self, len: u64) {
+    pub(super) fn truncate_to(&self, len: u64) {
         self.lock().journal.truncate(usize::try_from(len).unwrap_or(usize::MAX));
     }
 

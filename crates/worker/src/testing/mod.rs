@@ -37,9 +37,9 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// A connection through a simulated network.
-pub type Road = Box<dyn Stream>;
+pub type Connection = Box<dyn Stream>;
 /// A connection that is being opened.
-pub type Approach = Pin<Box<dyn Future<Output = io::Result<Road>> + Send>>;
+pub type ConnectFuture = Pin<Box<dyn Future<Output = io::Result<Connection>> + Send>>;
 
 /// Buffer size of the connection between an agent and its supervisor, in bytes per direction.
 const LINK_BYTES: usize = 1 << 20;
@@ -50,16 +50,16 @@ pub trait World: Send + Sync + 'static {
     fn millis(&self) -> u64;
 
     /// Opens a connection to a server.
-    fn connect(&self, host: String, port: u16) -> Approach;
+    fn connect(&self, host: String, port: u16) -> ConnectFuture;
 
     /// Returns the result of a task that is about to start.
     fn plan(&self, task: &Task) -> Plan;
 
     /// Returns a random number of milliseconds from `least` to `most`, both inclusive.
-    fn draw(&self, least: u64, most: u64) -> u64;
+    fn random_millis(&self, least: u64, most: u64) -> u64;
 
     /// Records a step of a task, which has just happened or is about to.
-    fn saw(&self, execution: ExecutionId, step: Step);
+    fn record_step(&self, execution: ExecutionId, step: Step);
 }
 
 /// A task that is about to start.
@@ -163,13 +163,13 @@ impl fmt::Debug for Simulated {
 }
 
 impl Simulated {
-    fn roads(
+    fn connector(
         &self,
     ) -> impl tower::Service<
         Uri,
-        Response = TokioIo<Road>,
+        Response = TokioIo<Connection>,
         Error = io::Error,
-        Future = impl Future<Output = io::Result<TokioIo<Road>>> + Send + use<>,
+        Future = impl Future<Output = io::Result<TokioIo<Connection>>> + Send + use<>,
     > + Send
     + use<> {
         let world = Arc::clone(&self.world);
@@ -192,11 +192,11 @@ impl Machine for Simulated {
     }
 
     fn connect<'a>(&'a self, endpoint: &'a Endpoint) -> BoxFuture<'a, Result<Channel, Error>> {
-        Box::pin(endpoint.connect_with_connector(self.roads()))
+        Box::pin(endpoint.connect_with_connector(self.connector()))
     }
 
     fn connect_lazily(&self, endpoint: &Endpoint) -> Channel {
-        endpoint.connect_with_connector_lazy(self.roads())
+        endpoint.connect_with_connector_lazy(self.connector())
     }
 
     fn boot_millis(&self) -> u64 {

@@ -13,7 +13,7 @@ use ::model::{ExecutionId, Fence, JobId, WorkerId};
 use proto::v1;
 use proto::v1::finished::How;
 use supervisor::{
-    Action, Assigned, Batch, Event, Launch, LaunchFailure, Limits, Moment, StartFailure, Verdict,
+    Action, Assigned, Batch, ClockReading, EndReason, Event, Launch, LaunchFailure, Limits, StartFailure,
 };
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
@@ -22,12 +22,12 @@ use super::disk::Disk;
 use super::wire::{read, write};
 use super::{Plan, Step, Task, World};
 use crate::link::{Answer, Holdings, Reports, Request, Start, SupervisorGreeting};
-use crate::supervisor::convert::{self, Site, Wire};
+use crate::supervisor::convert::{self, StartLocation, WorkerPayloads};
 use crate::supervisor::journal;
-use crate::supervisor::task::Order;
+use crate::supervisor::task::StartRequest;
 
 /// Protocol version of the simulated supervisor: it does not support pings and checkpoints.
-const MODELLED: u32 = 1;
+const PROTOCOL_VERSION: u32 = 1;
 /// Maximum delay of the fuse, in milliseconds.
 const FUSE_MILLIS: u64 = 40;
 /// Maximum time to write a batch of the journal, in milliseconds.
@@ -70,8 +70,8 @@ pub(super) struct Supervisor {
     world: Arc<dyn World>,
     id: WorkerId,
     slots: usize,
-    site: Site,
-    core: supervisor::Supervisor<Wire>,
+    start_location: StartLocation,
+    core: supervisor::Supervisor<WorkerPayloads>,
     disk: Disk,
     /// The batch that is being written: completion time, bytes, and whether it is synced.
     writing: Option<(u64, Vec<u8>, bool)>,
@@ -87,26 +87,26 @@ pub(super) struct Supervisor {
 impl Drop for Supervisor {
     fn drop(&mut self) {
         for id in self.processes.keys() {
-            self.world.saw(*id, Step::Killed);
+            self.world.record_step(*id, Step::Killed);
         }
         if let Some((_, bytes, _)) = self.writing.take() {
             self.disk.write(&bytes);
         }
         let (synced, len) = self.disk.extent();
-        self.disk.tear(self.world.draw(synced, len));
+        self.disk.truncate_to(self.world.random_millis(synced, len));
     }
 }
 
 impl Supervisor {
     /// Creates a supervisor from the state on its disk.
     pub(super) fn new(world: Arc<dyn World>, id: WorkerId, slots: usize, disk: Disk) -> Self {
-        let now = Moment { boot: world.millis(), asleep: 0 };
+        let now = ClockReading { boot: world.millis(), suspended: 0 };
         let core = supervisor::Supervisor::new(LIMITS, convert::state(disk.open(id)), now);
         Self {
             world,
             id,
             slots,
-            site: Site { boot_id: "simulated".into(), folder_id: String::new() },
+            start_location: StartLocation { boot_id: "simulated".into(), folder_id: String::new() },
             core,
             disk,
             writing: None,
@@ -125,7 +125,7 @@ impl Supervisor {
             let pause = self.next().map(|at| Duration::from_millis(at.saturating_sub(self.now())));
             tokio::select! {
                 biased;
-                Some((number, request)) = heard.recv() => self.hear(number, request),
+                Some((number, request)) = heard.recv() => self.handle_request(number, request),
                 Some(stream) = accepted.recv() => self.accept(stream, &requests),
                 () = pause_for(pause) => self.pass(),
             }
@@ -142,8 +142,8 @@ impl Supervisor {
         ends.chain(written).chain(self.fuse_at).chain(self.core.next_alarm()).min()
     }
 
-    fn handle(&mut self, event: Event<Wire>) {
-        let moment = Moment { boot: self.now(), asleep: 0 };
+    fn handle(&mut self, event: Event<WorkerPayloads>) {
+        let moment = ClockReading { boot: self.now(), suspended: 0 };
         self.core.handle(moment, event);
         self.act();
     }
@@ -157,21 +157,23 @@ impl Supervisor {
         }
         self.core.flush();
         self.act();
-        self.tell();
+        self.send_reports();
     }
 
     fn act(&mut self) {
         while let Some(action) = self.core.next_action() {
             match action {
                 Action::WriteJournal(Batch { entries, sync }) => {
-                    let records = entries.into_iter().map(|entry| convert::record(entry, &self.site).into());
+                    let records =
+                        entries.into_iter().map(|entry| convert::record(entry, &self.start_location).into());
                     let records: Vec<journal::Entry> = records.collect();
                     let bytes = journal::batch(self.disk.extent().0, &records);
-                    self.writing = Some((self.now() + self.world.draw(1, WRITE_MILLIS), bytes, sync));
+                    self.writing =
+                        Some((self.now() + self.world.random_millis(1, WRITE_MILLIS), bytes, sync));
                 }
-                Action::TellLease(until) => {
+                Action::PublishLease(until) => {
                     self.lease_until = until;
-                    self.fuse_at = Some(until + self.world.draw(0, FUSE_MILLIS));
+                    self.fuse_at = Some(until + self.world.random_millis(0, FUSE_MILLIS));
                 }
                 Action::Terminate(id) => self.terminate(id),
                 Action::Kill(ids) => ids.into_iter().for_each(|id| self.kill(id)),
@@ -196,17 +198,17 @@ impl Supervisor {
         self.agent = Some(Agent { number: self.agents, to_agent, synced: false });
     }
 
-    fn hear(&mut self, number: u64, request: Request) {
+    fn handle_request(&mut self, number: u64, request: Request) {
         if self.agent.as_ref().is_none_or(|agent| agent.number != number) {
             return;
         }
         match request {
             Request::Greeting(_) => {
                 self.handle(Event::AgentConnected { slots: self.slots });
-                self.say(Answer::Greeting(SupervisorGreeting {
-                    version: MODELLED,
+                self.send_to_agent(Answer::Greeting(SupervisorGreeting {
+                    version: PROTOCOL_VERSION,
                     worker_id: self.id.to_string(),
-                    boot_id: self.site.boot_id.clone(),
+                    boot_id: self.start_location.boot_id.clone(),
                     capabilities: Some(v1::Capabilities {
                         runtimes: vec!["process".into()],
                         ..Default::default()
@@ -214,7 +216,7 @@ impl Supervisor {
                     owner: None,
                 }));
             }
-            Request::Sync(sync) => self.tell_holdings(sync.generation),
+            Request::Sync(sync) => self.send_holdings(sync.generation),
             Request::Starts(starts) => starts.starts.into_iter().for_each(|start| self.start(start)),
             Request::Stops(stops) => stops.stops.into_iter().for_each(|stop| self.stop(&stop)),
             Request::Acks(acks) => acks.acks.iter().filter(|ack| ack.r#final).for_each(|ack| {
@@ -228,7 +230,7 @@ impl Supervisor {
         }
     }
 
-    fn say(&self, answer: Answer) {
+    fn send_to_agent(&self, answer: Answer) {
         if let Some(agent) = &self.agent {
             // The agent may have disconnected.
             let _gone = agent.to_agent.send(answer);
@@ -239,11 +241,11 @@ impl Supervisor {
         u32::try_from(self.core.active()).unwrap_or(u32::MAX)
     }
 
-    fn tell_holdings(&mut self, generation: u64) {
+    fn send_holdings(&mut self, generation: u64) {
         let held = self.core.holdings().map(convert::held).collect();
         self.core.report_all();
         let (reports, running) = (self.reports(), self.running());
-        self.say(Answer::Holdings(Holdings { generation, held, reports, running }));
+        self.send_to_agent(Answer::Holdings(Holdings { generation, held, reports, running }));
         if let Some(agent) = &mut self.agent {
             agent.synced = true;
         }
@@ -256,10 +258,10 @@ impl Supervisor {
     }
 
     /// Sends new reports to the agent.
-    fn tell(&mut self) {
+    fn send_reports(&mut self) {
         if self.core.has_reports() && self.agent.as_ref().is_some_and(|agent| agent.synced) {
             let (reports, running) = (self.reports(), self.running());
-            self.say(Answer::Reports(Reports { reports, running }));
+            self.send_to_agent(Answer::Reports(Reports { reports, running }));
         }
     }
 
@@ -267,10 +269,10 @@ impl Supervisor {
         let Some(assignment) = start.assignment else { return };
         let Ok(execution) = assignment.execution_id.parse::<ExecutionId>() else { return };
         let (fence, job) = (Fence(assignment.fence), assignment.job_id.parse().ok());
-        self.world.saw(execution, Step::Heard { fence });
-        let order = Order::new(assignment, start.staged, start.inputs);
-        let terms = order.as_ref().map(Order::terms).unwrap_or_default();
-        let assigned = Assigned { execution, fence, job, terms, order, disk_full: false };
+        self.world.record_step(execution, Step::Heard { fence });
+        let order = StartRequest::new(assignment, start.staged, start.inputs);
+        let terms = order.as_ref().map(StartRequest::terms).unwrap_or_default();
+        let assigned = Assigned { execution, fence, job, policy: terms, order, disk_full: false };
         self.handle(Event::Assigned(Box::new(assigned)));
     }
 
@@ -283,7 +285,7 @@ impl Supervisor {
     // Tasks.
 
     /// Starts a simulated task, or fails to start it, after the start was written to the journal.
-    fn launch(&mut self, execution: ExecutionId, order: &Order) {
+    fn launch(&mut self, execution: ExecutionId, order: &StartRequest) {
         let (fence, job) = (Fence(order.assignment.fence), order.assignment.job_id.parse());
         let job = job.unwrap_or(JobId::from_bits(0));
         let spec = Arc::new(order.spec.clone());
@@ -299,8 +301,8 @@ impl Supervisor {
                     grace: terms.grace,
                 };
                 self.processes.insert(execution, process);
-                self.world.saw(execution, Step::Started { job, fence });
-                let at = Moment { boot: now, asleep: 0 };
+                self.world.record_step(execution, Step::Started { job, fence });
+                let at = ClockReading { boot: now, suspended: 0 };
                 return self.handle(Event::Launched { execution, at, exit: None });
             }
             Plan::Refuse => LaunchFailure::DiskFull,
@@ -315,7 +317,7 @@ impl Supervisor {
     fn terminate(&mut self, id: ExecutionId) {
         let now = self.now();
         let Some(process) = self.processes.get_mut(&id) else { return };
-        let patience = self.world.draw(0, process.grace * 2);
+        let patience = self.world.random_millis(0, process.grace * 2);
         process.set(now, false, patience);
         process.exit = 143;
     }
@@ -326,27 +328,27 @@ impl Supervisor {
             return;
         };
         process.set(now, frozen, u64::MAX);
-        self.world.saw(id, if frozen { Step::Halted } else { Step::Resumed });
+        self.world.record_step(id, if frozen { Step::Halted } else { Step::Resumed });
     }
 
     fn kill(&mut self, id: ExecutionId) {
         if self.processes.remove(&id).is_some() {
-            self.world.saw(id, Step::Killed);
+            self.world.record_step(id, Step::Killed);
             self.is_gone(id, 137);
         }
     }
 
     fn is_gone(&mut self, execution: ExecutionId, exit: i32) {
         self.handle(Event::Exited { execution });
-        let how = match self.core.verdict(execution) {
-            Some(Verdict::ByItself) => How::Exited,
-            Some(Verdict::Stopped) => How::Stopped,
-            Some(Verdict::TimedOut) => How::TimedOut,
-            Some(Verdict::Orphaned | Verdict::ShutDown) => How::Interrupted,
+        let how = match self.core.end_reason(execution) {
+            Some(EndReason::ByItself) => How::Exited,
+            Some(EndReason::Stopped) => How::Stopped,
+            Some(EndReason::TimedOut) => How::TimedOut,
+            Some(EndReason::Orphaned | EndReason::ShutDown) => How::Interrupted,
             None => return,
         };
         let end = v1::Finished { how: how.into(), exit_code: Some(exit), ..v1::Finished::default() };
-        self.handle(Event::Gone { execution, end, outputs: None });
+        self.handle(Event::AllProcessesExited { execution, end, outputs: None });
     }
 
     // Passing of time.
@@ -370,11 +372,11 @@ impl Supervisor {
         let ended: Vec<_> = ended.map(|(id, process)| (*id, process.exit)).collect();
         for (id, exit) in ended {
             self.processes.remove(&id);
-            self.world.saw(id, Step::Ended { exit });
+            self.world.record_step(id, Step::Ended { exit });
             self.is_gone(id, exit);
         }
         if self.core.next_alarm().is_some_and(|at| at <= now) {
-            self.handle(Event::AlarmDue);
+            self.handle(Event::AlarmFired);
         }
     }
 
@@ -388,7 +390,7 @@ impl Supervisor {
         let ids: Vec<_> = self.processes.iter().filter(|(_, it)| guarded(it)).map(|(id, _)| *id).collect();
         if !ids.is_empty() {
             ids.into_iter().for_each(|id| self.set_frozen(id, true));
-            self.handle(Event::FuseFroze { since: Moment { boot: now, asleep: 0 } });
+            self.handle(Event::FuseFroze { since: ClockReading { boot: now, suspended: 0 } });
         }
     }
 }

@@ -14,7 +14,7 @@ use proto::v1::server_message::Body as Say;
 use proto::v1::{Assignment, StopBatch};
 use rustix::process::Signal;
 
-use crate::rig::{Rig, assignment, numbers, process_state, script, sh, signal, stop};
+use crate::rig::{TestWorker, assignment, numbers, process_state, script, sh, signal, stop};
 use crate::server::State;
 
 /// The next `fsync` of a folder that contains a file of this name fails.
@@ -54,7 +54,7 @@ fn has_failed(state: &State, order: &Assignment) -> bool {
 
 /// Runs an execution until its end is acknowledged. Meanwhile assigns it repeatedly, as a server does after a
 /// reconnect.
-async fn end(rig: &Rig, order: &Assignment) {
+async fn end(rig: &TestWorker, order: &Assignment) {
     let id = &order.execution_id;
     let again = async {
         loop {
@@ -63,15 +63,15 @@ async fn end(rig: &Rig, order: &Assignment) {
         }
     };
     tokio::select! {
-        () = rig.server.until("an acknowledged end", |state| state.acknowledged.contains(id).then_some(())) => {}
+        () = rig.server.wait_for("an acknowledged end", |state| state.acknowledged.contains(id).then_some(())) => {}
         () = again => {}
     }
 }
 
 /// D7. The new file has the name of the old one, but the folder cannot be made durable. Records that are written to
 /// the old file after that would be lost at the next restart.
-pub(crate) async fn what_is_recorded_after_a_compaction_that_failed_is_known_after_a_restart() {
-    let rig = Rig::new().await;
+pub(crate) async fn records_after_a_failed_compaction_survive_a_restart() {
+    let rig = TestWorker::new().await;
     let starts = rig.shared("starts");
     let (before, after) = (telling(&starts), telling(&starts));
     end(&rig, &before).await;
@@ -83,14 +83,14 @@ pub(crate) async fn what_is_recorded_after_a_compaction_that_failed_is_known_aft
         let orders = large_failures();
         rig.server.assign(orders.clone()).await;
         let has_all = |state: &mut State| orders.iter().all(|order| has_failed(state, order));
-        rig.server.until("the failures", |state| (has_all(state) || !fails.exists()).then_some(())).await;
+        rig.server.wait_for("the failures", |state| (has_all(state) || !fails.exists()).then_some(())).await;
     }
     assert_ne!(fs::metadata(&journal).unwrap().ino(), old, "the compaction failed before the rename");
     rig.server.state().acknowledge = true;
     end(&rig, &after).await;
     let supervisor = rig.supervisor();
     signal(supervisor, Signal::KILL);
-    rig.server.until("its exit", |_| process_state(supervisor).is_none().then_some(())).await;
+    rig.server.wait_for("its exit", |_| process_state(supervisor).is_none().then_some(())).await;
     for order in [&before, &after] {
         rig.is_refused(order).await;
     }
@@ -114,22 +114,22 @@ fn last_batch(journal: &[u8]) -> usize {
 }
 
 /// D7. A disk need not write the blocks of a batch in order: a block in the middle may be missing.
-pub(crate) async fn a_worker_starts_over_a_journal_whose_last_batch_has_a_hole() {
+pub(crate) async fn a_worker_starts_from_a_journal_with_a_hole_in_its_last_batch() {
     const STOPS: usize = 300;
-    let mut rig = Rig::new().await;
+    let mut rig = TestWorker::new().await;
     let starts = rig.shared("starts");
     let before = telling(&starts);
     end(&rig, &before).await;
     rig.server.state().acknowledge = false;
     let orders: Vec<_> = (0..STOPS).map(|_| sh("")).collect();
     let stops = orders.iter().map(|order| stop(order, 0)).collect();
-    rig.server.say(Say::Stops(StopBatch { stops })).await;
+    rig.server.send_message(Say::Stops(StopBatch { stops })).await;
     let are_refused = |state: &State| orders.iter().all(|o| state.of(&o.execution_id).next().is_some());
-    rig.server.until("the refusals", |state| are_refused(state).then_some(())).await;
+    rig.server.wait_for("the refusals", |state| are_refused(state).then_some(())).await;
     rig.kill_agent().await;
     let supervisor = rig.supervisor();
     signal(supervisor, Signal::KILL);
-    rig.server.until("its exit", |_| process_state(supervisor).is_none().then_some(())).await;
+    rig.server.wait_for("its exit", |_| process_state(supervisor).is_none().then_some(())).await;
 
     let journal = rig.config.dir.join("journal");
     let mut bytes = fs::read(&journal).unwrap();
@@ -140,7 +140,7 @@ pub(crate) async fn a_worker_starts_over_a_journal_whose_last_batch_has_a_hole()
     fs::write(&journal, bytes).unwrap();
 
     rig.start_agent();
-    let hello = rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    let hello = rig.server.wait_for("another hello", |state| state.hellos.get(1).cloned()).await;
     assert!((1..STOPS).contains(&hello.held.len()), "{} of {STOPS} are held", hello.held.len());
     rig.is_refused(&before).await;
     assert_eq!(rig.run("exit 0").await.1.exit_code, Some(0));

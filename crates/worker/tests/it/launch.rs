@@ -14,7 +14,7 @@ use proto::v1::report::Body;
 use proto::v1::{Assignment, Finished};
 use rustix::process::Signal;
 
-use crate::rig::{Rig, assignment, is_frozen, numbers, process_state, script, sh, signal, stop};
+use crate::rig::{TestWorker, assignment, is_frozen, numbers, process_state, script, sh, signal, stop};
 
 /// Approximate maximum number of concurrent launches, including those that wait for a thread.
 const LAUNCHES_MAX: usize = 64;
@@ -53,14 +53,17 @@ impl Hanging {
 }
 
 /// Starts an execution whose program is not loaded.
-pub(crate) async fn hanging(rig: &Rig, change: impl FnOnce(&mut JobSpec)) -> Option<(Hanging, Assignment)> {
+pub(crate) async fn hanging(
+    rig: &TestWorker,
+    change: impl FnOnce(&mut JobSpec),
+) -> Option<(Hanging, Assignment)> {
     let (program, mut orders) = several_hanging(rig, 1, change).await?;
     Some((program, orders.remove(0)))
 }
 
 /// Starts several executions of one program that is not loaded.
 async fn several_hanging(
-    rig: &Rig,
+    rig: &TestWorker,
     count: usize,
     change: impl FnOnce(&mut JobSpec),
 ) -> Option<(Hanging, Vec<Assignment>)> {
@@ -73,18 +76,18 @@ async fn several_hanging(
     let before = children(rig).len();
     rig.server.assign(orders.clone()).await;
     let are_born = || children(rig).len() == before + count;
-    rig.server.until("the starts", |_| (program.is_awaited() && are_born()).then_some(())).await;
+    rig.server.wait_for("the starts", |_| (program.is_awaited() && are_born()).then_some(())).await;
     Some((program, orders))
 }
 
 /// Occupies all launching threads with executions of a program that is not loaded; they run without a lease.
-async fn all_threads_hanging(rig: &Rig) -> Option<(Hanging, Vec<Assignment>)> {
+async fn all_threads_hanging(rig: &TestWorker) -> Option<(Hanging, Vec<Assignment>)> {
     let threads = std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8));
     several_hanging(rig, threads, |spec| spec.delivery = Delivery::AtMostOnce).await
 }
 
 pub(crate) async fn a_task_whose_program_is_not_loaded_can_be_stopped() {
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     for grace_ms in [0, 200] {
         let Some((program, order)) = hanging(&rig, |_| {}).await else { return };
         rig.server.stop(stop(&order, grace_ms)).await;
@@ -97,7 +100,7 @@ pub(crate) async fn a_task_whose_program_is_not_loaded_can_be_stopped() {
 }
 
 pub(crate) async fn a_task_whose_program_is_not_loaded_times_out() {
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     let timeout = Some(Duration::from_millis(500));
     let Some((_program, order)) = hanging(&rig, |spec| spec.timeout = timeout).await else { return };
     let finished = rig.server.finished(&order.execution_id).await;
@@ -107,7 +110,7 @@ pub(crate) async fn a_task_whose_program_is_not_loaded_times_out() {
 }
 
 pub(crate) async fn a_task_whose_program_is_not_loaded_ends_with_its_supervisor() {
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     let Some((_program, order)) = hanging(&rig, |_| {}).await else { return };
     signal(rig.supervisor(), Signal::TERM);
     let finished = rig.server.finished(&order.execution_id).await;
@@ -117,7 +120,7 @@ pub(crate) async fn a_task_whose_program_is_not_loaded_ends_with_its_supervisor(
 }
 
 async fn frozen_before_it_is_loaded(
-    rig: &Rig,
+    rig: &TestWorker,
     change: impl FnOnce(&mut JobSpec),
 ) -> Option<(Hanging, Assignment)> {
     let found = hanging(rig, change).await?;
@@ -127,12 +130,12 @@ async fn frozen_before_it_is_loaded(
         return None;
     }
     rig.server.state().lease_ms = None;
-    rig.server.until("the freeze", |_| children(rig).into_iter().any(is_frozen).then_some(())).await;
+    rig.server.wait_for("the freeze", |_| children(rig).into_iter().any(is_frozen).then_some(())).await;
     Some(found)
 }
 
 /// Returns the processes that threads of the supervisor other than its first have started.
-fn children(rig: &Rig) -> Vec<i32> {
+fn children(rig: &TestWorker) -> Vec<i32> {
     let supervisor = rig.supervisor();
     let threads = fs::read_dir(format!("/proc/{supervisor}/task")).unwrap().flatten();
     let others = threads.filter(|thread| thread.file_name().to_str() != Some(&supervisor.to_string()));
@@ -143,22 +146,21 @@ fn children(rig: &Rig) -> Vec<i32> {
 }
 
 pub(crate) async fn a_task_that_was_frozen_before_its_program_was_loaded_can_be_stopped() {
-    let rig = Rig::with(|_, state| state.lease_ms = Some(400)).await;
+    let rig = TestWorker::with(|_, state| state.lease_ms = Some(400)).await;
     let Some((_program, order)) = frozen_before_it_is_loaded(&rig, |_| {}).await else { return };
     rig.server.stop(stop(&order, 3_600_000)).await;
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!(finished.how(), How::Stopped, "{finished:?}");
 }
 
-pub(crate) async fn time_that_a_task_was_frozen_before_its_program_was_loaded_does_not_count_towards_its_timeout()
- {
-    let rig = Rig::with(|_, state| state.lease_ms = Some(400)).await;
+pub(crate) async fn time_frozen_during_the_launch_does_not_count_towards_the_timeout() {
+    let rig = TestWorker::with(|_, state| state.lease_ms = Some(400)).await;
     let timeout = Some(Duration::from_secs(2));
     let found = frozen_before_it_is_loaded(&rig, |spec| spec.timeout = timeout).await;
     let Some((program, order)) = found else { return };
     // 60 heartbeats take about three seconds: longer than the timeout.
     let beats = rig.server.state().beats.len();
-    rig.server.until("sixty heartbeats", |state| (state.beats.len() > beats + 60).then_some(())).await;
+    rig.server.wait_for("sixty heartbeats", |state| (state.beats.len() > beats + 60).then_some(())).await;
     drop(program);
     rig.server.state().lease_ms = Some(60_000);
     let Finished { run_ms, .. } = rig.server.finished(&order.execution_id).await;
@@ -166,34 +168,34 @@ pub(crate) async fn time_that_a_task_was_frozen_before_its_program_was_loaded_do
 }
 
 /// Starts a task that is frozen when the lease expires; returns its process id.
-async fn sleeping(rig: &Rig) -> i32 {
+async fn sleeping(rig: &TestWorker) -> i32 {
     let order = assignment(&JobSpec::command(["sleep", "600"]));
     rig.server.assign(vec![order.clone()]).await;
     rig.server.started(&order.execution_id).await
 }
 
-async fn frozen(rig: &Rig, pid: i32) {
-    rig.server.until("the freeze", |_| is_frozen(pid).then_some(())).await;
+async fn frozen(rig: &TestWorker, pid: i32) {
+    rig.server.wait_for("the freeze", |_| is_frozen(pid).then_some(())).await;
 }
 
 /// Waits for ten heartbeats, during which a violation would become visible.
-async fn ten_beats(rig: &Rig) {
+async fn ten_beats(rig: &TestWorker) {
     let beats = rig.server.state().beats.len();
-    rig.server.until("ten heartbeats", |state| (state.beats.len() > beats + 10).then_some(())).await;
+    rig.server.wait_for("ten heartbeats", |state| (state.beats.len() > beats + 10).then_some(())).await;
 }
 
 /// D4. A burst of launches is running when the supervisor is stopped. It continues after its lease has expired, and
 /// its agent has been killed. Other workers may then run the executions in the queue of its threads.
-pub(crate) async fn starts_that_wait_for_a_thread_are_not_made_after_a_pause_that_outlasts_the_lease() {
+pub(crate) async fn queued_launches_do_not_start_after_the_lease_expired_during_a_pause() {
     const WAITING: usize = 40;
-    let mut rig = Rig::with(|_, state| state.lease_ms = Some(SHORT_LEASE)).await;
+    let mut rig = TestWorker::with(|_, state| state.lease_ms = Some(SHORT_LEASE)).await;
     let sleeping = sleeping(&rig).await;
     let Some((program, _)) = all_threads_hanging(&rig).await else { return };
     let starts = rig.shared("starts");
     let orders: Vec<_> = (0..WAITING).map(|_| sh(&format!("echo 1 >> {}", starts.display()))).collect();
     rig.server.assign(orders.clone()).await;
     // Only their scripts exist so far.
-    rig.server.until("a full queue", |_| (rig.files_of_tasks() == WAITING).then_some(())).await;
+    rig.server.wait_for("a full queue", |_| (rig.files_of_tasks() == WAITING).then_some(())).await;
     rig.server.state().lease_ms = None;
     signal(rig.supervisor(), Signal::STOP);
     rig.kill_agent().await;
@@ -203,7 +205,7 @@ pub(crate) async fn starts_that_wait_for_a_thread_are_not_made_after_a_pause_tha
     drop(program);
     signal(rig.supervisor(), Signal::CONT);
     rig.start_agent();
-    rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    rig.server.wait_for("another hello", |state| state.hellos.get(1).cloned()).await;
     ten_beats(&rig).await;
     assert_eq!(numbers(&starts), [0; 0], "tasks were started without a lease");
     rig.server.state().lease_ms = Some(60_000);
@@ -215,9 +217,8 @@ pub(crate) async fn starts_that_wait_for_a_thread_are_not_made_after_a_pause_tha
 
 /// D4. Only the fuse can freeze the task, and only after it was loaded: until then the process has the environment of
 /// its supervisor.
-pub(crate) async fn a_program_that_is_loaded_after_the_end_of_the_lease_is_frozen_beside_a_stopped_supervisor()
- {
-    let rig = Rig::with(|config, state| {
+pub(crate) async fn a_program_loaded_after_the_lease_expired_is_frozen_while_the_supervisor_is_stopped() {
+    let rig = TestWorker::with(|config, state| {
         config.control_groups = false;
         state.lease_ms = Some(SHORT_LEASE);
     })
@@ -230,17 +231,17 @@ pub(crate) async fn a_program_that_is_loaded_after_the_end_of_the_lease_is_froze
     drop(program);
     let path = rig.dir.path().join("program");
     let is_loaded = || fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == path);
-    rig.server.until("the program", |_| is_loaded().then_some(())).await;
+    rig.server.wait_for("the program", |_| is_loaded().then_some(())).await;
     frozen(&rig, pid).await;
     rig.server.state().lease_ms = Some(60_000);
     signal(rig.supervisor(), Signal::CONT);
     assert_eq!(rig.server.started(&order.execution_id).await, pid);
-    rig.server.until("the thaw", |_| (!is_frozen(pid)).then_some(())).await;
+    rig.server.wait_for("the thaw", |_| (!is_frozen(pid)).then_some(())).await;
 }
 
 /// D5. The supervisor processes the next lease before the start of the program.
-pub(crate) async fn a_program_that_the_fuse_froze_before_it_was_loaded_goes_on_under_the_next_lease() {
-    let rig = Rig::with(|_, state| state.lease_ms = Some(SHORT_LEASE)).await;
+pub(crate) async fn a_program_frozen_before_it_was_loaded_continues_under_the_next_lease() {
+    let rig = TestWorker::with(|_, state| state.lease_ms = Some(SHORT_LEASE)).await;
     let Some((program, order)) = hanging(&rig, |_| {}).await else { return };
     let log = fs::read_to_string(rig.config.dir.join("supervisor.log")).unwrap();
     if log.contains("cannot create control groups") {
@@ -251,7 +252,7 @@ pub(crate) async fn a_program_that_the_fuse_froze_before_it_was_loaded_goes_on_u
     frozen(&rig, pid).await;
     rig.server.state().lease_ms = Some(60_000);
     signal(rig.supervisor(), Signal::CONT);
-    rig.server.until("the thaw", |_| (!is_frozen(pid)).then_some(())).await;
+    rig.server.wait_for("the thaw", |_| (!is_frozen(pid)).then_some(())).await;
     drop(program);
     assert_eq!(rig.server.started(&order.execution_id).await, pid);
     ten_beats(&rig).await;
@@ -259,22 +260,22 @@ pub(crate) async fn a_program_that_the_fuse_froze_before_it_was_loaded_goes_on_u
 }
 
 /// B5. The server is notified, so that it places no executions there.
-pub(crate) async fn a_worker_whose_threads_all_wait_for_programs_says_so() {
-    let rig = Rig::with(|config, _| config.supervisor_patience = Duration::from_secs(4)).await;
+pub(crate) async fn a_worker_reports_that_all_threads_wait_for_programs() {
+    let rig = TestWorker::with(|config, _| config.supervisor_timeout = Duration::from_secs(4)).await;
     let Some((program, orders)) = all_threads_hanging(&rig).await else { return };
     let trouble = |state: &crate::server::State| Some(state.beats.last()?.health.clone()?.trouble);
     let says = |text: &str| text.contains("cannot start tasks");
-    rig.server.until("the health problem", |state| trouble(state).filter(|text| says(text))).await;
+    rig.server.wait_for("the health problem", |state| trouble(state).filter(|text| says(text))).await;
     drop(program);
     for order in &orders {
         rig.server.started(&order.execution_id).await;
     }
-    rig.server.until("no health problem", |state| trouble(state).filter(|text| !says(text))).await;
+    rig.server.wait_for("no health problem", |state| trouble(state).filter(|text| !says(text))).await;
 }
 
 /// D2. These executions never ran, so an `at_most_once` job loses nothing.
-pub(crate) async fn what_was_not_started_when_the_supervisor_is_told_to_end_is_refused() {
-    let rig = Rig::new().await;
+pub(crate) async fn executions_not_started_before_the_shutdown_are_refused() {
+    let rig = TestWorker::new().await;
     let Some((_program, hanging)) = all_threads_hanging(&rig).await else { return };
     let starts = rig.shared("starts");
     let mut spec = script(&format!("echo 1 >> {}", starts.display()));
@@ -283,11 +284,11 @@ pub(crate) async fn what_was_not_started_when_the_supervisor_is_told_to_end_is_r
     let orders: Vec<_> = (0..LAUNCHES_MAX + 16).map(|_| assignment(&spec)).collect();
     rig.server.assign(orders.clone()).await;
     let queued = LAUNCHES_MAX - hanging.len();
-    rig.server.until("a full queue", |_| (rig.files_of_tasks() >= queued).then_some(())).await;
+    rig.server.wait_for("a full queue", |_| (rig.files_of_tasks() >= queued).then_some(())).await;
     signal(rig.supervisor(), Signal::TERM);
     for order in &orders {
         let refused = |body: &Body| matches!(body, Body::Refused(refused) if refused.reason == "stopped");
-        rig.server.until("a refusal", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
+        rig.server.wait_for("a refusal", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
     }
     assert_eq!(numbers(&starts), [0; 0]);
 }

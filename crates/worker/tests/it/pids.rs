@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::launch::hanging;
-use crate::rig::{Rig, numbers, sh};
+use crate::rig::{TestWorker, numbers, sh};
 
 /// File with the last assigned process id.
 const LAST: &str = "/proc/sys/kernel/ns_last_pid";
@@ -23,7 +23,7 @@ fn alone(program: &str) -> Command {
 
 /// D2. A program that is not loaded keeps a launch running while an orphan of a task exits. The id of the orphan is
 /// assigned to another task much later.
-pub(crate) async fn a_task_with_the_number_of_an_earlier_process_is_not_taken_for_ended() {
+pub(crate) async fn a_task_with_a_reused_process_id_is_not_reported_as_ended() {
     let chooses = format!("echo 300 > {LAST} && [ \"$(sh -c 'echo $$')\" -gt 300 ]");
     let can_choose = alone("sh").args(["-c", &chooses]).output();
     if !can_choose.as_ref().is_ok_and(|output| output.status.success()) {
@@ -36,7 +36,7 @@ pub(crate) async fn a_task_with_the_number_of_an_earlier_process_is_not_taken_fo
 
 /// The part of the test inside the namespace.
 pub(crate) async fn play() {
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     let Some(_hanging) = hanging(&rig, |_| {}).await else { return };
     for number in 0..TRIES {
         let orphan = orphan(&rig, number).await;
@@ -45,13 +45,13 @@ pub(crate) async fn play() {
         fs::write(LAST, (orphan - 1).to_string()).unwrap();
         rig.server.assign(vec![task.clone()]).await;
         let id = &task.execution_id;
-        let begun = rig.server.until("its start", |state| {
+        let begun = rig.server.wait_for("its start", |state| {
             let (started, finished) = (state.started(id), state.finished(id));
             (started.is_some() || finished.is_some()).then_some((started, finished))
         });
         let (started, finished) = begun.await;
         let beats = rig.server.state().beats.len();
-        rig.server.until("ten heartbeats", |state| (state.beats.len() > beats + 10).then_some(())).await;
+        rig.server.wait_for("ten heartbeats", |state| (state.beats.len() > beats + 10).then_some(())).await;
         let finished = finished.or_else(|| rig.server.state().finished(id));
         assert!(finished.is_none(), "the task is still running: {finished:?}");
         fs::write(&go, "1").unwrap();
@@ -64,14 +64,14 @@ pub(crate) async fn play() {
 }
 
 /// Returns the id of an orphan of a task that has exited and was reaped.
-async fn orphan(rig: &Rig, number: usize) -> i32 {
+async fn orphan(rig: &TestWorker, number: usize) -> i32 {
     let (pids, go) = (rig.shared(&format!("orphan-{number}")), rig.shared(&format!("gone-{number}")));
     let leaves = format!("sh -c 'sh -c \"echo \\$\\$ >> {}\" & exit 0'", pids.display());
     let task = sh(&format!("{leaves}; while ! [ -s {} ]; do sleep 0.01; done", go.display()));
     rig.server.assign(vec![task.clone()]).await;
-    let pid = rig.server.until("the orphan", |_| numbers(&pids).first().copied()).await;
+    let pid = rig.server.wait_for("the orphan", |_| numbers(&pids).first().copied()).await;
     let is_gone = || !Path::new(&format!("/proc/{pid}")).exists();
-    rig.server.until("its exit", |_| is_gone().then_some(())).await;
+    rig.server.wait_for("its exit", |_| is_gone().then_some(())).await;
     fs::write(&go, "1").unwrap();
     assert_eq!(rig.server.finished(&task.execution_id).await.exit_code, Some(0));
     pid

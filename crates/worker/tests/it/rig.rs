@@ -17,14 +17,14 @@ use worker::AgentConfig;
 
 use crate::server::{FakeServer, State};
 
-pub(crate) struct Rig {
+pub(crate) struct TestWorker {
     pub(crate) server: FakeServer,
     pub(crate) dir: tempfile::TempDir,
     pub(crate) config: AgentConfig,
     agent: Option<JoinHandle<()>>,
 }
 
-impl Rig {
+impl TestWorker {
     pub(crate) async fn new() -> Self {
         Self::with(|_, _| {}).await
     }
@@ -106,7 +106,7 @@ impl Rig {
             }
         };
         tokio::select! {
-            () = self.server.until("a refusal", is_refused) => {}
+            () = self.server.wait_for("a refusal", is_refused) => {}
             () = again => {}
         }
     }
@@ -121,7 +121,7 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for TestWorker {
     fn drop(&mut self) {
         if let Some(agent) = &self.agent {
             agent.abort();

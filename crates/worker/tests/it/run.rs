@@ -10,30 +10,30 @@ use proto::v1::finished::How;
 use proto::v1::report::Body;
 use proto::v1::{Origin, StepItem, StepOrigin};
 
-use crate::rig::{Rig, assignment, script, sh};
+use crate::rig::{TestWorker, assignment, script, sh};
 
-pub(crate) async fn a_task_runs_and_its_outcome_and_log_arrive() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_task_runs_and_its_outcome_and_log_are_received() {
+    let rig = TestWorker::new().await;
     let (id, finished) = rig.run("echo out; echo err >&2").await;
     assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(0)), "{finished:?}");
     assert!(finished.log_bytes > 0);
     assert!(finished.started_at_unix_ms > 0 && finished.finished_at_unix_ms >= finished.started_at_unix_ms);
-    assert_eq!(rig.server.until("the log", |s| s.log(&id, Stream::Stdout)).await, "out\n");
+    assert_eq!(rig.server.wait_for("the log", |s| s.log(&id, Stream::Stdout)).await, "out\n");
     assert_eq!(rig.server.state().log(&id, Stream::Stderr).unwrap(), "err\n");
 }
 
-pub(crate) async fn an_acknowledged_end_is_forgotten_and_its_folder_removed() {
-    let rig = Rig::new().await;
+pub(crate) async fn an_acknowledged_execution_and_its_folder_are_removed() {
+    let rig = TestWorker::new().await;
     let (id, _) = rig.run("echo x > file").await;
-    rig.server.until("the acknowledgement", |state| state.acknowledged.contains(&id).then_some(())).await;
-    rig.server.until("an empty folder", |_| (rig.files_of_tasks() == 0).then_some(())).await;
-    rig.server.hang_up();
-    let hello = rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    rig.server.wait_for("the acknowledgement", |state| state.acknowledged.contains(&id).then_some(())).await;
+    rig.server.wait_for("an empty folder", |_| (rig.files_of_tasks() == 0).then_some(())).await;
+    rig.server.close_session();
+    let hello = rig.server.wait_for("another hello", |state| state.hellos.get(1).cloned()).await;
     assert_eq!(hello.held, []);
 }
 
 pub(crate) async fn an_execution_that_is_assigned_again_does_not_run_again() {
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     let count = rig.shared("count");
     rig.server.state().acknowledge = false;
     let order = sh(&format!("echo 1 >> {}", count.display()));
@@ -45,28 +45,32 @@ pub(crate) async fn an_execution_that_is_assigned_again_does_not_run_again() {
     rig.server.finished(&order.execution_id).await;
     // Even after its end was acknowledged, the execution is refused.
     rig.server.state().acknowledge = true;
-    rig.server.hang_up();
+    rig.server.close_session();
     rig.server
-        .until("the acknowledgement", |state| state.acknowledged.contains(&order.execution_id).then_some(()))
+        .wait_for("the acknowledgement", |state| {
+            state.acknowledged.contains(&order.execution_id).then_some(())
+        })
         .await;
-    rig.server.hang_up();
+    rig.server.close_session();
     rig.server
-        .until("a third session", |state| state.hellos.get(2).filter(|hello| hello.held.is_empty()).cloned())
+        .wait_for("a third session", |state| {
+            state.hellos.get(2).filter(|hello| hello.held.is_empty()).cloned()
+        })
         .await;
     rig.server.state().reports.clear();
     rig.server.assign(vec![order.clone()]).await;
     let refused = |body: &Body| matches!(body, Body::Refused(refused) if refused.reason == "known");
-    rig.server.until("a refusal", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
+    rig.server.wait_for("a refusal", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
     // A server that has lost the end may request a stop, and repeats it until it is answered.
     rig.server.state().reports.clear();
     let (execution_id, fence) = (order.execution_id.clone(), order.fence);
     rig.server.stop(proto::v1::Stop { execution_id, fence, grace_ms: 0, discard: false }).await;
-    rig.server.until("the same", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
+    rig.server.wait_for("the same", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
     assert_eq!(crate::rig::numbers(&count), [1]);
 }
 
-pub(crate) async fn a_task_that_fails_says_how() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_failed_task_reports_exit_code_or_signal() {
+    let rig = TestWorker::new().await;
     let (_, finished) = rig.run("exit 3").await;
     assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(3)));
     assert_eq!(finished.detail, "exited with code 3");
@@ -75,8 +79,8 @@ pub(crate) async fn a_task_that_fails_says_how() {
     assert_eq!(finished.detail, "killed by signal 11 (SIGSEGV)");
 }
 
-pub(crate) async fn a_task_that_cannot_start_says_why() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_start_failure_is_reported_with_its_reason() {
+    let rig = TestWorker::new().await;
     let lost = ProcessRun {
         command: vec!["true".into()],
         working_directory: Some("/nowhere".into()),
@@ -95,7 +99,7 @@ pub(crate) async fn a_task_that_cannot_start_says_why() {
     for (spec, code, detail) in cases {
         let order = assignment(&spec);
         rig.server.assign(vec![order.clone()]).await;
-        let failed = rig.server.until("a failure", |state| {
+        let failed = rig.server.wait_for("a failure", |state| {
             state.of(&order.execution_id).find_map(|body| match body {
                 Body::StartFailed(failed) => Some(failed.clone()),
                 _ => None,
@@ -107,8 +111,8 @@ pub(crate) async fn a_task_that_cannot_start_says_why() {
     }
 }
 
-pub(crate) async fn a_task_finds_a_clean_environment_and_a_folder_of_its_own() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_task_gets_a_clean_environment_and_its_own_folder() {
+    let rig = TestWorker::new().await;
     let mut spec = script("pwd; umask; ulimit -c; ls /proc/self/fd | wc -l; env");
     spec.name = "tidy".into();
     let Run::Process(process) = &mut spec.run else { unreachable!() };
@@ -117,7 +121,7 @@ pub(crate) async fn a_task_finds_a_clean_environment_and_a_folder_of_its_own() {
     let id = &order.execution_id;
     rig.server.assign(vec![order.clone()]).await;
     rig.server.finished(id).await;
-    let text = rig.server.until("the log", |state| state.log(id, Stream::Stdout)).await;
+    let text = rig.server.wait_for("the log", |state| state.log(id, Stream::Stdout)).await;
     let mut lines = text.lines();
     let folder = lines.next().unwrap().to_owned();
     assert!(folder.starts_with(&rig.config.dir.join("exec").display().to_string()), "{folder}");
@@ -153,8 +157,8 @@ pub(crate) async fn a_task_finds_a_clean_environment_and_a_folder_of_its_own() {
 }
 
 /// B6. The task gets its scheduled time and interval.
-pub(crate) async fn a_task_of_a_schedule_finds_the_instant_that_it_is_for() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_task_of_a_schedule_gets_its_scheduled_time() {
+    let rig = TestWorker::new().await;
     let instant = |text: &str| text.parse::<model::Timestamp>().unwrap().as_micros();
     let mut order = assignment(&script("env | grep -E '^BELFRY_(SCHEDULE|INTERVAL|FIRING)' | sort"));
     order.origin = Some(Origin {
@@ -166,7 +170,7 @@ pub(crate) async fn a_task_of_a_schedule_finds_the_instant_that_it_is_for() {
     });
     rig.server.assign(vec![order.clone()]).await;
     rig.server.finished(&order.execution_id).await;
-    let text = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
+    let text = rig.server.wait_for("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
     let expected = [
         "BELFRY_FIRING_CAUSE=catch_up",
         "BELFRY_INTERVAL_END=2026-11-21T18:00:00Z",
@@ -178,8 +182,8 @@ pub(crate) async fn a_task_of_a_schedule_finds_the_instant_that_it_is_for() {
 }
 
 /// C2, C3. The task gets its step and element, with any characters in the value.
-pub(crate) async fn a_task_of_a_workflow_finds_its_step_and_its_element() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_task_of_a_workflow_gets_its_step_and_element() {
+    let rig = TestWorker::new().await;
     let mut order =
         assignment(&script("env | grep -E '^BELFRY_(RUN|WORKFLOW|STEP|INDEX|TOTAL|ITEM)' | sort"));
     order.step = Some(Box::new(StepOrigin {
@@ -190,7 +194,7 @@ pub(crate) async fn a_task_of_a_workflow_finds_its_step_and_its_element() {
     }));
     rig.server.assign(vec![order.clone()]).await;
     rig.server.finished(&order.execution_id).await;
-    let text = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
+    let text = rig.server.wait_for("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
     let expected = [
         "BELFRY_INDEX=0",
         "BELFRY_ITEM=$(Beijing); \"x\"",
@@ -202,15 +206,15 @@ pub(crate) async fn a_task_of_a_workflow_finds_its_step_and_its_element() {
     assert_eq!(text.lines().collect::<Vec<_>>(), expected);
 }
 
-pub(crate) async fn tasks_of_root_run_as_nobody_and_cannot_get_back() {
+pub(crate) async fn tasks_of_a_root_worker_run_as_nobody_and_cannot_regain_root() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: only root can run tasks as another user");
         return;
     }
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     let (id, finished) = rig.run("id -un; id -Gn; grep -E '^(NoNewPrivs|CapEff|CapAmb)' /proc/self/status; touch file; while :; do sleep 0.01; [ -e go ] && exit; done & wait & sleep 0; touch go; wait").await;
     assert_eq!(finished.exit_code, Some(0), "{finished:?}");
-    let text = rig.server.until("the log", |state| state.log(&id, Stream::Stdout)).await;
+    let text = rig.server.wait_for("the log", |state| state.log(&id, Stream::Stdout)).await;
     let lines: Vec<_> = text.lines().map(|line| line.replace('\t', " ")).collect();
     assert_eq!(lines[..2], ["nobody", "nogroup"]);
     assert!(lines.contains(&"NoNewPrivs: 1".to_owned()), "{lines:?}");
@@ -220,12 +224,12 @@ pub(crate) async fn tasks_of_root_run_as_nobody_and_cannot_get_back() {
     let (id, _) = rig
         .run(&format!("cat {dir}/journal; ls {dir}; ls {dir}/exec; cat {dir}/supervisor.sock; true"))
         .await;
-    assert_eq!(rig.server.until("the log", |state| state.log(&id, Stream::Stdout)).await, "");
+    assert_eq!(rig.server.wait_for("the log", |state| state.log(&id, Stream::Stdout)).await, "");
     assert_eq!(rig.config.dir.join("journal").metadata().unwrap().uid(), 0);
 }
 
 pub(crate) async fn a_script_runs_by_its_interpreter_and_reads_its_standard_input() {
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     let process = ProcessRun {
         script: Some("s/belfry/tower/\n".into()),
         interpreter: vec!["sed".into(), "-f".into()],
@@ -235,20 +239,20 @@ pub(crate) async fn a_script_runs_by_its_interpreter_and_reads_its_standard_inpu
     let order = assignment(&JobSpec::new(Run::Process(process)));
     rig.server.assign(vec![order.clone()]).await;
     assert_eq!(rig.server.finished(&order.execution_id).await.exit_code, Some(0));
-    let log = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
+    let log = rig.server.wait_for("the log", |state| state.log(&order.execution_id, Stream::Stdout)).await;
     assert_eq!(log, "the tower\n".repeat(20_000));
 }
 
 pub(crate) async fn output_values_come_with_the_outcome() {
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     let (_, finished) = rig.run(r#"echo '{"rows": 7}' > $BELFRY_OUTPUT"#).await;
     assert_eq!((finished.output.trim_ascii(), finished.error.as_str()), (&br#"{"rows": 7}"#[..], ""));
     let (_, finished) = rig.run(r#"echo '{"rows": 8}' > $BELFRY_OUTPUT; exit 1"#).await;
     assert_eq!((finished.exit_code, finished.output.trim_ascii()), (Some(1), &br#"{"rows": 8}"#[..]));
 }
 
-pub(crate) async fn bad_output_values_fail_a_task_that_ended_well() {
-    let rig = Rig::new().await;
+pub(crate) async fn invalid_output_values_fail_a_succeeded_task() {
+    let rig = TestWorker::new().await;
     let cases = [
         ("echo '[1]' > $BELFRY_OUTPUT", "output_invalid"),
         ("echo '{' > $BELFRY_OUTPUT", "output_invalid"),
@@ -264,18 +268,18 @@ pub(crate) async fn bad_output_values_fail_a_task_that_ended_well() {
     }
 }
 
-pub(crate) async fn more_than_the_slots_are_refused() {
-    let rig = Rig::with(|config, _| config.capacity.slots = 2).await;
+pub(crate) async fn executions_beyond_the_slots_are_refused() {
+    let rig = TestWorker::with(|config, _| config.capacity.slots = 2).await;
     let orders: Vec<_> = (0..3).map(|_| sh("sleep 600")).collect();
     rig.server.assign(orders.clone()).await;
     let refused = |body: &Body| matches!(body, Body::Refused(refused) if refused.reason == "no_room");
-    rig.server.until("a refusal", |s| s.of(&orders[2].execution_id).any(refused).then_some(())).await;
+    rig.server.wait_for("a refusal", |s| s.of(&orders[2].execution_id).any(refused).then_some(())).await;
     rig.server.started(&orders[1].execution_id).await;
 }
 
 /// Before `exec` a child shares the supervisor's memory, which does not count as its own.
-pub(crate) async fn the_peak_of_memory_is_that_of_the_task() {
-    let rig = Rig::new().await;
+pub(crate) async fn the_peak_memory_excludes_the_supervisor() {
+    let rig = TestWorker::new().await;
     let (_, small) = rig.run("sleep 2").await;
     assert!((1..6 << 20).contains(&small.peak_memory_bytes), "{small:?}");
     let (_, large) = rig.run("x=$(head -c 60000000 /dev/zero | tr '\\0' a); exit 0").await;
@@ -283,8 +287,8 @@ pub(crate) async fn the_peak_of_memory_is_that_of_the_task() {
 }
 
 /// Returns whether the worker can enforce a limit; otherwise the test is skipped.
-async fn can(rig: &Rig, what: &str, which: impl Fn(&proto::v1::Capabilities) -> bool) -> bool {
-    let hello = rig.server.until("a hello", |state| state.hellos.first().cloned()).await;
+async fn can(rig: &TestWorker, what: &str, which: impl Fn(&proto::v1::Capabilities) -> bool) -> bool {
+    let hello = rig.server.wait_for("a hello", |state| state.hellos.first().cloned()).await;
     let can = hello.capabilities.as_ref().is_some_and(which);
     if !can {
         eprintln!("skipped: no limit on {what} can be enforced here");
@@ -292,8 +296,8 @@ async fn can(rig: &Rig, what: &str, which: impl Fn(&proto::v1::Capabilities) -> 
     can
 }
 
-pub(crate) async fn a_memory_limit_kills_what_uses_more() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_task_that_exceeds_its_memory_limit_is_killed() {
+    let rig = TestWorker::new().await;
     if !can(&rig, "memory", |c| c.memory_limit).await {
         return;
     }
@@ -310,8 +314,8 @@ pub(crate) async fn a_memory_limit_kills_what_uses_more() {
     assert!(finished.peak_memory_bytes > 16 << 20 && finished.peak_memory_bytes <= 32 << 20);
 }
 
-pub(crate) async fn a_limit_on_processes_holds() {
-    let rig = Rig::new().await;
+pub(crate) async fn the_process_limit_is_enforced() {
+    let rig = TestWorker::new().await;
     if !can(&rig, "processes", |c| c.pids_limit).await {
         return;
     }
@@ -321,12 +325,12 @@ pub(crate) async fn a_limit_on_processes_holds() {
     rig.server.assign(vec![order.clone()]).await;
     let finished = rig.server.finished(&order.execution_id).await;
     assert_ne!(finished.exit_code, Some(0), "{finished:?}");
-    let log = rig.server.until("the log", |state| state.log(&order.execution_id, Stream::Stderr)).await;
+    let log = rig.server.wait_for("the log", |state| state.log(&order.execution_id, Stream::Stderr)).await;
     assert!(log.to_lowercase().contains("fork"), "{log}");
 }
 
-pub(crate) async fn a_thousand_short_tasks_all_end_well() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_thousand_short_tasks_succeed() {
+    let rig = TestWorker::new().await;
     let mut spec = JobSpec::command(["/bin/true"]);
     spec.timeout = Some(Duration::from_secs(600));
     let orders: Vec<_> = (0..1_000).map(|_| assignment(&spec)).collect();
@@ -336,6 +340,6 @@ pub(crate) async fn a_thousand_short_tasks_all_end_well() {
         assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(0)), "{finished:?}");
     }
     rig.server
-        .until("idle", |state| state.beats.last()?.health.as_ref().filter(|h| h.running == 0).map(drop))
+        .wait_for("idle", |state| state.beats.last()?.health.as_ref().filter(|h| h.running == 0).map(drop))
         .await;
 }

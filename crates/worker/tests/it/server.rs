@@ -175,7 +175,7 @@ impl FakeServer {
 
     /// Waits until `look` returns a value.
     #[track_caller]
-    pub(crate) fn until<T>(
+    pub(crate) fn wait_for<T>(
         &self,
         what: &str,
         mut look: impl FnMut(&mut State) -> Option<T>,
@@ -203,33 +203,33 @@ impl FakeServer {
     }
 
     pub(crate) async fn finished(&self, execution: &str) -> Finished {
-        self.until(&format!("the end of {execution}"), |state| state.finished(execution)).await
+        self.wait_for(&format!("the end of {execution}"), |state| state.finished(execution)).await
     }
 
     pub(crate) async fn started(&self, execution: &str) -> i32 {
-        self.until(&format!("the start of {execution}"), |state| state.started(execution)).await.pid as i32
+        self.wait_for(&format!("the start of {execution}"), |state| state.started(execution)).await.pid as i32
     }
 
     pub(crate) async fn session(&self) {
-        self.until("a session", |state| state.session.as_ref().filter(|s| !s.is_closed()).map(drop)).await;
+        self.wait_for("a session", |state| state.session.as_ref().filter(|s| !s.is_closed()).map(drop)).await;
     }
 
-    pub(crate) async fn say(&self, body: Say) {
+    pub(crate) async fn send_message(&self, body: Say) {
         self.session().await;
         let session = self.state().session.clone().unwrap();
         session.send(Ok(ServerMessage { body: Some(body) })).await.unwrap();
     }
 
     pub(crate) async fn assign(&self, assignments: Vec<Assignment>) {
-        self.say(Say::Assignments(AssignmentBatch { assignments })).await;
+        self.send_message(Say::Assignments(AssignmentBatch { assignments })).await;
     }
 
     pub(crate) async fn stop(&self, stop: Stop) {
-        self.say(Say::Stops(StopBatch { stops: vec![stop] })).await;
+        self.send_message(Say::Stops(StopBatch { stops: vec![stop] })).await;
     }
 
     /// Closes the session.
-    pub(crate) fn hang_up(&self) {
+    pub(crate) fn close_session(&self) {
         self.change(|state| state.session = None);
     }
 
@@ -251,7 +251,7 @@ impl FakeServer {
         }
     }
 
-    fn heard(&self, message: WorkerMessage) -> Option<Say> {
+    fn record(&self, message: WorkerMessage) -> Option<Say> {
         self.change(|state| match message.body? {
             Said::Hello(hello) => {
                 state.hellos.push(hello);
@@ -303,12 +303,12 @@ impl Worker for FakeServer {
         let welcome =
             Welcome { session: number, heartbeat_interval_ms: 50, lease_ms, stops, servers: Vec::new() };
         outbox.send(Ok(ServerMessage { body: Some(Say::Welcome(welcome)) })).await.ok();
-        self.heard(hello);
+        self.record(hello);
         self.change(|state| state.session = Some(outbox));
         let server = self.clone();
         tokio::spawn(async move {
             while let Some(Ok(message)) = inbox.next().await {
-                let Some(answer) = server.heard(message) else { continue };
+                let Some(answer) = server.record(message) else { continue };
                 let Some(session) = server.state().session.clone() else { return };
                 let acks = match &answer {
                     Say::Acks(batch) => batch

@@ -7,14 +7,14 @@ use proto::v1::{Assignment, StopBatch};
 use rustix::process::Signal;
 
 use crate::proxy::Proxy;
-use crate::rig::{Rig, assignment, numbers, process_state, script, sh, signal, stop};
+use crate::rig::{TestWorker, assignment, numbers, process_state, script, sh, signal, stop};
 use crate::server::FakeServer;
 
 pub(crate) async fn unacknowledged_reports_are_repeated_on_the_next_session() {
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     rig.server.state().acknowledge = false;
     let (id, first) = rig.run("exit 5").await;
-    rig.server.hang_up();
+    rig.server.close_session();
     rig.server.state().reports.clear();
     assert_eq!(rig.server.finished(&id).await, first);
     let held = rig.server.state().hellos[1].held.clone();
@@ -23,9 +23,9 @@ pub(crate) async fn unacknowledged_reports_are_repeated_on_the_next_session() {
 
 /// Executions with outputs and checkpoints that end while no agent is connected. The server acknowledges them only at
 /// the end. Together they exceed the size of a frame.
-pub(crate) async fn more_reports_than_one_message_holds_all_arrive() {
+pub(crate) async fn reports_beyond_the_message_size_are_all_received() {
     const COUNT: usize = 300;
-    let mut rig = Rig::new().await;
+    let mut rig = TestWorker::new().await;
     rig.server.state().acknowledge = false;
     let gate = rig.dir.path().join("gate");
     rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, 0o666.into(), 0).unwrap();
@@ -42,7 +42,7 @@ pub(crate) async fn more_reports_than_one_message_holds_all_arrive() {
     rig.kill_agent().await;
     let journal = rig.config.dir.join("journal");
     rig.server
-        .until("all ends in the journal", |_| {
+        .wait_for("all ends in the journal", |_| {
             // Tasks that wait at the gate continue; others may reach it only now.
             let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::NONBLOCK;
             rustix::fs::open(&gate, flags, rustix::fs::Mode::empty()).ok();
@@ -52,7 +52,7 @@ pub(crate) async fn more_reports_than_one_message_holds_all_arrive() {
     rig.start_agent();
     all_arrive(&rig, &orders).await;
     // They are sent again in the next session, and by the next supervisor.
-    rig.server.hang_up();
+    rig.server.close_session();
     rig.server.state().reports.clear();
     all_arrive(&rig, &orders).await;
     rig.server.state().acknowledge = true;
@@ -60,10 +60,10 @@ pub(crate) async fn more_reports_than_one_message_holds_all_arrive() {
     rig.server.state().reports.clear();
     all_arrive(&rig, &orders).await;
     let are_acknowledged = |acknowledged: usize| (acknowledged >= COUNT).then_some(());
-    rig.server.until("the acknowledgements", |state| are_acknowledged(state.acknowledged.len())).await;
+    rig.server.wait_for("the acknowledgements", |state| are_acknowledged(state.acknowledged.len())).await;
 }
 
-async fn all_arrive(rig: &Rig, orders: &[Assignment]) {
+async fn all_arrive(rig: &TestWorker, orders: &[Assignment]) {
     for order in orders {
         let finished = rig.server.finished(&order.execution_id).await;
         assert_eq!(finished.output.len(), 60_008);
@@ -72,9 +72,9 @@ async fn all_arrive(rig: &Rig, orders: &[Assignment]) {
 }
 
 /// D7. A store that lost its last commits assigns executions again that ended before, however many have ended since.
-pub(crate) async fn an_execution_that_ended_ten_thousand_ends_ago_is_not_started_again() {
+pub(crate) async fn an_execution_is_not_started_again_after_ten_thousand_later_ends() {
     const ENDS: usize = 10_100;
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     let starts = rig.shared("starts");
     let mut spec = script(&format!("echo 1 >> {}", starts.display()));
     spec.delivery = Delivery::AtMostOnce;
@@ -84,21 +84,20 @@ pub(crate) async fn an_execution_that_ended_ten_thousand_ends_ago_is_not_started
     // An execution that is stopped before its assignment ends without a process.
     let stops: Vec<_> = (0..ENDS).map(|_| stop(&sh(""), 0)).collect();
     for stops in stops.chunks(1_000) {
-        rig.server.say(Say::Stops(StopBatch { stops: stops.to_vec() })).await;
+        rig.server.send_message(Say::Stops(StopBatch { stops: stops.to_vec() })).await;
     }
-    rig.server.until("the ends", |state| (state.acknowledged.len() > ENDS).then_some(())).await;
+    rig.server.wait_for("the ends", |state| (state.acknowledged.len() > ENDS).then_some(())).await;
     rig.is_refused(&order).await;
     signal(rig.supervisor(), Signal::KILL);
-    rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    rig.server.wait_for("another hello", |state| state.hellos.get(1).cloned()).await;
     rig.is_refused(&order).await;
     assert_eq!(numbers(&starts), [1]);
 }
 
-pub(crate) async fn a_second_agent_of_a_folder_is_refused() {
-    let mut rig = Rig::new().await;
+pub(crate) async fn a_second_agent_for_a_folder_is_refused() {
+    let mut rig = TestWorker::new().await;
     rig.server.session().await;
-    let config =
-        worker::AgentConfig { lock_patience: model::Duration::from_millis(50), ..rig.config.clone() };
+    let config = worker::AgentConfig { lock_timeout: model::Duration::from_millis(50), ..rig.config.clone() };
     let error = worker::run_agent(config.clone(), std::future::pending()).await.unwrap_err();
     let text = error.to_string();
     assert!(text.contains(&format!("another agent (process {})", std::process::id())), "{text}");
@@ -111,73 +110,74 @@ pub(crate) async fn a_second_agent_of_a_folder_is_refused() {
 }
 
 /// The tasks are frozen, and the server must be able to retry them elsewhere.
-pub(crate) async fn a_session_ends_while_the_supervisor_stands_still() {
-    let rig = Rig::with(|config, _| config.supervisor_patience = model::Duration::from_millis(500)).await;
+pub(crate) async fn a_session_is_closed_while_the_supervisor_is_stopped() {
+    let rig =
+        TestWorker::with(|config, _| config.supervisor_timeout = model::Duration::from_millis(500)).await;
     rig.server.session().await;
     signal(rig.supervisor(), Signal::STOP);
-    rig.server.until("the end of the session", |state| state.has_no_session().then_some(())).await;
+    rig.server.wait_for("the end of the session", |state| state.has_no_session().then_some(())).await;
     let beats = rig.server.state().beats.len();
     signal(rig.supervisor(), Signal::CONT);
     rig.server.session().await;
-    rig.server.until("heartbeats", |state| (state.beats.len() > beats + 3).then_some(())).await;
+    rig.server.wait_for("heartbeats", |state| (state.beats.len() > beats + 3).then_some(())).await;
     let (_, finished) = rig.run("exit 0").await;
     assert_eq!(finished.exit_code, Some(0));
 }
 
 pub(crate) async fn a_task_and_its_report_outlive_the_agent() {
-    let mut rig = Rig::new().await;
+    let mut rig = TestWorker::new().await;
     let go = rig.shared("go");
     let order = sh(&format!("while ! [ -s {} ]; do sleep 0.01; done; exit 6", go.display()));
     rig.server.assign(vec![order.clone()]).await;
     let pid = rig.server.started(&order.execution_id).await;
     rig.kill_agent().await;
     std::fs::write(&go, "1").unwrap();
-    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
+    rig.server.wait_for("its exit", |_| process_state(pid).is_none().then_some(())).await;
     rig.start_agent();
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!((finished.how(), finished.exit_code), (How::Exited, Some(6)));
 }
 
 pub(crate) async fn an_outcome_outlives_the_supervisor() {
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     rig.server.state().acknowledge = false;
     let (id, first) = rig.run("echo '{\"a\":1}' > $BELFRY_OUTPUT; exit 7").await;
     signal(rig.supervisor(), Signal::KILL);
-    rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    rig.server.wait_for("another hello", |state| state.hellos.get(1).cloned()).await;
     rig.server.state().reports.clear();
-    rig.server.hang_up();
+    rig.server.close_session();
     let again = rig.server.finished(&id).await;
     assert_eq!(again, first);
 }
 
-pub(crate) async fn an_unknown_session_is_opened_anew() {
-    let rig = Rig::new().await;
+pub(crate) async fn an_unknown_session_is_reopened() {
+    let rig = TestWorker::new().await;
     let file = rig.shared("file");
     let order = sh(&format!("echo 1 >> {}; sleep 600", file.display()));
     rig.server.assign(vec![order.clone()]).await;
     rig.server.started(&order.execution_id).await;
     rig.server.state().lease_ms = Some(0);
-    rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    rig.server.wait_for("another hello", |state| state.hellos.get(1).cloned()).await;
     rig.server.state().lease_ms = Some(60_000);
     let held =
-        rig.server.until("a settled session", |state| state.hellos.last().map(|h| h.held.clone())).await;
+        rig.server.wait_for("a settled session", |state| state.hellos.last().map(|h| h.held.clone())).await;
     assert!(held[0].running && held[0].execution_id == order.execution_id);
     assert_eq!(numbers(&file), [1]);
 }
 
 /// D6. The connection works, so only the missing answers show that the server cannot lead.
 pub(crate) async fn a_server_that_answers_no_heartbeat_is_left() {
-    let rig = Rig::with(|_, state| state.welcome_lease_ms = 900).await;
-    rig.server.until("a heartbeat", |state| (!state.beats.is_empty()).then_some(())).await;
+    let rig = TestWorker::with(|_, state| state.welcome_lease_ms = 900).await;
+    rig.server.wait_for("a heartbeat", |state| (!state.beats.is_empty()).then_some(())).await;
     rig.server.state().lease_ms = None;
-    rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    rig.server.wait_for("another hello", |state| state.hellos.get(1).cloned()).await;
 }
 
 /// D6. The session works, and only the heartbeat connection fails.
-pub(crate) async fn a_server_that_heartbeats_do_not_reach_is_left_for_another_one() {
+pub(crate) async fn a_server_without_heartbeat_connection_is_replaced_by_another() {
     let other = FakeServer::start().await;
     let mut proxy = None;
-    let rig = Rig::with(|config, state| {
+    let rig = TestWorker::with(|config, state| {
         state.welcome_lease_ms = 900;
         let way = Proxy::start(&config.servers[0]);
         config.servers = vec![way.url(), format!("http://{}", other.address)];
@@ -188,22 +188,22 @@ pub(crate) async fn a_server_that_heartbeats_do_not_reach_is_left_for_another_on
     let order = sh("sleep 600");
     rig.server.assign(vec![order.clone()]).await;
     rig.server.started(&order.execution_id).await;
-    let lane = rig.server.until("a heartbeat", |state| state.beat_lane).await;
+    let lane = rig.server.wait_for("a heartbeat", |state| state.beat_lane).await;
     let session = rig.server.state().session_lane;
     proxy.refuse();
     proxy.cut(lane);
-    let hello = other.until("a hello", |state| state.hellos.first().cloned()).await;
+    let hello = other.wait_for("a hello", |state| state.hellos.first().cloned()).await;
     assert_eq!((hello.held.len(), hello.held[0].running), (1, true));
     assert!(session.is_some_and(|session| session != lane), "session and heartbeats share a connection");
-    rig.server.until("the end of the session", |state| state.has_no_session().then_some(())).await;
+    rig.server.wait_for("the end of the session", |state| state.has_no_session().then_some(())).await;
 }
 
-pub(crate) async fn heartbeats_tell_of_the_machine_and_show_the_token() {
-    let rig = Rig::new().await;
+pub(crate) async fn heartbeats_contain_health_and_token() {
+    let rig = TestWorker::new().await;
     let order = sh("sleep 600");
     rig.server.assign(vec![order.clone()]).await;
     rig.server.started(&order.execution_id).await;
-    let health = rig.server.until("a heartbeat with the running task", |state| {
+    let health = rig.server.wait_for("a heartbeat with the running task", |state| {
         state.beats.last()?.health.clone().filter(|health| health.running == 1)
     });
     let health = health.await;
@@ -214,8 +214,8 @@ pub(crate) async fn heartbeats_tell_of_the_machine_and_show_the_token() {
     assert_eq!(hello.capabilities.unwrap().runtimes, ["process"]);
 }
 
-pub(crate) async fn a_supervisor_that_is_told_to_end_kills_its_tasks_and_says_so() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_supervisor_kills_its_tasks_on_shutdown_and_reports_it() {
+    let rig = TestWorker::new().await;
     let order = sh("sleep 600");
     rig.server.assign(vec![order.clone()]).await;
     let pid = rig.server.started(&order.execution_id).await;
@@ -226,10 +226,10 @@ pub(crate) async fn a_supervisor_that_is_told_to_end_kills_its_tasks_and_says_so
     assert!(process_state(pid).is_none());
 }
 
-pub(crate) async fn a_supervisor_with_nothing_to_do_ends_when_its_agent_is_gone() {
-    let mut rig = Rig::with(|config, _| config.idle_exit = model::Duration::from_millis(200)).await;
+pub(crate) async fn an_idle_supervisor_exits_without_an_agent() {
+    let mut rig = TestWorker::with(|config, _| config.idle_exit = model::Duration::from_millis(200)).await;
     rig.server.session().await;
     let supervisor = rig.supervisor();
     rig.kill_agent().await;
-    rig.server.until("its exit", |_| process_state(supervisor).is_none().then_some(())).await;
+    rig.server.wait_for("its exit", |_| process_state(supervisor).is_none().then_some(())).await;
 }

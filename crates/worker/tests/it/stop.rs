@@ -13,32 +13,32 @@ use proto::v1::report::Body;
 use rustix::process::Signal;
 
 use crate::rig::{
-    Rig, assignment, daemon, numbers, process_state, program_with, script, sh, signal, stop, unmarked,
+    TestWorker, assignment, daemon, numbers, process_state, program_with, script, sh, signal, stop, unmarked,
 };
 
-pub(crate) async fn a_stop_that_comes_before_its_assignment_refuses_it_for_ever() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_stop_before_the_assignment_refuses_the_execution_permanently() {
+    let rig = TestWorker::new().await;
     let ran = rig.shared("ran");
     let order = sh(&format!("echo 1 >> {}", ran.display()));
     rig.server.state().acknowledge = false;
     rig.server.stop(stop(&order, 0)).await;
     let refused = |body: &Body| matches!(body, Body::Refused(refused) if refused.reason == "stopped");
-    rig.server.until("a refusal", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
+    rig.server.wait_for("a refusal", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
     rig.server.state().reports.clear();
     rig.server.assign(vec![order.clone()]).await;
-    rig.server.until("the refusal again", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
+    rig.server.wait_for("the refusal again", |s| s.of(&order.execution_id).any(refused).then_some(())).await;
     assert!(rig.server.state().started(&order.execution_id).is_none());
     assert_eq!(numbers(&ran), [0; 0]);
 }
 
-pub(crate) async fn a_stopped_task_may_clean_up_within_its_grace() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_stopped_task_can_clean_up_within_its_grace_period() {
+    let rig = TestWorker::new().await;
     let file = rig.shared("file");
     let path = file.display();
     let order =
         sh(&format!("trap 'echo 2 >> {path}; exit 0' TERM; echo 1 >> {path}; while :; do sleep 0.01; done"));
     rig.server.assign(vec![order.clone()]).await;
-    rig.server.until("the trap", |_| (numbers(&file) == [1]).then_some(())).await;
+    rig.server.wait_for("the trap", |_| (numbers(&file) == [1]).then_some(())).await;
     rig.server.stop(stop(&order, 20_000)).await;
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!((finished.how(), finished.exit_code), (How::Stopped, Some(0)));
@@ -46,7 +46,7 @@ pub(crate) async fn a_stopped_task_may_clean_up_within_its_grace() {
 }
 
 pub(crate) async fn a_task_that_ignores_its_timeout_is_killed_with_its_whole_tree() {
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     let pids = rig.shared("pids");
     let mut spec = script(&format!(
         "trap '' TERM; {}; sleep 600 & echo $! >> {1}; echo $$ >> {1}; wait; sleep 600",
@@ -67,14 +67,14 @@ pub(crate) async fn a_task_that_ignores_its_timeout_is_killed_with_its_whole_tre
     assert_eq!(pids.iter().filter_map(|pid| process_state(*pid)).count(), 0);
 }
 
-pub(crate) async fn what_a_task_leaves_behind_is_killed_before_its_end_is_reported() {
-    let rig = Rig::new().await;
+pub(crate) async fn remaining_processes_are_killed_before_the_end_is_reported() {
+    let rig = TestWorker::new().await;
     let pids = rig.shared("pids");
     // The daemon of another task must not be killed.
     let neighbour = rig.shared("neighbour");
     let other = sh(&format!("{}; sleep 600", daemon(&neighbour)));
     rig.server.assign(vec![other.clone()]).await;
-    rig.server.until("the neighbour's daemon", |_| numbers(&neighbour).first().copied()).await;
+    rig.server.wait_for("the neighbour's daemon", |_| numbers(&neighbour).first().copied()).await;
 
     let (_, finished) =
         rig.run(&format!("{}; sleep 600 & echo $! >> {}", daemon(&pids), pids.display())).await;
@@ -86,22 +86,22 @@ pub(crate) async fn what_a_task_leaves_behind_is_killed_before_its_end_is_report
     assert!(rig.server.state().finished(&other.execution_id).is_none());
 }
 
-pub(crate) async fn a_discarded_execution_is_killed_and_not_heard_of_again() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_discarded_execution_is_killed_and_not_reported() {
+    let rig = TestWorker::new().await;
     let order = sh("echo something; sleep 600");
     rig.server.assign(vec![order.clone()]).await;
     let pid = rig.server.started(&order.execution_id).await;
     rig.server.stop(Stop { discard: true, ..stop(&order, 0) }).await;
-    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
-    rig.server.until("an empty folder", |_| (rig.files_of_tasks() == 0).then_some(())).await;
-    rig.server.hang_up();
-    let hello = rig.server.until("another hello", |state| state.hellos.get(1).cloned()).await;
+    rig.server.wait_for("its exit", |_| process_state(pid).is_none().then_some(())).await;
+    rig.server.wait_for("an empty folder", |_| (rig.files_of_tasks() == 0).then_some(())).await;
+    rig.server.close_session();
+    let hello = rig.server.wait_for("another hello", |state| state.hellos.get(1).cloned()).await;
     assert_eq!(hello.held, []);
     assert!(rig.server.state().finished(&order.execution_id).is_none());
 }
 
 /// Returns whether this worker can create control groups.
-fn has_groups(rig: &Rig) -> bool {
+fn has_groups(rig: &TestWorker) -> bool {
     let log = fs::read_to_string(rig.config.dir.join("supervisor.log")).unwrap();
     let has_groups = !log.contains("cannot create control groups");
     if !has_groups {
@@ -110,12 +110,12 @@ fn has_groups(rig: &Rig) -> bool {
     has_groups
 }
 
-pub(crate) async fn a_process_without_any_mark_dies_with_its_task() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_process_without_marks_is_killed_with_its_task() {
+    let rig = TestWorker::new().await;
     let neighbour = rig.shared("neighbour");
     let other = sh(&format!("{}; sleep 600", unmarked(&neighbour)));
     rig.server.assign(vec![other.clone()]).await;
-    rig.server.until("the neighbour's process", |_| numbers(&neighbour).first().copied()).await;
+    rig.server.wait_for("the neighbour's process", |_| numbers(&neighbour).first().copied()).await;
     if !has_groups(&rig) {
         return;
     }
@@ -123,7 +123,7 @@ pub(crate) async fn a_process_without_any_mark_dies_with_its_task() {
         let pids = rig.shared("pids");
         let order = sh(&format!("{}; {ending}", unmarked(&pids)));
         rig.server.assign(vec![order.clone()]).await;
-        let pid = rig.server.until("its process", |_| numbers(&pids).first().copied()).await;
+        let pid = rig.server.wait_for("its process", |_| numbers(&pids).first().copied()).await;
         if ending != "exit 0" {
             rig.server.stop(stop(&order, 0)).await;
         }
@@ -133,17 +133,17 @@ pub(crate) async fn a_process_without_any_mark_dies_with_its_task() {
     assert!(process_state(numbers(&neighbour)[0]).is_some());
 }
 
-pub(crate) async fn a_process_without_any_mark_dies_with_its_supervisor() {
-    let mut rig = Rig::new().await;
+pub(crate) async fn a_process_without_marks_is_killed_with_its_supervisor() {
+    let mut rig = TestWorker::new().await;
     let pids = rig.shared("pids");
     rig.server.assign(vec![sh(&format!("{}; sleep 600", unmarked(&pids)))]).await;
-    let pid = rig.server.until("its process", |_| numbers(&pids).first().copied()).await;
+    let pid = rig.server.wait_for("its process", |_| numbers(&pids).first().copied()).await;
     if !has_groups(&rig) {
         return;
     }
     rig.kill_agent().await;
     signal(rig.supervisor(), Signal::KILL);
-    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
+    rig.server.wait_for("its exit", |_| process_state(pid).is_none().then_some(())).await;
 }
 
 /// Creates a process that is a sibling instead of a child, prints its process id and exits.
@@ -161,9 +161,9 @@ pub(crate) fn make_sibling() -> ExitCode {
 }
 
 /// The sibling is not a child of the task but of the supervisor's thread that started the task.
-pub(crate) async fn a_sibling_that_a_task_made_dies_with_it() {
+pub(crate) async fn a_sibling_created_by_a_task_is_killed_with_it() {
     for control_groups in [true, false] {
-        let rig = Rig::with(|config, _| config.control_groups = control_groups).await;
+        let rig = TestWorker::with(|config, _| config.control_groups = control_groups).await;
         let pids = rig.shared("pids");
         let program = std::env::current_exe().unwrap();
         let script = format!("exec {} sibling > {}", program.display(), pids.display());
@@ -174,8 +174,8 @@ pub(crate) async fn a_sibling_that_a_task_made_dies_with_it() {
 }
 
 /// The supervisor replaces the shell that has started it, as in the start script of a container.
-pub(crate) async fn a_child_that_the_supervisor_did_not_start_lives_on() {
-    let rig = Rig::with(|config, _| {
+pub(crate) async fn a_child_not_started_by_the_supervisor_is_not_killed() {
+    let rig = TestWorker::with(|config, _| {
         let others = config.dir.with_file_name("others");
         let start = format!("if [ $1 = supervisor ]; then sleep 600 & echo $! >> {}; fi", others.display());
         config.program = program_with(config.dir.parent().unwrap(), &start);
@@ -190,9 +190,9 @@ pub(crate) async fn a_child_that_the_supervisor_did_not_start_lives_on() {
 }
 
 /// Without control groups, only the start time of the process is known.
-pub(crate) async fn without_control_groups_a_process_without_any_mark_dies_with_the_last_task_that_ran_at_its_start()
+pub(crate) async fn without_control_groups_an_unmarked_process_is_killed_with_the_last_task_of_its_start_time()
  {
-    let rig = Rig::with(|config, _| config.control_groups = false).await;
+    let rig = TestWorker::with(|config, _| config.control_groups = false).await;
     // Without another task: killed at once.
     let alone = rig.shared("alone");
     rig.run(&unmarked(&alone)).await;

@@ -10,10 +10,10 @@ use proto::v1::{Assignment, Checkpoint};
 use serde_json::json;
 use tonic::Status;
 
-use crate::rig::{Rig, process_state, sh};
+use crate::rig::{TestWorker, process_state, sh};
 
 /// Runs a task that prints the path of its socket and waits until `go` is not empty.
-async fn waiting_task(rig: &Rig) -> (Assignment, PathBuf, PathBuf) {
+async fn waiting_task(rig: &TestWorker) -> (Assignment, PathBuf, PathBuf) {
     let (told, go) = (rig.shared("socket"), rig.shared("go"));
     let order = sh(&format!(
         "echo $BELFRY_SOCKET > {}; while ! [ -s {} ]; do sleep 0.01; done",
@@ -23,7 +23,7 @@ async fn waiting_task(rig: &Rig) -> (Assignment, PathBuf, PathBuf) {
     rig.server.assign(vec![order.clone()]).await;
     rig.server.started(&order.execution_id).await;
     let read = || std::fs::read_to_string(&told).ok().filter(|text| text.ends_with('\n'));
-    let socket = rig.server.until("the path of its socket", |_| read()).await;
+    let socket = rig.server.wait_for("the path of its socket", |_| read()).await;
     (order, socket.trim().into(), go)
 }
 
@@ -58,7 +58,7 @@ fn put(body: &str, headers: &str) -> String {
 const GET: &str = "GET /checkpoint HTTP/1.1\r\nHost: task\r\n\r\n";
 
 pub(crate) async fn a_task_saves_and_reads_its_checkpoint_through_its_socket() {
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     let (order, socket, _) = waiting_task(&rig).await;
     let (status, text) = call(&socket, GET).await;
     assert_eq!(status, 404, "{text}");
@@ -75,8 +75,9 @@ pub(crate) async fn a_task_saves_and_reads_its_checkpoint_through_its_socket() {
     assert!(text.ends_with("\r\n\r\npage 7") && text.contains("etag: \"1\""), "{text}");
 }
 
-pub(crate) async fn a_task_has_a_socket_however_long_the_path_of_its_worker() {
-    let rig = Rig::with(|config, _| config.dir = config.dir.join("folder".repeat(20)).join("worker")).await;
+pub(crate) async fn a_task_has_a_socket_in_a_worker_folder_with_a_long_path() {
+    let rig =
+        TestWorker::with(|config, _| config.dir = config.dir.join("folder".repeat(20)).join("worker")).await;
     let (_, socket, _) = waiting_task(&rig).await;
     assert!(socket.as_os_str().len() < 108, "{}", socket.display());
     let link = socket.ancestors().find(|part| part.is_symlink()).unwrap().to_owned();
@@ -87,8 +88,8 @@ pub(crate) async fn a_task_has_a_socket_however_long_the_path_of_its_worker() {
     assert!(!link.is_symlink(), "the supervisor leaves {}", link.display());
 }
 
-pub(crate) async fn a_request_that_cannot_be_granted_says_why() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_refused_request_returns_the_reason() {
+    let rig = TestWorker::new().await;
     let (_, socket, _) = waiting_task(&rig).await;
     let (status, text) = call(&socket, "GET /what HTTP/1.1\r\nHost: task\r\n\r\n").await;
     assert!(status == 404 && text.contains("\"not_found\""), "{text}");
@@ -118,8 +119,8 @@ fn post(query: &str, body: &str, headers: &str) -> String {
 }
 
 /// C4.
-pub(crate) async fn a_task_adds_elements_to_a_step_and_the_same_batch_once() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_task_adds_elements_and_a_repeated_batch_adds_nothing() {
+    let rig = TestWorker::new().await;
     let (order, socket, _) = waiting_task(&rig).await;
     let list = post("batch=depth%201", r#"[{"page": 1}, "two"]"#, "");
     let (status, text) = call(&socket, &list).await;
@@ -141,7 +142,7 @@ pub(crate) async fn a_task_adds_elements_to_a_step_and_the_same_batch_once() {
 
 /// C4.
 pub(crate) async fn elements_that_cannot_be_added_are_refused_with_the_reason() {
-    let rig = Rig::new().await;
+    let rig = TestWorker::new().await;
     let (_, socket, _) = waiting_task(&rig).await;
     let malformed = [
         (post("", "[1]", ""), 400, "`batch` is missing"),
@@ -171,8 +172,8 @@ pub(crate) async fn elements_that_cannot_be_added_are_refused_with_the_reason() 
     assert!(rig.server.state().added.is_empty());
 }
 
-pub(crate) async fn a_task_that_calls_while_no_agent_is_there_waits_for_one() {
-    let mut rig = Rig::new().await;
+pub(crate) async fn a_task_request_waits_for_an_agent() {
+    let mut rig = TestWorker::new().await;
     let (order, socket, _) = waiting_task(&rig).await;
     rig.kill_agent().await;
     let waiting = ask(&socket, &put("a", ""));
@@ -182,12 +183,12 @@ pub(crate) async fn a_task_that_calls_while_no_agent_is_there_waits_for_one() {
     assert_eq!(rig.server.state().saved[0].execution_id, order.execution_id);
 }
 
-pub(crate) async fn an_agent_that_is_killed_under_a_request_costs_the_task_one_more_try() {
-    let mut rig = Rig::new().await;
+pub(crate) async fn a_task_repeats_a_request_after_the_agent_was_killed() {
+    let mut rig = TestWorker::new().await;
     let (_, socket, _) = waiting_task(&rig).await;
     rig.server.state().stalled = true;
     let first = ask(&socket, &put("a", ""));
-    rig.server.until("the request", |state| (state.stalls > 0).then_some(())).await;
+    rig.server.wait_for("the request", |state| (state.stalls > 0).then_some(())).await;
     rig.kill_agent().await;
     assert_eq!(answer(first).await, (0, String::new()));
     rig.server.state().stalled = false;
@@ -195,8 +196,8 @@ pub(crate) async fn an_agent_that_is_killed_under_a_request_costs_the_task_one_m
     assert_eq!(call(&socket, &put("a", "")).await.0, 200);
 }
 
-pub(crate) async fn a_task_that_is_slow_to_ask_holds_up_no_other() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_slow_request_does_not_block_other_tasks() {
+    let rig = TestWorker::new().await;
     let (_, socket, _) = waiting_task(&rig).await;
     let slow: Vec<_> = (0..8).map(|_| ask(&socket, "PUT /checkpoint HTTP/1.1\r\n")).collect();
     let (status, text) = call(&socket, &put("a", "")).await;
@@ -214,14 +215,14 @@ pub(crate) async fn a_task_that_is_slow_to_ask_holds_up_no_other() {
     assert_eq!(answer.0, 200, "{}", answer.1);
 }
 
-pub(crate) async fn a_call_for_an_execution_that_is_over_never_speaks_for_the_next_one() {
-    let mut rig = Rig::new().await;
+pub(crate) async fn a_late_request_is_not_attributed_to_the_next_execution() {
+    let mut rig = TestWorker::new().await;
     let (first, socket, go) = waiting_task(&rig).await;
     let pid = rig.server.started(&first.execution_id).await;
     rig.kill_agent().await;
     let late = ask(&socket, &put("of the first", ""));
     std::fs::write(&go, "1").unwrap();
-    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
+    rig.server.wait_for("its exit", |_| process_state(pid).is_none().then_some(())).await;
     // The supervisor may have sent the connection before an agent was connected; the agent then gets the execution
     // with it.
     rig.start_agent();
@@ -234,15 +235,15 @@ pub(crate) async fn a_call_for_an_execution_that_is_over_never_speaks_for_the_ne
     assert!(rig.server.state().saved.iter().all(|saved| saved.execution_id != second.execution_id), "{text}");
 }
 
-pub(crate) async fn what_a_task_writes_to_its_file_is_saved_while_it_runs() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_checkpoint_file_is_saved_while_the_task_runs() {
+    let rig = TestWorker::new().await;
     let go = rig.shared("go");
     let order = sh(&format!(
         "echo 1 > tmp; mv tmp $BELFRY_CHECKPOINT; while ! [ -s {} ]; do sleep 0.01; done",
         go.display()
     ));
     rig.server.assign(vec![order.clone()]).await;
-    let saved = rig.server.until("the checkpoint", |state| state.saved.first().cloned()).await;
+    let saved = rig.server.wait_for("the checkpoint", |state| state.saved.first().cloned()).await;
     assert_eq!((saved.execution_id.as_str(), &*saved.data), (order.execution_id.as_str(), b"1\n".as_slice()));
     std::fs::write(&go, "1").unwrap();
     let finished = rig.server.finished(&order.execution_id).await;
@@ -250,8 +251,8 @@ pub(crate) async fn what_a_task_writes_to_its_file_is_saved_while_it_runs() {
     assert!(finished.checkpoint.is_none_or(|data| &*data == b"1\n"));
 }
 
-pub(crate) async fn the_last_checkpoint_comes_with_the_end_of_its_task() {
-    let rig = Rig::new().await;
+pub(crate) async fn the_last_checkpoint_is_sent_with_the_end() {
+    let rig = TestWorker::new().await;
     let (_, finished) = rig.run("echo 9 > tmp; mv tmp $BELFRY_CHECKPOINT; exit 3").await;
     assert_eq!(finished.checkpoint.as_deref(), Some(b"9\n".as_slice()));
     let (_, finished) = rig.run("exit 3").await;
@@ -261,13 +262,13 @@ pub(crate) async fn the_last_checkpoint_comes_with_the_end_of_its_task() {
 }
 
 /// To the task in a file, to readers of the log in a line, and to all others in the detail of the end.
-pub(crate) async fn a_checkpoint_that_is_too_large_is_told_to_all() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_too_large_checkpoint_is_reported_to_task_log_and_server() {
+    let rig = TestWorker::new().await;
     let (id, finished) = rig.run("head -c 65537 /dev/zero > $BELFRY_CHECKPOINT").await;
     let refusal = "the checkpoint in $BELFRY_CHECKPOINT was not saved: larger than 64KiB";
     assert_eq!((finished.checkpoint, finished.exit_code), (None, Some(0)));
     assert_eq!(finished.detail, refusal);
-    let log = rig.server.until("the log", |state| state.log(&id, Stream::Notice)).await;
+    let log = rig.server.wait_for("the log", |state| state.log(&id, Stream::Notice)).await;
     assert!(log.contains(refusal), "{log}");
     let (_, finished) = rig.run("head -c 65537 /dev/zero > $BELFRY_CHECKPOINT; exit 3").await;
     assert_eq!(finished.detail, format!("exited with code 3; {refusal}"));
@@ -287,8 +288,8 @@ pub(crate) async fn a_checkpoint_that_is_too_large_is_told_to_all() {
 }
 
 /// The newer of file and call counts.
-pub(crate) async fn a_file_and_a_call_do_not_overwrite_each_other_unnoticed() {
-    let rig = Rig::new().await;
+pub(crate) async fn the_newer_of_checkpoint_file_and_request_is_saved() {
+    let rig = TestWorker::new().await;
     let go = rig.shared("next");
     let told = rig.shared("told");
     let order = sh(&format!(
@@ -302,8 +303,8 @@ pub(crate) async fn a_file_and_a_call_do_not_overwrite_each_other_unnoticed() {
     rig.server.state().refusal = Some(Status::unavailable("not yet"));
     rig.server.assign(vec![order.clone()]).await;
     let read = || std::fs::read_to_string(&told).ok().filter(|text| text.ends_with('\n'));
-    let socket: PathBuf = rig.server.until("the socket", |_| read()).await.trim().into();
-    rig.server.until("a file that is refused", |state| state.refusal.is_none().then_some(())).await;
+    let socket: PathBuf = rig.server.wait_for("the socket", |_| read()).await.trim().into();
+    rig.server.wait_for("a file that is refused", |state| state.refusal.is_none().then_some(())).await;
     let (status, text) = call(&socket, &put("by call", "")).await;
     assert_eq!(status, 200, "{text}");
     std::fs::write(&go, "1").unwrap();
@@ -323,8 +324,8 @@ pub(crate) async fn a_file_and_a_call_do_not_overwrite_each_other_unnoticed() {
     assert_eq!(last.as_deref(), Some(b"by file".as_slice()));
 }
 
-pub(crate) async fn a_stopped_task_saves_within_its_grace() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_stopped_task_saves_a_checkpoint_within_its_grace_period() {
+    let rig = TestWorker::new().await;
     let ready = rig.shared("ready");
     let order = sh(&format!(
         "trap 'echo stopped > tmp; mv tmp $BELFRY_CHECKPOINT; exit 0' TERM; echo 1 > {}; while :; do sleep 0.01; done",
@@ -332,15 +333,15 @@ pub(crate) async fn a_stopped_task_saves_within_its_grace() {
     ));
     rig.server.assign(vec![order.clone()]).await;
     let is_ready = || std::fs::metadata(&ready).is_ok_and(|file| file.len() > 0).then_some(());
-    rig.server.until("the trap", |_| is_ready()).await;
+    rig.server.wait_for("the trap", |_| is_ready()).await;
     let Assignment { execution_id, fence, .. } = order.clone();
     rig.server.stop(proto::v1::Stop { execution_id, fence, grace_ms: 20_000, discard: false }).await;
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!(finished.checkpoint.as_deref(), Some(b"stopped\n".as_slice()));
 }
 
-pub(crate) async fn an_execution_finds_the_checkpoint_of_the_one_before() {
-    let rig = Rig::new().await;
+pub(crate) async fn an_execution_gets_the_checkpoint_of_the_previous_one() {
+    let rig = TestWorker::new().await;
     let checkpoint = Checkpoint { version: 4, data: "page 7".into(), content_type: "text/plain".into() };
     rig.server.state().checkpoint = Some(checkpoint);
     let out = rig.shared("out");
@@ -354,15 +355,15 @@ pub(crate) async fn an_execution_finds_the_checkpoint_of_the_one_before() {
     assert_eq!((finished.exit_code, finished.checkpoint), (Some(0), None));
 }
 
-pub(crate) async fn a_checkpoint_that_the_store_lost_does_not_keep_a_task_from_running() {
-    let rig = Rig::new().await;
+pub(crate) async fn a_lost_checkpoint_does_not_prevent_a_task_from_running() {
+    let rig = TestWorker::new().await;
     let order = Assignment { checkpoint_version: 4, ..sh("! [ -e $BELFRY_CHECKPOINT ]") };
     rig.server.assign(vec![order.clone()]).await;
     assert_eq!(rig.server.finished(&order.execution_id).await.exit_code, Some(0));
 }
 
-pub(crate) async fn a_file_that_no_agent_has_saved_comes_with_the_end() {
-    let mut rig = Rig::new().await;
+pub(crate) async fn an_unsaved_checkpoint_file_is_sent_with_the_end() {
+    let mut rig = TestWorker::new().await;
     let go = rig.shared("go");
     let order = sh(&format!(
         "while ! [ -s {} ]; do sleep 0.01; done; echo last > tmp; mv tmp $BELFRY_CHECKPOINT",
@@ -372,7 +373,7 @@ pub(crate) async fn a_file_that_no_agent_has_saved_comes_with_the_end() {
     let pid = rig.server.started(&order.execution_id).await;
     rig.kill_agent().await;
     std::fs::write(&go, "1").unwrap();
-    rig.server.until("its exit", |_| process_state(pid).is_none().then_some(())).await;
+    rig.server.wait_for("its exit", |_| process_state(pid).is_none().then_some(())).await;
     rig.start_agent();
     let finished = rig.server.finished(&order.execution_id).await;
     assert_eq!(finished.checkpoint.as_deref(), Some(b"last\n".as_slice()));

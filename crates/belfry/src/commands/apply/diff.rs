@@ -6,13 +6,13 @@ use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 
 use super::documents::Object;
-use super::found;
+use super::optional;
 use crate::failure::Failure;
-use crate::output::text::clean;
+use crate::output::text::escape;
 use crate::output::yaml;
 
 /// Number of context lines around a change.
-const AROUND: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 /// Returns an object as YAML: the version on the server (empty if it does not exist), and the version in the file.
 pub(super) async fn sides(client: &Client, object: &Object) -> Result<(String, String), Failure> {
@@ -20,22 +20,22 @@ pub(super) async fn sides(client: &Client, object: &Object) -> Result<(String, S
         Object::Schedule(spec) => {
             let namespace = Some(spec.namespace.clone());
             let named = client::ScheduleRef { name: spec.name.clone(), namespace };
-            let current = found(client.schedule(&named).await)?.and_then(|schedule| schedule.spec);
+            let current = optional(client.schedule(&named).await)?.and_then(|schedule| schedule.spec);
             Ok((text(current.as_deref())?, text(Some(spec.as_ref()))?))
         }
         Object::Workflow(spec) => {
             let namespace = Some(spec.namespace.clone());
             let named = client::WorkflowRef { name: spec.name.clone(), namespace };
-            let current = found(client.workflow(&named, None).await)?.and_then(|workflow| workflow.spec);
+            let current = optional(client.workflow(&named, None).await)?.and_then(|workflow| workflow.spec);
             Ok((text(current.as_deref())?, text(Some(spec.as_ref()))?))
         }
         Object::Calendar(spec) => {
-            let current = found(client.calendar(&spec.name, Some(&spec.namespace)).await)?;
+            let current = optional(client.calendar(&spec.name, Some(&spec.namespace)).await)?;
             let current = current.and_then(|calendar| calendar.spec);
             Ok((text(current.as_deref())?, text(Some(spec))?))
         }
         Object::Queue { name, settings } => {
-            let current = found(client.queue(name).await)?.filter(|queue| queue.version > 0);
+            let current = optional(client.queue(name).await)?.filter(|queue| queue.version > 0);
             let current: Option<QueueSettings> = current.map(|queue| queue.settings);
             Ok((text(current.as_ref())?, text(Some(settings))?))
         }
@@ -51,11 +51,11 @@ pub(super) fn unified(title: &str, current: &str, wanted: &str, color: bool) -> 
     if current == wanted {
         return String::new();
     }
-    let title = clean(title);
+    let title = escape(title);
     let before = if current.is_empty() { "/dev/null".to_owned() } else { format!("{title} (server)") };
     let mut out = format!("--- {before}\n+++ {title} (file)\n");
     let diff = TextDiff::from_lines(current, wanted);
-    for hunk in diff.unified_diff().context_radius(AROUND).iter_hunks() {
+    for hunk in diff.unified_diff().context_radius(CONTEXT_LINES).iter_hunks() {
         out.push_str(&format!("{}\n", hunk.header()));
         for change in hunk.iter_changes() {
             let (sign, paint) = match change.tag() {
@@ -63,7 +63,7 @@ pub(super) fn unified(title: &str, current: &str, wanted: &str, color: bool) -> 
                 ChangeTag::Insert => ('+', "\x1b[32m"),
                 ChangeTag::Equal => (' ', ""),
             };
-            let line = clean(change.value().trim_end_matches('\n'));
+            let line = escape(change.value().trim_end_matches('\n'));
             match color && !paint.is_empty() {
                 true => out.push_str(&format!("{paint}{sign}{line}\x1b[0m\n")),
                 false => out.push_str(&format!("{sign}{line}\n")),

@@ -6,7 +6,7 @@
 //! The metadata is merged into the spec while the spec is deserialized into its type. There is no untyped step between,
 //! so no value changes its type: `no` stays a string, and so does `1.10`.
 //!
-//! Deserialization stops at the first error of a document; then [`misfits::find`] looks for further errors, so that a
+//! Deserialization stops at the first error of a document; then [`input_errors::find`] looks for further errors, so that a
 //! user sees all errors of all files together, each with its document, path and line.
 
 use std::fmt;
@@ -24,7 +24,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, IntoDeserializer as _, MapAccess, Visitor};
 use serde_json::Value;
 use serde_path_to_error::Track;
-use server::misfits::{self, Misfit, Scalars};
+use server::input_errors::{self, InvalidField, Scalars};
 
 use super::super::Namespace;
 use crate::args::spec::read_text;
@@ -40,7 +40,7 @@ pub(in crate::commands) struct Document {
 
 impl Document {
     /// Formats the path of a field with its document, for messages.
-    pub(in crate::commands) fn place(&self, path: &str) -> String {
+    pub(in crate::commands) fn location(&self, path: &str) -> String {
         if path.is_empty() { self.source.clone() } else { format!("{}: {path}", self.source) }
     }
 }
@@ -93,7 +93,7 @@ pub(in crate::commands) fn read(
     kind: Option<&'static str>,
 ) -> Result<Vec<Document>, Failure> {
     let (mut documents, mut wrong) = (Vec::new(), Vec::new());
-    for path in found(files)? {
+    for path in files_of(files)? {
         let source = if path == Path::new("-") { "stdin".into() } else { path.display().to_string() };
         let text = read_text(&path)?;
         let parts = parts(&text).map_err(|detail| Failure::usage(format!("`{source}`: {detail}")))?;
@@ -102,7 +102,7 @@ pub(in crate::commands) fn read(
             let source = if several { format!("{source} document {}", i + 1) } else { source.clone() };
             match part.object(namespace, kind) {
                 Ok(object) => documents.push(Document { source, object }),
-                Err(found) => wrong.extend(found.into_iter().map(|Wrong { path, detail }| {
+                Err(found) => wrong.extend(found.into_iter().map(|SpecError { path, detail }| {
                     let path = if path.is_empty() { source.clone() } else { format!("{source}: {path}") };
                     FieldError { pointer: String::new(), path, detail }
                 })),
@@ -120,7 +120,7 @@ pub(in crate::commands) fn read(
 }
 
 /// Returns the files: for a directory, all files in it that end in `.yaml`, `.yml` or `.json`, sorted by name.
-fn found(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+fn files_of(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -164,12 +164,12 @@ struct Part<'a> {
 
 /// Error in a document: the path of the field, and the detail.
 #[derive(Debug)]
-struct Wrong {
+struct SpecError {
     path: String,
     detail: String,
 }
 
-impl Wrong {
+impl SpecError {
     /// Whether this error of an object is only a consequence of errors in its fields, which were removed as invalid.
     fn follows_from(&self, others: &[Self]) -> bool {
         let is_of_a_field = ["missing field", "unknown field", "invalid type"]
@@ -229,9 +229,9 @@ fn yaml_parts(text: &str) -> Vec<Part<'_>> {
 }
 
 impl Part<'_> {
-    fn object(&self, namespace: &Namespace, kind: Option<&'static str>) -> Result<Object, Vec<Wrong>> {
-        let metadata: Metadata = self.parse(Bare(PhantomData)).map_err(|wrong| vec![wrong])?;
-        let wrong = |path: &str, detail: String| Err(vec![Wrong { path: path.to_owned(), detail }]);
+    fn object(&self, namespace: &Namespace, kind: Option<&'static str>) -> Result<Object, Vec<SpecError>> {
+        let metadata: Metadata = self.parse(PlainReader(PhantomData)).map_err(|wrong| vec![wrong])?;
+        let wrong = |path: &str, detail: String| Err(vec![SpecError { path: path.to_owned(), detail }]);
         if let Some(version) = metadata.version.filter(|version| *version != 1) {
             return wrong("version", format!("unknown version `{version}`: expected 1"));
         }
@@ -300,9 +300,9 @@ impl Part<'_> {
         }
     }
 
-    fn spec<T: DeserializeOwned>(&self, metadata: &Metadata, is_document: bool) -> Result<T, Vec<Wrong>> {
+    fn spec<T: DeserializeOwned>(&self, metadata: &Metadata, is_document: bool) -> Result<T, Vec<SpecError>> {
         if !is_document {
-            return self.parse(Bare(PhantomData)).map_err(|first| self.all_wrong::<T>(first, None));
+            return self.parse(PlainReader(PhantomData)).map_err(|first| self.all_wrong::<T>(first, None));
         }
         let labels = metadata.labels.as_ref().map(|labels| {
             Value::Object(labels.iter().map(|(k, v)| (k.clone(), Value::String(v.clone()))).collect())
@@ -315,13 +315,13 @@ impl Part<'_> {
             ("labels", labels),
         ];
         let fields: Fields = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        let read = self.parse(Inside { fields: fields.clone(), value: PhantomData });
+        let read = self.parse(DocumentReader { fields: fields.clone(), value: PhantomData });
         read.map_err(|first| self.all_wrong::<T>(first, Some(&fields)))
     }
 
     /// Finds all errors of a spec; deserialization stops at the `first` one. `outside` are the metadata fields that
     /// belong to the spec.
-    fn all_wrong<T: DeserializeOwned>(&self, first: Wrong, outside: Option<&Fields>) -> Vec<Wrong> {
+    fn all_wrong<T: DeserializeOwned>(&self, first: SpecError, outside: Option<&Fields>) -> Vec<SpecError> {
         let value: Option<Value> = match self.json {
             true => serde_json::from_str(self.text).ok(),
             false => serde_saphyr::from_str_with_options(self.text, yaml_options()).ok(),
@@ -335,15 +335,15 @@ impl Part<'_> {
             spec.entry(*name).or_insert_with(|| value.clone());
         }
         let scalars = if self.json { Scalars::Typed } else { Scalars::Text };
-        let (_, found) = misfits::find::<T>(Value::Object(spec), self.text.len(), scalars);
-        let path = |misfit: &Misfit| match (outside, misfit.path.as_str()) {
+        let (_, found) = input_errors::find::<T>(Value::Object(spec), self.text.len(), scalars);
+        let path = |misfit: &InvalidField| match (outside, misfit.path.as_str()) {
             (Some(_), "") => "spec".to_owned(),
             (Some(_), path) => format!("spec.{path}"),
             (None, path) => path.to_owned(),
         };
         let mut all = vec![first];
         for misfit in &found {
-            let wrong = Wrong { path: path(misfit), detail: misfit.detail.clone() };
+            let wrong = SpecError { path: path(misfit), detail: misfit.detail.clone() };
             if wrong.path != all[0].path && !wrong.follows_from(&all) {
                 all.push(wrong);
             }
@@ -352,7 +352,7 @@ impl Part<'_> {
     }
 
     /// Deserializes a value. An error has the path of the field and the line in the file.
-    fn parse<R: Read>(&self, reader: R) -> Result<R::Value, Wrong> {
+    fn parse<R: Read>(&self, reader: R) -> Result<R::Value, SpecError> {
         let mut track = Track::new();
         if self.json {
             let mut deserializer = serde_json::Deserializer::from_str(self.text);
@@ -397,9 +397,9 @@ fn move_to(spec: &mut WorkflowSpec, namespace: &str) {
     namespace.clone_into(&mut spec.namespace);
 }
 
-fn wrong(track: Track, detail: String) -> Wrong {
+fn wrong(track: Track, detail: String) -> SpecError {
     let path = track.path().to_string();
-    Wrong { path: if path == "." { String::new() } else { path }, detail }
+    SpecError { path: if path == "." { String::new() } else { path }, detail }
 }
 
 /// Deserializes a value, independent of the format of the document.
@@ -410,9 +410,9 @@ trait Read {
 }
 
 /// Reader of a bare value.
-struct Bare<T>(PhantomData<T>);
+struct PlainReader<T>(PhantomData<T>);
 
-impl<T: DeserializeOwned> Read for Bare<T> {
+impl<T: DeserializeOwned> Read for PlainReader<T> {
     type Value = T;
 
     fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
@@ -421,14 +421,14 @@ impl<T: DeserializeOwned> Read for Bare<T> {
 }
 
 /// Reader of the value under `spec`, with additional fields from the metadata.
-struct Inside<T> {
+struct DocumentReader<T> {
     fields: Fields,
     value: PhantomData<T>,
 }
 
 type Fields = Vec<(&'static str, Value)>;
 
-impl<T: DeserializeOwned> Read for Inside<T> {
+impl<T: DeserializeOwned> Read for DocumentReader<T> {
     type Value = T;
 
     fn read<'de, D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
@@ -436,7 +436,7 @@ impl<T: DeserializeOwned> Read for Inside<T> {
     }
 }
 
-impl<'de, T: DeserializeOwned> Visitor<'de> for Inside<T> {
+impl<'de, T: DeserializeOwned> Visitor<'de> for DocumentReader<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -448,7 +448,7 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Inside<T> {
         while let Some(key) = map.next_key::<String>()? {
             match (key.as_str(), fields.take()) {
                 ("spec", Some(fields)) => {
-                    value = Some(map.next_value_seed(With { fields, value: PhantomData })?)
+                    value = Some(map.next_value_seed(FieldsReader { fields, value: PhantomData })?)
                 }
                 ("spec", None) => return Err(de::Error::duplicate_field("spec")),
                 ("version" | "kind" | "name" | "namespace" | "owner" | "labels", kept) => {
@@ -466,12 +466,12 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Inside<T> {
 }
 
 /// Reader of a map with additional fields.
-struct With<T> {
+struct FieldsReader<T> {
     fields: Fields,
     value: PhantomData<T>,
 }
 
-impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for With<T> {
+impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for FieldsReader<T> {
     type Value = T;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
@@ -479,7 +479,7 @@ impl<'de, T: DeserializeOwned> DeserializeSeed<'de> for With<T> {
     }
 }
 
-impl<'de, T: DeserializeOwned> Visitor<'de> for With<T> {
+impl<'de, T: DeserializeOwned> Visitor<'de> for FieldsReader<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -523,9 +523,9 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Chained<A> {
     }
 }
 
-fn one(namespace: &Namespace) -> Result<&str, Vec<Wrong>> {
+fn one(namespace: &Namespace) -> Result<&str, Vec<SpecError>> {
     namespace.one().map_err(|_| {
-        vec![Wrong {
+        vec![SpecError {
             path: "namespace".to_owned(),
             detail: "`*` is not allowed here: expected the name of one namespace".to_owned(),
         }]
@@ -613,7 +613,7 @@ spec: { concurrency: 2 }
 
     /// All errors of a file are reported together, with document, path and line.
     #[test]
-    fn what_is_wrong_is_told_with_its_document_its_path_and_its_line() {
+    fn errors_name_document_path_and_line() {
         insta::assert_snapshot!(objects(
             "kind: schedule\nname: a\nspec:\n  job: { run: { process: { command: [\"true\"] } } }\n  overlap: { policy: never }\n\
              ---\nkind: schedule\nname: b\nspec:\n  job: {}\n\
@@ -629,7 +629,7 @@ spec: { concurrency: 2 }
 
     /// Deserialization stops at the first error of a document; the other errors are reported too.
     #[test]
-    fn every_slip_of_a_file_is_told_at_once() {
+    fn all_errors_of_a_file_are_reported_together() {
         let slips = "\
 kind: workflow
 name: w
@@ -695,10 +695,10 @@ spec:
         let calls: std::collections::BTreeMap<_, _> =
             specs.iter().map(|(_, spec)| (spec.name.clone(), spec.clone())).collect();
         for (document, spec) in specs {
-            let told = |error: model::validate::Invalid| panic!("{}: {error}", document.place(""));
+            let told = |error: model::validate::Invalid| panic!("{}: {error}", document.location(""));
             model::validate::workflow(&spec, now).unwrap_or_else(told);
             let warnings = model::validate::workflow_warnings(&spec);
-            assert!(warnings.is_empty(), "{}: {warnings:?}", document.place(""));
+            assert!(warnings.is_empty(), "{}: {warnings:?}", document.location(""));
             let definition = model::workflow::Definition { workflow: spec, calls: calls.clone() };
             model::validate::definition(&definition).unwrap_or_else(told);
         }

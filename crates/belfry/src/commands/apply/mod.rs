@@ -42,7 +42,7 @@ pub(super) async fn run_kind(context: &Context, args: ApplyArgs, kind: &'static 
 async fn apply(context: &Context, args: ApplyArgs, kind: Option<&'static str>) -> Result<(), Failure> {
     let (client, namespace) = context.connect()?;
     let documents = read(&args.files, &namespace, kind)?;
-    let mut work = Work { client, dry_run: args.dry_run, new_calendars: BTreeSet::new() };
+    let mut work = Applier { client, dry_run: args.dry_run, new_calendars: BTreeSet::new() };
     let mut done = Vec::new();
     let result = work.all(&documents, &mut done).await;
     if !done.is_empty() {
@@ -87,14 +87,14 @@ fn refers_to(step: &CalendarStep) -> Option<&str> {
     }
 }
 
-struct Work {
+struct Applier {
     client: Client,
     dry_run: bool,
     /// Namespaces and names of the calendars that a dry run would create.
     new_calendars: BTreeSet<(String, String)>,
 }
 
-impl Work {
+impl Applier {
     async fn all(&mut self, documents: &[Document], done: &mut Vec<AppliedObject>) -> Result<(), Failure> {
         let (mut calendars, mut queues) = (Vec::new(), Vec::new());
         let (mut workflows, mut schedules) = (Vec::new(), Vec::new());
@@ -107,13 +107,13 @@ impl Work {
             }
         }
         for (document, spec) in in_order(calendars) {
-            let change = self.calendar(spec).await.map_err(|error| at(document, error))?;
+            let change = self.calendar(spec).await.map_err(|error| with_document(document, error))?;
             let namespace = Some(spec.namespace.clone());
             let (name, warnings) = (spec.name.clone(), Vec::new());
             done.push(AppliedObject { kind: "calendar", name, namespace, change, warnings });
         }
         for (document, name, settings) in queues {
-            let change = self.queue(name, settings).await.map_err(|error| at(document, error))?;
+            let change = self.queue(name, settings).await.map_err(|error| with_document(document, error))?;
             let (name, warnings) = (name.clone(), Vec::new());
             done.push(AppliedObject { kind: "queue", name, namespace: None, change, warnings });
         }
@@ -127,7 +127,7 @@ impl Work {
     }
 
     async fn calendar(&mut self, spec: &CalendarSpec) -> Result<ApplyChange, client::Error> {
-        let change = match found(self.client.calendar(&spec.name, Some(&spec.namespace)).await)? {
+        let change = match optional(self.client.calendar(&spec.name, Some(&spec.namespace)).await)? {
             None => ApplyChange::Created,
             Some(calendar) if calendar.spec.as_deref() == Some(spec) => return Ok(ApplyChange::Unchanged),
             Some(_) => ApplyChange::Changed,
@@ -152,7 +152,7 @@ impl Work {
     }
 
     async fn queue(&self, name: &str, settings: &QueueSettings) -> Result<ApplyChange, client::Error> {
-        let change = match found(self.client.queue(name).await)? {
+        let change = match optional(self.client.queue(name).await)? {
             Some(queue) if queue.version > 0 && queue.settings == *settings => {
                 return Ok(ApplyChange::Unchanged);
             }
@@ -175,7 +175,7 @@ impl Work {
                     let Some((document, _, path)) = object_at(all, "workflows", &field.path) else {
                         continue;
                     };
-                    field.path = document.place(&path);
+                    field.path = document.location(&path);
                 }
                 failure
             })?;
@@ -191,7 +191,8 @@ impl Work {
             }
         }
         let applied = self.client.apply_schedules(&specs, self.dry_run).await;
-        let AppliedSchedules { schedules: applied } = applied.map_err(|error| at_each(batch, error))?;
+        let AppliedSchedules { schedules: applied } =
+            applied.map_err(|error| with_documents(batch, error))?;
         let objects = applied.into_iter().zip(stripped).map(|(applied, stripped)| {
             let mut object = AppliedObject::from(applied);
             if stripped && object.change == ApplyChange::Unchanged {
@@ -222,7 +223,7 @@ impl Work {
 }
 
 /// Returns `None` for a `404` error.
-pub(super) fn found<T>(result: Result<T, client::Error>) -> Result<Option<T>, client::Error> {
+pub(super) fn optional<T>(result: Result<T, client::Error>) -> Result<Option<T>, client::Error> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.status() == Some(404) => Ok(None),
@@ -231,21 +232,21 @@ pub(super) fn found<T>(result: Result<T, client::Error>) -> Result<Option<T>, cl
 }
 
 /// Converts an error about one document: the paths of its fields get the name of the document.
-fn at(document: &Document, error: client::Error) -> Failure {
+fn with_document(document: &Document, error: client::Error) -> Failure {
     let mut failure = Failure::from(error);
     for field in failure.fields_mut() {
-        field.path = document.place(&field.path);
+        field.path = document.location(&field.path);
     }
     failure
 }
 
 /// Converts an error about several schedules: a path such as `schedules[3].timing…` becomes a path in its document.
-fn at_each(batch: &[(&Document, &ScheduleSpec)], error: client::Error) -> Failure {
+fn with_documents(batch: &[(&Document, &ScheduleSpec)], error: client::Error) -> Failure {
     let mut failure = Failure::from(error);
     let mut expressions = std::collections::BTreeMap::new();
     for field in failure.fields_mut() {
         let Some((document, spec, path)) = object_at(batch, "schedules", &field.path) else { continue };
-        let place = document.place(&path);
+        let place = document.location(&path);
         if let Some(expression) = schedules::expression(&spec.timing, &path) {
             expressions.insert(place.clone(), expression);
         }
@@ -269,7 +270,7 @@ pub(super) async fn diff(context: &Context, args: DiffArgs) -> Result<(), Failur
     let (client, namespace) = context.connect()?;
     let documents = read(&args.files, &namespace, None)?;
     // A dry run first: invalid definitions are reported instead of a diff.
-    let mut work = Work { client: client.clone(), dry_run: true, new_calendars: BTreeSet::new() };
+    let mut work = Applier { client: client.clone(), dry_run: true, new_calendars: BTreeSet::new() };
     let mut would = Vec::new();
     work.all(&documents, &mut would).await?;
     let mut differs = false;

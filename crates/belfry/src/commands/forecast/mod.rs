@@ -1,16 +1,16 @@
 //! `belfry forecast`: simulates schedules, workers and limits over a future range.
 //!
-//! - `gather`: builds a plan from the server.
+//! - `load`: builds a plan from the server.
 //! - `overlay`: adds the definitions of files to the plan.
 //!
 //! With what-if changes the range is simulated twice: without and with the changes.
 
-mod gather;
+mod load;
 mod overlay;
 
 use std::path::Path;
 
-use forecast::{Answer, Past, Plan, PlanError, Progress, WhatIf, WhatIfError, picture};
+use forecast::{Answer, Plan, PlanError, Progress, RunHistory, WhatIf, WhatIfError, picture};
 use jiff::tz::TimeZone;
 use model::{Duration, Timestamp};
 use tokio::sync::mpsc;
@@ -18,9 +18,9 @@ use tokio::sync::mpsc;
 use super::Context;
 use crate::args::forecast::ForecastArgs;
 use crate::failure::{Exit, Failure};
-use crate::output::forecast::Told;
+use crate::output::forecast::ForecastOutput;
 use crate::output::progress;
-use gather::Source;
+use load::Source;
 
 pub(super) async fn run(context: &Context, args: ForecastArgs) -> Result<(), Failure> {
     let from = args.from.unwrap_or(context.out.look.now);
@@ -40,7 +40,7 @@ pub(super) async fn run(context: &Context, args: ForecastArgs) -> Result<(), Fai
     };
     let zone = args.time_zone.unwrap_or_else(TimeZone::system);
     for note in &answer.notes {
-        context.out.note(format!("note: {}", crate::output::text::clean(&note.to_string())));
+        context.out.note(format!("note: {}", crate::output::text::escape(&note.to_string())));
     }
     if let Some(path) = &args.svg {
         let drawn = picture(&answer, &zone);
@@ -52,7 +52,7 @@ pub(super) async fn run(context: &Context, args: ForecastArgs) -> Result<(), Fai
         })?;
         context.out.note(format!("wrote {}", path.display()));
     }
-    context.out.forecast(&Told::new(answer, before.map(|answer| answer.summary)), &zone)
+    context.out.forecast(&ForecastOutput::new(answer, before.map(|answer| answer.summary)), &zone)
 }
 
 /// Returns the current plan, and the plan with the what-if changes, if any.
@@ -67,9 +67,9 @@ async fn plans(
     plan.options.late_after = args.late;
     plan.options.patience = args.patience;
     plan.options.runs_max = args.max_runs;
-    plan.history.otherwise = Past::steady(args.run_time);
+    plan.history.otherwise = RunHistory::steady(args.run_time);
     let (mut source, namespace) = match args.offline {
-        true => (Source::Nowhere, context.namespace(&context.settings()?)),
+        true => (Source::Offline, context.namespace(&context.settings()?)),
         false => {
             let (client, namespace) = context.connect()?;
             (Source::Server(client), namespace)
@@ -131,8 +131,8 @@ async fn simulate(context: &Context, plan: Plan, which: &str) -> Result<Answer, 
     })?;
     let line = progress::Progress::new(context.out);
     while let Some(progress) = told.recv().await {
-        if line.moves() {
-            line.say(sentence(progress, which));
+        if line.is_redrawn() {
+            line.set_message(sentence(progress, which));
         }
     }
     line.clear();

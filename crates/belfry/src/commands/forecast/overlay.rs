@@ -21,7 +21,7 @@ pub(super) fn apply(plan: &mut Plan, files: &[PathBuf], namespace: &Namespace) -
         if let Err(invalid) = check(plan, document) {
             wrong.extend(invalid.problems.into_iter().map(|problem| FieldError {
                 pointer: String::new(),
-                path: document.place(&problem.path),
+                path: document.location(&problem.path),
                 detail: problem.message,
             }));
         }

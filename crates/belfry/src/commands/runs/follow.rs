@@ -20,24 +20,24 @@ use super::super::wait::{WATCHED_MAX, within};
 use crate::failure::{Exit, Failure};
 use crate::output::Format;
 use crate::output::progress::Progress;
-use crate::output::runs::{done, title};
-use crate::output::text::clean;
+use crate::output::runs::{elements_progress, title};
+use crate::output::text::escape;
 
 /// Hint after a wait has timed out.
-const GOES_ON: &str = "the run continues: run `belfry run why RUN` for its waiting reasons, or `belfry run cancel RUN` to cancel it";
+const RUN_CONTINUES_HINT: &str = "the run continues: run `belfry run why RUN` for its waiting reasons, or `belfry run cancel RUN` to cancel it";
 /// Interval of polls for the progress of elements.
-const ELEMENTS_EVERY: StdDuration = StdDuration::from_secs(1);
+const ELEMENTS_POLL_INTERVAL: StdDuration = StdDuration::from_secs(1);
 /// Maximum number of steps in the progress line, in the report of a failed run, and in a poll for elements.
-const TOLD: usize = 4;
+const STEPS_MAX: usize = 4;
 
 /// Follows a run until it has ended; fails if it did not succeed.
-pub(super) async fn to_the_end(
+pub(super) async fn follow_until_ended(
     context: &Context,
     client: &Client,
     run: RunId,
     timeout: Option<Duration>,
 ) -> Result<(), Failure> {
-    let view = within(timeout, GOES_ON, show(context, client, run)).await?;
+    let view = within(timeout, RUN_CONTINUES_HINT, show(context, client, run)).await?;
     context.out.note(ended(&view.run, &view.steps.steps));
     outcome([&view.run])
 }
@@ -46,7 +46,7 @@ pub(super) async fn to_the_end(
 pub(super) async fn show(context: &Context, client: &Client, run: RunId) -> Result<RunView, Failure> {
     let mut views = client.watch_run_steps(run);
     let mut follower = Follower::new(context);
-    let mut ticks = tokio::time::interval(ELEMENTS_EVERY);
+    let mut ticks = tokio::time::interval(ELEMENTS_POLL_INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut last = None;
     loop {
@@ -58,10 +58,10 @@ pub(super) async fn show(context: &Context, client: &Client, run: RunId) -> Resu
                 }
                 None => break,
             },
-            _ = ticks.tick(), if follower.progress.moves() => {
+            _ = ticks.tick(), if follower.progress.is_redrawn() => {
                 if let Some(view) = &mut last {
-                    ask_for_elements(client, view).await;
-                    follower.progress.say(so_far(view));
+                    poll_elements(client, view).await;
+                    follower.progress.set_message(progress_line(view));
                 }
             }
         }
@@ -89,9 +89,9 @@ pub(in crate::commands) async fn for_runs(
                 // The final status is reported after the wait.
                 if !run.status.is_final() && told.borrow().get(&id) != Some(&run.status) {
                     told.borrow_mut().insert(id, run.status);
-                    progress.borrow().say(text);
-                } else if progress.borrow().moves() {
-                    progress.borrow().say(text);
+                    progress.borrow().set_message(text);
+                } else if progress.borrow().is_redrawn() {
+                    progress.borrow().set_message(text);
                 }
                 last = Some(run);
             }
@@ -99,7 +99,7 @@ pub(in crate::commands) async fn for_runs(
         }
     };
     let all = futures::stream::iter(ids.iter().copied().map(last)).buffered(WATCHED_MAX);
-    let runs = within(timeout, GOES_ON, all.try_collect::<Vec<_>>()).await;
+    let runs = within(timeout, RUN_CONTINUES_HINT, all.try_collect::<Vec<_>>()).await;
     progress.borrow().clear();
     let runs = runs?;
     match (context.out.look.format, runs.as_slice()) {
@@ -143,13 +143,13 @@ impl<'a> Follower<'a> {
                 continue;
             }
             let first = std::mem::take(&mut self.first);
-            self.progress.beside(|| self.context.out.item(step, first))?;
+            self.progress.suspend(|| self.context.out.item(step, first))?;
             if let Some(hint) = hint(view.run.id, step) {
-                self.progress.beside(|| self.context.out.note(hint));
+                self.progress.suspend(|| self.context.out.note(hint));
             }
         }
-        if self.progress.moves() {
-            self.progress.say(so_far(view));
+        if self.progress.is_redrawn() {
+            self.progress.set_message(progress_line(view));
         }
         Ok(())
     }
@@ -158,7 +158,7 @@ impl<'a> Follower<'a> {
 /// Returns a hint for a step that waits for approval.
 fn hint(run: RunId, step: &RunStep) -> Option<String> {
     let waits = step.kind == StepKind::Approval && step.state.status == StepStatus::Waiting;
-    let name = clean(&step.name);
+    let name = escape(&step.name);
     waits.then(|| {
         format!(
             "step {name} waits for approval: run `belfry run approve {run} {name}` or `belfry run reject …`"
@@ -167,9 +167,9 @@ fn hint(run: RunId, step: &RunStep) -> Option<String> {
 }
 
 /// Updates the progress of the elements of running steps. Errors are ignored: the old values stay.
-async fn ask_for_elements(client: &Client, view: &mut RunView) {
+async fn poll_elements(client: &Client, view: &mut RunView) {
     let live = view.steps.steps.iter_mut();
-    let live = live.filter(|step| step.for_each && step.state.status == StepStatus::Running).take(TOLD);
+    let live = live.filter(|step| step.for_each && step.state.status == StepStatus::Running).take(STEPS_MAX);
     for step in live {
         let Ok(why) = client.step_why(view.run.id, &step.name).await else { continue };
         for reason in why.reasons {
@@ -182,18 +182,18 @@ async fn ask_for_elements(client: &Client, view: &mut RunView) {
 }
 
 /// Formats the progress line: `nightly #3 is running: 5 of 12 steps ended; load (37/100), gate`.
-fn so_far(view: &RunView) -> String {
+fn progress_line(view: &RunView) -> String {
     let live: Vec<_> = view.steps.steps.iter().filter(|step| step.state.status.is_live()).collect();
     let mut told: Vec<_> = live
         .iter()
-        .take(TOLD)
-        .map(|step| match done(&step.state) {
-            Some(done) => format!("{} ({done})", clean(&step.name)),
-            None => clean(&step.name),
+        .take(STEPS_MAX)
+        .map(|step| match elements_progress(&step.state) {
+            Some(done) => format!("{} ({done})", escape(&step.name)),
+            None => escape(&step.name),
         })
         .collect();
-    if live.len() > TOLD {
-        told.push(format!("{} more", live.len() - TOLD));
+    if live.len() > STEPS_MAX {
+        told.push(format!("{} more", live.len() - STEPS_MAX));
     }
     let text = sentence(&view.run);
     if told.is_empty() { text } else { format!("{text}; {}", told.join(", ")) }
@@ -228,16 +228,16 @@ fn ended(run: &WorkflowRun, steps: &[RunStep]) -> String {
     };
     let failed = steps.iter().filter(|step| step.state.status == StepStatus::Failed && counts(&step.name));
     let failed: Vec<_> = failed.collect();
-    for step in failed.iter().take(TOLD) {
+    for step in failed.iter().take(STEPS_MAX) {
         let said = step.state.message.as_deref().or(step.state.cause.map(|cause| cause.sentence()));
         let log = step.state.job_id.map(|job| format!(" (`belfry logs {job}`)"));
-        let said = clean(said.unwrap_or("failed"));
-        text.push_str(&format!("\n  {}: {said}{}", clean(&step.name), log.unwrap_or_default()));
+        let said = escape(said.unwrap_or("failed"));
+        text.push_str(&format!("\n  {}: {said}{}", escape(&step.name), log.unwrap_or_default()));
     }
-    if failed.len() > TOLD {
+    if failed.len() > STEPS_MAX {
         text.push_str(&format!(
             "\n  … and {} more: `belfry run steps {} --status failed`",
-            failed.len() - TOLD,
+            failed.len() - STEPS_MAX,
             run.id
         ));
     }

@@ -1,12 +1,12 @@
 //! `belfry run`: lists, shows, explains, follows and controls workflow runs.
 //!
 //! - `follow`: follows a run, and waits for runs.
-//! - `acts`: cancel, pause, resume, retry, mark, approve, reject, send an event.
+//! - `actions`: cancel, pause, resume, retry, mark, approve, reject, send an event.
 //!
 //! The progress of the elements of a running step is known to the leader only. `get` and `steps` request it with one
 //! additional request (`run why`) if such a step exists.
 
-mod acts;
+mod actions;
 mod follow;
 
 use std::collections::BTreeMap;
@@ -20,14 +20,14 @@ use model::why::{OpenEnum, StepReason};
 use model::{JobStatus, RunId, RunStatus, StepStatus};
 
 pub(super) use self::follow::for_runs;
-use super::{Context, each, note_more, take};
+use super::{Context, for_each_item, note_truncated, read_items};
 use crate::args::workflow::{
     ItemsArgs, RunCommand, RunGetArgs, RunListArgs, StepArgs, StepsArgs, WaitingArgs,
 };
 use crate::failure::Failure;
-use crate::output::live::LiveItem;
+use crate::output::running_elements::RunningElement;
 use crate::output::runs::RunPage;
-use crate::output::text::{clean, count};
+use crate::output::text::{count, escape};
 use crate::output::{Format, step_why};
 
 /// Maximum number of steps that `run why` explains without a step name.
@@ -50,19 +50,19 @@ pub(super) async fn run(context: &Context, command: RunCommand) -> Result<(), Fa
             let (client, _) = context.connect()?;
             for_runs(context, &client, &args.ids, args.wait_timeout).await
         }
-        RunCommand::Cancel(args) => acts::cancel(context, args).await,
-        RunCommand::Pause(args) => acts::pause(context, args).await,
-        RunCommand::Resume(args) => acts::resume(context, args.ids).await,
-        RunCommand::Retry(args) => acts::retry(context, args).await,
-        RunCommand::Mark(args) => acts::mark(context, args).await,
-        RunCommand::Approve(args) => acts::decide(context, args, acts::Decision::Approve).await,
-        RunCommand::Reject(args) => acts::decide(context, args, acts::Decision::Reject).await,
-        RunCommand::Event(args) => acts::event(context, args).await,
+        RunCommand::Cancel(args) => actions::cancel(context, args).await,
+        RunCommand::Pause(args) => actions::pause(context, args).await,
+        RunCommand::Resume(args) => actions::resume(context, args.ids).await,
+        RunCommand::Retry(args) => actions::retry(context, args).await,
+        RunCommand::Mark(args) => actions::mark(context, args).await,
+        RunCommand::Approve(args) => actions::decide(context, args, actions::Decision::Approve).await,
+        RunCommand::Reject(args) => actions::decide(context, args, actions::Decision::Reject).await,
+        RunCommand::Event(args) => actions::event(context, args).await,
     }
 }
 
 /// Writes the id of a run that was just started, then waits for the run or follows it if `how` requests that.
-pub(super) async fn begun(
+pub(super) async fn after_start(
     context: &Context,
     client: &Client,
     run: &WorkflowRun,
@@ -70,7 +70,7 @@ pub(super) async fn begun(
 ) -> Result<(), Failure> {
     if how.follow {
         context.out.note(format!("started {}", run.id));
-        return follow::to_the_end(context, client, run.id, how.wait_timeout).await;
+        return follow::follow_until_ended(context, client, run.id, how.wait_timeout).await;
     }
     let people = matches!(context.out.look.format, Format::Table | Format::Name);
     match (people, how.wait) {
@@ -95,9 +95,9 @@ async fn list(context: &Context, args: RunListArgs) -> Result<(), Failure> {
         schedule: args.schedule,
         backfill: args.backfill,
     };
-    let (found, more) = take(client.runs(filter), &args.many).await?;
+    let (found, more) = read_items(client.runs(filter), &args.many).await?;
     context.out.list(&found, "runs")?;
-    note_more(context.out, more, &args.many);
+    note_truncated(context.out, more, &args.many);
     Ok(())
 }
 
@@ -116,17 +116,17 @@ async fn get(context: &Context, args: RunGetArgs) -> Result<(), Failure> {
         let steps = if people { steps_of(&client, *id).await? } else { Vec::new() };
         return context.out.one(&RunPage { run, steps });
     }
-    let (runs, result) = each(context.out, ids, async |id| Ok(client.run(id).await?)).await;
+    let (runs, result) = for_each_item(context.out, ids, async |id| Ok(client.run(id).await?)).await;
     context.out.list(&runs, "runs").and(result)
 }
 
 /// Returns the running elements of a step, by index. Costs a scan of all jobs and called runs of the run that have not
 /// ended, and of all workers.
-async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<LiveItem>, Failure> {
+async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<RunningElement>, Failure> {
     let steps = client.run_steps(id).await?.steps;
     let number =
         steps.iter().find(|known| known.name == step).map(|known| known.number).ok_or_else(|| {
-            Failure::usage(format!("run {id} has no step `{}`", clean(step)))
+            Failure::usage(format!("run {id} has no step `{}`", escape(step)))
                 .help(format!("run `belfry run steps {id}` to list all steps"))
         })?;
     let live = JobStatus::ALL.iter().copied().filter(|status| !status.is_final()).collect();
@@ -137,10 +137,10 @@ async fn live_items(client: &Client, id: RunId, step: &str) -> Result<Vec<LiveIt
     let jobs: Vec<Job> = jobs.try_filter(|job| ready(of_step(job))).try_collect().await?;
     let names = client.workers().map_ok(|worker| (worker.id, worker.name));
     let names = if jobs.is_empty() { BTreeMap::new() } else { names.try_collect().await? };
-    let mut live: Vec<_> = jobs.into_iter().map(|job| LiveItem::of_job(job, &names)).collect();
+    let mut live: Vec<_> = jobs.into_iter().map(|job| RunningElement::of_job(job, &names)).collect();
     let called = |run: &WorkflowRun| run.caller.is_some_and(|caller| caller.step == number);
     let runs: Vec<_> = runs.try_filter(|run| ready(called(run))).try_collect().await?;
-    live.extend(runs.iter().map(LiveItem::of_run));
+    live.extend(runs.iter().map(RunningElement::of_run));
     live.sort_by_key(|item| item.index);
     Ok(live)
 }
@@ -181,9 +181,9 @@ async fn steps(context: &Context, args: StepsArgs) -> Result<(), Failure> {
 
 async fn items(context: &Context, args: ItemsArgs) -> Result<(), Failure> {
     let (client, _) = context.connect()?;
-    let (found, more) = take(client.run_items(args.id, &args.step, &args.status), &args.many).await?;
+    let (found, more) = read_items(client.run_items(args.id, &args.step, &args.status), &args.many).await?;
     context.out.list(&found, "ended elements")?;
-    note_more(context.out, more, &args.many);
+    note_truncated(context.out, more, &args.many);
     Ok(())
 }
 
@@ -204,7 +204,7 @@ async fn why(context: &Context, args: StepArgs) -> Result<(), Failure> {
         context.out.note(format!("all steps have ended: run `belfry run get {}` for the results", args.id));
         return Ok(());
     }
-    context.out.data(step_why::whys(&context.out.look, &all)?)?;
+    context.out.data(step_why::format_steps(&context.out.look, &all)?)?;
     if left_out > 0 {
         let help = format!("run `belfry run steps {}` to list all steps", args.id);
         context.out.note(format!("… and {}: {help}", count(left_out as u64, "more step")));

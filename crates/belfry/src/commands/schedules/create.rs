@@ -110,7 +110,7 @@ mod tests {
 
     /// B1, B4, B5.
     #[test]
-    fn a_schedule_can_be_said_in_flags() {
+    fn schedule_is_built_from_flags() {
         let spec = build(&[
             "nightly",
             "--cron",

@@ -14,10 +14,10 @@ use model::ScheduleId;
 use model::api::{Reprocess, StartBackfill, TriggerSchedule};
 use model::firing::FiringOutcome;
 use model::limits::PREVIEW_MAX;
-use server::preview::{Reading, preview};
+use server::preview::{TimingContext, preview};
 use timetable::{CalendarMap, Zones};
 
-use super::{Context, Namespace, apply, each, note_more, runs, take, wait};
+use super::{Context, Namespace, apply, for_each_item, note_truncated, read_items, runs, wait};
 use crate::args::schedule::{
     BackfillArgs, BackfillCommand, LedgerArgs, NextArgs, ScheduleCommand, ScheduleListArgs, TriggerArgs,
     UpcomingArgs,
@@ -25,8 +25,8 @@ use crate::args::schedule::{
 use crate::args::spec::Pair;
 use crate::failure::{Exit, Failure};
 use crate::output::schedules::OutcomeCount;
-use crate::output::text::clean;
-use crate::output::{Format, Out, schedules};
+use crate::output::text::escape;
+use crate::output::{Format, Output, schedules};
 
 pub(super) use carets::{expression, with_carets};
 
@@ -41,7 +41,8 @@ pub(super) async fn run(context: &Context, command: ScheduleCommand) -> Result<(
             if let [one] = all.as_slice() {
                 return context.out.one(&client.schedule(one).await?);
             }
-            let (found, result) = each(context.out, all, async |s| Ok(client.schedule(&s).await?)).await;
+            let (found, result) =
+                for_each_item(context.out, all, async |s| Ok(client.schedule(&s).await?)).await;
             context.out.list(&found, "schedules").and(result)
         }
         ScheduleCommand::Next(args) => next(context, &args).await,
@@ -51,14 +52,14 @@ pub(super) async fn run(context: &Context, command: ScheduleCommand) -> Result<(
             let note = args.note.as_deref();
             let all = named(&namespace, args.schedules)?;
             let (done, result) =
-                each(context.out, all, async |s| Ok(client.pause_schedule(&s, note).await?)).await;
+                for_each_item(context.out, all, async |s| Ok(client.pause_schedule(&s, note).await?)).await;
             show(context, &done).and(result)
         }
         ScheduleCommand::Resume(args) => {
             let (client, namespace) = context.connect()?;
             let all = named(&namespace, args.schedules)?;
             let (done, result) =
-                each(context.out, all, async |s| Ok(client.resume_schedule(&s).await?)).await;
+                for_each_item(context.out, all, async |s| Ok(client.resume_schedule(&s).await?)).await;
             show(context, &done).and(result)
         }
         ScheduleCommand::Trigger(args) => trigger(context, args).await,
@@ -67,7 +68,7 @@ pub(super) async fn run(context: &Context, command: ScheduleCommand) -> Result<(
         ScheduleCommand::Delete(args) => {
             let (client, namespace) = context.connect()?;
             let all = named(&namespace, args.schedules)?;
-            each(context.out, all, async |s| {
+            for_each_item(context.out, all, async |s| {
                 client.delete_schedule(&s, None).await?;
                 context.out.note(format!("deleted schedule {}", s.name));
                 Ok(())
@@ -80,13 +81,13 @@ pub(super) async fn run(context: &Context, command: ScheduleCommand) -> Result<(
 
 /// Writes the warnings about schedules that were accepted, and a hint if there are any.
 pub(super) fn warn<'a>(
-    out: Out,
+    out: Output,
     schedules: impl IntoIterator<Item = (&'a String, &'a Vec<model::api::Warning>)>,
 ) {
     let mut warned = false;
     for (name, warnings) in schedules {
         for warning in warnings {
-            out.warn(format!("schedule `{}`: {}", clean(name), clean(&warning.message)));
+            out.warn(format!("schedule `{}`: {}", escape(name), escape(&warning.message)));
             warned = true;
         }
     }
@@ -122,9 +123,9 @@ async fn list(context: &Context, args: ScheduleListArgs) -> Result<(), Failure> 
         due_before: args.due_before,
         specs: false,
     };
-    let (found, more) = take(client.schedules(filter), &args.many).await?;
+    let (found, more) = read_items(client.schedules(filter), &args.many).await?;
     context.out.list(&found, "schedules")?;
-    note_more(context.out, more, &args.many);
+    note_truncated(context.out, more, &args.many);
     Ok(())
 }
 
@@ -147,7 +148,7 @@ async fn next(context: &Context, args: &NextArgs) -> Result<(), Failure> {
 pub(super) fn next_of_draft(context: &Context, args: &NextArgs) -> Result<(), Failure> {
     check_count(args.count)?;
     let (zones, calendars) = (Zones::bundled(), CalendarMap::default());
-    let reading = Reading { zones: &zones, calendars: &calendars, seed: seed() };
+    let reading = TimingContext { zones: &zones, calendars: &calendars, seed: seed() };
     let timing = args.when.timing();
     let from = args.from.map(|from| from - model::Duration::from_millis(1));
     let after = from.unwrap_or(context.out.look.now);
@@ -181,7 +182,7 @@ async fn upcoming(context: &Context, args: &UpcomingArgs) -> Result<(), Failure>
     let answer = client.upcoming_firings(namespace.filter().as_deref(), until).await?;
     let shown = if args.many.all { answer.items.len() } else { args.many.limit.min(answer.items.len()) };
     context.out.list(&answer.items[..shown], "firings")?;
-    note_more(context.out, shown < answer.items.len(), &args.many);
+    note_truncated(context.out, shown < answer.items.len(), &args.many);
     if shown == answer.items.len() && answer.until < until {
         context.out.note(format!("the result ends at {}: narrow the range to see the rest", answer.until));
     }
@@ -265,9 +266,9 @@ async fn ledger(context: &Context, args: LedgerArgs) -> Result<(), Failure> {
     }
     let filter =
         LedgerFilter { outcome: args.outcome, from: args.from, until: args.until, ..LedgerFilter::default() };
-    let (lines, more) = take(client.ledger(schedule, filter), &args.many).await?;
+    let (lines, more) = read_items(client.ledger(schedule, filter), &args.many).await?;
     context.out.list(&lines, "scheduled times")?;
-    note_more(context.out, more, &args.many);
+    note_truncated(context.out, more, &args.many);
     Ok(())
 }
 
@@ -279,9 +280,9 @@ pub(super) async fn run_backfills(context: &Context, command: BackfillCommand) -
                 Some(name) => Some(id(&client, &one(&namespace, name)?).await?),
                 None => None,
             };
-            let (found, more) = take(client.backfills(schedule, namespace.filter()), &many).await?;
+            let (found, more) = read_items(client.backfills(schedule, namespace.filter()), &many).await?;
             context.out.list(&found, "backfills")?;
-            note_more(context.out, more, &many);
+            note_truncated(context.out, more, &many);
             Ok(())
         }
         BackfillCommand::Get { id } => context.out.one(&client.backfill(id).await?),

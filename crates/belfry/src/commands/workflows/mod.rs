@@ -8,12 +8,12 @@ use client::{WorkflowFilter, WorkflowRef};
 use model::WorkflowId;
 use model::api::{StartRun, Workflow};
 
-use super::{Context, Namespace, apply, each, note_more, runs, take};
+use super::{Context, Namespace, apply, for_each_item, note_truncated, read_items, runs};
 use crate::args::spec::Pair;
 use crate::args::workflow::{PlanArgs, StartArgs, WorkflowCommand, WorkflowGetArgs, WorkflowListArgs};
 use crate::failure::Failure;
-use crate::output::text::clean;
-use crate::output::{Out, document, workflows};
+use crate::output::text::escape;
+use crate::output::{Output, document, workflows};
 
 pub(super) async fn run(context: &Context, command: WorkflowCommand) -> Result<(), Failure> {
     match command {
@@ -25,7 +25,7 @@ pub(super) async fn run(context: &Context, command: WorkflowCommand) -> Result<(
         WorkflowCommand::Delete(args) => {
             let (client, namespace) = context.connect()?;
             let all = named(&namespace, args.workflows)?;
-            each(context.out, all, async |workflow| {
+            for_each_item(context.out, all, async |workflow| {
                 client.delete_workflow(&workflow, None).await?;
                 context.out.note(format!("deleted workflow {}", workflow.name));
                 Ok(())
@@ -38,12 +38,12 @@ pub(super) async fn run(context: &Context, command: WorkflowCommand) -> Result<(
 
 /// Writes the warnings about workflows that were accepted.
 pub(super) fn warn<'a>(
-    out: Out,
+    out: Output,
     workflows: impl IntoIterator<Item = (&'a String, &'a Vec<model::api::Warning>)>,
 ) {
     for (name, warnings) in workflows {
         for warning in warnings {
-            out.warn(format!("workflow `{}`: {}", clean(name), clean(&warning.message)));
+            out.warn(format!("workflow `{}`: {}", escape(name), escape(&warning.message)));
         }
     }
 }
@@ -69,9 +69,9 @@ async fn list(context: &Context, args: WorkflowListArgs) -> Result<(), Failure> 
         labels: args.labels.into_iter().map(|Pair(key, value)| (key, value)).collect(),
         runs: Some(1),
     };
-    let (found, more) = take(client.workflows(filter), &args.many).await?;
+    let (found, more) = read_items(client.workflows(filter), &args.many).await?;
     context.out.list(&found, "workflows")?;
-    note_more(context.out, more, &args.many);
+    note_truncated(context.out, more, &args.many);
     Ok(())
 }
 
@@ -84,7 +84,7 @@ async fn get(context: &Context, args: WorkflowGetArgs) -> Result<(), Failure> {
         return if args.definition { definition(context, &workflow) } else { context.out.one(&workflow) };
     }
     let (found, result) =
-        each(context.out, all, async |one| Ok(client.workflow(&one, generation).await?)).await;
+        for_each_item(context.out, all, async |one| Ok(client.workflow(&one, generation).await?)).await;
     if !args.definition {
         return context.out.list(&found, "workflows").and(result);
     }
@@ -114,7 +114,7 @@ async fn start(context: &Context, args: StartArgs) -> Result<(), Failure> {
         Some(key) => client.start_run_once(&workflow, &how, key).await?,
         None => client.start_run(&workflow, &how).await?,
     };
-    runs::begun(context, &client, &run, &args.waiting).await
+    runs::after_start(context, &client, &run, &args.waiting).await
 }
 
 async fn plan(context: &Context, args: &PlanArgs) -> Result<(), Failure> {

@@ -35,7 +35,7 @@ fn a_cancelled_run_still_cleans_up() {
     t.ask_for(cancel(run, false)).unwrap();
     insta::assert_snapshot!(t.steps(run), @"a running (needs_over), b cancelled (stopped), c cancelled (stopped), clean pending");
     t.check_rebuilt();
-    t.end_with(first, crate::scenario::finished(engine::input::How::Stopped, None));
+    t.end_with(first, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
     t.succeed_step(run, "clean");
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (cancel_requested: alice: wrong day) → cancelled (cancel_requested)");
     assert!(matches!(t.ask_for(cancel(run, false)), Err(Refusal::RunNotLive { .. })));
@@ -43,27 +43,27 @@ fn a_cancelled_run_still_cleans_up() {
 
 /// C2. `finally` can be skipped, also by a second cancel while it is running.
 #[test]
-fn cleaning_up_can_be_left_out() {
+fn finally_can_be_skipped() {
     let mut t = Scenario::with_room();
     let run = t.run(&chain());
     t.ask_for(cancel(run, true)).unwrap();
     let first = t.job_of(run, "a");
-    t.end_with(first, crate::scenario::finished(engine::input::How::Stopped, None));
+    t.end_with(first, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
     insta::assert_snapshot!(t.steps(run), @"a cancelled (stopped), b cancelled (stopped), c cancelled (stopped), clean skipped (left_out)");
 
     let run = t.run(&chain());
     t.ask_for(cancel(run, false)).unwrap();
     let first = t.job_of(run, "a");
-    t.end_with(first, crate::scenario::finished(engine::input::How::Stopped, None));
+    t.end_with(first, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
     let clean = t.job_of(run, "clean");
     t.ask_for(cancel(run, true)).unwrap();
-    t.end_with(clean, crate::scenario::finished(engine::input::How::Stopped, None));
+    t.end_with(clean, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
     assert_eq!((t.step(run, "clean"), t.status_of_run(run)), (StepStatus::Cancelled, RunStatus::Cancelled));
 }
 
 /// C2, I5. A job that succeeded before it could be stopped has succeeded; the run is cancelled.
 #[test]
-fn a_job_that_outran_the_cancel_succeeded() {
+fn job_that_ends_before_the_stop_has_succeeded() {
     let mut t = Scenario::with_room();
     let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[])]));
     t.start(t.job_of(run, "a"));
@@ -125,7 +125,7 @@ fn a_step_can_be_marked() {
     assert_eq!(t.step(run, "a"), StepStatus::Running);
     assert!(matches!(t.why_step(run, "a")[0], StepReason::Stopping { becomes: StepStatus::Succeeded, .. }));
     t.check_rebuilt();
-    t.end_with(first, crate::scenario::finished(engine::input::How::Stopped, None));
+    t.end_with(first, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
     insta::assert_snapshot!(t.steps(run), @"a succeeded (marked), b skipped (marked), c skipped (rule), clean running (needs_over)");
     let said = t.row(run, "a").unwrap().said.clone().unwrap();
     assert_eq!((&*said.by, said.note.as_deref()), ("alice", Some("by hand")));
@@ -136,7 +136,7 @@ fn a_step_can_be_marked() {
 
 /// C2. A retry carries over succeeded steps with their outputs, and repeats the rest.
 #[test]
-fn a_retry_begins_at_the_failed_step() {
+fn retry_starts_at_the_failed_step() {
     let mut t = Scenario::with_room();
     let mut second = job("b", &["a"]);
     *env(&mut second, "FILE") = "${{ steps.a.output.file }}".into();
@@ -160,7 +160,7 @@ fn a_retry_begins_at_the_failed_step() {
 
 /// D5, I28. A crash between any two commits loses nothing and repeats nothing.
 #[test]
-fn a_run_goes_on_after_a_restart_at_every_point() {
+fn run_continues_after_a_restart_at_every_point() {
     let mut t = Scenario::with_room();
     let mut spec = chain();
     spec.steps.push(act("nap", &["a"], Action::Wait(Wait::For(Duration::from_secs(3)))));
@@ -184,7 +184,7 @@ fn a_run_goes_on_after_a_restart_at_every_point() {
 /// I2. A repeated start with the same key returns the first run, also after a restart and after the run's
 /// end. The key can be used for another request only after it has expired.
 #[test]
-fn a_start_that_is_repeated_is_the_first_again() {
+fn repeated_start_returns_the_first_run() {
     let mut t = Scenario::with_room();
     let workflow = t.apply(&WorkflowSpec::new("w", vec![job("a", &[])]));
     let start = |t: &Scenario, body: u128| {
@@ -201,7 +201,7 @@ fn a_start_that_is_repeated_is_the_first_again() {
     assert_eq!(t.ask_for(start(&t, 1)), Ok(Reply::RunStarted { run, new: false }));
     assert_eq!(t.ask_for(start(&t, 2)), Err(Refusal::RunIdempotencyKeyReused { run }));
     assert_eq!(t.rows.runs.len(), 1);
-    t.now = t.now + model::limits::IDEMPOTENCY_KEPT + Duration::from_secs(1);
+    t.now = t.now + model::limits::IDEMPOTENCY_KEY_RETENTION + Duration::from_secs(1);
     t.flush_at(t.now.into());
     assert!(t.rows.run_keys.is_empty());
     assert!(matches!(t.ask_for(start(&t, 2)), Ok(Reply::RunStarted { new: true, .. })));
@@ -210,7 +210,7 @@ fn a_start_that_is_repeated_is_the_first_again() {
 /// C3. A run of a definition in the request starts immediately and can be retried like any other, and no
 /// workflow is created.
 #[test]
-fn a_run_needs_no_workflow_that_is_kept() {
+fn run_of_an_inline_definition_needs_no_workflow() {
     let mut t = Scenario::with_room();
     let kept = t.apply(&WorkflowSpec::new("w", vec![job("a", &[])]));
     let alone =
@@ -251,7 +251,7 @@ fn a_workflow_is_a_named_resource() {
 
 /// A step reacts only to its own job, not to a manual retry of it elsewhere.
 #[test]
-fn a_step_hears_of_no_job_but_its_own() {
+fn step_reacts_only_to_its_own_job() {
     let mut t = Scenario::with_room();
     let step = StepSpec { continue_on_failure: true, ..job("a", &[]) };
     let run = t.run(&WorkflowSpec::new("w", vec![step]));
@@ -285,7 +285,7 @@ fn a_run_that_is_cancelled_before_its_turn_ends_with_all_of_its_steps() {
 
 /// I2, C2. One reply explains every unfinished step; running steps come first.
 #[test]
-fn a_run_says_what_all_of_its_steps_wait_for() {
+fn explanation_of_a_run_covers_all_steps() {
     let mut t = Scenario::with_room();
     let run = t.run(&chain());
     let mut why = |most| match t.ask_for(WorkflowRequest::WhyRun { run, most }) {
@@ -301,7 +301,7 @@ fn a_run_says_what_all_of_its_steps_wait_for() {
 
 /// C2, I28. A waiting retry evaluates none of its steps before it starts.
 #[test]
-fn a_retry_that_waits_for_its_turn_asks_no_step() {
+fn waiting_retry_evaluates_no_step() {
     let mut t = Scenario::with_room();
     let mut spec = WorkflowSpec::new("w", vec![job("a", &[]), job("b", &["a"])]);
     spec.max_parallel_runs = Some(1);

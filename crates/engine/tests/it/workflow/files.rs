@@ -1,11 +1,11 @@
 //! Artifacts within a run: steps store them, and later steps read them.
 
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use engine::{Report, WorkflowRequest};
 use model::record::{FileVersion, Files, Outcome, Usage};
 use model::run::{RetryFrom, carried};
 use model::spec::{InputFile, OutputFile};
-use model::workflow::{Action, Call, ForEach, JoinRule, Over, StepSpec};
+use model::workflow::{Action, Call, ElementSource, ForEach, JoinRule, StepSpec};
 use model::{JobId, RunId, RunStatus, StepStatus, WorkflowSpec};
 use serde_json::json;
 
@@ -41,7 +41,10 @@ impl Scenario {
     fn store(&mut self, job: JobId, outputs: Vec<FileVersion>) {
         let files = Some(Box::new(Files { inputs: Vec::new(), outputs }));
         let outcome = Outcome { files, ..Outcome::default() };
-        self.end_with(job, Report::Finished { how: How::Succeeded, outcome, usage: Usage::default() });
+        self.end_with(
+            job,
+            Report::Finished { how: ExecutionEnd::Succeeded, outcome, usage: Usage::default() },
+        );
     }
 
     /// Returns the artifacts that a job reads, with the first digit of the version: `data@1`.
@@ -140,7 +143,7 @@ fn an_artifact_of_a_step_with_too_many_versions_is_not_taken_from_another_run() 
     const ELEMENTS: u32 = 60;
     let filler = |i: u32| format!("filler-{i}-{}", "x".repeat(40));
     let mut t = Scenario::with_room();
-    let mut part = each("part", &[], Over::Shards(ELEMENTS));
+    let mut part = each("part", &[], ElementSource::Shards(ELEMENTS));
     let names = ["data".to_owned(), "part-${{ index }}".to_owned()];
     for artifact in names.into_iter().chain((0..38).map(filler)) {
         outputs(&mut part).push(OutputFile { path: format!("{artifact}.csv"), artifact, optional: true });
@@ -193,7 +196,7 @@ fn an_artifact_that_a_called_run_did_not_store_is_not_taken_from_another_run() {
     let around = WorkflowSpec::new("around", vec![call("inner", &[], "going-on")]);
     let failed = StepSpec { continue_on_failure: true, ..call("failed", &[], "failing") };
     let mut lists = call("lists", &[], "failing");
-    lists.for_each = Some(ForEach { max_failed: 1, ..ForEach::new(Over::Shards(2)) });
+    lists.for_each = Some(ForEach { max_failed: 1, ..ForEach::new(ElementSource::Shards(2)) });
     let mut steps = vec![failed, call("ended", &[], "around"), lists];
     for step in ["failed", "ended", "lists"] {
         steps.push(StepSpec { join: JoinRule::AllDone, ..job(&format!("gate-{step}"), &[step]) });
@@ -248,7 +251,7 @@ fn an_artifact_that_a_called_run_did_not_store_is_not_taken_from_another_run() {
 fn an_artifact_whose_name_has_references_and_that_was_not_stored_is_not_taken_from_another_run() {
     let mut t = Scenario::with_room();
     let of_list = |name: &str| {
-        let mut step = each(name, &[], Over::Items(vec![json!("1"), json!("2")]));
+        let mut step = each(name, &[], ElementSource::Items(vec![json!("1"), json!("2")]));
         step.for_each.as_mut().unwrap().max_failed = 1;
         outputs(&mut step).push(OutputFile {
             artifact: "data-${{ item }}".into(),
@@ -308,9 +311,9 @@ fn an_artifact_whose_name_has_references_and_that_was_not_stored_is_not_taken_fr
 /// C2. Expressions can refer to stored artifacts: to one version, and to those of a list, which become the
 /// files of a folder.
 #[test]
-fn what_the_elements_of_a_list_stored_is_gathered() {
+fn artifacts_of_elements_are_collected() {
     let mut t = Scenario::with_room();
-    let mut part = each("part", &[], Over::Items(vec![json!("a"), json!("b"), json!("c")]));
+    let mut part = each("part", &[], ElementSource::Items(vec![json!("a"), json!("b"), json!("c")]));
     outputs(&mut part).push(OutputFile {
         artifact: "part-${{ index }}".into(),
         path: "out.csv".into(),
@@ -338,7 +341,7 @@ fn what_the_elements_of_a_list_stored_is_gathered() {
 #[test]
 fn an_artifact_of_many_elements_is_not_read_by_its_name() {
     let mut t = Scenario::with_room();
-    let mut part = each("part", &[], Over::Shards(2));
+    let mut part = each("part", &[], ElementSource::Shards(2));
     outputs(&mut part).push(OutputFile { artifact: "data".into(), path: "out.csv".into(), optional: false });
     let run = t.run(&WorkflowSpec::new("w", vec![part, reading("use", &["part"], "data")]));
     for (item, digit) in [(0, '1'), (1, '2')] {
@@ -350,7 +353,7 @@ fn an_artifact_of_many_elements_is_not_read_by_its_name() {
 
 /// C2. A called run reads artifacts stored before the call, and its own artifacts are read after the call.
 #[test]
-fn artifacts_go_into_a_called_run_and_out_of_it() {
+fn artifacts_pass_into_and_out_of_a_called_run() {
     let mut t = Scenario::with_room();
     let mut inner_step = reading("clean", &[], "raw");
     outputs(&mut inner_step).push(OutputFile {
@@ -385,7 +388,7 @@ fn the_output_of_a_failed_step_can_be_read() {
     let run = t.run(&WorkflowSpec::new("w", vec![job("charge", &[]), undo.clone()]));
     let outcome = Outcome { output: Some(json!({"code": 7}).to_string().into()), ..Outcome::default() };
     let charge = t.job_of(run, "charge");
-    t.end_with(charge, Report::Finished { how: How::Failed, outcome, usage: Usage::default() });
+    t.end_with(charge, Report::Finished { how: ExecutionEnd::Failed, outcome, usage: Usage::default() });
     assert_eq!(t.step(run, "charge"), StepStatus::Failed);
     assert_eq!(t.env_of(t.job_of(run, "undo"), "CODE"), "7");
 
@@ -396,7 +399,7 @@ fn the_output_of_a_failed_step_can_be_read() {
 
 /// C2. Declared outputs are checked for each step: for tasks, elements of a list, and events.
 #[test]
-fn a_step_that_breaks_its_promise_fails() {
+fn step_with_an_invalid_output_fails() {
     let mut t = Scenario::with_room();
     let promise = |mut step: StepSpec| {
         step.outputs.insert("rows".into(), model::workflow::ParameterType::Integer);
@@ -404,7 +407,7 @@ fn a_step_that_breaks_its_promise_fails() {
     };
     let event = model::workflow::EventWait { name: "paid".into(), on_timeout: Default::default() };
     let paid = act("paid", &[], Action::Wait(model::workflow::Wait::Event(event)));
-    let list = StepSpec { for_each: Some(ForEach::new(Over::Shards(1))), ..job("list", &[]) };
+    let list = StepSpec { for_each: Some(ForEach::new(ElementSource::Shards(1))), ..job("list", &[]) };
     let steps = vec![promise(job("one", &[])), promise(job("none", &[])), promise(list), promise(paid)];
     let mut good = promise(job("good", &[]));
     good.needs.clear();

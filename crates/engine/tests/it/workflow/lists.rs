@@ -4,7 +4,7 @@ use engine::WorkflowRequest;
 use model::record::EventKind;
 use model::run::{RetryFrom, StepCause, StepKey, carried};
 use model::why::StepReason;
-use model::workflow::{Action, Call, ForEach, LatePolicy, Over, Parameter, ParameterType, StepSpec};
+use model::workflow::{Action, Call, ElementSource, ForEach, LatePolicy, Parameter, ParameterType, StepSpec};
 use model::{JobStatus, RunStatus, StepStatus, WorkflowSpec};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use super::{act, each, env, job};
 use crate::scenario::Scenario;
 
 fn map_reduce() -> WorkflowSpec {
-    let mut map = each("map", &["list"], Over::List("steps.list.output".into()));
+    let mut map = each("map", &["list"], ElementSource::List("steps.list.output".into()));
     *env(&mut map, "FILE") = "${{ item }} (${{ index + 1 }}/${{ total }})".into();
     let mut reduce = job("reduce", &["map"]);
     *env(&mut reduce, "ALL") = "${{ steps.map.output }} of ${{ steps.map.total }}".into();
@@ -52,7 +52,7 @@ fn a_map_runs_once_an_element_and_its_results_are_collected_in_order() {
 #[test]
 fn a_shard_knows_its_number_and_how_many_there_are() {
     let mut t = Scenario::with_room();
-    let items = Over::Items(vec![json!("Beijing"), json!("Shanghai")]);
+    let items = ElementSource::Items(vec![json!("Beijing"), json!("Shanghai")]);
     let run = t.run(&WorkflowSpec::new("w", vec![each("import", &[], items)]));
     let second = t.job_of_element(run, "import", 1).unwrap();
     let origin = t.rows.jobs[&second].0.step.clone().unwrap();
@@ -68,7 +68,7 @@ fn a_shard_knows_its_number_and_how_many_there_are() {
 fn the_shards_of_a_lost_worker_move_to_another_one() {
     let mut t = Scenario::new();
     let first = t.worker().slots(2).join();
-    let run = t.run(&WorkflowSpec::new("w", vec![each("import", &[], Over::Shards(2))]));
+    let run = t.run(&WorkflowSpec::new("w", vec![each("import", &[], ElementSource::Shards(2))]));
     let jobs: Vec<_> = (0..2).map(|i| t.job_of_element(run, "import", i).unwrap()).collect();
     t.succeed(jobs[0]);
     t.start(jobs[1]);
@@ -85,9 +85,9 @@ fn the_shards_of_a_lost_worker_move_to_another_one() {
 
 /// C4. The number of concurrent elements is limited; the next one starts as soon as one ends.
 #[test]
-fn no_more_elements_go_on_than_may() {
+fn concurrent_elements_are_limited() {
     let mut t = Scenario::with_room();
-    let mut step = each("import", &[], Over::Shards(4));
+    let mut step = each("import", &[], ElementSource::Shards(4));
     step.for_each.as_mut().unwrap().max_parallel = Some(2);
     let run = t.run(&WorkflowSpec::new("w", vec![step]));
     assert_eq!(t.running(), 2);
@@ -104,7 +104,7 @@ fn no_more_elements_go_on_than_may() {
 #[test]
 fn too_many_failed_elements_fail_the_step() {
     let mut t = Scenario::with_room();
-    let mut step = each("import", &[], Over::Shards(5));
+    let mut step = each("import", &[], ElementSource::Shards(5));
     let each = step.for_each.as_mut().unwrap();
     (each.max_parallel, each.max_failed) = (Some(2), 1);
     let run = t.run(&WorkflowSpec::new("w", vec![step]));
@@ -121,10 +121,10 @@ fn too_many_failed_elements_fail_the_step() {
 
 /// C4. Once enough elements have succeeded, the others are cancelled.
 #[test]
-fn enough_successes_are_enough() {
+fn enough_successes_cancel_the_other_elements() {
     let mut t = Scenario::new();
     t.worker().slots(1).join();
-    let mut step = each("try", &[], Over::Shards(3));
+    let mut step = each("try", &[], ElementSource::Shards(3));
     step.for_each.as_mut().unwrap().enough = Some(1);
     let run = t.run(&WorkflowSpec::new("w", vec![step]));
     t.succeed(t.job_of_element(run, "try", 0).unwrap());
@@ -132,14 +132,14 @@ fn enough_successes_are_enough() {
     // The second was placed in the same flush or is waiting; running elements get a stop.
     let live: Vec<_> = (1..3).filter_map(|item| t.job_of_element(run, "try", item)).collect();
     for job in live {
-        t.end_with(job, crate::scenario::finished(engine::input::How::Stopped, None));
+        t.end_with(job, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
     }
     insta::assert_snapshot!(t.steps(run), @"try succeeded (items_over)");
 }
 
 /// C2. A step over an empty list ends immediately.
 #[test]
-fn an_empty_list_is_done_at_once() {
+fn empty_list_ends_immediately() {
     let mut t = Scenario::with_room();
     let run = t.run(&map_reduce());
     t.give(t.job_of(run, "list"), &json!([]));
@@ -148,14 +148,16 @@ fn an_empty_list_is_done_at_once() {
 
 /// C2. A value that is not a list, or a list that is too long, fails the step with a message.
 #[test]
-fn what_is_no_list_fails_the_step() {
+fn value_that_is_not_a_list_fails_the_step() {
     let mut t = Scenario::with_room();
     let run = t.run(&map_reduce());
     t.give(t.job_of(run, "list"), &json!({"files": 3}));
     insta::assert_snapshot!(t.row(run, "map").unwrap().message.as_deref().unwrap(), @r#"the value is {"files":3}: expected a list"#);
 
-    let mut spec =
-        WorkflowSpec::new("long", vec![each("map", &[], Over::List("lists.range(params.n)".into()))]);
+    let mut spec = WorkflowSpec::new(
+        "long",
+        vec![each("map", &[], ElementSource::List("lists.range(params.n)".into()))],
+    );
     spec.parameters.insert("n".into(), Parameter::new(ParameterType::Integer, Some(json!(100_001))));
     let run = t.run(&spec);
     insta::assert_snapshot!(t.row(run, "map").unwrap().message.as_deref().unwrap(), @"the list has 100001 elements: expected at most 100000");
@@ -172,7 +174,7 @@ fn a_broadcast_runs_once_on_every_worker_with_the_labels() {
         operator: model::spec::Operator::In,
         values: vec!["a".into()],
     };
-    let run = t.run(&WorkflowSpec::new("w", vec![each("patch", &[], Over::Workers(vec![zone]))]));
+    let run = t.run(&WorkflowSpec::new("w", vec![each("patch", &[], ElementSource::Workers(vec![zone]))]));
     let jobs: Vec<_> = (0..2).map(|i| t.job_of_element(run, "patch", i).unwrap()).collect();
     let mut found: Vec<_> = jobs.iter().map(|&job| t.execution(job).worker).collect();
     wanted.sort_unstable();
@@ -196,7 +198,7 @@ fn a_broadcast_runs_once_on_every_worker_with_the_labels() {
 fn a_broadcast_names_the_lost_workers_that_it_waits_for() {
     let mut t = Scenario::new();
     let [first, second] = [t.worker().join(), t.worker().join()];
-    let run = t.run(&WorkflowSpec::new("w", vec![each("patch", &[], Over::Workers(Vec::new()))]));
+    let run = t.run(&WorkflowSpec::new("w", vec![each("patch", &[], ElementSource::Workers(Vec::new()))]));
     let lost = |t: &mut Scenario| {
         let reasons = t.why_step(run, "patch").into_iter();
         let lost = reasons.filter_map(|reason| match reason {
@@ -218,10 +220,10 @@ fn a_broadcast_names_the_lost_workers_that_it_waits_for() {
 /// C4. A retry runs on all workers that are available then: the elements of the first attempt belonged to
 /// other workers.
 #[test]
-fn a_broadcast_that_is_tried_again_by_hand_goes_to_every_worker_that_is_there() {
+fn manually_retried_broadcast_runs_on_every_current_worker() {
     let mut t = Scenario::new();
     let [first, second] = [t.worker().join(), t.worker().join()];
-    let run = t.run(&WorkflowSpec::new("w", vec![each("patch", &[], Over::Workers(Vec::new()))]));
+    let run = t.run(&WorkflowSpec::new("w", vec![each("patch", &[], ElementSource::Workers(Vec::new()))]));
     let jobs: Vec<_> = (0..2).map(|i| t.job_of_element(run, "patch", i).unwrap()).collect();
     let workers: Vec<_> = jobs.iter().map(|&job| t.execution(job).worker).collect();
     assert_eq!(workers, [first, second]);
@@ -240,10 +242,10 @@ fn a_broadcast_that_is_tried_again_by_hand_goes_to_every_worker_that_is_there() 
 
 /// C4. A worker that joins late is included if the definition says so, while the step is running.
 #[test]
-fn a_broadcast_takes_in_workers_that_come_late() {
+fn broadcast_includes_late_workers() {
     let mut t = Scenario::new();
     let first = t.worker().join();
-    let mut patch = each("patch", &[], Over::Workers(Vec::new()));
+    let mut patch = each("patch", &[], ElementSource::Workers(Vec::new()));
     if let Some(each) = &mut patch.for_each {
         each.late = LatePolicy::Include;
     }
@@ -300,7 +302,7 @@ fn a_called_run_is_stopped_with_the_run_that_called_it() {
     let mut inner = WorkflowSpec::new("inner", vec![job("x", &[])]);
     inner.finally.push(job("tidy", &[]));
     let call = Action::Workflow(Call { name: "inner".into(), parameters: Default::default() });
-    let step = StepSpec { for_each: Some(ForEach::new(Over::Shards(2))), ..act("call", &[], call) };
+    let step = StepSpec { for_each: Some(ForEach::new(ElementSource::Shards(2))), ..act("call", &[], call) };
     let workflow = t.apply(&WorkflowSpec::new("outer", vec![step]));
     let run = t.start_with(t.new_run(workflow, &[&inner], &json!({})));
     let called: Vec<_> = t.rows.runs.keys().copied().filter(|id| *id != run).collect();
@@ -308,7 +310,7 @@ fn a_called_run_is_stopped_with_the_run_that_called_it() {
     t.ask_for(WorkflowRequest::Cancel { run, reason: None, skip_finally: false }).unwrap();
     for &called in &called {
         let job = t.job_of(called, "x");
-        t.end_with(job, crate::scenario::finished(engine::input::How::Stopped, None));
+        t.end_with(job, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
         t.check_rebuilt();
         t.succeed_step(called, "tidy");
     }
@@ -319,7 +321,7 @@ fn a_called_run_is_stopped_with_the_run_that_called_it() {
 
 /// C2. A retry of a map repeats the failed elements and no others.
 #[test]
-fn a_retry_does_only_the_failed_elements_again() {
+fn retry_repeats_only_failed_elements() {
     let mut t = Scenario::with_room();
     let run = t.run(&map_reduce());
     t.give(t.job_of(run, "list"), &json!(["a", "b", "c"]));
@@ -349,7 +351,7 @@ fn a_retry_does_only_the_failed_elements_again() {
 #[test]
 fn a_long_list_begins_in_bounded_parts() {
     let mut t = Scenario::with_room();
-    let workflow = t.apply(&WorkflowSpec::new("w", vec![each("map", &[], Over::Shards(20_000))]));
+    let workflow = t.apply(&WorkflowSpec::new("w", vec![each("map", &[], ElementSource::Shards(20_000))]));
     let new = t.new_run(workflow, &[], &json!({}));
     let ticket = engine::Ticket(9_999);
     let request = Box::new(WorkflowRequest::Start(Box::new(new)));
@@ -373,7 +375,7 @@ fn the_last_step_of_a_run_does_not_wait_behind_the_list_of_another() {
     let mut t = Scenario::new();
     t.worker().slots(2).cpu(1_000_000).memory_mib(1 << 20).join();
     let spec = |name: &str, count| {
-        let list = each("list", &[], Over::Shards(count));
+        let list = each("list", &[], ElementSource::Shards(count));
         WorkflowSpec::new(name, vec![list, job("reduce", &["list"])])
     };
     let long = t.run(&spec("long", 500));
@@ -393,10 +395,10 @@ fn the_last_step_of_a_run_does_not_wait_behind_the_list_of_another() {
 
 /// C4, I24. A run makes progress although new runs without any service arrive continuously.
 #[test]
-fn a_run_that_waits_is_not_starved_by_runs_that_keep_coming() {
+fn waiting_run_is_not_starved_by_new_runs() {
     let mut t = Scenario::new();
     t.worker().slots(1).cpu(1_000_000).memory_mib(1 << 20).join();
-    let long = t.run(&WorkflowSpec::new("long", vec![each("list", &[], Over::Shards(10))]));
+    let long = t.run(&WorkflowSpec::new("long", vec![each("list", &[], ElementSource::Shards(10))]));
     let short = t.apply(&WorkflowSpec::new("short", vec![job("only", &[])]));
     for turn in 0.. {
         // One run starts for each job that ends, so some are always waiting.
@@ -418,9 +420,9 @@ fn a_run_that_waits_is_not_starved_by_runs_that_keep_coming() {
 /// C3. The explanation of a list in a paused run says that the pause blocks the elements that have not
 /// started.
 #[test]
-fn a_list_of_a_paused_run_says_what_holds_its_elements() {
+fn explanation_of_a_paused_list_names_the_pause() {
     let mut t = Scenario::with_room();
-    let over = ForEach { max_parallel: Some(1), ..ForEach::new(Over::Shards(3)) };
+    let over = ForEach { max_parallel: Some(1), ..ForEach::new(ElementSource::Shards(3)) };
     let run = t.run(&WorkflowSpec::new("w", vec![StepSpec { for_each: Some(over), ..job("list", &[]) }]));
     t.ask_for(WorkflowRequest::Pause { run, note: None }).unwrap();
     let why = t.why_step(run, "list");

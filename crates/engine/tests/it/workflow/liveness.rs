@@ -1,11 +1,11 @@
 //! Property: a run ends once nothing holds it, whatever was requested, in any order and with restarts.
 
 use engine::WorkflowRequest;
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use model::run::{RetryFrom, carried};
 use model::workflow::{
-    Action, Approval, Call, Definition, EventWait, FailurePolicy, ForEach, JoinRule, OnTimeout, Over,
-    StepSpec, Wait,
+    Action, Approval, Call, Definition, ElementSource, EventWait, FailurePolicy, ForEach, JoinRule,
+    OnTimeout, StepSpec, Wait,
 };
 use model::{Duration, JobId, JobStatus, RunId, RunStatus, StepStatus, WorkflowSpec};
 use proptest::prelude::*;
@@ -50,7 +50,7 @@ fn step(place: usize, kind: Kind, needs: &[usize], join: JoinRule) -> StepSpec {
     let step = match kind {
         Kind::Job => job(&name, &needs),
         Kind::Each(count, limit) => {
-            let mut step = each(&name, &needs, Over::Shards(count));
+            let mut step = each(&name, &needs, ElementSource::Shards(count));
             if let Some(each) = step.for_each.as_mut() {
                 (each.max_parallel, each.max_failed, each.enough) =
                     (limit, 1, limit.filter(|limit| *limit <= count));
@@ -58,10 +58,10 @@ fn step(place: usize, kind: Kind, needs: &[usize], join: JoinRule) -> StepSpec {
             step
         }
         // The adding steps are generated together with the dependencies.
-        Kind::Added => each(&name, &needs, Over::AddedBy(Vec::new())),
+        Kind::Added => each(&name, &needs, ElementSource::AddedBy(Vec::new())),
         Kind::Call => act(&name, &needs, call()),
         Kind::CallEach => {
-            StepSpec { for_each: Some(ForEach::new(Over::Shards(2))), ..act(&name, &needs, call()) }
+            StepSpec { for_each: Some(ForEach::new(ElementSource::Shards(2))), ..act(&name, &needs, call()) }
         }
         Kind::Approval(seconds) => {
             let approval = Approval { on_timeout, ..Approval::default() };
@@ -88,7 +88,7 @@ fn inner() -> WorkflowSpec {
 
 /// Makes the dependencies that run jobs the adding steps of a step with added elements.
 fn take_adders(step: &mut StepSpec, steps: &[StepSpec]) {
-    let Some(ForEach { over: Over::AddedBy(adders), .. }) = &mut step.for_each else { return };
+    let Some(ForEach { over: ElementSource::AddedBy(adders), .. }) = &mut step.for_each else { return };
     let runs_jobs =
         |name: &String| steps.iter().any(|step| step.name == *name && matches!(step.action, Action::Job(_)));
     (*adders, step.needs) = step.needs.drain(..).partition(runs_jobs);
@@ -157,7 +157,7 @@ impl World {
 
     fn end(&mut self, job: JobId, well: bool) {
         if self.t.state(job).cancel_requested_at.is_some() && !well {
-            self.t.end_with(job, finished(How::Stopped, None));
+            self.t.end_with(job, finished(ExecutionEnd::Stopped, None));
         } else if well {
             self.t.give(job, &json!({"n": 1}));
         } else {
@@ -271,7 +271,7 @@ proptest! {
     /// marks, decisions and restarts in any order. Every transition is legal, and a rebuilt engine is equal.
     /// Once nothing holds it, every run ends with all of its steps, and so does a retry of it.
     #[test]
-    fn a_run_ends_whatever_was_asked_of_it(
+    fn every_run_ends_once_nothing_holds_it(
         kinds in prop::collection::vec(
             (kind(), prop::collection::vec(any::<prop::sample::Index>(), 0..3), prop::sample::select(JoinRule::ALL.to_vec())),
             1..7,

@@ -1,6 +1,6 @@
 //! Scenarios of workflows: helpers for runs and steps, on top of [`Scenario`].
 
-mod added;
+mod added_elements;
 mod control;
 mod files;
 mod lists;
@@ -14,8 +14,8 @@ mod waits;
 
 use std::sync::Arc;
 
-use engine::input::How;
-use engine::input::Takeover;
+use engine::input::CarriedResults;
+use engine::input::ExecutionEnd;
 use engine::{Expected, Input, NewRun, NewWorkflow, Reply, Report, WorkflowRequest};
 use model::firing::Work;
 use model::record::{Outcome, Usage};
@@ -23,7 +23,7 @@ use model::run::{
     Carried, ElementBatch, EndedCall, RetryFrom, RunState, StepKey, StepRecord, StepState, WorkflowHead,
 };
 use model::why::StepReason;
-use model::workflow::{Action, Definition, ForEach, Over, StepSpec};
+use model::workflow::{Action, Definition, ElementSource, ForEach, StepSpec};
 use model::{JobId, JobSpec, Refusal, RunId, RunStatus, StepStatus, WorkflowId, WorkflowSpec};
 use serde_json::{Map, Value, json};
 
@@ -38,7 +38,7 @@ pub(crate) fn job(name: &str, needs: &[&str]) -> StepSpec {
 }
 
 /// A step that runs a job for each element of a list.
-pub(crate) fn each(name: &str, needs: &[&str], over: Over) -> StepSpec {
+pub(crate) fn each(name: &str, needs: &[&str], over: ElementSource) -> StepSpec {
     StepSpec { for_each: Some(ForEach::new(over)), ..job(name, needs) }
 }
 
@@ -107,27 +107,27 @@ impl Scenario {
             note: None,
             retry_of: None,
             origin: None,
-            carried: Takeover::default(),
+            carried: CarriedResults::default(),
             key: None,
         }
     }
 
     /// Returns the results that a retry of a run carries over.
-    pub(crate) fn takeover(&self, run: RunId, mut carried: Carried) -> Takeover {
+    pub(crate) fn takeover(&self, run: RunId, mut carried: Carried) -> CarriedResults {
         for again in carried.again.clone() {
             let Some(Work::Run(called)) = again.work.filter(|_| again.may_continue) else { continue };
             let head = &self.rows.runs[&called].0;
             if self.status_of_run(called) != RunStatus::Succeeded {
                 let inner =
                     model::run::carried(&head.definition, &self.step_records(called), RetryFrom::Failed);
-                let Takeover { records, batches } = self.takeover(called, inner);
+                let CarriedResults { records, batches } = self.takeover(called, inner);
                 let parameters = (*head.parameters).clone();
                 carried.continue_call(&again, EndedCall { run: called, parameters, records, batches });
             }
         }
         let taken = |batch: &&ElementBatch| batch.key.run == run && carried.takes(batch);
         let batches = self.rows.batches.values().filter(taken).cloned().collect();
-        Takeover { records: carried.records, batches }
+        CarriedResults { records: carried.records, batches }
     }
 
     pub(crate) fn start_with(&mut self, new: NewRun) -> RunId {
@@ -206,7 +206,10 @@ impl Scenario {
     /// Ends a job successfully, with an output.
     pub(crate) fn give(&mut self, job: JobId, output: &Value) {
         let outcome = Outcome { output: Some(output.to_string().into()), ..Outcome::default() };
-        self.end_with(job, Report::Finished { how: How::Succeeded, outcome, usage: Usage::default() });
+        self.end_with(
+            job,
+            Report::Finished { how: ExecutionEnd::Succeeded, outcome, usage: Usage::default() },
+        );
     }
 
     pub(crate) fn succeed_step(&mut self, run: RunId, step: &str) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::workflow::{FailurePolicy, JoinRule, NeedCounts, Over, StepSpec, Verdict};
+use model::workflow::{ElementSource, FailurePolicy, JoinRule, StepSpec, UpstreamCounts, Verdict};
 use model::{JobStatus, RunId, RunStatus, StepStatus, WorkflowSpec};
 use proptest::prelude::*;
 
@@ -56,8 +56,8 @@ fn workflow(steps: &[Drawn], limit: Option<u32>) -> WorkflowSpec {
         let name = format!("s{place}");
         let step = match drawn.elements {
             None => job(&name, &names),
-            Some(0) => each(&name, &names, Over::Items(Vec::new())),
-            Some(count) => each(&name, &names, Over::Shards(count)),
+            Some(0) => each(&name, &names, ElementSource::Items(Vec::new())),
+            Some(count) => each(&name, &names, ElementSource::Shards(count)),
         };
         let join = if names.is_empty() { JoinRule::AllSuccess } else { drawn.join };
         let when = (!drawn.holds).then(|| "1 > 2".to_owned());
@@ -74,7 +74,8 @@ fn expected(steps: &[Drawn], spec: &WorkflowSpec) -> Vec<Option<StepStatus>> {
     let mut ends: Vec<Option<StepStatus>> = Vec::new();
     for (place, drawn) in steps.iter().enumerate() {
         let needs = needs_of(place, drawn);
-        let mut counts = NeedCounts { needs: u32::try_from(needs.len()).unwrap(), ..NeedCounts::default() };
+        let mut counts =
+            UpstreamCounts { needs: u32::try_from(needs.len()).unwrap(), ..UpstreamCounts::default() };
         let mut known = true;
         for need in needs {
             match ends[need] {
@@ -150,7 +151,7 @@ proptest! {
                 }
                 1 => t.check_rebuilt(),
                 _ if t.state(job).cancel_requested_at.is_some() => {
-                    t.end_with(job, crate::scenario::finished(engine::input::How::Stopped, None));
+                    t.end_with(job, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
                 }
                 _ if steps[place].succeeds => t.succeed(job),
                 _ => t.fail(job, 1),

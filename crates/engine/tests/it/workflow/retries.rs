@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use engine::WorkflowRequest;
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use engine::{NewRun, Reply};
 use model::run::{RetryFrom, RunCause, RunHead, StepKey, carried};
 use model::spec::Delivery;
-use model::why::{NextTry, StepReason};
+use model::why::{NextAttempt, StepReason};
 use model::workflow::{
-    Action, Approval, Call, EventWait, FailurePolicy, ForEach, JoinRule, OnTimeout, Over, Parameter,
+    Action, Approval, Call, ElementSource, EventWait, FailurePolicy, ForEach, JoinRule, OnTimeout, Parameter,
     ParameterType, RunFailure, StepSpec, Wait,
 };
 use model::{Duration, Refusal, RunId, RunStatus, StepStatus, WorkflowSpec};
@@ -45,7 +45,7 @@ fn pause(run: RunId) -> WorkflowRequest {
 /// C2. A retry repeats unsuccessful steps, keeps the others, and starts after its backoff; only the last one
 /// is followed by `on_failure` and `finally`.
 #[test]
-fn a_run_that_fails_is_tried_again_from_what_failed() {
+fn failed_run_is_retried_from_its_failed_steps() {
     let mut t = Scenario::with_room();
     let run = t.run(&chain());
     let first = t.job_of(run, "a");
@@ -69,12 +69,12 @@ fn a_run_that_fails_is_tried_again_from_what_failed() {
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → retrying (step_failed: step `b`) → running (backoff_over) → retrying (step_failed: step `c`) → running (backoff_over) → succeeded (succeeded)");
     assert_eq!((t.job_of(run, "a"), t.jobs_of(t.key(run, "b"))), (first, 2));
     let state = t.run_state(run);
-    assert_eq!((state.failures(), state.next_try_at()), (2, None));
+    assert_eq!((state.failures(), state.next_attempt_at()), (2, None));
 }
 
 /// C2. A run fails once its retries are exhausted; only then is its end reported.
 #[test]
-fn a_run_whose_tries_are_used_up_fails_once() {
+fn run_with_exhausted_retries_fails_once() {
     let mut t = Scenario::with_room();
     let run = t.run(&WorkflowSpec { steps: vec![job("a", &[])], ..chain() });
     for wait in [10, 20] {
@@ -161,7 +161,7 @@ fn a_backoff_holds_the_place_of_its_run() {
 
 /// C2, B7. The timeout applies to each attempt; a timeout is retried unless the policy says that it is final.
 #[test]
-fn a_try_that_takes_too_long_is_tried_again() {
+fn timed_out_attempt_is_retried() {
     let mut t = Scenario::with_room();
     let mut spec = with_retries(1, vec![job("a", &[]), job("b", &["a"])]);
     spec.timeout = Some(Duration::from_secs(30));
@@ -171,13 +171,13 @@ fn a_try_that_takes_too_long_is_tried_again() {
     let slow = t.job_of(run, "b");
     t.start(slow);
     t.pass(5);
-    t.end_with(slow, finished(How::Stopped, None));
+    t.end_with(slow, finished(ExecutionEnd::Stopped, None));
     t.pass(10);
     t.check_rebuilt();
     t.pass(29);
     assert_eq!((t.status_of_run(run), t.step(run, "b")), (RunStatus::Running, StepStatus::Running));
     t.pass(1);
-    t.end_with(t.job_of(run, "b"), finished(How::Stopped, None));
+    t.end_with(t.job_of(run, "b"), finished(ExecutionEnd::Stopped, None));
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (timed_out) → retrying (timed_out) → running (backoff_over) → stopping (timed_out) → failed (timed_out)");
 
     spec.retry.final_causes = vec![RunFailure::TimedOut];
@@ -185,7 +185,7 @@ fn a_try_that_takes_too_long_is_tried_again() {
     let slow = t.job_of(run, "a");
     t.start(slow);
     t.pass(30);
-    t.end_with(slow, finished(How::Stopped, None));
+    t.end_with(slow, finished(ExecutionEnd::Stopped, None));
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
     let run = t.run(&spec);
     t.fail_step(run, "a");
@@ -194,14 +194,14 @@ fn a_try_that_takes_too_long_is_tried_again() {
 
 /// C2. With `fail_fast`, the stopped steps are repeated as well.
 #[test]
-fn what_a_failure_stopped_is_done_again() {
+fn steps_stopped_by_a_failure_are_repeated() {
     let mut t = Scenario::with_room();
     let spec = with_retries(1, vec![job("a", &[]), job("b", &[])]);
     let run = t.run(&WorkflowSpec { failure: FailurePolicy::FailFast, ..spec });
     let stopped = t.job_of(run, "b");
     t.start(stopped);
     t.fail_step(run, "a");
-    t.end_with(stopped, finished(How::Stopped, None));
+    t.end_with(stopped, finished(ExecutionEnd::Stopped, None));
     assert_eq!(t.status_of_run(run), RunStatus::Retrying);
     t.pass(10);
     insta::assert_snapshot!(t.steps(run), @"a running (needs_over), b running (needs_over)");
@@ -212,7 +212,7 @@ fn what_a_failure_stopped_is_done_again() {
 
 /// C2. Dependents of a repeated step are repeated too, whatever their outcome.
 #[test]
-fn what_came_after_a_failure_is_asked_again() {
+fn dependents_of_a_failure_are_evaluated_again() {
     let mut t = Scenario::with_room();
     let mut report = job("report", &["a"]);
     report.join = JoinRule::AllDone;
@@ -229,7 +229,7 @@ fn what_came_after_a_failure_is_asked_again() {
 
 /// C2. Outcomes that a user set are not retried.
 #[test]
-fn what_somebody_decided_is_final() {
+fn outcomes_set_by_users_are_final() {
     let mut t = Scenario::with_room();
     let ask = act("ask", &[], Action::Approval(Approval::default()));
     let run = t.run(&with_retries(3, vec![ask]));
@@ -241,21 +241,21 @@ fn what_somebody_decided_is_final() {
     t.fail_step(run, "a");
     t.ask_for(WorkflowRequest::Mark { run, step: "b".into(), status: StepStatus::Failed, note: None })
         .unwrap();
-    t.end_with(t.job_of(run, "b"), finished(How::Stopped, None));
+    t.end_with(t.job_of(run, "b"), finished(ExecutionEnd::Stopped, None));
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 
     let run = t.run(&spec);
     t.succeed_step(run, "a");
     let job = t.job_of(run, "b");
     t.cancel(job).unwrap();
-    t.end_with(job, finished(How::Stopped, None));
+    t.end_with(job, finished(ExecutionEnd::Stopped, None));
     assert_eq!(t.status_of_run(run), RunStatus::Failed);
 }
 
 /// C2, D2. Steps that the policy calls final, and jobs that run at most once, never start twice in a run or
 /// in its called runs. A step that has not started prevents no retry.
 #[test]
-fn what_may_not_be_done_twice_is_final() {
+fn steps_that_must_not_repeat_are_final() {
     let mut t = Scenario::with_room();
     let mut spec = with_retries(3, vec![job("a", &[]), job("charge", &["a"])]);
     spec.retry.final_steps = vec!["charge".into()];
@@ -299,9 +299,10 @@ fn call() -> Action {
 /// C2, C4. Only the unsuccessful elements of a list are repeated, also by an engine rebuilt during the
 /// backoff and by one rebuilt during the retry.
 #[test]
-fn only_the_failed_elements_are_done_again() {
+fn only_failed_elements_are_repeated() {
     let mut t = Scenario::with_room();
-    let run = t.run(&with_retries(1, vec![each("load", &[], Over::Shards(4)), job("sum", &["load"])]));
+    let run =
+        t.run(&with_retries(1, vec![each("load", &[], ElementSource::Shards(4)), job("sum", &["load"])]));
     for item in [0, 1, 3] {
         let job = t.job_of_element(run, "load", item).unwrap();
         t.give(job, &json!(item));
@@ -325,9 +326,9 @@ fn only_the_failed_elements_are_done_again() {
 
 /// C2, C4. All elements of a list that may have changed run again.
 #[test]
-fn a_list_that_comes_from_what_is_done_again_is_gone_over_anew() {
+fn list_from_a_repeated_step_is_processed_again() {
     let mut t = Scenario::with_room();
-    let mut load = each("load", &["find"], Over::List("steps.find.output".into()));
+    let mut load = each("load", &["find"], ElementSource::List("steps.find.output".into()));
     load.join = JoinRule::AllDone;
     let run = t.run(&with_retries(1, vec![job("check", &[]), find_after("check"), load]));
     t.fail_step(run, "check");
@@ -358,9 +359,9 @@ fn find_after(need: &str) -> StepSpec {
 /// C2, C4. Added elements are kept, as in a retry of a job: a task that repeats a batch adds nothing, and
 /// succeeded elements are not repeated.
 #[test]
-fn what_tasks_added_is_kept_for_the_next_try() {
+fn added_elements_are_kept_for_the_next_attempt() {
     let mut t = Scenario::with_room();
-    let crawl = each("crawl", &[], Over::AddedBy(vec!["split".into()]));
+    let crawl = each("crawl", &[], ElementSource::AddedBy(vec!["split".into()]));
     let run = t.run(&with_retries(1, vec![job("split", &[]), crawl]));
     let split = t.job_of(run, "split");
     t.start(split);
@@ -389,7 +390,7 @@ fn what_tasks_added_is_kept_for_the_next_try() {
 /// C2. A called run is retried by its own policy first. The calling step gets only its end, and a retry of
 /// the caller calls another run.
 #[test]
-fn a_step_hears_of_the_end_of_the_run_that_it_called_alone() {
+fn step_gets_only_the_final_end_of_its_called_run() {
     let mut t = Scenario::with_room();
     let inner = WorkflowSpec { name: "inner".into(), ..with_retries(1, vec![job("x", &[])]) };
     let workflow = t.apply(&with_retries(1, vec![act("call", &[], call())]));
@@ -415,7 +416,7 @@ fn a_step_hears_of_the_end_of_the_run_that_it_called_alone() {
 
 /// C1, C2. A trigger gets only the end after the last retry.
 #[test]
-fn a_trigger_hears_of_the_last_try_alone() {
+fn trigger_gets_only_the_end_of_the_last_attempt() {
     let mut t = Scenario::with_room();
     let mut alarm = WorkflowSpec::new("alarm", vec![job("call", &[])]);
     alarm.triggers = serde_json::from_value(json!([{"workflow": "w", "on": "any"}])).unwrap();
@@ -452,13 +453,13 @@ fn an_event_may_come_before_the_step_waits_again() {
 
 /// C2. The explanation contains the time and number of the next attempt, and the steps that it repeats.
 #[test]
-fn a_run_says_that_it_waits_for_its_next_try() {
+fn explanation_names_the_next_attempt() {
     let mut t = Scenario::with_room();
     let run = t.run(&chain());
     t.succeed_step(run, "a");
     t.fail_step(run, "b");
     let at = Some(t.now + Duration::from_secs(10));
-    let next = NextTry { number: 2, most: 3, at };
+    let next = NextAttempt { number: 2, most: 3, at };
     assert_eq!(t.why_step(run, "b").last(), Some(&StepReason::RunRetries(next)));
     assert_eq!(t.why_step(run, "clean")[0], StepReason::RunRetries(next));
     assert!(matches!(t.why_step(run, "a")[..], [StepReason::Over { .. }]));
@@ -467,7 +468,7 @@ fn a_run_says_that_it_waits_for_its_next_try() {
     let names: Vec<_> = why.steps.iter().map(|why| why.step.as_str()).collect();
     assert_eq!(names, ["b", "c", "alert", "clean"]);
     t.ask_for(pause(run)).unwrap();
-    assert_eq!(t.why_step(run, "clean")[0], StepReason::RunRetries(NextTry { at: None, ..next }));
+    assert_eq!(t.why_step(run, "clean")[0], StepReason::RunRetries(NextAttempt { at: None, ..next }));
     assert!(t.run_state(run).history.iter().any(|entry| entry.cause == RunCause::PauseRequested));
     let refused =
         t.ask_for(WorkflowRequest::Mark { run, step: "b".into(), status: StepStatus::Succeeded, note: None });
@@ -477,7 +478,7 @@ fn a_run_says_that_it_waits_for_its_next_try() {
 /// C2. An output that cannot be evaluated, and a failure after the steps, are not retried: none of the steps
 /// failed.
 #[test]
-fn what_comes_after_the_steps_is_not_tried_again() {
+fn failures_after_the_steps_are_not_retried() {
     let mut t = Scenario::with_room();
     let mut spec = with_retries(1, vec![job("a", &[])]);
     spec.outputs.insert("file".into(), json!("${{ steps.a.output.file }}"));
@@ -495,7 +496,7 @@ fn what_comes_after_the_steps_is_not_tried_again() {
 
 /// C2. References of repeated steps are evaluated again in each attempt.
 #[test]
-fn references_are_read_in_each_try() {
+fn references_are_evaluated_in_each_attempt() {
     let mut t = Scenario::with_room();
     let mut use_it = job("use", &["make"]);
     *env(&mut use_it, "N") = "${{ steps.make.output }}".into();
@@ -538,7 +539,7 @@ fn retry_from(t: &mut Scenario, run: RunId, from: RetryFrom<'_>) -> RunId {
 /// C2, D2. A manual retry continues the runs that failed steps called, with their parameters, at every depth:
 /// succeeded steps in them are not repeated.
 #[test]
-fn a_retry_by_hand_continues_inside_a_called_run() {
+fn manual_retry_continues_a_called_run() {
     let mut t = Scenario::with_room();
     let mut pay = job("pay", &[]);
     if let Action::Job(job) = &mut pay.action {
@@ -581,11 +582,15 @@ fn a_retry_by_hand_continues_inside_a_called_run() {
 /// C2, D5. The same for the elements of a list. Also if the engine is rebuilt before the retry exists or
 /// starts, and if an element does not start before the retry is retried itself.
 #[test]
-fn a_retry_by_hand_continues_the_runs_that_elements_called() {
+fn manual_retry_continues_runs_called_by_elements() {
     let mut t = Scenario::with_room();
     let inner = WorkflowSpec::new("inner", vec![job("one", &[]), job("two", &["one"])]);
-    let each =
-        ForEach { max_parallel: Some(1), max_failed: 9, enough: Some(9), ..ForEach::new(Over::Shards(9)) };
+    let each = ForEach {
+        max_parallel: Some(1),
+        max_failed: 9,
+        enough: Some(9),
+        ..ForEach::new(ElementSource::Shards(9))
+    };
     let step = StepSpec { for_each: Some(each), ..act("call", &[], call()) };
     let spec = WorkflowSpec { max_parallel_runs: Some(1), ..WorkflowSpec::new("w", vec![step]) };
     let workflow = t.apply(&spec);
@@ -615,14 +620,14 @@ fn a_retry_by_hand_continues_the_runs_that_elements_called() {
     while t.running() > 0 && t.status_of_run(second) == RunStatus::Waiting {
         let inner = called(&t, other);
         let job = t.job_of(inner, "one");
-        t.end_with(job, finished(How::Stopped, None));
+        t.end_with(job, finished(ExecutionEnd::Stopped, None));
     }
     // Only the first of the three continues; the others never start.
     let inner = called(&t, second);
     insta::assert_snapshot!(t.steps(inner), @"one succeeded (carried), two running (needs_over)");
     t.ask_for(cancel(second)).unwrap();
     let job = t.job_of(inner, "two");
-    t.end_with(job, finished(How::Stopped, None));
+    t.end_with(job, finished(ExecutionEnd::Stopped, None));
     let third = retry(&mut t, second);
     for _ in 0..3 {
         t.restart();
@@ -639,12 +644,12 @@ fn a_retry_by_hand_continues_the_runs_that_elements_called() {
 /// C2, D2, D5. In a manual retry, a call did not start because another step failed first. It still continues
 /// its ended run in the next automatic retry, also after a restart during the backoff.
 #[test]
-fn an_automatic_retry_continues_a_call_that_has_not_begun() {
+fn automatic_retry_continues_a_call_that_has_not_started() {
     for (restarts, over_list) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut t = Scenario::with_room();
         let inner = WorkflowSpec::new("inner", vec![once("pay", &[]), job("mail", &["pay"])]);
         let mut step = act("call", &[], call());
-        step.for_each = over_list.then(|| ForEach::new(Over::Shards(2)));
+        step.for_each = over_list.then(|| ForEach::new(ElementSource::Shards(2)));
         let mut outer = with_retries(1, vec![job("b", &[]), step]);
         (outer.failure, outer.max_parallel_steps) = (FailurePolicy::FailFast, Some(1));
         let workflow = t.apply(&outer);

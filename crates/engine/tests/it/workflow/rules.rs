@@ -2,7 +2,7 @@
 
 use model::spec::{Concurrency, Constraint, InputFile, Operator};
 use model::why::StepReason;
-use model::workflow::{Action, FailurePolicy, JoinRule, Over, Parameter, ParameterType, StepSpec};
+use model::workflow::{Action, ElementSource, FailurePolicy, JoinRule, Parameter, ParameterType, StepSpec};
 use model::{JobStatus, RunStatus, StepStatus, WorkflowSpec};
 use serde_json::json;
 
@@ -42,7 +42,7 @@ fn a_steps_end_and_the_next_steps_job_are_in_one_batch() {
     t.start(first);
     let before = t.rows.jobs.len();
     let record = t.execution(first).clone();
-    let report = crate::scenario::finished(engine::input::How::Succeeded, Some(0));
+    let report = crate::scenario::finished(engine::input::ExecutionEnd::Succeeded, Some(0));
     let session = t.players[&record.worker].session.unwrap();
     let (worker, execution, fence) = (record.worker, record.id, record.fence);
     t.engine.handle(t.now, engine::Input::Report { worker, session, execution, fence, report });
@@ -73,7 +73,7 @@ fn a_failure_stops_its_branch_and_no_other() {
 
 /// C2. The outcome of the run follows from all steps: a last step that always runs hides no failure.
 #[test]
-fn a_step_that_runs_whatever_happened_hides_no_failure() {
+fn step_that_always_runs_hides_no_failure() {
     let mut t = Scenario::with_room();
     let last = StepSpec { join: JoinRule::AllDone, ..job("b", &["a"]) };
     let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[]), last]));
@@ -84,7 +84,7 @@ fn a_step_that_runs_whatever_happened_hides_no_failure() {
 
 /// C2. With `continue_on_failure`, a failure affects neither the run nor the dependents.
 #[test]
-fn a_failure_that_does_not_count_stops_nothing() {
+fn failure_with_continue_on_failure_stops_nothing() {
     let mut t = Scenario::with_room();
     let first = StepSpec { continue_on_failure: true, ..job("a", &[]) };
     let run = t.run(&WorkflowSpec::new("w", vec![first, job("b", &["a"])]));
@@ -106,7 +106,7 @@ fn a_workflow_that_fails_fast_stops_at_its_first_failure() {
     t.fail_step(run, "b");
     assert_eq!(t.status_of_run(run), RunStatus::Stopping);
     assert!(t.players.values().any(|player| player.stopped.contains_key(&execution)));
-    t.end_with(other, crate::scenario::finished(engine::input::How::Stopped, None));
+    t.end_with(other, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
     insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b failed (job_failed), c cancelled (stopped), d cancelled (stopped)");
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (fail_fast: step `b` failed) → failed (fail_fast: step `b`)");
     assert_eq!(t.status(other), JobStatus::Cancelled);
@@ -114,7 +114,7 @@ fn a_workflow_that_fails_fast_stops_at_its_first_failure() {
 
 /// C2. Jobs have their own retries; the step fails with the last one.
 #[test]
-fn a_step_goes_on_while_its_job_is_tried_again() {
+fn step_is_running_while_its_job_is_retried() {
     let mut t = Scenario::with_room();
     let mut step = job("a", &[]);
     let Action::Job(spec) = &mut step.action else { unreachable!() };
@@ -154,7 +154,7 @@ fn a_condition_that_does_not_hold_skips_a_step_and_what_needs_it() {
 
 /// C2. A condition that cannot be evaluated is a failure with a reason.
 #[test]
-fn a_condition_that_has_no_answer_fails_its_step() {
+fn invalid_condition_fails_its_step() {
     let mut t = Scenario::with_room();
     let step = StepSpec { when: Some("steps.a.output.rows > 1".into()), ..job("b", &["a"]) };
     let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[]), step]));
@@ -166,7 +166,7 @@ fn a_condition_that_has_no_answer_fails_its_step() {
 
 /// C2. Values reach the next job as one argument or one environment variable each.
 #[test]
-fn parameters_and_outputs_are_handed_on() {
+fn parameters_and_outputs_reach_the_next_job() {
     let mut t = Scenario::with_room();
     let mut second = job("b", &["a"]);
     *env(&mut second, "FILE") = "${{ params.folder }}/${{ steps.a.output.file }}".into();
@@ -186,7 +186,7 @@ fn parameters_and_outputs_are_handed_on() {
 
 /// C2. A missing value fails the step that refers to it, by name.
 #[test]
-fn a_reference_to_what_is_not_there_fails_its_step() {
+fn missing_reference_fails_its_step() {
     let mut t = Scenario::with_room();
     let mut second = job("b", &["a"]);
     *env(&mut second, "FILE") = "${{ steps.a.output.file }}".into();
@@ -198,7 +198,7 @@ fn a_reference_to_what_is_not_there_fails_its_step() {
 
 /// C2. An output that cannot be evaluated fails the run, after `finally`.
 #[test]
-fn a_run_that_cannot_give_its_output_fails() {
+fn invalid_output_fails_the_run() {
     let mut t = Scenario::with_room();
     let mut spec = WorkflowSpec::new("w", vec![job("a", &[])]);
     spec.outputs.insert("file".into(), json!("${{ steps.a.output.file }}"));
@@ -254,7 +254,7 @@ fn a_failure_in_finally_counts() {
 
 /// C2. A limit on parallel steps blocks the others, and the explanation says so.
 #[test]
-fn no_more_steps_go_on_than_may() {
+fn parallel_steps_are_limited() {
     let mut t = Scenario::with_room();
     let steps = (0..5).map(|i| job(&format!("s{i}"), &[])).collect();
     let spec = WorkflowSpec { max_parallel_steps: Some(2), ..WorkflowSpec::new("w", steps) };
@@ -330,7 +330,7 @@ fn a_run_that_takes_too_long_is_stopped() {
     t.start(first);
     t.pass(6);
     assert_eq!(t.status_of_run(run), RunStatus::Stopping);
-    t.end_with(first, crate::scenario::finished(engine::input::How::Stopped, None));
+    t.end_with(first, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
     t.succeed_step(run, "clean");
     insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (timed_out) → failed (timed_out)");
 }
@@ -347,7 +347,7 @@ fn a_step_that_takes_too_long_fails() {
 
 /// C2. The explanation of a pending step lists all reasons.
 #[test]
-fn a_pending_step_says_what_it_waits_for() {
+fn explanation_of_a_pending_step_lists_its_reasons() {
     let mut t = Scenario::with_room();
     let mut spec = diamond();
     spec.finally = vec![job("clean", &[])];
@@ -380,7 +380,7 @@ fn references_are_replaced_in_every_field_that_may_vary() {
     let mut t = Scenario::new();
     t.worker().label("region", "east").slots(8).join();
     t.worker().label("region", "west").slots(8).join();
-    let mut step = each("load", &[], Over::Items(vec![json!("east"), json!("west"), json!("east")]));
+    let mut step = each("load", &[], ElementSource::Items(vec![json!("east"), json!("west"), json!("east")]));
     let Action::Job(job) = &mut step.action else { panic!("a job is expected") };
     job.owner = Some("${{ params.q }}".into());
     job.labels.insert("region".into(), "${{ item }}".into());

@@ -1,17 +1,17 @@
 //! Runs of schedules: the same rules as for jobs of schedules.
 
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use engine::{Reply, ScheduleRequest, WorkflowRequest};
 use model::firing::{BackfillStatus, FiringCause, FiringOutcome, LedgerRecord, Origin, ScheduleStatus, Work};
 use model::schedule::{Action as Starts, OverlapPolicy};
 use model::timing::{Every, Rule};
-use model::workflow::{Action, Approval, Call, Over, Parameter, ParameterType};
+use model::workflow::{Action, Approval, Call, ElementSource, Parameter, ParameterType};
 use model::{Duration, Refusal, RunId, RunStatus, ScheduleId, StepStatus, Timestamp, WorkflowSpec};
 use serde_json::{Value, json};
 
 use super::{act, each, env, job};
 use crate::scenario::{Scenario, finished};
-use crate::timekeeper::{ScheduleBuilder, minutes};
+use crate::schedule_scenario::{ScheduleBuilder, minutes};
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -134,7 +134,7 @@ fn a_run_is_pinned_to_what_its_workflow_is_when_it_fires() {
 
 /// C1. One record per range of scheduled times says so, and the schedule continues.
 #[test]
-fn a_workflow_that_cannot_be_started_is_recorded_and_the_schedule_goes_on() {
+fn unstartable_workflow_is_recorded_and_the_schedule_continues() {
     let mut t = Scenario::with_room();
     let given = json!({"day": "${{ firing.scheduled_for }}"});
     let schedule = t.schedule("s").cron("*/5 * * * *").starts("load", given).apply();
@@ -184,7 +184,7 @@ fn overlap_policies_hold_for_runs() {
         t.start(t.job_of(first, "load"));
         t.live_until(at("2026-11-21T08:11:00Z"));
         if t.state(t.job_of(first, "load")).cancel_requested_at.is_some() {
-            t.end_with(t.job_of(first, "load"), finished(How::Stopped, None));
+            t.end_with(t.job_of(first, "load"), finished(ExecutionEnd::Stopped, None));
         } else {
             t.succeed_step(first, "load");
         }
@@ -303,7 +303,7 @@ fn a_trigger_that_is_repeated_under_its_key_finds_the_run() {
 
 /// C4. A retried run belongs to the same firing, and counts towards the schedule's limit.
 #[test]
-fn a_run_that_is_tried_again_stands_among_the_runs_of_its_schedule() {
+fn retried_run_counts_as_a_run_of_its_schedule() {
     let mut t = Scenario::with_room();
     let workflow = t.apply(&load());
     let schedule = t.schedule("s").starts("load", json!({})).apply();
@@ -327,9 +327,9 @@ fn a_run_that_is_tried_again_stands_among_the_runs_of_its_schedule() {
 /// B6, E3. A run ends with its last task: of a step, of an element or of a called run, even if it is reported
 /// later.
 #[test]
-fn an_outage_makes_no_run_of_a_workflow_longer() {
+fn outage_does_not_extend_workflow_runs() {
     let called = Action::Workflow(Call { name: "inner".into(), parameters: Default::default() });
-    for last in [job("last", &[]), each("last", &[], Over::Shards(1)), act("last", &[], called)] {
+    for last in [job("last", &[]), each("last", &[], ElementSource::Shards(1)), act("last", &[], called)] {
         let mut t = Scenario::with_room();
         t.apply(&WorkflowSpec::new("inner", vec![job("x", &[])]));
         t.apply(&WorkflowSpec::new("w", vec![last]));
@@ -341,7 +341,7 @@ fn an_outage_makes_no_run_of_a_workflow_longer() {
         t.pass(1);
         t.outage(Duration::from_secs(45));
         t.rejoin_all();
-        let mut report = finished(How::Succeeded, Some(0));
+        let mut report = finished(ExecutionEnd::Succeeded, Some(0));
         if let engine::Report::Finished { usage, .. } = &mut report {
             usage.run_time = Duration::from_secs(4);
         }
@@ -359,7 +359,7 @@ fn an_outage_makes_no_run_of_a_workflow_longer() {
 
 /// I14, I28. Wherever a crash happens, each scheduled time has exactly one run.
 #[test]
-fn a_restart_at_any_moment_neither_loses_nor_doubles_a_run() {
+fn restart_at_any_moment_loses_and_repeats_no_run() {
     let mut t = Scenario::with_room();
     let approve =
         Action::Approval(Approval { approvers: Vec::new(), message: None, on_timeout: Default::default() });
@@ -390,7 +390,7 @@ fn a_restart_at_any_moment_neither_loses_nor_doubles_a_run() {
 /// B2, C2. A run that waits for its retry is unfinished: the overlap policy applies, and the schedule counts
 /// only the final outcome.
 #[test]
-fn a_schedule_waits_for_the_last_try_of_its_run() {
+fn schedule_waits_for_the_last_attempt_of_its_run() {
     let mut t = Scenario::with_room();
     let mut spec = load();
     spec.retry.max_retries = 1;
@@ -423,7 +423,7 @@ fn a_schedule_waits_for_the_last_try_of_its_run() {
 #[test]
 fn a_firing_waits_for_the_workers_of_a_run_after_a_takeover() {
     let called = Action::Workflow(Call { name: "inner".into(), parameters: Default::default() });
-    for step in [job("only", &[]), each("only", &[], Over::Shards(1)), act("only", &[], called)] {
+    for step in [job("only", &[]), each("only", &[], ElementSource::Shards(1)), act("only", &[], called)] {
         for is_over in [true, false] {
             let mut t = Scenario::with_room();
             t.apply(&WorkflowSpec::new("inner", vec![job("x", &[])]));

@@ -1,7 +1,7 @@
 //! Triggers: runs started by the end of a job or of another workflow.
 
 use model::record::EventKind;
-use model::run::{NotTriggered, TriggerState};
+use model::run::{TriggerRefusalReason, TriggerState};
 use model::workflow::{Parameter, ParameterType, TriggerSpec};
 use model::{JobId, Refusal, RunId, RunStatus, WorkflowId, WorkflowSpec};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ fn the_end_of_a_job_starts_a_run() {
 
 /// C1. By default only successes trigger; all labels must match.
 #[test]
-fn a_trigger_is_told_of_the_ends_that_it_means() {
+fn trigger_fires_for_matching_ends_only() {
     let mut t = Scenario::with_room();
     t.apply(&listens("well", json!([{"job": "import"}])));
     t.apply(&listens("badly", json!([{"job": "import", "on": "failure"}])));
@@ -172,7 +172,7 @@ fn several_ends_are_joined_within_a_window() {
 
 /// C1. The reason why no run was started is stored with the workflow and emitted as an event.
 #[test]
-fn an_end_that_starts_nothing_says_why() {
+fn end_that_starts_nothing_has_a_reason() {
     let mut t = Scenario::with_room();
     let paused = t.apply(&listens("paused", json!([{"job": "a", "paused": true}])));
     t.apply(&listens("soon", json!([{"job": "a", "within": "1m"}])));
@@ -188,14 +188,14 @@ fn an_end_that_starts_nothing_says_why() {
     ");
     let state = t.trigger_state(paused, 0);
     assert_eq!((state.runs, state.refused), (0, 1));
-    assert_eq!(state.last_refusal.as_ref().unwrap().reason, NotTriggered::Paused);
+    assert_eq!(state.last_refusal.as_ref().unwrap().reason, TriggerRefusalReason::Paused);
     assert!(t.state(job).started.is_empty());
     t.check_rebuilt();
 }
 
 /// C1. Workflows that trigger each other stop after a bounded number of runs; the reason contains the chain.
 #[test]
-fn a_circle_of_workflows_ends() {
+fn circular_triggers_are_bounded() {
     let mut t = Scenario::with_room();
     let skipped = |name: &str, after: &str| {
         let mut spec = listens(name, json!([{"workflow": after}]));
@@ -216,7 +216,7 @@ fn a_circle_of_workflows_ends() {
 
 /// C1. A trigger with the same sources keeps its ends; a deleted workflow triggers nothing.
 #[test]
-fn a_changed_workflow_keeps_the_ends_that_it_was_told() {
+fn changed_workflow_keeps_its_recorded_ends() {
     let mut t = Scenario::with_room();
     let all = json!({"all": [{"job": "a"}, {"job": "b"}]});
     let id = t.apply(&listens("both", json!([all])));

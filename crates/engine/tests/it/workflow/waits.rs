@@ -30,7 +30,7 @@ fn pay(run: RunId, payload: &serde_json::Value) -> WorkflowRequest {
 
 /// C2. A release waits for a permitted approver, and the next step knows the approver.
 #[test]
-fn an_approval_waits_for_somebody_who_may_approve() {
+fn approval_waits_for_a_permitted_approver() {
     let mut t = Scenario::with_room();
     let mut deploy = job("deploy", &["ask"]);
     *env(&mut deploy, "BY") = "${{ steps.ask.output.by }}: ${{ steps.ask.output.note }}".into();
@@ -50,7 +50,7 @@ fn an_approval_waits_for_somebody_who_may_approve() {
 /// C2. Approvers see what they approve, and a parameter can name them: other users cannot approve then. A
 /// parameter without names does not allow every user to approve.
 #[test]
-fn an_approval_asks_with_its_references_replaced() {
+fn approval_evaluates_its_references() {
     let mut t = Scenario::with_room();
     let ask = Approval {
         approvers: vec!["${{ params.lead }}".into(), "${{ params.others }}".into()],
@@ -96,7 +96,7 @@ fn a_rejection_fails_the_step() {
 
 /// C2. The workflow decides the outcome of an approval that is not given in time.
 #[test]
-fn an_approval_that_nobody_gives_ends_as_its_workflow_says() {
+fn approval_timeout_follows_the_workflow() {
     for (on_timeout, expected) in [
         (OnTimeout::Fail, StepStatus::Failed),
         (OnTimeout::Succeed, StepStatus::Succeeded),
@@ -118,7 +118,7 @@ fn an_approval_that_nobody_gives_ends_as_its_workflow_says() {
 
 /// C2. A wait ends at its time, also if no server was running then.
 #[test]
-fn a_wait_is_over_at_its_time() {
+fn wait_ends_at_its_time() {
     let mut t = Scenario::with_room();
     let nap = act("nap", &[], Action::Wait(Wait::For(Duration::from_secs(30))));
     let until = act("until", &[], Action::Wait(Wait::Until("2026-11-21T08:00:20Z".into())));
@@ -174,7 +174,7 @@ fn an_event_that_comes_early_is_kept() {
 
 /// C2. An event concerns only the given run, and only the steps that wait for it.
 #[test]
-fn an_event_that_nobody_waits_for_is_refused_by_name() {
+fn unexpected_event_is_refused_by_name() {
     let mut t = Scenario::with_room();
     let run = t.run(&WorkflowSpec::new("w", vec![job("a", &[])]));
     let refusal = t.ask_for(pay(run, &json!({}))).unwrap_err();

@@ -240,7 +240,7 @@ impl<'a> Graph<'a> {
                 if named <= CYCLES_NAMED {
                     let first = cycle[0];
                     let at = format!("{}.needs", path_of(spec, first, self.sections[first]));
-                    check.fail(at, format!("is part of a dependency cycle: {}", self.told(cycle)));
+                    check.fail(at, format!("is part of a dependency cycle: {}", self.cycle_text(cycle)));
                 }
             }
             for place in walk {
@@ -249,7 +249,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    fn told(&self, cycle: &[usize]) -> String {
+    fn cycle_text(&self, cycle: &[usize]) -> String {
         let next = cycle.iter().skip(1).chain(cycle.first());
         let mut text: String = cycle
             .iter()

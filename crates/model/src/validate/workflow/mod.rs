@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 pub use definition::definition;
-use names::{Around, StepNames, WorkflowNames};
+use names::{ExpressionLocation, StepNames, WorkflowNames};
 pub(super) use steps::{NOT_REPLACED, texts_with_references};
 
 use super::{Check, Invalid, Problem, too_many};
@@ -83,10 +83,10 @@ pub fn workflow_warnings(spec: &WorkflowSpec) -> Vec<Problem> {
         check.fail(place, format!("waits for event `{name}` without a timeout, and may wait forever"));
     }
     unused_outputs(&mut check, spec);
-    slips::slips(&mut check, spec);
+    slips::likely_mistakes(&mut check, spec);
     foreign_files(&mut check, spec);
     check.problems.extend(triggers::of_itself(spec));
-    many_tries(&mut check, spec);
+    many_attempts(&mut check, spec);
     check.problems
 }
 
@@ -128,7 +128,7 @@ fn outputs(check: &mut Check, spec: &WorkflowSpec, names: &WorkflowNames<'_>) {
     check.ensure(spec.outputs.len() <= limits::PARAMETERS_MAX, "outputs", || {
         too_many(spec.outputs.len(), limits::PARAMETERS_MAX)
     });
-    let scope = names.of(Around::Outputs);
+    let scope = names.of(ExpressionLocation::Outputs);
     for (name, value) in &spec.outputs {
         let at = format!("outputs.{}", super::shown(name));
         identifier(check, &at, name);
@@ -231,7 +231,7 @@ fn foreign_files(check: &mut Check, spec: &WorkflowSpec) {
 }
 
 /// Warns of retries of a run and its jobs that multiply to many executions.
-fn many_tries(check: &mut Check, spec: &WorkflowSpec) {
+fn many_attempts(check: &mut Check, spec: &WorkflowSpec) {
     const MANY: u64 = 20;
     for (i, step) in spec.steps.iter().enumerate() {
         let Action::Job(job) = &step.action else { continue };
@@ -257,7 +257,7 @@ fn timeout(check: &mut Check, at: &str, timeout: Option<Duration>) {
 fn expression(check: &mut Check, at: &str, text: &str, expected: &Type, scope: &StepNames<'_>) {
     match Expression::parse(text).and_then(|expression| expression.check(scope)) {
         Err(error) => check.fail(at, error.to_string()),
-        Ok(found) if !found.may_be(expected) => {
+        Ok(found) if !found.is_compatible_with(expected) => {
             check.fail(at, format!("`{}` is {found}: expected {expected}", super::shown(text)));
         }
         Ok(_) => {}

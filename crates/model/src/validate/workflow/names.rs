@@ -13,7 +13,7 @@ use super::graph::Graph;
 use super::path_of;
 use crate::expression::{Names, Type};
 use crate::workflow::template::has_reference;
-use crate::workflow::{Action, Over, Section, StepSpec, Wait, WorkflowSpec};
+use crate::workflow::{Action, ElementSource, Section, StepSpec, Wait, WorkflowSpec};
 
 /// All names of a workflow.
 pub(super) struct WorkflowNames<'a> {
@@ -29,7 +29,7 @@ pub(super) struct WorkflowNames<'a> {
 
 /// Location of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Around {
+pub(super) enum ExpressionLocation {
     /// In a step, before its elements are known.
     Step(usize),
     /// In a step, evaluated for each element of a mapped step.
@@ -41,7 +41,7 @@ pub(super) enum Around {
 /// Names that an expression can refer to at its location.
 pub(super) struct StepNames<'a> {
     names: &'a WorkflowNames<'a>,
-    around: Around,
+    around: ExpressionLocation,
 }
 
 impl<'a> WorkflowNames<'a> {
@@ -70,7 +70,7 @@ impl<'a> WorkflowNames<'a> {
         promised.filter(|(place, _, name)| !is_used(*place, name)).collect()
     }
 
-    pub(super) fn of(&'a self, around: Around) -> StepNames<'a> {
+    pub(super) fn of(&'a self, around: ExpressionLocation) -> StepNames<'a> {
         StepNames { names: self, around }
     }
 
@@ -149,8 +149,10 @@ impl StepNames<'_> {
                 .collect();
         fields.insert("number".into(), Type::Number);
         let late = match self.around {
-            Around::Step(place) | Around::Element(place) => self.names.graph.section(place) != Section::Steps,
-            Around::Outputs => false,
+            ExpressionLocation::Step(place) | ExpressionLocation::Element(place) => {
+                self.names.graph.section(place) != Section::Steps
+            }
+            ExpressionLocation::Outputs => false,
         };
         if late {
             fields.insert("status".into(), Type::Text);
@@ -166,12 +168,14 @@ impl StepNames<'_> {
             return Err(format!("there is no step `{}`", super::super::shown(name)));
         };
         let before = match self.around {
-            Around::Step(own) | Around::Element(own) => own != place && self.names.comes_before(place, own),
-            Around::Outputs => self.names.graph.section(place) == Section::Steps,
+            ExpressionLocation::Step(own) | ExpressionLocation::Element(own) => {
+                own != place && self.names.comes_before(place, own)
+            }
+            ExpressionLocation::Outputs => self.names.graph.section(place) == Section::Steps,
         };
         if !before {
             return Err(match self.around {
-                Around::Outputs => {
+                ExpressionLocation::Outputs => {
                     format!(
                         "step `{name}` is not in `steps`: the outputs are evaluated before this step runs"
                     )
@@ -193,11 +197,11 @@ impl StepNames<'_> {
 
     /// Returns the type of `item`, or `None` outside of a mapped step.
     fn item(&self) -> Option<Type> {
-        let Around::Element(place) = self.around else { return None };
+        let ExpressionLocation::Element(place) = self.around else { return None };
         Some(match self.names.steps[place].for_each.as_ref()?.over {
-            Over::Shards(_) => Type::Number,
-            Over::Workers(_) => Type::Text,
-            Over::Items(_) | Over::List(_) | Over::AddedBy(_) => Type::Any,
+            ElementSource::Shards(_) => Type::Number,
+            ElementSource::Workers(_) => Type::Text,
+            ElementSource::Items(_) | ElementSource::List(_) | ElementSource::AddedBy(_) => Type::Any,
         })
     }
 }

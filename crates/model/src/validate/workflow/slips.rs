@@ -27,13 +27,13 @@ const OWN: [&str; 3] = ["params.", "steps.", "run."];
 const REFERENCE_LEN_MAX: usize = 200;
 
 /// Warns of comparisons with unknown statuses, and of references in the syntax of other systems.
-pub(super) fn slips(check: &mut Check, spec: &WorkflowSpec) {
+pub(super) fn likely_mistakes(check: &mut Check, spec: &WorkflowSpec) {
     if let Ok(value) = serde_json::to_value(spec) {
-        look(check, String::new(), &value);
+        check_text(check, String::new(), &value);
     }
 }
 
-fn look(check: &mut Check, at: String, value: &Value) {
+fn check_text(check: &mut Check, at: String, value: &Value) {
     match value {
         // A description is free text.
         Value::String(_) if at.ends_with("description") => {}
@@ -43,13 +43,13 @@ fn look(check: &mut Check, at: String, value: &Value) {
         }
         Value::Array(list) => {
             for (i, value) in list.iter().enumerate() {
-                look(check, format!("{at}[{i}]"), value);
+                check_text(check, format!("{at}[{i}]"), value);
             }
         }
         Value::Object(map) => {
             for (key, value) in map {
                 let dot = if at.is_empty() { "" } else { "." };
-                look(check, format!("{at}{dot}{}", shown(key)), value);
+                check_text(check, format!("{at}{dot}{}", shown(key)), value);
             }
         }
         _ => {}

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::super::{Check, shown, too_long, too_many};
 use super::code::{Text, references_in_programs};
-use super::names::{Around, WorkflowNames};
+use super::names::{ExpressionLocation, WorkflowNames};
 use super::{expression, identifier, path_of, references, template, templates_in, timeout};
 use crate::expression::Type;
 use crate::limits;
@@ -19,8 +19,8 @@ use crate::spec::{JobSpec, Run};
 use crate::time::{Duration, Timestamp};
 use crate::workflow::template::has_reference;
 use crate::workflow::{
-    Action, Approval, Call, ForEach, JobTemplate, JoinRule, LatePolicy, Over, Section, StepSpec, Wait,
-    WorkflowSpec,
+    Action, Approval, Call, ElementSource, ForEach, JobTemplate, JoinRule, LatePolicy, Section, StepSpec,
+    Wait, WorkflowSpec,
 };
 
 /// Message for a reference in a field in which references are not replaced.
@@ -42,10 +42,16 @@ pub(super) fn step(
     let needless = step.needs.is_empty() && !matches!(step.join, JoinRule::AllSuccess | JoinRule::Always);
     check.ensure(!needless, &format!("{at}.join"), || "has no effect: the step has no dependencies".into());
     if let Some(when) = &step.when {
-        expression(check, &format!("{at}.when"), when, &Type::Bool, &names.of(Around::Step(place)));
+        expression(
+            check,
+            &format!("{at}.when"),
+            when,
+            &Type::Bool,
+            &names.of(ExpressionLocation::Step(place)),
+        );
     }
     timeout(check, &format!("{at}.timeout"), step.timeout);
-    promises(check, &format!("{at}.outputs"), step);
+    check_declared_outputs(check, &format!("{at}.outputs"), step);
     if let Some(for_each) = &step.for_each {
         each(check, &format!("{at}.for_each"), names, place, step, for_each);
     }
@@ -59,7 +65,7 @@ pub(super) fn step(
     }
 }
 
-fn promises(check: &mut Check, at: &str, step: &StepSpec) {
+fn check_declared_outputs(check: &mut Check, at: &str, step: &StepSpec) {
     let count = step.outputs.len();
     check.ensure(count <= limits::PARAMETERS_MAX, at, || too_many(count, limits::PARAMETERS_MAX));
     for name in step.outputs.keys() {
@@ -88,7 +94,7 @@ fn each(
     check.ensure(each.max_parallel != Some(0), &format!("{at}.max_parallel"), || "must be at least 1".into());
     let mut known = None;
     match &each.over {
-        Over::Items(items) => {
+        ElementSource::Items(items) => {
             let at = format!("{at}.over.items");
             known = Some(items.len());
             check.ensure(items.len() <= limits::ITEMS_MAX, &at, || too_many(items.len(), limits::ITEMS_MAX));
@@ -105,11 +111,17 @@ fn each(
                 }
             }
         }
-        Over::List(text) => {
+        ElementSource::List(text) => {
             let list = Type::List(Box::new(Type::Any));
-            expression(check, &format!("{at}.over.list"), text, &list, &names.of(Around::Step(place)));
+            expression(
+                check,
+                &format!("{at}.over.list"),
+                text,
+                &list,
+                &names.of(ExpressionLocation::Step(place)),
+            );
         }
-        Over::Shards(count) => {
+        ElementSource::Shards(count) => {
             let count = usize::try_from(*count).unwrap_or(usize::MAX);
             known = Some(count);
             check.ensure((1..=limits::ITEMS_MAX).contains(&count), &format!("{at}.over.shards"), || {
@@ -117,8 +129,8 @@ fn each(
             });
         }
         // The names of the steps are checked with the dependencies.
-        Over::AddedBy(_) => {}
-        Over::Workers(constraints) => {
+        ElementSource::AddedBy(_) => {}
+        ElementSource::Workers(constraints) => {
             let at = format!("{at}.over.workers");
             check.ensure(matches!(step.action, Action::Job(_)), &at, || "is allowed only for jobs".into());
             check.ensure(constraints.len() <= limits::CONSTRAINTS_MAX, &at, || {
@@ -132,12 +144,12 @@ fn each(
             }
         }
     }
-    if matches!(each.over, Over::AddedBy(_)) {
+    if matches!(each.over, ElementSource::AddedBy(_)) {
         check.ensure(!each.adders().is_empty(), &format!("{at}.over.added_by"), || {
             "must contain at least one step whose tasks add elements".into()
         });
     }
-    let late = each.late == LatePolicy::default() || matches!(each.over, Over::Workers(_));
+    let late = each.late == LatePolicy::default() || matches!(each.over, ElementSource::Workers(_));
     check.ensure(late, &format!("{at}.late"), || "cannot be set without `over.workers`".into());
     let most = known.and_then(|known| u32::try_from(known).ok());
     check.ensure(each.enough != Some(0), &format!("{at}.enough"), || "must be at least 1".into());
@@ -159,7 +171,7 @@ fn job(
     job: &JobSpec,
     now: Timestamp,
 ) {
-    let scope = names.of(Around::Element(place));
+    let scope = names.of(ExpressionLocation::Element(place));
     let template = match JobTemplate::parse(Arc::new(job.clone())) {
         Ok(template) => template,
         Err(problems) => {
@@ -172,7 +184,7 @@ fn job(
     for (path, text) in template.templates() {
         references(check, &format!("{at}.{path}"), text, &scope);
     }
-    let outline = if template.is_plain() { None } else { Some(template.outline()) };
+    let outline = if template.is_plain() { None } else { Some(template.with_placeholders()) };
     if let Err(invalid) = super::super::job(outline.as_ref().unwrap_or(job), now) {
         for problem in invalid.problems {
             check.fail(format!("{at}.{}", problem.path), problem.message);
@@ -253,7 +265,7 @@ fn call(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize, ca
     check.name(&format!("{at}.name"), &call.name);
     for (name, value) in &call.parameters {
         let at = format!("{at}.parameters.{}", shown(name));
-        templates_in(check, &at, value, &names.of(Around::Element(place)));
+        templates_in(check, &at, value, &names.of(ExpressionLocation::Element(place)));
     }
 }
 
@@ -268,14 +280,14 @@ fn approval(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize
             format!("expected 1 to {} bytes", limits::OWNER_LEN_MAX)
         });
         check.ensure(seen.insert(name), &at, || format!("`{}` is listed twice", shown(name)));
-        template(check, &at, name, &names.of(Around::Step(place)));
+        template(check, &at, name, &names.of(ExpressionLocation::Step(place)));
     }
     if let Some(message) = &approval.message {
         let at = format!("{at}.message");
         check.ensure(message.len() <= limits::NOTE_LEN_MAX, &at, || {
             too_long(message.len(), limits::NOTE_LEN_MAX)
         });
-        template(check, &at, message, &names.of(Around::Step(place)));
+        template(check, &at, message, &names.of(ExpressionLocation::Step(place)));
     }
 }
 
@@ -288,7 +300,7 @@ fn wait(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize, wa
         Wait::Until(text) => {
             let at = format!("{at}.until");
             if has_reference(text) {
-                return template(check, &at, text, &names.of(Around::Step(place)));
+                return template(check, &at, text, &names.of(ExpressionLocation::Step(place)));
             }
             check.ensure(text.parse::<Timestamp>().is_ok(), &at, || {
                 format!("`{}` is not a time: expected RFC 3339, such as 2026-11-21T08:00:00Z", shown(text))

@@ -6,7 +6,8 @@ use super::*;
 use crate::spec::{Concurrency, Constraint, InputFile, JobSpec, Operator, OutputFile, ProcessRun, Run};
 use crate::workflow::{Action, Wait};
 use crate::workflow::{
-    Approval, Call, Definition, ForEach, JoinRule, Over, Parameter, ParameterType, RunFailure, StepSpec,
+    Approval, Call, Definition, ElementSource, ForEach, JoinRule, Parameter, ParameterType, RunFailure,
+    StepSpec,
 };
 
 fn step(name: &str, needs: &[&str]) -> StepSpec {
@@ -28,14 +29,14 @@ fn process(step: &mut StepSpec) -> &mut ProcessRun {
 
 /// C1.
 #[test]
-fn a_diamond_is_fine() {
+fn a_diamond_is_valid() {
     let steps = vec![step("a", &[]), step("b", &["a"]), step("c", &["a"]), step("d", &["b", "c"])];
     assert_eq!(told(&WorkflowSpec::new("diamond", steps)), "fine");
 }
 
 /// C1. Every dependency cycle is rejected, and the message names its steps.
 #[test]
-fn every_cycle_is_named_step_by_step() {
+fn every_dependency_cycle_is_reported_with_its_steps() {
     let steps = vec![
         step("a", &["c"]),
         step("b", &["a"]),
@@ -53,20 +54,20 @@ fn every_cycle_is_named_step_by_step() {
 }
 
 fn added_by(name: &str, needs: &[&str], adders: &[&str]) -> StepSpec {
-    let over = Over::AddedBy(adders.iter().map(|&adder| adder.to_owned()).collect());
+    let over = ElementSource::AddedBy(adders.iter().map(|&adder| adder.to_owned()).collect());
     StepSpec { for_each: Some(ForEach::new(over)), ..step(name, needs) }
 }
 
 /// C4. A step ends after the steps that add elements to it, so these cannot depend on it.
 #[test]
-fn a_step_that_adds_waits_for_nothing_that_it_adds_to() {
+fn a_step_that_adds_elements_cannot_depend_on_their_step() {
     let steps = vec![step("split", &["total"]), added_by("work", &[], &["split"]), step("total", &["work"])];
     insta::assert_snapshot!(told(&WorkflowSpec::new("loop", steps)), @"steps[0].needs: is part of a dependency cycle: `split` depends on `total` depends on `work` receives elements from `split`");
 }
 
 /// C4. Only steps with tasks can add elements, and each is listed once.
 #[test]
-fn whoever_cannot_add_is_refused_by_name() {
+fn only_steps_with_tasks_can_add_elements() {
     let mut spec = WorkflowSpec::new("crawl", vec![step("split", &[])]);
     spec.steps.push(StepSpec::new("ask", Action::Approval(Approval::default())));
     spec.steps.push(added_by("work", &[], &["splt", "split", "split", "ask", "work", "clean"]));
@@ -84,7 +85,7 @@ fn whoever_cannot_add_is_refused_by_name() {
 
 /// C4. Steps that add elements may still run when the step starts, but have ended when the step ends.
 #[test]
-fn what_adds_to_a_step_is_known_to_those_after_it_and_not_to_itself() {
+fn downstream_steps_can_refer_to_steps_that_add_elements() {
     let mut work = added_by("work", &[], &["split"]);
     process(&mut work).command.push("${{ steps.split.output }} ${{ item }}".into());
     let mut total = step("total", &["work"]);
@@ -95,7 +96,7 @@ fn what_adds_to_a_step_is_known_to_those_after_it_and_not_to_itself() {
 
 /// C1, C2. All errors are reported at once, each with its path.
 #[test]
-fn every_mistake_is_said_at_once_with_its_path() {
+fn all_problems_of_a_workflow_are_reported_with_their_paths() {
     let mut spec =
         WorkflowSpec::new("etl", vec![step("extract", &[]), step("load", &["extrct", "extract", "extract"])]);
     spec.steps.push(step("extract", &[]));
@@ -114,7 +115,7 @@ fn every_mistake_is_said_at_once_with_its_path() {
     process(&mut script).script = Some("echo ${{ params.days }}".into());
     process(&mut script).env.insert("DAYS".into(), "${{ params.dyas }}".into());
     spec.steps.push(script);
-    let each = ForEach { max_parallel: Some(0), enough: Some(9), ..ForEach::new(Over::Shards(4)) };
+    let each = ForEach { max_parallel: Some(0), enough: Some(9), ..ForEach::new(ElementSource::Shards(4)) };
     spec.steps.push(StepSpec {
         for_each: Some(each),
         ..StepSpec::new("ask", Action::Approval(Approval::default()))
@@ -129,10 +130,10 @@ fn every_mistake_is_said_at_once_with_its_path() {
 }
 
 #[test]
-fn expressions_speak_of_what_comes_before_them_and_of_their_element() {
+fn expressions_can_refer_to_upstream_steps_and_their_element() {
     let mut spec = WorkflowSpec::new("map", vec![step("list", &[])]);
     let mut each = step("each", &["list"]);
-    each.for_each = Some(ForEach::new(Over::List("steps.list.output.files".into())));
+    each.for_each = Some(ForEach::new(ElementSource::List("steps.list.output.files".into())));
     process(&mut each).command =
         vec!["load".into(), "${{ item.path }}".into(), "${{ index + 1 }}/${{ total }}".into()];
     spec.steps.push(each);
@@ -181,7 +182,7 @@ fn promising(step: StepSpec, outputs: &[(&str, ParameterType)]) -> StepSpec {
 
 /// C3. With declared outputs, a wrong name or type is found before the run.
 #[test]
-fn what_a_step_promises_is_all_that_expressions_may_speak_of() {
+fn expressions_can_refer_only_to_declared_outputs() {
     let extract = promising(
         step("extract", &[]),
         &[("rows", ParameterType::Integer), ("files", ParameterType::Array), ("day", ParameterType::String)],
@@ -189,7 +190,7 @@ fn what_a_step_promises_is_all_that_expressions_may_speak_of() {
     let mut load = step("load", &["extract"]);
     process(&mut load).command = vec!["load".into(), "${{ steps.extract.output.row }}".into()];
     load.when = Some("steps.extract.output.day > 3".into());
-    load.for_each = Some(ForEach::new(Over::List("steps.extract.output.rows".into())));
+    load.for_each = Some(ForEach::new(ElementSource::List("steps.extract.output.rows".into())));
     let mut sum = step("sum", &["load"]);
     sum.when = Some("steps.load.output.all(gave, gave.count > 0)".into());
     let wait = promising(
@@ -210,13 +211,13 @@ fn what_a_step_promises_is_all_that_expressions_may_speak_of() {
 
 /// C1. A declared output that no expression uses is probably a mistake.
 #[test]
-fn outputs_that_nobody_uses_are_warned_of() {
+fn unused_outputs_cause_a_warning() {
     let outputs = [("file", ParameterType::String), ("rows", ParameterType::Integer)];
     let mut load = step("load", &["extract", "count", "list"]);
     process(&mut load).command = vec!["load".into(), "${{ steps.extract.output.file }}".into()];
     process(&mut load).stdin = Some("${{ steps.count.output }}".into());
     load.when = Some("steps.list.output.exists(one, one.rows > 0)".into());
-    let over = ForEach::new(Over::Shards(2));
+    let over = ForEach::new(ElementSource::Shards(2));
     let steps = vec![
         promising(step("extract", &[]), &outputs),
         promising(step("count", &[]), &outputs),
@@ -320,7 +321,7 @@ fn a_retry_policy_is_checked_field_by_field() {
 
 /// C2. Retries of a job and of its run multiply; large products cause a warning.
 #[test]
-fn tries_that_multiply_are_warned_of() {
+fn multiplied_retries_cause_a_warning() {
     let mut spec = WorkflowSpec::new("w", vec![step("a", &[]), step("b", &[])]);
     spec.retry.max_retries = 9;
     let Action::Job(job) = &mut spec.steps[1].action else { panic!("a job is expected") };
@@ -332,7 +333,7 @@ fn tries_that_multiply_are_warned_of() {
 
 /// C2. A reference that would not be replaced is an error with its path.
 #[test]
-fn a_reference_where_none_is_replaced_is_refused() {
+fn a_reference_in_an_unrendered_field_is_rejected() {
     let day = || "${{ params.day }}".to_owned();
     let mut load = step("load", &[]);
     let Action::Job(job) = &mut load.action else { panic!("a job is expected") };
@@ -342,14 +343,14 @@ fn a_reference_where_none_is_replaced_is_refused() {
     process(&mut load).interpreter = vec!["python3".into(), day()];
     process(&mut load).script = Some("load".into());
     process(&mut load).command.clear();
-    let over = ForEach::new(Over::Items(vec![json!("a"), json!({"day": day()})]));
+    let over = ForEach::new(ElementSource::Items(vec![json!("a"), json!({"day": day()})]));
     let on = Constraint { label: "zone".into(), operator: Operator::In, values: vec![day()] };
     let mut spec = WorkflowSpec::new(
         "w",
         vec![
             load,
             StepSpec { for_each: Some(over), ..step("each", &[]) },
-            StepSpec { for_each: Some(ForEach::new(Over::Workers(vec![on]))), ..step("all", &[]) },
+            StepSpec { for_each: Some(ForEach::new(ElementSource::Workers(vec![on]))), ..step("all", &[]) },
         ],
     );
     spec.owner = Some(day());
@@ -367,7 +368,7 @@ fn a_reference_where_none_is_replaced_is_refused() {
 
 /// C2. The syntax of other systems is valid text, but causes a warning.
 #[test]
-fn slips_of_other_systems_are_warned_of() {
+fn syntax_of_other_systems_causes_a_warning() {
     let mut a = step("a", &[]);
     process(&mut a).command.extend(
         [

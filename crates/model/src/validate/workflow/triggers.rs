@@ -8,7 +8,7 @@ use crate::expression::{Names, Type};
 use crate::limits;
 use crate::time::Duration;
 use crate::workflow::template::has_reference;
-use crate::workflow::{EndsIn, Listens, Source, SourceKind, TriggerSpec, WorkflowSpec};
+use crate::workflow::{RequiredResult, Source, SourceKind, TriggerSources, TriggerSpec, WorkflowSpec};
 
 pub(super) fn triggers(check: &mut Check, spec: &WorkflowSpec) {
     let count = spec.triggers.len();
@@ -27,8 +27,8 @@ pub(super) fn triggers(check: &mut Check, spec: &WorkflowSpec) {
     }
 }
 
-fn listens(check: &mut Check, at: &str, own: &str, listens: &Listens) {
-    let Listens::All { sources, window } = listens else {
+fn listens(check: &mut Check, at: &str, own: &str, listens: &TriggerSources) {
+    let TriggerSources::All { sources, window } = listens else {
         return source(check, at, own, &listens.sources()[0], false);
     };
     let all = format!("{at}.all");
@@ -65,7 +65,7 @@ fn source(check: &mut Check, at: &str, own: &str, source: &Source, joined: bool)
         check.at_most(&at, within, limits::AHEAD_MAX);
     }
     let itself = source.kind == SourceKind::Workflow && source.name == own;
-    check.ensure(!(itself && (joined || source.on == EndsIn::Any)), &path, || {
+    check.ensure(!(itself && (joined || source.on == RequiredResult::Any)), &path, || {
         "is the workflow itself, which would trigger itself forever".into()
     });
 }

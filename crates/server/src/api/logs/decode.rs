@@ -8,14 +8,14 @@ use proto::logframe::{self, Stream};
 
 /// Streams that the client requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum StreamFilter {
     /// All streams.
     All,
     /// One stream, without notices.
     Only(Stream),
 }
 
-impl Wanted {
+impl StreamFilter {
     fn has(self, stream: Stream) -> bool {
         match self {
             Self::All => true,
@@ -29,13 +29,13 @@ impl Wanted {
 /// A character whose bytes are in two frames is in the second entry. A reader that starts between the two gets U+FFFD,
 /// as for any byte that is not UTF-8.
 pub(super) struct Decoder {
-    wanted: Wanted,
+    wanted: StreamFilter,
     /// The first bytes, at most three, of an incomplete character of each stream.
     open: [(Stream, Vec<u8>, i64); 3],
 }
 
 impl Decoder {
-    pub(super) fn new(wanted: Wanted) -> Self {
+    pub(super) fn new(wanted: StreamFilter) -> Self {
         Self { wanted, open: [Stream::Stdout, Stream::Stderr, Stream::Notice].map(|s| (s, Vec::new(), 0)) }
     }
 
@@ -63,7 +63,7 @@ impl Decoder {
     }
 
     /// Returns the bytes of incomplete characters at the end.
-    pub(super) fn rest(&mut self, offset: u64) -> Vec<LogEntry> {
+    pub(super) fn flush(&mut self, offset: u64) -> Vec<LogEntry> {
         let open = self.open.iter_mut().filter(|(_, bytes, _)| !bytes.is_empty());
         open.map(|(stream, bytes, at)| entry(*stream, *at, std::mem::take(bytes), offset)).collect()
     }
@@ -93,7 +93,7 @@ fn entry(stream: Stream, unix_micros: i64, bytes: Vec<u8>, next_offset: u64) -> 
 }
 
 /// Returns the bytes that the task wrote.
-pub(super) fn written(entry: LogEntry) -> Vec<u8> {
+pub(super) fn raw_bytes(entry: LogEntry) -> Vec<u8> {
     let exact = entry.bytes.and_then(|bytes| BASE64.decode(bytes).ok());
     exact.unwrap_or_else(|| entry.text.into_bytes())
 }
@@ -115,7 +115,7 @@ fn cut_off(bytes: &[u8]) -> usize {
 }
 
 /// Returns the bytes of the requested streams as they were written.
-pub(super) fn raw(frames: &[u8], wanted: Wanted) -> Vec<u8> {
+pub(super) fn raw(frames: &[u8], wanted: StreamFilter) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(frames.len());
     let mut at = 0;
     while let Ok(Some((frame, next))) = logframe::read(frames, at) {
@@ -139,11 +139,11 @@ mod tests {
         bytes
     }
 
-    fn texts(wanted: Wanted, parts: &[(Stream, &[u8])]) -> Vec<String> {
+    fn texts(wanted: StreamFilter, parts: &[(Stream, &[u8])]) -> Vec<String> {
         let mut decoder = Decoder::new(wanted);
         let frames = frames(parts);
         let mut entries: Vec<_> = decoder.entries(&frames, 0).collect();
-        entries.extend(decoder.rest(frames.len() as u64));
+        entries.extend(decoder.flush(frames.len() as u64));
         entries.into_iter().map(|e| format!("{}:{}", e.stream, e.text)).collect()
     }
 
@@ -156,21 +156,21 @@ mod tests {
                 (Stream::Stderr, b"between".as_slice()),
                 (Stream::Stdout, &clock[cut..]),
             ];
-            assert_eq!(texts(Wanted::All, &parts), ["stderr:between", "stdout:钟"]);
+            assert_eq!(texts(StreamFilter::All, &parts), ["stderr:between", "stdout:钟"]);
         }
     }
 
     #[test]
     fn bytes_that_are_no_text_are_shown_as_such_and_not_held_back() {
-        assert_eq!(texts(Wanted::All, &[(Stream::Stdout, b"\xff\xfe")]), ["stdout:\u{fffd}\u{fffd}"]);
-        assert_eq!(texts(Wanted::All, &[(Stream::Stdout, b"a\xe9")]), ["stdout:a", "stdout:\u{fffd}"]);
+        assert_eq!(texts(StreamFilter::All, &[(Stream::Stdout, b"\xff\xfe")]), ["stdout:\u{fffd}\u{fffd}"]);
+        assert_eq!(texts(StreamFilter::All, &[(Stream::Stdout, b"a\xe9")]), ["stdout:a", "stdout:\u{fffd}"]);
     }
 
     /// Output in another encoding, such as GBK, is preserved.
     #[test]
     fn bytes_that_are_no_text_are_kept_beside_it() {
         let bytes = frames(&[(Stream::Stdout, b"\xc4\xe3\xba\xc3\n"), (Stream::Stdout, b"ok\n")]);
-        let mut decoder = Decoder::new(Wanted::All);
+        let mut decoder = Decoder::new(StreamFilter::All);
         let kept: Vec<_> = decoder.entries(&bytes, 0).map(|entry| entry.bytes).collect();
         assert_eq!(kept, [Some(BASE64.encode(b"\xc4\xe3\xba\xc3\n")), None]);
     }
@@ -178,17 +178,17 @@ mod tests {
     #[test]
     fn each_entry_says_where_reading_goes_on() {
         let bytes = frames(&[(Stream::Stdout, b"one"), (Stream::Notice, b"two")]);
-        let mut decoder = Decoder::new(Wanted::All);
+        let mut decoder = Decoder::new(StreamFilter::All);
         let next: Vec<_> = decoder.entries(&bytes, 100).map(|e| e.next_offset).collect();
         assert_eq!(next, [100 + 16, 100 + 32]);
     }
 
     #[test]
-    fn a_stream_can_be_had_alone_without_notices() {
+    fn one_stream_can_be_selected_without_notices() {
         let parts =
             [(Stream::Stdout, b"out".as_slice()), (Stream::Stderr, b"err"), (Stream::Notice, b"note")];
-        assert_eq!(texts(Wanted::Only(Stream::Stderr), &parts), ["stderr:err"]);
-        assert_eq!(raw(&frames(&parts), Wanted::Only(Stream::Stdout)), b"out");
-        assert_eq!(raw(&frames(&parts), Wanted::All), b"outerrnote");
+        assert_eq!(texts(StreamFilter::Only(Stream::Stderr), &parts), ["stderr:err"]);
+        assert_eq!(raw(&frames(&parts), StreamFilter::Only(Stream::Stdout)), b"out");
+        assert_eq!(raw(&frames(&parts), StreamFilter::All), b"outerrnote");
     }
 }

@@ -18,8 +18,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use super::decode::{Decoder, Wanted};
-use super::{CHUNK, wrote_no_more};
+use super::decode::{Decoder, StreamFilter};
+use super::{CHUNK, has_no_more_output};
 use crate::api::limits::Caller;
 use crate::api::problem::ApiError;
 use crate::api::{Api, convert, rows, sse};
@@ -27,9 +27,9 @@ use crate::node::{EventBatch, Node};
 use crate::objects::LogWatch;
 
 /// Longest wait for the rest of the log after the execution has ended.
-const REST_PATIENCE: Duration = Duration::from_secs(5);
+const REST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest pause between two reads of the rows, in case an event was missed.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What a stream of log entries ends with.
 #[derive(Serialize, ToSchema)]
@@ -47,7 +47,7 @@ pub(super) fn execution(
     caller: &Caller,
     execution: ExecutionId,
     offset: u64,
-    wanted: Wanted,
+    wanted: StreamFilter,
     before: Vec<LogEntry>,
 ) -> Result<Response, ApiError> {
     let mut follower = Follower::new(api, wanted);
@@ -58,7 +58,12 @@ pub(super) fn execution(
 }
 
 /// Follows the first execution of a job, as soon as there is one.
-pub(super) fn job(api: &Api, caller: &Caller, job: JobId, wanted: Wanted) -> Result<Response, ApiError> {
+pub(super) fn job(
+    api: &Api,
+    caller: &Caller,
+    job: JobId,
+    wanted: StreamFilter,
+) -> Result<Response, ApiError> {
     let mut follower = Follower::new(api, wanted);
     follower.target = Target::Job(job);
     sse::stream(api, caller, follower)
@@ -88,13 +93,13 @@ struct Follower {
     decoder: Decoder,
     ready: VecDeque<Event>,
     /// Whether the row may have changed since it was last read.
-    look: bool,
+    needs_read: bool,
     /// When the end of the execution was first seen, and its row at that time.
     ended: Option<(Instant, ExecutionRecord)>,
 }
 
 impl Follower {
-    fn new(api: &Api, wanted: Wanted) -> Self {
+    fn new(api: &Api, wanted: StreamFilter) -> Self {
         Self {
             api: api.clone(),
             node: api.node.clone(),
@@ -104,18 +109,18 @@ impl Follower {
             offset: 0,
             decoder: Decoder::new(wanted),
             ready: VecDeque::new(),
-            look: true,
+            needs_read: true,
             ended: None,
         }
     }
 
     fn begin(&mut self, execution: ExecutionId) {
         self.target = Target::Execution(execution, self.api.objects.logs.changed(execution));
-        self.look = true;
+        self.needs_read = true;
     }
 
     fn end(&mut self, end: &LogEnd) {
-        for entry in self.decoder.rest(self.offset) {
+        for entry in self.decoder.flush(self.offset) {
             self.ready.push_back(log(&entry));
         }
         self.ready.push_back(sse::event(Some("end"), self.offset, end));
@@ -132,9 +137,9 @@ impl Follower {
     }
 
     async fn await_execution(&mut self, job: JobId) -> Result<(), ApiError> {
-        if self.look {
+        if self.needs_read {
             let row = rows::job(&self.api, job).await?;
-            (self.look, self.job) = (false, Some(job));
+            (self.needs_read, self.job) = (false, Some(job));
             if let Some(execution) = row.state.execution {
                 self.begin(execution);
                 return Ok(());
@@ -158,8 +163,8 @@ impl Follower {
         }
         self.look_for_end(execution).await?;
         if let Some((since, record)) = &self.ended {
-            let patient = since.elapsed() < REST_PATIENCE;
-            if part.complete || wrote_no_more(record, self.offset) || !patient {
+            let patient = since.elapsed() < REST_TIMEOUT;
+            if part.complete || has_no_more_output(record, self.offset) || !patient {
                 let exit_code = record.outcome.as_ref().and_then(|outcome| outcome.exit_code);
                 let end = LogEnd { status: record.status.to_string(), exit_code };
                 self.end(&end);
@@ -171,11 +176,11 @@ impl Follower {
     }
 
     async fn look_for_end(&mut self, execution: ExecutionId) -> Result<(), ApiError> {
-        if self.ended.is_some() || !self.look {
+        if self.ended.is_some() || !self.needs_read {
             return Ok(());
         }
         let row = rows::execution(&self.api, execution).await?;
-        (self.look, self.job) = (false, Some(row.record.job));
+        (self.needs_read, self.job) = (false, Some(row.record.job));
         if row.record.status.is_final() {
             self.ended = Some((Instant::now(), row.record));
         }
@@ -184,8 +189,8 @@ impl Follower {
 
     /// Waits until the log or the job has changed, or until the rows must be read again.
     async fn wait(&mut self) {
-        let since = self.ended.as_ref().map(|(since, _)| *since + REST_PATIENCE);
-        let until = since.unwrap_or_else(|| Instant::now() + LOOK_AGAIN);
+        let since = self.ended.as_ref().map(|(since, _)| *since + REST_TIMEOUT);
+        let until = since.unwrap_or_else(|| Instant::now() + RECHECK_INTERVAL);
         let grown = async {
             match &mut self.target {
                 Target::Execution(_, watch) => watch.changed().await,
@@ -195,14 +200,14 @@ impl Follower {
         tokio::select! {
             () = grown => {}
             // Until its row is read, any event may concern the job.
-            () = touched(&mut self.events, self.job) => self.look = true,
-            () = tokio::time::sleep_until(until) => self.look = true,
+            () = job_changed(&mut self.events, self.job) => self.needs_read = true,
+            () = tokio::time::sleep_until(until) => self.needs_read = true,
         }
     }
 }
 
 /// Waits for an event of the job, or for a gap in the events.
-async fn touched(events: &mut broadcast::Receiver<Arc<EventBatch>>, job: Option<JobId>) {
+async fn job_changed(events: &mut broadcast::Receiver<Arc<EventBatch>>, job: Option<JobId>) {
     loop {
         match events.recv().await {
             Ok(batch) => {
@@ -234,7 +239,7 @@ impl sse::Source for Follower {
         }
     }
 
-    fn place(&self) -> u64 {
+    fn resume_position(&self) -> u64 {
         self.offset
     }
 }

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_them_has_its_true_number() {
+    fn the_first_line_has_its_number_in_the_log() {
         for texts in [&["a\nb\nc\nd\n"][..], &["a\n", "b\n", "c\n", "d\n"], &["a", "\nb", "\nc\n", "d", "\n"]]
         {
             assert_eq!([1, 2, 4, 9].map(|wanted| numbered(texts, wanted).1), [4, 3, 1, 1], "{texts:?}");

@@ -18,9 +18,7 @@ use model::api::{
     Backfill, BackfillPlan, CancelBackfill, LeftOut, LeftOutReason, List, Reprocess, StartBackfill,
 };
 use model::firing::{FiringCause, FiringOutcome, Origin, Work};
-use model::limits::{
-    BACKFILL_CONCURRENCY_MAX, BACKFILL_INSTANTS_MAX, BODY_BYTES_MAX, PAGE_MAX, PRIORITY_MAX,
-};
+use model::limits::{BACKFILL_CONCURRENCY_MAX, BACKFILL_TIMES_MAX, BODY_BYTES_MAX, PAGE_MAX, PRIORITY_MAX};
 use model::schedule::OverlapPolicy;
 use model::{BackfillId, Duration, JobStatus, RunStatus, ScheduleId, ScheduleSpec, Timestamp, validate};
 use serde::Deserialize;
@@ -101,15 +99,15 @@ async fn start_backfill(
     let spec = read::spec(&row)?;
     let mut plan = instants(&api, &spec, &asked).await?;
     if asked.reprocess != Reprocess::All {
-        leave_out_what_ran(&api, row.id, &asked, &mut plan).await?;
+        leave_out_completed(&api, row.id, &asked, &mut plan).await?;
     }
     if asked.newest_first {
-        plan.instants.reverse();
+        plan.scheduled_times.reverse();
     }
     if params.dry_run {
         return Ok(Json(plan.shown()).into_response());
     }
-    if plan.instants.is_empty() {
+    if plan.scheduled_times.is_empty() {
         let detail = match plan.left_out.len() {
             0 => "the schedule has no scheduled time in this range".to_owned(),
             count => format!("no scheduled time of this range remains to run: {count} are left out"),
@@ -119,7 +117,7 @@ async fn start_backfill(
     }
     let request = NewBackfill {
         schedule: row.id,
-        instants: plan.instants.into(),
+        instants: plan.scheduled_times.into(),
         from: asked.from,
         until: asked.until,
         concurrency: asked.concurrency,
@@ -160,7 +158,7 @@ fn check(asked: &StartBackfill, now: Timestamp) -> Result<(), ApiError> {
 
 /// Scheduled times that a backfill would run, oldest first, each with the previous scheduled time.
 struct Plan {
-    instants: Vec<(Timestamp, Option<Timestamp>)>,
+    scheduled_times: Vec<(Timestamp, Option<Timestamp>)>,
     left_out: Vec<LeftOut>,
 }
 
@@ -169,7 +167,7 @@ impl Plan {
         let left_out_count = self.left_out.len() as u64;
         self.left_out.sort_by_key(|left_out| left_out.at);
         self.left_out.truncate(LEFT_OUT_SHOWN);
-        let instants = self.instants.into_iter().map(|(at, _)| at).collect();
+        let instants = self.scheduled_times.into_iter().map(|(at, _)| at).collect();
         BackfillPlan { instants, left_out: self.left_out, left_out_count }
     }
 }
@@ -185,7 +183,7 @@ async fn instants(api: &Api, spec: &ScheduleSpec, asked: &StartBackfill) -> Resu
 }
 
 fn walk(timetable: &Timetable, from: Timestamp, until: Timestamp) -> Result<Plan, ApiError> {
-    let mut plan = Plan { instants: Vec::new(), left_out: Vec::new() };
+    let mut plan = Plan { scheduled_times: Vec::new(), left_out: Vec::new() };
     let mut at = Timestamp::from_micros(from.as_micros().saturating_sub(1));
     let mut before = timetable.last(at - BEFORE, at);
     for _ in 0..STEPS_MAX {
@@ -200,20 +198,20 @@ fn walk(timetable: &Timetable, from: Timestamp, until: Timestamp) -> Result<Plan
                 run_id: None,
             }),
             None => {
-                plan.instants.push((at, before));
+                plan.scheduled_times.push((at, before));
                 before = Some(at);
             }
         }
-        if plan.instants.len() > BACKFILL_INSTANTS_MAX {
+        if plan.scheduled_times.len() > BACKFILL_TIMES_MAX {
             break;
         }
     }
-    let detail = format!("the range has more than {BACKFILL_INSTANTS_MAX} scheduled times: shorten it");
+    let detail = format!("the range has more than {BACKFILL_TIMES_MAX} scheduled times: shorten it");
     Err(ApiError::invalid_fields(vec![field_error("until", &detail)]))
 }
 
 /// Removes the scheduled times from the plan that have a run in the ledger.
-async fn leave_out_what_ran(
+async fn leave_out_completed(
     api: &Api,
     schedule: ScheduleId,
     asked: &StartBackfill,
@@ -225,7 +223,7 @@ async fn leave_out_what_ran(
     {
         count_retries(api, schedule, asked, &mut ran).await?;
     }
-    plan.instants.retain(|(at, _)| {
+    plan.scheduled_times.retain(|(at, _)| {
         let Some(&(reason, work)) = ran.get(at) else { return true };
         let again = asked.reprocess == Reprocess::Failed && reason == LeftOutReason::Failed;
         if !again {
@@ -238,14 +236,14 @@ async fn leave_out_what_ran(
 }
 
 /// Result of each scheduled time, with its job or run.
-type Ran = BTreeMap<Timestamp, (LeftOutReason, Option<Work>)>;
+type Results = BTreeMap<Timestamp, (LeftOutReason, Option<Work>)>;
 
 /// Replaces failed results by those of later retries by hand, because a retry has no ledger entry.
 async fn count_retries(
     api: &Api,
     schedule: ScheduleId,
     asked: &StartBackfill,
-    ran: &mut Ran,
+    ran: &mut Results,
 ) -> Result<(), ApiError> {
     let filter =
         JobFilter { schedule: Some(schedule), created_after: Some(asked.from), ..JobFilter::default() };
@@ -274,7 +272,7 @@ async fn count_retries(
     }
 }
 
-fn put_retry(ran: &mut Ran, origin: Option<&Origin>, reason: LeftOutReason, work: Work) {
+fn put_retry(ran: &mut Results, origin: Option<&Origin>, reason: LeftOutReason, work: Work) {
     let retried = origin.filter(|origin| origin.cause == FiringCause::Retry);
     if let Some(known) = retried.and_then(|origin| ran.get_mut(&origin.scheduled_for))
         && rank(reason) > rank(known.0)
@@ -300,7 +298,7 @@ const fn reason_of(status: JobStatus) -> LeftOutReason {
 }
 
 /// Returns the results of the scheduled times of a range that have a run; of several runs, the best one.
-async fn runs(api: &Api, schedule: ScheduleId, asked: &StartBackfill) -> Result<Ran, ApiError> {
+async fn runs(api: &Api, schedule: ScheduleId, asked: &StartBackfill) -> Result<Results, ApiError> {
     use FiringCause::{Backfill, CatchUp, Timer};
     let filter = LedgerFilter {
         schedule: Some(schedule),

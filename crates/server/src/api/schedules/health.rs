@@ -45,7 +45,7 @@ pub(super) async fn of(
     let jobs = jobs.items.into_iter().filter_map(OpenRun::of_job);
     let open: Vec<_> = jobs.chain(runs.items.into_iter().filter_map(OpenRun::of_run)).collect();
     let p95 = row.state.track.as_deref().and_then(|track| track.percentile(95));
-    Ok(judge(&open, spec, p95, SystemClock.now()))
+    Ok(evaluate(&open, spec, p95, SystemClock.now()))
 }
 
 /// A job or a run of a schedule that has not ended.
@@ -55,7 +55,7 @@ struct OpenRun {
     due_at: Timestamp,
     started_at: Option<Timestamp>,
     /// Whether it is executing now, not waiting or paused.
-    goes_on: bool,
+    is_executing: bool,
 }
 
 impl OpenRun {
@@ -65,7 +65,7 @@ impl OpenRun {
             origin: row.origin?,
             due_at: row.state.due_at,
             started_at: row.state.started_at,
-            goes_on: row.state.status == JobStatus::Running,
+            is_executing: row.state.status == JobStatus::Running,
         })
     }
 
@@ -75,12 +75,12 @@ impl OpenRun {
             origin: Arc::clone(row.head.origin.as_ref()?),
             due_at: row.state.created_at,
             started_at: row.state.started_at,
-            goes_on: matches!(row.state.status, RunStatus::Running | RunStatus::Stopping),
+            is_executing: matches!(row.state.status, RunStatus::Running | RunStatus::Stopping),
         })
     }
 }
 
-fn judge(runs: &[OpenRun], spec: &ScheduleSpec, p95: Option<Duration>, now: Timestamp) -> ScheduleHealth {
+fn evaluate(runs: &[OpenRun], spec: &ScheduleSpec, p95: Option<Duration>, now: Timestamp) -> ScheduleHealth {
     let mut health = ScheduleHealth { open_runs: runs.len() as u64, ..ScheduleHealth::default() };
     for run in runs {
         let troubled = |expected_by| TroubledRun {
@@ -114,7 +114,7 @@ fn start_by(run: &OpenRun, spec: &ScheduleSpec) -> Option<Timestamp> {
 
 /// Returns the expected end of a run that is executing.
 fn end_by(run: &OpenRun, spec: &ScheduleSpec, p95: Option<Duration>) -> Option<Timestamp> {
-    if !run.goes_on {
+    if !run.is_executing {
         return None;
     }
     let usual = || p95.map(|p95| Duration::from_millis(p95.as_millis() * STUCK_FACTOR).max(STUCK_MIN));
@@ -151,7 +151,7 @@ mod tests {
             origin: Arc::new(origin),
             due_at: at(1_000),
             started_at: started.map(at),
-            goes_on: started.is_some(),
+            is_executing: started.is_some(),
         }
     }
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn trouble(run: OpenRun, spec: &ScheduleSpec, p95: Option<u64>, now: u64) -> (usize, usize) {
-        let health = judge(&[run], spec, p95.map(Duration::from_secs), at(now));
+        let health = evaluate(&[run], spec, p95.map(Duration::from_secs), at(now));
         (health.late_now.len(), health.stuck_now.len())
     }
 
@@ -189,13 +189,13 @@ mod tests {
             let run = run(FiringCause::Timer, started);
             OpenRun { work: Work::Run(RunId::from_bits(run.work.to_bits())), ..run }
         };
-        let late = judge(&[of_workflow(None)], &spec(), None, at(1_061));
+        let late = evaluate(&[of_workflow(None)], &spec(), None, at(1_061));
         assert_eq!((late.open_runs, late.late_now[0].job_id), (1, None));
         assert!(late.late_now[0].run_id.is_some());
         let p95 = Some(Duration::from_secs(100));
-        assert_eq!(judge(&[of_workflow(Some(1_000))], &spec(), p95, at(1_301)).stuck_now.len(), 1);
-        let paused = OpenRun { goes_on: false, ..of_workflow(Some(1_000)) };
-        assert_eq!(judge(&[paused], &spec(), p95, at(1_301)).stuck_now, []);
+        assert_eq!(evaluate(&[of_workflow(Some(1_000))], &spec(), p95, at(1_301)).stuck_now.len(), 1);
+        let paused = OpenRun { is_executing: false, ..of_workflow(Some(1_000)) };
+        assert_eq!(evaluate(&[paused], &spec(), p95, at(1_301)).stuck_now, []);
     }
 
     /// B6.

@@ -9,7 +9,7 @@ use model::api::{Ledger, LedgerEntry, LedgerReason};
 use model::firing::{FiringCause, FiringOutcome, LedgerRecord, Work};
 use model::{BackfillId, Timestamp};
 use serde::Deserialize;
-use store::query::{LedgerFilter, LedgerPlace, Page};
+use store::query::{LedgerFilter, LedgerPosition, Page};
 use utoipa_axum::routes;
 
 use crate::api::extract::{Many, Params, Path};
@@ -97,12 +97,12 @@ async fn get_ledger(
         from: params.from,
         until: params.until,
     };
-    let after = api.shared.cursors.read::<Place>("ledger", &filter, params.cursor.as_deref())?;
-    let page = Page { after: after.map(|Place(place)| place), limit };
+    let after = api.shared.cursors.read::<LedgerCursor>("ledger", &filter, params.cursor.as_deref())?;
+    let page = Page { after: after.map(|LedgerCursor(place)| place), limit };
     let found = api.node.store().ledger(&filter, page).await?;
     let last = found.items.last().filter(|_| found.more);
     let next_cursor =
-        last.map(|(place, _)| api.shared.cursors.make("ledger", &filter, &Place(*place).to_string()));
+        last.map(|(place, _)| api.shared.cursors.make("ledger", &filter, &LedgerCursor(*place).to_string()));
     let counts = match params.counts {
         true => Some(api.node.store().ledger_counts(id, params.from).await?),
         false => None,
@@ -147,22 +147,22 @@ fn shown(record: LedgerRecord) -> LedgerEntry {
 }
 
 /// Position in the ledger, as the text of a cursor.
-struct Place(LedgerPlace);
+struct LedgerCursor(LedgerPosition);
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for LedgerCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let LedgerPlace { first_micros, schedule, generation, cause, backfill } = self.0;
+        let LedgerPosition { first_micros, schedule, generation, cause, backfill } = self.0;
         write!(f, "{first_micros}.{schedule:x}.{generation}.{cause}.{backfill:x}")
     }
 }
 
-impl FromStr for Place {
+impl FromStr for LedgerCursor {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let parts: Vec<_> = text.split('.').collect();
         let [first, schedule, generation, cause, backfill] = parts.as_slice() else { return Err(()) };
-        Ok(Self(LedgerPlace {
+        Ok(Self(LedgerPosition {
             first_micros: first.parse().map_err(drop)?,
             schedule: u128::from_str_radix(schedule, 16).map_err(drop)?,
             generation: generation.parse().map_err(drop)?,
@@ -179,10 +179,13 @@ mod tests {
     #[test]
     fn a_place_in_the_ledger_reads_back_the_same() {
         let place =
-            LedgerPlace { first_micros: -5, schedule: u128::MAX, generation: 7, cause: 3, backfill: 0 };
-        assert_eq!(Place(place).to_string().parse::<Place>().map(|Place(place)| place), Ok(place));
+            LedgerPosition { first_micros: -5, schedule: u128::MAX, generation: 7, cause: 3, backfill: 0 };
+        assert_eq!(
+            LedgerCursor(place).to_string().parse::<LedgerCursor>().map(|LedgerCursor(place)| place),
+            Ok(place)
+        );
         for text in ["", "1.2.3.4", "x.0.0.0.0", "1.0.0.999.0"] {
-            assert!(text.parse::<Place>().is_err(), "{text}");
+            assert!(text.parse::<LedgerCursor>().is_err(), "{text}");
         }
     }
 }

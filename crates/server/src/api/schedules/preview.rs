@@ -29,7 +29,7 @@ use crate::api::routes::Routes;
 use crate::api::{Api, page, rows};
 use crate::auth::{Resource, Verb};
 use crate::clock::{Clock, SystemClock};
-use crate::preview::{Reading, preview};
+use crate::preview::{TimingContext, preview};
 
 /// Default number of firings in a preview.
 const PREVIEW_DEFAULT: usize = 20;
@@ -87,7 +87,7 @@ async fn get_next_firings(
     let left = spec.max_firings.map(|max| max.saturating_sub(row.state.fired));
     let n = left.map_or(n, |left| n.min(usize::try_from(left).unwrap_or(usize::MAX)));
     let seed = engine::timetable_seed(&spec.namespace, &spec.name);
-    let mut answer = look(&api, spec.timing, &spec.namespace, seed, params.from, n.max(1))
+    let mut answer = preview_timing(&api, spec.timing, &spec.namespace, seed, params.from, n.max(1))
         .await?
         .map_err(|problems| ApiError::invalid_fields(fields_at("timing.", &problems)))?;
     if left == Some(0) {
@@ -100,7 +100,7 @@ async fn get_next_firings(
     Ok(Json(answer))
 }
 
-async fn look(
+async fn preview_timing(
     api: &Api,
     timing: Timing,
     namespace: &str,
@@ -111,7 +111,8 @@ async fn look(
     let calendars = rows::calendars(api, namespace).await?;
     let zones = api.config.engine.zones.clone();
     let after = from.map_or_else(|| SystemClock.now(), just_before);
-    let compute = move || preview(&timing, &Reading { zones: &zones, calendars: &calendars, seed }, after, n);
+    let compute =
+        move || preview(&timing, &TimingContext { zones: &zones, calendars: &calendars, seed }, after, n);
     tokio::task::spawn_blocking(compute).await.map_err(|error| ApiError::internal(&error))
 }
 
@@ -148,7 +149,7 @@ async fn preview_schedule(
     };
     let namespace = draft.namespace.as_deref().unwrap_or(model::spec::DEFAULT);
     let seed = engine::timetable_seed(namespace, draft.name.as_deref().unwrap_or_default());
-    let looked = look(&api, timing, namespace, seed, draft.from, n).await?;
+    let looked = preview_timing(&api, timing, namespace, seed, draft.from, n).await?;
     looked.map(Json).map_err(|problems| {
         let at = if by_cron { "" } else { "timing." };
         let mut errors = fields_at(at, &problems);

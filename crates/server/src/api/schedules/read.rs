@@ -15,7 +15,7 @@ use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, TryStreamExt};
 use model::api::{Buffered, LastFiring, List, Schedule, ScheduleRun, ScheduleTrack};
-use model::firing::{ScheduleState, ScheduleStatus, Track};
+use model::firing::{RunStatistics, ScheduleState, ScheduleStatus};
 use model::timing::{CalendarUnit, Rule, Timing};
 use model::{ScheduleId, ScheduleSpec, Timestamp};
 use serde::Deserialize;
@@ -96,15 +96,15 @@ enum Order {
 }
 
 /// Position in the order of next firings, as the text of a cursor.
-struct NextPlace(Timestamp, ScheduleId);
+struct NextPosition(Timestamp, ScheduleId);
 
-impl std::fmt::Display for NextPlace {
+impl std::fmt::Display for NextPosition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.0.as_micros(), self.1)
     }
 }
 
-impl std::str::FromStr for NextPlace {
+impl std::str::FromStr for NextPosition {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
@@ -131,7 +131,7 @@ async fn list_schedules(
         let wrong = format!("`{}` is out of range: expected 0 to {RUNS_MAX}", params.runs);
         return Err(ApiError::parameter("runs", wrong));
     }
-    let look = Look { health: params.health, runs: params.runs, specs: params.specs };
+    let look = Include { health: params.health, runs: params.runs, specs: params.specs };
     let filter = ScheduleFilter {
         namespace: page::namespace(params.namespace),
         owner: params.owner,
@@ -148,7 +148,7 @@ async fn list_schedules(
         Order::Newest => newest(&api, &filter, params.cursor.as_deref(), limit).await?,
         Order::Next => next(&api, &filter, params.cursor.as_deref(), limit).await?,
     };
-    let items = futures::stream::iter(rows.into_iter().map(|row| looked_at(&api, row, look)));
+    let items = futures::stream::iter(rows.into_iter().map(|row| with_parts(&api, row, look)));
     let items = items.buffered(LOOKUPS).try_collect().await?;
     let list = Json(List { items, next_cursor });
     if !params.count {
@@ -180,12 +180,12 @@ async fn next(
     limit: usize,
 ) -> Result<RowsAndCursor, ApiError> {
     const LIST: &str = "schedules by next firing";
-    let after = api.shared.cursors.read::<NextPlace>(LIST, filter, cursor)?;
-    let after = after.map(|NextPlace(at, id)| (at, id));
+    let after = api.shared.cursors.read::<NextPosition>(LIST, filter, cursor)?;
+    let after = after.map(|NextPosition(at, id)| (at, id));
     let mut rows = api.node.store().upcoming(filter, after, limit + 1).await?;
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let place = |row: &ScheduleRow| Some(NextPlace(row.state.next_at?, row.id).to_string());
+    let place = |row: &ScheduleRow| Some(NextPosition(row.state.next_at?, row.id).to_string());
     let place = rows.last().filter(|_| more).and_then(place);
     Ok((rows, place.map(|place| api.shared.cursors.make(LIST, filter, &place))))
 }
@@ -204,14 +204,14 @@ async fn named(api: &Api, ids: &[ScheduleId], alone: bool) -> Result<Vec<Schedul
 
 /// Optional parts of each schedule in a list.
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct Include {
     health: bool,
     runs: usize,
     specs: bool,
 }
 
 /// Returns a schedule for a list. Health costs a query for jobs and one for runs; the newest runs cost two more.
-async fn looked_at(api: &Api, row: ScheduleRow, look: Look) -> Result<Schedule, ApiError> {
+async fn with_parts(api: &Api, row: ScheduleRow, look: Include) -> Result<Schedule, ApiError> {
     let spec = spec(&row)?;
     let health = match look.health {
         true => Some(health::of(api, &row, &spec).await?),
@@ -318,7 +318,7 @@ fn shown(id: ScheduleId, spec: &ScheduleSpec, state: &ScheduleState) -> Schedule
         description: spec.description.clone(),
         status: state.status,
         pause: state.pause.as_deref().cloned(),
-        when: in_short(&spec.timing),
+        when: summary(&spec.timing),
         zone: spec.timing.zone.clone(),
         generation: state.generation,
         version: state.version,
@@ -346,7 +346,7 @@ fn shown(id: ScheduleId, spec: &ScheduleSpec, state: &ScheduleState) -> Schedule
 }
 
 #[expect(clippy::cast_precision_loss, reason = "the precision suffices for a rate")]
-fn track(track: &Track) -> ScheduleTrack {
+fn track(track: &RunStatistics) -> ScheduleTrack {
     let runs = track.succeeded + track.failed;
     ScheduleTrack {
         succeeded: track.succeeded,
@@ -362,12 +362,12 @@ fn track(track: &Track) -> ScheduleTrack {
 }
 
 /// Returns a short description of a timing's rules.
-pub(super) fn in_short(timing: &Timing) -> String {
-    let rules: Vec<_> = timing.rules.iter().map(rule_in_short).collect();
+pub(super) fn summary(timing: &Timing) -> String {
+    let rules: Vec<_> = timing.rules.iter().map(rule_summary).collect();
     if rules.is_empty() { "on demand".to_owned() } else { rules.join("; ") }
 }
 
-fn rule_in_short(rule: &Rule) -> String {
+fn rule_summary(rule: &Rule) -> String {
     match rule {
         Rule::Cron(cron) => cron.expression.clone(),
         Rule::Every(every) => format!("every {}", every.period),

@@ -18,7 +18,7 @@ use timetable::CalendarMap;
 use crate::api::problem::ApiError;
 use crate::api::{Api, rows};
 use crate::clock::{Clock, SystemClock};
-use crate::preview::{Reading, seed, warnings};
+use crate::preview::{TimingContext, seed, warnings};
 
 /// Returns the calendars of the namespaces of these schedules.
 pub(super) async fn calendars(
@@ -45,7 +45,7 @@ pub(super) async fn of(api: &Api, heads: Vec<Arc<ScheduleHead>>) -> Result<Vec<V
         let of = |head: &Arc<ScheduleHead>| {
             let spec = &head.spec;
             let calendars = calendars.get(&spec.namespace).unwrap_or(&none);
-            let reading = Reading { zones: &zones, calendars, seed: seed(&spec.namespace, &spec.name) };
+            let reading = TimingContext { zones: &zones, calendars, seed: seed(&spec.namespace, &spec.name) };
             warnings(&spec.timing, &reading, SystemClock.now())
         };
         heads.iter().map(of).collect::<Vec<_>>()

@@ -47,7 +47,7 @@ async fn ask(world: &World, method: &Method, path: &str, token: Option<&str>) ->
 /// Every route × {no token, garbage, another scheme, a forged token, a worker's token} is refused, and nothing is
 /// changed.
 #[tokio::test]
-async fn no_route_lets_anyone_in_who_has_no_right() {
+async fn every_route_refuses_callers_without_the_right() {
     let world = World::new().await;
     let job_id = world.submit(job(serde_json::json!({"run_at": "2030-01-01T00:00:00Z"}))).await;
     let before = world.get(&format!("/api/v1/jobs/{job_id}")).await.json();
@@ -155,7 +155,7 @@ async fn sign_in(world: &World, body: serde_json::Value) -> (Answer, String) {
 
 /// H1. A browser sends its token once; a cookie that no script can read represents it afterwards.
 #[tokio::test]
-async fn a_session_stands_for_its_token_on_pages_of_this_server_alone() {
+async fn a_session_is_accepted_from_pages_of_this_server_only() {
     let world = World::new().await;
     let (answer, cookie) = sign_in(&world, serde_json::json!({"keep": true})).await;
     assert_eq!(answer.json(), serde_json::json!({"name": "ann", "kind": "admin"}));

@@ -4,11 +4,11 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode};
 
 use engine::Report;
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use model::record::{FileVersion, Files, Outcome, Usage};
 use serde_json::json;
 
-use super::{Answer, Hands, World};
+use super::{Answer, ManualWorker, World};
 
 async fn put(world: &World, path: &str, bytes: Vec<u8>) -> Answer {
     world.send(world.request(Method::PUT, path).body(Body::from(bytes)).unwrap()).await
@@ -123,7 +123,7 @@ async fn a_version_that_a_live_run_stored_is_not_deleted() {
         {"name": "check", "needs": ["make"], "approval": {}},
     ]});
     world.json(Method::PUT, "/api/v1/workflows/nightly", workflow, &[]).await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let run = world.post("/api/v1/workflows/nightly/start", json!({})).await.json();
     let run = run["id"].as_str().unwrap();
     let task = hands.start().await;
@@ -131,7 +131,9 @@ async fn a_version_that_a_live_run_stored_is_not_deleted() {
     let stored = FileVersion { artifact: "rows".into(), sha256: one.clone(), path: "rows.csv".into() };
     let files = Some(Box::new(Files { inputs: Vec::new(), outputs: vec![stored] }));
     let outcome = Outcome { exit_code: Some(0), files, ..Outcome::default() };
-    hands.report(&task, Report::Finished { how: How::Succeeded, outcome, usage: Usage::default() }).await;
+    hands
+        .report(&task, Report::Finished { how: ExecutionEnd::Succeeded, outcome, usage: Usage::default() })
+        .await;
     put(&world, rows, b"two".to_vec()).await;
 
     let later = model::Timestamp::from(jiff::Timestamp::now()) + model::Duration::from_hours(2);

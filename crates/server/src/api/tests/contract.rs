@@ -8,7 +8,7 @@ use proto::logframe::Stream;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use super::{Answer, Hands, World, job};
+use super::{Answer, ManualWorker, World, job};
 use crate::api::document;
 use crate::api::problem::Code;
 
@@ -198,7 +198,7 @@ impl Checked {
 #[tokio::test]
 async fn answers_are_as_the_document_says() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let mut api =
         Checked { document: serde_json::to_value(document()).unwrap(), world, seen: BTreeSet::new() };
     let full = job(json!({

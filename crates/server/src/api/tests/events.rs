@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Hands, World};
+use super::{ManualWorker, World};
 
 #[tokio::test]
 async fn the_feed_tells_what_happens_after_it_was_opened() {
@@ -58,7 +58,7 @@ async fn a_slow_reader_gets_everything_from_the_store() {
 }
 
 #[tokio::test]
-async fn a_place_that_is_not_of_this_feed_is_reset() {
+async fn a_foreign_position_is_reset() {
     let world = World::new().await;
     world.submit(json!({})).await;
     let mut events = world.stream("/api/v1/events", Some("999999")).await;
@@ -70,7 +70,7 @@ async fn a_place_that_is_not_of_this_feed_is_reset() {
 }
 
 #[tokio::test]
-async fn a_place_that_is_no_longer_kept_is_reset() {
+async fn a_deleted_position_is_reset() {
     let world = World::new().await;
     for _ in 0..3 {
         world.submit(json!({})).await;
@@ -85,12 +85,12 @@ async fn a_place_that_is_no_longer_kept_is_reset() {
 }
 
 #[tokio::test]
-async fn the_feed_can_be_narrowed() {
+async fn the_feed_can_be_filtered() {
     let world = World::new().await;
     let mut workers = world.stream("/api/v1/events?type=worker", None).await;
     let mut failures = world.stream("/api/v1/events?type=job.failed,queue.updated", None).await;
     let mut tenant = world.stream("/api/v1/events?namespace=pay", None).await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
     let task = hands.start().await;
     hands.finish(&task, 1).await;

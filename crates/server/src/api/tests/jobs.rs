@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Hands, World, job};
+use super::{ManualWorker, World, job};
 
 #[tokio::test]
 async fn a_submitted_job_can_be_read_at_once() {
@@ -131,7 +131,7 @@ async fn a_job_that_has_not_started_can_be_changed() {
 #[tokio::test]
 async fn a_job_that_started_or_ended_cannot_be_changed() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
     let path = format!("/api/v1/jobs/{id}");
     let task = hands.start().await;
@@ -168,7 +168,7 @@ async fn a_waiting_job_is_cancelled_at_once_and_cancelling_twice_is_no_error() {
 #[tokio::test]
 async fn a_running_job_is_cancelled_once_it_has_stopped() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
     let task = hands.start().await;
     for _ in 0..2 {
@@ -177,8 +177,11 @@ async fn a_running_job_is_cancelled_once_it_has_stopped() {
         assert_eq!(answer.json()["status"], "running");
     }
     let outcome = model::record::Outcome { signal: Some(15), ..Default::default() };
-    let stopped =
-        engine::Report::Finished { how: engine::input::How::Stopped, outcome, usage: Default::default() };
+    let stopped = engine::Report::Finished {
+        how: engine::input::ExecutionEnd::Stopped,
+        outcome,
+        usage: Default::default(),
+    };
     hands.report(&task, stopped).await;
     world.until(&id, "cancelled").await;
 }
@@ -186,7 +189,7 @@ async fn a_running_job_is_cancelled_once_it_has_stopped() {
 #[tokio::test]
 async fn a_job_that_ended_otherwise_cannot_be_cancelled() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
     let task = hands.start().await;
     hands.finish(&task, 0).await;
@@ -199,7 +202,7 @@ async fn a_job_that_ended_otherwise_cannot_be_cancelled() {
 #[tokio::test]
 async fn an_ended_job_can_be_run_again_as_a_new_one() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let key = [("idempotency-key", "once")];
     let body = job(json!({"name": "report", "run_at": "2020-01-01T00:00:00Z"}));
     let id =
@@ -249,7 +252,7 @@ async fn a_job_says_why_it_waits_and_an_ended_one_has_no_reasons() {
 #[tokio::test]
 async fn the_executions_of_a_job_are_listed_newest_first() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world
         .submit(json!({"name": "twice", "retry": {"max_retries": 1, "backoff": {"initial": "1ms"}}}))
         .await;
@@ -275,7 +278,7 @@ async fn the_executions_of_a_job_are_listed_newest_first() {
 async fn the_last_checkpoint_of_a_job_is_fetched_as_bytes() {
     use crate::grpc::convert;
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.post("/api/v1/jobs", job(json!({}))).await.json()["id"].as_str().unwrap().to_owned();
     let task = hands.start().await;
     let path = format!("/api/v1/jobs/{id}/checkpoint");
@@ -306,7 +309,7 @@ async fn the_last_checkpoint_of_a_job_is_fetched_as_bytes() {
 #[tokio::test]
 async fn a_job_says_when_its_newest_execution_started() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({"retry": {"max_retries": 1, "backoff": {"initial": "1ms"}}})).await;
     // The job is running when it is assigned, shortly before its task starts.
     let started = async |executions: u32| {

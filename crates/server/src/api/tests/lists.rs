@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Hands, World};
+use super::{ManualWorker, World};
 
 /// Reads all pages of a list.
 async fn pages(world: &World, path: &str, field: &str) -> Vec<Vec<String>> {
@@ -105,7 +105,7 @@ async fn each_filter_of_jobs_lets_through_what_it_names() {
 #[tokio::test]
 async fn jobs_and_executions_are_found_by_their_worker() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
     hands.start().await;
     world.until(&id, "running").await;
@@ -136,7 +136,11 @@ async fn a_list_has_specs_left_out_and_is_counted_on_demand() {
 #[tokio::test]
 async fn workers_queues_and_artifacts_are_paged_too() {
     let world = World::new().await;
-    let hands = [Hands::join(&world, 1).await, Hands::join(&world, 2).await, Hands::join(&world, 3).await];
+    let hands = [
+        ManualWorker::join(&world, 1).await,
+        ManualWorker::join(&world, 2).await,
+        ManualWorker::join(&world, 3).await,
+    ];
     let workers: Vec<_> = hands.iter().rev().map(|hands| hands.id.to_string()).collect();
     assert_eq!(pages(&world, "/api/v1/workers?limit=2", "id").await.concat(), workers);
     for name in ["b", "a", "c"] {

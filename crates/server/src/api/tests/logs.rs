@@ -3,12 +3,12 @@
 use proto::logframe::Stream::{Notice, Stderr, Stdout};
 use serde_json::json;
 
-use super::{Hands, World};
+use super::{ManualWorker, World};
 
 #[tokio::test]
 async fn a_log_is_read_in_pieces_that_say_where_to_go_on() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
     let path = format!("/api/v1/jobs/{id}/logs");
     assert_eq!(world.get(&path).await.json(), json!({"items": [], "next_offset": 0, "complete": false}));
@@ -30,9 +30,9 @@ async fn a_log_is_read_in_pieces_that_say_where_to_go_on() {
 }
 
 #[tokio::test]
-async fn a_log_is_had_as_plain_text_byte_for_byte() {
+async fn a_log_is_returned_as_plain_text_byte_for_byte() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
     let task = hands.start().await;
     hands.log(&task, 0, &[(Stdout, b"a\xff\n"), (Stderr, b"err\n"), (Stdout, b"b\n")], true).await;
@@ -50,7 +50,7 @@ async fn a_log_is_had_as_plain_text_byte_for_byte() {
 #[tokio::test]
 async fn a_log_is_read_from_a_line_and_lines_have_their_true_numbers() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
     let task = hands.start().await;
     let chunks: [(_, &[u8]); 4] =
@@ -73,7 +73,7 @@ async fn a_log_is_read_from_a_line_and_lines_have_their_true_numbers() {
 #[tokio::test]
 async fn an_execution_is_named_by_its_number() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({"retry": {"max_retries": 1, "backoff": {"initial": "1ms"}}})).await;
     for (exit_code, text) in [(1, b"first\n".as_slice()), (0, b"second\n")] {
         let task = hands.start().await;
@@ -90,7 +90,7 @@ async fn an_execution_is_named_by_its_number() {
 #[tokio::test]
 async fn a_followed_log_begins_with_the_first_execution_and_ends_with_it() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({"run_at": "2030-01-01T00:00:00Z"})).await;
     let mut events = world.stream(&format!("/api/v1/jobs/{id}/logs"), None).await;
     world.json(axum::http::Method::PATCH, &format!("/api/v1/jobs/{id}"), json!({"run_at": null}), &[]).await;
@@ -110,7 +110,7 @@ async fn a_followed_log_begins_with_the_first_execution_and_ends_with_it() {
 #[tokio::test]
 async fn a_follower_that_comes_back_misses_nothing_and_sees_nothing_twice() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
     let task = hands.start().await;
     hands.log(&task, 0, &[(Stdout, b"one\n"), (Stdout, b"two\n"), (Stdout, b"three\n")], true).await;
@@ -128,9 +128,9 @@ async fn a_follower_that_comes_back_misses_nothing_and_sees_nothing_twice() {
 
 /// A stream resumes with an id that may belong to an earlier execution of the job.
 #[tokio::test]
-async fn an_id_that_is_not_of_this_log_begins_it_anew() {
+async fn an_id_of_another_log_starts_from_the_beginning() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
     let task = hands.start().await;
     hands.log(&task, 0, &[(Stdout, b"one\n")], false).await;
@@ -145,7 +145,7 @@ async fn an_id_that_is_not_of_this_log_begins_it_anew() {
 #[tokio::test]
 async fn the_log_of_an_execution_that_wrote_nothing_is_complete_at_once() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
     let task = hands.start().await;
     hands.finish(&task, 0).await;
@@ -200,7 +200,7 @@ async fn parameters_that_make_no_sense_are_refused() {
 #[tokio::test]
 async fn bytes_that_are_no_text_are_kept_beside_what_is_shown() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({})).await;
     let task = hands.start().await;
     hands.log(&task, 0, &[(Stdout, b"a\xc4\xe3\n"), (Stdout, b"b\xff\n"), (Stdout, b"c\n")], true).await;

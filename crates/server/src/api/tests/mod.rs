@@ -1,6 +1,6 @@
 //! Tests of the whole API: a router over a real node, engine and embedded store.
 //!
-//! [`World`] is a server without a socket; [`Hands`] is a worker without processes, driven by the test.
+//! [`World`] is a server without a socket; [`ManualWorker`] is a worker without processes, driven by the test.
 
 mod access;
 mod artifacts;
@@ -26,7 +26,7 @@ use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use axum::http::request::Builder;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use bytes::Bytes;
-use engine::input::How;
+use engine::input::ExecutionEnd;
 use engine::{Input, Join, Report, Session};
 use futures::StreamExt;
 use futures::stream::BoxStream;
@@ -94,8 +94,17 @@ impl World {
         let members = Members::new(Arc::clone(&store), &config, config.url_at(addr));
         let (node, driver) = Node::new(store, NodeConfig::new(&config, members.clone(), metrics.clone()));
         let config = Arc::new(config);
-        let services =
-            Services { node, objects, members, tokens, keys, metrics, config, addr, hands_on: true };
+        let services = Services {
+            node,
+            objects,
+            members,
+            tokens,
+            keys,
+            metrics,
+            config,
+            addr,
+            forwards_to_leader: true,
+        };
         let driver = driver.spawn().unwrap();
         let ready = soon("the node", services.node.wait_ready(|r| *r == Readiness::Ready)).await;
         assert_eq!(ready, Readiness::Ready);
@@ -257,7 +266,7 @@ fn parse(block: &str) -> Option<SseEvent> {
 }
 
 /// A worker without processes, controlled by the test.
-struct Hands {
+struct ManualWorker {
     id: WorkerId,
     session: Session,
     node: Node,
@@ -273,7 +282,7 @@ struct Task {
     fence: Fence,
 }
 
-impl Hands {
+impl ManualWorker {
     async fn join(world: &World, number: u128) -> Self {
         let node = world.services.node.clone();
         let (id, session) = (WorkerId::from_bits(number << 80), node.new_session());
@@ -339,7 +348,7 @@ impl Hands {
     }
 
     async fn finish(&self, task: &Task, exit_code: i32) {
-        let how = if exit_code == 0 { How::Succeeded } else { How::Failed };
+        let how = if exit_code == 0 { ExecutionEnd::Succeeded } else { ExecutionEnd::Failed };
         let error = (exit_code != 0).then(|| "exit_code".into());
         let outcome = Outcome { exit_code: Some(exit_code), error, ..Outcome::default() };
         self.report(task, Report::Finished { how, outcome, usage: Usage::default() }).await;

@@ -66,7 +66,7 @@ async fn refusals_of_every_layer_have_one_form() {
 }
 
 #[tokio::test]
-async fn a_method_that_is_not_taken_is_told_which_are() {
+async fn a_refused_method_lists_the_allowed_ones() {
     let world = World::new().await;
     let answer = world.send(world.request(Method::PUT, "/api/v1/jobs").body(Body::empty()).unwrap()).await;
     let mut allowed: Vec<_> = answer.header("allow").split(',').map(str::trim).collect();
@@ -99,14 +99,14 @@ async fn a_body_that_is_too_large_is_refused() {
 
 /// DNS rebinding: a page of another site cannot use a browser on this machine.
 #[tokio::test]
-async fn a_request_under_a_foreign_name_is_refused() {
+async fn a_request_for_another_host_is_refused() {
     let world = World::new().await;
     let request = Request::builder().uri("/").header("host", "evil.example").body(Body::empty()).unwrap();
     assert_eq!(world.send(request).await.code(), "403 host_not_allowed");
 }
 
 #[tokio::test]
-async fn answers_carry_the_headers_that_keep_browsers_from_mischief() {
+async fn responses_have_security_headers() {
     let world = World::new().await;
     for path in ["/", "/docs", "/api/v1/jobs", "/api/v1/nowhere"] {
         let answer = world.get(path).await;
@@ -219,7 +219,7 @@ async fn one_client_cannot_take_all_streams() {
 
 /// E7. A client over its rate gets the delay before a retry; other clients continue.
 #[tokio::test]
-async fn a_client_over_its_job_rate_is_told_when_to_come_back() {
+async fn a_client_over_its_job_rate_gets_a_retry_delay() {
     let world = World::with(|config| config.limits.client_job_rate = Some(2)).await;
     let batch = json!({"jobs": vec![job(json!({})); 10]});
     assert_eq!(world.post("/api/v1/jobs", batch).await.status, StatusCode::CREATED);
@@ -237,7 +237,7 @@ async fn a_client_over_its_job_rate_is_told_when_to_come_back() {
 
 /// E7. A few small requests cannot start an unlimited number of jobs.
 #[tokio::test]
-async fn a_run_counts_as_the_jobs_that_it_is_known_to_start() {
+async fn a_run_counts_its_known_jobs() {
     let world = World::with(|config| config.limits.client_job_rate = Some(2)).await;
     let task = json!({"run": {"process": {"command": ["true"]}}});
     let each = |over: Value| json!([{"name": "each", "for_each": {"over": over}, "job": task}]);
@@ -351,7 +351,7 @@ async fn a_forwarded_request_is_not_waited_for_without_end() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_costs_its_own_request_alone() {
+async fn a_panicking_handler_fails_only_its_request() {
     let world = World::new().await;
     let api = crate::api::Api::new(world.services.clone());
     let broken = axum::Router::new()

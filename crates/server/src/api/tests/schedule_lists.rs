@@ -3,11 +3,11 @@
 use serde_json::json;
 
 use super::schedules::{ONE, put, schedule};
-use super::{Hands, World};
+use super::{ManualWorker, World};
 
 /// H1. The calendar page shows any week, and a schedule that fires every second does not hide the others.
 #[tokio::test]
-async fn firings_to_come_are_had_of_any_span_and_so_many_of_each_schedule() {
+async fn upcoming_firings_are_limited_by_range_and_schedule() {
     let world = World::new().await;
     for (name, every) in [("often", "1s"), ("rarely", "5h")] {
         let spec = schedule(json!({"name": name, "timing": {"rules": [{"every": every}]}}));
@@ -35,7 +35,7 @@ async fn firings_to_come_are_had_of_any_span_and_so_many_of_each_schedule() {
 #[tokio::test]
 async fn a_list_tells_specs_where_they_are_asked_for_and_how_long_runs_took() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     put(&world, json!({})).await;
     let ran = world.post(&format!("{ONE}/trigger"), json!({})).await.json();
     let task = hands.start().await;
@@ -57,7 +57,7 @@ async fn a_list_tells_specs_where_they_are_asked_for_and_how_long_runs_took() {
 #[tokio::test]
 async fn a_list_tells_health_and_runs_where_they_are_asked_for() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     put(&world, json!({})).await;
     let quiet = world.post("/api/v1/schedules", schedule(json!({"name": "quiet"}))).await.json();
     let ran = world.post(&format!("{ONE}/trigger"), json!({})).await.json();

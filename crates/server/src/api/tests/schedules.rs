@@ -3,7 +3,7 @@
 use axum::http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Answer, Hands, World, soon};
+use super::{Answer, ManualWorker, World, soon};
 
 pub(super) const ONE: &str = "/api/v1/schedules/nightly";
 
@@ -213,7 +213,7 @@ async fn every_wrong_timing_of_a_large_batch_is_named() {
 #[tokio::test]
 async fn a_trigger_makes_a_job_that_knows_its_schedule() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = put(&world, json!({"overlap": {"policy": "allow_all"}})).await.json()["id"].clone();
     let trigger = async |reason: &str| {
         let body = json!({"reason": reason});
@@ -252,9 +252,9 @@ async fn a_trigger_makes_a_job_that_knows_its_schedule() {
 
 /// B4. The overlap policy applies to every cause of a run.
 #[tokio::test]
-async fn a_run_that_is_not_over_keeps_others_back() {
+async fn the_overlap_policy_applies_to_open_runs() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     put(&world, json!({})).await;
     let trigger = async |body: Value| world.post(&format!("{ONE}/trigger"), body).await.json();
     assert_eq!(trigger(json!({})).await["outcome"], "fired");
@@ -334,9 +334,9 @@ async fn the_firings_of_all_schedules_come_in_order() {
 
 /// B5. A past range is backfilled; times with a run are not repeated.
 #[tokio::test]
-async fn a_backfill_runs_what_has_no_run_yet() {
+async fn a_backfill_runs_scheduled_times_without_a_run() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     put(
         &world,
         json!({"timing": {

@@ -33,7 +33,7 @@ async fn a_schedule_of_a_workflow_that_is_not_there_is_taken_with_a_warning() {
 }
 
 #[tokio::test]
-async fn what_a_schedule_starts_is_one_thing() {
+async fn a_schedule_starts_either_a_job_or_a_workflow() {
     let world = World::new().await;
     let job = json!({"run": {"process": {"command": ["true"]}}});
     for starts in [json!({}), json!({"job": job, "workflow": {"name": "load"}})] {

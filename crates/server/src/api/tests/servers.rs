@@ -8,9 +8,9 @@ use super::World;
 
 /// D8, G5.
 #[tokio::test]
-async fn a_server_shows_itself_and_whether_it_decides() {
+async fn a_server_shows_whether_it_leads() {
     let world = World::new().await;
-    world.services.members.look().await.unwrap();
+    world.services.members.announce_and_read().await.unwrap();
     let id = world.services.members.me().id;
     let all = world.get("/api/v1/servers").await.json();
     assert_eq!(all["items"].as_array().unwrap().len(), 1);
@@ -22,9 +22,9 @@ async fn a_server_shows_itself_and_whether_it_decides() {
 
 /// D8. One server must remain to lead.
 #[tokio::test]
-async fn a_server_is_emptied_only_where_another_could_go_on() {
+async fn a_server_is_drained_only_if_another_can_lead() {
     let world = World::new().await;
-    world.services.members.look().await.unwrap();
+    world.services.members.announce_and_read().await.unwrap();
     let me = world.services.members.me().clone();
     let drain = format!("/api/v1/servers/{}/drain", me.id);
     let refused = world.post_nothing(&drain).await;
@@ -38,7 +38,7 @@ async fn a_server_is_emptied_only_where_another_could_go_on() {
     let undrained = world.post_nothing(&format!("/api/v1/servers/{}/undrain", me.id)).await;
     assert_eq!(undrained.json()["draining"], json!(false));
 
-    store.depart(other.id).await.unwrap();
+    store.remove_member(other.id).await.unwrap();
     for verb in ["drain", "undrain"] {
         let gone = world.post_nothing(&format!("/api/v1/servers/{}/{verb}", other.id)).await;
         let found = (gone.status, &gone.json()["code"]);

@@ -3,12 +3,12 @@
 use axum::http::{Method, StatusCode};
 use serde_json::json;
 
-use super::{Hands, World};
+use super::{ManualWorker, World};
 
 #[tokio::test]
-async fn a_worker_is_shown_with_what_it_has_and_what_is_set_aside() {
+async fn a_worker_shows_its_capacity_and_reservations() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let id = world.submit(json!({"resources": {"cpu": "2", "memory": "1GiB"}})).await;
     hands.start().await;
     world.until(&id, "running").await;
@@ -30,9 +30,9 @@ async fn a_worker_is_shown_with_what_it_has_and_what_is_set_aside() {
 }
 
 #[tokio::test]
-async fn work_is_let_onto_a_worker_or_not() {
+async fn a_worker_is_cordoned_drained_and_uncordoned() {
     let world = World::new().await;
-    let hands = Hands::join(&world, 1).await;
+    let hands = ManualWorker::join(&world, 1).await;
     for (verb, admission) in [("cordon", "cordoned"), ("drain", "draining"), ("uncordon", "open")] {
         let answer = world.post_nothing(&format!("/api/v1/workers/{}/{verb}", hands.id)).await;
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text());
@@ -44,9 +44,9 @@ async fn work_is_let_onto_a_worker_or_not() {
 }
 
 #[tokio::test]
-async fn a_connected_worker_is_not_forgotten() {
+async fn a_connected_worker_cannot_be_deleted() {
     let world = World::new().await;
-    let hands = Hands::join(&world, 1).await;
+    let hands = ManualWorker::join(&world, 1).await;
     let answer = world.delete(&format!("/api/v1/workers/{}", hands.id)).await;
     assert_eq!(answer.code(), "409 worker_connected");
 }

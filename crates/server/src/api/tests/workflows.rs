@@ -5,7 +5,7 @@ use model::record::Outcome;
 use serde_json::{Value, json};
 use store::faulty::Operation;
 
-use super::{Answer, Hands, World};
+use super::{Answer, ManualWorker, World};
 
 const ONE: &str = "/api/v1/workflows/nightly";
 
@@ -157,7 +157,7 @@ async fn several_workflows_are_applied_together() {
 #[tokio::test]
 async fn a_run_goes_from_step_to_step_and_ends() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     put(&world, json!({"outputs": {"rows": "${{ steps.load.output }}"}})).await;
     let id = start(&world, json!({"note": "by hand"})).await;
     assert_eq!(steps(&world, &id).await, stand(&[("extract", "running"), ("load", "pending")]));
@@ -171,7 +171,7 @@ async fn a_run_goes_from_step_to_step_and_ends() {
     let task = hands.start().await;
     assert_eq!(steps(&world, &id).await, stand(&[("extract", "succeeded"), ("load", "running")]));
     let outcome = Outcome { exit_code: Some(0), output: Some("{\"n\":7}".into()), ..Outcome::default() };
-    let how = engine::input::How::Succeeded;
+    let how = engine::input::ExecutionEnd::Succeeded;
     hands.report(&task, engine::Report::Finished { how, outcome, usage: Default::default() }).await;
     let ended = until_over(&world, &id).await;
     assert_eq!((&ended["status"], &ended["output"]), (&json!("succeeded"), &json!({"rows": {"n": 7}})));
@@ -198,7 +198,7 @@ async fn a_run_goes_from_step_to_step_and_ends() {
 #[tokio::test]
 async fn the_end_of_a_run_starts_another_one() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let then = workflow(json!({"name": "then", "triggers": [{"workflow": "nightly"}]}));
     let created = world.json(Method::PUT, "/api/v1/workflows/then", then, &[]).await;
     assert_eq!(created.json()["warnings"][0]["code"], "no_workflow", "{}", created.text());
@@ -283,9 +283,9 @@ async fn a_start_may_be_repeated_under_its_key() {
 
 /// C1. A failure is reported, and a retry repeats only what failed.
 #[tokio::test]
-async fn a_failed_run_is_tried_again_from_what_failed() {
+async fn a_retry_repeats_only_failed_steps() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     put(&world, json!({})).await;
     let id = start(&world, json!({})).await;
     assert_eq!(world.post_nothing(&format!("/api/v1/runs/{id}/retry")).await.code(), "409 run_not_ended");
@@ -316,7 +316,7 @@ async fn a_failed_run_is_tried_again_from_what_failed() {
 #[tokio::test]
 async fn a_retry_continues_a_called_run_and_repeats_no_job_that_runs_at_most_once() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let pay = json!({"run": {"process": {"command": ["true"]}}, "delivery": "at_most_once"});
     let child = json!({"name": "child", "steps": [
         {"name": "pay", "job": pay}, {"name": "mail", "needs": ["pay"], "job": job()},
@@ -357,7 +357,7 @@ async fn a_retry_continues_a_called_run_and_repeats_no_job_that_runs_at_most_onc
 #[tokio::test]
 async fn a_run_is_paused_resumed_marked_and_cancelled() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     put(&world, json!({"finally": [{"name": "clean", "job": job()}]})).await;
     let id = start(&world, json!({})).await;
     let path = format!("/api/v1/runs/{id}");
@@ -391,7 +391,7 @@ async fn a_run_is_paused_resumed_marked_and_cancelled() {
         world.post(&format!("{path}/cancel"), json!({"reason": "enough", "skip_finally": true})).await;
     assert_eq!(cancelled.status, StatusCode::OK, "{}", cancelled.text());
     let outcome = Outcome { signal: Some(15), ..Outcome::default() };
-    let how = engine::input::How::Stopped;
+    let how = engine::input::ExecutionEnd::Stopped;
     hands.report(&task, engine::Report::Finished { how, outcome, usage: Default::default() }).await;
     assert_eq!(until_over(&world, &id).await["status"], "cancelled");
     for act in ["cancel", "pause", "resume"] {
@@ -403,7 +403,7 @@ async fn a_run_is_paused_resumed_marked_and_cancelled() {
 
 /// C3. A user approves a step, and an external event arrives.
 #[tokio::test]
-async fn approvals_and_events_let_a_run_go_on() {
+async fn approvals_and_events_continue_a_run() {
     let world = World::new().await;
     let steps_spec = json!([
         {"name": "ask", "approval": {"approvers": ["bob", "ann"]}},
@@ -443,7 +443,7 @@ async fn approvals_and_events_let_a_run_go_on() {
 #[tokio::test]
 async fn the_elements_of_a_step_are_listed_in_pages() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let over = json!({"over": {"items": ["a", "b", "c"]}, "max_parallel": 1, "max_failed": 1});
     put(&world, json!({"steps": [{"name": "each", "for_each": over, "job": job()}]})).await;
     let id = start(&world, json!({})).await;
@@ -488,7 +488,7 @@ async fn the_elements_of_a_step_are_listed_in_pages() {
 async fn elements_that_a_task_adds_are_listed_and_taken_over_by_a_retry() {
     use crate::grpc::convert;
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let work = json!({"name": "work", "for_each": {"over": {"added_by": ["split"]}}, "job": job()});
     put(&world, json!({"steps": [{"name": "split", "job": job()}, work]})).await;
     let id = start(&world, json!({})).await;
@@ -552,7 +552,7 @@ fn elements_that_make_no_sense_are_refused() {
 #[tokio::test]
 async fn a_definition_can_come_with_the_start() {
     let world = World::new().await;
-    let mut hands = Hands::join(&world, 1).await;
+    let mut hands = ManualWorker::join(&world, 1).await;
     let each = json!({"over": {"items": ["Beijing", "Shanghai"]}, "max_parallel": 1, "max_failed": 1});
     let definition = json!({"name": "intake", "steps": [{"name": "task", "for_each": each, "job": job()}]});
     let asked = json!({"definition": definition, "note": "by hand"});
@@ -624,7 +624,7 @@ async fn a_list_of_runs_says_which_step_failed() {
 /// C3. The question of an approval has its references replaced: in the steps, in the explanation, in lists, and in the
 /// spec of the run, which the dashboard reads.
 #[tokio::test]
-async fn an_approval_is_shown_as_it_asks() {
+async fn an_approval_shows_its_resolved_question() {
     let world = World::new().await;
     let gate = json!({"message": "release ${{ params.image }}?", "approvers": ["${{ params.lead }}"]});
     put(

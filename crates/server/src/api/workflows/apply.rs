@@ -22,7 +22,7 @@ use model::{Timestamp, WorkflowSpec, validate};
 use utoipa_axum::routes;
 
 use super::convert;
-use super::pin::{self, Known};
+use super::pin::{self, KnownSpecs};
 use super::warn::warnings;
 use crate::api::Api;
 use crate::api::definitions::{Batch, DryRun, PutParams};
@@ -273,7 +273,7 @@ impl Checked {
                 continue;
             }
             let alike = self.heads.iter().filter(|other| other.spec.namespace == head.spec.namespace);
-            let known: Known<'_> = alike.map(|other| (other.spec.name.as_str(), &other.spec)).collect();
+            let known: KnownSpecs<'_> = alike.map(|other| (other.spec.name.as_str(), &other.spec)).collect();
             let definition = pin::definition(api, &head.spec, &known).await?;
             if let Err(invalid) = validate::definition(&definition) {
                 self.wrong.insert(i, fields_at("", &invalid.problems));

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::response::Response;
 use axum::{Extension, Json};
 use engine::{Reply, WorkflowRequest};
-use model::api::{CancelRun, EventTaken, MarkStep, Note, WorkflowRun};
+use model::api::{CancelRun, EventDelivery, MarkStep, Note, WorkflowRun};
 use model::limits::OUTPUT_BYTES_MAX;
 use model::{Refusal, RunId, validate};
 use serde_json::{Map, Value};
@@ -58,7 +58,7 @@ pub(super) fn routes(routes: &mut Routes) {
 async fn change(api: &Api, actor: &Actor, id: RunId, request: WorkflowRequest) -> Result<Response, ApiError> {
     match requests::workflow(api, actor, request).await {
         Ok(Reply::Run { .. } | Reply::Step { .. }) => {
-            Ok(read::with_tag(runs::whole(rows::run(api, id).await?)))
+            Ok(read::with_etag(runs::with_spec(rows::run(api, id).await?)))
         }
         Ok(other) => Err(unexpected(&other)),
         Err(error) => Err(refused(api, id, error).await),
@@ -201,14 +201,14 @@ async fn reject_step(
 #[utoipa::path(post, path = "/api/v1/runs/{id}/events/{event}", tag = "runs",
     params(("id" = RunId, Path), ("event" = String, Path, description = "Name")),
     request_body(content = Option<Object>, description = "Payload, a JSON object [default: {}]", example = json!({"paid": 1200})),
-    responses((status = 200, description = "Number of steps that received the event", body = EventTaken))
+    responses((status = 200, description = "Number of steps that received the event", body = EventDelivery))
 )]
 async fn send_event(
     State(api): State<Api>,
     Extension(actor): Extension<Actor>,
     Paths(id, event): Paths<RunId, String>,
     MaybeBody(payload): MaybeBody<Map<String, Value>>,
-) -> Result<Json<EventTaken>, ApiError> {
+) -> Result<Json<EventDelivery>, ApiError> {
     let payload: Arc<str> = Value::Object(payload).to_string().into();
     if payload.len() > OUTPUT_BYTES_MAX {
         let detail = format!(
@@ -220,7 +220,7 @@ async fn send_event(
     match requests::workflow(&api, &actor, WorkflowRequest::Event { run: id, event: event.into(), payload })
         .await
     {
-        Ok(Reply::EventTaken { steps }) => Ok(Json(EventTaken { steps })),
+        Ok(Reply::EventTaken { steps }) => Ok(Json(EventDelivery { steps })),
         Ok(other) => Err(unexpected(&other)),
         Err(error) => Err(refused(&api, id, error).await),
     }

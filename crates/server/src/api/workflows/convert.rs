@@ -13,7 +13,7 @@ use model::api::{
     Workflow, WorkflowRun,
 };
 use model::run::{
-    Asks, RunState, StepRecord, StepState, StepStatus, TriggerState, WorkflowState, stored_files,
+    ApprovalRequest, RunState, StepRecord, StepState, StepStatus, TriggerState, WorkflowState, stored_files,
 };
 use model::workflow::template::has_reference;
 use model::workflow::{Action, StepSpec};
@@ -118,7 +118,8 @@ pub(super) fn listed(row: RunRow) -> WorkflowRun {
 
 fn tries(spec: &WorkflowSpec, state: &RunState) -> Option<RunTries> {
     let most = spec.retry.max_retries + 1;
-    let (next_at, began_at) = (state.next_try_at(), state.retry.as_ref().and_then(|retry| retry.began_at));
+    let (next_at, began_at) =
+        (state.next_attempt_at(), state.retry.as_ref().and_then(|retry| retry.began_at));
     (most > 1).then(|| RunTries { number: state.failures() + 1, most, next_at, began_at })
 }
 
@@ -149,10 +150,11 @@ pub(super) fn approvals(row: &RunRow, records: &[StepRecord]) -> Vec<WaitingAppr
         let Action::Approval(approval) = &spec.action else { return None };
         let waits = record.key.item.is_none() && record.state.status == StepStatus::Waiting;
         waits.then(|| {
-            let Asks { message, approvers } = record.state.asks.as_deref().cloned().unwrap_or_else(|| Asks {
-                message: approval.message.clone(),
-                approvers: approval.approvers.clone(),
-            });
+            let ApprovalRequest { message, approvers } =
+                record.state.asks.as_deref().cloned().unwrap_or_else(|| ApprovalRequest {
+                    message: approval.message.clone(),
+                    approvers: approval.approvers.clone(),
+                });
             let since = record.state.started_at.unwrap_or(row.state.updated_at);
             WaitingApproval { step: spec.name.clone(), since, approvers, message }
         })
@@ -161,7 +163,7 @@ pub(super) fn approvals(row: &RunRow, records: &[StepRecord]) -> Vec<WaitingAppr
 }
 
 /// Returns whether the message or the approvers of an approval contain references, so that they differ in each run.
-pub(super) fn asks_by_reference(spec: &WorkflowSpec) -> bool {
+pub(super) fn has_templated_approvals(spec: &WorkflowSpec) -> bool {
     spec.all_steps().any(|(_, step)| match &step.action {
         Action::Approval(approval) => {
             let texts = approval.message.iter().chain(&approval.approvers);
@@ -173,8 +175,8 @@ pub(super) fn asks_by_reference(spec: &WorkflowSpec) -> bool {
 
 /// Returns a spec in which the approvals that have started have their resolved texts. `records` are the rows of the
 /// run's steps.
-pub(super) fn with_questions(mut spec: WorkflowSpec, records: &[StepRecord]) -> WorkflowSpec {
-    let asked: BTreeMap<u32, &Asks> =
+pub(super) fn with_resolved_approvals(mut spec: WorkflowSpec, records: &[StepRecord]) -> WorkflowSpec {
+    let asked: BTreeMap<u32, &ApprovalRequest> =
         records.iter().filter_map(|record| Some((record.key.step, record.state.asks.as_deref()?))).collect();
     let sections = [&mut spec.steps, &mut spec.on_failure, &mut spec.finally];
     for (number, step) in (0..).zip(sections.into_iter().flatten()) {

@@ -13,7 +13,7 @@ use model::workflow::{Action, Call, Definition, complete};
 use serde_json::{Map, Value};
 
 use super::pin;
-use super::plan::{Known, total};
+use super::plan::{ParameterScope, total};
 use crate::api::Api;
 use crate::api::problem::ApiError;
 
@@ -50,7 +50,7 @@ fn of_steps<'a>(
     parameters: &Map<String, Value>,
     called: &mut BTreeMap<&'a str, usize>,
 ) -> Vec<usize> {
-    let known = Known { parameters };
+    let known = ParameterScope { parameters };
     let jobs = workflow.steps.iter().map(|step| {
         let each = match &step.action {
             Action::Job(_) => 1,

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use engine::NewRun;
-use engine::input::Takeover;
+use engine::input::CarriedResults;
 use model::api::{StartDefinition, StartRun, WorkflowRun};
 use model::limits::{BATCH_BODY_BYTES_MAX, WORKFLOW_BYTES_MAX};
 use model::workflow::Definition;
@@ -17,7 +17,7 @@ use model::{WorkflowSpec, validate};
 use utoipa_axum::routes;
 
 use super::cost;
-use super::pin::{self, Known, parameters};
+use super::pin::{self, KnownSpecs, parameters};
 use super::start::started;
 use crate::api::definitions::DryRun;
 use crate::api::extract::{Params, RawBody};
@@ -102,7 +102,7 @@ async fn start_definition(
         priority: how.priority,
         note: how.note.map(String::into_boxed_str),
         retry_of: None,
-        carried: Takeover::default(),
+        carried: CarriedResults::default(),
         origin: None,
         key,
     };
@@ -139,7 +139,7 @@ fn check(definition: &WorkflowSpec) -> Result<(), ApiError> {
 }
 
 async fn pinned(api: &Api, spec: &Arc<WorkflowSpec>) -> Result<Definition, ApiError> {
-    let definition = pin::definition(api, spec, &Known::new()).await?;
+    let definition = pin::definition(api, spec, &KnownSpecs::new()).await?;
     validate::definition(&definition)
         .map_err(|invalid| ApiError::invalid_fields(fields_at(AT, &invalid.problems)))?;
     Ok(definition)

@@ -3,13 +3,12 @@
 //! - `apply`: from request bodies to workflows for the engine; all errors are reported at once. `warn`: warnings about
 //!   valid workflows. `read`: lists and details.
 //! - `pin`: the definition to which a run is pinned: a workflow with all workflows that it calls.
-//! - `start`: starts and retries of runs; `again`: results that a retry takes over; `inline`: runs of definitions in
+//! - `start`: starts and retries of runs; `retry_takeover`: results that a retry takes over; `inline`: runs of definitions in
 //!   the request; `plan`: steps of a run without starting it; `cost`: number of jobs that a run counts as for the job
 //!   rate.
 //! - `runs`: lists of runs, their steps and elements. `change`: changes of live runs and their steps.
 //! - `convert`: conversion of rows to API types.
 
-mod again;
 mod apply;
 mod change;
 mod convert;
@@ -18,6 +17,7 @@ mod inline;
 mod pin;
 mod plan;
 mod read;
+mod retry_takeover;
 mod runs;
 mod start;
 mod warn;

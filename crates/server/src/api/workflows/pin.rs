@@ -15,7 +15,7 @@ use crate::api::Api;
 use crate::api::problem::{ApiError, field_error, fields_at};
 
 /// Specs of one namespace by name that take precedence over the store: those of the same request.
-pub(super) type Known<'a> = BTreeMap<&'a str, &'a Arc<WorkflowSpec>>;
+pub(super) type KnownSpecs<'a> = BTreeMap<&'a str, &'a Arc<WorkflowSpec>>;
 
 /// Returns the definition of a completed spec. Missing called workflows are left out; [`model::validate::definition`]
 /// reports them.
@@ -25,7 +25,7 @@ pub(super) type Known<'a> = BTreeMap<&'a str, &'a Arc<WorkflowSpec>>;
 pub(super) async fn definition(
     api: &Api,
     spec: &Arc<WorkflowSpec>,
-    known: &Known<'_>,
+    known: &KnownSpecs<'_>,
 ) -> Result<Definition, StoreError> {
     let mut calls = BTreeMap::new();
     let mut open = vec![Arc::clone(spec)];
@@ -57,7 +57,7 @@ pub(super) async fn definition(
 /// # Errors
 /// `invalid_spec` if a called workflow was deleted, or changed so that this call is invalid.
 pub(super) async fn pinned(api: &Api, row: &WorkflowRow) -> Result<Definition, ApiError> {
-    let definition = definition(api, &row.head.spec, &Known::new()).await?;
+    let definition = definition(api, &row.head.spec, &KnownSpecs::new()).await?;
     validate::definition(&definition).map_err(|invalid| ApiError::invalid(&invalid))?;
     Ok(definition)
 }

@@ -8,7 +8,7 @@ use model::api::{PlannedStep, RunPlan, StartRun};
 use model::expression::{EvaluationError, Expression, Scope as Values};
 use model::spec::Run;
 use model::workflow::template::Template;
-use model::workflow::{Action, Over, StepSpec};
+use model::workflow::{Action, ElementSource, StepSpec};
 use model::{JobSpec, WorkflowSpec};
 use serde_json::{Map, Value};
 use utoipa_axum::routes;
@@ -52,7 +52,7 @@ async fn plan_run(
 /// Returns the steps of a workflow, each after its dependencies.
 fn planned(spec: &WorkflowSpec, parameters: &Map<String, Value>) -> Vec<PlannedStep> {
     let levels = levels(spec);
-    let known = Known { parameters };
+    let known = ParameterScope { parameters };
     let mut steps: Vec<PlannedStep> = spec
         .all_steps()
         .map(|(section, step)| PlannedStep {
@@ -103,20 +103,20 @@ fn levels(spec: &WorkflowSpec) -> BTreeMap<&str, u32> {
 }
 
 /// Returns the number of elements of a step, if it follows from the parameters.
-pub(super) fn total(step: &StepSpec, known: &Known<'_>) -> Option<u32> {
+pub(super) fn total(step: &StepSpec, known: &ParameterScope<'_>) -> Option<u32> {
     match &step.for_each.as_ref()?.over {
-        Over::Items(items) => u32::try_from(items.len()).ok(),
-        Over::Shards(shards) => Some(*shards),
-        Over::List(list) => {
+        ElementSource::Items(items) => u32::try_from(items.len()).ok(),
+        ElementSource::Shards(shards) => Some(*shards),
+        ElementSource::List(list) => {
             let value = Expression::parse(list).ok()?.evaluate(known).ok()?;
             u32::try_from(value.as_array()?.len()).ok()
         }
-        Over::Workers(_) | Over::AddedBy(_) => None,
+        ElementSource::Workers(_) | ElementSource::AddedBy(_) => None,
     }
 }
 
 /// Returns the command of a job; an argument with references other than parameters is left unchanged.
-fn command(job: &JobSpec, known: &Known<'_>) -> Option<Vec<String>> {
+fn command(job: &JobSpec, known: &ParameterScope<'_>) -> Option<Vec<String>> {
     let Run::Process(process) = &job.run else { return None };
     if process.script.is_some() {
         return None;
@@ -129,11 +129,11 @@ fn command(job: &JobSpec, known: &Known<'_>) -> Option<Vec<String>> {
 }
 
 /// Values that are known before the run: the parameters.
-pub(super) struct Known<'a> {
+pub(super) struct ParameterScope<'a> {
     pub(super) parameters: &'a Map<String, Value>,
 }
 
-impl Values for Known<'_> {
+impl Values for ParameterScope<'_> {
     fn value(&self, path: &[String]) -> Result<(Value, usize), EvaluationError> {
         let unknown = || EvaluationError("is not known before the run".into());
         match path {

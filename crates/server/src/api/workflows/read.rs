@@ -79,14 +79,14 @@ async fn list_workflows(
     let page = api.node.store().workflows(&filter, Page { after, limit }).await?;
     let last = page.items.last().filter(|_| page.more);
     let next_cursor = last.map(|row| api.shared.cursors.make("workflows", &filter, &row.id.to_string()));
-    let items = page.items.into_iter().map(|row| looked_at(&api, row, params.runs));
+    let items = page.items.into_iter().map(|row| with_runs(&api, row, params.runs));
     let items = futures::stream::iter(items);
     let items = items.buffered(LOOKUPS).try_collect().await?;
     Ok(Json(List { items, next_cursor }))
 }
 
 /// Returns a workflow for a list, with its newest runs.
-async fn looked_at(api: &Api, row: WorkflowRow, runs: usize) -> Result<Workflow, ApiError> {
+async fn with_runs(api: &Api, row: WorkflowRow, runs: usize) -> Result<Workflow, ApiError> {
     let mut shown = convert::workflow(&row);
     if runs > 0 {
         let filter = RunFilter { workflow: Some(row.id), ..RunFilter::default() };
@@ -137,6 +137,6 @@ pub(super) fn with_spec(row: &WorkflowRow) -> impl IntoResponse + use<> {
 }
 
 /// Returns the response with a run and its version as `ETag`.
-pub(super) fn with_tag(run: WorkflowRun) -> Response {
+pub(super) fn with_etag(run: WorkflowRun) -> Response {
     ([(ETAG, etag(run.version))], Json(run)).into_response()
 }

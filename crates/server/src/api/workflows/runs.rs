@@ -101,13 +101,13 @@ async fn list_runs(
     let page = api.node.store().runs(&filter, Page { after, limit }).await?;
     let last = page.items.last().filter(|_| page.more);
     let next_cursor = last.map(|row| api.shared.cursors.make("runs", &filter, &row.id.to_string()));
-    let items = page.items.into_iter().map(|row| looked_at(&api, row, params.approvals));
+    let items = page.items.into_iter().map(|row| with_approvals(&api, row, params.approvals));
     let items = futures::stream::iter(items).buffered(LOOKUPS).try_collect().await?;
     Ok(Json(List { items, next_cursor }))
 }
 
 /// Returns a run for a list, with its steps that wait for approval if requested.
-async fn looked_at(api: &Api, row: RunRow, approvals: bool) -> Result<WorkflowRun, ApiError> {
+async fn with_approvals(api: &Api, row: RunRow, approvals: bool) -> Result<WorkflowRun, ApiError> {
     if !approvals {
         return Ok(convert::listed(row));
     }
@@ -128,17 +128,17 @@ async fn looked_at(api: &Api, row: RunRow, approvals: bool) -> Result<WorkflowRu
 ))]
 async fn get_run(State(api): State<Api>, Path(id): Path<RunId>) -> Result<Response, ApiError> {
     let row = rows::run(&api, id).await?;
-    let records = match convert::asks_by_reference(&row.head.definition.workflow) {
+    let records = match convert::has_templated_approvals(&row.head.definition.workflow) {
         true => api.node.store().run_steps(id).await?,
         false => Vec::new(),
     };
-    let mut run = whole(row);
-    run.spec = run.spec.map(|spec| Box::new(convert::with_questions(*spec, &records)));
-    Ok(read::with_tag(run))
+    let mut run = with_spec(row);
+    run.spec = run.spec.map(|spec| Box::new(convert::with_resolved_approvals(*spec, &records)));
+    Ok(read::with_etag(run))
 }
 
 /// Returns a run with its spec.
-pub(super) fn whole(row: RunRow) -> WorkflowRun {
+pub(super) fn with_spec(row: RunRow) -> WorkflowRun {
     let spec = Some(Box::new(model::WorkflowSpec::clone(&row.head.definition.workflow)));
     WorkflowRun { spec, ..convert::run(row) }
 }

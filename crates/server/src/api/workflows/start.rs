@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use engine::input::Takeover;
+use engine::input::CarriedResults;
 use engine::{NewRun, Reply, WorkflowRequest};
 use model::api::{RetryRun, StartRun, WorkflowRun};
 use model::firing::{FiringCause, Origin};
@@ -16,7 +16,7 @@ use model::{RunId, validate};
 use utoipa_axum::routes;
 
 use super::pin::{parameters, pinned};
-use super::{again, cost, runs};
+use super::{cost, retry_takeover, runs};
 use crate::api::extract::{MaybeBody, Params, Path};
 use crate::api::headers::{IdempotencyKey, etag};
 use crate::api::limits::Caller;
@@ -94,7 +94,7 @@ async fn start_run(
         priority: body.priority,
         note: body.note.map(String::into_boxed_str),
         retry_of: None,
-        carried: Takeover::default(),
+        carried: CarriedResults::default(),
         origin: None,
         key,
     };
@@ -107,7 +107,7 @@ pub(super) async fn started(api: &Api, actor: &Actor, new: NewRun) -> Result<Res
             let row = rows::run(api, run).await?;
             let (location, tag) = (format!("/api/v1/runs/{run}"), etag(row.state.version));
             let status = if new { StatusCode::CREATED } else { StatusCode::OK };
-            Ok((status, [(LOCATION, location)], [(ETAG, tag)], Json(runs::whole(row))).into_response())
+            Ok((status, [(LOCATION, location)], [(ETAG, tag)], Json(runs::with_spec(row))).into_response())
         }
         other => Err(unexpected(&other)),
     }
@@ -165,7 +165,7 @@ async fn retry_run(
         }
     };
     let key = key.map(|key| submit::retry_key(id, &key, &body));
-    let carried = again::takeover(&api, &row, from, &body.repeat).await?;
+    let carried = retry_takeover::takeover(&api, &row, from, &body.repeat).await?;
     let jobs = cost::jobs(&row.head.definition, &row.head.parameters, &carried.records);
     api.shared.limits.charge(&caller, jobs)?;
     let new = NewRun {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use model::api::Warning;
 use model::run::WorkflowHead;
 use model::validate;
-use model::workflow::{Listens, SourceKind, WorkflowSpec};
+use model::workflow::{SourceKind, TriggerSources, WorkflowSpec};
 
-use super::pin::Known;
+use super::pin::KnownSpecs;
 use crate::api::Api;
 use crate::api::problem::ApiError;
 
@@ -23,7 +23,7 @@ pub(super) async fn warnings(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<V
         let mut found: Vec<_> = found.map(|p| Warning::of_workflow(&p.path, &p.message)).collect();
         if !head.spec.triggers.is_empty() {
             let alike = heads.iter().filter(|other| other.spec.namespace == head.spec.namespace);
-            let known: Known<'_> = alike.map(|other| (other.spec.name.as_str(), &other.spec)).collect();
+            let known: KnownSpecs<'_> = alike.map(|other| (other.spec.name.as_str(), &other.spec)).collect();
             found.extend(of_triggers(api, &head.spec, &known).await?);
         }
         all.push(found);
@@ -32,12 +32,16 @@ pub(super) async fn warnings(api: &Api, heads: &[Arc<WorkflowHead>]) -> Result<V
 }
 
 /// Returns the workflows that a trigger listens to.
-fn sources(listens: &Listens) -> impl Iterator<Item = &str> {
+fn sources(listens: &TriggerSources) -> impl Iterator<Item = &str> {
     let runs = listens.sources().iter().filter(|source| source.kind == SourceKind::Workflow);
     runs.map(|source| source.name.as_str())
 }
 
-async fn of_triggers(api: &Api, spec: &WorkflowSpec, known: &Known<'_>) -> Result<Vec<Warning>, ApiError> {
+async fn of_triggers(
+    api: &Api,
+    spec: &WorkflowSpec,
+    known: &KnownSpecs<'_>,
+) -> Result<Vec<Warning>, ApiError> {
     let mut found = Vec::new();
     let mut looked_at = BTreeSet::from([spec.name.clone()]);
     for (i, trigger) in spec.triggers.iter().enumerate() {
@@ -71,7 +75,7 @@ async fn of_triggers(api: &Api, spec: &WorkflowSpec, known: &Known<'_>) -> Resul
 async fn find(
     api: &Api,
     spec: &WorkflowSpec,
-    known: &Known<'_>,
+    known: &KnownSpecs<'_>,
     name: &str,
 ) -> Result<Option<Arc<WorkflowSpec>>, ApiError> {
     if let Some(&found) = known.get(name) {

@@ -2,14 +2,14 @@
 
 use store::faulty::Fault;
 
-use super::leadership::Cut;
+use super::leadership::PartitionedLeader;
 use super::*;
 
 /// D8. Nothing can be committed. A reloaded engine would need new sessions, whose rows cannot be committed either.
 #[tokio::test]
 async fn a_batch_that_a_full_store_without_a_reserve_refuses_is_committed_once_there_is_space() {
-    let cut = Cut::make().await;
-    cut.mend();
+    let cut = PartitionedLeader::make().await;
+    cut.restore_store();
     let mut lanes = Lanes::open(&cut.node).await;
     cut.store.inject_next(Operation::Commit, Fault::Full);
     let check = cut.store.stall(Operation::Check, cut.store.calls(Operation::Check) + 1);
@@ -18,7 +18,7 @@ async fn a_batch_that_a_full_store_without_a_reserve_refuses_is_committed_once_t
     cut.node.wait_ready(|now| *now == Readiness::Full).await;
     assert_eq!(try_submit(&cut.node, 1, None).await, Err(RequestError::Full));
     let beat = lanes.next(lanes.session);
-    cut.node.beat(beat).await.unwrap();
+    cut.node.heartbeat(beat).await.unwrap();
     assert!(lanes.grant().await > 0, "the tasks of its workers continue");
 
     cut.a_second_passes();
@@ -35,8 +35,8 @@ async fn a_batch_that_a_full_store_without_a_reserve_refuses_is_committed_once_t
 /// D8. A shutdown does not wait for space.
 #[tokio::test]
 async fn a_server_whose_store_is_full_stops_at_once() {
-    let cut = Cut::make().await;
-    cut.mend();
+    let cut = PartitionedLeader::make().await;
+    cut.restore_store();
     cut.store.inject_next(Operation::Commit, Fault::Full);
     let check = cut.store.stall(Operation::Check, cut.store.calls(Operation::Check) + 1);
     try_submit(&cut.node, 1, None).await.unwrap_err();

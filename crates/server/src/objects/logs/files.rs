@@ -33,7 +33,7 @@ impl Inner {
 
     /// Returns whether every future leader can read the written bytes. A single server always can; otherwise the log
     /// must be complete and in a shared folder.
-    fn is_kept(&self, complete: bool) -> bool {
+    fn is_shared_or_final(&self, complete: bool) -> bool {
         let in_folder = self.backend.file(&key(ExecutionId::from_bits(0))).is_some();
         !self.shared || (complete && in_folder)
     }
@@ -81,8 +81,8 @@ impl Inner {
         end: bool,
     ) -> Result<Appended, ObjectError> {
         let size = *log.size.borrow();
-        let kept = |bytes, complete| if self.is_kept(complete) { bytes } else { 0 };
-        let as_it_is = Appended { offset: size.bytes, fresh_bytes: 0, kept: kept(size.bytes, size.complete) };
+        let kept = |bytes, complete| if self.is_shared_or_final(complete) { bytes } else { 0 };
+        let as_it_is = Appended { offset: size.bytes, new_bytes: 0, kept: kept(size.bytes, size.complete) };
         if size.complete || offset > size.bytes {
             return Ok(as_it_is);
         }
@@ -109,7 +109,7 @@ impl Inner {
             return Err(error);
         }
         log.size.send_replace(LogSize { bytes, complete });
-        Ok(Appended { offset: bytes, fresh_bytes: fresh.len() as u64, kept: kept(bytes, complete) })
+        Ok(Appended { offset: bytes, new_bytes: fresh.len() as u64, kept: kept(bytes, complete) })
     }
 
     fn write_file(
@@ -167,7 +167,7 @@ impl Inner {
     }
 
     /// Reads a range of a log from a local file; `None` if the log is in no local file (any more).
-    pub(super) fn read_here(
+    pub(super) fn read_local(
         &self,
         execution: ExecutionId,
         range: std::ops::Range<u64>,

@@ -73,7 +73,7 @@ pub struct Appended {
     /// End offset of the log on this server. Below the chunk's offset if earlier bytes are missing.
     pub offset: u64,
     /// Number of new bytes.
-    pub fresh_bytes: u64,
+    pub new_bytes: u64,
     /// All bytes below this offset are where every server can read them.
     pub kept: u64,
 }
@@ -106,13 +106,13 @@ struct Inner {
     backend: Backend,
     /// Whether other servers may continue the logs of this one.
     shared: bool,
-    logs: Mutex<InUse>,
+    logs: Mutex<LogCache>,
     finished: mpsc::UnboundedSender<ExecutionId>,
     to_upload: Mutex<Option<mpsc::UnboundedReceiver<ExecutionId>>>,
 }
 
 #[derive(Default)]
-struct InUse {
+struct LogCache {
     logs: HashMap<ExecutionId, Arc<Log>>,
     sweep_at: usize,
 }
@@ -241,7 +241,7 @@ impl Logs {
     /// Drops the state in memory, because another server writes the logs from now on.
     ///
     /// A write in progress continues; the next access to its log waits for it.
-    pub fn forget(&self) {
+    pub fn clear_cache(&self) {
         let mut in_use = self.inner.lock();
         in_use.logs.retain(|_, log| Log::is_in_use(log));
         for log in in_use.logs.values_mut() {
@@ -344,7 +344,7 @@ impl Logs {
     async fn bytes(&self, execution: ExecutionId, range: std::ops::Range<u64>) -> Result<Bytes, ObjectError> {
         let inner = Arc::clone(&self.inner);
         let here = range.clone();
-        match blocking(move || inner.read_here(execution, here)).await? {
+        match blocking(move || inner.read_local(execution, here)).await? {
             Some(bytes) => Ok(bytes),
             None => self.inner.backend.range(&key(execution), range).await,
         }
@@ -368,7 +368,7 @@ impl Log {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, InUse> {
+    fn lock(&self) -> MutexGuard<'_, LogCache> {
         // A panic elsewhere cannot leave the map inconsistent.
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }

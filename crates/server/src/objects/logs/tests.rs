@@ -19,7 +19,7 @@ fn frame(text: &str) -> Bytes {
 
 /// A reader without data examines the disk while the writer starts and completes the log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_reads_a_log_takes_nothing_from_who_writes_it() {
+async fn readers_do_not_disturb_the_writer_of_a_log() {
     let data = tempfile::tempdir().unwrap();
     let logs = shared_logs(data.path());
     for bits in 1..400_u128 {

@@ -37,7 +37,7 @@ impl Story {
 
 /// I1, I6.
 #[test]
-fn a_checkpoint_that_a_task_was_told_of_is_there() {
+fn an_acknowledged_checkpoint_exists() {
     saving().keeps(1).is_told_of_it().succeeds().holds();
     saving().is_told_of_it().breaks(Invariant::I1);
     saving().is_told_of_it().keeps(1).breaks(Invariant::I6);
@@ -45,7 +45,7 @@ fn a_checkpoint_that_a_task_was_told_of_is_there() {
 
 /// I1. The next execution continues from the last accepted checkpoint.
 #[test]
-fn the_next_execution_is_given_the_last_checkpoint() {
+fn the_next_execution_gets_the_last_checkpoint() {
     saving().keeps(1).goes_down().event(found(2, 7)).starts(2).succeeds().holds();
     saving().keeps(1).goes_down().starts(2).breaks(Invariant::I1);
     saving().keeps(1).goes_down().event(found(2, 8)).starts(2).breaks(Invariant::I1);
@@ -54,14 +54,14 @@ fn the_next_execution_is_given_the_last_checkpoint() {
 
 /// I10. A stale fence changes nothing.
 #[test]
-fn an_execution_that_was_replaced_saves_nothing() {
+fn a_replaced_execution_saves_no_checkpoint() {
     saving().goes_down().keeps(1).breaks(Invariant::I10);
     saving().task(1, TaskStep::Killed).lost().keeps(1).breaks(Invariant::I10);
 }
 
 /// I3, I4.
 #[test]
-fn a_checkpoint_that_nobody_saved_and_a_gap_between_two_are_seen() {
+fn an_unsaved_checkpoint_and_a_version_gap_are_reported() {
     Story::new().submitted().placed().starts(1).keeps(1).breaks(Invariant::I3);
     saving().keeps(2).breaks(Invariant::I4);
     saving().keeps(1).keeps(3).breaks(Invariant::I4);
@@ -69,7 +69,7 @@ fn a_checkpoint_that_nobody_saved_and_a_gap_between_two_are_seen() {
 
 /// I1. After a loss, the next execution may continue from the previous checkpoint.
 #[test]
-fn a_checkpoint_may_be_lost_with_the_commits_that_are() {
+fn a_checkpoint_may_be_lost_with_its_commit() {
     let told = || {
         let mut story = saving();
         story.is_told_of_it();

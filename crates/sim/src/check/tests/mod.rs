@@ -208,14 +208,14 @@ fn a_plain_life_breaks_nothing() {
 
 /// I1.
 #[test]
-fn an_accepted_job_that_is_not_there_is_lost() {
+fn a_missing_accepted_job_is_reported() {
     Story::new().asked().answered().breaks(Invariant::I1);
     Story::new().submitted().answered().event(What::Read { job: JOB, found: false }).breaks(Invariant::I1);
 }
 
 /// I2.
 #[test]
-fn two_jobs_under_one_key_are_one_too_many() {
+fn two_jobs_with_one_key_are_reported() {
     let mut story = Story::new();
     let other = JobId::from_bits(9 << 64);
     for (request, job) in [(1, JOB), (2, other)] {
@@ -228,7 +228,7 @@ fn two_jobs_under_one_key_are_one_too_many() {
 
 /// I3.
 #[test]
-fn a_job_that_nobody_asked_for_is_invented() {
+fn an_unrequested_job_is_reported() {
     let mut story = Story::new();
     let row = story.step(JobStatus::Waiting, Cause::Submitted);
     story.commit(vec![row]).breaks(Invariant::I3);
@@ -245,7 +245,7 @@ fn a_hole_in_a_history_is_seen() {
 
 /// I5.
 #[test]
-fn a_step_that_is_not_in_the_table_and_a_change_after_the_end_are_seen() {
+fn an_illegal_transition_and_a_change_after_the_end_are_reported() {
     let mut story = Story::new();
     story.submitted();
     let row = story.step(JobStatus::Succeeded, Cause::Succeeded);
@@ -258,7 +258,7 @@ fn a_step_that_is_not_in_the_table_and_a_change_after_the_end_are_seen() {
 
 /// I6.
 #[test]
-fn what_is_seen_before_its_commit_is_seen_too_early() {
+fn visibility_before_commit_is_reported() {
     let mut story = Story::new();
     story.asked().answered();
     let row = story.step(JobStatus::Waiting, Cause::Submitted);
@@ -270,7 +270,7 @@ fn what_is_seen_before_its_commit_is_seen_too_early() {
 
 /// I7.
 #[test]
-fn a_second_start_of_what_may_start_once_is_seen() {
+fn a_second_start_of_an_at_most_once_job_is_reported() {
     let once = || Story::with(|spec| spec.delivery = Delivery::AtMostOnce);
     once()
         .submitted()
@@ -287,7 +287,7 @@ fn a_second_start_of_what_may_start_once_is_seen() {
 
 /// I8.
 #[test]
-fn two_executions_of_one_job_may_follow_each_other_and_not_overlap() {
+fn overlapping_executions_of_a_job_are_reported() {
     let mut story = Story::new();
     story.submitted().placed().starts(1).lost().placed().starts(2).breaks(Invariant::I8);
     let mut story = Story::new();
@@ -309,7 +309,7 @@ fn two_executions_of_one_job_may_follow_each_other_and_not_overlap() {
 
 /// I9.
 #[test]
-fn a_success_that_no_task_had_is_seen() {
+fn a_success_without_a_succeeded_task_is_reported() {
     let mut story = Story::new();
     story.submitted().placed().starts(1).task(1, TaskStep::Ended { exit: 1 });
     story.over(ExecutionStatus::Succeeded, JobStatus::Succeeded, Cause::Succeeded).breaks(Invariant::I9);
@@ -320,7 +320,7 @@ fn a_success_that_no_task_had_is_seen() {
 
 /// I10.
 #[test]
-fn a_fence_that_starts_twice_and_an_older_epoch_are_seen() {
+fn a_fence_that_starts_twice_and_an_older_epoch_are_reported() {
     Story::new().submitted().placed().starts(1).starts(1).breaks(Invariant::I10);
     let mut story = Story::new();
     story.epoch = 2;
@@ -331,7 +331,7 @@ fn a_fence_that_starts_twice_and_an_older_epoch_are_seen() {
 
 /// I11, I26 and I30.
 #[test]
-fn what_is_given_up_or_left_lying_is_seen() {
+fn early_failures_and_stuck_work_are_reported() {
     let mut story = Story::with(|spec| spec.retry.max_retries = 1);
     story.submitted().placed().starts(1).task(1, TaskStep::Ended { exit: 1 });
     story.row.run_failures = 1;
@@ -343,7 +343,7 @@ fn what_is_given_up_or_left_lying_is_seen() {
 
 /// I12.
 #[test]
-fn a_lost_worker_that_costs_a_retry_and_a_backoff_that_is_cut_short_are_seen() {
+fn a_retry_lost_to_a_lost_worker_and_a_short_backoff_are_reported() {
     let mut story = Story::new();
     story.submitted().placed();
     story.row.run_failures = 1;
@@ -356,7 +356,7 @@ fn a_lost_worker_that_costs_a_retry_and_a_backoff_that_is_cut_short_are_seen() {
 
 /// I13.
 #[test]
-fn a_start_after_the_cancellation_and_a_run_beyond_the_timeout_are_seen() {
+fn a_start_after_cancellation_and_an_exceeded_timeout_are_reported() {
     let mut story = Story::new();
     story.submitted();
     story.row.cancel_requested = true;
@@ -370,7 +370,7 @@ fn a_start_after_the_cancellation_and_a_run_beyond_the_timeout_are_seen() {
 
 /// I13. During faults the task may continue; after them it must receive its cancellation.
 #[test]
-fn a_task_that_is_never_told_of_its_cancellation_is_seen() {
+fn a_task_that_never_gets_its_cancellation_is_reported() {
     let runs_on_for = |seconds: i64| {
         let mut story = Story::new();
         story.submitted().placed().starts(1);
@@ -390,7 +390,7 @@ fn a_task_that_is_never_told_of_its_cancellation_is_seen() {
 
 /// I12. A backoff that ends in the commit that starts it is in no row.
 #[test]
-fn a_backoff_that_nobody_waits_for_is_seen() {
+fn a_skipped_backoff_is_reported() {
     let mut story = Story::with(|spec| {
         spec.retry.max_retries = 1;
         spec.retry.backoff.initial = Duration::from_secs(60);
@@ -399,7 +399,7 @@ fn a_backoff_that_nobody_waits_for_is_seen() {
     story.row.run_failures = 1;
     story.step(JobStatus::Retrying, Cause::RunFailed);
     let mut steps = std::mem::take(&mut story.row.steps);
-    story.step(JobStatus::Waiting, Cause::BackoffOver);
+    story.step(JobStatus::Waiting, Cause::BackoffEnded);
     steps.append(&mut story.row.steps);
     story.row.steps = steps;
     let row = Row::Job(Box::new(story.row.clone()));
@@ -409,7 +409,7 @@ fn a_backoff_that_nobody_waits_for_is_seen() {
 
 /// I20, I21 and I22.
 #[test]
-fn more_at_once_than_a_queue_a_key_a_rate_or_a_machine_lets_through_is_seen() {
+fn exceeded_limits_of_queues_keys_rates_and_machines_are_reported() {
     let mut story = Story::with(|spec| spec.concurrency = Some(Concurrency { key: "k".into(), limit: 0 }));
     story.submitted().placed().breaks(Invariant::I20);
     let queue = |settings| Row::Queue { name: "default".into(), settings };
@@ -425,7 +425,7 @@ fn more_at_once_than_a_queue_a_key_a_rate_or_a_machine_lets_through_is_seen() {
 
 /// I20 and I22.
 #[test]
-fn what_ended_makes_room_under_a_limit_and_what_is_told_twice_takes_room_once() {
+fn ended_executions_free_a_limit_and_repeated_rows_count_once() {
     let story_with_room_for_one = || {
         let mut story =
             Story::with(|spec| spec.concurrency = Some(Concurrency { key: "k".into(), limit: 1 }));
@@ -452,7 +452,7 @@ fn what_ended_makes_room_under_a_limit_and_what_is_told_twice_takes_room_once() 
 
 /// I27 and I28.
 #[test]
-fn two_owners_of_one_epoch_nobody_for_long_and_another_memory_are_seen() {
+fn two_owners_a_long_gap_and_a_different_engine_state_are_reported() {
     let mut story = Story::new();
     story.submitted();
     story.server = 1;
@@ -480,7 +480,7 @@ fn a_history_is_read_as_it_was_written() {
 
 /// A feed does not contain commit times, and the report says so.
 #[test]
-fn what_a_feed_cannot_show_is_not_judged_and_named() {
+fn invariants_that_a_feed_cannot_show_are_listed_as_not_judged() {
     let mut story = Story::new();
     let row = story.step(JobStatus::Waiting, Cause::Submitted);
     story.asked().answered().commit(vec![row]).breaks(Invariant::I6);
@@ -494,7 +494,7 @@ fn what_a_feed_cannot_show_is_not_judged_and_named() {
 
 /// I6. A missing commit is found even though commit times are unknown.
 #[test]
-fn a_task_that_was_never_committed_is_found_in_a_feed_too() {
+fn an_uncommitted_task_is_reported_with_a_feed_too() {
     let mut story = Story::new();
     story.history.setup.store = StoreView::Feed;
     story.submitted().placed().starts(1).succeeds().holds();
@@ -503,7 +503,7 @@ fn a_task_that_was_never_committed_is_found_in_a_feed_too() {
 
 /// I12. Without the row that contains the end of the backoff, only its minimum is known.
 #[test]
-fn a_backoff_that_is_too_short_is_found_in_a_feed_too() {
+fn a_backoff_that_is_too_short_is_reported_with_a_feed_too() {
     let wait = |seconds: u64| {
         let mut story = Story::with(|spec| {
             spec.retry.max_retries = 1;
@@ -514,7 +514,7 @@ fn a_backoff_that_is_too_short_is_found_in_a_feed_too() {
         story.submitted().placed().starts(1).task(1, TaskStep::Ended { exit: 1 });
         story.row.run_failures = 1;
         story.over(ExecutionStatus::Failed, JobStatus::Retrying, Cause::RunFailed);
-        let row = story.step(JobStatus::Waiting, Cause::BackoffOver);
+        let row = story.step(JobStatus::Waiting, Cause::BackoffEnded);
         story.commit(vec![row]);
         story
     };

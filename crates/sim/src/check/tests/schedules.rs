@@ -90,7 +90,7 @@ const CATCH_UP: FiringCause = FiringCause::CatchUp;
 
 /// I14.
 #[test]
-fn an_instant_has_one_line_not_none_and_not_two() {
+fn a_scheduled_time_has_exactly_one_ledger_entry() {
     let fired = |at| line(at, FiringOutcome::SkippedPause, TIMER, None, at);
     let mut story = scheduled(schedule_spec());
     story.commit(vec![schedule_row(false, 20, None), fired(10), fired(20)]).holds();
@@ -116,14 +116,14 @@ fn a_firing_is_one_step() {
 
 /// I15.
 #[test]
-fn an_instant_that_the_rules_do_not_name_is_seen() {
+fn a_time_outside_the_rules_is_reported() {
     let wrong = line(7, FiringOutcome::SkippedPause, TIMER, None, 7);
     scheduled(schedule_spec()).commit(vec![schedule_row(false, 7, None), wrong]).breaks(Invariant::I15);
 }
 
 /// I15. The first six scheduled times of the rule are in an excluded minute.
 #[test]
-fn an_instant_that_a_filter_holds_is_not_run_and_no_other_is_held() {
+fn exactly_the_excluded_scheduled_times_do_not_run() {
     let mut spec = schedule_spec();
     spec.timing.exclude.push(Filter::Cron(Cron::new("*/2 * * * *")));
     let held = |at| line(at, FiringOutcome::SkippedWindow, TIMER, None, at);
@@ -142,7 +142,7 @@ fn an_instant_that_a_filter_holds_is_not_run_and_no_other_is_held() {
 
 /// I16.
 #[test]
-fn a_decision_before_its_time_and_a_start_after_the_deadline_are_seen() {
+fn an_early_decision_and_a_late_start_are_reported() {
     let early = line(10, FiringOutcome::SkippedPause, TIMER, None, 9);
     scheduled(schedule_spec()).commit(vec![schedule_row(false, 10, None), early]).breaks(Invariant::I16);
     let fired = line(10, FiringOutcome::Fired, TIMER, Some(JOB), 10);
@@ -154,7 +154,7 @@ fn a_decision_before_its_time_and_a_start_after_the_deadline_are_seen() {
 
 /// I17.
 #[test]
-fn more_runs_than_the_overlap_limit_are_seen() {
+fn runs_beyond_the_overlap_limit_are_reported() {
     let mut spec = schedule_spec();
     spec.overlap.policy = OverlapPolicy::Skip;
     let other = JobId::from_bits(9 << 64);
@@ -168,7 +168,7 @@ fn more_runs_than_the_overlap_limit_are_seen() {
 
 /// I18.
 #[test]
-fn more_or_earlier_made_up_than_the_policy_says_is_seen() {
+fn too_many_or_unordered_catch_up_runs_are_reported() {
     let both = |first: i64, second_: i64, spec: ScheduleSpec| {
         let other = JobId::from_bits(9 << 64);
         let mut rows = vec![schedule_row(false, 20, None)];
@@ -189,7 +189,7 @@ fn more_or_earlier_made_up_than_the_policy_says_is_seen() {
 
 /// I18.
 #[test]
-fn more_given_up_than_the_policy_says_is_seen() {
+fn too_many_skipped_missed_runs_are_reported() {
     let given_up = |policy: MissedPolicy, at: i64, outcome: FiringOutcome| {
         let mut spec = schedule_spec();
         (spec.missed.policy, spec.missed.last) = (policy, 2);

@@ -16,7 +16,7 @@ fn forgotten(delivery: Delivery) -> Story {
 
 /// I1. Acknowledgements before the loss must hold; those since then need not.
 #[test]
-fn a_job_that_was_accepted_among_the_lost_commits_may_be_gone_and_no_other() {
+fn only_jobs_of_lost_commits_may_be_missing() {
     let read = What::Read { job: JOB, found: false };
     Story::new().asked().answered().event(loss(1)).event(read.clone()).holds();
     // The answer was pending when the commits were lost.
@@ -28,7 +28,7 @@ fn a_job_that_was_accepted_among_the_lost_commits_may_be_gone_and_no_other() {
 
 /// I1.
 #[test]
-fn a_cancellation_may_be_forgotten_with_the_commits_that_are_lost() {
+fn a_cancellation_may_be_lost_with_its_commit() {
     let cancelled = || {
         let mut story = Story::new();
         story.submitted().event(What::Asked { request: 2, ask: Ask::Cancel { job: JOB } });
@@ -45,7 +45,7 @@ fn a_cancellation_may_be_forgotten_with_the_commits_that_are_lost() {
 
 /// I6, I7. The job may be started once more, and not twice.
 #[test]
-fn what_a_lost_commit_had_started_may_be_started_once_more() {
+fn lost_executions_may_be_started_once_more() {
     for delivery in [Delivery::AtMostOnce, Delivery::ExactlyOnce, Delivery::AtLeastOnce] {
         let mut story = forgotten(delivery);
         story.task(9, TaskStep::Killed).event(loss(3)).placed().starts(1).succeeds().ends().holds();
@@ -62,7 +62,7 @@ fn what_a_lost_commit_had_started_may_be_started_once_more() {
 
 /// I8. The worker reports its execution before a restart, unless the job may run twice.
 #[test]
-fn what_a_lost_commit_had_started_does_not_run_beside_its_successor_unless_it_may() {
+fn lost_executions_overlap_only_for_at_least_once_jobs() {
     let beside = |delivery| {
         let mut story = forgotten(delivery);
         story.event(loss(3)).placed().starts(1).task(9, TaskStep::Killed).succeeds();

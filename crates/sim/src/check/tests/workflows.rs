@@ -1,10 +1,12 @@
 //! Runs of workflows, and elements that tasks add to them.
 
 use model::run::{
-    Ended, KeptEnd, NotTriggered, RunCause, RunHistoryEntry, RunTrigger, StepCause, StepOrigin,
-    TriggerRefusal, TriggerState,
+    Ended, PendingEnd, RunCause, RunHistoryEntry, RunTrigger, StepCause, StepOrigin, TriggerRefusal,
+    TriggerRefusalReason, TriggerState,
 };
-use model::workflow::{EndsIn, ForEach, Listens, Over, Source, SourceKind, StepSpec, TriggerSpec};
+use model::workflow::{
+    ElementSource, ForEach, RequiredResult, Source, SourceKind, StepSpec, TriggerSources, TriggerSpec,
+};
 use model::{RunId, RunStatus, StepStatus, WorkflowId, WorkflowSpec};
 
 use super::*;
@@ -45,7 +47,7 @@ fn step_row(step: u32, status: StepStatus, cause: StepCause) -> Row {
 }
 
 fn goes_on(step: u32) -> Row {
-    step_row(step, StepStatus::Running, StepCause::NeedsOver)
+    step_row(step, StepStatus::Running, StepCause::UpstreamEnded)
 }
 
 fn ends(step: u32) -> Row {
@@ -98,7 +100,7 @@ fn a_step_has_one_job_and_none_if_it_never_began() {
 
 /// I19.
 #[test]
-fn a_step_that_begins_against_its_rule_is_seen() {
+fn a_step_that_violates_its_join_rule_is_reported() {
     told(vec![vec![started(), ends(0), goes_on(1)]]).holds();
     told(vec![vec![started(), goes_on(0)], vec![ends(0)], vec![goes_on(1)]]).holds();
     told(vec![vec![started(), goes_on(0), goes_on(1)]]).breaks(Invariant::I19);
@@ -141,7 +143,7 @@ fn an_end_starts_a_run_once_and_in_its_own_commit() {
 }
 
 /// The row of workflow `report`, with this trigger and its state.
-fn report(listens: Listens, paused: bool, did: TriggerState, new: bool) -> Row {
+fn report(listens: TriggerSources, paused: bool, did: TriggerState, new: bool) -> Row {
     let step = StepSpec::job("send", JobSpec::command(["true"]));
     let mut spec = WorkflowSpec::new("report", vec![step]);
     spec.triggers.push(TriggerSpec { listens, parameters: Default::default(), paused });
@@ -149,7 +151,7 @@ fn report(listens: Listens, paused: bool, did: TriggerState, new: bool) -> Row {
     Row::Workflow(Box::new(WorkflowRow { workflow, spec, triggers: vec![did], removed: false }))
 }
 
-fn source(kind: SourceKind, name: &str, on: EndsIn) -> Source {
+fn source(kind: SourceKind, name: &str, on: RequiredResult) -> Source {
     Source { kind, name: name.into(), on, labels: Default::default(), within: None }
 }
 
@@ -164,46 +166,48 @@ fn reported(one: RunId) -> Row {
 
 /// I19.
 #[test]
-fn a_run_that_an_end_should_have_started_is_missed() {
+fn a_missing_triggered_run_is_reported() {
     let one = RunId::from_bits(6 << 64);
     let none = TriggerState::default;
     let ends_with = |on, paused, runs: &[RunId], more: Vec<Row>| {
-        let listens = Listens::To(source(SourceKind::Workflow, "w", on));
+        let listens = TriggerSources::To(source(SourceKind::Workflow, "w", on));
         let first = report(listens, paused, none(), true);
         let mut end = succeeded_and_started(runs);
         end.extend(more);
         told(vec![vec![first], vec![started()], end])
     };
-    ends_with(EndsIn::Success, false, &[one], vec![reported(one)]).holds();
-    ends_with(EndsIn::Success, false, &[], vec![]).breaks(Invariant::I19);
-    ends_with(EndsIn::Failure, false, &[], vec![]).holds();
-    ends_with(EndsIn::Failure, false, &[one], vec![reported(one)]).breaks(Invariant::I19);
+    ends_with(RequiredResult::Success, false, &[one], vec![reported(one)]).holds();
+    ends_with(RequiredResult::Success, false, &[], vec![]).breaks(Invariant::I19);
+    ends_with(RequiredResult::Failure, false, &[], vec![]).holds();
+    ends_with(RequiredResult::Failure, false, &[one], vec![reported(one)]).breaks(Invariant::I19);
     // If nothing is started, the reason is recorded.
     let ended = Ended::new(RUN.into(), "w".into(), JobStatus::Succeeded, second(1));
     let refused = |reason| {
         let ended = ended.clone();
         let last = TriggerRefusal { at: second(3), ended, reason, detail: None };
         let did = TriggerState { refused: 1, last_refusal: Some(Box::new(last)), ..none() };
-        let listens = Listens::To(source(SourceKind::Workflow, "w", EndsIn::Success));
+        let listens = TriggerSources::To(source(SourceKind::Workflow, "w", RequiredResult::Success));
         report(listens, true, did, false)
     };
-    ends_with(EndsIn::Success, true, &[], vec![refused(NotTriggered::Paused)]).holds();
-    ends_with(EndsIn::Success, true, &[], vec![refused(NotTriggered::Late)]).breaks(Invariant::I19);
-    ends_with(EndsIn::Success, true, &[], vec![]).breaks(Invariant::I19);
-    ends_with(EndsIn::Success, false, &[], vec![refused(NotTriggered::TooManyRuns)]).breaks(Invariant::I19);
+    ends_with(RequiredResult::Success, true, &[], vec![refused(TriggerRefusalReason::Paused)]).holds();
+    ends_with(RequiredResult::Success, true, &[], vec![refused(TriggerRefusalReason::Late)])
+        .breaks(Invariant::I19);
+    ends_with(RequiredResult::Success, true, &[], vec![]).breaks(Invariant::I19);
+    ends_with(RequiredResult::Success, false, &[], vec![refused(TriggerRefusalReason::TooManyRuns)])
+        .breaks(Invariant::I19);
 }
 
 /// I19.
 #[test]
-fn a_join_that_forgets_an_end_is_seen() {
+fn a_join_that_loses_an_end_is_reported() {
     let sources = vec![
-        source(SourceKind::Workflow, "w", EndsIn::Any),
-        source(SourceKind::Job, "rates", EndsIn::Success),
+        source(SourceKind::Workflow, "w", RequiredResult::Any),
+        source(SourceKind::Job, "rates", RequiredResult::Success),
     ];
-    let listens = || Listens::All { sources: sources.clone(), window: Duration::from_secs(60) };
+    let listens = || TriggerSources::All { sources: sources.clone(), window: Duration::from_secs(60) };
     let first = || vec![report(listens(), false, TriggerState::default(), true)];
     let end = |more: Vec<Row>| succeeded_and_started(&[]).into_iter().chain(more).collect::<Vec<_>>();
-    let kept = KeptEnd {
+    let kept = PendingEnd {
         source: 0,
         ended: Ended::new(RUN.into(), "w".into(), JobStatus::Succeeded, second(1)),
         created_at: second(1),
@@ -219,7 +223,7 @@ fn a_join_that_forgets_an_end_is_seen() {
 
 /// I19.
 #[test]
-fn a_run_is_what_all_of_its_steps_came_to() {
+fn the_result_of_a_run_follows_from_all_of_its_steps() {
     told(vec![vec![started()], vec![ends(0), ends(1), succeeded()]]).holds();
     told(vec![vec![started()], vec![ends(0), succeeded()]]).breaks(Invariant::I19);
     let bad = step_row(1, StepStatus::Failed, StepCause::JobFailed);
@@ -230,7 +234,7 @@ fn a_run_is_what_all_of_its_steps_came_to() {
 
 /// I19.
 #[test]
-fn a_step_that_does_not_hear_of_its_jobs_end_is_seen() {
+fn a_step_that_misses_the_end_of_its_job_is_reported() {
     let cancelled = || step_row(0, StepStatus::Cancelled, StepCause::JobCancelled);
     let over = || job_of(0, 11, JobStatus::Cancelled);
     told(vec![vec![started(), cancelled(), over()]]).holds();
@@ -239,7 +243,7 @@ fn a_step_that_does_not_hear_of_its_jobs_end_is_seen() {
 
 /// I5 and I26.
 #[test]
-fn a_step_after_its_end_and_a_run_that_never_ends_are_seen() {
+fn a_change_after_the_end_of_a_step_and_an_endless_run_are_reported() {
     let first = || vec![started(), ends(0)];
     told(vec![first(), vec![goes_on(0)]]).breaks(Invariant::I5);
     let mut story = told(vec![first()]);
@@ -252,7 +256,7 @@ fn growing() -> Row {
     let Row::Run(mut row) = started() else { panic!("the row of a run") };
     let mut spec = (**row.spec.as_ref().unwrap()).clone();
     spec.steps[1].needs.clear();
-    spec.steps[1].for_each = Some(ForEach::new(Over::AddedBy(vec!["a".into()])));
+    spec.steps[1].for_each = Some(ForEach::new(ElementSource::AddedBy(vec!["a".into()])));
     row.spec = Some(Arc::new(spec));
     Row::Run(row)
 }
@@ -273,7 +277,7 @@ fn element(item: u32) -> Row {
 
 /// I19.
 #[test]
-fn what_tasks_add_is_one_list_without_gaps_and_each_batch_once() {
+fn added_elements_form_one_list_with_each_batch_once() {
     let over = || vec![growing(), goes_on(0), goes_on(1)];
     told(vec![over(), vec![adds("x", 0, 2)], vec![adds("y", 2, 1)]]).holds();
     told(vec![over(), vec![adds("x", 0, 2)], vec![adds("y", 3, 1)]]).breaks(Invariant::I19);
@@ -282,8 +286,8 @@ fn what_tasks_add_is_one_list_without_gaps_and_each_batch_once() {
 
 /// I19.
 #[test]
-fn a_step_that_leaves_out_what_was_added_is_seen() {
-    let end = || step_row(1, StepStatus::Succeeded, StepCause::ItemsOver);
+fn a_step_that_skips_added_elements_is_reported() {
+    let end = || step_row(1, StepStatus::Succeeded, StepCause::ElementsSucceeded);
     let added = || vec![growing(), goes_on(0), goes_on(1), adds("x", 0, 2)];
     told(vec![added(), vec![element(0)], vec![ends(0)], vec![element(1), end()]]).holds();
     told(vec![added(), vec![element(0)], vec![ends(0), end()]]).breaks(Invariant::I19);
@@ -291,7 +295,7 @@ fn a_step_that_leaves_out_what_was_added_is_seen() {
 
 /// I1.
 #[test]
-fn elements_that_were_told_to_be_added_are_there() {
+fn acknowledged_elements_exist() {
     let told_of = |first: u32| {
         let mut story = told(vec![vec![growing(), goes_on(0), goes_on(1)]]);
         story.event(What::Asked { request: 9, ask: Ask::Add(batch("x")) });
@@ -329,8 +333,8 @@ fn tried_again(first: Row, second: Vec<Row>) -> Story {
 /// I5 and I19. A retry resets a step once, in the commit that begins the retry, and only if the policy allows a
 /// retry.
 #[test]
-fn another_try_of_a_run_does_a_step_again_once() {
-    let begins = || between_tries(3, RunStatus::Running, RunCause::BackoffOver);
+fn a_retry_of_a_run_resets_a_step_once() {
+    let begins = || between_tries(3, RunStatus::Running, RunCause::BackoffEnded);
     let again = || step_row(0, StepStatus::Pending, StepCause::RunRetried);
     tried_again(started_with_a_retry(), vec![begins(), goes_on(0), job_of(0, 12, WAITS)]).holds();
     tried_again(started_with_a_retry(), vec![begins(), again()]).holds();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use engine::input::Takeover;
+use engine::input::CarriedResults;
 use model::calendar::CalendarRecord;
 use model::changelog::LiveKey;
 use model::firing::{BackfillHead, BackfillState, BackfillStatus, ScheduleHead, ScheduleState};
@@ -46,7 +46,7 @@ pub(crate) struct Rows {
     /// Content of the last checkpoint of each job.
     pub(super) checkpoints: BTreeMap<JobId, u64>,
     /// Runs that failed last, and the state that a retry takes over from them.
-    pub(super) failed: VecDeque<(RunId, Arc<RunHead>, Takeover)>,
+    pub(super) failed: VecDeque<(RunId, Arc<RunHead>, CarriedResults)>,
     run_keys: BTreeMap<u128, RunKeyRecord>,
     pub(super) now: Timestamp,
     /// Number of commits.
@@ -92,7 +92,7 @@ impl Rows {
                 self.keys.insert(key.key, key);
                 Some(Row::Key { key: format!("{:x}", key.key), job: key.job })
             }
-            Change::ForgetKeys { expired_before, .. } => {
+            Change::PurgeKeys { expired_before, .. } => {
                 self.keys.retain(|_, key| key.expires_at > expired_before);
                 self.run_keys.retain(|_, key| key.expires_at > expired_before);
                 None
@@ -254,7 +254,7 @@ impl Rows {
         let carried = carried(&head.definition, &records, RetryFrom::Failed);
         let batches = self.batches.values().filter(|batch| batch.key.run == id && carried.takes(batch));
         let batches = batches.cloned().collect();
-        self.failed.push_back((id, Arc::clone(head), Takeover { records: carried.records, batches }));
+        self.failed.push_back((id, Arc::clone(head), CarriedResults { records: carried.records, batches }));
         if self.failed.len() > FAILED_MAX {
             self.failed.pop_front();
         }

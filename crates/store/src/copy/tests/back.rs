@@ -47,7 +47,7 @@ impl Scene {
 
 /// G4, D7.
 #[tokio::test]
-async fn every_query_is_answered_by_the_file_as_by_the_database() {
+async fn the_file_answers_every_query_like_the_database() {
     let scene = Scene::database_left().await;
     let mut told = Vec::new();
     let report = scene.copy_back(&mut |progress| told.push(progress)).await.unwrap();
@@ -67,7 +67,7 @@ async fn every_query_is_answered_by_the_file_as_by_the_database() {
 
 /// Fences are derived from epochs, so the epochs of a server on the file continue those of the database.
 #[tokio::test]
-async fn epochs_go_on_behind_those_of_the_database() {
+async fn epochs_continue_after_those_of_the_database() {
     let scene = Scene::database_left().await;
     scene.copy_back(&mut |_| {}).await.unwrap();
     let there = scene.target().await.unwrap().acquire(&SHARDS, "there", HOUR).await.unwrap();
@@ -78,7 +78,7 @@ async fn epochs_go_on_behind_those_of_the_database() {
 }
 
 #[tokio::test]
-async fn a_copy_that_was_interrupted_leaves_nothing_and_is_made_anew() {
+async fn an_interrupted_copy_leaves_no_file_and_starts_again() {
     let scene = Scene::database_left().await;
     {
         let told = AtomicUsize::new(0);
@@ -98,7 +98,7 @@ async fn a_copy_that_was_interrupted_leaves_nothing_and_is_made_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_is_served_is_refused_by_name() {
+async fn a_database_in_use_is_refused() {
     let scene = Scene::database_left().await;
     let store = scene.target().await.unwrap();
     let leases = store.acquire(&SHARDS, "bob", HOUR).await.unwrap();
@@ -160,7 +160,7 @@ async fn a_folder_with_a_store_or_its_traces_is_refused_and_left_alone() {
 
 /// D7.
 #[tokio::test]
-async fn a_difference_is_found_by_the_hash_and_nothing_is_left() {
+async fn the_hash_detects_a_difference_and_the_file_is_removed() {
     let scene = Scene::database_left().await;
     let mut pending = Some("UPDATE tokens SET name = 'mallory' WHERE id = 'a'");
     let mut observe = |progress: Progress| {

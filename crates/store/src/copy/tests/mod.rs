@@ -138,7 +138,7 @@ async fn assert_same(scene: &Scene) {
 
 /// G4, D7.
 #[tokio::test]
-async fn every_query_is_answered_as_before_by_the_copy() {
+async fn the_copy_answers_every_query_like_the_source() {
     let scene = Scene::filled().await;
     let mut told = Vec::new();
     let report = scene.copy(&mut |progress| told.push(progress)).await.unwrap();
@@ -155,7 +155,7 @@ async fn every_query_is_answered_as_before_by_the_copy() {
 
 /// G4, D7. Each attempt is killed a little later than the one before.
 #[tokio::test]
-async fn a_copy_that_is_killed_at_any_moment_goes_on() {
+async fn a_killed_copy_continues() {
     let scene = Scene::filled().await;
     let mut killed = 0;
     let report = loop {
@@ -188,7 +188,7 @@ async fn a_copy_that_is_killed_at_any_moment_goes_on() {
 
 /// G4. After each chunk, with the next one in flight.
 #[tokio::test]
-async fn each_attempt_goes_on_behind_the_last_chunk() {
+async fn each_attempt_continues_after_the_last_chunk() {
     let scene = Scene::filled().await;
     let mut before = 0;
     for _ in 0..8 {
@@ -223,7 +223,7 @@ async fn a_copy_is_followed_from_its_first_owner_on() {
     let scene = Scene::filled().await;
     let early = scene.target().await.unwrap();
     let leases = early.acquire(&SHARDS, "early", HOUR).await.unwrap();
-    let passing = Change::ForgetKeys { shard: SHARDS[0], expired_before: Timestamp::MAX };
+    let passing = Change::PurgeKeys { shard: SHARDS[0], expired_before: Timestamp::MAX };
     let passing = Arc::new(Batch { changes: vec![passing], ..Batch::default() });
     early.commit(&leases, Arc::clone(&passing)).await.unwrap();
     let before = early.end().await.unwrap();
@@ -290,7 +290,7 @@ async fn a_target_that_is_not_empty_is_refused_by_name_and_left_alone() {
     store.announce(&server, None, HOUR).await.unwrap();
     let error = scene.copy(&mut |_| {}).await.unwrap_err();
     assert!(matches!(&error, CopyError::Served { name } if name == "ann"), "{error:?}");
-    store.depart(server.id).await.unwrap();
+    store.remove_member(server.id).await.unwrap();
     let leases = store.acquire(&SHARDS, "bob", HOUR).await.unwrap();
     let error = scene.copy(&mut |_| {}).await.unwrap_err();
     assert!(matches!(&error, CopyError::Served { name } if name == "bob"), "{error:?}");
@@ -300,7 +300,7 @@ async fn a_target_that_is_not_empty_is_refused_by_name_and_left_alone() {
 
 /// A server that ran on the source in between has changed it.
 #[tokio::test]
-async fn an_unfinished_copy_goes_on_from_the_same_source_only() {
+async fn an_unfinished_copy_continues_only_from_the_same_source() {
     let scene = Scene::filled().await;
     scene.copy_chunks(3).await;
     let other = Scene { database: Arc::clone(&scene.database), ..Scene::filled().await };
@@ -318,7 +318,7 @@ async fn an_unfinished_copy_goes_on_from_the_same_source_only() {
 
 /// D7. A changed value, a missing row, an additional row.
 #[tokio::test]
-async fn a_difference_is_found_by_the_hash_and_named() {
+async fn the_hash_detects_a_difference() {
     for (table, tamper) in [
         ("tokens", "UPDATE tokens SET name = 'mallory' WHERE id = 'a'"),
         ("jobs", "UPDATE jobs SET shard = shard + 1 WHERE id = (SELECT id FROM jobs LIMIT 1)"),

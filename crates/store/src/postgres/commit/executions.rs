@@ -215,7 +215,7 @@ impl Steps {
     pub(super) fn forget_keys(&mut self, changes: &[Change]) {
         let (mut shards, mut befores) = (Vec::new(), Vec::new());
         for change in changes {
-            if let Change::ForgetKeys { shard, expired_before } = change {
+            if let Change::PurgeKeys { shard, expired_before } = change {
                 shards.push(i32::from(shard.0));
                 befores.push(expired_before.as_micros());
             }

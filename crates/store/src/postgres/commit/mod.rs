@@ -34,7 +34,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::changelog::Touched;
+use model::changelog::LiveChange;
 use model::id::Epoch;
 use model::record::{Batch, Change, Lease, LiveRow};
 use model::{ShardId, Timestamp};
@@ -44,16 +44,16 @@ use uuid::Uuid;
 
 use super::connection::{Lane, Mode, Query, Stopped};
 use super::error::{Failure, GUARD};
-use super::guard::{Guard, Prolongation, clock, first_lost, micros};
+use super::guard::{Guard, LeaseExtension, clock, first_invalid, micros};
 use super::param::{self, big, bigs, blobs};
 use super::{PostgresStore, load};
-use crate::batch::{Counters, EVENTS_A_ROW, foreign_shard, heads_for_executions};
+use crate::batch::{Counters, EVENTS_PER_ROW, first_shard_without_lease, heads_for_executions};
 use crate::changelog::Changelog;
 use crate::codec::{seal_events, seal_touched};
 use crate::{Commits, Committed, EventSeq, Loaded, StoreError};
 
 /// Maximum number of attempts of a transaction that conflicts with others.
-const TRIES: u32 = 5;
+const ATTEMPTS_MAX: u32 = 5;
 
 #[async_trait]
 impl Commits for PostgresStore {
@@ -62,7 +62,7 @@ impl Commits for PostgresStore {
         let mode = Mode::Read { limit: load::PAGE_LIMIT };
         let loaded = load::load(&self.queries, mode, &self.guard, leases, &rows).await;
         let outcome = loaded.map_err(|failure| self.judge_change(failure))?;
-        self.set_aside(&outcome.damaged).await?;
+        self.move_to_quarantine(&outcome.damaged).await?;
         Ok(outcome.loaded)
     }
 
@@ -132,10 +132,10 @@ async fn commit(
     leases: &[Lease],
     batch: &Batch,
 ) -> Result<Committed, Failure> {
-    if let Some(shard) = foreign_shard(leases, batch) {
+    if let Some(shard) = first_shard_without_lease(leases, batch) {
         return Err(Failure::Fenced(shard));
     }
-    let prolongation = guard.prolongation();
+    let prolongation = guard.lease_extension();
     let steps = steps(guard, prolongation, leases, batch)?;
     let meanings: Vec<_> = steps.iter().map(|step| step.broken).collect();
     let queries: Vec<_> = steps.into_iter().map(|step| step.query).collect();
@@ -147,13 +147,13 @@ async fn commit(
                 prolongation.into_iter().for_each(|by| guard.prolonged(by));
                 return Ok(Committed {
                     first_event: first_event(&answers)?,
-                    prolonged: prolongation.is_some(),
+                    extended: prolongation.is_some(),
                     space_low: false,
                 });
             }
-            Err(stopped) if tries < TRIES && stopped.failure.is_contention() => {}
+            Err(stopped) if tries < ATTEMPTS_MAX && stopped.failure.is_contention() => {}
             Err(stopped) if stopped.at == Some(0) && stopped.failure.state() == Some(GUARD) => {
-                return Err(first_lost(lane, mode, leases).await);
+                return Err(first_invalid(lane, mode, leases).await);
             }
             Err(stopped) => return Err(meaning(stopped, &meanings)),
         }
@@ -182,7 +182,7 @@ fn first_event(answers: &[Vec<Row>]) -> Result<EventSeq, Failure> {
 
 fn steps(
     guard: &Guard,
-    prolongation: Option<Prolongation>,
+    prolongation: Option<LeaseExtension>,
     leases: &[Lease],
     batch: &Batch,
 ) -> Result<Vec<Step>, Failure> {
@@ -208,7 +208,7 @@ fn steps(
 impl Steps {
     /// Advances the engine time of the shards that the batch changes, so that a server with a wrong clock does not
     /// advance other shards; of all leased shards if the batch changes none. Also extends the leases.
-    fn advance(&mut self, leases: &[Lease], prolongation: Option<Prolongation>, batch: &Batch) {
+    fn advance(&mut self, leases: &[Lease], prolongation: Option<LeaseExtension>, batch: &Batch) {
         let touched: BTreeSet<ShardId> = batch.changes.iter().filter_map(Change::shard).collect();
         let shard = |shard: &ShardId| i32::from(shard.0);
         let shards: Vec<_> = match touched.is_empty() {
@@ -238,7 +238,7 @@ impl Steps {
     /// Last statement: from here on, other servers wait. If the commit has neither events nor changes for the
     /// changelog, no server waits.
     fn end(&mut self, epoch: Epoch, batch: &Batch) -> Result<(), Failure> {
-        let touched = Touched::by(&batch.changes);
+        let touched = LiveChange::by(&batch.changes);
         if batch.events.is_empty() && touched.is_empty() {
             self.add("SELECT next_event FROM meta", Vec::new());
             return Ok(());
@@ -246,7 +246,7 @@ impl Steps {
         let (mut offsets, mut counts, mut ats, mut payloads) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut offset = 0i64;
-        for events in batch.events.chunks(EVENTS_A_ROW) {
+        for events in batch.events.chunks(EVENTS_PER_ROW) {
             let newest = events.iter().map(|event| event.at).max().unwrap_or(batch.now).as_micros();
             offsets.push(offset);
             counts.push(events.len() as i64);

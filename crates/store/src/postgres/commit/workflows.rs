@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{Steps, count, signed, uuid};
 use crate::codec::{
     RunColumns, definition_hash, seal_definition, seal_elements, seal_run, seal_run_head, seal_step,
-    seal_workflow, seal_workflow_head, step_place,
+    seal_workflow, seal_workflow_head, step_columns,
 };
 use crate::postgres::error::Failure;
 use crate::postgres::param::{
@@ -371,7 +371,7 @@ impl Steps {
             let Change::Step(record) = change else { continue };
             let StepRecord { key, state } = &**record;
             runs.push(uuid(key.run.to_bits()));
-            let (list, number) = step_place(*key);
+            let (list, number) = step_columns(*key);
             lists.push(list);
             numbers.push(number);
             statuses.push(i32::from(state.status.code()));

@@ -1,6 +1,6 @@
 //! All changelog rules for this store, and the obstacles to following it.
 
-use model::changelog::{LiveKey, Place, Reread, Since, Touched};
+use model::changelog::{ChangelogPage, ChangelogPosition, LiveChange, LiveKey, ReloadedRows};
 use model::record::LiveRow;
 
 use super::*;
@@ -21,11 +21,11 @@ fn no_rule_of_the_suite_is_left_out() {
 }
 
 impl InDatabase {
-    async fn end(&self) -> Place {
+    async fn end(&self) -> ChangelogPosition {
         self.store.end().await.unwrap()
     }
 
-    async fn since(&self, place: Place) -> Option<Since> {
+    async fn since(&self, place: ChangelogPosition) -> Option<ChangelogPage> {
         self.store.since(place).await.unwrap()
     }
 
@@ -39,7 +39,7 @@ impl InDatabase {
 
 /// G6. Its events show it, even after later commits.
 #[tokio::test]
-async fn a_commit_with_events_by_an_older_version_is_noticed() {
+async fn a_commit_with_events_by_an_older_version_is_detected() {
     let subject = InDatabase::make().await;
     let leases = subject.acquire().await;
     let mut sampler = Sampler::new(51);
@@ -56,7 +56,7 @@ async fn a_commit_with_events_by_an_older_version_is_noticed() {
 /// G6. The engine time of its shard shows it, until a server of this version acquires the shard. A standby that had
 /// followed until then starts again, even if that server commits before the standby's next read.
 #[tokio::test]
-async fn a_commit_without_events_by_an_older_version_is_noticed() {
+async fn a_commit_without_events_by_an_older_version_is_detected() {
     let subject = InDatabase::make().await;
     let leases = subject.acquire().await;
     let mut sampler = Sampler::new(52);
@@ -73,12 +73,12 @@ async fn a_commit_without_events_by_an_older_version_is_noticed() {
     assert_eq!(subject.since(anew).await.unwrap().touched, []);
     let job = subject.commit(&leases, &mut sampler, 1).await;
     assert_eq!(subject.since(before).await, None);
-    assert_eq!(subject.since(anew).await.unwrap().touched, [Touched::Rows(LiveKey::Job(job))]);
+    assert_eq!(subject.since(anew).await.unwrap().touched, [LiveChange::Rows(LiveKey::Job(job))]);
 }
 
 /// D8. A standby may have read rows of lost commits, even if its position still exists.
 #[tokio::test]
-async fn nobody_follows_into_another_history() {
+async fn a_standby_does_not_follow_into_another_history() {
     let subject = InDatabase::make().await;
     let leases = subject.acquire().await;
     let mut sampler = Sampler::new(53);
@@ -87,7 +87,7 @@ async fn nobody_follows_into_another_history() {
     subject.store.release(&leases).await.unwrap();
     subject.database.execute("UPDATE shards SET timeline = '0000FFFF'");
     let leases = subject.acquire().await;
-    assert_eq!(subject.store.lost_tails(&leases).await.unwrap(), SHARDS);
+    assert_eq!(subject.store.shards_with_lost_commits(&leases).await.unwrap(), SHARDS);
     let anew = subject.end().await;
     assert_eq!(anew.epoch, leases[0].epoch);
     assert!(subject.since(anew).await.is_some());
@@ -116,7 +116,7 @@ async fn a_damaged_row_is_not_followed() {
 
 /// G5. A limited number of commits at a time, whatever the distance.
 #[tokio::test]
-async fn many_commits_are_followed_in_pieces() {
+async fn many_commits_are_followed_in_several_reads() {
     let subject = InDatabase::make().await;
     let leases = subject.acquire().await;
     let begin = subject.end().await;
@@ -145,18 +145,18 @@ async fn many_commits_are_followed_in_pieces() {
     }
     // The newest row is missing.
     subject.database.execute("DELETE FROM changelog WHERE number = 600");
-    assert_eq!(subject.since(Place { commit: 512, ..begin_of(&leases) }).await, None);
+    assert_eq!(subject.since(ChangelogPosition { commit: 512, ..begin_of(&leases) }).await, None);
     assert_eq!(subject.store.live_rows(&[LiveKey::Job(job)]).await.unwrap().rows.len(), 1);
 }
 
 /// Returns the position before the first commit, with an epoch of these leases.
-fn begin_of(leases: &[Lease]) -> Place {
-    Place { commit: 0, epoch: leases[0].epoch }
+fn begin_of(leases: &[Lease]) -> ChangelogPosition {
+    ChangelogPosition { commit: 0, epoch: leases[0].epoch }
 }
 
 /// F9. Only the owner quarantines it, during a load.
 #[tokio::test]
-async fn a_damaged_live_row_is_counted_by_a_preload_and_left_where_it_is() {
+async fn a_preload_counts_a_damaged_live_row_and_does_not_move_it() {
     let subject = InDatabase::make().await;
     let leases = subject.acquire().await;
     let mut sampler = Sampler::new(56);
@@ -168,7 +168,7 @@ async fn a_damaged_live_row_is_counted_by_a_preload_and_left_where_it_is() {
     assert!(matches!(rows[..], [LiveRow::Job { id, .. }] if id == good), "{rows:?}");
     assert_eq!(subject.store.quarantined(9).await.unwrap(), []);
     let reread = subject.store.live_rows(&[LiveKey::Job(good), LiveKey::Job(bad)]).await.unwrap();
-    assert_eq!(reread, Reread { rows, unreadable: 1 });
+    assert_eq!(reread, ReloadedRows { rows, unreadable: 1 });
     assert_eq!(subject.store.quarantined(9).await.unwrap(), []);
 }
 

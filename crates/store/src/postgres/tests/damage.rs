@@ -18,7 +18,7 @@ pub(super) fn damage(database: &Database, table: &str, id: JobId) {
 
 /// F9. Any query that finds a damaged row of the history quarantines it.
 #[tokio::test]
-async fn a_damaged_row_of_the_history_is_set_aside_by_the_list_that_meets_it() {
+async fn a_list_quarantines_a_damaged_row_of_the_history() {
     let subject = InDatabase::make().await;
     let leases = subject.acquire().await;
     let mut sampler = Sampler::new(41);
@@ -45,7 +45,7 @@ async fn a_damaged_row_of_the_history_is_set_aside_by_the_list_that_meets_it() {
 
 /// F9. An engine may have a live row in memory, so only the owner of its shard quarantines it.
 #[tokio::test]
-async fn a_damaged_live_row_is_passed_over_until_its_owner_loads_it() {
+async fn a_damaged_live_row_is_skipped_until_its_owner_loads_it() {
     let subject = InDatabase::make().await;
     let leases = subject.acquire().await;
     let mut sampler = Sampler::new(42);
@@ -66,7 +66,7 @@ async fn a_damaged_live_row_is_passed_over_until_its_owner_loads_it() {
 
 /// C1, F9. With its newest spec; earlier generations stay.
 #[tokio::test]
-async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
+async fn a_damaged_workflow_is_quarantined_once() {
     let subject = InDatabase::make().await;
     let leases = subject.acquire().await;
     let mut sampler = Sampler::new(43);
@@ -93,7 +93,7 @@ async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
 
 /// C4, F9. Without earlier elements, later ones would have other indexes: the run is quarantined with them.
 #[tokio::test]
-async fn a_damaged_batch_of_elements_is_passed_over_until_its_run_is_set_aside_with_it() {
+async fn a_damaged_batch_of_elements_is_skipped_until_its_run_is_quarantined() {
     let subject = InDatabase::make().await;
     let leases = subject.acquire().await;
     let mut sampler = Sampler::new(44);

@@ -1,16 +1,16 @@
 //! Tests of the contract, and of the guarantees of this store alone, on a server that the tests start.
 
 mod changelog;
+mod commit_outcomes;
 mod damage;
 mod encrypted;
-mod full;
-mod hosts;
+mod full_volume;
+mod lost_commits;
 mod opening;
-mod outcomes;
 mod retention;
 mod servers;
+mod several_hosts;
 mod suite;
-mod tails;
 
 use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant};
@@ -92,7 +92,7 @@ fn batch(sampler: &mut Sampler, shard: ShardId, events: usize) -> (JobId, Arc<Ba
 }
 
 /// Opens a session next to the store's, to block it.
-async fn intruder(database: &Database) -> Client {
+async fn blocking_session(database: &Database) -> Client {
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
     client
@@ -110,7 +110,7 @@ async fn until_waiting(database: &Database, count: usize, condition: &str) {
 }
 
 /// Condition for sessions that wait for a locked row or table.
-const LOCKED_OUT: &str = "wait_event_type = 'Lock'";
+const WAITS_FOR_LOCK: &str = "wait_event_type = 'Lock'";
 
 fn reason(error: &StoreError) -> String {
     let source = std::error::Error::source(error).map(ToString::to_string);

@@ -12,7 +12,7 @@ use crate::{Commits as _, Leases as _, Reads as _};
 
 /// G5. No server blocks another, and all find the same tables.
 #[tokio::test]
-async fn servers_that_start_together_make_the_tables_once() {
+async fn concurrent_starts_create_the_tables_once() {
     let database = Arc::new(Cluster::shared().database());
     let url = database.url();
     let open = |shards| PostgresStore::open(&url, Options { shards, ..options() });
@@ -42,7 +42,7 @@ fn tables(database: &Database) -> Vec<Option<String>> {
 
 /// D5. Nothing is lost, new features work with the old rows, and the tables are those of a new database.
 #[tokio::test]
-async fn a_database_of_version_2_is_brought_to_this_version_with_all_that_is_in_it() {
+async fn a_database_of_version_2_is_migrated_without_loss() {
     let subject = InDatabase::make().await;
     let as_new = tables(&subject.database);
     let mut sampler = Sampler::new(5);
@@ -134,7 +134,7 @@ async fn a_database_of_another_program_is_refused_and_left_alone() {
 
 /// D5.
 #[tokio::test]
-async fn a_server_that_may_lose_commits_is_refused_by_the_settings_name() {
+async fn a_server_with_an_unsafe_setting_is_refused() {
     let database = Arc::new(Cluster::shared().database());
     let error = PostgresStore::open(&database.url(), Options::default()).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error:?}");
@@ -143,7 +143,7 @@ async fn a_server_that_may_lose_commits_is_refused_by_the_settings_name() {
 
 /// D7. If a failover must lose nothing.
 #[tokio::test]
-async fn a_server_that_waits_for_no_standby_is_refused_where_that_is_demanded() {
+async fn a_server_without_synchronous_standby_is_refused_if_required() {
     let database = Arc::new(Cluster::shared().database());
     let demanding = Options { require_sync_standby: true, ..options() };
     let error = PostgresStore::open(&database.url(), demanding).await.unwrap_err();
@@ -152,7 +152,7 @@ async fn a_server_that_waits_for_no_standby_is_refused_where_that_is_demanded() 
 
 /// D5. The server or its settings changed after the store was opened.
 #[tokio::test]
-async fn no_shard_is_taken_on_a_server_that_became_unsafe() {
+async fn no_shard_is_acquired_on_a_server_that_became_unsafe() {
     let settings = Settings { durable: true, ..Settings::default() };
     let database = Arc::new(Arc::new(Cluster::start(&settings)).database());
     let store = PostgresStore::open(&database.url(), Options::default()).await.unwrap();
@@ -185,7 +185,7 @@ async fn no_shard_is_taken_on_a_server_that_became_unsafe() {
 
 /// H2.
 #[tokio::test]
-async fn nothing_that_cannot_be_reached_tells_the_password() {
+async fn connection_errors_do_not_contain_the_password() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);

@@ -63,20 +63,20 @@ impl Runs {
 
 /// C1, G5. The last run of a definition is deleted between the start of another one and its commit.
 #[tokio::test]
-async fn a_definition_stays_for_a_run_whose_start_is_under_way() {
+async fn a_definition_is_kept_for_a_run_that_is_starting() {
     let mut runs = Runs::new().await;
     let head = Arc::clone(&runs.head);
     let (id, batch) = runs.start(&head, RunStatus::Running);
     let database = Arc::clone(&runs.subject.database);
-    let intruder = intruder(&database).await;
+    let intruder = blocking_session(&database).await;
     // The positions of events are assigned last.
     intruder.batch_execute("BEGIN; SELECT 1 FROM meta FOR UPDATE").await.unwrap();
     let start = runs.subject.store.commit(&runs.leases, batch);
     let delete = async {
-        until_waiting(&database, 1, LOCKED_OUT).await;
+        until_waiting(&database, 1, WAITS_FOR_LOCK).await;
         let delete = runs.subject.store.delete_runs(&runs.ended);
         let both_wait = async {
-            until_waiting(&database, 2, LOCKED_OUT).await;
+            until_waiting(&database, 2, WAITS_FOR_LOCK).await;
             intruder.batch_execute("ROLLBACK").await.unwrap();
         };
         tokio::join!(delete, both_wait).0
@@ -89,22 +89,22 @@ async fn a_definition_stays_for_a_run_whose_start_is_under_way() {
 
 /// C1, G5. In the opposite order.
 #[tokio::test]
-async fn a_definition_that_is_being_deleted_is_written_anew_by_a_run_that_starts() {
+async fn a_starting_run_inserts_a_deleted_definition_again() {
     let mut runs = Runs::new().await;
     let head = Arc::clone(&runs.head);
     let (id, batch) = runs.start(&head, RunStatus::Running);
     let database = Arc::clone(&runs.subject.database);
-    let intruder = intruder(&database).await;
+    let intruder = blocking_session(&database).await;
     // The deletion has locked the first definition, and then waits for the second.
     let second = "BEGIN; SELECT 1 FROM run_definitions WHERE hash = (SELECT max(hash::TEXT)::UUID
         FROM run_definitions) FOR UPDATE";
     intruder.batch_execute(second).await.unwrap();
     let delete = runs.subject.store.delete_runs(&runs.ended);
     let start = async {
-        until_waiting(&database, 1, LOCKED_OUT).await;
+        until_waiting(&database, 1, WAITS_FOR_LOCK).await;
         let start = runs.subject.store.commit(&runs.leases, batch);
         let both_wait = async {
-            until_waiting(&database, 2, LOCKED_OUT).await;
+            until_waiting(&database, 2, WAITS_FOR_LOCK).await;
             intruder.batch_execute("ROLLBACK").await.unwrap();
         };
         tokio::join!(start, both_wait).0

@@ -10,16 +10,16 @@ use crate::{Commits as _, Leases as _, Reads as _};
 /// D6, D7. Between the check of its lease and its end, no server can acquire the shard of a commit, even if the commit
 /// takes longer than the lease.
 #[tokio::test]
-async fn a_takeover_takes_nothing_while_a_commit_is_under_way() {
+async fn no_shard_is_acquired_while_a_commit_is_in_flight() {
     let old = InDatabase::make().await;
     let new = InDatabase::open(Arc::clone(&old.database)).await;
     let leases = old.acquire().await;
-    let intruder = intruder(&old.database).await;
+    let intruder = blocking_session(&old.database).await;
     intruder.batch_execute("BEGIN; SELECT * FROM meta FOR UPDATE").await.unwrap();
     let mut sampler = Sampler::new(11);
     let (job, last) = batch(&mut sampler, SHARDS[0], 1);
     let takeover = async {
-        until_waiting(&old.database, 1, LOCKED_OUT).await;
+        until_waiting(&old.database, 1, WAITS_FOR_LOCK).await;
         let taken = new.store.acquire(&SHARDS, "new", HOUR).await.unwrap();
         intruder.batch_execute("ROLLBACK").await.unwrap();
         taken
@@ -40,9 +40,9 @@ async fn a_takeover_takes_nothing_while_a_commit_is_under_way() {
 /// D6. A commit after an eighth of the lease extends it, for all its shards, including those that it does not change;
 /// an earlier commit does not.
 #[tokio::test]
-async fn a_commit_prolongs_all_leases_when_an_eighth_is_over() {
+async fn a_commit_extends_all_leases_after_an_eighth() {
     let subject = InDatabase::make().await;
-    let look = intruder(&subject.database).await;
+    let look = blocking_session(&subject.database).await;
     let ends = async || -> Vec<(i64, i64)> {
         let ask = format!("SELECT expires_at, now FROM shards ORDER BY shard LIMIT {}", SHARDS.len());
         let rows = look.query(&ask, &[]).await.unwrap();
@@ -52,7 +52,7 @@ async fn a_commit_prolongs_all_leases_when_an_eighth_is_over() {
     let leases = subject.store.acquire(&SHARDS, "owner", HOUR).await.unwrap();
     let before = ends().await;
     let (_, early) = batch(&mut sampler, SHARDS[0], 1);
-    assert!(!subject.store.commit(&leases, early).await.unwrap().prolonged);
+    assert!(!subject.store.commit(&leases, early).await.unwrap().extended);
     assert_eq!(
         ends().await.iter().map(|(at, _)| at).collect::<Vec<_>>(),
         before.iter().map(|(at, _)| at).collect::<Vec<_>>()
@@ -62,7 +62,7 @@ async fn a_commit_prolongs_all_leases_when_an_eighth_is_over() {
     let between = ends().await;
     loop {
         let (_, late) = batch(&mut sampler, SHARDS[0], 1);
-        if subject.store.commit(&leases, late).await.unwrap().prolonged {
+        if subject.store.commit(&leases, late).await.unwrap().extended {
             break;
         }
     }
@@ -77,10 +77,10 @@ async fn a_commit_prolongs_all_leases_when_an_eighth_is_over() {
 
 /// D6. After a loss of commits, another owner may have the same epoch: such a lease is neither used nor released.
 #[tokio::test]
-async fn a_lease_of_another_owner_under_the_same_epoch_is_neither_used_nor_given_back() {
+async fn a_lease_of_another_owner_with_the_same_epoch_is_neither_used_nor_released() {
     let subject = InDatabase::make().await;
     let leases = subject.acquire().await;
-    let other = intruder(&subject.database).await;
+    let other = blocking_session(&subject.database).await;
     other.batch_execute("UPDATE shards SET owner = 'another'").await.unwrap();
     let (_, batch) = batch(&mut Sampler::new(6), SHARDS[0], 1);
     let refused = subject.store.commit(&leases, batch).await.unwrap_err();
@@ -97,9 +97,9 @@ async fn a_lease_of_another_owner_under_the_same_epoch_is_neither_used_nor_given
 /// D6, D7. After a clock was set back, leases end later than any can. They are shortened to the maximum lease, and not
 /// to the lease of the requesting server: their owner may have a longer one.
 #[tokio::test]
-async fn a_lease_that_ends_later_than_any_can_is_bounded_by_the_longest() {
+async fn a_lease_that_ends_too_late_is_shortened_to_the_maximum() {
     let subject = InDatabase::make().await;
-    let look = intruder(&subject.database).await;
+    let look = blocking_session(&subject.database).await;
     let left = async || -> i64 {
         let ask = "SELECT (max(expires_at) - (extract(epoch FROM clock_timestamp()) * 1000000)::BIGINT) / 1000000 FROM shards";
         look.query_one(ask, &[]).await.unwrap().get(0)
@@ -112,7 +112,7 @@ async fn a_lease_that_ends_later_than_any_can_is_bounded_by_the_longest() {
 /// D7. A clock that jumps forward ends a lease early. The server that acquires the shards then knows that the previous
 /// owner may still act.
 #[tokio::test]
-async fn whoever_takes_shards_knows_for_how_long_the_owner_before_may_act() {
+async fn the_new_owner_knows_how_long_the_previous_one_may_act() {
     const LEASE: Duration = Duration::from_secs(60);
     const SHORT: Duration = Duration::from_millis(300);
     let old = InDatabase::make().await;
@@ -150,7 +150,7 @@ async fn write(store: &PostgresStore, shard: ShardId, seed: u64) -> Vec<(EventSe
 
 /// H1, G5. Whatever the order of the commits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_passes_over_no_event_of_several_servers() {
+async fn a_reader_misses_no_event_of_several_servers() {
     let subject = InDatabase::make().await;
     let mut writers = Vec::new();
     for shard in SHARDS {
@@ -180,7 +180,7 @@ async fn a_reader_passes_over_no_event_of_several_servers() {
 
 /// G5. Each has its own shards, and reads only its own rows.
 #[tokio::test]
-async fn servers_share_the_counts_and_not_the_shards() {
+async fn servers_share_counts_but_not_shards() {
     let one = InDatabase::make().await;
     let other = InDatabase::open(Arc::clone(&one.database)).await;
     let mut sampler = Sampler::new(12);

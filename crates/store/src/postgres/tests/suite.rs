@@ -42,9 +42,9 @@ impl Subject for Unprepared {
 async fn no_prepared_statement_is_needed() {
     rows::a_load_returns_exactly_the_live_rows::<Unprepared>().await;
     rows::an_expired_key_may_be_used_again::<Unprepared>().await;
-    lists::every_filter_finds_what_it_names::<Unprepared>().await;
+    lists::every_filter_of_jobs_finds_the_matching_jobs::<Unprepared>().await;
     lists::counts_follow_every_job::<Unprepared>().await;
-    ledger::every_filter_of_the_ledger_finds_what_it_names::<Unprepared>().await;
+    ledger::every_filter_of_the_ledger_finds_the_matching_entries::<Unprepared>().await;
 }
 
 /// In a database behind PgBouncer, which has fewer sessions than the store opens.
@@ -83,16 +83,16 @@ impl Subject for Pooled {
 
 /// G4. Leases, guards and the order of the feed do not depend on sessions.
 #[tokio::test]
-async fn sessions_that_a_pooler_lends_by_the_transaction_will_do() {
+async fn a_pooler_in_transaction_mode_works() {
     if let Err(reason) = Pooler::start(Cluster::shared()) {
         return eprintln!("not tested: {reason}");
     }
-    leases::a_lease_that_ran_out_goes_to_another_under_a_higher_epoch::<Pooled>().await;
+    leases::an_expired_lease_is_acquired_with_a_higher_epoch::<Pooled>().await;
     leases::a_commit_under_an_old_epoch_changes_nothing::<Pooled>().await;
     rows::a_load_returns_exactly_the_live_rows::<Pooled>().await;
-    rows::a_batch_that_breaks_a_promise_leaves_nothing_behind::<Pooled>().await;
-    rows::commits_at_the_same_time_are_each_answered_for_themselves::<Pooled>().await;
-    rows::what_was_committed_is_there_after_a_reopening::<Pooled>().await;
+    rows::a_batch_that_breaks_an_invariant_changes_nothing::<Pooled>().await;
+    rows::concurrent_commits_are_answered_separately::<Pooled>().await;
+    rows::committed_rows_survive_a_reopen::<Pooled>().await;
     lists::pages_have_no_gaps_or_doubles_while_jobs_end::<Pooled>().await;
-    ledger::every_filter_of_the_ledger_finds_what_it_names::<Pooled>().await;
+    ledger::every_filter_of_the_ledger_finds_the_matching_entries::<Pooled>().await;
 }

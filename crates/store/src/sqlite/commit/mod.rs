@@ -24,7 +24,7 @@ use super::leases::check_leases;
 use super::operation::Operation;
 use super::statements::Statements;
 use super::{SqliteStore, file, load, readers};
-use crate::batch::{Counters, EVENTS_A_ROW, foreign_shard, heads_for_executions, to_json};
+use crate::batch::{Counters, EVENTS_PER_ROW, first_shard_without_lease, heads_for_executions, to_json};
 use crate::changelog::Changelog;
 use crate::codec::{
     Context, StateColumns, calendar_context, open_head, parse_spec, seal_checkpoint, seal_events,
@@ -52,7 +52,7 @@ impl Commits for SqliteStore {
         self.durable.reached(seen).await;
         self.trust.check()?;
         if !outcome.damaged.is_empty() {
-            self.writer.done(Operation::SetAside(outcome.damaged)).await?;
+            self.writer.done(Operation::MoveToQuarantine(outcome.damaged)).await?;
         }
         Ok(outcome.loaded)
     }
@@ -94,7 +94,7 @@ pub(super) fn commit(
     next_event: &mut u64,
 ) -> Result<Committed, Failure> {
     check_leases(statements, leases)?;
-    if let Some(shard) = foreign_shard(leases, batch) {
+    if let Some(shard) = first_shard_without_lease(leases, batch) {
         return Err(Failure::Fenced(shard));
     }
     let mut apply = Apply { statements, now: batch.now, counters: Counters::default() };
@@ -104,7 +104,7 @@ pub(super) fn commit(
     let Apply { statements, counters, .. } = apply;
     write_counters(statements, &counters)?;
     statements.advance.execute(params![batch.now.as_micros(), *next_event])?;
-    Ok(Committed { first_event, prolonged: false, space_low: false })
+    Ok(Committed { first_event, extended: false, space_low: false })
 }
 
 struct Apply<'s, 'c> {
@@ -118,7 +118,7 @@ impl Apply<'_, '_> {
         // Expired keys are deleted before new ones are added. New executions take names from their jobs as of before
         // the batch, so executions come before jobs.
         for change in changes {
-            if let Change::ForgetKeys { shard, expired_before } = change {
+            if let Change::PurgeKeys { shard, expired_before } = change {
                 let expired = params![shard.0, expired_before.as_micros()];
                 self.statements.keys_forget.execute(expired)?;
                 self.statements.run_keys_forget.execute(expired)?;
@@ -135,7 +135,7 @@ impl Apply<'_, '_> {
         for change in changes {
             match change {
                 Change::Execution { .. }
-                | Change::ForgetKeys { .. }
+                | Change::PurgeKeys { .. }
                 | Change::Schedule { .. }
                 | Change::RemoveSchedule(_)
                 | Change::Ledger(_)
@@ -421,7 +421,7 @@ impl Apply<'_, '_> {
 
     /// Writes the events, and returns the position after the last one.
     fn events(&mut self, mut next: u64, batch: &Batch) -> Result<u64, Failure> {
-        for events in batch.events.chunks(EVENTS_A_ROW) {
+        for events in batch.events.chunks(EVENTS_PER_ROW) {
             let newest = events.iter().map(|event| event.at).max().unwrap_or(batch.now);
             let sealed = seal_events(next, events);
             self.statements.event_insert.execute(params![next, events.len(), newest.as_micros(), sealed])?;

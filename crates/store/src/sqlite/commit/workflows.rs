@@ -12,7 +12,7 @@ use rusqlite::{OptionalExtension, params};
 use super::Apply;
 use crate::codec::{
     RunColumns, definition_hash, open_workflow_head, seal_definition, seal_elements, seal_run, seal_run_head,
-    seal_step, seal_workflow, seal_workflow_head, step_place,
+    seal_step, seal_workflow, seal_workflow_head, step_columns,
 };
 use crate::sqlite::error::Failure;
 
@@ -148,7 +148,7 @@ impl Apply<'_, '_> {
     fn step(&mut self, record: &StepRecord) -> Result<(), Failure> {
         let (key, state) = (record.key, &record.state);
         let run = key.run.to_bits().to_be_bytes();
-        let (list, number) = step_place(key);
+        let (list, number) = step_columns(key);
         let row = params![run, list, number, state.status.code(), seal_step(key, state)];
         self.statements.step_put.execute(row)?;
         for version in state.pinned_versions() {

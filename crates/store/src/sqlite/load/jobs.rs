@@ -11,8 +11,8 @@ use rusqlite::Connection;
 use super::{Bad, CHUNK, Loading, Shards, id_key};
 use crate::rows::{self, EXECUTION_COLUMNS, Fields, JOB_COLUMNS, RawJob, Table};
 use crate::sqlite::error::Failure;
-use crate::sqlite::quarantine::Damaged;
-use crate::sqlite::rows::{Sorted, key_of};
+use crate::sqlite::quarantine::DamagedRow;
+use crate::sqlite::rows::{Decoded, key_of};
 
 impl Loading<'_> {
     /// Returns the executions that can be decoded, and the IDs of the others.
@@ -22,7 +22,7 @@ impl Loading<'_> {
         let mut statement =
             self.connection.prepare(&format!("SELECT {EXECUTION_COLUMNS} FROM executions t"))?;
         let mut found = statement.query([])?;
-        let (mut good, mut lost) = (Sorted::default(), HashSet::new());
+        let (mut good, mut lost) = (Decoded::default(), HashSet::new());
         while let Some(row) = found.next()? {
             let decoded = rows::execution(row).map(|found| found.record);
             match decoded {
@@ -50,7 +50,7 @@ impl Loading<'_> {
         };
         let read =
             |send: &mut dyn FnMut(Vec<RawJob>) -> Result<(), Failure>| read_jobs(connection, shards, send);
-        let decoded = super::decode_aside(self.rows, read, decode)?;
+        let decoded = super::decode_in_background(self.rows, read, decode)?;
         Ok(self.take(decoded))
     }
 
@@ -66,7 +66,7 @@ impl Loading<'_> {
             if let LiveRow::Execution(record) = row {
                 let reason = format!("its job {} cannot be read", record.job);
                 let key = id_key(record.id.to_bits());
-                self.damaged.push(Damaged { table: Table::Executions, key, reason });
+                self.damaged.push(DamagedRow { table: Table::Executions, key, reason });
             }
         }
         self.send_all(good)
@@ -74,7 +74,7 @@ impl Loading<'_> {
 }
 
 fn bad(id: JobId, reason: String) -> Bad<JobId> {
-    (Some(id), Damaged { table: Table::Jobs, key: id_key(id.to_bits()), reason })
+    (Some(id), DamagedRow { table: Table::Jobs, key: id_key(id.to_bits()), reason })
 }
 
 fn read_jobs(
@@ -95,7 +95,7 @@ fn read_jobs(
             Ok(raw) => chunk.push(raw),
             Err(damage) => {
                 let key = key_of(Table::Jobs, row)?;
-                bad.push((id.ok(), Damaged::new(Table::Jobs, key, &damage)));
+                bad.push((id.ok(), DamagedRow::new(Table::Jobs, key, &damage)));
             }
         }
         if chunk.len() == CHUNK {

@@ -22,8 +22,8 @@ use rusqlite::{Connection, params};
 use tokio::sync::mpsc::Sender;
 
 use super::error::Failure;
-use super::quarantine::Damaged;
-use super::rows::Sorted;
+use super::quarantine::DamagedRow;
+use super::rows::Decoded;
 use crate::Loaded;
 use crate::codec::Context;
 use crate::rows::{self, Fields, KEY_COLUMNS, Table};
@@ -36,11 +36,11 @@ const DECODERS: usize = 2;
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) loaded: Loaded,
-    pub(super) damaged: Vec<Damaged>,
+    pub(super) damaged: Vec<DamagedRow>,
 }
 
 /// Error for a receiver of rows that has gone.
-fn gone<T>(_: T) -> Failure {
+fn receiver_gone<T>(_: T) -> Failure {
     Failure::Store(crate::StoreError::Unavailable { source: "the receiver of the rows has gone".into() })
 }
 
@@ -101,15 +101,15 @@ struct Loading<'a> {
     shards: Shards,
     rows: &'a Sender<Vec<LiveRow>>,
     sent: u64,
-    damaged: Vec<Damaged>,
+    damaged: Vec<DamagedRow>,
 }
 
 impl Loading<'_> {
-    fn send(&mut self, sorted: Sorted<LiveRow>) -> Result<(), Failure> {
+    fn send(&mut self, sorted: Decoded<LiveRow>) -> Result<(), Failure> {
         self.damaged.extend(sorted.damaged);
         self.sent += sorted.good.len() as u64;
         if !sorted.good.is_empty() {
-            self.rows.blocking_send(sorted.good).map_err(gone)?;
+            self.rows.blocking_send(sorted.good).map_err(receiver_gone)?;
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Loading<'_> {
             if chunk.is_empty() {
                 return Ok(());
             }
-            self.send(Sorted { good: chunk, damaged: Vec::new() })?;
+            self.send(Decoded { good: chunk, damaged: Vec::new() })?;
         }
     }
 
@@ -137,7 +137,7 @@ impl Loading<'_> {
         let sql = "SELECT t.key, t.body, t.run, t.expires_at FROM run_keys t ORDER BY t.key";
         let mut statement = self.connection.prepare(sql)?;
         let mut found = statement.query([])?;
-        let mut chunk = Sorted::default();
+        let mut chunk = Decoded::default();
         while let Some(row) = found.next()? {
             match rows::run_key(row) {
                 Ok(key) if !self.shards.owns(key.run.shard()) => continue,
@@ -153,7 +153,7 @@ impl Loading<'_> {
     fn keys(&mut self) -> Result<(), Failure> {
         let mut statement = self.connection.prepare(&format!("SELECT {KEY_COLUMNS} FROM keys t"))?;
         let mut found = statement.query([])?;
-        let mut chunk = Sorted::default();
+        let mut chunk = Decoded::default();
         while let Some(row) = found.next()? {
             match rows::key(row) {
                 Ok(key) if !self.shards.owns(key.job.shard()) => continue,
@@ -167,7 +167,7 @@ impl Loading<'_> {
     }
 
     /// Adds the result of the decoder threads, and returns the IDs of the rows that could not be decoded.
-    fn take<Id: Eq + Hash>(&mut self, decoded: Decoded<Id>) -> HashSet<Id> {
+    fn take<Id: Eq + Hash>(&mut self, decoded: DecodedPart<Id>) -> HashSet<Id> {
         let (ids, damaged): (Vec<_>, Vec<_>) = decoded.bad.into_iter().unzip();
         self.sent += decoded.sent;
         self.damaged.extend(damaged);
@@ -176,31 +176,31 @@ impl Loading<'_> {
 }
 
 /// Row that cannot be decoded or continued, with its ID if that is known.
-type Bad<Id> = (Option<Id>, Damaged);
+type Bad<Id> = (Option<Id>, DamagedRow);
 
 /// Result of the decoder threads: the number of sent rows, and the rows that could not be decoded.
-struct Decoded<Id> {
+struct DecodedPart<Id> {
     sent: u64,
     bad: Vec<Bad<Id>>,
 }
 
 /// Reads on this thread, and decodes and sends on others: parsing takes longer than reading.
-fn decode_aside<Raw: Send, Id: Send>(
+fn decode_in_background<Raw: Send, Id: Send>(
     rows: &Sender<Vec<LiveRow>>,
     read: impl FnOnce(&mut dyn FnMut(Vec<Raw>) -> Result<(), Failure>) -> Result<Vec<Bad<Id>>, Failure>,
     decode: impl Fn(Raw) -> Result<LiveRow, Bad<Id>> + Sync,
-) -> Result<Decoded<Id>, Failure> {
+) -> Result<DecodedPart<Id>, Failure> {
     let (chunks, raw) = sync_channel::<Vec<Raw>>(DECODERS * 2);
     let raw = Mutex::new(raw);
     let (unread, decoded) = std::thread::scope(|scope| {
         let decoders: Vec<_> =
             (0..DECODERS).map(|_| scope.spawn(|| decode_chunks(&raw, rows, &decode))).collect();
-        let unread = read(&mut |chunk| chunks.send(chunk).map_err(gone));
+        let unread = read(&mut |chunk| chunks.send(chunk).map_err(receiver_gone));
         drop(chunks);
         let decoded: Vec<_> = decoders.into_iter().map(|decoder| decoder.join()).collect();
         (unread, decoded)
     });
-    let mut all = Decoded { sent: 0, bad: Vec::new() };
+    let mut all = DecodedPart { sent: 0, bad: Vec::new() };
     for result in decoded {
         let part = result.map_err(|_| Failure::Broken("decoder thread panicked".into()))??;
         all.sent += part.sent;
@@ -215,8 +215,8 @@ fn decode_chunks<Raw, Id>(
     raw: &Mutex<Receiver<Vec<Raw>>>,
     rows: &Sender<Vec<LiveRow>>,
     decode: impl Fn(Raw) -> Result<LiveRow, Bad<Id>>,
-) -> Result<Decoded<Id>, Failure> {
-    let mut decoded = Decoded { sent: 0, bad: Vec::new() };
+) -> Result<DecodedPart<Id>, Failure> {
+    let mut decoded = DecodedPart { sent: 0, bad: Vec::new() };
     loop {
         let next = raw.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(chunk) = next else { return Ok(decoded) };
@@ -229,16 +229,16 @@ fn decode_chunks<Raw, Id>(
         }
         decoded.sent += good.len() as u64;
         if !good.is_empty() {
-            rows.blocking_send(good).map_err(gone)?;
+            rows.blocking_send(good).map_err(receiver_gone)?;
         }
     }
 }
 
 /// Returns all workers, ordered by name.
-pub(super) fn workers(connection: &Connection) -> Result<Sorted<WorkerRecord>, Failure> {
+pub(super) fn workers(connection: &Connection) -> Result<Decoded<WorkerRecord>, Failure> {
     let mut statement = connection.prepare_cached("SELECT id, record FROM workers")?;
     let mut found = statement.query([])?;
-    let mut sorted = Sorted::default();
+    let mut sorted = Decoded::default();
     while let Some(row) = found.next()? {
         let record = row.bits(0, "id").and_then(|bits| rows::record(Context::of(bits), row));
         sorted.push(Table::Workers, row, record)?;
@@ -248,10 +248,10 @@ pub(super) fn workers(connection: &Connection) -> Result<Sorted<WorkerRecord>, F
 }
 
 /// Returns all queues, ordered by name.
-pub(super) fn queues(connection: &Connection) -> Result<Sorted<QueueRecord>, Failure> {
+pub(super) fn queues(connection: &Connection) -> Result<Decoded<QueueRecord>, Failure> {
     let mut statement = connection.prepare_cached("SELECT name, record FROM queues ORDER BY name")?;
     let mut found = statement.query([])?;
-    let mut sorted = Sorted::default();
+    let mut sorted = Decoded::default();
     while let Some(row) = found.next()? {
         let name: String = row.get(0)?;
         sorted.push(Table::Queues, row, rows::record(Context::of_text(&name), row))?;

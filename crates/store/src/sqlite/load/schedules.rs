@@ -14,8 +14,8 @@ use crate::rows::{
     self, BACKFILL_COLUMNS, BACKFILL_REST, Fields, RawSchedule, SCHEDULE_COLUMNS, SCHEDULE_REST, Table,
 };
 use crate::sqlite::error::Failure;
-use crate::sqlite::quarantine::Damaged;
-use crate::sqlite::rows::{Sorted, key_of};
+use crate::sqlite::quarantine::DamagedRow;
+use crate::sqlite::rows::{Decoded, key_of};
 use crate::sqlite::views;
 
 impl Loading<'_> {
@@ -32,7 +32,7 @@ impl Loading<'_> {
         let read = |send: &mut dyn FnMut(Vec<RawSchedule>) -> Result<(), Failure>| {
             read_schedules(connection, shards, send)
         };
-        let decoded = super::decode_aside(self.rows, read, decode)?;
+        let decoded = super::decode_in_background(self.rows, read, decode)?;
         Ok(self.take(decoded))
     }
 
@@ -44,7 +44,7 @@ impl Loading<'_> {
         );
         let mut statement = self.connection.prepare(&sql)?;
         let mut found = statement.query([])?;
-        let mut chunk = Sorted::default();
+        let mut chunk = Decoded::default();
         while let Some(row) = found.next()? {
             if row.bits(0, "id").is_ok_and(|bits| !self.shards.owns(shard_of(bits))) {
                 continue;
@@ -53,7 +53,7 @@ impl Loading<'_> {
                 Ok(found) if lost.contains(&found.head.schedule) => {
                     let reason = format!("its schedule {} cannot be read", found.head.schedule);
                     let key = id_key(found.head.id.to_bits());
-                    chunk.damaged.push(Damaged { table: Table::Backfills, key, reason });
+                    chunk.damaged.push(DamagedRow { table: Table::Backfills, key, reason });
                 }
                 decoded => {
                     let decoded = decoded.map(|row| LiveRow::Backfill { head: row.head, state: row.state });
@@ -70,7 +70,7 @@ fn shard_of(bits: u128) -> ShardId {
 }
 
 fn bad(id: ScheduleId, reason: String) -> Bad<ScheduleId> {
-    (Some(id), Damaged { table: Table::Schedules, key: id_key(id.to_bits()), reason })
+    (Some(id), DamagedRow { table: Table::Schedules, key: id_key(id.to_bits()), reason })
 }
 
 fn read_schedules(
@@ -92,7 +92,7 @@ fn read_schedules(
             Ok(raw) => chunk.push(raw),
             Err(damage) => {
                 let key = key_of(Table::Schedules, row)?;
-                bad.push((id.ok(), Damaged::new(Table::Schedules, key, &damage)));
+                bad.push((id.ok(), DamagedRow::new(Table::Schedules, key, &damage)));
             }
         }
         if chunk.len() == CHUNK {

@@ -9,22 +9,22 @@ use model::{RunId, WorkflowId};
 use rusqlite::{Connection, Row, Statement};
 
 use super::{CHUNK, Loading, id_key};
-use crate::codec::Damage;
+use crate::codec::DecodeError;
 use crate::rows::{
     self, ELEMENTS_COLUMNS, Fields, RUN_COLUMNS, RUN_REST, STEP_COLUMNS, Table, WORKFLOW_COLUMNS,
     WORKFLOW_REST,
 };
 use crate::sqlite::error::Failure;
-use crate::sqlite::quarantine::Damaged;
-use crate::sqlite::rows::Sorted;
-use crate::sqlite::views::Pins;
+use crate::sqlite::quarantine::DamagedRow;
+use crate::sqlite::rows::Decoded;
+use crate::sqlite::views::DefinitionCache;
 
 impl Loading<'_> {
     pub(super) fn workflows(&mut self) -> Result<(), Failure> {
         let sql = format!("SELECT {WORKFLOW_COLUMNS} FROM workflows t {WORKFLOW_REST} ORDER BY t.id");
         let mut statement = self.connection.prepare(&sql)?;
         let mut found = statement.query([])?;
-        let mut chunk = Sorted::default();
+        let mut chunk = Decoded::default();
         while let Some(row) = found.next()? {
             if row.bits(0, "id").is_ok_and(|bits| !self.shards.owns(WorkflowId::from_bits(bits).shard())) {
                 continue;
@@ -44,9 +44,9 @@ impl Loading<'_> {
         );
         let mut statement = self.connection.prepare(&sql)?;
         let mut parts = Parts::prepare(self.connection)?;
-        let mut pins = Pins::new(self.connection);
+        let mut pins = DefinitionCache::new(self.connection);
         let mut found = statement.query([])?;
-        let mut chunk = Sorted::default();
+        let mut chunk = Decoded::default();
         while let Some(row) = found.next()? {
             if row.bits(0, "id").is_ok_and(|bits| !self.shards.owns(RunId::from_bits(bits).shard())) {
                 continue;
@@ -65,7 +65,7 @@ impl Loading<'_> {
                         Some(first) => {
                             let reason = format!("a row in `{}` cannot be read", first.table.name());
                             let key = id_key(id.to_bits());
-                            chunk.damaged.push(Damaged { table: Table::Runs, key, reason });
+                            chunk.damaged.push(DamagedRow { table: Table::Runs, key, reason });
                         }
                     }
                     chunk.damaged.extend(found.damaged);
@@ -96,8 +96,8 @@ impl<'c> Parts<'c> {
     }
 
     /// Returns the batches of elements that tasks added to a run, and the steps of the run.
-    fn of(&mut self, run: RunId) -> Result<Sorted<LiveRow>, Failure> {
-        let mut sorted = Sorted::default();
+    fn of(&mut self, run: RunId) -> Result<Decoded<LiveRow>, Failure> {
+        let mut sorted = Decoded::default();
         read(&mut self.elements, run, Table::ElementBatches, &mut sorted, |row| {
             rows::elements(row).map(|batch| LiveRow::ElementBatch(Box::new(batch)))
         })?;
@@ -112,8 +112,8 @@ fn read(
     statement: &mut Statement<'_>,
     run: RunId,
     table: Table,
-    sorted: &mut Sorted<LiveRow>,
-    decode: impl Fn(&Row<'_>) -> Result<LiveRow, Damage>,
+    sorted: &mut Decoded<LiveRow>,
+    decode: impl Fn(&Row<'_>) -> Result<LiveRow, DecodeError>,
 ) -> Result<(), Failure> {
     let mut found = statement.query([run.to_bits().to_be_bytes()])?;
     while let Some(row) = found.next()? {

@@ -133,7 +133,7 @@ fn flip(connection: &Connection, table: &str, column: &str, id: u128) -> rusqlit
 
 /// F9, F16. A job is quarantined with its execution, and the shard continues.
 #[tokio::test]
-async fn a_flipped_bit_in_any_part_of_a_live_job_sets_it_aside() {
+async fn a_flipped_bit_in_a_live_job_quarantines_it() {
     for column in ["state", "history", "head"] {
         let mut filled = Filled::new().await;
         let id = filled.jobs[0].to_bits();
@@ -144,7 +144,7 @@ async fn a_flipped_bit_in_any_part_of_a_live_job_sets_it_aside() {
 
 /// F9. The checksum also covers the indexed columns.
 #[tokio::test]
-async fn a_changed_column_of_a_live_job_sets_it_aside() {
+async fn a_changed_column_of_a_live_job_quarantines_it() {
     let mut filled = Filled::new().await;
     let id = filled.jobs[0].to_bits();
     filled.damage(|c| c.execute("UPDATE jobs SET worker = randomblob(16) WHERE id = ?1", [key(id)])).await;
@@ -153,7 +153,7 @@ async fn a_changed_column_of_a_live_job_sets_it_aside() {
 
 /// F16. An intact spec that cannot be parsed, as from another version.
 #[tokio::test]
-async fn a_spec_that_cannot_be_parsed_sets_its_job_aside() {
+async fn an_invalid_spec_quarantines_its_job() {
     let mut filled = Filled::new().await;
     let id = filled.jobs[0];
     let body = r#"{"run": {"process": {"command": ["true"]}}, "from_the_future": 1}"#.into();
@@ -169,7 +169,7 @@ async fn a_spec_that_cannot_be_parsed_sets_its_job_aside() {
 
 /// F9. Its job cannot continue without it.
 #[tokio::test]
-async fn a_damaged_execution_takes_its_job_along() {
+async fn a_damaged_execution_quarantines_its_job() {
     let mut filled = Filled::new().await;
     let id = filled.executions[0].id.to_bits();
     filled.damage(|connection| flip(connection, "executions", "rest", id)).await;
@@ -178,7 +178,7 @@ async fn a_damaged_execution_takes_its_job_along() {
 
 /// F9. A row under the ID of another row.
 #[tokio::test]
-async fn a_blob_under_the_wrong_id_is_noticed() {
+async fn a_blob_under_the_wrong_id_is_detected() {
     let mut filled = Filled::new().await;
     let (first, second) = (filled.jobs[0].to_bits(), filled.jobs[1].to_bits());
     let sql = "UPDATE jobs SET head = (SELECT head FROM jobs WHERE id = ?2) WHERE id = ?1";
@@ -188,7 +188,7 @@ async fn a_blob_under_the_wrong_id_is_noticed() {
 
 /// F9. Lists continue without the row and report it.
 #[tokio::test]
-async fn a_damaged_row_of_the_history_is_set_aside_by_the_first_list_that_meets_it() {
+async fn a_list_quarantines_a_damaged_row_of_the_history() {
     let mut filled = Filled::new().await;
     let damaged = filled.ended[3];
     filled.damage(|connection| flip(connection, "jobs_ended", "state", damaged.to_bits())).await;
@@ -205,7 +205,7 @@ async fn a_damaged_row_of_the_history_is_set_aside_by_the_first_list_that_meets_
 
 /// F9.
 #[tokio::test]
-async fn damaged_events_and_workers_are_set_aside() {
+async fn damaged_events_and_workers_are_quarantined() {
     let mut filled = Filled::new().await;
     filled.damage(|c| c.execute("UPDATE events SET payload = zeroblob(9) WHERE first = 257", [])).await;
     filled.damage(|c| c.execute("UPDATE workers SET record = 'text'", []).or(Ok(1))).await;
@@ -220,7 +220,7 @@ async fn damaged_events_and_workers_are_set_aside() {
 
 /// F9. All its columns are kept.
 #[tokio::test]
-async fn a_row_that_is_set_aside_keeps_its_bytes() {
+async fn a_quarantined_row_keeps_its_bytes() {
     let mut filled = Filled::new().await;
     let id = filled.jobs[0].to_bits();
     filled.damage(|connection| flip(connection, "jobs", "state", id)).await;
@@ -256,7 +256,7 @@ async fn with_schedules() -> (Filled, [ScheduleId; 2], BackfillId) {
 
 /// F9, F16. A backfill cannot continue without its schedule; the rest of the shard can.
 #[tokio::test]
-async fn a_flipped_bit_in_any_part_of_a_schedule_sets_it_aside_with_its_backfill() {
+async fn a_damaged_schedule_is_quarantined_with_its_backfill() {
     for (table, column) in [("schedules", "state"), ("schedule_heads", "head")] {
         let (mut filled, ids, backfill) = with_schedules().await;
         filled.damage(|connection| flip(connection, table, column, ids[0].to_bits())).await;
@@ -280,7 +280,7 @@ async fn a_flipped_bit_in_any_part_of_a_schedule_sets_it_aside_with_its_backfill
 
 /// F9. A firing must not be read from an entry that was changed by hand.
 #[tokio::test]
-async fn damaged_lines_backfills_and_calendars_are_set_aside_by_whoever_meets_them() {
+async fn queries_quarantine_damaged_ledger_entries_backfills_and_calendars() {
     let (mut filled, ids, backfill) = with_schedules().await;
     let first = key(ids[0].to_bits());
     filled.damage(|c| c.execute("UPDATE ledger SET outcome = 0 WHERE schedule = ?1", [first])).await;
@@ -323,7 +323,7 @@ const ELEMENTS_AT_ANOTHER_PLACE: &str = "UPDATE element_batches SET first = firs
 
 /// C1, F9, F16. A step without its row would run twice, so its run is quarantined with it; other runs continue.
 #[tokio::test]
-async fn a_flipped_bit_in_any_part_of_a_run_sets_it_aside_and_no_other() {
+async fn a_flipped_bit_in_a_run_quarantines_only_that_run() {
     for (table, set_aside) in [
         ("runs", vec!["runs"]),
         ("run_heads", vec!["runs"]),
@@ -349,7 +349,7 @@ async fn a_flipped_bit_in_any_part_of_a_run_sets_it_aside_and_no_other() {
 
 /// C1, F9. With its newest spec; earlier generations stay.
 #[tokio::test]
-async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
+async fn a_damaged_workflow_is_quarantined_once() {
     let mut filled = Filled::new().await;
     let mut sampler = Sampler::new(44);
     let id = sampler.workflow_id(ShardId(1));
@@ -371,7 +371,7 @@ async fn a_damaged_workflow_of_several_generations_is_set_aside_once() {
 
 /// C1, F9. If only the row were quarantined, the load could not detect that the run is incomplete.
 #[tokio::test]
-async fn a_damaged_row_of_a_run_that_goes_on_is_left_for_the_load_by_who_reads_it() {
+async fn a_read_leaves_a_damaged_row_of_a_live_run_to_the_load() {
     for (sql, table) in [(STEP_OF_ANOTHER_STATUS, "steps"), (ELEMENTS_AT_ANOTHER_PLACE, "element_batches")] {
         let (mut filled, ids) = with_runs().await;
         filled.damage(|c| c.execute(sql, [key(ids[0].to_bits())])).await;
@@ -392,7 +392,7 @@ async fn a_damaged_row_of_a_run_that_goes_on_is_left_for_the_load_by_who_reads_i
 
 /// C1, F9. Nothing depends on the rows of an ended run.
 #[tokio::test]
-async fn a_damaged_row_of_a_run_that_has_ended_is_set_aside_by_who_reads_it() {
+async fn a_read_quarantines_a_damaged_row_of_an_ended_run() {
     let (mut filled, ids) = with_runs().await;
     let state = Box::new(Sampler::new(45).run_state(RunStatus::Failed));
     let changes = vec![Change::Run { id: ids[0], head: None, state }];

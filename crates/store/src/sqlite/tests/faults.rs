@@ -45,7 +45,7 @@ impl Faulty {
 
 /// F7, F8, F13.
 #[tokio::test]
-async fn each_fault_strikes_the_call_that_was_chosen_and_no_other() {
+async fn each_fault_affects_only_the_chosen_call() {
     let mut faulty = Faulty::new().await;
     faulty.store.inject(Operation::Commit, 2, Fault::Before);
     faulty.store.inject(Operation::Commit, 3, Fault::After);
@@ -63,7 +63,7 @@ async fn each_fault_strikes_the_call_that_was_chosen_and_no_other() {
 
 /// F8.
 #[tokio::test]
-async fn a_fatal_fault_is_the_end_of_every_operation() {
+async fn all_operations_fail_after_a_fatal_fault() {
     let mut faulty = Faulty::new().await;
     faulty.store.inject_next(Operation::Commit, Fault::Fatal);
     for _ in 0..2 {
@@ -74,7 +74,7 @@ async fn a_fatal_fault_is_the_end_of_every_operation() {
 
 /// F5.
 #[tokio::test]
-async fn a_stalled_call_waits_until_it_is_let_go() {
+async fn a_stalled_call_waits_for_its_release() {
     let mut faulty = Faulty::new().await;
     let stall = faulty.store.stall(Operation::Commit, 1);
     let (id, batch) = faulty.batch();

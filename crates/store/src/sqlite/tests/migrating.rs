@@ -27,7 +27,7 @@ fn a_file_of(sql: &str) -> OnDisk {
 
 /// D5. Nothing is lost, and new features work with the old rows.
 #[tokio::test]
-async fn a_file_of_version_1_is_brought_to_this_version_with_all_that_is_in_it() {
+async fn a_file_of_version_1_is_migrated_without_loss() {
     let mut subject = a_file_of(VERSION_1);
     subject.open();
     let store = subject.store();
@@ -74,7 +74,7 @@ async fn a_file_of_version_1_is_brought_to_this_version_with_all_that_is_in_it()
 
 /// D5. As above; steps, runs and their jobs can be added to the old rows.
 #[tokio::test]
-async fn a_file_of_version_2_is_brought_to_this_version_with_all_that_is_in_it() {
+async fn a_file_of_version_2_is_migrated_without_loss() {
     let mut subject = a_file_of(VERSION_2);
     subject.open();
     let store = subject.store();
@@ -127,7 +127,7 @@ async fn a_file_of_version_2_is_brought_to_this_version_with_all_that_is_in_it()
 
 /// D4, D5. A job from before the introduction of checkpoints saves one.
 #[tokio::test]
-async fn a_file_of_version_3_is_brought_to_this_version_with_all_that_is_in_it() {
+async fn a_file_of_version_3_is_migrated_without_loss() {
     let mut subject = OnDisk::new();
     let mut sampler = Sampler::new(3);
     let id = sampler.job_id(ShardId(1));
@@ -163,7 +163,7 @@ async fn a_file_of_version_3_is_brought_to_this_version_with_all_that_is_in_it()
 
 /// C4, D5. Elements are added to a run from before the introduction of added elements.
 #[tokio::test]
-async fn a_file_of_version_4_is_brought_to_this_version_with_all_that_is_in_it() {
+async fn a_file_of_version_4_is_migrated_without_loss() {
     let mut subject = OnDisk::new();
     let mut sampler = Sampler::new(4);
     let run = sampler.run_id(ShardId(1));
@@ -204,7 +204,7 @@ fn tables(connection: &Connection) -> Vec<(String, Option<String>)> {
 
 /// A released migration never changes: a new and a migrated file have the same schema.
 #[tokio::test]
-async fn a_new_file_has_the_same_tables_as_one_that_came_all_the_way() {
+async fn a_new_file_has_the_same_tables_as_a_migrated_one() {
     let mut new = OnDisk::new();
     new.close();
     let new = Connection::open(new.path()).unwrap();

@@ -1,18 +1,18 @@
 //! Tests of the contract, and of the guarantees of this store alone.
 
-mod cuts;
 mod damage;
+pub(super) mod failing_disk;
 mod faults;
-mod full;
-mod lost;
+mod full_volume;
+mod lost_commits;
 mod migrating;
-mod million;
-mod moving;
+mod million_schedules;
 mod opening;
 mod pages;
+mod power_cuts;
 mod process;
 mod suite;
-pub(super) mod torture;
+mod wal_checkpoints;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

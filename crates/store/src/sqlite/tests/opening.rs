@@ -23,7 +23,7 @@ fn mode(path: &Path) -> u32 {
 
 /// F7 of the fault model, H2.
 #[tokio::test]
-async fn nobody_else_can_read_the_files() {
+async fn only_the_owner_can_read_the_files() {
     let subject = OnDisk::new();
     subject.store().check().await.unwrap();
     let path = subject.path();
@@ -40,7 +40,7 @@ async fn files_beside_a_database_belong_to_its_owner() {
     const OWNER: u32 = 4_321;
     let mut subject = OnDisk::new();
     subject.close();
-    let beside = |suffix| file::beside(&subject.path(), suffix);
+    let beside = |suffix| file::sibling_path(&subject.path(), suffix);
     if std::os::unix::fs::chown(subject.path(), Some(OWNER), Some(OWNER)).is_err() {
         println!("skipped: only root gives files away");
         return;
@@ -66,7 +66,7 @@ async fn a_second_store_on_the_same_file_is_refused_until_the_first_is_gone() {
 }
 
 #[tokio::test]
-async fn leases_of_a_process_that_is_gone_are_void_at_once() {
+async fn a_start_voids_the_leases_of_an_ended_process() {
     let mut subject = OnDisk::new();
     let shard = ShardId(5);
     let old = subject.store().acquire(&[shard], "a", Duration::from_hours(1)).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_database_of_another_program_is_refused() {
 
 /// F9.
 #[tokio::test]
-async fn what_is_no_database_is_refused() {
+async fn a_file_that_is_no_database_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.db");
     fs::write(&path, "not a database ".repeat(1_000)).unwrap();
@@ -119,7 +119,7 @@ async fn what_is_no_database_is_refused() {
 
 /// F9. It is never opened with fewer rows.
 #[tokio::test]
-async fn a_file_that_was_cut_short_is_refused() {
+async fn a_truncated_file_is_refused() {
     let mut subject = OnDisk::new();
     subject.close();
     let length = fs::metadata(subject.path()).unwrap().len();
@@ -131,7 +131,7 @@ async fn a_file_that_was_cut_short_is_refused() {
 
 /// D7. Verified on the writing connection; the store itself syncs commits.
 #[tokio::test]
-async fn sqlite_syncs_whatever_it_does_to_its_log_but_a_commit() {
+async fn sqlite_syncs_all_wal_writes_except_commits() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.db");
     file::create(&path).unwrap();

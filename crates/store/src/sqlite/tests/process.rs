@@ -143,7 +143,7 @@ fn acknowledged(line: &str) -> Option<u64> {
 
 /// F1, D7. Killed repeatedly at random points of a commit.
 #[tokio::test]
-async fn what_was_acknowledged_survives_kill_9() {
+async fn acknowledged_batches_survive_kill_9() {
     let folder = tempfile::tempdir().unwrap();
     let mut sampler = Sampler::new(51);
     let mut last = None;
@@ -235,7 +235,7 @@ async fn a_failed_write_ends_all_writing() {
 
 /// F7. One write finds no space: that commit is refused completely, and the next one succeeds.
 #[tokio::test]
-async fn a_write_without_space_refuses_one_commit_and_no_more() {
+async fn a_write_without_space_refuses_only_one_commit() {
     let mut full = 0;
     for nth in [20, 30, 40, 50, 60, 70, 80] {
         let folder = tempfile::tempdir().unwrap();

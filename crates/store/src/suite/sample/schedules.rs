@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::calendar::{CalendarRecord, CalendarSpec, CalendarStep, Days};
 use model::firing::{
     BackfillHead, BackfillState, BackfillStatus, BufferedFiring, FiringCause, FiringOutcome, Gap,
-    LedgerRecord, Origin, Pause, ScheduleHead, ScheduleState, ScheduleStatus, Track, Work,
+    LedgerRecord, Origin, Pause, RunStatistics, ScheduleHead, ScheduleState, ScheduleStatus, Work,
 };
 use model::record::{EventKind, ScheduleEvent};
 use model::schedule::{Jitter, OverlapPolicy, Spread};
@@ -120,7 +120,7 @@ impl Sampler {
             open_record: self.maybe(|s| Box::new(s.line(id, None))),
             track: self.maybe(|s| {
                 let (succeeded, failed) = (s.number(), s.number());
-                Box::new(Track { succeeded, failed, streak: s.pick(&[i32::MIN, -1, 7]), durations })
+                Box::new(RunStatistics { succeeded, failed, streak: s.pick(&[i32::MIN, -1, 7]), durations })
             }),
         }
     }

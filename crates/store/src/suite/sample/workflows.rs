@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use model::firing::Pause;
 use model::run::{
-    Adder, Asks, BatchKey, Caller, ElementBatch, Ended, EndedCall, ItemOrigin, KeptEnd, LateWorkers,
-    NotTriggered, RunCause, RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus, RunTrigger, Said,
-    StepCause, StepKey, StepOrigin, StepRecord, StepState, StepStatus, Tally, TriggerRefusal, TriggerState,
-    WorkflowHead, WorkflowState,
+    Adder, ApprovalRequest, BatchKey, Caller, ElementBatch, Ended, EndedCall, ItemOrigin, LateWorkers,
+    PendingEnd, RunCause, RunHead, RunHistoryEntry, RunRetry, RunState, RunStatus, RunTrigger, StepCause,
+    StepDecision, StepKey, StepOrigin, StepRecord, StepState, StepStatus, Tally, TriggerRefusal,
+    TriggerRefusalReason, TriggerState, WorkflowHead, WorkflowState,
 };
 use model::workflow::{Action, Call, Definition, Section, StepSpec};
 use model::{JobSpec, RunId, ShardId, WorkflowId, WorkflowSpec};
@@ -102,12 +102,12 @@ impl Sampler {
             last_run: self.maybe(|s| s.run_id(ShardId(1))),
             refused: self.number(),
             last_refusal: self.maybe(|s| {
-                let (at, ended, reason) = (s.any_time(), s.ended(), s.pick(NotTriggered::ALL));
+                let (at, ended, reason) = (s.any_time(), s.ended(), s.pick(TriggerRefusalReason::ALL));
                 Box::new(TriggerRefusal { at, ended, reason, detail: s.maybe(|s| s.text().into()) })
             }),
             kept: [0, 1, 2][..self.pick(&[0, 1, 3])]
                 .iter()
-                .map(|&source| KeptEnd {
+                .map(|&source| PendingEnd {
                     source,
                     ended: self.ended(),
                     created_at: self.any_time(),
@@ -209,12 +209,17 @@ impl Sampler {
             output: self.maybe(|s| s.text().into()),
             message: self.maybe(|s| s.text().into()),
             said: self.maybe(|s| {
-                Box::new(Said { at: s.any_time(), by: s.text().into(), note: s.maybe(|s| s.text().into()) })
+                Box::new(StepDecision {
+                    at: s.any_time(),
+                    by: s.text().into(),
+                    note: s.maybe(|s| s.text().into()),
+                })
             }),
             ending: self.maybe(|s| (s.pick(StepStatus::ALL), s.pick(StepCause::ALL))),
             late_workers: self.maybe(|s| Box::new(LateWorkers { count: 7, names: vec![s.text(), s.text()] })),
             files: self.maybe(|s| s.text().into()),
-            asks: self.maybe(|s| Box::new(Asks { message: Some(s.text()), approvers: vec![s.text()] })),
+            asks: self
+                .maybe(|s| Box::new(ApprovalRequest { message: Some(s.text()), approvers: vec![s.text()] })),
             continues: None,
         }
     }

@@ -37,7 +37,7 @@ pub(in super::super) async fn serve(layout: Layout, upstream: Upstream) {
         }
     };
     let mut connections = JoinSet::new();
-    let open = Open::default();
+    let open = OpenConnections::default();
     loop {
         // Connections beyond the limit wait in their sockets.
         while connections.len() >= CONNECTIONS_MAX {
@@ -48,7 +48,7 @@ pub(in super::super) async fn serve(layout: Layout, upstream: Upstream) {
             Ok(Some((call, connection))) => {
                 let upstream = upstream.clone();
                 let caller = Caller { execution_id: call.execution_id.into(), fence: call.fence };
-                let place = open.take(&caller.execution_id);
+                let place = open.take_slot(&caller.execution_id);
                 connections.spawn(async move {
                     http::serve(connection, caller, upstream, place.is_some()).await;
                     drop(place);
@@ -98,28 +98,28 @@ fn receive(socket: &UnixDatagram) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
 
 /// Number of open connections of each execution.
 #[derive(Debug, Clone, Default)]
-struct Open(Arc<Mutex<HashMap<Arc<str>, usize>>>);
+struct OpenConnections(Arc<Mutex<HashMap<Arc<str>, usize>>>);
 
 /// An open connection; frees its slot when dropped.
-struct Place {
-    open: Open,
+struct ConnectionSlot {
+    open: OpenConnections,
     execution_id: Arc<str>,
 }
 
-impl Open {
+impl OpenConnections {
     /// Takes a slot for one more connection; `None` if the execution has reached its limit.
-    fn take(&self, execution_id: &Arc<str>) -> Option<Place> {
+    fn take_slot(&self, execution_id: &Arc<str>) -> Option<ConnectionSlot> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(Arc::clone(execution_id)).or_default();
         if *count >= CONNECTIONS_OF_ONE_MAX {
             return None;
         }
         *count += 1;
-        Some(Place { open: self.clone(), execution_id: Arc::clone(execution_id) })
+        Some(ConnectionSlot { open: self.clone(), execution_id: Arc::clone(execution_id) })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.open.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = open.get_mut(&self.execution_id) {
@@ -136,14 +136,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_execution_has_a_bounded_number_of_places_and_gets_them_back() {
-        let open = Open::default();
+    fn connections_of_one_execution_are_limited_and_freed() {
+        let open = OpenConnections::default();
         let (one, other): (Arc<str>, Arc<str>) = ("one".into(), "other".into());
-        let mut places: Vec<_> = (0..CONNECTIONS_OF_ONE_MAX).map(|_| open.take(&one).unwrap()).collect();
-        assert!(open.take(&one).is_none());
-        assert!(open.take(&other).is_some());
+        let mut places: Vec<_> = (0..CONNECTIONS_OF_ONE_MAX).map(|_| open.take_slot(&one).unwrap()).collect();
+        assert!(open.take_slot(&one).is_none());
+        assert!(open.take_slot(&other).is_some());
         places.pop();
-        assert!(open.take(&one).is_some());
+        assert!(open.take_slot(&one).is_some());
         drop(places);
         assert!(open.0.lock().unwrap().is_empty());
     }

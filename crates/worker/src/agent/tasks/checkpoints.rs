@@ -13,29 +13,29 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinSet;
 
 use super::Upstream;
-use crate::agent::artifacts::may_pass;
+use crate::agent::artifacts::is_retryable;
 use crate::agent::connect::Backoff;
 use crate::link::{Request, Save, Saved};
 
 /// Modification time of a file, in seconds and nanoseconds of the wall clock.
 type FileTime = (i64, i64);
 /// Lock that is held while a checkpoint of an execution is being sent.
-type Turn = OwnedMutexGuard<()>;
+type UploadLock = OwnedMutexGuard<()>;
 
 /// Running uploads of checkpoint files; aborted when the connection to the supervisor closes.
 #[derive(Debug)]
 pub(in super::super) struct Saves {
     upstream: Upstream,
     tasks: JoinSet<()>,
-    waiting: Waiting,
+    waiting: UploadStates,
 }
 
 /// Upload state of each execution with a running upload.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Waiting(Arc<Mutex<HashMap<String, Next>>>);
+pub(super) struct UploadStates(Arc<Mutex<HashMap<String, UploadState>>>);
 
 #[derive(Debug, Default)]
-struct Next {
+struct UploadState {
     /// File to save after the current one.
     newer: Option<Save>,
     /// Whether a file is being saved.
@@ -49,14 +49,14 @@ struct Next {
 
 /// A running request of a task to save a checkpoint through its socket.
 #[derive(Debug)]
-pub(super) struct Calling<'a> {
-    waiting: &'a Waiting,
+pub(super) struct SocketSave<'a> {
+    waiting: &'a UploadStates,
     execution_id: String,
 }
 
-impl Calling<'_> {
+impl SocketSave<'_> {
     /// Waits until no file is being sent. No file is sent until the returned lock is dropped.
-    pub(super) async fn turn(&self) -> Turn {
+    pub(super) async fn turn(&self) -> UploadLock {
         self.waiting.turn(&self.execution_id).await
     }
 
@@ -68,7 +68,7 @@ impl Calling<'_> {
     }
 }
 
-impl Drop for Calling<'_> {
+impl Drop for SocketSave<'_> {
     fn drop(&mut self) {
         let mut waiting = self.waiting.lock();
         if let Some(next) = waiting.get_mut(&self.execution_id) {
@@ -80,19 +80,19 @@ impl Drop for Calling<'_> {
     }
 }
 
-impl Waiting {
+impl UploadStates {
     /// Registers a request of a task to save a checkpoint through its socket.
-    pub(super) fn call(&self, execution_id: &str) -> Calling<'_> {
+    pub(super) fn call(&self, execution_id: &str) -> SocketSave<'_> {
         self.lock().entry(execution_id.to_owned()).or_default().calls += 1;
-        Calling { waiting: self, execution_id: execution_id.to_owned() }
+        SocketSave { waiting: self, execution_id: execution_id.to_owned() }
     }
 
-    async fn turn(&self, execution_id: &str) -> Turn {
+    async fn turn(&self, execution_id: &str) -> UploadLock {
         let turn = Arc::clone(&self.lock().entry(execution_id.to_owned()).or_default().turn);
         turn.lock_owned().await
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Next>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, UploadState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -108,7 +108,7 @@ impl Waiting {
     }
 
     /// Returns whether the task has saved a newer checkpoint through its socket.
-    fn is_out_of_date(&self, save: &Save) -> bool {
+    fn is_superseded(&self, save: &Save) -> bool {
         let called = self.lock().get(&save.execution_id).and_then(|next| next.called);
         called.is_some_and(|called| (save.unix_seconds, save.nanos) <= called)
     }
@@ -147,16 +147,16 @@ impl Saves {
 }
 
 /// Saves the files of one execution until none is left.
-async fn save_in_turn(upstream: Upstream, waiting: Waiting, first: Save) {
+async fn save_in_turn(upstream: Upstream, waiting: UploadStates, first: Save) {
     let mut backoff = Backoff::default();
     let mut next = Some(first);
     while let Some(save) = next {
         let turn = waiting.turn(&save.execution_id).await;
-        let is_settled = waiting.is_out_of_date(&save) || is_settled(&upstream, &save).await;
+        let is_settled = waiting.is_superseded(&save) || is_settled(&upstream, &save).await;
         drop(turn);
         if is_settled {
             let saved = Saved { execution_id: save.execution_id.clone(), number: save.number };
-            upstream.shared.tell(Request::Saved(saved)).await;
+            upstream.shared.send_request(Request::Saved(saved)).await;
             backoff = Backoff::default();
         } else {
             backoff.wait().await;
@@ -177,7 +177,7 @@ async fn is_settled(upstream: &Upstream, save: &Save) -> bool {
     };
     match upstream.save(request).await {
         Ok(_) => true,
-        Err(status) if may_pass(&status) => {
+        Err(status) if is_retryable(&status) => {
             tracing::debug!(execution_id, %status, "checkpoint not saved yet; retrying");
             false
         }
@@ -200,8 +200,8 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_file_takes_the_place_of_one_that_waits_and_none_overtakes() {
-        let waiting = Waiting::default();
+    fn a_newer_file_replaces_a_waiting_one_and_order_is_kept() {
+        let waiting = UploadStates::default();
         let first = waiting.put(save(1)).unwrap();
         assert_eq!((waiting.put(save(2)), waiting.put(save(3))), (None, None));
         let third = waiting.after(first, false).unwrap();
@@ -214,30 +214,30 @@ mod tests {
     }
 
     #[test]
-    fn a_call_takes_the_place_of_the_files_from_before_it_and_of_no_other() {
-        let waiting = Waiting::default();
+    fn a_call_supersedes_only_the_files_written_before_it() {
+        let waiting = UploadStates::default();
         let first = waiting.put(save(1)).unwrap();
         let call = waiting.call("one");
-        assert!(!waiting.is_out_of_date(&first));
+        assert!(!waiting.is_superseded(&first));
         call.supersede((2, 0));
         waiting.call("another").supersede((9, 0));
-        assert!(waiting.is_out_of_date(&first));
+        assert!(waiting.is_superseded(&first));
         // File 2 was written before the call, because the supervisor does not know of the call yet; file 3 was
         // written after it.
         assert_eq!(waiting.put(save(2)), None);
         let second = waiting.after(first, true).unwrap();
-        assert!(waiting.is_out_of_date(&second));
+        assert!(waiting.is_superseded(&second));
         assert_eq!(waiting.put(save(3)), None);
         let third = waiting.after(second, true).unwrap();
-        assert!(third.number == 3 && !waiting.is_out_of_date(&third));
+        assert!(third.number == 3 && !waiting.is_superseded(&third));
         assert_eq!(waiting.after(third, true), None);
         drop(call);
         assert!(waiting.lock().is_empty());
     }
 
     #[tokio::test]
-    async fn a_call_waits_for_the_file_that_is_being_sent_and_the_next_file_for_the_call() {
-        let waiting = Waiting::default();
+    async fn a_call_waits_for_the_current_file_and_the_next_file_waits_for_the_call() {
+        let waiting = UploadStates::default();
         let first = waiting.put(save(1)).unwrap();
         let sending = waiting.turn("one").await;
         let call = waiting.call("one");

@@ -27,8 +27,8 @@ const ERRORS_MAX: usize = 10;
 
 /// Adds the elements of the body.
 pub(super) async fn post(request: Request<Incoming>, caller: &Caller, upstream: &Upstream) -> Answer {
-    let Place { step, batch } = place(request.uri().query().unwrap_or_default())?;
-    let layout = Layout::of(request.headers());
+    let BatchTarget { step, batch } = parse_target(request.uri().query().unwrap_or_default())?;
+    let layout = BodyFormat::of(request.headers());
     let body = http::body(request.into_body(), BODY_BOUND).await?;
     let elements = elements(&body, layout)?;
     let request = AddElementsRequest {
@@ -52,14 +52,14 @@ pub(super) async fn post(request: Request<Incoming>, caller: &Caller, upstream: 
 
 /// Step and batch name of added elements.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Place {
+struct BatchTarget {
     /// Step name; empty if the task adds to one step only.
     step: String,
     batch: String,
 }
 
-fn place(query: &str) -> Result<Place, Refusal> {
-    let mut place = Place::default();
+fn parse_target(query: &str) -> Result<BatchTarget, Refusal> {
+    let mut place = BatchTarget::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "step" => place.step = value.into_owned(),
@@ -95,12 +95,12 @@ fn parameter(name: &str, what: String) -> Refusal {
 
 /// Format of the values in a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Layout {
+enum BodyFormat {
     List,
     Lines,
 }
 
-impl Layout {
+impl BodyFormat {
     /// Returns `List`, unless the content type is `application/x-ndjson`.
     fn of(headers: &HeaderMap) -> Self {
         let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -113,11 +113,11 @@ impl Layout {
 }
 
 /// Returns each element of a body as compact JSON.
-fn elements(body: &[u8], layout: Layout) -> Result<Vec<bytes::Bytes>, Refusal> {
+fn elements(body: &[u8], layout: BodyFormat) -> Result<Vec<bytes::Bytes>, Refusal> {
     let values = match layout {
-        Layout::List => serde_json::from_slice::<Vec<Value>>(body)
+        BodyFormat::List => serde_json::from_slice::<Vec<Value>>(body)
             .map_err(|error| invalid(format!("the body is not a JSON list: {error}"), Vec::new()))?,
-        Layout::Lines => lines(body)?,
+        BodyFormat::Lines => lines(body)?,
     };
     if !(1..=ADDED_MAX).contains(&values.len()) {
         let found = values.len();
@@ -197,9 +197,9 @@ mod tests {
 
     /// C4.
     #[test]
-    fn a_batch_has_a_name_and_may_say_its_step() {
-        let of = |query: &str| place(query).map_err(|refusal| refusal.detail);
-        let place = |batch: &str, step: &str| Ok(Place { step: step.into(), batch: batch.into() });
+    fn a_batch_has_a_name_and_an_optional_step() {
+        let of = |query: &str| parse_target(query).map_err(|refusal| refusal.detail);
+        let place = |batch: &str, step: &str| Ok(BatchTarget { step: step.into(), batch: batch.into() });
         assert_eq!(of("batch=depth%201/%E9%A1%B5"), place("depth 1/页", ""));
         assert_eq!(of("step=page&batch=a+b"), place("a b", "page"));
         let refused = |what: &str| Err(format!("the parameter {what}"));
@@ -215,47 +215,47 @@ mod tests {
 
     /// C4.
     #[test]
-    fn elements_come_as_a_list_or_as_lines() {
-        let list = elements(br#"[ {"page": 1}, "two", 3 ]"#, Layout::List);
+    fn elements_are_accepted_as_a_list_or_as_lines() {
+        let list = elements(br#"[ {"page": 1}, "two", 3 ]"#, BodyFormat::List);
         let expected: Vec<_> = [r#"{"page":1}"#, r#""two""#, "3"].map(String::from).into();
         assert_eq!(told(list), Ok(expected.clone()));
-        assert_eq!(told(elements(b"{\"page\": 1}\n\n\"two\"\r\n3", Layout::Lines)), Ok(expected));
-        let layout = |kind| Layout::of(&HeaderMap::from_iter([(CONTENT_TYPE, kind)]));
-        assert_eq!(layout("application/X-NDJSON; charset=utf-8".parse().unwrap()), Layout::Lines);
-        assert_eq!(layout("application/x-www-form-urlencoded".parse().unwrap()), Layout::List);
+        assert_eq!(told(elements(b"{\"page\": 1}\n\n\"two\"\r\n3", BodyFormat::Lines)), Ok(expected));
+        let layout = |kind| BodyFormat::of(&HeaderMap::from_iter([(CONTENT_TYPE, kind)]));
+        assert_eq!(layout("application/X-NDJSON; charset=utf-8".parse().unwrap()), BodyFormat::Lines);
+        assert_eq!(layout("application/x-www-form-urlencoded".parse().unwrap()), BodyFormat::List);
     }
 
     /// C4. Invalid elements are found and named before anything is sent.
     #[test]
-    fn every_element_that_is_wrong_is_named() {
+    fn every_invalid_element_is_named() {
         let one = |refusal: Refusal| -> Vec<String> {
             refusal.errors.into_iter().map(|error| format!("{} {}", error.path, error.detail)).collect()
         };
         let long = "x".repeat(ITEM_BYTES_MAX);
         let body = json!([1, long, 2, long]).to_string();
         let too_long = |i: u32| format!("[{i}] has 1026 bytes: expected at most 1024");
-        assert_eq!(one(elements(body.as_bytes(), Layout::List).unwrap_err()), [too_long(1), too_long(3)]);
-        let refusal = elements(b"1\nx\n2\n{", Layout::Lines).unwrap_err();
+        assert_eq!(one(elements(body.as_bytes(), BodyFormat::List).unwrap_err()), [too_long(1), too_long(3)]);
+        let refusal = elements(b"1\nx\n2\n{", BodyFormat::Lines).unwrap_err();
         let errors = one(refusal);
         assert!(
             errors[0].starts_with("[1] is not valid JSON: ") && errors[1].starts_with("[3] is"),
             "{errors:?}"
         );
-        let count = |count: usize| told(elements("1\n".repeat(count).as_bytes(), Layout::Lines));
+        let count = |count: usize| told(elements("1\n".repeat(count).as_bytes(), BodyFormat::Lines));
         assert_eq!(count(0), Err("the body has 0 elements: expected 1 to 1000".into()));
         assert_eq!(count(ADDED_MAX).map(|all| all.len()), Ok(ADDED_MAX));
         assert_eq!(count(ADDED_MAX + 1), Err("the body has 1001 elements: expected 1 to 1000".into()));
         assert!(
-            told(elements(b"{}", Layout::List)).unwrap_err().starts_with("the body is not a JSON list: ")
+            told(elements(b"{}", BodyFormat::List)).unwrap_err().starts_with("the body is not a JSON list: ")
         );
     }
 
     /// The maximum number of elements of maximum size fits.
     #[test]
-    fn the_body_has_room_for_the_largest_batch() {
+    fn the_largest_batch_fits_into_the_body_limit() {
         let largest = vec!["x".repeat(ITEM_BYTES_MAX - 2); ADDED_MAX];
         let body = json!(largest).to_string();
         assert!(body.len() <= BODY_BOUND.bytes);
-        assert!(elements(body.as_bytes(), Layout::List).is_ok());
+        assert!(elements(body.as_bytes(), BodyFormat::List).is_ok());
     }
 }

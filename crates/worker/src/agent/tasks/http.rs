@@ -61,8 +61,8 @@ const CHECKPOINT_BOUND: BodyBound = BodyBound {
 
 pub(super) type Answer = Result<Response<Full<Bytes>>, Refusal>;
 
-/// Serves one connection, which carries one request. Without a place (`has_place`) the request is refused as `busy`.
-pub(super) async fn serve(connection: UnixStream, caller: Caller, upstream: Upstream, has_place: bool) {
+/// Serves one connection, which carries one request. Without a place (`has_slot`) the request is refused as `busy`.
+pub(super) async fn serve(connection: UnixStream, caller: Caller, upstream: Upstream, has_slot: bool) {
     let stream = connection.set_nonblocking(true).and_then(|()| tokio::net::UnixStream::from_std(connection));
     let stream = match stream {
         Ok(stream) => stream,
@@ -71,7 +71,7 @@ pub(super) async fn serve(connection: UnixStream, caller: Caller, upstream: Upst
     let service = service_fn(|request| {
         let (caller, upstream) = (caller.clone(), upstream.clone());
         async move {
-            let answer = if has_place { route(request, &caller, &upstream).await } else { Err(busy()) };
+            let answer = if has_slot { route(request, &caller, &upstream).await } else { Err(busy()) };
             Ok::<_, Infallible>(answer.unwrap_or_else(Refusal::into_response))
         }
     });
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_told_apart_from_what_was_refused() {
+    fn an_unknown_outcome_differs_from_a_refusal() {
         let told = |status: Status| (refused(&status).status.as_u16(), refused(&status).code);
         assert_eq!(told(Status::failed_precondition("")), (409, "not_current"));
         assert_eq!(told(Status::aborted("")), (412, "version_mismatch"));

@@ -26,11 +26,11 @@ use tonic::{Code, Status};
 
 use super::Shared;
 use super::connect::{Client, Server};
-use crate::link::{Put, Request};
+use crate::link::{CheckpointSaved, Request};
 
 pub(super) use calls::serve;
 pub(super) use checkpoints::Saves;
-use checkpoints::Waiting;
+use checkpoints::UploadStates;
 
 /// Maximum time to wait for an answer of the server, including the wait for a session.
 const ANSWER_MAX: Duration = Duration::from_secs(35);
@@ -54,12 +54,12 @@ pub(super) struct Upstream {
     shared: Shared,
     connected: Arc<Mutex<Connected>>,
     /// Checkpoint files that are being saved.
-    waiting: Waiting,
+    waiting: UploadStates,
 }
 
 impl Upstream {
     pub(super) fn new(shared: Shared) -> Self {
-        Self { shared, connected: Arc::default(), waiting: Waiting::default() }
+        Self { shared, connected: Arc::default(), waiting: UploadStates::default() }
     }
 
     /// Waits for a session and returns a client for its server.
@@ -101,8 +101,8 @@ impl Upstream {
         let (_turn, version) = in_time(answer).await?;
         call.supersede((unix_seconds, nanos));
         // Before the task gets the answer: the task may end right after it, and the supervisor then reads its file.
-        let put = |number| Request::Put(Put { number, execution_id, unix_seconds, nanos });
-        let noted = tokio::time::timeout(ANSWER_MAX, self.shared.ask(put)).await;
+        let put = |number| Request::Put(CheckpointSaved { number, execution_id, unix_seconds, nanos });
+        let noted = tokio::time::timeout(ANSWER_MAX, self.shared.call_supervisor(put)).await;
         // Without an answer, the supervisor may still send an older file, and the agent could not detect that.
         noted.map_err(|_| Status::unavailable("the supervisor did not respond in time"))?;
         wait_for_tick(asked).await;

@@ -1,0 +1,82 @@
+//! Data folders and servers of the benchmarks.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use harness::cluster::{self, Cluster, Database};
+use harness::{Server, belfry, repository, until};
+use tempfile::TempDir;
+
+use crate::load::Load;
+
+/// Creates a folder on a real disk that is removed when dropped. Tasks of other users can read it.
+pub(crate) fn folder() -> anyhow::Result<TempDir> {
+    let base =
+        std::env::var_os("BELFRY_BENCH_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
+    fs::create_dir_all(&base)?;
+    let folder = tempfile::Builder::new().prefix("belfry-bench-").tempdir_in(base)?;
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
+    Ok(folder)
+}
+
+/// Starts a server of the release binary over a new store.
+pub(crate) async fn server(folder: &Path) -> anyhow::Result<Server> {
+    is_release()?;
+    Ok(Server::start(&folder.join("data"), &folder.join("server.log"), &[("BELFRY_LOG", "warn")]).await)
+}
+
+/// Servers on one database with durable commits, of which the first leads; or a single server with its store in its
+/// folder.
+pub(crate) struct Shared {
+    pub(crate) servers: Vec<Server>,
+    _database: Option<Database>,
+}
+
+impl From<Server> for Shared {
+    fn from(alone: Server) -> Self {
+        Self { servers: vec![alone], _database: None }
+    }
+}
+
+/// Starts `count` servers of the release binary on a separate PostgreSQL with default settings.
+pub(crate) async fn servers(folder: &Path, count: usize) -> anyhow::Result<Shared> {
+    is_release()?;
+    let settings = cluster::Settings { durable: true, ..cluster::Settings::default() };
+    let database = Arc::new(Cluster::start_at(&folder.join("postgres"), &settings)).database();
+    let (url, objects) = (database.url(), folder.join("objects").display().to_string());
+    let settings = [
+        ("BELFRY_LOG", "warn"),
+        ("BELFRY_SERVER__STORE", url.as_str()),
+        ("BELFRY_SERVER__OBJECTS_DIR", objects.as_str()),
+    ];
+    let mut servers: Vec<Server> = Vec::new();
+    for number in 1..=count {
+        let (data, log) =
+            (folder.join(format!("data-{number}")), folder.join(format!("server-{number}.log")));
+        servers.push(match number {
+            1 => Server::start(&data, &log, &settings).await,
+            _ => Server::start_standby(&data, &log, &settings).await,
+        });
+    }
+    for server in servers.iter().skip(1) {
+        let load =
+            Load::new(&server.url(), servers[0].token().context("a started server has created its token")?)?;
+        let heard = async || load.get("workers").await.ok();
+        until("a standby forwards requests to its leader", Duration::from_secs(30), heard).await;
+    }
+    Ok(Shared { servers, _database: Some(database) })
+}
+
+/// Fails for debug builds; `BELFRY_BENCH_ANY_BUILD` allows them, to try a benchmark out.
+fn is_release() -> anyhow::Result<()> {
+    let is_release = belfry().parent().is_some_and(|folder| folder.ends_with("release"));
+    anyhow::ensure!(
+        is_release || std::env::var_os("BELFRY_BENCH_ANY_BUILD").is_some(),
+        "cannot measure a debug build: run `cargo run --release -p belfry-bench`"
+    );
+    Ok(())
+}

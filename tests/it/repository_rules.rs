@@ -1,0 +1,121 @@
+//! Rules of the repository that no linter checks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use harness::{pages, repository};
+
+fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() && !path.ends_with("target") {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_module_starts_with_a_module_comment() {
+    let mut files = Vec::new();
+    for dir in ["crates", "tests", "bench"] {
+        rust_files(&repository().join(dir), &mut files);
+    }
+    assert!(files.len() > 50, "found only {files:?}");
+    let bare: Vec<_> =
+        files.iter().filter(|f| !fs::read_to_string(f).unwrap().trim_start().starts_with("//!")).collect();
+    assert!(bare.is_empty(), "modules without a module comment (`//!`): {bare:#?}");
+}
+
+/// Returns what both READMEs must have in common: headings by depth, code blocks, list items, links.
+///
+/// A link to a Chinese page of the book counts as one to its English page.
+fn skeleton(text: &str) -> (Vec<usize>, Vec<String>, usize, Vec<String>) {
+    let prose: Vec<&str> = text.split("```").step_by(2).collect();
+    let code = text.split("```").skip(1).step_by(2).map(str::to_owned).collect();
+    let headings = prose.iter().flat_map(|p| p.lines()).filter(|l| l.starts_with('#'));
+    let headings = headings.map(|l| l.chars().take_while(|c| *c == '#').count()).collect();
+    let items = prose.iter().flat_map(|p| p.lines()).filter(|l| l.starts_with("- ")).count();
+    let links = prose.iter().flat_map(|p| targets(p)).filter(|t| !t.starts_with("README"));
+    let mut links: Vec<_> = links.map(|t| t.replace(".zh-CN.md", ".md")).collect();
+    links.sort();
+    (headings, code, items, links)
+}
+
+#[test]
+fn both_readmes_have_the_same_parts_commands_and_links() {
+    let read = |name: &str| fs::read_to_string(repository().join(name)).unwrap();
+    let (english, chinese) = (skeleton(&read("README.md")), skeleton(&read("README.zh-CN.md")));
+    assert_eq!(english.0, chinese.0, "headings");
+    assert_eq!(english.1, chinese.1, "code blocks");
+    assert_eq!(english.2, chinese.2, "list items");
+    assert_eq!(english.3, chinese.3, "links");
+}
+
+/// Returns the targets of all links in a Markdown text.
+fn targets(text: &str) -> Vec<String> {
+    text.match_indices("](")
+        .filter_map(|(at, _)| text[at + 2..].split_once(')'))
+        .map(|(t, _)| t.to_owned())
+        .collect()
+}
+
+/// Converts a heading to an anchor, as mdBook and the usual hosts do.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    text.chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c))
+        .map(|c| if c == ' ' { '-' } else { c })
+        .collect()
+}
+
+fn anchors(page: &Path) -> Vec<String> {
+    fs::read_to_string(page).unwrap().lines().filter(|l| l.starts_with('#')).map(anchor).collect()
+}
+
+#[test]
+fn every_link_within_the_repository_leads_somewhere() {
+    let mut broken = Vec::new();
+    let mut files = pages::markdown_files(&repository().join("docs"));
+    files.extend(pages::markdown_files(&repository().join("examples")));
+    files.extend(["README.md", "README.zh-CN.md", "CHANGELOG.md"].map(|f| repository().join(f)));
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        let prose: String = text.split("```").step_by(2).collect();
+        for target in targets(&prose).into_iter().filter(|t| !t.contains("://")) {
+            let (path, fragment) = target.split_once('#').unwrap_or((&target, ""));
+            let page = if path.is_empty() { file.clone() } else { file.parent().unwrap().join(path) };
+            let there =
+                page.exists() && (fragment.is_empty() || anchors(&page).iter().any(|a| a == fragment));
+            if !there {
+                broken.push(format!("{}: {target}", file.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "broken links: {broken:#?}");
+}
+
+#[test]
+fn every_page_of_the_book_is_in_its_summary() {
+    let book = repository().join("docs/src");
+    let summary = targets(&fs::read_to_string(book.join("SUMMARY.md")).unwrap());
+    for page in pages::markdown_files(&book) {
+        let name = page.strip_prefix(&book).unwrap().to_string_lossy().into_owned();
+        assert!(name == "SUMMARY.md" || summary.contains(&name), "{name} is not in docs/src/SUMMARY.md");
+    }
+}
+
+#[test]
+fn ci_runs_the_command_of_the_readme_and_make_lists_every_target() {
+    let read = |name: &str| fs::read_to_string(repository().join(name)).unwrap();
+    let commands: Vec<_> =
+        read(".ci/run").lines().filter_map(|l| l.strip_prefix("exec ").map(str::to_owned)).collect();
+    assert_eq!(commands, ["make test </dev/null"]);
+    assert!(read("README.md").contains("`make test`"));
+    let makefile = read("Makefile");
+    for target in ["run", "test", "lint", "fix", "bench", "chaos", "docs", "help"] {
+        let line = makefile.lines().find(|l| l.starts_with(&format!("{target}:")));
+        assert!(line.is_some_and(|l| l.contains(" ## ")), "`{target}` is missing or has no help text");
+    }
+}
