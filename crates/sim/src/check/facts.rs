@@ -375,6 +375,15 @@ impl<'a> Facts<'a> {
         self.lost.iter().any(|(since, until)| (*since..=*until + lease).contains(&at))
     }
 
+    /// Whether a message reached a worker whose machine has just resumed, after commits were lost. The message may be
+    /// older than the loss.
+    pub(super) fn may_have_waited_since_a_loss(&self, heard: usize) -> bool {
+        let event = &self.history.events[heard];
+        let What::Heard { worker, .. } = &event.what else { return false };
+        let resumed = self.woke.get(worker).is_some_and(|times| times.contains(&event.at));
+        resumed && self.lost.iter().any(|(_, known)| *known <= event.at)
+    }
+
     /// Number of times that the newest commits were lost.
     pub(super) fn losses(&self) -> usize {
         self.lost.len()

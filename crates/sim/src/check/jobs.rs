@@ -384,6 +384,7 @@ fn visible(facts: &Facts<'_>, findings: &mut Findings) {
         match facts.committed(*id) {
             Some(row) if row < seen || !facts.exact() => {}
             None if facts.may_be_of_a_lost_commit(seen) => {}
+            None if facts.may_have_waited_since_a_loss(seen) => {}
             row => {
                 let message = match row {
                     Some(_) => "visible to a worker before its commit",

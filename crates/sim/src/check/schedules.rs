@@ -156,16 +156,16 @@ fn account(
     schedule: &ScheduleFacts<'_>,
     findings: &mut Findings,
 ) -> Option<()> {
-    let reigns = spec_periods(schedule);
+    let periods = spec_periods(schedule);
     let (last_index, last, _) = schedule.rows.last()?;
     let mut decided: BTreeMap<Timestamp, usize> = BTreeMap::new();
     for (index, record) in schedule.ledger.values() {
         if !is_scheduled(record.cause) {
             continue;
         }
-        let Some(reign) = reigns.get(&record.generation) else { continue };
+        let Some(period) = periods.get(&record.generation) else { continue };
         let before = Timestamp::from_micros(record.first.as_micros() - 1);
-        let named = instants(&reign.spec.timing, before, record.last)?;
+        let named = instants(&period.spec.timing, before, record.last)?;
         let right = !record.exact || named.len() as u64 == record.count;
         if !right || !named.contains(&record.first) || !named.contains(&record.last) {
             let message = format!(
@@ -177,7 +177,7 @@ fn account(
             );
             findings.add(Invariant::I15, id, message, [*index]);
         }
-        let held = held(&reign.spec.timing, &named)?;
+        let held = held(&period.spec.timing, &named)?;
         let is_held = matches!(record.outcome, FiringOutcome::SkippedCalendar | FiringOutcome::SkippedWindow);
         let wrongly = named.iter().find(|at| record.exact && held.contains(*at) != is_held);
         if let Some(at) = wrongly {
@@ -192,16 +192,16 @@ fn account(
         }
     }
     let tolerance = facts.history.setup.tolerance;
-    let ordered: Vec<&SpecPeriod<'_>> = reigns.values().collect();
-    for (place, reign) in ordered.iter().enumerate() {
+    let ordered: Vec<&SpecPeriod<'_>> = periods.values().collect();
+    for (place, period) in ordered.iter().enumerate() {
         // When the rules change, the exact time of the change is uncertain by the tolerance.
         let until = match ordered.get(place + 1) {
-            Some(next) if next.spec.timing == reign.spec.timing => next.from,
+            Some(next) if next.spec.timing == period.spec.timing => next.from,
             Some(next) => next.from - tolerance,
             None => last.cursor,
         };
         let is_owed = |at: Timestamp| last.owed.iter().any(|gap| gap.after < at && at <= gap.until);
-        for at in instants(&reign.spec.timing, reign.from, until)? {
+        for at in instants(&period.spec.timing, period.from, until)? {
             if !decided.contains_key(&at) && !is_owed(at) {
                 let message = format!("scheduled time {at} has no ledger entry");
                 findings.add(Invariant::I14, id, message, [schedule.rows.first()?.0, *last_index]);
@@ -374,13 +374,13 @@ fn missed_runs_wait(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut
 ///
 /// The times of one ledger entry were skipped one after the other: the last one is judged.
 fn skipped_missed_runs(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
-    let reigns = spec_periods(schedule);
+    let periods = spec_periods(schedule);
     for (index, record) in schedule.ledger.values() {
         let by_policy = matches!(record.outcome, FiringOutcome::SkippedPolicy | FiringOutcome::Coalesced);
         if record.cause != FiringCause::CatchUp || !by_policy || schedule.waited(record) {
             continue;
         }
-        let Some(spec) = reigns.get(&record.generation).map(|reign| reign.spec) else { continue };
+        let Some(spec) = periods.get(&record.generation).map(|period| period.spec) else { continue };
         let missed = &spec.missed;
         let is_old = record.decided_at.since(record.last) >= missed.catch_up_window;
         let says = |code: DetailCode| record.detail.as_deref() == Some(code.sentence());
@@ -413,16 +413,18 @@ fn skipped_missed_runs(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &
 
 /// I18: missed firings are caught up as the policy states, in the order of their scheduled times.
 fn caught_up(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
-    let reigns = spec_periods(schedule);
-    let mut at_once: BTreeMap<(u64, Timestamp), Vec<(usize, &LedgerRecord)>> = BTreeMap::new();
+    let periods = spec_periods(schedule);
+    // One decision is in one commit. Engine time alone does not separate decisions: it stops while the wall clock is
+    // behind it, and several outages may be caught up meanwhile.
+    let mut at_once: BTreeMap<(u64, Timestamp, usize), Vec<(usize, &LedgerRecord)>> = BTreeMap::new();
     for (index, record) in schedule.ledger.values() {
         let fired = matches!(record.outcome, FiringOutcome::Fired | FiringOutcome::FiredLate);
         if record.cause == FiringCause::CatchUp && fired && !schedule.waited(record) {
-            at_once.entry((record.generation, record.decided_at)).or_default().push((*index, record));
+            at_once.entry((record.generation, record.decided_at, *index)).or_default().push((*index, record));
         }
     }
-    for ((generation, at), records) in at_once {
-        let Some(spec) = reigns.get(&generation).map(|reign| reign.spec) else { continue };
+    for ((generation, at, _), records) in at_once {
+        let Some(spec) = periods.get(&generation).map(|period| period.spec) else { continue };
         // With jitter, each scheduled time is missed at a different time.
         if spec.jitter.is_some() {
             continue;
