@@ -27,7 +27,7 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio::time::Instant;
 
 use crate::auth::Tokens;
-use crate::clock::{Clock as _, SystemClock};
+use crate::clock::{Clock, SystemClock};
 use crate::config::{ServerConfig, StoreConfig};
 use crate::peers::Identity;
 
@@ -48,12 +48,8 @@ pub struct ClusterReading {
 }
 
 impl ClusterReading {
-    fn new(cluster: Cluster) -> Self {
-        Self { view: view_of(&cluster), cluster, at: SystemClock.steady() }
-    }
-
-    fn age(&self) -> model::Duration {
-        SystemClock.steady().since(self.at)
+    fn new(cluster: Cluster, at: Timestamp) -> Self {
+        Self { view: view_of(&cluster), cluster, at }
     }
 }
 
@@ -81,6 +77,7 @@ pub struct Members {
 
 struct Inner {
     store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
     me: ServerRecord,
     participant: Participant,
     identity: Identity,
@@ -103,17 +100,17 @@ struct Search {
 impl Members {
     /// Creates the membership of this server, with a new id and key at each start. Other servers reach it at `url`.
     pub fn new(store: Arc<dyn Store>, config: &ServerConfig, url: Option<String>) -> Self {
-        Self::started_at(SystemClock.now(), store, config, url)
+        Self::with_clock(Arc::new(SystemClock), store, config, url)
     }
 
-    /// Creates the membership of a server that started at `now`.
-    pub(crate) fn started_at(
-        now: Timestamp,
+    /// Creates the membership of a server with the given clock.
+    pub(crate) fn with_clock(
+        clock: Arc<dyn Clock>,
         store: Arc<dyn Store>,
         config: &ServerConfig,
         url: Option<String>,
     ) -> Self {
-        let entropy = rand::random();
+        let (now, entropy) = (clock.now(), rand::random());
         let identity = Identity::generate();
         let me = ServerRecord {
             id: ServerId::from_bits(IdSource::default().next(now, ShardId(0), entropy)),
@@ -128,10 +125,11 @@ impl Members {
             is_shared: matches!(config.store, StoreConfig::Postgres(_)),
             lease: config.shard_lease(),
         };
-        let seen = Arc::new(ClusterReading::new(Cluster::default()));
+        let seen = Arc::new(ClusterReading::new(Cluster::default(), clock.steady()));
         Self {
             inner: Arc::new(Inner {
                 store,
+                clock,
                 me,
                 identity,
                 participant,
@@ -230,7 +228,7 @@ impl Members {
                 }
                 Err(_) => {}
             }
-            let pause = membership.poll_delay(SystemClock.steady()).to_std();
+            let pause = membership.poll_delay(self.inner.clock.steady()).to_std();
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.inner.moved.notified() => {}
@@ -246,13 +244,13 @@ impl Members {
     /// Publishes the age of the newest change of the live rows that this standby knows; `None` if it does not follow
     /// them.
     pub(crate) fn set_followed_age(&self, age: Option<model::Duration>) {
-        self.inner.followed_until.send_replace(age.map(|age| SystemClock.steady() - age));
+        self.inner.followed_until.send_replace(age.map(|age| self.inner.clock.steady() - age));
     }
 
     /// Returns the age of the newest change of the live rows that this standby knows.
     fn lag(&self) -> Option<model::Duration> {
         let until = *self.inner.followed_until.borrow();
-        until.map(|until| SystemClock.steady().since(until))
+        until.map(|until| self.inner.clock.steady().since(until))
     }
 
     fn own(&self) -> Own {
@@ -263,7 +261,7 @@ impl Members {
     /// Returns whether this server has failed to reach the store until the other servers consider it gone. It then
     /// cannot know the leader.
     pub(crate) fn is_isolated(&self) -> bool {
-        self.cluster_reading().age() > self.inner.participant.ttl()
+        self.inner.age(&self.cluster_reading()) > self.inner.participant.ttl()
     }
 
     /// Returns the result of a call, or an error if it takes longer than this server counts as present. The next call
@@ -289,7 +287,8 @@ impl Members {
     }
 
     async fn read_cluster(&self) -> Result<Arc<ClusterReading>, StoreError> {
-        let seen = Arc::new(ClusterReading::new(self.inner.store.cluster().await?));
+        let seen =
+            Arc::new(ClusterReading::new(self.inner.store.cluster().await?, self.inner.clock.steady()));
         self.inner.seen.send_replace(Arc::clone(&seen));
         Ok(seen)
     }
@@ -316,8 +315,12 @@ impl Members {
 }
 
 impl Inner {
+    fn age(&self, seen: &ClusterReading) -> model::Duration {
+        self.clock.steady().since(seen.at)
+    }
+
     fn leader_in(&self, seen: &ClusterReading) -> Leader {
-        match self.participant.ownership(&seen.view, seen.age()) {
+        match self.participant.ownership(&seen.view, self.age(seen)) {
             Ownership::Mine => Leader::ThisServer,
             Ownership::Other { id, is_fresh } => match seen.cluster.member(id) {
                 Some(member) => Leader::Other { server: member.server.clone(), renewed_recently: is_fresh },
@@ -381,7 +384,8 @@ mod tests {
             let shard =
                 ShardOwner { shard: ShardId(0), epoch: Epoch(1), owner, expires_in: Length::from_secs(60) };
             let all = vec![server(members.me().clone(), false), server(other(), draining)];
-            members.inner.leader_in(&ClusterReading::new(Cluster { members: all, shards: vec![shard] }))
+            let cluster = Cluster { members: all, shards: vec![shard] };
+            members.inner.leader_in(&ClusterReading::new(cluster, members.inner.clock.steady()))
         };
         assert_eq!(leader(members.me(), false), Leader::ThisServer);
         assert_eq!(leader(&other(), false), Leader::Other { server: other(), renewed_recently: true });

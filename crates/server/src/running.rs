@@ -212,7 +212,7 @@ pub async fn start_at<L: Listener>(
     let first = first_start(&tokens, store.as_ref(), &config.data_dir).await?;
     let metrics = Metrics::new();
     let url = config.url_at(addr);
-    let members = Members::started_at(clock.now(), Arc::clone(&store), &config, url);
+    let members = Members::with_clock(Arc::clone(&clock), Arc::clone(&store), &config, url);
     let mut settings = NodeConfig::new(&config, members.clone(), metrics.clone());
     settings.clock = clock;
     let (node, driver) = Node::new(store, settings);
