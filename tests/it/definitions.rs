@@ -15,7 +15,7 @@ spec:
     run: { process: { command: [\"true\"] } }
 ";
 
-const HELP: &str = "help: correct the rules and apply the schedule again; a schedule that is only triggered by hand needs no rule\n";
+const HELP: &str = "help: correct the rules and apply the schedule again; a schedule that is only triggered manually needs no rules\n";
 
 /// B1. It is accepted, because files keep schedules whose time has passed, but the user gets a warning.
 #[tokio::test]
@@ -111,11 +111,11 @@ async fn a_buffered_trigger_reports_that_it_waits() {
     let buffered = trigger(&["-o", "json"]).await.exits(0);
     let answer: serde_json::Value = serde_json::from_str(&buffered.stdout).unwrap();
     assert_eq!(answer["outcome"], "buffered", "{answer}");
-    assert_eq!(buffered.stderr, "the firing waits for earlier runs to end\n");
+    assert_eq!(buffered.stderr, "the firing is buffered until earlier runs have ended\n");
     let coalesced = trigger(&[]).await.exits(0);
     assert_eq!(
         coalesced.stderr,
-        "the firing was merged with one that already waits for earlier runs to end\n"
+        "the firing was merged with a buffered firing that waits for earlier runs to end\n"
     );
     let waited = trigger(&["--wait"]).await.exits(1);
     assert!(waited.stderr.contains("cannot wait: the firing"), "{}", waited.stderr);
