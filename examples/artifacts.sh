@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Artifacts: a program and its data are stored once, fetched before the run and checked by hash;
-# what the job leaves behind is stored after it succeeded.
+# Artifacts: inputs and outputs of a job. The worker downloads the program and its data before the execution
+# and verifies their SHA-256. After the job succeeds, the worker stores its output as an artifact.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A job for later can still be changed, and cancelled before it ever starts.
+# Delayed start: a job can be changed or cancelled until it starts.
 set -euo pipefail
 
 job=$(belfry submit --name nightly --in 8h -o name -- echo "good morning")
@@ -8,5 +8,5 @@ belfry job update "$job" --priority 90
 belfry job cancel "$job" --reason "not needed tonight"
 belfry job get "$job" -o json | grep -q '"status": *"cancelled"'
 
-# In half a second instead: this one runs.
+# A job that starts after half a second.
 belfry submit --name soon --in 500ms --wait -- echo "half a second later"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The same without the command line: the REST API by curl. Submits a job under an idempotency key,
-# twice, and reads its status and its log.
+# The REST API with curl: submits a job twice with the same idempotency key, then reads the status and the log
+# of the job.
 set -euo pipefail
 : "${BELFRY_URL:?set BELFRY_URL to the address of the server}"
 : "${BELFRY_TOKEN:?set BELFRY_TOKEN to an admin token}"
@@ -23,6 +23,6 @@ echo "again:  $again"
 job=$(sed -E 's/.*"id": *"(job_[0-9a-z]+)".*/\1/' <<<"$first")
 [[ $again == *"$job"* ]]
 
-# Follows the log until the job has ended: server-sent events, the last of them `end`.
+# Follows the log until the job ends. The log is a stream of server-sent events; the last event is `end`.
 api --no-buffer "$BELFRY_URL/api/v1/jobs/$job/logs?follow=true"
 api "$BELFRY_URL/api/v1/jobs/$job" | grep -q '"status": *"succeeded"'
