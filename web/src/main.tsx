@@ -8,11 +8,11 @@ import "./i18n";
 
 import { createRoot } from "react-dom/client";
 
-import { beginSession, session } from "./api/auth";
+import { initSession, sessionNumber } from "./api/auth";
 import { feed } from "./api/feed";
 import { watchVisibility } from "./api/streams";
 import { App } from "./app/App";
-import { NotLoaded } from "./app/lazyPage";
+import { ChunkLoadError } from "./app/lazyPage";
 import { nonce } from "./app/nonce";
 
 // The library that locks scrolling behind a dialog writes a style element of its own.
@@ -20,14 +20,14 @@ import { nonce } from "./app/nonce";
 
 /** Errors that a page shows instead of itself; that a file could not be had, the browser says by itself. */
 function onCaughtError(error: unknown): void {
-  if (!(error instanceof NotLoaded)) reportError(error);
+  if (!(error instanceof ChunkLoadError)) reportError(error);
 }
 
 watchVisibility();
 const root = document.getElementById("root");
 if (root)
-  void beginSession().then(() => {
+  void initSession().then(() => {
     // Before anything is read: what is read before the feed is there must be read again.
-    if (session() > 0) feed.start();
+    if (sessionNumber() > 0) feed.start();
     createRoot(root, { onCaughtError }).render(<App />);
   });

@@ -1,77 +1,77 @@
 /** What a user can do to jobs, workers, servers and queues. Each throws a Refusal if the server refuses. */
 
-import { answer, api } from "./client";
+import { unwrap, api } from "./client";
 import { queryClient } from "./queries";
 import type { JobSpec, QueueSettings } from "./schema";
 import { randomId } from "../lib/randomId";
 
-function touched(...keys: string[][]): void {
+function invalidate(...keys: string[][]): void {
   for (const queryKey of keys) void queryClient.invalidateQueries({ queryKey });
 }
 
 export async function cancelJob(id: string, reason?: string): Promise<void> {
   const body = reason ? { reason } : {};
-  await answer(api.POST("/api/v1/jobs/{id}/cancel", { params: { path: { id } }, body }));
-  touched(["job", id], ["recent"]);
+  await unwrap(api.POST("/api/v1/jobs/{id}/cancel", { params: { path: { id } }, body }));
+  invalidate(["job", id], ["recent"]);
 }
 
 /** Submits the job's spec again; answers with the new job's id. */
 export async function retryJob(id: string): Promise<string> {
   const params = { path: { id }, header: { "Idempotency-Key": randomId() } };
-  const made = await answer(api.POST("/api/v1/jobs/{id}/retry", { params }));
-  return made.id;
+  const created = await unwrap(api.POST("/api/v1/jobs/{id}/retry", { params }));
+  return created.id;
 }
 
 export async function submitJob(spec: JobSpec, key: string): Promise<string> {
   const params = { header: { "Idempotency-Key": key } };
-  const made = await answer(api.POST("/api/v1/jobs", { params, body: spec }));
-  if ("id" in made) return made.id;
+  const created = await unwrap(api.POST("/api/v1/jobs", { params, body: spec }));
+  if ("id" in created) return created.id;
   throw new Error("the server answered one job with several");
 }
 
 /** Asks the server what it would make of a spec; stores nothing. */
 export async function checkSpec(spec: JobSpec, signal: AbortSignal): Promise<void> {
   const params = { query: { dry_run: true } };
-  await answer(api.POST("/api/v1/jobs", { params, body: spec, signal }));
+  await unwrap(api.POST("/api/v1/jobs", { params, body: spec, signal }));
 }
 
 export type WorkerAction = "cordon" | "uncordon" | "drain";
 
 export async function actOnWorker(id: string, action: WorkerAction): Promise<void> {
   const params = { params: { path: { id } } };
-  if (action === "cordon") await answer(api.POST("/api/v1/workers/{id}/cordon", params));
-  else if (action === "uncordon") await answer(api.POST("/api/v1/workers/{id}/uncordon", params));
-  else await answer(api.POST("/api/v1/workers/{id}/drain", params));
-  touched(["workers"]);
+  if (action === "cordon") await unwrap(api.POST("/api/v1/workers/{id}/cordon", params));
+  else if (action === "uncordon") await unwrap(api.POST("/api/v1/workers/{id}/uncordon", params));
+  else await unwrap(api.POST("/api/v1/workers/{id}/drain", params));
+  invalidate(["workers"]);
 }
 
-export async function forgetWorker(id: string): Promise<void> {
-  await answer(api.DELETE("/api/v1/workers/{id}", { params: { path: { id } } }));
-  touched(["workers"]);
+export async function deleteWorker(id: string): Promise<void> {
+  await unwrap(api.DELETE("/api/v1/workers/{id}", { params: { path: { id } } }));
+  invalidate(["workers"]);
 }
 
 /** Empties a server, or lets it take shards again. */
 export async function setServerDraining(id: string, draining: boolean): Promise<void> {
   const params = { params: { path: { id } } };
-  if (draining) await answer(api.POST("/api/v1/servers/{id}/drain", params));
-  else await answer(api.POST("/api/v1/servers/{id}/undrain", params));
-  touched(["servers"]);
+  if (draining) await unwrap(api.POST("/api/v1/servers/{id}/drain", params));
+  else await unwrap(api.POST("/api/v1/servers/{id}/undrain", params));
+  invalidate(["servers"]);
 }
 
 export async function pauseQueue(name: string, note: string): Promise<void> {
   const body = note === "" ? {} : { note };
-  await answer(api.POST("/api/v1/queues/{name}/pause", { params: { path: { name } }, body }));
-  touched(["queues"]);
+  await unwrap(api.POST("/api/v1/queues/{name}/pause", { params: { path: { name } }, body }));
+  invalidate(["queues"]);
 }
 
 export async function resumeQueue(name: string): Promise<void> {
-  await answer(api.POST("/api/v1/queues/{name}/resume", { params: { path: { name } } }));
-  touched(["queues"]);
+  await unwrap(api.POST("/api/v1/queues/{name}/resume", { params: { path: { name } } }));
+  invalidate(["queues"]);
 }
 
 /** Replaces a queue's settings, if nobody else has changed them since `version`. */
-export async function setQueue(name: string, settings: QueueSettings, version: number): Promise<void> {
+export async function saveQueueSettings(name: string, settings: QueueSettings, version: number): Promise<void> {
   const header = version === 0 ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
-  await answer(api.PUT("/api/v1/queues/{name}", { params: { path: { name }, header }, body: settings }));
-  touched(["queues"]);
+  await unwrap(api.PUT("/api/v1/queues/{name}", { params: { path: { name }, header }, body: settings }));
+  invalidate(["queues"]);
 }

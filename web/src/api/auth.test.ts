@@ -21,14 +21,14 @@ test("a tab knows the session of another tab before the storage shows it", async
   const tab = async () => {
     vi.resetModules();
     const auth = await import("./auth");
-    await auth.beginSession();
+    await auth.initSession();
     return auth;
   };
   const [a, b] = [await tab(), await tab()];
   expect(b.sessionId()).toBe("1.old");
-  const heard = new Promise<string>((resolve) => b.onSignChange(() => resolve(b.sessionId())));
+  const received = new Promise<string>((resolve) => b.onSessionChange(() => resolve(b.sessionId())));
   await a.signIn("token", true);
   expect(a.sessionId()).not.toBe("1.old");
-  expect(await heard).toBe(a.sessionId());
+  expect(await received).toBe(a.sessionId());
   vi.unstubAllGlobals();
 });

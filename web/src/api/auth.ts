@@ -7,104 +7,104 @@
  */
 
 import { randomId } from "../lib/randomId";
-import { OWN_PAGE } from "./ownPage";
-import { Refusal } from "./problem";
+import { CSRF_HEADERS } from "./ownPage";
+import { ApiError } from "./problem";
 import { isNewerSession, sessionAfter } from "./sessions";
 
-const PATH = "/api/v1/session";
+const SESSION_PATH = "/api/v1/session";
 /** Where the tabs of the browser find the id of the session. It says nothing of the session's secret. */
-const SESSION = "belfry.session";
+const SESSION_KEY = "belfry.session";
 
 let signedIn = false;
 /** Grows with each signing in: what was read for somebody else is forgotten then. */
-let times = 0;
+let signIns = 0;
 const listeners = new Set<() => void>();
 /** What a tab tells the other tabs. With the id: the storage may show another tab's write later than this arrives. */
-interface SignChange {
+interface SessionMessage {
   state: "in" | "out";
   id: string;
 }
 
 /** Tells the other tabs. Tabs of an earlier version use another channel: they would take this for a sign-out. */
-const tabs = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel("belfry.session.2");
+const channel = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel("belfry.session.2");
 
 /** Which session this is, counted from 1; 0 while nobody is signed in. */
-export function session(): number {
-  return signedIn ? times : 0;
+export function sessionNumber(): number {
+  return signedIn ? signIns : 0;
 }
 
 /** Held in memory: what the storage says may be older than what another tab has told. */
-let current: string | null = null;
+let currentId: string | null = null;
 
 /**
  * The session that the browser is in, the same for all of its tabs; a newer one after each signing in or out. Empty
  * while there was none since the storage was cleared.
  */
 export function sessionId(): string {
-  return (current ??= storedSession());
+  return (currentId ??= storedSession());
 }
 
 function storedSession(): string {
   try {
-    return localStorage.getItem(SESSION) ?? "";
+    return localStorage.getItem(SESSION_KEY) ?? "";
   } catch {
     return "";
   }
 }
 
 /** Takes over the id of a session that another tab has begun. Returns whether it is newer. */
-export function learnSession(id: string): boolean {
+export function adoptSession(id: string): boolean {
   if (!isNewerSession(id, sessionId())) return false;
-  current = id;
+  currentId = id;
   return true;
 }
 
 function nextSession(): string {
-  learnSession(storedSession());
-  current = sessionAfter(sessionId(), Date.now(), randomId());
+  adoptSession(storedSession());
+  currentId = sessionAfter(sessionId(), Date.now(), randomId());
   try {
-    localStorage.setItem(SESSION, current);
+    localStorage.setItem(SESSION_KEY, currentId);
   } catch {
     // Without a storage the other tabs hear of it by the channel and by the hub.
   }
-  return current;
+  return currentId;
 }
 
-export function onSignChange(listener: () => void): () => void {
+export function onSessionChange(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }
 
-function become(state: boolean): void {
-  if (state) times += 1;
+function setSignedIn(isSignedIn: boolean): void {
+  if (isSignedIn) signIns += 1;
   else if (!signedIn) return;
-  signedIn = state;
+  signedIn = isSignedIn;
   for (const listener of listeners) listener();
 }
 
 /** Changes a token for a session; `keep` outlives the browser. Throws a Refusal if it is not valid. */
 export async function signIn(token: string, keep: boolean): Promise<void> {
-  const response = await fetch(PATH, {
+  const response = await fetch(SESSION_PATH, {
     method: "POST",
-    headers: { ...OWN_PAGE, authorization: `Bearer ${token.trim()}`, "content-type": "application/json" },
+    headers: { ...CSRF_HEADERS, authorization: `Bearer ${token.trim()}`, "content-type": "application/json" },
     body: JSON.stringify({ keep }),
   });
-  if (!response.ok) throw await Refusal.ofResponse(response);
+  if (!response.ok) throw await ApiError.ofResponse(response);
   const id = nextSession();
-  become(true);
-  tabs?.postMessage({ state: "in", id } satisfies SignChange);
+  setSignedIn(true);
+  channel?.postMessage({ state: "in", id } satisfies SessionMessage);
 }
 
 export async function signOut(): Promise<void> {
-  await fetch(PATH, { method: "DELETE", headers: OWN_PAGE }).catch(() => undefined);
+  await fetch(SESSION_PATH, { method: "DELETE", headers: CSRF_HEADERS }).catch(() => undefined);
   const id = nextSession();
-  become(false);
-  tabs?.postMessage({ state: "out", id } satisfies SignChange);
+  setSignedIn(false);
+  channel?.postMessage({ state: "out", id } satisfies SessionMessage);
 }
 
 /** The server does not know this browser any more. */
-export function signedOut(): void {
-  become(false);
+export function markSignedOut(): void {
+  setSignedIn(false);
 }
 
 /** The token in a fragment such as `#token=bf_admin_…`, if there is one. */
@@ -113,7 +113,7 @@ export function tokenInFragment(fragment: string): string | null {
 }
 
 /** Takes the token of a link out of the address bar and the history, and signs in with it. */
-async function swallowTokenOfAddress(): Promise<boolean> {
+async function signInWithUrlToken(): Promise<boolean> {
   const token = tokenInFragment(location.hash);
   if (token === null) return false;
   history.replaceState(history.state, "", location.pathname + location.search);
@@ -130,11 +130,11 @@ async function hasSession(): Promise<boolean> {
 }
 
 /** To be called once, before anything shows. */
-export async function beginSession(): Promise<void> {
-  addEventListener("hashchange", () => void swallowTokenOfAddress());
-  tabs?.addEventListener("message", ({ data }: MessageEvent<SignChange>) => {
-    learnSession(data.id);
-    become(data.state === "in");
+export async function initSession(): Promise<void> {
+  addEventListener("hashchange", () => void signInWithUrlToken());
+  channel?.addEventListener("message", ({ data }: MessageEvent<SessionMessage>) => {
+    adoptSession(data.id);
+    setSignedIn(data.state === "in");
   });
-  if (!(await swallowTokenOfAddress()) && (await hasSession())) become(true);
+  if (!(await signInWithUrlToken()) && (await hasSession())) setSignedIn(true);
 }

@@ -6,7 +6,7 @@
  */
 
 import { FEED } from "./hub";
-import type { Refusal } from "./problem";
+import type { ApiError } from "./problem";
 import type { FeedEvent } from "./schema";
 import type { ServerEvent } from "./sse";
 import { follow } from "./streams";
@@ -18,10 +18,10 @@ export interface FeedStatus {
   /** When the stream was lost; what is shown is as old as that. */
   lostAt: number | null;
   /** Why it is not there, as the last try to have it back was told. */
-  why: Refusal | null;
+  error: ApiError | null;
 }
 
-const OPENING: FeedStatus = { state: "connecting", lostAt: null, why: null };
+const INITIAL: FeedStatus = { state: "connecting", lostAt: null, error: null };
 
 /** What was asked for before `since` must be read again. */
 type ResetListener = (since: number) => void;
@@ -30,17 +30,17 @@ type BatchListener = (batch: readonly FeedEvent[]) => void;
 /** How long changes are gathered before views hear of them. */
 const BATCH_MS = 200;
 /** The same in a flood, in which nobody can read single changes. */
-const FLOOD_BATCH_MS = 500;
+const BURST_BATCH_MS = 500;
 /** A batch of so many is a flood. */
-const FLOOD = 400;
+const BURST_EVENTS = 400;
 /** How many of the newest events are at hand. */
 const RECENT_MAX = 2_000;
 
 class Feed {
-  #status = OPENING;
+  #status = INITIAL;
   #stop: (() => void) | null = null;
   #pending: FeedEvent[] = [];
-  #wait = BATCH_MS;
+  #delayMs = BATCH_MS;
   #timer: ReturnType<typeof setTimeout> | null = null;
   #recent: FeedEvent[] = [];
   #onStatus = new Set<() => void>();
@@ -50,15 +50,15 @@ class Feed {
   start(): void {
     this.#stop ??= follow(FEED, {
       onOpen: (resumed, since) => {
-        this.#set({ state: "live", lostAt: null, why: null });
+        this.#set({ state: "live", lostAt: null, error: null });
         // What was read before may have changed before the stream was there.
         if (!resumed) this.#reset(since);
       },
-      onEvents: (events) => this.#take(events),
-      onLost: (why) => this.#lost(why),
-      onRefused: (why) => {
+      onEvents: (events) => this.#receive(events),
+      onLost: (error) => this.#lost(error),
+      onRefused: (error) => {
         this.#stop = null;
-        this.#lost(why);
+        this.#lost(error);
       },
     });
   }
@@ -67,7 +67,7 @@ class Feed {
     this.#stop?.();
     this.#stop = null;
     this.#recent = [];
-    this.#set(OPENING);
+    this.#set(INITIAL);
   }
 
   get status(): FeedStatus {
@@ -95,8 +95,8 @@ class Feed {
     return () => this.#onReset.delete(listener);
   };
 
-  #lost(why: Refusal): void {
-    this.#set({ state: "lost", lostAt: this.#status.lostAt ?? Date.now(), why });
+  #lost(error: ApiError): void {
+    this.#set({ state: "lost", lostAt: this.#status.lostAt ?? Date.now(), error });
   }
 
   #set(status: FeedStatus): void {
@@ -108,19 +108,19 @@ class Feed {
     for (const listener of this.#onReset) listener(since);
   }
 
-  #take(events: ServerEvent[]): void {
+  #receive(events: ServerEvent[]): void {
     for (const event of events) {
       if (event.name === "reset") this.#reset(Date.now());
       else this.#pending.push(JSON.parse(event.data) as FeedEvent);
     }
-    this.#timer ??= setTimeout(() => this.#hand(), this.#wait);
+    this.#timer ??= setTimeout(() => this.#flush(), this.#delayMs);
   }
 
-  #hand(): void {
+  #flush(): void {
     this.#timer = null;
     const batch = this.#pending;
     this.#pending = [];
-    this.#wait = batch.length < FLOOD ? BATCH_MS : FLOOD_BATCH_MS;
+    this.#delayMs = batch.length < BURST_EVENTS ? BATCH_MS : BURST_BATCH_MS;
     if (batch.length === 0) return;
     this.#recent = [...batch.slice(-RECENT_MAX).reverse(), ...this.#recent].slice(0, RECENT_MAX);
     for (const listener of this.#onBatch) listener(batch);

@@ -15,19 +15,19 @@
  * - A tab is told `resumed` only if it has missed nothing since the id that it named.
  */
 
-import { OWN_PAGE } from "./ownPage";
-import { Refusal } from "./problem";
+import { CSRF_HEADERS } from "./ownPage";
+import { ApiError } from "./problem";
 import type { FieldError, LogPage } from "./schema";
 import { isNewerSession } from "./sessions";
-import { type Followed, follow, isFinal, pause, type ServerEvent } from "./sse";
+import { type StreamHandlers, follow, isFinal, pause, type ServerEvent } from "./sse";
 
 /** How often the hub tells its tabs that it is alive. */
-export const PING_EVERY_MS = 15_000;
+export const PING_INTERVAL_MS = 15_000;
 /** The stream that all tabs share. */
 export const FEED = "/api/v1/events";
 export const FOLLOWED_LOGS_MAX = 2;
 /** How often a log is read that has no stream of its own. */
-const READ_EVERY_MS = 2_000;
+const POLL_INTERVAL_MS = 2_000;
 /**
  * A page of a log with so many bytes or entries is large: the log is read on at once. The server ends a page after 4 MiB
  * or 10,000 entries.
@@ -35,19 +35,19 @@ const READ_EVERY_MS = 2_000;
 const LARGE_PAGE_BYTES = 1024 * 1024;
 const LARGE_PAGE_ENTRIES = 5_000;
 /** As many of the feed's newest events are kept for tabs that come back. */
-const KEPT_EVENTS = 2_000;
+const BUFFERED_EVENTS_MAX = 2_000;
 
 /**
  * What a page asks of the hub. `id` is the page's own number of a stream, `session` the session that the browser is in
  * now.
  */
-export type ToHub =
+export type HubRequest =
   | { type: "open"; id: number; path: string; lastId: string; session: string }
   | { type: "close"; id: number }
   | { type: "session"; session: string };
 
-/** A {@link Refusal} as it is sent between threads, which keep no fields of errors. */
-export interface SentRefusal {
+/** A {@link ApiError} as it is sent between threads, which keep no fields of errors. */
+export interface SerializedError {
   code: string;
   status: number;
   detail: string;
@@ -57,35 +57,35 @@ export interface SentRefusal {
 }
 
 /** What the hub tells a page. */
-export type FromHub = ToPage | ToStream;
+export type HubMessage = PageMessage | StreamMessage;
 
 /**
  * `session`: the browser is in that session, and the hub has no stream of the page open; the page opens its streams
  * again. `ping`: the hub is alive.
  */
-type ToPage = { type: "session"; session: string } | { type: "ping" };
+type PageMessage = { type: "session"; session: string } | { type: "ping" };
 
 /** About one of the streams of the page. */
-type ToStream = { id: number } & (
+type StreamMessage = { id: number } & (
   | { type: "opened"; resumed: boolean; since: number }
   | { type: "events"; events: readonly ServerEvent[] }
-  | { type: "lost"; why: SentRefusal }
-  | { type: "refused"; why: SentRefusal }
+  | { type: "lost"; error: SerializedError }
+  | { type: "refused"; error: SerializedError }
 );
 
-export function sent(refusal: Refusal): SentRefusal {
-  const { code, status, message, hint, instance, fields } = refusal;
+export function serializeError(error: ApiError): SerializedError {
+  const { code, status, message, hint, instance, fields } = error;
   return { code, status, detail: message, hint, instance, fields };
 }
 
-export function received({ code, status, detail, hint, instance, fields }: SentRefusal): Refusal {
-  return new Refusal(code, status, detail, { hint, instance, fields });
+export function deserializeError({ code, status, detail, hint, instance, fields }: SerializedError): ApiError {
+  return new ApiError(code, status, detail, { hint, instance, fields });
 }
 
 /** Follows a path in some way until the returned function is called. */
-type Follow = (path: string, followed: Followed, lastId: string) => () => void;
+type Follow = (path: string, handlers: StreamHandlers, lastId: string) => () => void;
 
-type Post = (message: FromHub) => void;
+type Post = (message: HubMessage) => void;
 
 /** A tab that is connected to the hub, with what closes each of its streams. */
 interface Tab {
@@ -103,26 +103,26 @@ interface FollowedLog {
   path: string;
   reader: Reader;
   lastId: string;
-  way: "stream" | "intervals";
+  mode: "stream" | "polling";
   stop: () => void;
 }
 
 export class Hub {
   readonly #stream: Follow;
-  readonly #read: Follow;
+  readonly #poll: Follow;
   #session: string | null = null;
   #feed: SharedStream;
   readonly #logs = new Set<FollowedLog>();
   readonly #tabs = new Set<Tab>();
 
-  constructor(stream: Follow = follow, read: Follow = readInIntervals) {
+  constructor(stream: Follow = follow, poll: Follow = pollLog) {
     this.#stream = stream;
-    this.#read = read;
+    this.#poll = poll;
     this.#feed = new SharedStream(FEED, stream);
   }
 
   /** Takes a page in; it is told by `post`. */
-  connect(post: Post): { take: (message: ToHub) => void; leave: () => void } {
+  connect(post: Post): { receive: (message: HubRequest) => void; disconnect: () => void } {
     const tab: Tab = { post, open: new Map() };
     this.#tabs.add(tab);
     const close = (id: number) => {
@@ -130,17 +130,17 @@ export class Hub {
       tab.open.delete(id);
     };
     return {
-      take: (message) => {
-        if (message.type === "session") return void this.#enter(message.session, tab);
+      receive: (message) => {
+        if (message.type === "session") return void this.#enterSession(message.session, tab);
         close(message.id);
         if (message.type === "close") return;
         const { id, path, lastId, session } = message;
-        if (!this.#enter(session, tab)) return;
+        if (!this.#enterSession(session, tab)) return;
         const reader = { post, id };
         const end = path === FEED ? this.#feed.join(reader, lastId) : this.#follow(path, reader, lastId);
         tab.open.set(id, end);
       },
-      leave: () => {
+      disconnect: () => {
         this.#tabs.delete(tab);
         [...tab.open.keys()].forEach(close);
       },
@@ -156,7 +156,7 @@ export class Hub {
    * Enters the session that `tab` has named, if it is newer: closes the streams of the session before, and tells the
    * tabs that had any. Returns whether the hub is in the session; if not, the tab is told the newer one.
    */
-  #enter(session: string, tab: Tab): boolean {
+  #enterSession(session: string, tab: Tab): boolean {
     if (this.#session === session) return true;
     if (this.#session !== null && isNewerSession(this.#session, session)) {
       tab.post({ type: "session", session: this.#session });
@@ -167,15 +167,15 @@ export class Hub {
     this.#feed = new SharedStream(FEED, this.#stream);
     for (const log of this.#logs) log.stop();
     this.#logs.clear();
-    const ended = [...this.#tabs].filter(({ open }) => open.size > 0);
-    for (const { open } of ended) open.clear();
+    const affected = [...this.#tabs].filter(({ open }) => open.size > 0);
+    for (const { open } of affected) open.clear();
     // The tab itself knows, and opens its streams again.
-    for (const { post } of ended.filter((each) => each !== tab)) post({ type: "session", session });
+    for (const { post } of affected.filter((each) => each !== tab)) post({ type: "session", session });
     return true;
   }
 
   #follow(path: string, reader: Reader, lastId: string): () => void {
-    const log: FollowedLog = { path, reader, lastId, way: "intervals", stop: () => undefined };
+    const log: FollowedLog = { path, reader, lastId, mode: "polling", stop: () => undefined };
     this.#logs.add(log);
     this.#start(log);
     return () => this.#end(log);
@@ -183,9 +183,9 @@ export class Hub {
 
   #start(log: FollowedLog): void {
     const { post, id } = log.reader;
-    const streams = [...this.#logs].filter((each) => each !== log && each.way === "stream").length;
-    log.way = streams < FOLLOWED_LOGS_MAX ? "stream" : "intervals";
-    const start = log.way === "stream" ? this.#stream : this.#read;
+    const streams = [...this.#logs].filter((each) => each !== log && each.mode === "stream").length;
+    log.mode = streams < FOLLOWED_LOGS_MAX ? "stream" : "polling";
+    const start = log.mode === "stream" ? this.#stream : this.#poll;
     log.stop = start(
       log.path,
       {
@@ -195,9 +195,9 @@ export class Hub {
           post({ id, type: "events", events });
           if (events.some(({ name }) => name === "end")) this.#end(log);
         },
-        onLost: (why) => post({ id, type: "lost", why: sent(why) }),
-        onRefused: (why) => {
-          post({ id, type: "refused", why: sent(why) });
+        onLost: (error) => post({ id, type: "lost", error: serializeError(error) }),
+        onRefused: (error) => {
+          post({ id, type: "refused", error: serializeError(error) });
           this.#end(log);
         },
       },
@@ -208,8 +208,8 @@ export class Hub {
   /** Ends a log; the one that has waited longest for a stream gets the free one. */
   #end(log: FollowedLog): void {
     log.stop();
-    if (!this.#logs.delete(log) || log.way === "intervals") return;
-    const next = [...this.#logs].find(({ way }) => way === "intervals");
+    if (!this.#logs.delete(log) || log.mode === "polling") return;
+    const next = [...this.#logs].find(({ mode }) => mode === "polling");
     if (!next) return;
     next.stop();
     this.#start(next);
@@ -223,9 +223,9 @@ class SharedStream {
   /** Those that read it, with whether they have missed nothing so far. */
   readonly #readers = new Map<Reader, boolean>();
   #stop: (() => void) | null = null;
-  #state: { type: "opening" } | { type: "opened" } | { type: "lost"; why: SentRefusal } = { type: "opening" };
+  #state: { type: "opening" } | { type: "opened" } | { type: "lost"; error: SerializedError } = { type: "opening" };
   /** The newest events; a reader whose last id is among them has missed those behind it. */
-  #kept: ServerEvent[] = [];
+  #buffer: ServerEvent[] = [];
 
   constructor(path: string, follow: Follow) {
     this.#path = path;
@@ -239,13 +239,13 @@ class SharedStream {
       this.#start(lastId);
     } else if (this.#state.type === "opened") {
       this.#readers.set(reader, true);
-      const at = lastId === "" ? -1 : this.#kept.findLastIndex((event) => event.id === lastId);
-      const missed = this.#kept.slice(at + 1);
-      post({ id, type: "opened", resumed: at >= 0, since: Date.now() });
-      if (at >= 0 && missed.length > 0) post({ id, type: "events", events: missed });
+      const index = lastId === "" ? -1 : this.#buffer.findLastIndex((event) => event.id === lastId);
+      const missed = this.#buffer.slice(index + 1);
+      post({ id, type: "opened", resumed: index >= 0, since: Date.now() });
+      if (index >= 0 && missed.length > 0) post({ id, type: "events", events: missed });
     } else {
       this.#readers.set(reader, false);
-      if (this.#state.type === "lost") post({ id, type: "lost", why: this.#state.why });
+      if (this.#state.type === "lost") post({ id, type: "lost", error: this.#state.error });
     }
     return () => {
       this.#readers.delete(reader);
@@ -261,28 +261,28 @@ class SharedStream {
 
   #start(lastId: string): void {
     this.#state = { type: "opening" };
-    this.#kept = [];
+    this.#buffer = [];
     this.#stop = this.#follow(
       this.#path,
       {
         onOpen: (resumed, since) => {
           this.#state = { type: "opened" };
-          for (const [{ post, id }, missedNothing] of this.#readers) {
-            post({ id, type: "opened", resumed: resumed && missedNothing, since });
+          for (const [{ post, id }, isCurrent] of this.#readers) {
+            post({ id, type: "opened", resumed: resumed && isCurrent, since });
           }
           for (const reader of this.#readers.keys()) this.#readers.set(reader, true);
         },
         onEvents: (events) => {
-          this.#kept = [...this.#kept, ...events].slice(-KEPT_EVENTS);
+          this.#buffer = [...this.#buffer, ...events].slice(-BUFFERED_EVENTS_MAX);
           for (const { post, id } of this.#readers.keys()) post({ id, type: "events", events });
         },
-        onLost: (why) => {
-          const lost = { type: "lost", why: sent(why) } as const;
+        onLost: (error) => {
+          const lost = { type: "lost", error: serializeError(error) } as const;
           this.#state = lost;
           for (const { post, id } of this.#readers.keys()) post({ id, ...lost });
         },
-        onRefused: (why) => {
-          for (const { post, id } of this.#readers.keys()) post({ id, type: "refused", why: sent(why) });
+        onRefused: (error) => {
+          for (const { post, id } of this.#readers.keys()) post({ id, type: "refused", error: serializeError(error) });
           this.#readers.clear();
           this.#end();
         },
@@ -298,15 +298,15 @@ class SharedStream {
 }
 
 /** Reads a log again and again, with a connection for no longer than each answer takes. */
-export function readInIntervals(path: string, followed: Followed, lastId: string): () => void {
+export function pollLog(path: string, handlers: StreamHandlers, lastId: string): () => void {
   const ended = new AbortController();
-  void keepReading(path, followed, lastId, ended.signal);
+  void pollUntilEnd(path, handlers, lastId, ended.signal);
   return () => ended.abort();
 }
 
-async function keepReading(
+async function pollUntilEnd(
   path: string,
-  followed: Followed,
+  handlers: StreamHandlers,
   from: string,
   ended: AbortSignal,
 ): Promise<void> {
@@ -316,38 +316,38 @@ async function keepReading(
     try {
       const page = await readPage(path, lastId, ended);
       if (ended.aborted) return;
-      followed.onOpen?.(lastId !== "", Date.now());
+      handlers.onOpen?.(lastId !== "", Date.now());
       const events: ServerEvent[] = page.items.map((entry) => ({
         name: "log",
         data: JSON.stringify(entry),
         id: String(entry.next_offset),
       }));
-      const begin = Number(lastId || new URLSearchParams(path.split("?", 2)[1]).get("offset"));
+      const start = Number(lastId || new URLSearchParams(path.split("?", 2)[1]).get("offset"));
       isLarge =
-        page.next_offset - begin >= LARGE_PAGE_BYTES ||
-        (page.next_offset > begin && page.items.length >= LARGE_PAGE_ENTRIES);
+        page.next_offset - start >= LARGE_PAGE_BYTES ||
+        (page.next_offset > start && page.items.length >= LARGE_PAGE_ENTRIES);
       lastId = String(page.next_offset);
       if (page.complete) events.push({ name: "end", data: "", id: lastId });
-      if (events.length > 0) followed.onEvents(events);
+      if (events.length > 0) handlers.onEvents(events);
       if (page.complete) return;
     } catch (error) {
       if (ended.aborted) return;
-      const why = Refusal.from(error);
-      if (isFinal(why)) return followed.onRefused?.(why);
-      followed.onLost?.(why);
+      const apiError = ApiError.from(error);
+      if (isFinal(apiError)) return handlers.onRefused?.(apiError);
+      handlers.onLost?.(apiError);
     }
-    if (!isLarge) await pause(READ_EVERY_MS, ended);
+    if (!isLarge) await pause(POLL_INTERVAL_MS, ended);
   }
 }
 
 /** What there is of a log behind a place. */
 async function readPage(path: string, lastId: string, signal: AbortSignal): Promise<LogPage> {
   const [address, query] = path.split("?", 2);
-  const asked = new URLSearchParams(query);
-  asked.delete("follow");
-  if (lastId !== "") asked.set("offset", lastId);
-  const headers = { ...OWN_PAGE, accept: "application/json" };
-  const response = await fetch(`${address}?${asked}`, { headers, signal, cache: "no-store" });
-  if (!response.ok) throw await Refusal.ofResponse(response);
+  const parameters = new URLSearchParams(query);
+  parameters.delete("follow");
+  if (lastId !== "") parameters.set("offset", lastId);
+  const headers = { ...CSRF_HEADERS, accept: "application/json" };
+  const response = await fetch(`${address}?${parameters}`, { headers, signal, cache: "no-store" });
+  if (!response.ok) throw await ApiError.ofResponse(response);
   return (await response.json()) as LogPage;
 }

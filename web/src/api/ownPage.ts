@@ -2,4 +2,4 @@
  * Goes with every request: without it a session changes nothing. No form and no link of another page
  * can send it.
  */
-export const OWN_PAGE = { "x-belfry-csrf": "1" };
+export const CSRF_HEADERS = { "x-belfry-csrf": "1" };

@@ -2,7 +2,7 @@
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
-import { patient } from "./patience";
+import { withLeaderRetry } from "./patience";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -17,7 +17,7 @@ function refused(code: string): Response {
 /** Sends a request to servers that give these answers, the last of them for ever. */
 async function sent(request: Request, answers: Array<() => Response>) {
   const bodies: string[] = [];
-  const sending = patient(async (each) => {
+  const sending = withLeaderRetry(async (each) => {
     bodies.push(await each.text());
     const answer = answers[Math.min(bodies.length, answers.length) - 1];
     return answer ? answer() : new Response();
@@ -28,12 +28,12 @@ async function sent(request: Request, answers: Array<() => Response>) {
 }
 
 const loading = () => refused("loading");
-const unknown = () => refused("outcome_unknown");
-const well = () => Response.json({});
+const outcomeUnknown = () => refused("outcome_unknown");
+const succeeded = () => Response.json({});
 
 test("what nobody could decide on is sent again as it was, until somebody leads", async () => {
   const request = new Request(JOBS, { method: "POST", body: "a job" });
-  expect(await sent(request, [loading, loading, well])).toEqual({
+  expect(await sent(request, [loading, loading, succeeded])).toEqual({
     status: 200,
     bodies: ["a job", "a job", "a job"],
   });
@@ -41,37 +41,37 @@ test("what nobody could decide on is sent again as it was, until somebody leads"
 
 test("what may have been done is sent again only where that does nothing twice", async () => {
   const change = () => new Request(JOBS, { method: "POST", body: "a job" });
-  expect(await sent(change(), [unknown, well])).toMatchObject({ status: 503, bodies: ["a job"] });
+  expect(await sent(change(), [outcomeUnknown, succeeded])).toMatchObject({ status: 503, bodies: ["a job"] });
   const keyed = change();
   keyed.headers.set("idempotency-key", "k");
-  expect(await sent(keyed, [unknown, well])).toMatchObject({ status: 200 });
-  expect(await sent(new Request(JOBS), [unknown, well])).toMatchObject({ status: 200 });
+  expect(await sent(keyed, [outcomeUnknown, succeeded])).toMatchObject({ status: 200 });
+  expect(await sent(new Request(JOBS), [outcomeUnknown, succeeded])).toMatchObject({ status: 200 });
 });
 
 test("patience ends, and other refusals are told at once", async () => {
-  const tried = await sent(new Request(JOBS), [loading]);
-  expect(tried.status).toBe(503);
-  expect(tried.bodies).toHaveLength(26);
-  expect((await sent(new Request(JOBS), [() => refused("stopping"), well])).bodies).toHaveLength(1);
-  expect((await sent(new Request(JOBS), [() => new Response("<html>", { status: 503 }), well])).status).toBe(
+  const rejected = await sent(new Request(JOBS), [loading]);
+  expect(rejected.status).toBe(503);
+  expect(rejected.bodies).toHaveLength(26);
+  expect((await sent(new Request(JOBS), [() => refused("stopping"), succeeded])).bodies).toHaveLength(1);
+  expect((await sent(new Request(JOBS), [() => new Response("<html>", { status: 503 }), succeeded])).status).toBe(
     503,
   );
 });
 
 test("how ready a server is, is told as it is", async () => {
-  expect(await sent(new Request("http://belfry.test/readyz"), [loading, well])).toMatchObject({
+  expect(await sent(new Request("http://belfry.test/readyz"), [loading, succeeded])).toMatchObject({
     status: 503,
   });
 });
 
 test("a request that nobody wants any more is not sent again", async () => {
   const ended = new AbortController();
-  let tries = 0;
-  const send = patient(() => {
-    tries += 1;
+  let attempts = 0;
+  const send = withLeaderRetry(() => {
+    attempts += 1;
     ended.abort();
     return Promise.resolve(loading());
   });
   await expect(send(new Request(JOBS, { signal: ended.signal }))).rejects.toThrow();
-  expect(tries).toBe(1);
+  expect(attempts).toBe(1);
 });

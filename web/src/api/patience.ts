@@ -11,39 +11,39 @@
  * - How ready a server is (`/readyz`) is its own matter, and is told as it is.
  */
 
-import { isProblem, Refusal } from "./problem";
+import { isProblem, ApiError } from "./problem";
 
 /** How long a request is sent again; a take-over lasts some three seconds. */
-const PATIENCE_MS = 10_000;
-const AGAIN_AFTER_MS = 400;
+const RETRY_MAX_MS = 10_000;
+const RETRY_DELAY_MS = 400;
 
 type Send = (request: Request) => Promise<Response>;
 
 /** Sends a request, again and again while nobody leads; answers with the last answer. */
-export function patient(send: Send): Send {
+export function withLeaderRetry(send: Send): Send {
   return async (request) => {
-    const deadline = Date.now() + PATIENCE_MS;
+    const deadline = Date.now() + RETRY_MAX_MS;
     for (;;) {
       const response = await send(request.clone());
-      if (Date.now() >= deadline || !(await mayRepeat(request, response))) return response;
-      await wait(AGAIN_AFTER_MS, request.signal);
+      if (Date.now() >= deadline || !(await isRetryable(request, response))) return response;
+      await wait(RETRY_DELAY_MS, request.signal);
     }
   };
 }
 
-async function mayRepeat(request: Request, response: Response): Promise<boolean> {
+async function isRetryable(request: Request, response: Response): Promise<boolean> {
   if (response.status !== 503 || !new URL(request.url).pathname.startsWith("/api/")) return false;
   const body: unknown = await response
     .clone()
     .json()
     .catch(() => null);
   if (!isProblem(body)) return false;
-  const refusal = Refusal.of(body);
-  if (refusal.code === "loading") return true;
-  return refusal.code === "outcome_unknown" && isSafeTwice(request);
+  const error = ApiError.of(body);
+  if (error.code === "loading") return true;
+  return error.code === "outcome_unknown" && isIdempotent(request);
 }
 
-function isSafeTwice({ method, headers }: Request): boolean {
+function isIdempotent({ method, headers }: Request): boolean {
   return method === "GET" || headers.has("idempotency-key");
 }
 

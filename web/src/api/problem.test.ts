@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { Refusal } from "./problem";
+import { ApiError } from "./problem";
 
 test("a problem document keeps its code, hint and fields", () => {
   const body = {
@@ -12,17 +12,17 @@ test("a problem document keeps its code, hint and fields", () => {
     hint: "mend it",
     errors: [{ pointer: "/name", path: "name", detail: "is bad" }],
   };
-  const refusal = Refusal.ofBody(body, 422);
-  expect(refusal).toMatchObject({
+  const error = ApiError.ofBody(body, 422);
+  expect(error).toMatchObject({
     code: "invalid_spec",
     status: 422,
     hint: "mend it",
     message: "name: is bad",
   });
-  expect(refusal.fields).toHaveLength(1);
+  expect(error.fields).toHaveLength(1);
 });
 
 test("whatever else is answered is unexpected, and no answer is unreachable", () => {
-  expect(Refusal.ofBody("<html>", 502, "<html>")).toMatchObject({ code: "unexpected", status: 502 });
-  expect(Refusal.from(new TypeError("Failed to fetch"))).toMatchObject({ code: "unreachable", status: 0 });
+  expect(ApiError.ofBody("<html>", 502, "<html>")).toMatchObject({ code: "unexpected", status: 502 });
+  expect(ApiError.from(new TypeError("Failed to fetch"))).toMatchObject({ code: "unreachable", status: 0 });
 });

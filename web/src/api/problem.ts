@@ -3,7 +3,7 @@
 import type { FieldError, Problem } from "./schema";
 
 /** Why a request was not answered as wished. */
-export class Refusal extends Error {
+export class ApiError extends Error {
   /** A stable word: the server's own, or `unreachable`, `not_loaded`, or `unexpected`. */
   readonly code: string;
   /** The HTTP status; 0 if there was no answer. */
@@ -29,8 +29,8 @@ export class Refusal extends Error {
     this.fields = more.fields ?? [];
   }
 
-  static of(problem: Problem): Refusal {
-    return new Refusal(problem.code, problem.status, problem.detail, {
+  static of(problem: Problem): ApiError {
+    return new ApiError(problem.code, problem.status, problem.detail, {
       hint: problem.hint,
       instance: problem.instance,
       fields: problem.errors,
@@ -38,30 +38,30 @@ export class Refusal extends Error {
   }
 
   /** From an answer that is no success, whatever its body is. */
-  static async ofResponse(response: Response): Promise<Refusal> {
+  static async ofResponse(response: Response): Promise<ApiError> {
     const text = await response.text().catch(() => "");
-    return Refusal.ofBody(parsed(text), response.status, text);
+    return ApiError.ofBody(parseJson(text), response.status, text);
   }
 
-  static ofBody(body: unknown, status: number, text = ""): Refusal {
+  static ofBody(body: unknown, status: number, text = ""): ApiError {
     return isProblem(body)
-      ? Refusal.of(body)
-      : new Refusal("unexpected", status, text.slice(0, 300) || `HTTP ${status}`);
+      ? ApiError.of(body)
+      : new ApiError("unexpected", status, text.slice(0, 300) || `HTTP ${status}`);
   }
 
   /** From anything that was thrown. */
-  static from(error: unknown): Refusal {
-    if (error instanceof Refusal) return error;
-    if (error instanceof TypeError) return new Refusal("unreachable", 0, error.message);
-    return new Refusal("unexpected", 0, error instanceof Error ? error.message : String(error));
+  static from(error: unknown): ApiError {
+    if (error instanceof ApiError) return error;
+    if (error instanceof TypeError) return new ApiError("unreachable", 0, error.message);
+    return new ApiError("unexpected", 0, error instanceof Error ? error.message : String(error));
   }
 }
 
 /** What a refusal is called in the user's own language; `null` where the server's words are shown. */
-export type OwnWords =
+export type MessageKey =
   "unreachable" | "unexpected" | "notLoaded" | "leaderless" | "outcomeUnknown" | "noOtherServer";
 
-export function ownWords({ code }: Refusal): OwnWords | null {
+export function messageKey({ code }: ApiError): MessageKey | null {
   switch (code) {
     case "unreachable":
     case "unexpected":
@@ -80,7 +80,7 @@ export function ownWords({ code }: Refusal): OwnWords | null {
 }
 
 /** Hints of the server that are for programs: they name headers, methods and fields of the API. */
-const FOR_PROGRAMS =
+const API_HINT =
   /`(Authorization|Allow|Content-Type|Retry-After|cursor|errors|overlap|repeat)\b|\b(GET|PUT|POST)\b|\bETag\b|\/docs\b|\/readyz/;
 
 /** What somebody at the dashboard can do instead, by the code of a refusal. */
@@ -118,17 +118,17 @@ const HINTS = {
 } as const;
 
 /** Which hint of the dashboard replaces the server's; `null` where the server's is shown. */
-export function ownHint({ code, hint }: Pick<Refusal, "code" | "hint">) {
-  if (!hint || !FOR_PROGRAMS.test(hint)) return null;
+export function hintKey({ code, hint }: Pick<ApiError, "code" | "hint">) {
+  if (!hint || !API_HINT.test(hint)) return null;
   return code in HINTS ? HINTS[code as keyof typeof HINTS] : null;
 }
 
 /** Whether it passes by itself, as soon as another server leads. */
-export function isTakeOver({ status, code }: Refusal): boolean {
+export function isTakeover({ status, code }: ApiError): boolean {
   return status === 503 && (code === "loading" || code === "outcome_unknown" || code === "stopping");
 }
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

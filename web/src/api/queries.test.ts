@@ -5,47 +5,47 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 import type { FeedEvent } from "./schema";
 
-const heard: Array<(batch: readonly FeedEvent[]) => void> = [];
+const listeners: Array<(batch: readonly FeedEvent[]) => void> = [];
 vi.mock("./feed", () => ({
   feed: {
     status: { state: "live" },
     onBatch: (listener: (batch: readonly FeedEvent[]) => void) => {
-      heard.push(listener);
+      listeners.push(listener);
       return () => {};
     },
     onReset: () => () => {},
     onStatus: () => () => {},
   },
 }));
-vi.mock("./client", () => ({ api: {}, answer: () => Promise.reject(new Error("no server")) }));
+vi.mock("./client", () => ({ api: {}, unwrap: () => Promise.reject(new Error("no server")) }));
 vi.stubGlobal("document", { hidden: false, addEventListener: () => {}, removeEventListener: () => {} });
 
-const { keepFresh, queryClient, recentQuery } = await import("./queries");
+const { startRefreshing, queryClient, recentQuery } = await import("./queries");
 
 /** What the server would answer with now. */
 let state = "running";
-const READING_MS = 3_000;
+const READ_MS = 3_000;
 
 /** The server looks at once, and its answer takes long. */
 async function read(): Promise<string> {
   const seen = state;
-  await new Promise((resolve) => setTimeout(resolve, READING_MS));
+  await new Promise((resolve) => setTimeout(resolve, READ_MS));
   return seen;
 }
 
-function tell(event: Partial<FeedEvent>): void {
-  heard.forEach((listener) => listener([event as FeedEvent]));
+function emit(event: Partial<FeedEvent>): void {
+  listeners.forEach((listener) => listener([event as FeedEvent]));
 }
 
 let stop = () => {};
 beforeEach(() => {
   vi.useFakeTimers();
   state = "running";
-  stop = keepFresh();
+  stop = startRefreshing();
 });
 afterEach(() => {
   stop();
-  heard.length = 0;
+  listeners.length = 0;
   queryClient.clear();
   vi.useRealTimers();
 });
@@ -61,12 +61,12 @@ test.each([
     retry: false,
   });
   const unsubscribe = observer.subscribe(() => {});
-  await vi.advanceTimersByTimeAsync(READING_MS / 2);
+  await vi.advanceTimersByTimeAsync(READ_MS / 2);
   state = "succeeded";
-  tell(event);
-  await vi.advanceTimersByTimeAsync(READING_MS);
+  emit(event);
+  await vi.advanceTimersByTimeAsync(READ_MS);
   expect(observer.getCurrentResult().data).toBe("running");
-  await vi.advanceTimersByTimeAsync(2 * READING_MS);
+  await vi.advanceTimersByTimeAsync(2 * READ_MS);
   expect(observer.getCurrentResult().data).toBe("succeeded");
   unsubscribe();
 });
@@ -75,9 +75,9 @@ test("one event is one more reading, not one a second", async () => {
   const reads = vi.fn(read);
   const observer = new QueryObserver<string>(queryClient, { queryKey: ["run", "r-1"], queryFn: reads });
   const unsubscribe = observer.subscribe(() => {});
-  await vi.advanceTimersByTimeAsync(READING_MS / 2);
-  tell({ type: "run.succeeded", run_id: "r-1" });
-  await vi.advanceTimersByTimeAsync(20 * READING_MS);
+  await vi.advanceTimersByTimeAsync(READ_MS / 2);
+  emit({ type: "run.succeeded", run_id: "r-1" });
+  await vi.advanceTimersByTimeAsync(20 * READ_MS);
   expect(reads).toHaveBeenCalledTimes(2);
   unsubscribe();
 });

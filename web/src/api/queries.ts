@@ -1,17 +1,17 @@
 /**
  * What views read, and how it is kept fresh.
  *
- * Nothing polls what the {@link feed} tells: it says what changed, and {@link keepFresh} reads again what is on
+ * Nothing polls what the {@link feed} tells: it says what changed, and {@link startRefreshing} reads again what is on
  * the page and concerned, at most once a second each. What changed while it was being read is read once more. While
  * nobody looks (the tab is hidden) it waits. What could not be read is read again as soon as the feed is there again.
  */
 
 import { keepPreviousData, type Query, QueryClient, queryOptions, useQuery } from "@tanstack/react-query";
 
-import { counted, type Counts, isLive, STATUSES } from "../lib/statuses";
-import { answer, api } from "./client";
+import { updateCounts, type Counts, isLive, STATUSES } from "../lib/statuses";
+import { unwrap, api } from "./client";
 import { feed } from "./feed";
-import { isTakeOver, Refusal } from "./problem";
+import { isTakeover, ApiError } from "./problem";
 import type { FeedEvent, JobStatus } from "./schema";
 
 export const queryClient = new QueryClient({
@@ -19,17 +19,17 @@ export const queryClient = new QueryClient({
     queries: {
       staleTime: 5_000,
       refetchOnWindowFocus: false,
-      retry: (count, error) => count < 2 && isPassing(Refusal.from(error)),
+      retry: (count, error) => count < 2 && isTransient(ApiError.from(error)),
       retryDelay: (count) => 500 * 2 ** count,
     },
   },
 });
 
 /** Whether the same request may well succeed a moment later. */
-function isPassing(refusal: Refusal): boolean {
+function isTransient(error: ApiError): boolean {
   // It was waited for already, and the feed says when somebody leads.
-  if (isTakeOver(refusal)) return false;
-  return refusal.status === 0 || refusal.status === 429 || refusal.status >= 500;
+  if (isTakeover(error)) return false;
+  return error.status === 0 || error.status === 429 || error.status >= 500;
 }
 
 export const countsQuery = queryOptions({
@@ -37,9 +37,9 @@ export const countsQuery = queryOptions({
   queryFn: async (): Promise<Counts> => {
     const counts = await Promise.all(
       STATUSES.map(async (status) => {
-        const asked = api.GET("/api/v1/jobs", { params: { query: { status, count: true, limit: 1 } } });
-        const { error, response } = await asked;
-        if (!response.ok) throw Refusal.ofBody(error, response.status);
+        const request = api.GET("/api/v1/jobs", { params: { query: { status, count: true, limit: 1 } } });
+        const { error, response } = await request;
+        if (!response.ok) throw ApiError.ofBody(error, response.status);
         return [status, Number(response.headers.get("x-total-count") ?? 0)] as const;
       }),
     );
@@ -52,72 +52,72 @@ export const countsQuery = queryOptions({
 
 export const meQuery = queryOptions({
   queryKey: ["me"],
-  queryFn: () => answer(api.GET("/api/v1/me")),
+  queryFn: () => unwrap(api.GET("/api/v1/me")),
   staleTime: Infinity,
 });
 
 export const versionQuery = queryOptions({
   queryKey: ["version"],
-  queryFn: () => answer(api.GET("/api/v1/version")),
+  queryFn: () => unwrap(api.GET("/api/v1/version")),
   staleTime: Infinity,
 });
 
 export const readyQuery = queryOptions({
   queryKey: ["ready"],
-  queryFn: () => answer(api.GET("/readyz", { params: { query: { verbose: "true" } } })),
+  queryFn: () => unwrap(api.GET("/readyz", { params: { query: { verbose: "true" } } })),
   refetchInterval: 30_000,
 });
 
 /** The servers that share the store. Which of them are there is in no feed. */
 export const serversQuery = queryOptions({
   queryKey: ["servers"],
-  queryFn: () => answer(api.GET("/api/v1/servers")),
+  queryFn: () => unwrap(api.GET("/api/v1/servers")),
   refetchInterval: 2_000,
 });
 
 export const workersQuery = queryOptions({
   queryKey: ["workers"],
-  queryFn: () => answer(api.GET("/api/v1/workers", { params: { query: { limit: 1_000 } } })),
+  queryFn: () => unwrap(api.GET("/api/v1/workers", { params: { query: { limit: 1_000 } } })),
   // How machines are (load, memory, last heard) changes without an event.
   refetchInterval: 10_000,
 });
 
 export const queuesQuery = queryOptions({
   queryKey: ["queues"],
-  queryFn: () => answer(api.GET("/api/v1/queues", { params: { query: { limit: 1_000 } } })),
+  queryFn: () => unwrap(api.GET("/api/v1/queues", { params: { query: { limit: 1_000 } } })),
 });
 
 export const jobQuery = (id: string) =>
   queryOptions({
     queryKey: ["job", id],
-    queryFn: () => answer(api.GET("/api/v1/jobs/{id}", { params: { path: { id } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/jobs/{id}", { params: { path: { id } } })),
   });
 
 export const whyQuery = (id: string) =>
   queryOptions({
     queryKey: ["job", id, "why"],
-    queryFn: () => answer(api.GET("/api/v1/jobs/{id}/why", { params: { path: { id } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/jobs/{id}/why", { params: { path: { id } } })),
     placeholderData: keepPreviousData,
   });
 
 export const jobEventsQuery = (id: string) =>
   queryOptions({
     queryKey: ["job", id, "events"],
-    queryFn: () => answer(api.GET("/api/v1/jobs/{id}/events", { params: { path: { id } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/jobs/{id}/events", { params: { path: { id } } })),
   });
 
 export const jobExecutionsQuery = (id: string) =>
   queryOptions({
     queryKey: ["job", id, "executions"],
     queryFn: () =>
-      answer(api.GET("/api/v1/jobs/{id}/executions", { params: { path: { id }, query: { limit: 200 } } })),
+      unwrap(api.GET("/api/v1/jobs/{id}/executions", { params: { path: { id }, query: { limit: 200 } } })),
   });
 
 /** The newest runs of jobs with a name: what is usual for it. */
-export const namesakesQuery = (name: string, namespace: string) =>
+export const jobsByNameQuery = (name: string, namespace: string) =>
   queryOptions({
     queryKey: ["recent", "name", namespace, name],
-    queryFn: () => answer(api.GET("/api/v1/jobs", { params: { query: { name, namespace, limit: 30 } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/jobs", { params: { query: { name, namespace, limit: 30 } } })),
   });
 
 /** The newest jobs with one of these statuses. It is read again when a job enters or leaves one of them. */
@@ -125,8 +125,8 @@ export const recentQuery = (statuses: readonly JobStatus[], limit: number) =>
   queryOptions({
     queryKey: ["recent", statuses.join(","), limit],
     queryFn: () =>
-      answer(api.GET("/api/v1/jobs", { params: { query: { status: statuses.join(","), limit } } })),
-    meta: { statuses, isLong: limit > LONG },
+      unwrap(api.GET("/api/v1/jobs", { params: { query: { status: statuses.join(","), limit } } })),
+    meta: { statuses, isLong: limit > LONG_LIST_JOBS },
   });
 
 export function useWorkerName(): (id: string | null | undefined) => string {
@@ -136,22 +136,22 @@ export function useWorkerName(): (id: string | null | undefined) => string {
 
 /** Keys of lists of schedules that are kept fresh in a way of their own. */
 export const PAGED_SCHEDULES = "paged-schedules";
-export const SHOWN_SCHEDULES = ["schedules", "shown"] as const;
+export const VISIBLE_SCHEDULES = ["schedules", "shown"] as const;
 /** Keys of lists of runs that are read page by page. */
 export const PAGED_RUNS = "paged-runs";
 /** A list with more pages than these is not read again while somebody is far down in it. */
-const PAGES_FRESH = 2;
+const REFRESHED_PAGES_MAX = 2;
 
 const REFRESH_MS = 1_000;
 /** The same for lists of more than so many jobs. */
-const LONG_REFRESH_MS = 10_000;
-const LONG = 100;
+const LONG_LIST_REFRESH_MS = 10_000;
+const LONG_LIST_JOBS = 100;
 
 /** The server shows workers and queues as they were up to so long ago. */
-const VIEW_AGE_MS = 100;
+const VIEW_AGE_MAX_MS = 100;
 
 /** Runs something soon after it is asked for, and at most once in `ms`. */
-class Pace {
+class Throttle {
   readonly #ms: number;
   readonly #run: () => void;
   #timer: ReturnType<typeof setTimeout> | null = null;
@@ -162,16 +162,16 @@ class Pace {
     this.#run = run;
   }
 
-  ask(): void {
-    const wait = Math.max(VIEW_AGE_MS, this.#last + this.#ms - Date.now());
-    this.#timer ??= setTimeout(() => this.#due(), wait);
+  request(): void {
+    const wait = Math.max(VIEW_AGE_MAX_MS, this.#last + this.#ms - Date.now());
+    this.#timer ??= setTimeout(() => this.#fire(), wait);
   }
 
   stop(): void {
     if (this.#timer !== null) clearTimeout(this.#timer);
   }
 
-  #due(): void {
+  #fire(): void {
     this.#timer = null;
     // It is asked for again when the page is shown.
     if (document.hidden) return;
@@ -192,8 +192,8 @@ queryClient.getQueryCache().subscribe((event) => {
  * being read is not sent anew: if it is slow it would never end. Its answer may be older than the change, so the
  * function is to be called again: it returns `true`.
  */
-function readAgain(queryKey: readonly unknown[], changedAt: (query: Query) => number): boolean {
-  const isOld = (query: Query) => (sentAt.get(query) ?? 0) < changedAt(query) + VIEW_AGE_MS;
+function refetch(queryKey: readonly unknown[], changedAt: (query: Query) => number): boolean {
+  const isOld = (query: Query) => (sentAt.get(query) ?? 0) < changedAt(query) + VIEW_AGE_MAX_MS;
   const filters = { queryKey, predicate: isOld };
   const isBeingRead = queryClient.isFetching(filters) > 0;
   void queryClient.invalidateQueries(filters, { cancelRefetch: false });
@@ -201,19 +201,19 @@ function readAgain(queryKey: readonly unknown[], changedAt: (query: Query) => nu
 }
 
 /** When jobs last entered or left each status, or changed at all; and the lists that are read again for it. */
-class ChangedStatuses {
+class JobListRefresher {
   readonly #isLong: boolean;
   readonly #changedAt = new Map<JobStatus | "any", number>();
-  readonly pace: Pace;
+  readonly throttle: Throttle;
 
   constructor(isLong: boolean, ms: number) {
     this.#isLong = isLong;
-    this.pace = new Pace(ms, () => this.#refresh());
+    this.throttle = new Throttle(ms, () => this.#refresh());
   }
 
   add(...statuses: Array<JobStatus | null | undefined>): void {
     for (const status of [...statuses, "any"] as const) if (status) this.#changedAt.set(status, Date.now());
-    this.pace.ask();
+    this.throttle.request();
   }
 
   #refresh(): void {
@@ -224,31 +224,31 @@ class ChangedStatuses {
         ...(statuses ?? ["any" as const]).map((status) => this.#changedAt.get(status) ?? -Infinity),
       );
     };
-    if (readAgain(["recent"], changedAt)) this.pace.ask();
+    if (refetch(["recent"], changedAt)) this.throttle.request();
   }
 }
 
 function isCheap({ queryKey, state }: Query): boolean {
   if (![PAGED_SCHEDULES, PAGED_RUNS, "workflows"].includes(String(queryKey[0]))) return true;
   const { pages } = (state.data ?? { pages: [] }) as { pages: unknown[] };
-  return pages.length <= PAGES_FRESH;
+  return pages.length <= REFRESHED_PAGES_MAX;
 }
 
 /** Reads again what a batch of events concerns, as long as the returned function is not called. */
-export function keepFresh(): () => void {
-  const due = new Map<string, { key: readonly unknown[]; changedAt: number }>();
+export function startRefreshing(): () => void {
+  const pending = new Map<string, { key: readonly unknown[]; changedAt: number }>();
   const refresh = () => {
-    for (const [name, { key, changedAt }] of due) {
-      const isBeingRead = readAgain(key, (query) => (isCheap(query) ? changedAt : -Infinity));
-      if (!isBeingRead) due.delete(name);
+    for (const [name, { key, changedAt }] of pending) {
+      const isBeingRead = refetch(key, (query) => (isCheap(query) ? changedAt : -Infinity));
+      if (!isBeingRead) pending.delete(name);
     }
-    if (due.size > 0) pace.ask();
+    if (pending.size > 0) throttle.request();
   };
-  const pace = new Pace(REFRESH_MS, refresh);
-  const lists = [new ChangedStatuses(false, REFRESH_MS), new ChangedStatuses(true, LONG_REFRESH_MS)];
+  const throttle = new Throttle(REFRESH_MS, refresh);
+  const lists = [new JobListRefresher(false, REFRESH_MS), new JobListRefresher(true, LONG_LIST_REFRESH_MS)];
   const ask = (...keys: Array<readonly unknown[]>) => {
-    for (const key of keys) due.set(JSON.stringify(key), { key, changedAt: Date.now() });
-    pace.ask();
+    for (const key of keys) pending.set(JSON.stringify(key), { key, changedAt: Date.now() });
+    throttle.request();
   };
   const onBatch = (batch: readonly FeedEvent[]) => {
     for (const event of batch) {
@@ -262,18 +262,18 @@ export function keepFresh(): () => void {
         // What runs is told of the rows in sight; when it fires next, and how often it failed, of all.
         const changesRow = event.cause === "fired" || !event.to || !isLive(event.to);
         if (changesRow) ask(["schedules"], [PAGED_SCHEDULES], ["schedule"]);
-        else ask(SHOWN_SCHEDULES, ["schedule"]);
+        else ask(VISIBLE_SCHEDULES, ["schedule"]);
       } else if (event.type.startsWith("schedule.") || event.type.startsWith("backfill.")) {
         ask(["schedules"], [PAGED_SCHEDULES], ["schedule"], ["upcoming"]);
       } else if (event.type.startsWith("calendar.")) ask(["calendars"], ["upcoming"], ["schedule"]);
       else if (event.type.startsWith("workflow.")) ask(["workflows"], ["workflow"]);
       else if (event.type.startsWith("run.")) {
-        ask(["workflows"], ["workflow"], ["runs"], [PAGED_RUNS], SHOWN_SCHEDULES, ["schedule"]);
+        ask(["workflows"], ["workflow"], ["runs"], [PAGED_RUNS], VISIBLE_SCHEDULES, ["schedule"]);
       } else if (event.type.startsWith("step.")) ask(["runs"], [PAGED_RUNS]);
       else if (event.type.startsWith("worker.")) ask(["workers"]);
       else if (event.type.startsWith("queue.")) ask(["queues"]);
     }
-    queryClient.setQueryData(countsQuery.queryKey, (counts) => counts && counted(counts, batch));
+    queryClient.setQueryData(countsQuery.queryKey, (counts) => counts && updateCounts(counts, batch));
   };
   const onReset = (since: number) => {
     const predicate = (query: Query) => (sentAt.get(query) ?? 0) < since;
@@ -285,8 +285,8 @@ export function keepFresh(): () => void {
   };
   const onVisible = () => {
     if (document.hidden) return;
-    if (due.size > 0) pace.ask();
-    for (const list of lists) list.pace.ask();
+    if (pending.size > 0) throttle.request();
+    for (const list of lists) list.throttle.request();
   };
 
   document.addEventListener("visibilitychange", onVisible);
@@ -294,6 +294,6 @@ export function keepFresh(): () => void {
   return () => {
     stops.forEach((stop) => stop());
     document.removeEventListener("visibilitychange", onVisible);
-    for (const each of [pace, ...lists.map((list) => list.pace)]) each.stop();
+    for (const each of [throttle, ...lists.map((list) => list.throttle)]) each.stop();
   };
 }

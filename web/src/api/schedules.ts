@@ -2,8 +2,8 @@
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
-import { answer, api } from "./client";
-import { PAGED_SCHEDULES, queryClient, SHOWN_SCHEDULES } from "./queries";
+import { unwrap, api } from "./client";
+import { PAGED_SCHEDULES, queryClient, VISIBLE_SCHEDULES } from "./queries";
 import type {
   Backfill,
   BackfillPlan,
@@ -41,7 +41,7 @@ export const RUNS_SHOWN = 20;
 export const schedulesQuery = (filter: SchedulesFilter, limit = SCHEDULES_MAX, health = false) =>
   queryOptions({
     queryKey: ["schedules", filter, limit, health],
-    queryFn: () => answer(api.GET("/api/v1/schedules", { params: { query: { ...filter, limit, health } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/schedules", { params: { query: { ...filter, limit, health } } })),
     placeholderData: keepPreviousData,
   });
 
@@ -50,27 +50,27 @@ export const pagedSchedulesQuery = (filter: SchedulesFilter, order: "newest" | "
   infiniteQueryOptions({
     queryKey: [PAGED_SCHEDULES, filter, order],
     queryFn: ({ pageParam: cursor }) =>
-      answer(api.GET("/api/v1/schedules", { params: { query: { ...filter, order, limit: PAGE, cursor } } })),
+      unwrap(api.GET("/api/v1/schedules", { params: { query: { ...filter, order, limit: PAGE, cursor } } })),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
 
 /** Some schedules with what is late or stuck of them and their newest runs: one request for all of them. */
-export const shownQuery = (ids: readonly string[]) =>
+export const visibleSchedulesQuery = (ids: readonly string[]) =>
   queryOptions({
-    queryKey: [...SHOWN_SCHEDULES, ids],
+    queryKey: [...VISIBLE_SCHEDULES, ids],
     queryFn: () => {
       const query = { id: ids.join(","), health: true, runs: RUNS_SHOWN };
-      return answer(api.GET("/api/v1/schedules", { params: { query } }));
+      return unwrap(api.GET("/api/v1/schedules", { params: { query } }));
     },
   });
 
 /** A few schedules with a text in their name, for suggestions: not read again when one fires. */
-export const suggestedQuery = (text: string) =>
+export const suggestedSchedulesQuery = (text: string) =>
   queryOptions({
     queryKey: ["suggested-schedules", text],
     queryFn: () =>
-      answer(api.GET("/api/v1/schedules", { params: { query: { text: text || undefined, limit: 20 } } })),
+      unwrap(api.GET("/api/v1/schedules", { params: { query: { text: text || undefined, limit: 20 } } })),
     placeholderData: keepPreviousData,
     staleTime: 10_000,
   });
@@ -80,31 +80,31 @@ export const scheduleQuery = (name: string, namespace?: string) =>
   queryOptions({
     queryKey: ["schedule", name, namespace ?? null],
     queryFn: () =>
-      answer(api.GET("/api/v1/schedules/{name}", { params: { path: { name }, query: { namespace } } })),
+      unwrap(api.GET("/api/v1/schedules/{name}", { params: { path: { name }, query: { namespace } } })),
   });
 
 /** The newest runs of one: as many as a list tells. `track` changes when one ends, so nothing is read again until then. */
-export const newestRunsQuery = (schedule: Schedule) =>
+export const newestScheduleRunsQuery = (schedule: Schedule) =>
   queryOptions({
-    queryKey: ["schedule-runs", schedule.id, schedule.fired, ended(schedule)],
+    queryKey: ["schedule-runs", schedule.id, schedule.fired, endedRuns(schedule)],
     queryFn: async () => {
       const query = { id: schedule.id, runs: RUNS_MAX };
-      const { items } = await answer(api.GET("/api/v1/schedules", { params: { query } }));
+      const { items } = await unwrap(api.GET("/api/v1/schedules", { params: { query } }));
       return items[0]?.runs ?? [];
     },
     placeholderData: keepPreviousData,
     staleTime: 60_000,
   });
 
-function ended({ track }: Schedule): number {
+function endedRuns({ track }: Schedule): number {
   return track.succeeded + track.failed;
 }
 
-export const nextQuery = (id: string, n: number) =>
+export const nextFiringsQuery = (id: string, n: number) =>
   queryOptions({
     queryKey: ["schedule", id, "next", n],
     queryFn: () =>
-      answer(api.GET("/api/v1/schedules/{name}/next", { params: { path: { name: id }, query: { n } } })),
+      unwrap(api.GET("/api/v1/schedules/{name}/next", { params: { path: { name: id }, query: { n } } })),
     placeholderData: keepPreviousData,
   });
 
@@ -114,7 +114,7 @@ export interface LedgerFilter {
   backfill?: string;
 }
 
-export function readLedger(id: string, filter: LedgerFilter, cursor?: string) {
+export function fetchLedger(id: string, filter: LedgerFilter, cursor?: string) {
   const query = {
     outcome: filter.outcome?.join(","),
     cause: filter.cause,
@@ -123,13 +123,13 @@ export function readLedger(id: string, filter: LedgerFilter, cursor?: string) {
     cursor,
     counts: cursor === undefined,
   };
-  return answer(api.GET("/api/v1/schedules/{name}/ledger", { params: { path: { name: id }, query } }));
+  return unwrap(api.GET("/api/v1/schedules/{name}/ledger", { params: { path: { name: id }, query } }));
 }
 
 export const backfillsQuery = (schedule_id: string) =>
   queryOptions({
     queryKey: ["schedule", schedule_id, "backfills"],
-    queryFn: () => answer(api.GET("/api/v1/backfills", { params: { query: { schedule_id, limit: 50 } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/backfills", { params: { query: { schedule_id, limit: 50 } } })),
   });
 
 /** What fires within so many milliseconds from now on. */
@@ -139,7 +139,7 @@ export const upcomingQuery = (span: number, namespace?: string) =>
     queryFn: async () => {
       const from = Date.now();
       const until = new Date(from + span).toISOString();
-      const found = await answer(
+      const found = await unwrap(
         api.GET("/api/v1/schedules/upcoming", { params: { query: { until, namespace } } }),
       );
       return { ...found, from, to: from + span };
@@ -149,30 +149,30 @@ export const upcomingQuery = (span: number, namespace?: string) =>
   });
 
 /** As many firings of one schedule are shown; of one that fires oftener, its rule. */
-const FIRINGS_EACH = 200;
+const FIRINGS_PER_SCHEDULE_MAX = 200;
 /** One answer has a thousand firings at most; as many answers are asked for. */
-const ANSWERS_MAX = 5;
+const REQUESTS_MAX = 5;
 
 /** What one schedule fires within a span, as far as that is known. */
-export interface Row {
+export interface TimetableRow {
   id: string;
   name: string;
   namespace: string;
   /** Its rule in short. */
   when: string | null;
   /** How long its runs usually take. */
-  usual: string | null;
+  usualDuration: string | null;
   firings: number[];
   /** Until when all of its firings are known. */
-  knownUntil: number;
+  completeUntil: number;
 }
 
 export interface Timetable {
   from: number;
   to: number;
-  rows: Row[];
+  rows: TimetableRow[];
   /** Until when all schedules that fire are among the rows. */
-  allUntil: number;
+  completeUntil: number;
 }
 
 /** What fires within so many milliseconds from now on, by schedule. */
@@ -183,53 +183,53 @@ export const timetableQuery = (span: number) =>
       const from = Date.now();
       const to = from + span;
       const until = new Date(to).toISOString();
-      const rows = new Map<string, Row>();
-      let allUntil = from;
+      const rows = new Map<string, TimetableRow>();
+      let completeUntil = from;
       let next: string | undefined;
-      for (let i = 0; i < ANSWERS_MAX && allUntil < to; i += 1) {
-        const query = { from: next, until, each: FIRINGS_EACH };
-        const found = await answer(api.GET("/api/v1/schedules/upcoming", { params: { query } }));
+      for (let i = 0; i < REQUESTS_MAX && completeUntil < to; i += 1) {
+        const query = { from: next, until, each: FIRINGS_PER_SCHEDULE_MAX };
+        const found = await unwrap(api.GET("/api/v1/schedules/upcoming", { params: { query } }));
         for (const firing of found.items) addFiring(rows, firing, to);
-        for (const id of found.cut ?? []) cut(rows.get(id));
+        for (const id of found.cut ?? []) truncate(rows.get(id));
         const reached = Date.parse(found.until);
         // No further: more schedules fire until then than one answer looks at.
-        if (reached <= allUntil) break;
-        allUntil = reached;
+        if (reached <= completeUntil) break;
+        completeUntil = reached;
         next = found.until;
       }
-      for (const row of rows.values()) row.knownUntil = Math.min(row.knownUntil, allUntil);
-      await addRules([...rows.values()].filter((row) => row.knownUntil < to));
-      return { from, to, rows: [...rows.values()], allUntil: Math.min(allUntil, to) };
+      for (const row of rows.values()) row.completeUntil = Math.min(row.completeUntil, completeUntil);
+      await addRules([...rows.values()].filter((row) => row.completeUntil < to));
+      return { from, to, rows: [...rows.values()], completeUntil: Math.min(completeUntil, to) };
     },
     placeholderData: keepPreviousData,
     refetchInterval: 60_000,
   });
 
-function addFiring(rows: Map<string, Row>, firing: UpcomingFiring, to: number): void {
+function addFiring(rows: Map<string, TimetableRow>, firing: UpcomingFiring, to: number): void {
   const { schedule_id: id, name, namespace, duration_p50, at } = firing;
   const row = rows.get(id) ?? {
-    ...{ id, name, namespace, when: null, usual: duration_p50 ?? null },
-    ...{ firings: [], knownUntil: to },
+    ...{ id, name, namespace, when: null, usualDuration: duration_p50 ?? null },
+    ...{ firings: [], completeUntil: to },
   };
   rows.set(id, row);
   // Behind a place from which on some are left out, a few more would look like all.
-  if (row.knownUntil < to) return;
+  if (row.completeUntil < to) return;
   row.firings.push(Date.parse(at));
 }
 
-function cut(row: Row | undefined): void {
+function truncate(row: TimetableRow | undefined): void {
   const last = row?.firings.at(-1);
-  if (row && last !== undefined) row.knownUntil = Math.min(row.knownUntil, last);
+  if (row && last !== undefined) row.completeUntil = Math.min(row.completeUntil, last);
 }
 
 /** Says in short when these fire, as far as one request can ask. */
-async function addRules(rows: Row[]): Promise<void> {
-  const asked = rows.slice(0, 100);
-  if (asked.length === 0) return;
-  const query = { id: asked.map((row) => row.id).join(",") };
-  const { items } = await answer(api.GET("/api/v1/schedules", { params: { query } }));
+async function addRules(rows: TimetableRow[]): Promise<void> {
+  const listed = rows.slice(0, 100);
+  if (listed.length === 0) return;
+  const query = { id: listed.map((row) => row.id).join(",") };
+  const { items } = await unwrap(api.GET("/api/v1/schedules", { params: { query } }));
   const rules = new Map(items.map(({ id, when }) => [id, when]));
-  for (const row of asked) row.when = rules.get(row.id) ?? null;
+  for (const row of listed) row.when = rules.get(row.id) ?? null;
 }
 
 export async function previewTiming(
@@ -237,10 +237,10 @@ export async function previewTiming(
   n: number,
   signal?: AbortSignal,
 ) {
-  return answer(api.POST("/api/v1/schedules/preview", { body: { ...draft, n }, signal }));
+  return unwrap(api.POST("/api/v1/schedules/preview", { body: { ...draft, n }, signal }));
 }
 
-function touched(...ids: string[]): void {
+function invalidate(...ids: string[]): void {
   for (const key of [["schedules"], ["upcoming"], ...ids.map((id) => ["schedule", id])]) {
     void queryClient.invalidateQueries({ queryKey: key });
   }
@@ -249,7 +249,7 @@ function touched(...ids: string[]): void {
 /** Throws a Refusal if the server would not take the spec. Stores nothing. */
 export async function checkSchedule(spec: ScheduleSpec, signal?: AbortSignal): Promise<ScheduleSpec> {
   const params = { path: { name: spec.name }, query: { dry_run: true, namespace: spec.namespace } };
-  const checked: unknown = await answer(api.PUT("/api/v1/schedules/{name}", { params, body: spec, signal }));
+  const checked: unknown = await unwrap(api.PUT("/api/v1/schedules/{name}", { params, body: spec, signal }));
   return checked as ScheduleSpec;
 }
 
@@ -257,8 +257,8 @@ export async function checkSchedule(spec: ScheduleSpec, signal?: AbortSignal): P
 export async function saveSchedule(spec: ScheduleSpec, version: number | null): Promise<Schedule> {
   const header = version === null ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
   const params = { path: { name: spec.name }, query: { namespace: spec.namespace }, header };
-  const saved = (await answer(api.PUT("/api/v1/schedules/{name}", { params, body: spec }))) as Schedule;
-  touched(saved.id);
+  const saved = (await unwrap(api.PUT("/api/v1/schedules/{name}", { params, body: spec }))) as Schedule;
+  invalidate(saved.id);
   return saved;
 }
 
@@ -272,26 +272,26 @@ export async function scheduleDefaults(spec: ScheduleSpec): Promise<object> {
 
 export async function pauseSchedule(id: string, note: string): Promise<void> {
   const body = note === "" ? {} : { note };
-  await answer(api.POST("/api/v1/schedules/{name}/pause", { params: { path: { name: id } }, body }));
-  touched(id);
+  await unwrap(api.POST("/api/v1/schedules/{name}/pause", { params: { path: { name: id } }, body }));
+  invalidate(id);
 }
 
 export async function resumeSchedule(id: string): Promise<void> {
-  await answer(api.POST("/api/v1/schedules/{name}/resume", { params: { path: { name: id } } }));
-  touched(id);
+  await unwrap(api.POST("/api/v1/schedules/{name}/resume", { params: { path: { name: id } } }));
+  invalidate(id);
 }
 
 export async function triggerSchedule(id: string, reason: string): Promise<TriggeredSchedule> {
   const params = { path: { name: id }, header: { "Idempotency-Key": randomId() } };
   const body = reason === "" ? {} : { reason };
-  const done = await answer(api.POST("/api/v1/schedules/{name}/trigger", { params, body }));
-  touched(id);
-  return done;
+  const triggered = await unwrap(api.POST("/api/v1/schedules/{name}/trigger", { params, body }));
+  invalidate(id);
+  return triggered;
 }
 
 export async function deleteSchedule(id: string): Promise<void> {
-  await answer(api.DELETE("/api/v1/schedules/{name}", { params: { path: { name: id } } }));
-  touched(id);
+  await unwrap(api.DELETE("/api/v1/schedules/{name}", { params: { path: { name: id } } }));
+  invalidate(id);
 }
 
 export async function planBackfill(
@@ -300,33 +300,33 @@ export async function planBackfill(
   signal: AbortSignal,
 ): Promise<BackfillPlan> {
   const params = { path: { name: id }, query: { dry_run: true } };
-  const plan = await answer(api.POST("/api/v1/schedules/{name}/backfills", { params, body, signal }));
+  const plan = await unwrap(api.POST("/api/v1/schedules/{name}/backfills", { params, body, signal }));
   return plan as BackfillPlan;
 }
 
 export async function startBackfill(id: string, body: StartBackfill): Promise<Backfill> {
   const params = { path: { name: id } };
-  const made = await answer(api.POST("/api/v1/schedules/{name}/backfills", { params, body }));
-  touched(id);
-  return made as Backfill;
+  const created = await unwrap(api.POST("/api/v1/schedules/{name}/backfills", { params, body }));
+  invalidate(id);
+  return created as Backfill;
 }
 
 export async function cancelBackfill(backfill: Backfill): Promise<void> {
   const params = { path: { id: backfill.id } };
-  await answer(api.POST("/api/v1/backfills/{id}/cancel", { params, body: {} }));
-  touched(backfill.schedule_id);
+  await unwrap(api.POST("/api/v1/backfills/{id}/cancel", { params, body: {} }));
+  invalidate(backfill.schedule_id);
 }
 
 export const calendarsQuery = queryOptions({
   queryKey: ["calendars"],
-  queryFn: () => answer(api.GET("/api/v1/calendars", { params: { query: { namespace: "*" } } })),
+  queryFn: () => unwrap(api.GET("/api/v1/calendars", { params: { query: { namespace: "*" } } })),
 });
 
 export const calendarQuery = (name: string, namespace?: string) =>
   queryOptions({
     queryKey: ["calendars", name, namespace ?? null],
     queryFn: () =>
-      answer(api.GET("/api/v1/calendars/{name}", { params: { path: { name }, query: { namespace } } })),
+      unwrap(api.GET("/api/v1/calendars/{name}", { params: { path: { name }, query: { namespace } } })),
   });
 
 export const calendarDaysQuery = (name: string, namespace: string | undefined, year: number) =>
@@ -334,30 +334,30 @@ export const calendarDaysQuery = (name: string, namespace: string | undefined, y
     queryKey: ["calendars", name, namespace ?? null, year],
     queryFn: () => {
       const query = { namespace, from: `${year}-01-01`, until: `${year}-12-31` };
-      return answer(api.GET("/api/v1/calendars/{name}/days", { params: { path: { name }, query } }));
+      return unwrap(api.GET("/api/v1/calendars/{name}/days", { params: { path: { name }, query } }));
     },
   });
 
 export async function checkCalendar(spec: CalendarSpec, signal?: AbortSignal): Promise<void> {
   const params = { path: { name: spec.name }, query: { dry_run: true, namespace: spec.namespace } };
-  await answer(api.PUT("/api/v1/calendars/{name}", { params, body: spec, signal }));
+  await unwrap(api.PUT("/api/v1/calendars/{name}", { params, body: spec, signal }));
 }
 
 export async function saveCalendar(spec: CalendarSpec, version: number | null): Promise<void> {
   const header = version === null ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
   const params = { path: { name: spec.name }, query: { namespace: spec.namespace }, header };
-  await answer(api.PUT("/api/v1/calendars/{name}", { params, body: spec }));
+  await unwrap(api.PUT("/api/v1/calendars/{name}", { params, body: spec }));
   await queryClient.invalidateQueries({ queryKey: ["calendars"] });
 }
 
 export async function deleteCalendar(name: string, namespace?: string): Promise<void> {
-  await answer(api.DELETE("/api/v1/calendars/{name}", { params: { path: { name }, query: { namespace } } }));
+  await unwrap(api.DELETE("/api/v1/calendars/{name}", { params: { path: { name }, query: { namespace } } }));
   await queryClient.invalidateQueries({ queryKey: ["calendars"] });
 }
 
 /** Reads an iCalendar text; stores nothing. */
-export async function readIcs(text: string): Promise<ImportedCalendar> {
-  return answer(
+export async function parseIcs(text: string): Promise<ImportedCalendar> {
+  return unwrap(
     api.POST("/api/v1/calendars/import", {
       body: text,
       bodySerializer: (body: string) => body,

@@ -38,14 +38,14 @@ test("a stream that ends at once is a server without a leader, and is open once 
   });
   const answers = [new Response(": hi\n\n"), new Response(lasting)];
   vi.stubGlobal("fetch", () => Promise.resolve(answers.shift()));
-  const told: string[] = [];
+  const received: string[] = [];
   const stop = follow("http://belfry.test/api/v1/events", {
-    onOpen: () => told.push("open"),
-    onLost: (why) => told.push(why.code),
-    onEvents: () => told.push("events"),
+    onOpen: () => received.push("open"),
+    onLost: (error) => received.push(error.code),
+    onEvents: () => received.push("events"),
   });
   await vi.advanceTimersByTimeAsync(2_000);
-  expect(told).toEqual(["loading", "open"]);
+  expect(received).toEqual(["loading", "open"]);
   stop();
   vi.useRealTimers();
 });

@@ -7,8 +7,8 @@
  * This module runs in a page and in a shared worker, so it knows nothing of either.
  */
 
-import { OWN_PAGE } from "./ownPage";
-import { isTakeOver, Refusal } from "./problem";
+import { CSRF_HEADERS } from "./ownPage";
+import { isTakeover, ApiError } from "./problem";
 
 export interface ServerEvent {
   /** Its name; `message` where the server gave none. */
@@ -57,7 +57,7 @@ export class Parser {
   }
 }
 
-export interface Followed {
+export interface StreamHandlers {
   /** What came, in order; never empty. */
   onEvents: (events: ServerEvent[]) => void;
   /**
@@ -66,9 +66,9 @@ export interface Followed {
    */
   onOpen?: (resumed: boolean, since: number) => void;
   /** The stream was lost, and is tried again after a while. */
-  onLost?: (why: Refusal) => void;
+  onLost?: (error: ApiError) => void;
   /** The stream will not be tried again: the server refused it for good. */
-  onRefused?: (why: Refusal) => void;
+  onRefused?: (error: ApiError) => void;
 }
 
 /** The server sends something at least every 15 s; after this it is taken for gone. */
@@ -77,106 +77,106 @@ const SILENCE_MAX_MS = 40_000;
  * A server that waits for the next leader may open a stream and end it at once. One that lasts so long, or has
  * told something, is taken for open.
  */
-const SETTLED_AFTER_MS = 250;
-const WAIT_MIN_MS = 400;
-const WAIT_MAX_MS = 8_000;
+const OPEN_AFTER_MS = 250;
+const RETRY_DELAY_MIN_MS = 400;
+const RETRY_DELAY_MAX_MS = 8_000;
 /** Who leads is settled within a few seconds, and everybody waits for it. */
-const TAKE_OVER_WAIT_MAX_MS = 1_000;
+const TAKEOVER_RETRY_DELAY_MAX_MS = 1_000;
 
 /** Whether these contain the server's word that a stream is over. */
-export function isOver(events: readonly ServerEvent[]): boolean {
+export function hasEnd(events: readonly ServerEvent[]): boolean {
   return events.some(({ name }) => name === "end");
 }
 
 /** Follows a stream, behind `lastId` if there is one, until the returned function is called or it is over. */
-export function follow(path: string, followed: Followed, lastId = ""): () => void {
+export function follow(path: string, handlers: StreamHandlers, lastId = ""): () => void {
   const ended = new AbortController();
-  void run(path, followed, lastId, ended);
+  void followUntilEnd(path, handlers, lastId, ended);
   return () => ended.abort();
 }
 
-async function run(path: string, followed: Followed, from: string, ended: AbortController): Promise<void> {
+async function followUntilEnd(path: string, handlers: StreamHandlers, from: string, ended: AbortController): Promise<void> {
   let lastId = from;
-  let wait = WAIT_MIN_MS;
-  let waitMax = WAIT_MAX_MS;
+  let delayMs = RETRY_DELAY_MIN_MS;
+  let delayMaxMs = RETRY_DELAY_MAX_MS;
   while (!ended.signal.aborted) {
     const parser = new Parser(lastId);
     try {
-      const over = await readOnce(path, parser, followed, ended.signal, () => (wait = WAIT_MIN_MS));
-      if (over || ended.signal.aborted) return;
-      waitMax = WAIT_MAX_MS;
-      followed.onLost?.(new Refusal("stream_ended", 0, "the server ended the stream"));
+      const hasEnded = await readConnection(path, parser, handlers, ended.signal, () => (delayMs = RETRY_DELAY_MIN_MS));
+      if (hasEnded || ended.signal.aborted) return;
+      delayMaxMs = RETRY_DELAY_MAX_MS;
+      handlers.onLost?.(new ApiError("stream_ended", 0, "the server ended the stream"));
     } catch (error) {
       if (ended.signal.aborted) return;
-      const why = Refusal.from(error);
-      if (isFinal(why)) return followed.onRefused?.(why);
-      waitMax = isTakeOver(why) ? TAKE_OVER_WAIT_MAX_MS : WAIT_MAX_MS;
-      followed.onLost?.(why);
+      const apiError = ApiError.from(error);
+      if (isFinal(apiError)) return handlers.onRefused?.(apiError);
+      delayMaxMs = isTakeover(apiError) ? TAKEOVER_RETRY_DELAY_MAX_MS : RETRY_DELAY_MAX_MS;
+      handlers.onLost?.(apiError);
     }
     lastId = parser.lastId;
-    wait = Math.min(wait, waitMax);
-    await pause(wait + Math.random() * wait * 0.3, ended.signal);
-    wait *= 1.8;
+    delayMs = Math.min(delayMs, delayMaxMs);
+    await pause(delayMs + Math.random() * delayMs * 0.3, ended.signal);
+    delayMs *= 1.8;
   }
 }
 
 /** Whether the same request would be refused again. */
-export function isFinal({ status }: Refusal): boolean {
+export function isFinal({ status }: ApiError): boolean {
   return status >= 400 && status < 500 && status !== 429;
 }
 
-async function readOnce(
+async function readConnection(
   path: string,
   parser: Parser,
-  followed: Followed,
+  handlers: StreamHandlers,
   ended: AbortSignal,
   onAlive: () => void,
 ): Promise<boolean> {
-  const silent = new AbortController();
-  const signal = AbortSignal.any([ended, silent.signal]);
-  let alarm = setTimeout(() => silent.abort(), SILENCE_MAX_MS);
-  let settling: ReturnType<typeof setTimeout> | undefined;
+  const silence = new AbortController();
+  const signal = AbortSignal.any([ended, silence.signal]);
+  let silenceTimer = setTimeout(() => silence.abort(), SILENCE_MAX_MS);
+  let openTimer: ReturnType<typeof setTimeout> | undefined;
   let isOpen = false;
   let since = Date.now();
   const resumes = parser.lastId !== "";
-  const settle = () => {
-    clearTimeout(settling);
+  const markOpen = () => {
+    clearTimeout(openTimer);
     if (isOpen || signal.aborted) return;
     isOpen = true;
     onAlive();
-    followed.onOpen?.(resumes, since);
+    handlers.onOpen?.(resumes, since);
   };
   try {
-    const headers: Record<string, string> = { ...OWN_PAGE, accept: "text/event-stream" };
+    const headers: Record<string, string> = { ...CSRF_HEADERS, accept: "text/event-stream" };
     if (resumes) headers["last-event-id"] = parser.lastId;
     const response = await fetch(path, { headers, signal, cache: "no-store" });
-    if (!response.ok) throw await Refusal.ofResponse(response);
+    if (!response.ok) throw await ApiError.ofResponse(response);
     since = Date.now();
-    settling = setTimeout(settle, SETTLED_AFTER_MS);
+    openTimer = setTimeout(markOpen, OPEN_AFTER_MS);
     const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
       const part = await reader?.read();
       if (!part || part.done) {
         if (isOpen) return false;
-        throw new Refusal("loading", 503, "the server ended the stream at once");
+        throw new ApiError("loading", 503, "the server ended the stream at once");
       }
-      clearTimeout(alarm);
-      alarm = setTimeout(() => silent.abort(), SILENCE_MAX_MS);
+      clearTimeout(silenceTimer);
+      silenceTimer = setTimeout(() => silence.abort(), SILENCE_MAX_MS);
       const events = parser.push(part.value);
       if (events.length === 0) continue;
-      settle();
+      markOpen();
       if (ended.aborted) return false;
-      followed.onEvents(events);
-      if (isOver(events)) return true;
+      handlers.onEvents(events);
+      if (hasEnd(events)) return true;
     }
   } catch (error) {
-    if (silent.signal.aborted) throw new Refusal("silent", 0, "nothing came for too long");
-    if (error instanceof DOMException) throw new Refusal("unreachable", 0, error.message);
+    if (silence.signal.aborted) throw new ApiError("silent", 0, "nothing came for too long");
+    if (error instanceof DOMException) throw new ApiError("unreachable", 0, error.message);
     throw error;
   } finally {
-    clearTimeout(alarm);
-    clearTimeout(settling);
-    silent.abort();
+    clearTimeout(silenceTimer);
+    clearTimeout(openTimer);
+    silence.abort();
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
-import type { FromHub, ToHub } from "./hub";
+import type { HubMessage, HubRequest } from "./hub";
 
 /** The shared workers that the page has connected to, with what it posted to each. */
 let workers: FakeWorker[];
@@ -10,18 +10,18 @@ let isHidden: boolean;
 let onVisibility: () => void;
 
 class FakeWorker {
-  posted: ToHub[] = [];
+  posted: HubRequest[] = [];
   isClosed = false;
   onerror: (() => void) | null = null;
   port = {
-    onmessage: null as ((event: { data: FromHub }) => void) | null,
-    postMessage: (message: ToHub) => void this.posted.push(message),
+    onmessage: null as ((event: { data: HubMessage }) => void) | null,
+    postMessage: (message: HubRequest) => void this.posted.push(message),
     close: () => void (this.isClosed = true),
   };
   constructor() {
     workers.push(this);
   }
-  tell(message: FromHub): void {
+  send(message: HubMessage): void {
     this.port.onmessage?.({ data: message });
   }
   get opened(): string[] {
@@ -60,17 +60,17 @@ function show(shown: boolean): void {
 async function begin() {
   const [{ follow, watchVisibility }, { FEED }] = await Promise.all([import("./streams"), import("./hub")]);
   watchVisibility();
-  const told: string[] = [];
-  const followed = (name: string) => ({
-    onOpen: (resumed: boolean) => void told.push(`${name} ${resumed ? "resumed" : "opened"}`),
-    onEvents: () => void told.push(`${name} events`),
+  const received: string[] = [];
+  const handlers = (name: string) => ({
+    onOpen: (resumed: boolean) => void received.push(`${name} ${resumed ? "resumed" : "opened"}`),
+    onEvents: () => void received.push(`${name} events`),
   });
-  follow(FEED, followed("feed"));
-  follow("/logs/1", followed("log"));
-  return { FEED, told };
+  follow(FEED, handlers("feed"));
+  follow("/logs/1", handlers("log"));
+  return { FEED, told: received };
 }
 
-const events = (id: number, last: string): FromHub => ({
+const events = (id: number, last: string): HubMessage => ({
   id,
   type: "events",
   events: [{ name: "message", data: "{}", id: last }],
@@ -80,11 +80,11 @@ const SECOND = 1_000;
 test("a page connects anew to a shared worker that has gone silent, and reads all again", async () => {
   const { FEED, told } = await begin();
   const [first] = workers;
-  first?.tell(events(1, "7"));
-  first?.tell(events(2, "64"));
+  first?.send(events(1, "7"));
+  first?.send(events(2, "64"));
   for (let i = 0; i < 10; i += 1) {
     await vi.advanceTimersByTimeAsync(15 * SECOND);
-    first?.tell({ type: "ping" });
+    first?.send({ type: "ping" });
   }
   expect(workers, "it is alive").toHaveLength(1);
 
@@ -94,8 +94,8 @@ test("a page connects anew to a shared worker that has gone silent, and reads al
   expect(workers).toHaveLength(2);
   expect(first?.isClosed).toBe(true);
   expect(workers[1]?.opened, "the log goes on, the feed begins anew").toEqual([`${FEED} `, "/logs/1 64"]);
-  first?.tell({ id: 1, type: "opened", resumed: true, since: 0 });
-  workers[1]?.tell({ id: 1, type: "opened", resumed: false, since: 0 });
+  first?.send({ id: 1, type: "opened", resumed: true, since: 0 });
+  workers[1]?.send({ id: 1, type: "opened", resumed: false, since: 0 });
   expect(told).toEqual(["feed events", "log events", "feed opened"]);
 });
 
@@ -124,10 +124,10 @@ test("a page whose worker never says anything reads its streams itself", async (
 test("a page opens its streams again in the session that the hub tells", async () => {
   const { FEED } = await begin();
   const [worker] = workers;
-  worker?.tell(events(1, "7"));
-  worker?.tell({ type: "session", session: "9.x" });
-  const again = worker?.posted.slice(2);
-  expect(again).toEqual([
+  worker?.send(events(1, "7"));
+  worker?.send({ type: "session", session: "9.x" });
+  const reopened = worker?.posted.slice(2);
+  expect(reopened).toEqual([
     { type: "open", id: 1, path: FEED, lastId: "", session: "9.x" },
     { type: "open", id: 2, path: "/logs/1", lastId: "", session: "9.x" },
   ]);

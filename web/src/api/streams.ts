@@ -5,10 +5,10 @@
  * behind the last event that the page has received, if that is possible.
  */
 
-import { learnSession, onSignChange, sessionId, signedOut } from "./auth";
-import { FEED, type FromHub, Hub, received, type ToHub } from "./hub";
-import type { Refusal } from "./problem";
-import type { Followed, ServerEvent } from "./sse";
+import { adoptSession, onSessionChange, sessionId, markSignedOut } from "./auth";
+import { FEED, type HubMessage, Hub, deserializeError, type HubRequest } from "./hub";
+import type { ApiError } from "./problem";
+import type { StreamHandlers, ServerEvent } from "./sse";
 
 /** A page that is hidden for so long closes its streams. */
 const HIDDEN_MAX_MS = 10_000;
@@ -26,176 +26,176 @@ const SILENT_CHECKS_MAX = 9;
 
 interface Stream {
   path: string;
-  followed: Followed;
+  handlers: StreamHandlers;
   lastId: string;
   isOpen: boolean;
 }
 
-interface Line {
-  post: (message: ToHub) => void;
+interface HubConnection {
+  post: (message: HubRequest) => void;
 }
 
 const streams = new Map<number, Stream>();
-let lastNumber = 0;
-let line: Line | null = null;
+let lastId = 0;
+let hubConnection: HubConnection | null = null;
 /** Whether the hub is this page's own, not one that tabs share. */
 let hasOwnHub = false;
 /** What closes the streams of a hidden page; empty while it is shown. */
-let hiding: Array<ReturnType<typeof setTimeout>> = [];
+let hiddenTimers: Array<ReturnType<typeof setTimeout>> = [];
 /** Since when the feed and the other streams are closed, because nobody sees the page. */
 const closedSince: { feed: number | null; other: number | null } = { feed: null, other: null };
 
 const kindOf = ({ path }: { path: string }) => (path === FEED ? "feed" : "other");
 
 /** Follows a stream until the returned function is called, it is over, or the server refuses it. */
-export function follow(path: string, followed: Followed): () => void {
-  lastNumber += 1;
-  const id = lastNumber;
-  const stream = { path, followed, lastId: "", isOpen: false };
+export function follow(path: string, handlers: StreamHandlers): () => void {
+  lastId += 1;
+  const id = lastId;
+  const stream = { path, handlers, lastId: "", isOpen: false };
   streams.set(id, stream);
-  if (closedSince[kindOf(stream)] === null) open(id, stream);
+  if (closedSince[kindOf(stream)] === null) openStream(id, stream);
   return () => {
-    if (streams.delete(id) && stream.isOpen) line?.post({ type: "close", id });
+    if (streams.delete(id) && stream.isOpen) hubConnection?.post({ type: "close", id });
   };
 }
 
-function open(id: number, stream: Stream): void {
+function openStream(id: number, stream: Stream): void {
   stream.isOpen = true;
-  if (!line) {
-    line = connect();
+  if (!hubConnection) {
+    hubConnection = connect();
     // Also where no page opens a stream again: nothing more is read for a session that is over.
-    onSignChange(() => line?.post({ type: "session", session: sessionId() }));
+    onSessionChange(() => hubConnection?.post({ type: "session", session: sessionId() }));
   }
-  line.post({ type: "open", id, path: stream.path, lastId: stream.lastId, session: sessionId() });
+  hubConnection.post({ type: "open", id, path: stream.path, lastId: stream.lastId, session: sessionId() });
 }
 
-function connect(): Line {
-  if (typeof SharedWorker === "undefined") return own();
+function connect(): HubConnection {
+  if (typeof SharedWorker === "undefined") return connectOwnHub();
   try {
     // Its address has to stand here as a whole, so that the build finds it.
     const worker = new SharedWorker(new URL("./streams.worker.ts", import.meta.url), {
       type: "module",
       name: "belfry-streams",
     });
-    const shared: Line = { post: (message) => worker.port.postMessage(message) };
-    let hasSpoken = false;
+    const shared: HubConnection = { post: (message) => worker.port.postMessage(message) };
+    let hasReceived = false;
     let silentChecks = 0;
-    const replace = (next: () => Line) => {
+    const replace = (next: () => HubConnection) => {
       clearInterval(watch);
-      if (line !== shared) return;
+      if (hubConnection !== shared) return;
       // Heard only if it is alive after all.
       for (const id of streams.keys()) shared.post({ type: "close", id });
       worker.port.onmessage = null;
       worker.port.close();
-      line = next();
-      openAgain();
+      hubConnection = next();
+      reopenStreams();
     };
     // In checks, not by the clock: a machine that slept is not a worker that was silent.
     const watch = setInterval(() => {
       silentChecks = document.hidden ? 0 : silentChecks + 1;
-      if (silentChecks >= SILENT_CHECKS_MAX) replace(hasSpoken ? connect : own);
+      if (silentChecks >= SILENT_CHECKS_MAX) replace(hasReceived ? connect : connectOwnHub);
     }, CHECK_EVERY_MS);
-    worker.port.onmessage = ({ data }: MessageEvent<FromHub>) => {
-      hasSpoken = true;
+    worker.port.onmessage = ({ data }: MessageEvent<HubMessage>) => {
+      hasReceived = true;
       silentChecks = 0;
-      take(data);
+      receive(data);
     };
     // Its script could not be had: this page reads its streams itself.
-    worker.onerror = () => replace(own);
+    worker.onerror = () => replace(connectOwnHub);
     return shared;
   } catch {
-    return own();
+    return connectOwnHub();
   }
 }
 
 /** A hub for this page alone. */
-function own(): Line {
+function connectOwnHub(): HubConnection {
   hasOwnHub = true;
-  if (hiding.length > 0) {
+  if (hiddenTimers.length > 0) {
     // Hidden with a hub that tabs share: the feed is closed sooner now.
-    hiding.forEach(clearTimeout);
-    hiding = [];
-    hide();
+    hiddenTimers.forEach(clearTimeout);
+    hiddenTimers = [];
+    onHidden();
   }
-  const page = new Hub().connect(take);
-  return { post: page.take };
+  const page = new Hub().connect(receive);
+  return { post: page.receive };
 }
 
 /** Opens again what the hub no longer has open. What the feed has missed may be anything: all is read again. */
-function openAgain(): void {
+function reopenStreams(): void {
   for (const [id, stream] of streams) {
     if (!stream.isOpen) continue;
     if (stream.path === FEED) stream.lastId = "";
-    open(id, stream);
+    openStream(id, stream);
   }
 }
 
-function take(message: FromHub): void {
+function receive(message: HubMessage): void {
   if (message.type === "ping") return;
   if (message.type === "session") {
-    learnSession(message.session);
-    return openAgain();
+    adoptSession(message.session);
+    return reopenStreams();
   }
   const stream = streams.get(message.id);
   if (!stream?.isOpen) return;
-  const { followed } = stream;
+  const { handlers } = stream;
   switch (message.type) {
     case "opened":
-      return followed.onOpen?.(message.resumed, message.since);
+      return handlers.onOpen?.(message.resumed, message.since);
     case "events":
-      return takeEvents(message.id, stream, [...message.events]);
+      return receiveEvents(message.id, stream, [...message.events]);
     case "lost":
-      return followed.onLost?.(received(message.why));
+      return handlers.onLost?.(deserializeError(message.error));
     case "refused":
       streams.delete(message.id);
-      return refuse(followed, received(message.why));
+      return handleRefused(handlers, deserializeError(message.error));
   }
 }
 
-function takeEvents(id: number, stream: Stream, events: ServerEvent[]): void {
+function receiveEvents(id: number, stream: Stream, events: ServerEvent[]): void {
   stream.lastId = events.at(-1)?.id ?? stream.lastId;
   if (events.some(({ name }) => name === "end")) streams.delete(id);
-  stream.followed.onEvents(events);
+  stream.handlers.onEvents(events);
 }
 
-function refuse(followed: Followed, why: Refusal): void {
-  if (why.status === 401) signedOut();
-  followed.onRefused?.(why);
+function handleRefused(handlers: StreamHandlers, error: ApiError): void {
+  if (error.status === 401) markSignedOut();
+  handlers.onRefused?.(error);
 }
 
-function close(kind: keyof typeof closedSince): void {
+function closeStreams(kind: keyof typeof closedSince): void {
   closedSince[kind] ??= Date.now();
   for (const [id, stream] of streams) {
     if (!stream.isOpen || kindOf(stream) !== kind) continue;
-    line?.post({ type: "close", id });
+    hubConnection?.post({ type: "close", id });
     stream.isOpen = false;
   }
 }
 
-function hide(): void {
-  if (hiding.length > 0) return;
+function onHidden(): void {
+  if (hiddenTimers.length > 0) return;
   const feedMax = hasOwnHub ? HIDDEN_MAX_MS : HIDDEN_FEED_MAX_MS;
-  hiding = [setTimeout(close, HIDDEN_MAX_MS, "other"), setTimeout(close, feedMax, "feed")];
+  hiddenTimers = [setTimeout(closeStreams, HIDDEN_MAX_MS, "other"), setTimeout(closeStreams, feedMax, "feed")];
 }
 
-function comeBack(): void {
-  hiding.forEach(clearTimeout);
-  hiding = [];
+function onShown(): void {
+  hiddenTimers.forEach(clearTimeout);
+  hiddenTimers = [];
   const isLong = Date.now() - (closedSince.feed ?? Date.now()) > MISSED_MAX_MS;
   closedSince.feed = closedSince.other = null;
   for (const [id, stream] of streams) {
     if (stream.isOpen) continue;
     if (isLong && stream.path === FEED) stream.lastId = "";
-    open(id, stream);
+    openStream(id, stream);
   }
 }
 
 /** To be called once: streams follow whether the page can be seen. */
 export function watchVisibility(): void {
-  const onChange = () => (document.hidden ? hide() : comeBack());
+  const onChange = () => (document.hidden ? onHidden() : onShown());
   const onEnd = () => {
-    close("other");
-    close("feed");
+    closeStreams("other");
+    closeStreams("feed");
   };
   document.addEventListener("visibilitychange", onChange);
   // The browser halts a page that is long hidden: what is sent to it would only heap up.

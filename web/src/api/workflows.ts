@@ -2,7 +2,7 @@
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
-import { answer, api } from "./client";
+import { unwrap, api } from "./client";
 import type {
   Job,
   JobSpec,
@@ -43,7 +43,7 @@ export const workflowsQuery = (filter: WorkflowsFilter) =>
   infiniteQueryOptions({
     queryKey: ["workflows", filter],
     queryFn: ({ pageParam: cursor }) =>
-      answer(
+      unwrap(
         api.GET("/api/v1/workflows", {
           params: { query: { ...filter, runs: RUNS_SHOWN, limit: PAGE, cursor } },
         }),
@@ -58,7 +58,7 @@ export const suggestedWorkflowsQuery = (text: string) =>
   queryOptions({
     queryKey: ["suggested-workflows", text],
     queryFn: () =>
-      answer(api.GET("/api/v1/workflows", { params: { query: { text: text || undefined, limit: 20 } } })),
+      unwrap(api.GET("/api/v1/workflows", { params: { query: { text: text || undefined, limit: 20 } } })),
     placeholderData: keepPreviousData,
     staleTime: 10_000,
   });
@@ -68,7 +68,7 @@ export const workflowQuery = (name: string, namespace?: string, generation?: num
   queryOptions({
     queryKey: ["workflow", name, namespace ?? null, generation ?? null],
     queryFn: () =>
-      answer(
+      unwrap(
         api.GET("/api/v1/workflows/{name}", { params: { path: { name }, query: { namespace, generation } } }),
       ),
   });
@@ -76,7 +76,7 @@ export const workflowQuery = (name: string, namespace?: string, generation?: num
 export const runsQuery = (filter: RunsFilter, limit: number) =>
   queryOptions({
     queryKey: ["runs", filter, limit],
-    queryFn: () => answer(api.GET("/api/v1/runs", { params: { query: { ...filter, limit } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/runs", { params: { query: { ...filter, limit } } })),
     placeholderData: keepPreviousData,
   });
 
@@ -85,7 +85,7 @@ export const pagedRunsQuery = (filter: RunsFilter) =>
   infiniteQueryOptions({
     queryKey: [PAGED_RUNS, filter],
     queryFn: ({ pageParam: cursor }) =>
-      answer(
+      unwrap(
         api.GET("/api/v1/runs", { params: { query: { ...filter, approvals: true, limit: PAGE, cursor } } }),
       ),
     initialPageParam: undefined as string | undefined,
@@ -96,14 +96,14 @@ export const pagedRunsQuery = (filter: RunsFilter) =>
 export const runQuery = (id: string) =>
   queryOptions({
     queryKey: ["run", id],
-    queryFn: () => answer(api.GET("/api/v1/runs/{id}", { params: { path: { id } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/runs/{id}", { params: { path: { id } } })),
   });
 
 /** All steps of a run. Those of an ended one (`isOver`) do not change any more. */
 export const stepsQuery = (id: string, isOver = false) =>
   queryOptions({
     queryKey: ["run", id, "steps"],
-    queryFn: () => answer(api.GET("/api/v1/runs/{id}/steps", { params: { path: { id } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/runs/{id}/steps", { params: { path: { id } } })),
     staleTime: isOver ? Infinity : undefined,
   });
 
@@ -116,23 +116,23 @@ export interface LiveItem {
 }
 
 /** As much as goes on of a run is looked through. */
-const LIVE_LOOKED_AT = 500;
+const LIVE_SCANNED_MAX = 500;
 /** As many elements are shown, those that run first. */
-const LIVE_SHOWN = 50;
+const LIVE_ITEMS_MAX = 50;
 
 /** What goes on of a step, by the numbers of its elements. */
 export const liveItemsQuery = (id: string, step: string, number: number) =>
   queryOptions({
     queryKey: ["run", id, "live", step],
     queryFn: async () => {
-      const limit = LIVE_LOOKED_AT;
+      const limit = LIVE_SCANNED_MAX;
       const jobsOf = (status: string) =>
-        answer(api.GET("/api/v1/jobs", { params: { query: { run: id, status, limit } } }));
+        unwrap(api.GET("/api/v1/jobs", { params: { query: { run: id, status, limit } } }));
       const calls = { caller: id, status: "waiting,running,paused,stopping", limit };
       const [running, others, called] = await Promise.all([
         jobsOf("running"),
         jobsOf("ready,waiting,retrying"),
-        answer(api.GET("/api/v1/runs", { params: { query: calls } })),
+        unwrap(api.GET("/api/v1/runs", { params: { query: calls } })),
       ]);
       const ofJobs = (jobs: readonly Job[]): LiveItem[] =>
         jobs
@@ -147,7 +147,7 @@ export const liveItemsQuery = (id: string, step: string, number: number) =>
         ...ofJobs(others.items).sort(byIndex),
       ];
       const cut = [running, others, called].some((page) => page.next_cursor);
-      return { items: found.slice(0, LIVE_SHOWN), more: cut || found.length > LIVE_SHOWN };
+      return { items: found.slice(0, LIVE_ITEMS_MAX), more: cut || found.length > LIVE_ITEMS_MAX };
     },
     refetchInterval: 2_000,
     placeholderData: keepPreviousData,
@@ -158,14 +158,14 @@ export const approvalsQuery = queryOptions({
   queryKey: ["runs", "approvals"],
   queryFn: () => {
     const query = { status: "running,paused", approvals: true, limit: 1_000 };
-    return answer(api.GET("/api/v1/runs", { params: { query } }));
+    return unwrap(api.GET("/api/v1/runs", { params: { query } }));
   },
 });
 
 export const stepWhyQuery = (id: string, step: string) =>
   queryOptions({
     queryKey: ["run", id, "why", step],
-    queryFn: () => answer(api.GET("/api/v1/runs/{id}/steps/{step}/why", { params: { path: { id, step } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/runs/{id}/steps/{step}/why", { params: { path: { id, step } } })),
     placeholderData: keepPreviousData,
   });
 
@@ -175,35 +175,35 @@ export const itemsQuery = (id: string, step: string) =>
     queryKey: ["run", id, "items", step],
     queryFn: ({ pageParam: cursor }) => {
       const params = { path: { id, step }, query: { limit: 50, cursor } };
-      return answer(api.GET("/api/v1/runs/{id}/steps/{step}/items", { params }));
+      return unwrap(api.GET("/api/v1/runs/{id}/steps/{step}/items", { params }));
     },
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
 
 /** What the server would store for a spec; stores nothing. */
-async function filledWorkflow(spec: WorkflowSpec, signal?: AbortSignal): Promise<WorkflowSpec> {
+async function resolveWorkflow(spec: WorkflowSpec, signal?: AbortSignal): Promise<WorkflowSpec> {
   const query = { dry_run: true, namespace: spec.namespace };
-  const params = { path: { name: named(spec.name) }, query };
+  const params = { path: { name: pathName(spec.name) }, query };
   // The description has one answer for both: a dry run is answered with the spec.
-  return (await answer(api.PUT("/api/v1/workflows/{name}", { params, body: spec, signal }))) as WorkflowSpec;
+  return (await unwrap(api.PUT("/api/v1/workflows/{name}", { params, body: spec, signal }))) as WorkflowSpec;
 }
 
 /** Asks the server what it would say to a spec; stores nothing. */
 export async function checkWorkflow(spec: WorkflowSpec, signal?: AbortSignal): Promise<Warning[]> {
-  await filledWorkflow(spec, signal);
+  await resolveWorkflow(spec, signal);
   const params = { query: { dry_run: true } };
   const body = { workflows: [spec] };
-  const applied = await answer(api.POST("/api/v1/workflows/apply", { params, body, signal }));
+  const applied = await unwrap(api.POST("/api/v1/workflows/apply", { params, body, signal }));
   return applied.workflows.flatMap(({ warnings }) => warnings ?? []);
 }
 
 /** Creates a workflow (`version` null), or gives the one of that version another spec. */
 export async function saveWorkflow(spec: WorkflowSpec, version: number | null): Promise<Workflow> {
   const header = version === null ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
-  const params = { path: { name: named(spec.name) }, query: { namespace: spec.namespace }, header };
-  const saved = await answer(api.PUT("/api/v1/workflows/{name}", { params, body: spec }));
-  await touched(["workflows"], ["workflow"]);
+  const params = { path: { name: pathName(spec.name) }, query: { namespace: spec.namespace }, header };
+  const saved = await unwrap(api.PUT("/api/v1/workflows/{name}", { params, body: spec }));
+  await invalidate(["workflows"], ["workflow"]);
   return saved as Workflow;
 }
 
@@ -211,58 +211,58 @@ export async function saveWorkflow(spec: WorkflowSpec, version: number | null): 
 export async function workflowDefaults(spec: WorkflowSpec): Promise<WorkflowSpec> {
   const { namespace, owner, queue, priority } = spec;
   const job = { run: { process: { command: ["true"] } } } as JobSpec;
-  const least = { name: "defaults", namespace, owner, queue, priority, steps: [{ name: "step", job }] };
+  const minimal = { name: "defaults", namespace, owner, queue, priority, steps: [{ name: "step", job }] };
   // What was asked for is no default.
-  const asked = { namespace: "default", queue: "default", priority: 50, owner: null };
-  return { ...(await filledWorkflow(least)), ...asked };
+  const requested = { namespace: "default", queue: "default", priority: 50, owner: null };
+  return { ...(await resolveWorkflow(minimal)), ...requested };
 }
 
 /** A path needs a name, and the server says better than we do what is wrong with one. */
-function named(name: unknown): string {
+function pathName(name: unknown): string {
   return typeof name === "string" && name !== "" ? name : "-";
 }
 
 export async function deleteWorkflow(id: string): Promise<void> {
-  await answer(api.DELETE("/api/v1/workflows/{name}", { params: { path: { name: id } } }));
-  await touched(["workflows"], ["workflow"]);
+  await unwrap(api.DELETE("/api/v1/workflows/{name}", { params: { path: { name: id } } }));
+  await invalidate(["workflows"], ["workflow"]);
 }
 
 export async function startRun(id: string, body: StartRun, key: string): Promise<WorkflowRun> {
   const params = { path: { name: id }, header: { "Idempotency-Key": key } };
-  const run = await answer(api.POST("/api/v1/workflows/{name}/start", { params, body }));
-  await touched(["workflows"], ["workflow"], ["runs"], [PAGED_RUNS]);
+  const run = await unwrap(api.POST("/api/v1/workflows/{name}/start", { params, body }));
+  await invalidate(["workflows"], ["workflow"], ["runs"], [PAGED_RUNS]);
   return run;
 }
 
 /** What a run would do; starts nothing. */
 export async function planRun(id: string, body: StartRun, signal?: AbortSignal): Promise<RunPlan> {
   const params = { path: { name: id } };
-  return answer(api.POST("/api/v1/workflows/{name}/plan", { params, body, signal }));
+  return unwrap(api.POST("/api/v1/workflows/{name}/plan", { params, body, signal }));
 }
 
 export async function cancelRun(id: string, reason: string, skipFinally: boolean): Promise<void> {
   const body = { ...(reason && { reason }), ...(skipFinally && { skip_finally: true }) };
-  await answer(api.POST("/api/v1/runs/{id}/cancel", { params: { path: { id } }, body }));
-  await changed(id);
+  await unwrap(api.POST("/api/v1/runs/{id}/cancel", { params: { path: { id } }, body }));
+  await invalidateRun(id);
 }
 
 export async function pauseRun(id: string, note: string): Promise<void> {
   const body = note ? { note } : {};
-  await answer(api.POST("/api/v1/runs/{id}/pause", { params: { path: { id } }, body }));
-  await changed(id);
+  await unwrap(api.POST("/api/v1/runs/{id}/pause", { params: { path: { id } }, body }));
+  await invalidateRun(id);
 }
 
 export async function resumeRun(id: string): Promise<void> {
-  await answer(api.POST("/api/v1/runs/{id}/resume", { params: { path: { id } } }));
-  await changed(id);
+  await unwrap(api.POST("/api/v1/runs/{id}/resume", { params: { path: { id } } }));
+  await invalidateRun(id);
 }
 
 /** Starts another run that takes over what ended well: from what failed, or from a step. */
 export async function retryRun(id: string, from: string | null, note: string): Promise<WorkflowRun> {
   const params = { path: { id }, header: { "Idempotency-Key": randomId() } };
   const body = { ...(from && { from }), ...(note && { note }) };
-  const run = await answer(api.POST("/api/v1/runs/{id}/retry", { params, body }));
-  await changed(id);
+  const run = await unwrap(api.POST("/api/v1/runs/{id}/retry", { params, body }));
+  await invalidateRun(id);
   return run;
 }
 
@@ -270,20 +270,20 @@ export type Mark = Extract<StepStatus, "succeeded" | "failed" | "skipped">;
 
 export async function markStep(id: string, step: string, status: Mark, note: string): Promise<void> {
   const body = { status, ...(note && { note }) };
-  await answer(api.POST("/api/v1/runs/{id}/steps/{step}/mark", { params: { path: { id, step } }, body }));
-  await changed(id);
+  await unwrap(api.POST("/api/v1/runs/{id}/steps/{step}/mark", { params: { path: { id, step } }, body }));
+  await invalidateRun(id);
 }
 
 export async function approveStep(id: string, step: string, note: string): Promise<void> {
   const body = note ? { note } : {};
-  await answer(api.POST("/api/v1/runs/{id}/steps/{step}/approve", { params: { path: { id, step } }, body }));
-  await changed(id);
+  await unwrap(api.POST("/api/v1/runs/{id}/steps/{step}/approve", { params: { path: { id, step } }, body }));
+  await invalidateRun(id);
 }
 
 export async function rejectStep(id: string, step: string, note: string): Promise<void> {
   const body = note ? { note } : {};
-  await answer(api.POST("/api/v1/runs/{id}/steps/{step}/reject", { params: { path: { id, step } }, body }));
-  await changed(id);
+  await unwrap(api.POST("/api/v1/runs/{id}/steps/{step}/reject", { params: { path: { id, step } }, body }));
+  await invalidateRun(id);
 }
 
 /** Any JSON. */
@@ -294,15 +294,15 @@ export type EventPayload = NonNullable<
 /** Tells a run that something happened; answers how many of its steps that was for. */
 export async function sendEvent(id: string, event: string, payload: EventPayload): Promise<number> {
   const params = { path: { id, event } };
-  const taken = await answer(api.POST("/api/v1/runs/{id}/events/{event}", { params, body: payload }));
-  await changed(id);
-  return taken.steps;
+  const accepted = await unwrap(api.POST("/api/v1/runs/{id}/events/{event}", { params, body: payload }));
+  await invalidateRun(id);
+  return accepted.steps;
 }
 
-async function changed(id: string): Promise<void> {
-  await touched(["run", id], ["runs"], [PAGED_RUNS], ["workflows"]);
+async function invalidateRun(id: string): Promise<void> {
+  await invalidate(["run", id], ["runs"], [PAGED_RUNS], ["workflows"]);
 }
 
-async function touched(...keys: string[][]): Promise<void> {
+async function invalidate(...keys: string[][]): Promise<void> {
   await Promise.all(keys.map((queryKey) => queryClient.invalidateQueries({ queryKey })));
 }

@@ -6,18 +6,18 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "@tanstack/react-router";
 import { useEffect, useSyncExternalStore } from "react";
 
-import { onSignChange, session } from "../api/auth";
+import { onSessionChange, sessionNumber } from "../api/auth";
 import { feed } from "../api/feed";
-import { keepFresh, queryClient } from "../api/queries";
+import { startRefreshing, queryClient } from "../api/queries";
 import { usePreferences } from "../lib/preferences";
-import { loadAhead } from "./lazyPage";
+import { preloadPages } from "./lazyPage";
 import { nonce } from "./nonce";
 import { router } from "./router";
 import { SignIn } from "./SignIn";
 import { theme } from "./theme";
 
 export function App() {
-  const current = useSyncExternalStore(onSignChange, session);
+  const current = useSyncExternalStore(onSessionChange, sessionNumber);
   return (
     <MantineProvider theme={theme} defaultColorScheme="auto" getStyleNonce={() => nonce}>
       <Theme />
@@ -32,7 +32,7 @@ export function App() {
 function SignedIn() {
   useEffect(() => {
     feed.start();
-    const stops = [keepFresh(), router.subscribe("onRendered", loadAhead)];
+    const stops = [startRefreshing(), router.subscribe("onRendered", preloadPages)];
     return () => {
       stops.forEach((stop) => stop());
       feed.stop();
@@ -43,8 +43,8 @@ function SignedIn() {
 }
 
 function Theme() {
-  const { theme: wished } = usePreferences();
+  const { theme: colorScheme } = usePreferences();
   const { setColorScheme } = useMantineColorScheme();
-  useEffect(() => setColorScheme(wished), [wished, setColorScheme]);
+  useEffect(() => setColorScheme(colorScheme), [colorScheme, setColorScheme]);
   return null;
 }

@@ -8,7 +8,7 @@ import { useTranslation } from "react-i18next";
 
 import { feed, type FeedStatus } from "../api/feed";
 import { useNow } from "../lib/now";
-import { outage, outageToTell } from "../lib/outage";
+import { outage, visibleOutage } from "../lib/outage";
 import { formatDuration } from "../lib/quantities";
 import style from "./Connection.module.css";
 
@@ -38,15 +38,15 @@ export function ConnectionBanner() {
   const { t } = useTranslation();
   const status = useFeedStatus();
   const now = useExactNow();
-  const found = outageToTell(status, now);
-  if (found === null) return null;
-  const Icon = found === "takeOver" ? ArrowRightLeft : CloudOff;
+  const visible = visibleOutage(status, now);
+  if (visible === null) return null;
+  const Icon = visible === "takeOver" ? ArrowRightLeft : CloudOff;
   return (
     <div className={style.banner} role="alert">
       <Icon size={15} aria-hidden />
       <span>
-        {t(`connection.banner.${found}`, { age: formatDuration(now - (status.lostAt ?? now)) })}
-        {found === "leaderless" && (
+        {t(`connection.banner.${visible}`, { age: formatDuration(now - (status.lostAt ?? now)) })}
+        {visible === "leaderless" && (
           <>
             {" "}
             <Link to="/servers">{t("connection.seeServers")}</Link>

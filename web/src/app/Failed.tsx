@@ -4,26 +4,26 @@ import { Button } from "@mantine/core";
 import { type ErrorComponentProps, useRouter } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 
-import { Refusal } from "../api/problem";
-import { Page, ProblemBox } from "../ui/kit";
-import { forgetFailures, NotLoaded } from "./lazyPage";
-import { useLoadAgain } from "./useLoadAgain";
+import { ApiError } from "../api/problem";
+import { Page, ErrorBox } from "../ui/kit";
+import { resetFailedLoads, ChunkLoadError } from "./lazyPage";
+import { useChunkReload } from "./useLoadAgain";
 
-export function Failed({ error, reset }: ErrorComponentProps) {
+export function ErrorPage({ error, reset }: ErrorComponentProps) {
   const { t } = useTranslation();
   const router = useRouter();
-  const isNotLoaded = error instanceof NotLoaded;
-  useLoadAgain(error, reset);
+  const isChunkError = error instanceof ChunkLoadError;
+  useChunkReload(error, reset);
 
   const retry = () => {
-    forgetFailures();
+    resetFailedLoads();
     reset();
     void router.invalidate();
   };
-  const known = isNotLoaded ? new Refusal("not_loaded", 0, error.message) : Refusal.from(error);
+  const apiError = isChunkError ? new ApiError("not_loaded", 0, error.message) : ApiError.from(error);
   return (
-    <Page title={isNotLoaded ? t("failed.notLoaded") : t("failed.title")}>
-      <ProblemBox error={known} onRetry={retry} />
+    <Page title={isChunkError ? t("failed.notLoaded") : t("failed.title")}>
+      <ErrorBox error={apiError} onRetry={retry} />
       <div>
         <Button variant="default" onClick={() => location.reload()}>
           {t("failed.reload")}

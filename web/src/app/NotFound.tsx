@@ -3,13 +3,13 @@ import { Link } from "@tanstack/react-router";
 import { Compass } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
-import { Empty, Page } from "../ui/kit";
+import { EmptyState, Page } from "../ui/kit";
 
 export function NotFound() {
   const { t } = useTranslation();
   return (
     <Page title={t("notFound.title")}>
-      <Empty
+      <EmptyState
         icon={Compass}
         title={t("notFound.text")}
         action={

@@ -20,28 +20,28 @@ import {
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 import { useTranslation } from "react-i18next";
 
-import { namesakesQuery, queuesQuery, workersQuery } from "../api/queries";
-import { suggestedQuery } from "../api/schedules";
+import { jobsByNameQuery, queuesQuery, workersQuery } from "../api/queries";
+import { suggestedSchedulesQuery } from "../api/schedules";
 import { suggestedWorkflowsQuery } from "../api/workflows";
-import { prefer, usePreferences } from "../lib/preferences";
+import { setPreferences, usePreferences } from "../lib/preferences";
 import { StatusBadge } from "../ui/Status";
-import { Ago } from "../ui/Time";
+import { RelativeTime } from "../ui/Time";
 import style from "./Palette.module.css";
 
 let isOpen = false;
 const listeners = new Set<() => void>();
 
-function set(open: boolean): void {
+function setOpen(open: boolean): void {
   isOpen = open;
   for (const listener of listeners) listener();
 }
 
 export function openPalette(): void {
-  set(true);
+  setOpen(true);
 }
 
 export function togglePalette(): void {
-  set(!isOpen);
+  setOpen(!isOpen);
 }
 
 function subscribe(listener: () => void): () => void {
@@ -78,7 +78,7 @@ export function Palette() {
   return (
     <Modal
       opened={open}
-      onClose={() => set(false)}
+      onClose={() => setOpen(false)}
       withCloseButton={false}
       padding={0}
       size={580}
@@ -95,28 +95,28 @@ export function Palette() {
 function Commands() {
   const { t } = useTranslation();
   const [text, setText] = useState("");
-  const [at, setAt] = useState(0);
+  const [index, setIndex] = useState(0);
   const list = useRef<HTMLDivElement>(null);
   const commands = useCommands(text.trim());
-  const chosen = Math.min(at, commands.length - 1);
+  const selected = Math.min(index, commands.length - 1);
 
   useEffect(() => {
     list.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest" });
-  }, [chosen]);
+  }, [selected]);
 
   const onKey = (event: KeyboardEvent) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step !== undefined) {
       event.preventDefault();
-      setAt((chosen + step + commands.length) % commands.length);
+      setIndex((selected + step + commands.length) % commands.length);
     } else if (event.key === "Enter" && !event.nativeEvent.isComposing) {
       event.preventDefault();
-      run(commands[chosen]);
+      run(commands[selected]);
     }
   };
   const run = (command: Command | undefined) => {
     if (!command) return;
-    set(false);
+    setOpen(false);
     command.run();
   };
 
@@ -129,11 +129,11 @@ function Commands() {
         role="combobox"
         aria-expanded
         aria-controls="palette-list"
-        aria-activedescendant={commands[chosen] ? `palette-${commands[chosen].id}` : undefined}
+        aria-activedescendant={commands[selected] ? `palette-${commands[selected].id}` : undefined}
         value={text}
         onChange={(event) => {
           setText(event.currentTarget.value);
-          setAt(0);
+          setIndex(0);
         }}
         onKeyDown={onKey}
         data-autofocus
@@ -147,16 +147,16 @@ function Commands() {
               key={command.id}
               id={`palette-${command.id}`}
               role="option"
-              aria-selected={i === chosen}
+              aria-selected={i === selected}
               className={style.item}
-              onMouseMove={() => setAt(i)}
+              onMouseMove={() => setIndex(i)}
               onClick={() => run(command)}
             >
               <Icon size={15} aria-hidden />
               <span className="clip">{command.title}</span>
               <span className={style.aside}>
                 {command.aside}
-                {i === chosen && <CornerDownLeft size={13} aria-hidden />}
+                {i === selected && <CornerDownLeft size={13} aria-hidden />}
               </span>
             </div>
           );
@@ -175,15 +175,15 @@ function useCommands(text: string): Command[] {
   const queues = useQuery(queuesQuery).data?.items;
   const isId = /^(job|exe|wkr|sch|wfl|run)_[0-9a-z]{26}$/.test(text);
   const isName = /^[A-Za-z0-9][\w.-]*$/.test(text) && !isId;
-  const jobs = useQuery({ ...namesakesQuery(text, "*"), enabled: isName }).data?.items;
-  const schedules = useQuery({ ...suggestedQuery(text), enabled: isName });
+  const jobs = useQuery({ ...jobsByNameQuery(text, "*"), enabled: isName }).data?.items;
+  const schedules = useQuery({ ...suggestedSchedulesQuery(text), enabled: isName });
   const workflows = useQuery({ ...suggestedWorkflowsQuery(text), enabled: isName });
 
   return useMemo(() => {
-    const begun = text.toLowerCase();
-    const has = (...words: string[]) => words.some((word) => word.toLowerCase().includes(begun));
-    const isBegun = (page: (typeof PAGES)[number]) =>
-      text !== "" && [t(`nav.${page}`), page].some((word) => word.toLowerCase().startsWith(begun));
+    const query = text.toLowerCase();
+    const matches = (...words: string[]) => words.some((word) => word.toLowerCase().includes(query));
+    const isPagePrefix = (page: (typeof PAGES)[number]) =>
+      text !== "" && [t(`nav.${page}`), page].some((word) => word.toLowerCase().startsWith(query));
     const commands: Command[] = [];
     const add = (command: Command) => commands.push(command);
     const addPage = (page: (typeof PAGES)[number]) => {
@@ -207,8 +207,8 @@ function useCommands(text: string): Command[] {
       add({ id: "id", icon: Workflow, title: text, aside: t("palette.goTo"), run });
     }
     // Before what the server finds: it comes later, and must not take the place of what Enter would choose.
-    for (const page of PAGES) if (isBegun(page)) addPage(page);
-    for (const workflow of isName ? stillFitting(workflows, has) : []) {
+    for (const page of PAGES) if (isPagePrefix(page)) addPage(page);
+    for (const workflow of isName ? matchingItems(workflows, matches) : []) {
       add({
         id: workflow.id,
         icon: Workflow,
@@ -217,7 +217,7 @@ function useCommands(text: string): Command[] {
         run: () => void navigate({ to: "/workflows/$id", params: { id: workflow.id } }),
       });
     }
-    for (const schedule of isName ? stillFitting(schedules, has) : []) {
+    for (const schedule of isName ? matchingItems(schedules, matches) : []) {
       add({
         id: schedule.id,
         icon: CalendarClock,
@@ -233,14 +233,14 @@ function useCommands(text: string): Command[] {
         title: job.name,
         aside: (
           <>
-            <Ago at={job.created_at} />
+            <RelativeTime at={job.created_at} />
             <StatusBadge status={job.status} plain />
           </>
         ),
         run: () => void navigate({ to: "/jobs/$id", params: { id: job.id } }),
       });
     }
-    if (text === "" || has(t("nav.submit"), "submit new")) {
+    if (text === "" || matches(t("nav.submit"), "submit new")) {
       add({
         id: "submit",
         icon: Plus,
@@ -249,30 +249,30 @@ function useCommands(text: string): Command[] {
         run: () => void navigate({ to: "/submit" }),
       });
     }
-    if (text !== "" && has(t("schedule.new"), "schedule new cron")) {
+    if (text !== "" && matches(t("schedule.new"), "schedule new cron")) {
       const run = () => void navigate({ to: "/schedules/new" });
       add({ id: "new-schedule", icon: CalendarPlus, title: t("schedule.new"), run });
     }
-    if (text !== "" && has(t("workflow.new"), "workflow new dag")) {
+    if (text !== "" && matches(t("workflow.new"), "workflow new dag")) {
       const run = () => void navigate({ to: "/workflows/new" });
       add({ id: "new-workflow", icon: Workflow, title: t("workflow.new"), run });
     }
     for (const page of PAGES) {
-      if (text === "" || (has(t(`nav.${page}`), page) && !isBegun(page))) addPage(page);
+      if (text === "" || (matches(t(`nav.${page}`), page) && !isPagePrefix(page))) addPage(page);
     }
     for (const status of ["failed", "running", "waiting"] as const) {
-      if (text !== "" && !has(status, t(`status.${status}`))) continue;
+      if (text !== "" && !matches(status, t(`status.${status}`))) continue;
       const title = t("palette.jobsThatAre", { status: t(`status.${status}`) });
       const run = () => void navigate({ to: "/jobs", search: { status } });
       add({ id: `status-${status}`, icon: Filter, title, run });
     }
     for (const worker of workers ?? []) {
-      if (text === "" || !has(worker.name, worker.id)) continue;
+      if (text === "" || !matches(worker.name, worker.id)) continue;
       const run = () => void navigate({ to: "/workers/$id", params: { id: worker.id } });
       add({ id: worker.id, icon: Server, title: worker.name, aside: t("nav.workers"), run });
     }
     for (const queue of queues ?? []) {
-      if (text === "" || !has(queue.name)) continue;
+      if (text === "" || !matches(queue.name)) continue;
       const run = () => void navigate({ to: "/jobs", search: { queue: queue.name } });
       add({ id: `queue-${queue.name}`, icon: Rows3, title: queue.name, aside: t("nav.queues"), run });
     }
@@ -280,14 +280,14 @@ function useCommands(text: string): Command[] {
       const run = () => void navigate({ to: "/jobs", search: { name: text } });
       add({ id: "named", icon: Filter, title: t("palette.jobsNamed", { name: text }), run });
     }
-    if (text === "" || has(t("palette.theme"), "theme dark light")) {
+    if (text === "" || matches(t("palette.theme"), "theme dark light")) {
       const next = theme === "dark" ? "light" : "dark";
-      add({ id: "theme", icon: Moon, title: t("palette.theme"), run: () => prefer({ theme: next }) });
+      add({ id: "theme", icon: Moon, title: t("palette.theme"), run: () => setPreferences({ theme: next }) });
     }
-    if (text === "" || has("language 语言 english 中文")) {
+    if (text === "" || matches("language 语言 english 中文")) {
       const next = language === "en" ? "zh-CN" : "en";
       const title = next === "en" ? "Switch to English" : "切换到中文";
-      add({ id: "language", icon: ArrowRight, title, run: () => prefer({ language: next }) });
+      add({ id: "language", icon: ArrowRight, title, run: () => setPreferences({ language: next }) });
     }
     return commands;
   }, [text, isId, isName, jobs, schedules, workflows, workers, queues, language, theme, t, navigate]);
@@ -295,7 +295,7 @@ function useCommands(text: string): Command[] {
 
 /** The first few that were found. While nothing has come yet for the last letters: those found for the ones before
  * that these letters fit too. */
-function stillFitting<T extends { name: string }>(
+function matchingItems<T extends { name: string }>(
   found: { data: { items: T[] } | undefined; isPlaceholderData: boolean },
   fits: (name: string) => boolean,
 ): T[] {

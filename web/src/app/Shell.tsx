@@ -30,14 +30,14 @@ import { useTranslation } from "react-i18next";
 import { signOut } from "../api/auth";
 import { countsQuery, meQuery, workersQuery } from "../api/queries";
 import bell from "../assets/bell.svg";
-import { prefer, type Theme, usePreferences } from "../lib/preferences";
-import { useTitle } from "../lib/title";
+import { setPreferences, type Theme, usePreferences } from "../lib/preferences";
+import { useFailureCount } from "../lib/title";
 import { ConnectionBanner, ConnectionDot } from "./Connection";
 import { openPalette, Palette } from "./Palette";
 import style from "./Shell.module.css";
 import { Shortcuts } from "./Shortcuts";
 
-const PLACES = [
+const NAV_ITEMS = [
   { to: "/", key: "overview", icon: LayoutDashboard },
   { to: "/jobs", key: "jobs", icon: ListChecks },
   { to: "/schedules", key: "schedules", icon: CalendarClock },
@@ -51,16 +51,16 @@ const PLACES = [
 ] as const satisfies ReadonlyArray<{ to: string; key: string; icon: LucideIcon }>;
 
 /** Places that are a part of another one's pages. */
-const PARTS: Record<string, string> = { "/schedules": "/calendars", "/workflows": "/runs" };
+const RELATED_PAGES: Record<string, string> = { "/schedules": "/calendars", "/workflows": "/runs" };
 
-export type Place = (typeof PLACES)[number]["key"];
+export type NavKey = (typeof NAV_ITEMS)[number]["key"];
 
 export function Shell() {
   const { t } = useTranslation();
   const path = useRouterState({ select: (state) => state.location.pathname });
   const [open, setOpen] = useState(false);
   useEffect(() => setOpen(false), [path]);
-  useTitle();
+  useFailureCount();
 
   return (
     <div className={style.frame}>
@@ -123,7 +123,7 @@ function Navigation() {
   const running = counts?.running ?? 0;
   const isUnder = (to: string) => path === to || path.startsWith(`${to}/`);
   const isHere = (to: string) =>
-    to === "/" ? path === "/" : isUnder(to) || (to in PARTS && isUnder(PARTS[to] ?? ""));
+    to === "/" ? path === "/" : isUnder(to) || (to in RELATED_PAGES && isUnder(RELATED_PAGES[to] ?? ""));
 
   return (
     <>
@@ -138,7 +138,7 @@ function Navigation() {
         </button>
       </div>
       <nav className={style.places} aria-label={t("nav.label")}>
-        {PLACES.map(({ to, key, icon: Icon }) => (
+        {NAV_ITEMS.map(({ to, key, icon: Icon }) => (
           <Link
             key={to}
             to={to}
@@ -192,7 +192,7 @@ function ThemeMenu() {
       </Menu.Target>
       <Menu.Dropdown>
         {THEMES.map(([key, Each]) => (
-          <Menu.Item key={key} leftSection={<Each size={14} />} onClick={() => prefer({ theme: key })}>
+          <Menu.Item key={key} leftSection={<Each size={14} />} onClick={() => setPreferences({ theme: key })}>
             {t(`settings.themes.${key}`)}
           </Menu.Item>
         ))}
@@ -211,8 +211,8 @@ function LanguageMenu() {
         </ActionIcon>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Item onClick={() => prefer({ language: "en" })}>English</Menu.Item>
-        <Menu.Item onClick={() => prefer({ language: "zh-CN" })}>中文</Menu.Item>
+        <Menu.Item onClick={() => setPreferences({ language: "en" })}>English</Menu.Item>
+        <Menu.Item onClick={() => setPreferences({ language: "zh-CN" })}>中文</Menu.Item>
       </Menu.Dropdown>
     </Menu>
   );

@@ -8,7 +8,7 @@ import { useTranslation } from "react-i18next";
 import { togglePalette } from "./Palette";
 import style from "./Shortcuts.module.css";
 
-const GO: Record<
+const PAGE_KEYS: Record<
   string,
   | "/"
   | "/jobs"
@@ -38,7 +38,7 @@ const GO: Record<
 };
 
 /** How long after `g` the second key counts. */
-const CHORD_MS = 1_200;
+const CHORD_TIMEOUT_MS = 1_200;
 
 export function isTyping(target: EventTarget | null): boolean {
   const fields = "input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable=true]";
@@ -60,8 +60,8 @@ export function Shortcuts() {
       }
       if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
       if (document.querySelector('[role="dialog"]')) return;
-      const to = Date.now() < chordUntil ? GO[event.key] : undefined;
-      chordUntil = event.key === "g" ? Date.now() + CHORD_MS : 0;
+      const to = Date.now() < chordUntil ? PAGE_KEYS[event.key] : undefined;
+      chordUntil = event.key === "g" ? Date.now() + CHORD_TIMEOUT_MS : 0;
       if (to) void navigate({ to });
       else if (event.key === "c") void navigate({ to: "/submit" });
       else if (event.key === "?") setOpen(true);

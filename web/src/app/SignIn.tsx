@@ -5,10 +5,10 @@ import { type FormEvent, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { signIn } from "../api/auth";
-import { Refusal } from "../api/problem";
+import { ApiError } from "../api/problem";
 import bell from "../assets/bell.svg";
-import { prefer, usePreferences } from "../lib/preferences";
-import { ProblemBox, Snippet } from "../ui/kit";
+import { setPreferences, usePreferences } from "../lib/preferences";
+import { ErrorBox, Snippet } from "../ui/kit";
 import style from "./SignIn.module.css";
 
 export function SignIn() {
@@ -17,16 +17,16 @@ export function SignIn() {
   const [text, setText] = useState("");
   const [keep, setKeep] = useState(true);
   const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
 
   const submit = async (event: FormEvent) => {
     event.preventDefault();
     setBusy(true);
-    setRefusal(null);
+    setError(null);
     try {
       await signIn(text, keep);
     } catch (error) {
-      setRefusal(Refusal.from(error));
+      setError(ApiError.from(error));
       setBusy(false);
     }
   };
@@ -52,7 +52,7 @@ export function SignIn() {
           checked={keep}
           onChange={(event) => setKeep(event.currentTarget.checked)}
         />
-        {refusal && <ProblemBox error={refusal} />}
+        {error && <ErrorBox error={error} />}
         <Button size="sm" type="submit" loading={busy} disabled={text.trim() === ""} fullWidth>
           {t("signIn.enter")}
         </Button>
@@ -64,7 +64,7 @@ export function SignIn() {
       <button
         type="button"
         className={style.language}
-        onClick={() => prefer({ language: language === "en" ? "zh-CN" : "en" })}
+        onClick={() => setPreferences({ language: language === "en" ? "zh-CN" : "en" })}
       >
         {language === "en" ? "中文" : "English"}
       </button>

@@ -1,7 +1,7 @@
 /**
  * Pages, and parts of pages, that are loaded when they are first shown.
  *
- * Where one cannot be loaded it throws {@link NotLoaded}. {@link ../app/Failed} shows that in the place of a page, and
+ * Where one cannot be loaded it throws {@link ChunkLoadError}. {@link ../app/Failed} shows that in the place of a page, and
  * the boundary around a part in the place of the part. While the browser is idle all of them are fetched ahead, so that
  * an outage or an upgrade of the server rarely meets a page that is not there yet.
  */
@@ -10,29 +10,29 @@ import { createElement, type FunctionComponent, use } from "react";
 import type { AsyncRouteComponent } from "@tanstack/react-router";
 
 /** The code of a page, or of a part of one, could not be loaded. */
-export class NotLoaded extends Error {}
+export class ChunkLoadError extends Error {}
 
 interface Lazy<P> {
   Component: FunctionComponent<P>;
   /** Loads the code; a failure is ignored, and the code is loaded again when it is needed. */
-  ahead: () => Promise<void>;
-  forget: () => void;
+  preload: () => Promise<void>;
+  reset: () => void;
 }
 
 /** In the order in which they were declared: the parts of a page follow once the page is loaded. */
-const declared = new Set<Pick<Lazy<object>, "ahead" | "forget">>();
+const registry = new Set<Pick<Lazy<object>, "preload" | "reset">>();
 
-function lazily<P extends object>(load: () => Promise<FunctionComponent<P>>): Lazy<P> {
+function createLazy<P extends object>(load: () => Promise<FunctionComponent<P>>): Lazy<P> {
   let found: FunctionComponent<P> | null = null;
   let loading: Promise<FunctionComponent<P>> | null = null;
   const fetch = () =>
     load().then(
       (component) => (found = component),
       (error: unknown) => {
-        throw new NotLoaded(error instanceof Error ? error.message : String(error));
+        throw new ChunkLoadError(error instanceof Error ? error.message : String(error));
       },
     );
-  const ahead = () =>
+  const preload = () =>
     found
       ? Promise.resolve()
       : fetch().then(
@@ -40,8 +40,8 @@ function lazily<P extends object>(load: () => Promise<FunctionComponent<P>>): La
           () => undefined,
         );
   const Component = (props: P) => createElement(found ?? use((loading ??= fetch())), props);
-  const lazy = { Component, ahead, forget: () => (loading = null) };
-  declared.add(lazy);
+  const lazy = { Component, preload, reset: () => (loading = null) };
+  registry.add(lazy);
   return lazy;
 }
 
@@ -50,33 +50,33 @@ export function lazyPage<Name extends string>(
   load: () => Promise<Record<Name, FunctionComponent>>,
   name: Name,
 ): AsyncRouteComponent<object> {
-  const { Component, ahead } = lazily<object>(() => load().then((module) => module[name]));
-  return Object.assign(Component, { preload: ahead });
+  const { Component, preload } = createLazy<object>(() => load().then((module) => module[name]));
+  return Object.assign(Component, { preload });
 }
 
 /** The default component of a module, as a part of a page. It needs a `Suspense` and an error boundary around it. */
 export function lazyPart<P extends object>(
   load: () => Promise<{ default: FunctionComponent<P> }>,
 ): FunctionComponent<P> {
-  return lazily<P>(() => load().then((module) => module.default)).Component;
+  return createLazy<P>(() => load().then((module) => module.default)).Component;
 }
 
 /** Pages and parts that could not be loaded are loaded again when they are next shown. */
-export function forgetFailures(): void {
-  for (const { forget } of declared) forget();
+export function resetFailedLoads(): void {
+  for (const { reset } of registry) reset();
 }
 
-let isAhead = false;
+let hasPreloaded = false;
 
 /** Loads all pages and their parts, one whenever the browser has nothing else to do; does so once. */
-export function loadAhead(): void {
-  if (isAhead) return;
-  isAhead = true;
+export function preloadPages(): void {
+  if (hasPreloaded) return;
+  hasPreloaded = true;
   // Also those that are declared meanwhile, by a page that was just loaded.
-  const left = declared.values();
+  const remaining = registry.values();
   const next = () => {
-    const { value } = left.next();
-    if (value) void value.ahead().then(whenIdle);
+    const { value } = remaining.next();
+    if (value) void value.preload().then(whenIdle);
   };
   const whenIdle = () =>
     typeof requestIdleCallback === "undefined" ? setTimeout(next, 1_000) : requestIdleCallback(next);

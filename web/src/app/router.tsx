@@ -4,7 +4,7 @@ import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/
 
 import { Loading } from "../ui/kit";
 import { parseSearch, stringifySearch, type Search, text } from "../lib/search";
-import { Failed } from "./Failed";
+import { ErrorPage } from "./Failed";
 import { lazyPage } from "./lazyPage";
 import { NotFound } from "./NotFound";
 import { Shell } from "./Shell";
@@ -328,9 +328,9 @@ const execution = createRoute({
   getParentRoute: () => root,
   path: "/executions/$id",
   loader: async ({ params }) => {
-    const { answer, api } = await import("../api/client");
-    const asked = api.GET("/api/v1/executions/{id}", { params: { path: { id: params.id } } });
-    const found = await answer(asked);
+    const { unwrap, api } = await import("../api/client");
+    const request = api.GET("/api/v1/executions/{id}", { params: { path: { id: params.id } } });
+    const found = await unwrap(request);
     // eslint-disable-next-line @typescript-eslint/only-throw-error -- this is how the router is told
     throw redirect({
       to: "/jobs/$id",
@@ -378,7 +378,7 @@ export const router = createRouter({
   defaultPreload: "intent",
   scrollRestoration: true,
   defaultNotFoundComponent: NotFound,
-  defaultErrorComponent: Failed,
+  defaultErrorComponent: ErrorPage,
   // A page that takes long to load, or that waits for the server, stands in the frame.
   defaultPendingComponent: Loading,
 });

@@ -3,38 +3,38 @@
 import { useEffect, useRef } from "react";
 
 import { feed } from "../api/feed";
-import { forgetFailures, NotLoaded } from "./lazyPage";
+import { resetFailedLoads, ChunkLoadError } from "./lazyPage";
 import { mayReload } from "./reloads";
 
 /**
  * Reloads the whole page if the server answers: then the code is not there because the server was upgraded. The
  * address of this module names the build.
  */
-async function reloadAfterUpgrade({ message }: NotLoaded, mayLose: () => boolean): Promise<void> {
+async function reloadAfterUpgrade({ message }: ChunkLoadError, mayDiscard: () => boolean): Promise<void> {
   const answer = await fetch("/livez", { cache: "no-store" }).catch(() => null);
-  if (answer?.ok && mayLose() && mayReload(sessionStorage, import.meta.url, message)) location.reload();
+  if (answer?.ok && mayDiscard() && mayReload(sessionStorage, import.meta.url, message)) location.reload();
 }
 
 /**
  * Loads the code again once the server is back, and reloads the dashboard once where the server was upgraded; `reset`
  * shows again what has failed. A reload loses what the user has typed: it needs `mayLose`.
  */
-export function useLoadAgain(error: unknown, reset: () => void, mayLose = true): void {
-  const may = useRef(mayLose);
-  may.current = mayLose;
+export function useChunkReload(error: unknown, reset: () => void, mayDiscard = true): void {
+  const mayDiscardRef = useRef(mayDiscard);
+  mayDiscardRef.current = mayDiscard;
 
   useEffect(() => {
-    if (!(error instanceof NotLoaded)) return;
-    void reloadAfterUpgrade(error, () => may.current);
+    if (!(error instanceof ChunkLoadError)) return;
+    void reloadAfterUpgrade(error, () => mayDiscardRef.current);
     const stop = feed.onStatus(() => {
       if (feed.status.state !== "live") return;
       // Before it is shown again: it would fail at once with what failed before.
-      forgetFailures();
+      resetFailedLoads();
       reset();
     });
     return () => {
       stop();
-      forgetFailures();
+      resetFailedLoads();
     };
   }, [error, reset]);
 }

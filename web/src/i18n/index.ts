@@ -3,7 +3,7 @@
 import i18next from "i18next";
 import { initReactI18next } from "react-i18next";
 
-import { onPreferences, preferences } from "../lib/preferences";
+import { onPreferencesChange, preferences } from "../lib/preferences";
 import en from "./en.json";
 import zh from "./zh-CN.json";
 
@@ -23,7 +23,7 @@ void i18next.use(initReactI18next).init({
 });
 
 document.documentElement.lang = preferences().language;
-onPreferences(() => {
+onPreferencesChange(() => {
   const { language } = preferences();
   document.documentElement.lang = language;
   if (i18next.language !== language) void i18next.changeLanguage(language);

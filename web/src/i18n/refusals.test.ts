@@ -5,7 +5,7 @@ import { join } from "node:path";
 
 import { expect, test } from "vitest";
 
-import { ownHint, ownWords, Refusal } from "../api/problem";
+import { hintKey, messageKey, ApiError } from "../api/problem";
 import chinese from "./zh-CN.json";
 
 const SOURCE = join(import.meta.dirname, "../../../crates/model/src/api/code.rs");
@@ -15,7 +15,7 @@ test("every code of a refusal has a text", () => {
     (match) => match[1] ?? "",
   );
   expect(codes.length).toBeGreaterThan(40);
-  const isOwn = (code: string) => ownWords(new Refusal(code, 0, "")) !== null;
+  const isOwn = (code: string) => messageKey(new ApiError(code, 0, "")) !== null;
   const told = new Set(Object.keys(chinese.refusal));
   expect(codes.filter((code) => !told.has(code) && !isOwn(code))).toEqual([]);
   expect([...told].filter((code) => !codes.includes(code))).toEqual([]);
@@ -25,9 +25,9 @@ test("a hint that is for programs is replaced by one for people", () => {
   const codes = [...readFileSync(SOURCE, "utf8").matchAll(/= [45]\d\d, "(\w+)", ".*?", "(.*)";/g)];
   expect(codes.length).toBeGreaterThan(40);
   const shown = codes
-    .filter(([, code = ""]) => ownWords(new Refusal(code, 0, "")) === null)
+    .filter(([, code = ""]) => messageKey(new ApiError(code, 0, "")) === null)
     .map(([, code = "", hint = ""]) => ({ code, hint }))
-    .filter((refusal) => ownHint(refusal) === null);
+    .filter((refusal) => hintKey(refusal) === null);
   // A header, a method, a path of the API or a field of its answers.
   const ofTheApi = /`[A-Z][A-Za-z-]+(:|`)|\b(GET|PUT|POST)\b|\/api\/|\/docs|`errors`|`cursor`|ETag/;
   expect(shown.filter(({ hint }) => ofTheApi.test(hint))).toEqual([]);

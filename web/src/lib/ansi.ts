@@ -37,16 +37,16 @@ export function parseAnsi(line: string, before: Style = {}): { spans: Span[]; st
   const spans: Span[] = [];
   let style = before;
   let from = 0;
-  const put = (until: number) => {
+  const addSpan = (until: number) => {
     const text = clean(line.slice(from, until));
     if (text !== "") spans.push({ text, style });
   };
   for (const match of line.matchAll(ESCAPES)) {
-    put(match.index);
+    addSpan(match.index);
     from = match.index + match[0].length;
-    if (match[2] === "m") style = select(style, match[1] ?? "");
+    if (match[2] === "m") style = applySgr(style, match[1] ?? "");
   }
-  put(line.length);
+  addSpan(line.length);
   return { spans, style };
 }
 
@@ -56,7 +56,7 @@ function clean(text: string): string {
   return shown.slice(shown.lastIndexOf("\r") + 1).replace(INVISIBLE, "");
 }
 
-function select(style: Style, parameters: string): Style {
+function applySgr(style: Style, parameters: string): Style {
   const codes = parameters.split(/[;:]/).map((p) => (p === "" ? 0 : Number(p)));
   const next: Style = { ...style };
   for (let i = 0; i < codes.length; i += 1) {
@@ -80,7 +80,7 @@ function select(style: Style, parameters: string): Style {
     else if (code >= 90 && code <= 97) next.color = code - 82;
     else if (code >= 100 && code <= 107) next.background = code - 92;
     else if (code === 38 || code === 48) {
-      const [color, used] = extended(codes.slice(i + 1));
+      const [color, used] = extendedColor(codes.slice(i + 1));
       if (color !== undefined) next[code === 38 ? "color" : "background"] = color;
       i += used;
     }
@@ -88,7 +88,7 @@ function select(style: Style, parameters: string): Style {
   return next;
 }
 
-function extended(codes: number[]): [number | string | undefined, number] {
+function extendedColor(codes: number[]): [number | string | undefined, number] {
   const [kind, a = 0, b = 0, c = 0] = codes;
   if (kind === 5) return [indexed(a), 2];
   if (kind === 2) return [rgb(a, b, c), 4];

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
-import { Refusal } from "../api/problem";
-import { actOnAll, BULK_MAX, findAll, grouped } from "./bulk";
+import { ApiError } from "../api/problem";
+import { runBulk, BULK_MAX, findAll, groupErrors } from "./bulk";
 
 const ids = (count: number) => Array.from({ length: count }, (_, i) => `i${i}`);
 
@@ -12,9 +12,9 @@ test("each is acted on once, and what is refused does not keep the others back",
     return id === "i3" ? Promise.reject(new Error("refused")) : Promise.resolve();
   };
   const seen: number[] = [];
-  const done = await actOnAll(ids(20), act, ({ done, failed }) => seen.push(done + failed), signal());
+  const done = await runBulk(ids(20), act, ({ done, failed }) => seen.push(done + failed), signal());
   expect(done).toMatchObject({ done: 19, left: [] });
-  expect([...done.refused.keys()]).toEqual(["i3"]);
+  expect([...done.errors.keys()]).toEqual(["i3"]);
   expect(acted.sort()).toEqual(ids(20).sort());
   expect(seen.at(-1)).toBe(20);
 });
@@ -27,82 +27,82 @@ test("what was stopped begins nothing more, and says what it has not tried", asy
     if (acted === 6) stop.abort();
     return Promise.resolve();
   };
-  const { left } = await actOnAll(ids(100), act, () => undefined, stop.signal);
+  const { notAttempted } = await runBulk(ids(100), act, () => undefined, stop.signal);
   expect(acted).toBeLessThan(13);
-  expect(left).toEqual(ids(100).slice(acted));
+  expect(notAttempted).toEqual(ids(100).slice(acted));
 });
 
 /** Things of groups that each let one at a time; a turn ends what runs. */
 function oneAtATime(groupOf: (id: string) => string) {
   const running = new Map<string, string>();
-  const began: string[] = [];
+  const started: string[] = [];
   const act = (id: string) => {
     const group = groupOf(id);
-    if (running.has(group)) return Promise.reject(new Refusal("busy", 409, `${group} is busy`));
+    if (running.has(group)) return Promise.reject(new ApiError("busy", 409, `${group} is busy`));
     running.set(group, id);
-    began.push(id);
+    started.push(id);
     return Promise.resolve();
   };
-  const turns = {
-    laneOf: groupOf,
-    isForNow: ({ code }: Refusal) => code === "busy",
-    next: () => Promise.resolve(running.clear()),
+  const retryPolicy = {
+    groupOf,
+    isRetryable: ({ code }: ApiError) => code === "busy",
+    waitForRetry: () => Promise.resolve(running.clear()),
   };
-  return { act, began, turns };
+  return { act, started, retryPolicy };
 }
 
 test("what is refused for now is done in its order, one behind the other", async () => {
-  const { act, began, turns } = oneAtATime(() => "schedule");
+  const { act, started, retryPolicy } = oneAtATime(() => "schedule");
   const seen: string[] = [];
-  const done = await actOnAll(
+  const done = await runBulk(
     ids(20),
     act,
     ({ done, waiting }) => seen.push(`${done} ${waiting}`),
     signal(),
-    turns,
+    retryPolicy,
   );
   expect(done).toEqual({ done: 20, refused: new Map(), left: [] });
-  expect(began).toEqual(ids(20));
+  expect(started).toEqual(ids(20));
   expect(seen).toContain("1 19");
   expect(seen.at(-1)).toBe("20 0");
 });
 
 test("those of one lane keep their order, however long each request takes", async () => {
-  const { act, began, turns } = oneAtATime(() => "schedule");
+  const { act, started, retryPolicy } = oneAtATime(() => "schedule");
   const slow = async (id: string) => {
     // The first arrives last.
     if (id === "i0") await new Promise((done) => setTimeout(done, 20));
     await act(id);
   };
-  await actOnAll(ids(4), slow, () => undefined, signal(), turns);
-  expect(began).toEqual(ids(4));
+  await runBulk(ids(4), slow, () => undefined, signal(), retryPolicy);
+  expect(started).toEqual(ids(4));
 });
 
 test("what waits for one schedule does not keep back what waits for another", async () => {
-  const { act, turns } = oneAtATime((id) => (Number(id.slice(1)) < 10 ? "first" : "second"));
+  const { act, retryPolicy } = oneAtATime((id) => (Number(id.slice(1)) < 10 ? "first" : "second"));
   let turn = 0;
-  const next = () => {
+  const waitForRetry = () => {
     turn += 1;
-    return turns.next();
+    return retryPolicy.waitForRetry();
   };
-  const done = await actOnAll(ids(20), act, () => undefined, signal(), { ...turns, next });
+  const done = await runBulk(ids(20), act, () => undefined, signal(), { ...retryPolicy, waitForRetry });
   expect(done.done).toBe(20);
   expect(turn).toBe(9);
 });
 
 test("what is stopped while it waits counts as refused, for the reason that it waited for", async () => {
   const stop = new AbortController();
-  const { act, turns } = oneAtATime(() => "schedule");
+  const { act, retryPolicy } = oneAtATime(() => "schedule");
   let turn = 0;
-  const next = () => {
+  const waitForRetry = () => {
     turn += 1;
     if (turn === 3) stop.abort();
-    return turns.next();
+    return retryPolicy.waitForRetry();
   };
-  const { done, refused } = await actOnAll(ids(10), act, () => undefined, stop.signal, { ...turns, next });
+  const { done, errors } = await runBulk(ids(10), act, () => undefined, stop.signal, { ...retryPolicy, waitForRetry });
   expect(done).toBe(3);
-  expect([...refused.keys()]).toEqual(ids(10).slice(3));
-  expect(refused.get("i9")?.code).toBe("busy");
+  expect([...errors.keys()]).toEqual(ids(10).slice(3));
+  expect(errors.get("i9")?.code).toBe("busy");
 });
 
 test("what fits is found on all pages, up to a bound", async () => {
@@ -118,8 +118,8 @@ test("what fits is found on all pages, up to a bound", async () => {
 });
 
 test("refusals are told by their kind, the most frequent first", () => {
-  const of = (code: string) => new Refusal(code, 409, code);
-  const groups = grouped([of("a"), of("b"), of("b")]);
+  const of = (code: string) => new ApiError(code, 409, code);
+  const groups = groupErrors([of("a"), of("b"), of("b")]);
   expect(groups.map(({ example, count }) => [example.code, count])).toEqual([
     ["b", 2],
     ["a", 1],

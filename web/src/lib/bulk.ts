@@ -1,10 +1,10 @@
 /** Acting on many things: one request each, a few at a time. */
 
-import { Refusal } from "../api/problem";
+import { ApiError } from "../api/problem";
 
 /** More than so many are not acted on at once. */
 export const BULK_MAX = 10_000;
-const AT_ONCE = 6;
+const CONCURRENCY = 6;
 
 export interface Progress {
   done: number;
@@ -14,21 +14,21 @@ export interface Progress {
 }
 
 /** What came of acting on many things. */
-export interface Acted {
+export interface BulkResult {
   done: number;
   /** Each that was refused, and why. */
-  refused: ReadonlyMap<string, Refusal>;
+  errors: ReadonlyMap<string, ApiError>;
   /** Those that were not tried, because the user stopped before. */
-  left: readonly string[];
+  notAttempted: readonly string[];
 }
 
 /** Refusals that pass by themselves. */
-export interface Turns {
+export interface RetryPolicy {
   /** Ids of one lane are tried one after another: if one is refused for now, the rest of its lane waits too. */
-  laneOf: (id: string) => string | undefined;
-  isForNow: (refusal: Refusal) => boolean;
+  groupOf: (id: string) => string | undefined;
+  isRetryable: (error: ApiError) => boolean;
   /** Waits until what was refused for now may be accepted. */
-  next: (signal: AbortSignal) => Promise<void>;
+  waitForRetry: (signal: AbortSignal) => Promise<void>;
 }
 
 /**
@@ -37,68 +37,68 @@ export interface Turns {
  * What is refused for now is tried again, in the order of `ids`, as soon as the next turn comes. The ids of one lane are
  * tried in that order from the start.
  */
-export async function actOnAll(
+export async function runBulk(
   ids: readonly string[],
   act: (id: string) => Promise<unknown>,
   onProgress: (progress: Progress) => void,
   signal: AbortSignal,
-  turns?: Turns,
-): Promise<Acted> {
+  retryPolicy?: RetryPolicy,
+): Promise<BulkResult> {
   let done = 0;
-  const refused = new Map<string, Refusal>();
-  const waiting = new Map<string, Refusal>();
-  const tryOne = async (id: string) => {
+  const errors = new Map<string, ApiError>();
+  const waiting = new Map<string, ApiError>();
+  const attempt = async (id: string) => {
     try {
       await act(id);
       waiting.delete(id);
       done += 1;
-    } catch (error) {
-      const refusal = Refusal.from(error);
-      const isForNow = turns?.isForNow(refusal) ?? false;
-      (isForNow ? waiting : refused).set(id, refusal);
+    } catch (thrown) {
+      const error = ApiError.from(thrown);
+      const isForNow = retryPolicy?.isRetryable(error) ?? false;
+      (isForNow ? waiting : errors).set(id, error);
       if (!isForNow) waiting.delete(id);
     }
-    onProgress({ done, failed: refused.size, waiting: waiting.size });
+    onProgress({ done, failed: errors.size, waiting: waiting.size });
   };
 
-  const lanes = lanesOf(ids, (id) => turns?.laneOf(id) ?? id);
-  const left = new Set(ids);
-  const takeLane = async (lane: readonly string[]) => {
-    let refusal: Refusal | undefined;
+  const groups = groupsOf(ids, (id) => retryPolicy?.groupOf(id) ?? id);
+  const notAttempted = new Set(ids);
+  const runGroup = async (lane: readonly string[]) => {
+    let error: ApiError | undefined;
     for (const id of lane) {
       if (signal.aborted) return;
-      left.delete(id);
-      if (refusal) waiting.set(id, refusal);
+      notAttempted.delete(id);
+      if (error) waiting.set(id, error);
       else {
-        await tryOne(id);
-        refusal = waiting.get(id);
+        await attempt(id);
+        error = waiting.get(id);
       }
     }
-    onProgress({ done, failed: refused.size, waiting: waiting.size });
+    onProgress({ done, failed: errors.size, waiting: waiting.size });
   };
   let next = 0;
-  const take = async () => {
-    while (next < lanes.length && !signal.aborted) await takeLane(lanes[next++] ?? []);
+  const runGroups = async () => {
+    while (next < groups.length && !signal.aborted) await runGroup(groups[next++] ?? []);
   };
-  await Promise.all(Array.from({ length: AT_ONCE }, take));
+  await Promise.all(Array.from({ length: CONCURRENCY }, runGroups));
 
-  while (turns && waiting.size > 0 && !signal.aborted) {
-    await turns.next(signal);
+  while (retryPolicy && waiting.size > 0 && !signal.aborted) {
+    await retryPolicy.waitForRetry(signal);
     // The same refusal as one of this turn would come again.
-    const heard = new Set<string>();
+    const seenMessages = new Set<string>();
     for (const id of ids) {
       const before = waiting.get(id);
-      if (signal.aborted || !before || heard.has(before.message)) continue;
-      await tryOne(id);
+      if (signal.aborted || !before || seenMessages.has(before.message)) continue;
+      await attempt(id);
       const after = waiting.get(id);
-      if (after) heard.add(after.message);
+      if (after) seenMessages.add(after.message);
     }
   }
-  return { done, refused: new Map([...refused, ...waiting]), left: [...left] };
+  return { done, errors: new Map([...errors, ...waiting]), notAttempted: [...notAttempted] };
 }
 
 /** The ids of each lane, in their order. */
-function lanesOf(ids: readonly string[], laneOf: (id: string) => string): string[][] {
+function groupsOf(ids: readonly string[], laneOf: (id: string) => string): string[][] {
   const lanes = new Map<string, string[]>();
   for (const id of ids) {
     const lane = lanes.get(laneOf(id));
@@ -109,19 +109,19 @@ function lanesOf(ids: readonly string[], laneOf: (id: string) => string): string
 }
 
 /** Refusals of one kind. */
-export interface RefusalGroup {
+export interface ErrorGroup {
   /** One of them, for its words. */
-  example: Refusal;
+  example: ApiError;
   count: number;
 }
 
 /** Refusals by their code, the most frequent first. */
-export function grouped(refusals: Iterable<Refusal>): RefusalGroup[] {
-  const groups = new Map<string, RefusalGroup>();
-  for (const refusal of refusals) {
-    const group = groups.get(refusal.code);
+export function groupErrors(errors: Iterable<ApiError>): ErrorGroup[] {
+  const groups = new Map<string, ErrorGroup>();
+  for (const error of errors) {
+    const group = groups.get(error.code);
     if (group) group.count += 1;
-    else groups.set(refusal.code, { example: refusal, count: 1 });
+    else groups.set(error.code, { example: error, count: 1 });
   }
   return [...groups.values()].sort((a, b) => b.count - a.count);
 }
@@ -133,14 +133,14 @@ interface Paged<T> {
 
 /** What fits in a list that is read page by page; {@link BULK_MAX} of them at most. */
 export async function findAll<T>(
-  read: (cursor: string | undefined) => Promise<Paged<T>>,
-  isFit: (item: T) => boolean,
+  fetchPage: (cursor: string | undefined) => Promise<Paged<T>>,
+  matches: (item: T) => boolean,
 ): Promise<T[]> {
   const found: T[] = [];
   let cursor: string | undefined;
   do {
-    const page = await read(cursor);
-    found.push(...page.items.filter(isFit));
+    const page = await fetchPage(cursor);
+    found.push(...page.items.filter(matches));
     cursor = page.next_cursor ?? undefined;
   } while (cursor && found.length < BULK_MAX);
   return found.slice(0, BULK_MAX);

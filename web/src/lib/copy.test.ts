@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { JobSpec } from "../api/schema";
-import { asCliAgain } from "./copy";
+import { toResubmitCommand } from "./copy";
 
 test("a copied job is submitted again as another job, at once", () => {
   const spec = {
@@ -10,7 +10,7 @@ test("a copied job is submitted again as another job, at once", () => {
     idempotency_key: "load-1",
     run_at: "2026-11-21T08:00:00Z",
   } as JobSpec;
-  const command = asCliAgain(spec);
+  const command = toResubmitCommand(spec);
   expect(command).toMatch(/^belfry submit -f - <<'BELFRY_JOB'\n/);
   expect(command).toContain("name: load");
   expect(command).not.toMatch(/idempotency_key|run_at/);

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { isSame, parseToken, queryOf, sinceOf, tokensOf, withoutToken, withToken } from "./filters";
+import { isSameSearch, parseToken, toJobsQuery, sinceTime, tokensOf, withoutToken, withToken } from "./filters";
 import { parseSearch, stringifySearch } from "./search";
 
 test("a typed filter is a key and a value, a label, a worker or a name", () => {
@@ -28,12 +28,12 @@ test("a filter survives its address", () => {
   const search = { status: "failed,expired", label: ["a=1", "b=x y"], since: "24h" };
   const address = stringifySearch(search);
   expect(address).toBe("?status=failed,expired&label=a%3D1&label=b%3Dx+y&since=24h");
-  expect(isSame(parseSearch(address), search)).toBe(true);
+  expect(isSameSearch(parseSearch(address), search)).toBe(true);
 });
 
 test("a span counts back from now", () => {
   const now = Date.parse("2026-11-21T12:00:00Z");
-  expect(sinceOf("24h", now)).toBe("2026-11-20T12:00:00.000Z");
-  expect(sinceOf("yesterday", now)).toBeUndefined();
-  expect(queryOf({ since: "1h" }, now).created_after).toBe("2026-11-21T11:00:00.000Z");
+  expect(sinceTime("24h", now)).toBe("2026-11-20T12:00:00.000Z");
+  expect(sinceTime("yesterday", now)).toBeUndefined();
+  expect(toJobsQuery({ since: "1h" }, now).created_after).toBe("2026-11-21T11:00:00.000Z");
 });

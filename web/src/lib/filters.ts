@@ -33,7 +33,7 @@ export function tokensOf(search: JobsSearch): Token[] {
 }
 
 /** Which filter an id is for, by its first letters. */
-const KINDS: Record<string, FilterKey> = { wkr: "worker", sch: "schedule", bkf: "backfill", run: "run" };
+const ID_PREFIXES: Record<string, FilterKey> = { wkr: "worker", sch: "schedule", bkf: "backfill", run: "run" };
 
 /** The filter that a text such as `status:failed` or `team=pay` stands for; a bare word is a name. */
 export function parseToken(text: string): Token | null {
@@ -45,7 +45,7 @@ export function parseToken(text: string): Token | null {
     const value = (match[2] ?? "").trim();
     return value === "" ? null : { key, value };
   }
-  const kind = KINDS[/^([a-z]{3})_/.exec(word)?.[1] ?? ""];
+  const kind = ID_PREFIXES[/^([a-z]{3})_/.exec(word)?.[1] ?? ""];
   if (kind) return { key: kind, value: word };
   return word.includes("=") ? { key: "label", value: word } : { key: "name", value: word };
 }
@@ -70,7 +70,7 @@ export function withoutToken(search: JobsSearch, { key, value }: Token): JobsSea
   return { ...search, [key]: undefined };
 }
 
-export function isSame(a: JobsSearch, b: JobsSearch): boolean {
+export function isSameSearch(a: JobsSearch, b: JobsSearch): boolean {
   const shown = (search: JobsSearch) => tokensOf(search).map(({ key, value }) => `${key}:${value}`);
   return shown(a).join("\n") === shown(b).join("\n");
 }
@@ -78,14 +78,14 @@ export function isSame(a: JobsSearch, b: JobsSearch): boolean {
 const SPANS_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** When a span such as `24h`, counted back from `now`, began. */
-export function sinceOf(span: string, now: number): string | undefined {
+export function sinceTime(span: string, now: number): string | undefined {
   const match = /^(\d{1,4})([mhd])$/.exec(span);
   const unit = SPANS_MS[match?.[2] ?? ""];
   return match && unit ? new Date(now - Number(match[1]) * unit).toISOString() : undefined;
 }
 
 /** What the API is asked for a filter. */
-export function queryOf(search: JobsSearch, now: number): JobsQuery {
+export function toJobsQuery(search: JobsSearch, now: number): JobsQuery {
   return {
     status: search.status,
     owner: search.owner,
@@ -97,7 +97,7 @@ export function queryOf(search: JobsSearch, now: number): JobsQuery {
     schedule: search.schedule,
     backfill: search.backfill,
     run: search.run,
-    created_after: search.after ?? (search.since ? sinceOf(search.since, now) : undefined),
+    created_after: search.after ?? (search.since ? sinceTime(search.since, now) : undefined),
     created_before: search.before,
   };
 }

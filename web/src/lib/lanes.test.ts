@@ -1,18 +1,18 @@
 import { expect, test } from "vitest";
 
-import { marksOf } from "./lanes";
+import { mergeFirings } from "./lanes";
 
 const HOUR = 3_600_000;
 
 test("firings that cannot be told apart are drawn as one mark that counts them", () => {
   const seconds = Array.from({ length: 100 }, (_, i) => i * 1_000);
-  expect(marksOf([...seconds, 12 * HOUR], 0, 24 * HOUR)).toEqual([
+  expect(mergeFirings([...seconds, 12 * HOUR], 0, 24 * HOUR)).toEqual([
     { from: 0, to: 99_000, count: 100 },
     { from: 12 * HOUR, to: 12 * HOUR, count: 1 },
   ]);
 });
 
 test("firings apart from each other have marks of their own", () => {
-  expect(marksOf([HOUR, 2 * HOUR, 3 * HOUR], 0, 24 * HOUR).map(({ from }) => from / HOUR)).toEqual([1, 2, 3]);
-  expect(marksOf([], 0, HOUR)).toEqual([]);
+  expect(mergeFirings([HOUR, 2 * HOUR, 3 * HOUR], 0, 24 * HOUR).map(({ from }) => from / HOUR)).toEqual([1, 2, 3]);
+  expect(mergeFirings([], 0, HOUR)).toEqual([]);
 });

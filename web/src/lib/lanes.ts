@@ -8,15 +8,15 @@ export interface Mark {
 }
 
 /** In how many parts a lane is told apart. */
-const PARTS = 240;
+const RESOLUTION = 240;
 
 /** The marks of one schedule's firings, on a lane from `from` to `to`. */
-export function marksOf(firings: readonly number[], from: number, to: number): Mark[] {
-  const part = Math.max(1, (to - from) / PARTS);
+export function mergeFirings(firings: readonly number[], from: number, to: number): Mark[] {
+  const minGap = Math.max(1, (to - from) / RESOLUTION);
   const marks: Mark[] = [];
   for (const at of firings) {
     const last = marks.at(-1);
-    if (last && at - last.to < part) {
+    if (last && at - last.to < minGap) {
       last.to = at;
       last.count += 1;
     } else marks.push({ from: at, to: at, count: 1 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { linesOfPart, LogLines, occurrences, split } from "./log";
+import { linesOfPage, LogLines, findMatches, splitLinks } from "./log";
 
 const entry = (text: string, stream = "stdout") => ({
   next_offset: 0,
@@ -50,7 +50,7 @@ test("lines that have not ended stand last, in the order in which they began", (
 test("a part of a log leaves out what has not ended in it: its number is not known yet", () => {
   const lines = new LogLines(5);
   lines.push([entry("a\nb")]);
-  expect(lines.ended.map(({ number }) => number)).toEqual([5]);
+  expect(lines.completeLines.map(({ number }) => number)).toEqual([5]);
 });
 
 test("a colour that was cut in two is one colour", () => {
@@ -71,22 +71,22 @@ test("a log without an end does not fill the memory", () => {
 });
 
 test("words are found without regard to case", () => {
-  expect(occurrences("Error: error", "ERROR")).toEqual([
+  expect(findMatches("Error: error", "ERROR")).toEqual([
     [0, 5],
     [7, 12],
   ]);
-  expect(occurrences("abc", "")).toEqual([]);
+  expect(findMatches("abc", "")).toEqual([]);
 });
 
 test("addresses of pages are links, the punctuation behind them and other schemes are not", () => {
-  const links = (text: string) => split(text).flatMap(({ text, isLink }) => (isLink ? [text] : []));
+  const links = (text: string) => splitLinks(text).flatMap(({ text, isLink }) => (isLink ? [text] : []));
   expect(links("see https://a.example/x?y=1, or (http://b.example).")).toEqual([
     "https://a.example/x?y=1",
     "http://b.example",
   ]);
   expect(links("javascript://x data:text/html,x")).toEqual([]);
   expect(
-    split("a http://b c")
+    splitLinks("a http://b c")
       .map(({ text }) => text)
       .join(""),
   ).toBe("a http://b c");
@@ -94,7 +94,7 @@ test("addresses of pages are links, the punctuation behind them and other scheme
 
 test("a line that an answer has cut is left for the next part", () => {
   const lines = (text: string, complete: boolean) =>
-    linesOfPart({ items: [entry(text)], next_offset: 9, complete, first_line: 7 }).map(
+    linesOfPage({ items: [entry(text)], next_offset: 9, complete, first_line: 7 }).map(
       ({ number, text }) => `${number} ${text}`,
     );
   expect(lines("a\nb", false)).toEqual(["7 a"]);

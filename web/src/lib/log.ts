@@ -28,21 +28,21 @@ export class LogLines {
   #count = 0;
   #styles = new Map<string, Style>();
   /** Of each stream, the line that has not ended: its raw text, and the style before it. */
-  #open = new Map<string, { raw: string; line: LogLine; before: Style }>();
+  #incomplete = new Map<string, { raw: string; line: LogLine; before: Style }>();
 
   /** All lines; those that have not ended come last. */
   get lines(): readonly LogLine[] {
-    const open = [...this.#open.values()].map(({ line }, i) => ({ ...line, number: this.#count + 1 + i }));
+    const open = [...this.#incomplete.values()].map(({ line }, i) => ({ ...line, number: this.#count + 1 + i }));
     return [...this.#lines, ...open];
   }
 
   /** The lines that have ended. */
-  get ended(): readonly LogLine[] {
+  get completeLines(): readonly LogLine[] {
     return this.#lines.slice();
   }
 
   /** Returns the lines that have ended since the last call, and forgets them. */
-  take(): readonly LogLine[] {
+  drain(): readonly LogLine[] {
     const taken = this.#lines;
     this.#lines = [];
     return taken;
@@ -60,18 +60,18 @@ export class LogLines {
   }
 
   push(entries: readonly LogEntry[]): void {
-    for (const entry of entries) this.#take(entry);
+    for (const entry of entries) this.#append(entry);
     const over = this.#lines.length - this.#max;
     // In larger steps than one line: each costs a copy.
     if (over > this.#max / 10) this.#lines = this.#lines.slice(over);
   }
 
-  #take(entry: LogEntry): void {
+  #append(entry: LogEntry): void {
     const parts = entry.text.split("\n");
     const rest = parts.pop() ?? "";
     for (const part of parts) {
       const line = this.#write(entry, part);
-      this.#open.delete(entry.stream);
+      this.#incomplete.delete(entry.stream);
       this.#count += 1;
       this.#lines.push({ ...line, number: this.#count });
     }
@@ -80,7 +80,7 @@ export class LogLines {
 
   /** Continues the open line of a stream, or begins one. */
   #write(entry: LogEntry, part: string): LogLine {
-    const open = this.#open.get(entry.stream);
+    const open = this.#incomplete.get(entry.stream);
     const raw = (open?.raw ?? "") + part;
     const before = open?.before ?? this.#styles.get(entry.stream) ?? {};
     const { spans, style } = parseAnsi(raw, before);
@@ -89,7 +89,7 @@ export class LogLines {
     const at = open?.line.at ?? entry.at;
     // A new object, so that views see that it changed.
     const line = { number: 0, at, stream: entry.stream, spans, text };
-    this.#open.set(entry.stream, { raw, line, before });
+    this.#incomplete.set(entry.stream, { raw, line, before });
     return line;
   }
 }
@@ -98,14 +98,14 @@ export class LogLines {
  * The lines of an answer that nothing continues. Unless the answer is `complete`, its last line may go on behind it: the
  * server also ends an answer after 4 MiB. Such a line is left for the next part, unless it is all that there is.
  */
-export function linesOfPart(page: LogPage): readonly LogLine[] {
+export function linesOfPage(page: LogPage): readonly LogLine[] {
   const lines = new LogLines(page.first_line ?? 1, Infinity);
   lines.push(page.items);
-  return page.complete || lines.ended.length === 0 ? lines.lines : lines.ended;
+  return page.complete || lines.completeLines.length === 0 ? lines.lines : lines.completeLines;
 }
 
 /** Where `needle` stands in `text`, without regard to case. */
-export function occurrences(text: string, needle: string): Array<[number, number]> {
+export function findMatches(text: string, needle: string): Array<[number, number]> {
   if (needle === "") return [];
   const found: Array<[number, number]> = [];
   const hay = text.toLowerCase();
@@ -120,7 +120,7 @@ export function occurrences(text: string, needle: string): Array<[number, number
 const LINK = /https?:\/\/[^\s"'<>`]*[^\s"'<>`.,:;!?)\]}]/g;
 
 /** A text as what is a link and what is not. */
-export function split(text: string): Array<{ text: string; isLink: boolean }> {
+export function splitLinks(text: string): Array<{ text: string; isLink: boolean }> {
   const parts: Array<{ text: string; isLink: boolean }> = [];
   let from = 0;
   for (const { 0: link, index } of text.matchAll(LINK)) {

@@ -16,7 +16,7 @@ function windows(texts: readonly string[], entries: number, stream: (i: number) 
   };
 }
 
-const anywhere = (text: string) => ({ text, isIn: () => true });
+const anywhere = (text: string) => ({ text, includesStream: () => true });
 const none = () => undefined;
 const signal = () => new AbortController().signal;
 
@@ -51,7 +51,7 @@ test("a window of very many short lines is searched from its first line", async 
 test("lines of other streams keep their numbers and are no hits", async () => {
   const texts = ["x\n", "x\n", "x\n", "x\n"];
   const read = windows(texts, 2, (i) => (i % 2 ? "stderr" : "stdout"));
-  const wanted = { text: "x", isIn: (stream: string) => stream === "stderr" };
+  const wanted = { text: "x", includesStream: (stream: string) => stream === "stderr" };
   expect((await searchLog(read, 4, wanted, none, signal())).hits).toEqual([2, 4]);
 });
 
@@ -60,7 +60,7 @@ test("a search ends at the most hits, and says that there is more", async () => 
   const found = await searchLog(windows(texts, 4), 30, anywhere("x"), none, signal());
   expect(found.hits.length).toBe(HITS_MAX);
   expect(found.capped).toBe(true);
-  expect(found.share).toBeLessThan(1);
+  expect(found.fraction).toBeLessThan(1);
 });
 
 test("a search that is stopped keeps what it has found", async () => {

@@ -1,7 +1,7 @@
 /** Finds text in a whole log, window by window, so that a log of any length needs the memory of one window. */
 
 import type { LogPage } from "../api/schema";
-import { LogLines, type LogLine, occurrences } from "./log";
+import { LogLines, type LogLine, findMatches } from "./log";
 
 /** A search ends with this many lines that have a hit. */
 export const HITS_MAX = 10_000;
@@ -12,15 +12,15 @@ export interface LogSearch {
   /** The last line that was searched; behind it, nothing was. */
   lines: number;
   /** Part of the log that was searched, from 0 to 1. */
-  share: number;
+  fraction: number;
   /** Whether the search ended at {@link HITS_MAX}, with more of the log behind. */
   capped: boolean;
 }
 
-export interface Wanted {
+export interface LogQuery {
   text: string;
   /** Whether lines of a stream count. */
-  isIn: (stream: string) => boolean;
+  includesStream: (stream: string) => boolean;
 }
 
 /**
@@ -30,33 +30,33 @@ export interface Wanted {
  * search, and what was found until then stands.
  */
 export async function searchLog(
-  read: (offset: number) => Promise<LogPage>,
+  fetchWindow: (offset: number) => Promise<LogPage>,
   end: number,
-  wanted: Wanted,
+  query: LogQuery,
   onProgress: (search: LogSearch) => void,
   signal: AbortSignal,
 ): Promise<LogSearch> {
   const log = new LogLines(1, Infinity);
   const hits: number[] = [];
   const isHit = ({ text, stream }: LogLine) =>
-    wanted.isIn(stream) && occurrences(text, wanted.text).length > 0;
-  let found: LogSearch = { hits, lines: 0, share: 0, capped: false };
-  const add = (lines: readonly LogLine[], share: number) => {
+    query.includesStream(stream) && findMatches(text, query.text).length > 0;
+  let result: LogSearch = { hits, lines: 0, fraction: 0, capped: false };
+  const add = (lines: readonly LogLine[], fraction: number) => {
     for (const line of lines) if (hits.length < HITS_MAX && isHit(line)) hits.push(line.number);
     const capped = hits.length >= HITS_MAX;
     const last = capped ? hits.at(-1) : lines.at(-1)?.number;
-    found = { hits: [...hits], lines: last ?? found.lines, share, capped };
-    onProgress(found);
+    result = { hits: [...hits], lines: last ?? result.lines, fraction, capped };
+    onProgress(result);
   };
-  for (let offset = 0; offset < end && !found.capped;) {
-    const page = await read(offset);
-    if (signal.aborted) return found;
+  for (let offset = 0; offset < end && !result.capped;) {
+    const page = await fetchWindow(offset);
+    if (signal.aborted) return result;
     if (page.next_offset <= offset) break;
     log.push(page.items);
     offset = page.next_offset;
-    add(log.take(), Math.min(1, offset / end));
+    add(log.drain(), Math.min(1, offset / end));
   }
   // Those that have not ended.
-  if (!found.capped) add(log.lines, 1);
-  return found;
+  if (!result.capped) add(log.lines, 1);
+  return result;
 }

@@ -6,7 +6,7 @@ import type { Calendar, LedgerEntry, Warning } from "../api/schema";
 import i18n from "../i18n";
 
 /** What somebody should know about a schedule. */
-export function wordsOf({ code, params, message }: Warning, t: TFunction): string {
+export function warningText({ code, params, message }: Warning, t: TFunction): string {
   if (!i18n.exists(`warning.${code}`)) return message;
   // A rule's place counts from 0 in a file, and from 1 among people.
   const rule = params?.rule === undefined ? undefined : Number(params.rule) + 1;
@@ -15,7 +15,7 @@ export function wordsOf({ code, params, message }: Warning, t: TFunction): strin
 }
 
 /** Why an instant has its outcome; who asked stands before it. */
-export function reasonOf({ reason, detail }: Pick<LedgerEntry, "reason" | "detail">, t: TFunction): string {
+export function reasonText({ reason, detail }: Pick<LedgerEntry, "reason" | "detail">, t: TFunction): string {
   if (!reason || !i18n.exists(`reason.${reason.code}`)) return detail ?? "";
   const words = t(`reason.${reason.code}`, { value: reason.value ?? "" });
   return reason.asked_by ? `${reason.asked_by}${t("common.listSeparator")}${words}` : words;
@@ -25,7 +25,7 @@ export function reasonOf({ reason, detail }: Pick<LedgerEntry, "reason" | "detai
 const BUILT_IN = ["cn_holidays", "cn_makeup_days", "cn_workdays"] as const;
 
 /** What a calendar is: a built-in one in the user's language. */
-export function aboutCalendar({ name, built_in, description }: Calendar, t: TFunction): string {
+export function calendarDescription({ name, built_in, description }: Calendar, t: TFunction): string {
   const word = BUILT_IN.find((each) => built_in && name === `belfry.${each.replaceAll("_", "-")}`);
   return word ? t(`builtIn.${word}`) : (description ?? "");
 }

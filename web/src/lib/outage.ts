@@ -1,7 +1,7 @@
 /** What is the matter while nothing comes from the server, and whether it is worth a word yet. */
 
 import type { FeedStatus } from "../api/feed";
-import { isTakeOver } from "../api/problem";
+import { isTakeover } from "../api/problem";
 
 export type Outage =
   /** Nobody answers. */
@@ -14,21 +14,21 @@ export type Outage =
   | "store";
 
 /** A moment's silence is not worth a word. */
-const SILENCE_MS = 1_500;
+const UNREACHABLE_GRACE_MS = 1_500;
 /** A take-over is over within seconds. After this long it does not come by itself. */
-const TAKE_OVER_MAX_MS = 15_000;
+const TAKEOVER_MAX_MS = 15_000;
 
 /** What is the matter, as far as a lost feed tells; `null` if nothing is. */
-export function outage({ state, lostAt, why }: FeedStatus, now: number): Outage | null {
+export function outage({ state, lostAt, error }: FeedStatus, now: number): Outage | null {
   if (state !== "lost" || lostAt === null) return null;
-  if (why && isTakeOver(why)) return now - lostAt < TAKE_OVER_MAX_MS ? "takeOver" : "leaderless";
-  if (why?.code === "store_unavailable") return "store";
+  if (error && isTakeover(error)) return now - lostAt < TAKEOVER_MAX_MS ? "takeOver" : "leaderless";
+  if (error?.code === "store_unavailable") return "store";
   return "unreachable";
 }
 
 /** The same, but not before it is worth a word: what a server says is, and silence is after a moment. */
-export function outageToTell(status: FeedStatus, now: number): Outage | null {
+export function visibleOutage(status: FeedStatus, now: number): Outage | null {
   const found = outage(status, now);
-  const isSilence = found === "unreachable" && now - (status.lostAt ?? now) < SILENCE_MS;
+  const isSilence = found === "unreachable" && now - (status.lostAt ?? now) < UNREACHABLE_GRACE_MS;
   return isSilence ? null : found;
 }

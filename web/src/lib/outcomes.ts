@@ -27,7 +27,7 @@ export const CAUSES = [
 ] as const satisfies readonly FiringCause[];
 
 /** The colour of an outcome, as the status of a job that means about the same. */
-export function toneOf(outcome: FiringOutcome): JobStatus {
+export function outcomeTone(outcome: FiringOutcome): JobStatus {
   switch (outcome) {
     case "fired":
       return "succeeded";
@@ -52,7 +52,7 @@ export function toneOf(outcome: FiringOutcome): JobStatus {
 }
 
 /** The outcomes of an address, `fired,shed`; none if it names none that there is. */
-export function outcomesOf(text: string | undefined): FiringOutcome[] {
+export function parseOutcomes(text: string | undefined): FiringOutcome[] {
   const words = text?.split(",") ?? [];
   return OUTCOMES.filter((outcome) => words.includes(outcome));
 }

@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 
 import type { Parameter } from "../api/schema";
-import { filled, hintsOf, valuesOf } from "./parameters";
+import { initialFields, fieldHintsOf, parseFields } from "./parameters";
 
 const PARAMETERS: Record<string, Parameter> = {
   day: { type: "string" },
@@ -15,24 +15,24 @@ const PARAMETERS: Record<string, Parameter> = {
 };
 
 test("fields begin with the defaults, and what stays so is not sent", () => {
-  const fields = filled(PARAMETERS);
+  const fields = initialFields(PARAMETERS);
   expect(fields).toMatchObject({ day: "", count: "3", dry: "false", regions: '["eu","cn"]' });
-  expect(valuesOf(PARAMETERS, fields)).toEqual({ values: {}, problems: { day: "missing" } });
+  expect(parseFields(PARAMETERS, fields)).toEqual({ values: {}, problems: { day: "missing" } });
 });
 
 test("fields can begin with the values of another run", () => {
-  expect(filled(PARAMETERS, { day: "today", count: 7, regions: [] })).toMatchObject({
+  expect(initialFields(PARAMETERS, { day: "today", count: 7, regions: [] })).toMatchObject({
     ...{ day: "today", count: "7", regions: "[]", ratio: "0.5" },
   });
 });
 
 test("what is filled in is sent with its type", () => {
   const fields = {
-    ...filled(PARAMETERS),
+    ...initialFields(PARAMETERS),
     ...{ day: "2026-11-21", count: "12", ratio: "1e3", dry: "true" },
     ...{ regions: '["us"]', extra: '{"a": 1}' },
   };
-  expect(valuesOf(PARAMETERS, fields)).toEqual({
+  expect(parseFields(PARAMETERS, fields)).toEqual({
     values: { day: "2026-11-21", count: 12, ratio: 1_000, dry: true, regions: ["us"], extra: { a: 1 } },
     problems: {},
   });
@@ -40,15 +40,15 @@ test("what is filled in is sent with its type", () => {
 
 test("everything that makes no sense is named", () => {
   const wrong = { day: "x", count: "1.5", ratio: "much", dry: "true", regions: "{}", extra: "[" };
-  expect(valuesOf(PARAMETERS, wrong).problems).toEqual({
+  expect(parseFields(PARAMETERS, wrong).problems).toEqual({
     ...{ count: "noInteger", ratio: "noNumber", regions: "noArray", extra: "noObject" },
   });
 });
 
 test("a schema tells choices, bounds and examples", () => {
   const schema = { enum: ["eu", "cn"], minimum: 1, maximum: 31, maxLength: 10, examples: [{ a: 1 }] };
-  expect(hintsOf({ type: "string", schema })).toEqual({
+  expect(fieldHintsOf({ type: "string", schema })).toEqual({
     ...{ choices: ["eu", "cn"], minimum: 1, maximum: 31, maxLength: 10, example: '{"a":1}' },
   });
-  expect(hintsOf({ type: "string" }).choices).toBeNull();
+  expect(fieldHintsOf({ type: "string" }).choices).toBeNull();
 });

@@ -3,9 +3,9 @@
 import type { Parameter } from "../api/schema";
 
 /** What a field shows is a text; a switch's is `true` or `false`. */
-export type Filled = Readonly<Record<string, string>>;
+export type FieldTexts = Readonly<Record<string, string>>;
 
-export interface Hints {
+export interface FieldHints {
   /** The only values that it takes. */
   choices: readonly unknown[] | null;
   minimum?: number;
@@ -14,7 +14,7 @@ export interface Hints {
   example?: string;
 }
 
-export function hintsOf({ schema }: Parameter): Hints {
+export function fieldHintsOf({ schema }: Parameter): FieldHints {
   const known = isMap(schema) ? schema : {};
   const number = (key: string) => (typeof known[key] === "number" ? known[key] : undefined);
   const [example] = Array.isArray(known.examples) ? (known.examples as unknown[]) : [];
@@ -23,33 +23,33 @@ export function hintsOf({ schema }: Parameter): Hints {
     minimum: number("minimum") ?? number("exclusiveMinimum"),
     maximum: number("maximum") ?? number("exclusiveMaximum"),
     maxLength: number("maxLength"),
-    example: example === undefined ? undefined : shown(example),
+    example: example === undefined ? undefined : toFieldText(example),
   };
 }
 
 /** A value as a field shows it. */
-export function shown(value: unknown): string {
+export function toFieldText(value: unknown): string {
   if (value === undefined) return "";
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** The fields as they are before anybody changes them: with the defaults, or with these values. */
-export function filled(parameters: Record<string, Parameter>, values: Record<string, unknown> = {}): Filled {
+export function initialFields(parameters: Record<string, Parameter>, values: Record<string, unknown> = {}): FieldTexts {
   return Object.fromEntries(
-    Object.entries(parameters).map(([name, parameter]) => [name, shown(values[name] ?? parameter.default)]),
+    Object.entries(parameters).map(([name, parameter]) => [name, toFieldText(values[name] ?? parameter.default)]),
   );
 }
 
-export type Problem = "missing" | "noInteger" | "noNumber" | "noArray" | "noObject";
+export type FieldProblem = "missing" | "noInteger" | "noNumber" | "noArray" | "noObject";
 
 /** What the fields say; what is as its default says is left out. */
-export function valuesOf(parameters: Record<string, Parameter>, fields: Filled) {
+export function parseFields(parameters: Record<string, Parameter>, fields: FieldTexts) {
   const values: Record<string, unknown> = {};
-  const problems: Record<string, Problem> = {};
+  const problems: Record<string, FieldProblem> = {};
   for (const [name, parameter] of Object.entries(parameters)) {
     const text = fields[name] ?? "";
     const hasDefault = parameter.default !== undefined;
-    if (hasDefault && text === shown(parameter.default)) continue;
+    if (hasDefault && text === toFieldText(parameter.default)) continue;
     if (text === "" && parameter.type !== "string") {
       if (!hasDefault) problems[name] = "missing";
       continue;
@@ -58,7 +58,7 @@ export function valuesOf(parameters: Record<string, Parameter>, fields: Filled) 
       problems[name] = "missing";
       continue;
     }
-    const [value, problem] = read(parameter, text);
+    const [value, problem] = parseValue(parameter, text);
     if (problem) problems[name] = problem;
     else values[name] = value;
   }
@@ -71,10 +71,10 @@ export function isReference(text: string): boolean {
 }
 
 /** As `valuesOf`, of a call whose texts may refer to something; what is missing may be given later. */
-export function callOf(parameters: Record<string, Parameter>, fields: Filled) {
+export function parseCallFields(parameters: Record<string, Parameter>, fields: FieldTexts) {
   const references = Object.entries(fields).filter(([, text]) => isReference(text));
   const plain = { ...fields, ...Object.fromEntries(references.map(([name]) => [name, ""])) };
-  const { values, problems } = valuesOf(parameters, plain);
+  const { values, problems } = parseFields(parameters, plain);
   for (const [name, text] of references) {
     values[name] = text;
     delete problems[name];
@@ -82,7 +82,7 @@ export function callOf(parameters: Record<string, Parameter>, fields: Filled) {
   return { values, problems };
 }
 
-function read({ type }: Parameter, text: string): [unknown, Problem | null] {
+function parseValue({ type }: Parameter, text: string): [unknown, FieldProblem | null] {
   switch (type) {
     case "string":
       return [text, null];
@@ -93,17 +93,17 @@ function read({ type }: Parameter, text: string): [unknown, Problem | null] {
     case "number":
       return text.trim() !== "" && Number.isFinite(Number(text)) ? [Number(text), null] : [null, "noNumber"];
     case "array": {
-      const value = json(text);
+      const value = parseJson(text);
       return Array.isArray(value) ? [value, null] : [null, "noArray"];
     }
     case "object": {
-      const value = json(text);
+      const value = parseJson(text);
       return isMap(value) ? [value, null] : [null, "noObject"];
     }
   }
 }
 
-function json(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

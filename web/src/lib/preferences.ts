@@ -20,7 +20,7 @@ let current = read();
 const listeners = new Set<() => void>();
 
 function read(): Preferences {
-  const defaults: Preferences = { language: languageOf(navigator.languages), theme: "auto", zone: "local" };
+  const defaults: Preferences = { language: supportedLanguage(navigator.languages), theme: "auto", zone: "local" };
   try {
     return { ...defaults, ...(JSON.parse(localStorage.getItem(KEY) ?? "{}") as Partial<Preferences>) };
   } catch {
@@ -29,8 +29,8 @@ function read(): Preferences {
 }
 
 /** The first language that we speak among those that a user reads. */
-export function languageOf(wished: readonly string[]): Language {
-  for (const tag of wished) {
+export function supportedLanguage(tags: readonly string[]): Language {
+  for (const tag of tags) {
     if (tag.toLowerCase().startsWith("zh")) return "zh-CN";
     if (tag.toLowerCase().startsWith("en")) return "en";
   }
@@ -41,17 +41,17 @@ export function preferences(): Preferences {
   return current;
 }
 
-export function prefer(change: Partial<Preferences>): void {
+export function setPreferences(change: Partial<Preferences>): void {
   current = { ...current, ...change };
   localStorage.setItem(KEY, JSON.stringify(current));
   for (const listener of listeners) listener();
 }
 
-export function onPreferences(listener: () => void): () => void {
+export function onPreferencesChange(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }
 
 export function usePreferences(): Preferences {
-  return useSyncExternalStore(onPreferences, preferences);
+  return useSyncExternalStore(onPreferencesChange, preferences);
 }

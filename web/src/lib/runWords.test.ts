@@ -9,7 +9,7 @@ import { expect, test } from "vitest";
 import type { RunHistoryEntry } from "../api/schema";
 import english from "../i18n/en.json";
 import chinese from "../i18n/zh-CN.json";
-import { detailOf, messageOf, resultOf, whyOf } from "./runWords";
+import { transitionDetail, translateMessage, resultText, stepReasonText } from "./runWords";
 
 const i18n = createInstance();
 await i18n.init({
@@ -24,20 +24,20 @@ function entry(cause: RunHistoryEntry["cause"], detail: string): RunHistoryEntry
 }
 
 test("a failed step is named, with what is known of it", () => {
-  expect(detailOf(entry("step_failed", "step `load`"), zh)).toBe("步骤 load");
-  expect(detailOf(entry("fail_fast", "step `load` failed"), zh)).toBe("步骤 load");
-  expect(detailOf(entry("step_failed", "step `load`: signal 9"), zh)).toBe("步骤 load：signal 9");
-  expect(detailOf(entry("step_failed", "step `load`: 2 of 4 elements succeeded, 1 failed"), zh)).toBe(
+  expect(transitionDetail(entry("step_failed", "step `load`"), zh)).toBe("步骤 load");
+  expect(transitionDetail(entry("fail_fast", "step `load` failed"), zh)).toBe("步骤 load");
+  expect(transitionDetail(entry("step_failed", "step `load`: signal 9"), zh)).toBe("步骤 load：signal 9");
+  expect(transitionDetail(entry("step_failed", "step `load`: 2 of 4 elements succeeded, 1 failed"), zh)).toBe(
     "步骤 load：4 个元素中成功 2 个，失败 1 个",
   );
-  expect(detailOf(entry("step_failed", "step `load`: signal 9"), en)).toBe("step load: signal 9");
+  expect(transitionDetail(entry("step_failed", "step `load`: signal 9"), en)).toBe("step load: signal 9");
 });
 
 test("what somebody said is left as it is", () => {
-  expect(detailOf(entry("pause_requested", "paused by ann: disk full"), zh)).toBe("ann: disk full");
-  expect(detailOf(entry("pause_requested", "paused by ann"), zh)).toBe("ann");
-  expect(detailOf(entry("cancel_requested", "ann: paused by bob"), zh)).toBe("ann: paused by bob");
-  expect(detailOf({ ...entry("started", ""), detail: null }, zh)).toBeNull();
+  expect(transitionDetail(entry("pause_requested", "paused by ann: disk full"), zh)).toBe("ann: disk full");
+  expect(transitionDetail(entry("pause_requested", "paused by ann"), zh)).toBe("ann");
+  expect(transitionDetail(entry("cancel_requested", "ann: paused by bob"), zh)).toBe("ann: paused by bob");
+  expect(transitionDetail({ ...entry("started", ""), detail: null }, zh)).toBeNull();
 });
 
 test("the message of a result is in the language of the user", () => {
@@ -63,44 +63,44 @@ test("the message of a result is in the language of the user", () => {
       "exceeded the step's timeout of 5m; exited with code 2",
     ],
   ] as const) {
-    expect(messageOf(message, zh)).toBe(chinese);
-    expect(messageOf(message, en)).toBe(english);
+    expect(translateMessage(message, zh)).toBe(chinese);
+    expect(translateMessage(message, en)).toBe(english);
   }
-  expect(messageOf("disk quota", zh)).toBe("disk quota");
+  expect(translateMessage("disk quota", zh)).toBe("disk quota");
 });
 
 test("a worker that refuses an execution says why, by its code", () => {
   const stopped = "stopped: the worker's supervisor was stopped before it started";
-  expect(messageOf(stopped, zh)).toBe("执行器的监管进程在执行开始之前被停止");
-  expect(messageOf("stopped: it was stopped before it started", zh)).toBe("执行在开始之前被停止");
-  expect(messageOf("no_room: all 4 slots of this worker are taken", zh)).toBe("执行器没有空闲槽位");
-  expect(messageOf("disk_full: the disk of this worker's folder is full", en)).toBe(
+  expect(translateMessage(stopped, zh)).toBe("执行器的监管进程在执行开始之前被停止");
+  expect(translateMessage("stopped: it was stopped before it started", zh)).toBe("执行在开始之前被停止");
+  expect(translateMessage("no_room: all 4 slots of this worker are taken", zh)).toBe("执行器没有空闲槽位");
+  expect(translateMessage("disk_full: the disk of this worker's folder is full", en)).toBe(
     "the worker's disk is full",
   );
-  expect(messageOf("no_rooms", en)).toBe("no_rooms");
+  expect(translateMessage("no_rooms", en)).toBe("no_rooms");
 });
 
 test("a result has words by its error code where its message has no known form", () => {
   const failed = { error: "working_directory", message: "/data: Permission denied" };
-  expect(resultOf(failed, zh, "zh-CN")).toBe("无法进入工作目录：/data: Permission denied");
-  expect(resultOf(failed, en, "en")).toBe("/data: Permission denied");
-  expect(resultOf({ error: "interrupted" }, zh, "zh-CN")).toBe("执行被中断");
-  expect(resultOf({ error: "exit_code", exit_code: 2, message: "exited with code 2" }, zh, "zh-CN")).toBe(
+  expect(resultText(failed, zh, "zh-CN")).toBe("无法进入工作目录：/data: Permission denied");
+  expect(resultText(failed, en, "en")).toBe("/data: Permission denied");
+  expect(resultText({ error: "interrupted" }, zh, "zh-CN")).toBe("执行被中断");
+  expect(resultText({ error: "exit_code", exit_code: 2, message: "exited with code 2" }, zh, "zh-CN")).toBe(
     "退出码 2",
   );
-  expect(resultOf({ error: "no_such_code", message: "why" }, zh, "zh-CN")).toBe("why");
-  expect(resultOf({ output: {} }, zh, "zh-CN")).toBeNull();
-  expect(resultOf(null, zh, "zh-CN")).toBeNull();
+  expect(resultText({ error: "no_such_code", message: "why" }, zh, "zh-CN")).toBe("why");
+  expect(resultText({ output: {} }, zh, "zh-CN")).toBeNull();
+  expect(resultText(null, zh, "zh-CN")).toBeNull();
 });
 
 test("a step says its cause first", () => {
-  expect(whyOf({ cause: "condition_failed", message: "there is no field `x`" }, zh)).toBe(
+  expect(stepReasonText({ cause: "condition_failed", message: "there is no field `x`" }, zh)).toBe(
     "条件无法求值：there is no field `x`",
   );
-  expect(whyOf({ cause: "not_failed" }, zh)).toBe("运行没有失败");
-  expect(messageOf("there was no element", zh)).toBe("列表为空");
-  expect(messageOf("exited with code 3", zh)).toBe("退出码 3");
-  expect(messageOf("killed by signal 9 (SIGKILL)", zh)).toBe("被信号 9 (SIGKILL) 终止");
+  expect(stepReasonText({ cause: "not_failed" }, zh)).toBe("运行没有失败");
+  expect(translateMessage("there was no element", zh)).toBe("列表为空");
+  expect(translateMessage("exited with code 3", zh)).toBe("退出码 3");
+  expect(translateMessage("killed by signal 9 (SIGKILL)", zh)).toBe("被信号 9 (SIGKILL) 终止");
 });
 
 const CRATES = join(import.meta.dirname, "../../../crates");
@@ -148,7 +148,7 @@ test("every message that the server or a worker writes has a translation", () =>
         .replace(/\\\n\s*/g, "")
         .replaceAll("({})", "(SIGKILL)")
         .replace(/\{(\w*)\}/g, (_, name: string) => VALUES[name] ?? "9");
-      if (messageOf(message, zh) !== message) continue;
+      if (translateMessage(message, zh) !== message) continue;
       problems.push(
         `crates/${file}: “${message}” has no form in web/src/lib/runWords.ts: add one, with a text`,
       );

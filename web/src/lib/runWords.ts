@@ -13,10 +13,10 @@ import english from "../i18n/en.json";
 const FAILED_STEP = /^step `([^`]+)`(?: (failed|cancelled|upstream_failed))?(?:: ([\s\S]+))?$/;
 const PAUSED_BY = /^paused by ([^:]+?)(: [\s\S]+)?$/;
 
-type Say = (t: TFunction, ...found: string[]) => string;
+type Translate = (t: TFunction, ...found: string[]) => string;
 
 /** Forms of messages; a store may still have messages of an earlier version, so some have two. */
-const FORMS: ReadonlyArray<[RegExp, Say]> = [
+const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
   [
     /^(\d+) of (\d+) elements succeeded, (\d+) failed$/,
     (t, succeeded, total, failed) => t("step.elementsOver", { succeeded, total, failed }),
@@ -29,7 +29,7 @@ const FORMS: ReadonlyArray<[RegExp, Say]> = [
     /^(?:ran|waited) longer than the step's timeout of (\S+?)(?:; ([\s\S]+))?$/,
     (t, timeout, more) => {
       const words = t("step.stepTimedOut", { timeout });
-      return more ? `${words}${t("common.listSeparator")}${messageOf(more, t)}` : words;
+      return more ? `${words}${t("common.listSeparator")}${translateMessage(more, t)}` : words;
     },
   ],
   [
@@ -80,7 +80,7 @@ const FORMS: ReadonlyArray<[RegExp, Say]> = [
 ];
 
 /** Returns the detail of a transition: the user who asked for it, or the step that made a run fail. */
-export function detailOf({ cause, detail }: RunHistoryEntry, t: TFunction): string | null {
+export function transitionDetail({ cause, detail }: RunHistoryEntry, t: TFunction): string | null {
   if (!detail) return null;
   const paused = cause === "pause_requested" ? PAUSED_BY.exec(detail) : null;
   if (paused) return `${paused[1]}${paused[2] ?? ""}`;
@@ -88,16 +88,16 @@ export function detailOf({ cause, detail }: RunHistoryEntry, t: TFunction): stri
   if (!step) return detail;
   const [, name = "", , message] = step;
   const words = t("run.failedStep", { name });
-  return message ? `${words}${t("common.colon")}${messageOf(message, t)}` : words;
+  return message ? `${words}${t("common.colon")}${translateMessage(message, t)}` : words;
 }
 
 /** Translates a message of the server; one of an unknown form stays as it is. */
-export function messageOf(message: string, t: TFunction): string {
-  return known(message, t) ?? message;
+export function translateMessage(message: string, t: TFunction): string {
+  return translateKnown(message, t) ?? message;
 }
 
-function known(message: string, t: TFunction): string | null {
-  for (const [form, say] of FORMS) {
+function translateKnown(message: string, t: TFunction): string | null {
+  for (const [form, say] of MESSAGE_PATTERNS) {
     const found = form.exec(message);
     if (found) return say(t, ...found.slice(1).map((part: string | undefined) => part ?? ""));
   }
@@ -105,13 +105,13 @@ function known(message: string, t: TFunction): string | null {
 }
 
 /** Returns the result of a job in one line: its message; or the text of its error code, with the message behind it. */
-export function resultOf(
+export function resultText(
   result: JobResult | null | undefined,
   t: TFunction,
   language = i18next.language,
 ): string | null {
   const message = result?.message;
-  const words = message ? known(message, t) : null;
+  const words = message ? translateKnown(message, t) : null;
   if (words !== null) return words;
   const code = result?.error;
   if (!code || !(code in english.result)) return message ?? null;
@@ -121,13 +121,13 @@ export function resultOf(
 }
 
 /** Returns why a step, or an element, has its status: its cause, and its message. */
-export function whyOf({ cause, message }: Pick<RunStepState, "cause" | "message">, t: TFunction): string {
+export function stepReasonText({ cause, message }: Pick<RunStepState, "cause" | "message">, t: TFunction): string {
   const words = cause ? t(`stepCause.${cause}`) : "";
   if (!message) return words;
-  return words ? `${words}${t("common.colon")}${messageOf(message, t)}` : messageOf(message, t);
+  return words ? `${words}${t("common.colon")}${translateMessage(message, t)}` : translateMessage(message, t);
 }
 
 /** `2 of 3`. */
-export function tryOf({ number, most }: Pick<RunTries, "number" | "most">, t: TFunction): string {
+export function attemptText({ number, most }: Pick<RunTries, "number" | "most">, t: TFunction): string {
   return t("run.tryOf", { number, most });
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { WorkflowSpec } from "../api/schema";
-import { awaitsApproval, questionOf } from "./runs";
+import { awaitsApproval, approvalMessage } from "./runs";
 
 const approval = { step: "gate", since: "2026-11-21T00:00:00Z" };
 const run = { status: "running" as const, steps: { waiting: 1, running: 0 }, approvals: [approval] };
@@ -20,8 +20,8 @@ test("the question of an approval is shown with its references replaced, or not 
     spec: { steps: [{ name: "gate", approval: { message } }] } as unknown as WorkflowSpec,
   });
   const version = "ship ${{ parameters.version }}?";
-  expect(questionOf(asks(version), { name: "gate", approval: { message: "ship 1.4?" } })).toBe("ship 1.4?");
-  expect(questionOf(asks(version), { name: "gate" })).toBeNull();
-  expect(questionOf(asks("ship it?"), { name: "gate", approval: null })).toBe("ship it?");
-  expect(questionOf(asks("ship it?"), { name: "other" })).toBeNull();
+  expect(approvalMessage(asks(version), { name: "gate", approval: { message: "ship 1.4?" } })).toBe("ship 1.4?");
+  expect(approvalMessage(asks(version), { name: "gate" })).toBeNull();
+  expect(approvalMessage(asks("ship it?"), { name: "gate", approval: null })).toBe("ship it?");
+  expect(approvalMessage(asks("ship it?"), { name: "other" })).toBeNull();
 });

@@ -25,11 +25,11 @@ export const STEP_STATUSES = [
   "pending",
 ] as const satisfies readonly StepStatus[];
 
-export function isRunOver(status: RunStatus): boolean {
+export function isRunEnded(status: RunStatus): boolean {
   return status === "succeeded" || status === "failed" || status === "cancelled";
 }
 
-export function isStepOver(status: StepStatus): boolean {
+export function isStepEnded(status: StepStatus): boolean {
   return status !== "pending" && status !== "running" && status !== "waiting";
 }
 
@@ -70,7 +70,7 @@ export function totalOf(counts: StepCounts): number {
 
 /** How far it is: `3 / 10`. */
 export function progressOf(counts: StepCounts): { over: number; total: number } {
-  const over = STEP_STATUSES.filter(isStepOver).reduce((sum, status) => sum + (counts[status] ?? 0), 0);
+  const over = STEP_STATUSES.filter(isStepEnded).reduce((sum, status) => sum + (counts[status] ?? 0), 0);
   return { over, total: totalOf(counts) };
 }
 
@@ -87,13 +87,13 @@ export function awaitsApproval({
 
 /** Whether a step may be marked: until it ends. */
 export function isMarkable({ status }: Pick<RunStep, "status">): boolean {
-  return !isStepOver(status);
+  return !isStepEnded(status);
 }
 
 /**
  * The question of an approval, with every reference in it replaced; `null` while only a text with references is known.
  */
-export function questionOf(
+export function approvalMessage(
   { spec }: Pick<WorkflowRun, "spec">,
   { name, approval }: Pick<RunStep, "name" | "approval">,
 ): string | null {

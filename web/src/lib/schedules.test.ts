@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { Schedule, TroubledRun } from "../api/schema";
-import { type BulkAction, chunks, isFit, sorted } from "./schedules";
+import { type BulkAction, chunksInRange, isApplicable, sortSchedules } from "./schedules";
 
 const schedule = (name: string, over: Partial<Schedule>) =>
   ({ name, track: { succeeded: 0, failed: 0, streak: 0 }, ...over }) as Schedule;
@@ -17,7 +17,7 @@ const all = [
   }),
   schedule("also-paused", {}),
 ];
-const names = (by: "next" | "name" | "health") => sorted(all, by).map(({ name }) => name);
+const names = (by: "next" | "name" | "health") => sortSchedules(all, by).map(({ name }) => name);
 
 test("what fires next comes first, what does not fire last", () => {
   expect(names("next")).toEqual(["bad", "later", "also-paused", "paused"]);
@@ -41,12 +41,12 @@ test("what is stuck or late comes before what failed", () => {
     { name: "late", track: { streak: 3, success_rate: 1 }, health: health(2, 0) },
     { name: "stuck", track: { streak: 3, success_rate: 1 }, health: health(0, 1) },
   ] as unknown as Schedule[];
-  expect(sorted(troubled, "health").map(({ name }) => name)).toEqual(["stuck", "late", "failing", "well"]);
+  expect(sortSchedules(troubled, "health").map(({ name }) => name)).toEqual(["stuck", "late", "failing", "well"]);
 });
 
 test("only what fires is paused, only what is paused is resumed, everything can be triggered", () => {
   const fits = (action: BulkAction) =>
-    (["active", "paused", "completed"] as const).filter((status) => isFit(action, { status }));
+    (["active", "paused", "completed"] as const).filter((status) => isApplicable(action, { status }));
   expect(fits("pause")).toEqual(["active"]);
   expect(fits("resume")).toEqual(["paused"]);
   expect(fits("trigger")).toEqual(["active", "paused", "completed"]);
@@ -54,11 +54,11 @@ test("only what fires is paused, only what is paused is resumed, everything can 
 
 test("chunks of rows stay the same while one scrolls through them", () => {
   const rows = Array.from({ length: 60 }, (_, i) => i);
-  const starts = (first: number, last: number) => chunks(rows, first, last, 25).map((chunk) => chunk[0]);
+  const starts = (first: number, last: number) => chunksInRange(rows, first, last, 25).map((chunk) => chunk[0]);
   expect(starts(0, 20)).toEqual([0]);
   expect(starts(3, 24)).toEqual([0]);
   expect(starts(20, 30)).toEqual([0, 25]);
   expect(starts(49, 90)).toEqual([25, 50]);
-  expect(chunks(rows, 50, 59, 25)[0]?.length).toBe(10);
-  expect(chunks([], 0, 10, 25)).toEqual([]);
+  expect(chunksInRange(rows, 50, 59, 25)[0]?.length).toBe(10);
+  expect(chunksInRange([], 0, 10, 25)).toEqual([]);
 });

@@ -6,7 +6,7 @@ export const SORTS = ["next", "name", "health", "newest"] as const;
 export type Sort = (typeof SORTS)[number];
 
 /** In the wished order; those that never come (no next firing, no runs) are last. */
-export function sorted(schedules: readonly Schedule[], by: Sort): Schedule[] {
+export function sortSchedules(schedules: readonly Schedule[], by: Sort): Schedule[] {
   const byName = (a: Schedule, b: Schedule) => a.name.localeCompare(b.name);
   const next = ({ next_at: at }: Schedule) => (at ? Date.parse(at) : Infinity);
   // Stuck before late before failing; then by how much succeeds.
@@ -29,14 +29,14 @@ export function sorted(schedules: readonly Schedule[], by: Sort): Schedule[] {
 export type BulkAction = "pause" | "resume" | "trigger";
 
 /** Whether it can be done with one in this status. */
-export function isFit(action: BulkAction, { status }: Pick<Schedule, "status">): boolean {
+export function isApplicable(action: BulkAction, { status }: Pick<Schedule, "status">): boolean {
   if (action === "pause") return status === "active";
   if (action === "resume") return status === "paused";
   return true;
 }
 
 /** Rows in chunks that stay the same while one scrolls: those that a range has a part in. */
-export function chunks<T>(rows: readonly T[], first: number, last: number, size: number): T[][] {
+export function chunksInRange<T>(rows: readonly T[], first: number, last: number, size: number): T[][] {
   const found: T[][] = [];
   for (
     let from = Math.floor(Math.max(0, first) / size) * size;

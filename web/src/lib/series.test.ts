@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
 
 import type { FeedEvent, Job } from "../api/schema";
-import { charted, CHARTED_MAX, niceCeiling, quantile, slots } from "./series";
+import { applyJobEvents, CHART_JOBS_MAX, niceCeiling, quantile, minuteBuckets } from "./series";
 
 const NOW = Date.parse("2026-11-21T12:00:30Z");
 const job = (over: Partial<Job>) => ({ status: "succeeded", ...over }) as Job;
 
 test("jobs count in the minute in which they ended, older ones not at all", () => {
-  const made = slots(
+  const made = minuteBuckets(
     [
       job({ finished_at: "2026-11-21T12:00:10Z" }),
       job({ finished_at: "2026-11-21T12:00:29Z", status: "failed" }),
@@ -27,7 +27,7 @@ test("jobs count in the minute in which they ended, older ones not at all", () =
 
 test("a wait counts in the minute of the start", () => {
   const waited = job({ queued_at: "2026-11-21T11:59:50Z", started_at: "2026-11-21T12:00:02Z" });
-  expect(slots([waited], NOW, 2)[1]?.delays).toEqual([12_000]);
+  expect(minuteBuckets([waited], NOW, 2)[1]?.delays).toEqual([12_000]);
 });
 
 test("a quantile is one of the values", () => {
@@ -43,13 +43,13 @@ test("events move the jobs of the charts along, also those that were not known",
   const event = (job_id: string, to: string, at: string) =>
     ({ type: `job.${to}`, job_id, to, at: `2026-11-21T${at}Z` }) as FeedEvent;
   const before = new Map([["a", { id: "a", status: "running" as const }]]);
-  const after = charted(before, [
+  const after = applyJobEvents(before, [
     event("a", "failed", "11:59:50"),
     event("b", "waiting", "11:59:50"),
     event("b", "running", "12:00:05"),
     event("b", "succeeded", "12:00:10"),
   ]);
-  const made = slots(after.values(), NOW, 2);
+  const made = minuteBuckets(after.values(), NOW, 2);
   expect(made.map(({ succeeded, failed, delays }) => [succeeded, failed, delays])).toEqual([
     [0, 1, []],
     [1, 0, [15_000]],
@@ -59,9 +59,9 @@ test("events move the jobs of the charts along, also those that were not known",
 
 test("the charts forget the jobs that were there longest", () => {
   const batch = Array.from(
-    { length: CHARTED_MAX + 1 },
+    { length: CHART_JOBS_MAX + 1 },
     (_, i) => ({ type: "job.waiting", job_id: String(i), to: "waiting", at: "" }) as FeedEvent,
   );
-  const kept = charted(new Map(), batch);
-  expect([kept.size, kept.has("0"), kept.has("1")]).toEqual([CHARTED_MAX, false, true]);
+  const kept = applyJobEvents(new Map(), batch);
+  expect([kept.size, kept.has("0"), kept.has("1")]).toEqual([CHART_JOBS_MAX, false, true]);
 });

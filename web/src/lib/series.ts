@@ -4,26 +4,26 @@ import type { FeedEvent, Job } from "../api/schema";
 import { isLive } from "./statuses";
 
 /** What the charts need of a job. */
-export type ChartedJob = Pick<Job, "id" | "status" | "queued_at" | "started_at" | "finished_at">;
+export type ChartJob = Pick<Job, "id" | "status" | "queued_at" | "started_at" | "finished_at">;
 
 /** More jobs than these are not kept for the charts. */
-export const CHARTED_MAX = 20_000;
+export const CHART_JOBS_MAX = 20_000;
 
 /** The jobs after a batch of events; those that were not known are added, and the oldest dropped. */
-export function charted(
-  jobs: ReadonlyMap<string, ChartedJob>,
+export function applyJobEvents(
+  jobs: ReadonlyMap<string, ChartJob>,
   batch: readonly FeedEvent[],
-): ReadonlyMap<string, ChartedJob> {
+): ReadonlyMap<string, ChartJob> {
   const next = new Map(jobs);
   for (const { type, job_id: id, to, at } of batch) {
     if (!id || !to || !type.startsWith("job.")) continue;
-    const job: ChartedJob = { ...(next.get(id) ?? { id }), status: to };
+    const job: ChartJob = { ...(next.get(id) ?? { id }), status: to };
     if (to === "waiting") job.queued_at ??= at;
     else if (to === "running") job.started_at = at;
     else if (!isLive(to)) job.finished_at = at;
     next.set(id, job);
   }
-  let over = next.size - CHARTED_MAX;
+  let over = next.size - CHART_JOBS_MAX;
   for (const id of next.keys()) {
     if (over-- <= 0) break;
     next.delete(id);
@@ -31,7 +31,7 @@ export function charted(
   return next;
 }
 
-export interface Slot {
+export interface MinuteBucket {
   /** When it begins. */
   from: number;
   succeeded: number;
@@ -42,21 +42,21 @@ export interface Slot {
   delays: number[];
 }
 
-export const SLOT_MS = 60_000;
+export const BUCKET_MS = 60_000;
 
 /** The last `count` minutes up to `now`, the current one last. */
-export function slots(jobs: Iterable<ChartedJob>, now: number, count = 60): Slot[] {
-  const last = Math.floor(now / SLOT_MS) * SLOT_MS;
-  const first = last - (count - 1) * SLOT_MS;
-  const made: Slot[] = Array.from({ length: count }, (_, i) => ({
-    from: first + i * SLOT_MS,
+export function minuteBuckets(jobs: Iterable<ChartJob>, now: number, count = 60): MinuteBucket[] {
+  const last = Math.floor(now / BUCKET_MS) * BUCKET_MS;
+  const first = last - (count - 1) * BUCKET_MS;
+  const buckets: MinuteBucket[] = Array.from({ length: count }, (_, i) => ({
+    from: first + i * BUCKET_MS,
     succeeded: 0,
     failed: 0,
     other: 0,
     delays: [],
   }));
   const at = (time: string | null | undefined) =>
-    time ? made[Math.floor((Date.parse(time) - first) / SLOT_MS)] : undefined;
+    time ? buckets[Math.floor((Date.parse(time) - first) / BUCKET_MS)] : undefined;
   for (const job of jobs) {
     const ended = at(job.finished_at);
     if (ended) {
@@ -68,14 +68,14 @@ export function slots(jobs: Iterable<ChartedJob>, now: number, count = 60): Slot
       at(job.started_at)?.delays.push(Math.max(0, Date.parse(job.started_at) - Date.parse(job.queued_at)));
     }
   }
-  return made;
+  return buckets;
 }
 
 /** The value that this part of the values does not exceed. */
-export function quantile(values: readonly number[], part: number): number | null {
+export function quantile(values: readonly number[], fraction: number): number | null {
   if (values.length === 0) return null;
   const sorted = [...values].sort((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(sorted.length * part) - 1))] ?? null;
+  return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(sorted.length * fraction) - 1))] ?? null;
 }
 
 /** A round number that is not smaller: the top of an axis. */

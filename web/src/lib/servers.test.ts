@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 
 import type { Server } from "../api/schema";
-import { drainEffect, inRank, serverStatus, situation } from "./servers";
+import { drainEffect, sortByRole, serverStatus, clusterState } from "./servers";
 
 function server(name: string, more: Partial<Server> = {}): Server {
   return {
@@ -32,17 +32,17 @@ test("a server leads, stands by, hands over or is drained", () => {
 });
 
 test("a server that is alone, and servers of which none leads, are told apart", () => {
-  expect(situation([leader])).toEqual({ kind: "alone" });
-  expect(situation([standby])).toEqual({ kind: "leaderless" });
-  expect(situation([standby, drained])).toEqual({ kind: "leaderless" });
+  expect(clusterState([leader])).toEqual({ kind: "alone" });
+  expect(clusterState([standby])).toEqual({ kind: "leaderless" });
+  expect(clusterState([standby, drained])).toEqual({ kind: "leaderless" });
 });
 
 test("it is told whether anybody could follow the leader", () => {
-  expect(situation([leader, standby, server("d")])).toEqual({ kind: "guarded", leader, standbys: 2 });
-  expect(situation([leader, standby, drained])).toEqual({ kind: "guarded", leader, standbys: 1 });
-  expect(situation([leader, drained])).toEqual({ kind: "unguarded", leader });
+  expect(clusterState([leader, standby, server("d")])).toEqual({ kind: "guarded", leader, standbys: 2 });
+  expect(clusterState([leader, standby, drained])).toEqual({ kind: "guarded", leader, standbys: 1 });
+  expect(clusterState([leader, drained])).toEqual({ kind: "unguarded", leader });
   const leaving = { ...leader, draining: true };
-  expect(situation([leaving, standby])).toEqual({ kind: "handsOver", leader: leaving });
+  expect(clusterState([leaving, standby])).toEqual({ kind: "handsOver", leader: leaving });
 });
 
 test("draining a server is refused where no other could lead", () => {
@@ -58,6 +58,6 @@ test("draining the leader moves the shards, draining another one leaves them whe
 });
 
 test("the leader stands first, and those that are drained last", () => {
-  const names = inRank([drained, server("z"), standby, leader]).map(({ name }) => name);
+  const names = sortByRole([drained, server("z"), standby, leader]).map(({ name }) => name);
   expect(names).toEqual(["a", "b", "z", "c"]);
 });

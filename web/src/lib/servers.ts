@@ -10,7 +10,7 @@ export function serverStatus({ leads, draining }: Server): ServerStatus {
   return draining ? "drained" : "standby";
 }
 
-export type Situation =
+export type ClusterState =
   /** There is one server. */
   | { kind: "alone" }
   /** Nobody decides at this moment. */
@@ -22,7 +22,7 @@ export type Situation =
   | { kind: "guarded"; leader: Server; standbys: number };
 
 /** How those that are there stand together. */
-export function situation(servers: readonly Server[]): Situation {
+export function clusterState(servers: readonly Server[]): ClusterState {
   const leader = servers.find(({ leads }) => leads);
   if (!leader) return { kind: "leaderless" };
   if (servers.length === 1) return { kind: "alone" };
@@ -45,7 +45,7 @@ export function drainEffect(server: Server, servers: readonly Server[]): DrainEf
 }
 
 /** The leader first, then who could follow it, each by name. */
-export function inRank(servers: readonly Server[]): Server[] {
+export function sortByRole(servers: readonly Server[]): Server[] {
   const rank = (server: Server) => (server.leads ? 0 : server.draining ? 2 : 1);
   return servers.toSorted(
     (a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name) || a.id.localeCompare(b.id),

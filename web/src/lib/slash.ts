@@ -4,7 +4,7 @@ import { type RefObject, useEffect } from "react";
 
 import { isTyping } from "../app/Shortcuts";
 
-export function useSlash(input: RefObject<HTMLInputElement | null>): void {
+export function useFilterShortcut(input: RefObject<HTMLInputElement | null>): void {
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       if (event.key !== "/" || isTyping(event.target)) return;

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import type { RunStep, WorkflowRun } from "../api/schema";
 import { progressOf } from "./runs";
-import { spansOf } from "./spans";
+import { stepSpans } from "./spans";
 
 const at = (s: number) => new Date(1_000_000 + s * 1_000).toISOString();
 const run = { status: "running", created_at: at(0), started_at: at(10) } as WorkflowRun;
@@ -15,7 +15,7 @@ test("bars begin with the run, in the order in which steps began; what goes on e
     step("early", { started_at: at(12), finished_at: at(20) }),
     step("never", { status: "pending" }),
   ];
-  const { spans, from, to } = spansOf(run, steps, Date.parse(at(40)));
+  const { spans, from, to } = stepSpans(run, steps, Date.parse(at(40)));
   expect(spans.map((span) => [span.step.name, (span.to - span.from) / 1_000])).toEqual([
     ["early", 8],
     ["late", 10],
@@ -25,7 +25,7 @@ test("bars begin with the run, in the order in which steps began; what goes on e
 
 test("what was taken over from an earlier run has no bar", () => {
   const carried = step("done", { started_at: at(-500), finished_at: at(-400), cause: "carried" });
-  expect(spansOf(run, [carried], Date.parse(at(40))).spans).toEqual([]);
+  expect(stepSpans(run, [carried], Date.parse(at(40))).spans).toEqual([]);
 });
 
 test("progress counts what has ended, however", () => {

@@ -1,7 +1,7 @@
 /** When the steps of a run went, on one axis of time. */
 
 import type { RunStep, WorkflowRun } from "../api/schema";
-import { isRunOver } from "./runs";
+import { isRunEnded } from "./runs";
 
 export interface StepSpan {
   step: RunStep;
@@ -10,8 +10,8 @@ export interface StepSpan {
 }
 
 /** Steps that have begun, the first first; and the span of time that they lie in. `now` counts while it goes on. */
-export function spansOf(run: WorkflowRun, steps: readonly RunStep[], now: number) {
-  const end = run.finished_at && isRunOver(run.status) ? Date.parse(run.finished_at) : now;
+export function stepSpans(run: WorkflowRun, steps: readonly RunStep[], now: number) {
+  const end = run.finished_at && isRunEnded(run.status) ? Date.parse(run.finished_at) : now;
   const begin = Date.parse(run.started_at ?? run.created_at);
   const spans: StepSpan[] = steps.flatMap((step) => {
     // What an earlier run did lies before this one.

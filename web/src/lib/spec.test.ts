@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 
 import type { JobSpec } from "../api/schema";
-import { asCli, asCurl } from "./copy";
-import { edited, forAgain, lean, parseSpec, rangeOf, toYaml } from "./spec";
+import { toSubmitCommand, toCurlCommand } from "./copy";
+import { setMember, forResubmission, omitDefaults, parseSpec, rangeOf, toYaml } from "./spec";
 
 const TEXT = `# nightly
 name: backup # keep it short
@@ -12,7 +12,7 @@ run:
 `;
 
 test("a change from the form leaves comments and the rest as they were written", () => {
-  const changed = edited(edited(TEXT, ["name"], "copy"), ["retry", "max_retries"], 3);
+  const changed = setMember(setMember(TEXT, ["name"], "copy"), ["retry", "max_retries"], 3);
   expect(changed).toContain("# nightly");
   expect(changed).toContain("# keep it short");
   expect(parseSpec(changed).spec).toEqual({
@@ -23,7 +23,7 @@ test("a change from the form leaves comments and the rest as they were written",
 });
 
 test("a member that is taken out takes empty parents with it", () => {
-  const text = edited(edited(TEXT, ["retry", "max_retries"], 3), ["retry", "max_retries"], undefined);
+  const text = setMember(setMember(TEXT, ["retry", "max_retries"], 3), ["retry", "max_retries"], undefined);
   expect(parseSpec(text).spec).not.toHaveProperty("retry");
 });
 
@@ -56,16 +56,16 @@ test("to run again leaves out what named that one submission", () => {
     labels: {},
     run: { process: { command: ["true"] } },
   } as JobSpec;
-  expect(forAgain(spec)).toEqual({ name: "a", run: { process: { command: ["true"] } } });
+  expect(forResubmission(spec)).toEqual({ name: "a", run: { process: { command: ["true"] } } });
 });
 
 test("copied commands say the same, and never have the token", () => {
   const spec = { name: "it", run: { process: { command: ["echo", "it's"] } } } as JobSpec;
-  expect(asCli(spec)).toBe(`belfry submit -f - <<'BELFRY_JOB'\n${toYaml(spec)}BELFRY_JOB`);
-  expect(asCurl(spec, "http://127.0.0.1:7070")).toContain(
+  expect(toSubmitCommand(spec)).toBe(`belfry submit -f - <<'BELFRY_JOB'\n${toYaml(spec)}BELFRY_JOB`);
+  expect(toCurlCommand(spec, "http://127.0.0.1:7070")).toContain(
     `'{"name":"it","run":{"process":{"command":["echo","it'\\''s"]}}}'`,
   );
-  expect(asCurl(spec, "http://127.0.0.1:7070")).toContain("$BELFRY_TOKEN");
+  expect(toCurlCommand(spec, "http://127.0.0.1:7070")).toContain("$BELFRY_TOKEN");
 });
 
 test("a spec that was read back is as short as it was written", () => {
@@ -77,7 +77,7 @@ test("a spec that was read back is as short as it was written", () => {
     only: [{ all: {} }],
     job: { queue: "default", run: { process: { command: ["true"] } } },
   };
-  expect(lean(spec, defaults, ["name"])).toEqual({
+  expect(omitDefaults(spec, defaults, ["name"])).toEqual({
     name: "x",
     overlap: { limit: 2 },
     only: [{ all: {} }],

@@ -6,11 +6,11 @@ import type { JobSpec, StepSpec, WorkflowSpec } from "../api/schema";
 
 /** A spec as a file. */
 export function toYaml(spec: object): string {
-  return stringify(pruned(spec), { lineWidth: 100 });
+  return stringify(prune(spec), { lineWidth: 100 });
 }
 
 /** Without members that say nothing: empty maps and lists, and nulls. */
-export function pruned<T extends object>(spec: T): T {
+export function prune<T extends object>(spec: T): T {
   const entries = Object.entries(spec as Record<string, unknown>).filter(([, value]) => {
     if (value === null || value === undefined) return false;
     return typeof value !== "object" || Object.keys(value).length > 0;
@@ -22,13 +22,13 @@ export function pruned<T extends object>(spec: T): T {
  * Without what `defaults` say as well, at any depth, so that a spec that was read back is as short as it
  * was written. `kept` names members of the top that stay whatever they are.
  */
-export function lean<T extends object>(spec: T, defaults: object, kept: readonly string[] = []): T {
+export function omitDefaults<T extends object>(spec: T, defaults: object, kept: readonly string[] = []): T {
   const known = defaults as Record<string, unknown>;
   const entries = Object.entries(spec as Record<string, unknown>).flatMap(([key, value]) => {
     if (kept.includes(key)) return [[key, value]];
     if (value === null || JSON.stringify(value) === JSON.stringify(known[key])) return [];
     if (!isMap(value)) return [[key, value]];
-    const rest = lean(value, isMap(known[key]) ? known[key] : {});
+    const rest = omitDefaults(value, isMap(known[key]) ? known[key] : {});
     return Object.keys(rest).length > 0 || Object.keys(value).length === 0 ? [[key, rest]] : [];
   });
   return Object.fromEntries(entries) as T;
@@ -38,17 +38,17 @@ export function lean<T extends object>(spec: T, defaults: object, kept: readonly
  * A workflow as somebody would write it. `defaults` is one with a single step that runs a job, as the server
  * gives it back; what each job took over from its workflow is left out too.
  */
-export function leanWorkflow(spec: WorkflowSpec, defaults: WorkflowSpec): WorkflowSpec {
+export function omitWorkflowDefaults(spec: WorkflowSpec, defaults: WorkflowSpec): WorkflowSpec {
   const usual = defaults.steps[0]?.job ?? {};
   const steps = (of: readonly StepSpec[] | undefined) =>
     of?.map(({ job, ...step }) => {
       const name = `${spec.name}.${step.name}`;
-      const action = job ? { job: lean(job, { ...usual, name }, ["run"]) } : {};
-      return pruned({ ...step, ...action });
+      const action = job ? { job: omitDefaults(job, { ...usual, name }, ["run"]) } : {};
+      return prune({ ...step, ...action });
     });
   const { steps: main, on_failure: onFailure, finally: last, ...rest } = spec;
-  const top = lean(rest as WorkflowSpec, { ...defaults, name: "" }, ["name"]);
-  return pruned({ ...top, steps: steps(main) ?? [], on_failure: steps(onFailure), finally: steps(last) });
+  const top = omitDefaults(rest as WorkflowSpec, { ...defaults, name: "" }, ["name"]);
+  return prune({ ...top, steps: steps(main) ?? [], on_failure: steps(onFailure), finally: steps(last) });
 }
 
 function isMap(value: unknown): value is Record<string, unknown> {
@@ -56,8 +56,8 @@ function isMap(value: unknown): value is Record<string, unknown> {
 }
 
 /** A spec to be submitted once more: what names that one submission is left out. */
-export function forAgain(spec: JobSpec): JobSpec {
-  return pruned({ ...spec, idempotency_key: undefined, run_at: undefined });
+export function forResubmission(spec: JobSpec): JobSpec {
+  return prune({ ...spec, idempotency_key: undefined, run_at: undefined });
 }
 
 export interface Parsed<T> {
@@ -91,7 +91,7 @@ export function parseSpec<T = JobSpec>(text: string): Parsed<T> {
  * The text with one member set, or taken out where `value` is undefined. Whatever else the text has
  * stays as it was written, comments too. Parents that become empty go.
  */
-export function edited(text: string, path: readonly string[], value: unknown): string {
+export function setMember(text: string, path: readonly string[], value: unknown): string {
   const document = text.trim() === "" ? new Document({}) : parseDocument(text);
   if (document.errors.length > 0) return text;
   if (value === undefined) {

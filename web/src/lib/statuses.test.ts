@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { FeedEvent } from "../api/schema";
-import { counted, type Counts } from "./statuses";
+import { updateCounts, type Counts } from "./statuses";
 
 const counts: Counts = {
   ready: 0,
@@ -16,7 +16,7 @@ const counts: Counts = {
 const event = (over: Partial<FeedEvent>): FeedEvent => ({ seq: 1, at: "", type: "job.running", ...over });
 
 test("counts follow the feed from status to status", () => {
-  const next = counted(counts, [
+  const next = updateCounts(counts, [
     event({ to: "waiting" }),
     event({ from: "waiting", to: "running" }),
     event({ from: "running", to: "succeeded" }),
@@ -26,5 +26,5 @@ test("counts follow the feed from status to status", () => {
 });
 
 test("a count never falls below nothing", () => {
-  expect(counted(counts, [event({ from: "failed", to: "waiting" })]).failed).toBe(0);
+  expect(updateCounts(counts, [event({ from: "failed", to: "waiting" })]).failed).toBe(0);
 });

@@ -27,7 +27,7 @@ export function isLive(status: JobStatus): boolean {
 export type Counts = Record<JobStatus, number>;
 
 /** The counts after a batch of events. */
-export function counted(counts: Counts, batch: readonly FeedEvent[]): Counts {
+export function updateCounts(counts: Counts, batch: readonly FeedEvent[]): Counts {
   const next = { ...counts };
   for (const { type, from, to } of batch) {
     if (!type.startsWith("job.") || !to) continue;

@@ -4,8 +4,8 @@ import { expect, test } from "vitest";
 import { parse } from "yaml";
 
 import type { WorkflowSpec } from "../api/schema";
-import { edited } from "./spec";
-import { added, type Change, freeName, listOf, overOf, removed, renamed, turned } from "./steps";
+import { setMember } from "./spec";
+import { addStep, type Change, unusedName, toListField, parseListField, removeStep, renameStep, changeStepKind } from "./steps";
 
 const TEXT = `name: nightly
 steps:
@@ -22,29 +22,29 @@ steps:
 
 const read = (text: string) => parse(text) as WorkflowSpec;
 const after = (changes: Change[], text = TEXT) =>
-  changes.reduce((before, { path, value }) => edited(before, path, value), text);
+  changes.reduce((before, { path, value }) => setMember(before, path, value), text);
 
 test("a new step comes after the last one, under a name that is free", () => {
-  const spec = read(after(added(read(TEXT), "steps")));
+  const spec = read(after(addStep(read(TEXT), "steps")));
   expect(spec.steps[3]).toMatchObject({ name: "step-4", needs: ["report"] });
-  expect(freeName(spec)).toBe("step-5");
-  const cleaning = read(after(added(read(TEXT), "finally")));
+  expect(unusedName(spec)).toBe("step-5");
+  const cleaning = read(after(addStep(read(TEXT), "finally")));
   expect(cleaning.finally?.map(({ name, needs }) => [name, needs])).toEqual([["step-4", undefined]]);
 });
 
 test("what needed a step that is gone needs what that one needed", () => {
-  const text = after(removed(read(TEXT), "steps", 1));
+  const text = after(removeStep(read(TEXT), "steps", 1));
   expect(read(text).steps.map(({ name, needs }) => [name, needs])).toEqual([
     ["extract", undefined],
     ["report", ["extract"]],
   ]);
   expect(text).toContain("# the figures");
-  const first = read(after(removed(read(TEXT), "steps", 0))).steps;
+  const first = read(after(removeStep(read(TEXT), "steps", 0))).steps;
   expect(first[0]?.needs).toBeUndefined();
 });
 
 test("a new name is known to the steps that need it", () => {
-  const { steps } = read(after(renamed(read(TEXT), "steps", 0, "fetch")));
+  const { steps } = read(after(renameStep(read(TEXT), "steps", 0, "fetch")));
   expect([steps[0]?.name, steps[1]?.needs]).toEqual(["fetch", ["fetch"]]);
 });
 
@@ -54,16 +54,16 @@ test("a step that adds to another one is known there by its new name, and gone w
     "    for_each: {over: {added_by: [extract, load]}}\n    job: {run: {process: {command: [echo]}}}\n",
   );
   const over = (text: string) => read(text).steps.at(-1)?.for_each?.over;
-  expect(over(after(renamed(read(text), "steps", 0, "fetch"), text))).toEqual({
+  expect(over(after(renameStep(read(text), "steps", 0, "fetch"), text))).toEqual({
     added_by: ["fetch", "load"],
   });
-  expect(over(after(removed(read(text), "steps", 0), text))).toEqual({ added_by: ["load"] });
+  expect(over(after(removeStep(read(text), "steps", 0), text))).toEqual({ added_by: ["load"] });
 });
 
 test("a step does one thing at a time", () => {
-  const { steps } = read(after(turned("steps", 0, "wait")));
+  const { steps } = read(after(changeStepKind("steps", 0, "wait")));
   expect(steps[0]).toEqual({ name: "extract", wait: { for: "10m" } });
-  expect(read(after(turned("steps", 2, "approval"))).steps[2]?.approval).toEqual({});
+  expect(read(after(changeStepKind("steps", 2, "approval"))).steps[2]?.approval).toEqual({});
 });
 
 test("a list is read from its field, and shown in it", () => {
@@ -73,9 +73,9 @@ test("a list is read from its field, and shown in it", () => {
     { shards: 8 },
     { added_by: ["split", "page"] },
   ]) {
-    const { kind, text } = listOf({ over });
-    expect(overOf(kind, text)).toEqual(over);
+    const { kind, text } = toListField({ over });
+    expect(parseListField(kind, text)).toEqual(over);
   }
-  expect(listOf(undefined).kind).toBe("none");
-  expect(listOf({ over: { workers: [] } }).kind).toBe("workers");
+  expect(toListField(undefined).kind).toBe("none");
+  expect(toListField({ over: { workers: [] } }).kind).toBe("workers");
 });

@@ -1,7 +1,7 @@
 /** A workflow while it is put together by a form: what changes where when somebody changes one thing. */
 
 import type { ForEach, Section, StepKind, StepSpec, WorkflowSpec } from "../api/schema";
-import { addersOf, SECTIONS } from "./dag/graph";
+import { addedByOf, SECTIONS } from "./dag/graph";
 
 /** Sets one member of the definition, or takes it out. */
 export interface Change {
@@ -18,7 +18,7 @@ export function stepsOf(spec: Partial<WorkflowSpec>, section: Section): StepSpec
 }
 
 /** A name that no step has. */
-export function freeName(spec: Partial<WorkflowSpec>, begin = "step"): string {
+export function unusedName(spec: Partial<WorkflowSpec>, begin = "step"): string {
   const taken = new Set(SECTIONS.flatMap((section) => stepsOf(spec, section).map(({ name }) => name)));
   let number = taken.size + 1;
   while (taken.has(`${begin}-${number}`)) number += 1;
@@ -26,32 +26,32 @@ export function freeName(spec: Partial<WorkflowSpec>, begin = "step"): string {
 }
 
 /** A step at the end of its section, after the one that is the last now. */
-export function added(spec: Partial<WorkflowSpec>, section: Section): Change[] {
+export function addStep(spec: Partial<WorkflowSpec>, section: Section): Change[] {
   const steps = stepsOf(spec, section);
   const last = steps.at(-1)?.name;
-  const step = { name: freeName(spec), ...(last && { needs: [last] }), job: action("job").job };
+  const step = { name: unusedName(spec), ...(last && { needs: [last] }), job: defaultAction("job").job };
   if (steps.length === 0) return [{ path: [section], value: [step] }];
   return [{ path: [section, String(steps.length)], value: step }];
 }
 
 /** Without a step; those that needed it need what it needed, and it adds to nothing any more. */
-export function removed(spec: Partial<WorkflowSpec>, section: Section, index: number): Change[] {
+export function removeStep(spec: Partial<WorkflowSpec>, section: Section, index: number): Change[] {
   const steps = stepsOf(spec, section);
-  const gone = steps[index];
-  if (!gone) return [];
+  const removed = steps[index];
+  if (!removed) return [];
   const changes = steps.flatMap((step, i): Change[] => {
-    if (i === index || !step.needs?.includes(gone.name)) return [];
-    const needs = step.needs.flatMap((need) => (need === gone.name ? (gone.needs ?? []) : [need]));
+    if (i === index || !step.needs?.includes(removed.name)) return [];
+    const needs = step.needs.flatMap((need) => (need === removed.name ? (removed.needs ?? []) : [need]));
     return [
       { path: [section, String(i), "needs"], value: needs.length > 0 ? [...new Set(needs)] : undefined },
     ];
   });
-  changes.push(...withAdders(section, steps, gone.name, []));
+  changes.push(...replaceInAddedBy(section, steps, removed.name, []));
   return [...changes, { path: [section, String(index)], value: undefined }];
 }
 
 /** With another name, also where other steps need it. Expressions are left to whoever wrote them. */
-export function renamed(
+export function renameStep(
   spec: Partial<WorkflowSpec>,
   section: Section,
   index: number,
@@ -64,14 +64,14 @@ export function renamed(
     const needs = step.needs.map((need) => (need === before ? name : need));
     return [{ path: [section, String(i), "needs"], value: needs }];
   });
-  if (before !== undefined) changes.push(...withAdders(section, steps, before, [name]));
+  if (before !== undefined) changes.push(...replaceInAddedBy(section, steps, before, [name]));
   return [{ path: [section, String(index), "name"], value: name }, ...changes];
 }
 
 /** With other names where steps go over what tasks of one step add. */
-function withAdders(section: Section, steps: StepSpec[], name: string, names: string[]): Change[] {
+function replaceInAddedBy(section: Section, steps: StepSpec[], name: string, names: string[]): Change[] {
   return steps.flatMap((step, i): Change[] => {
-    const adders = addersOf(step);
+    const adders = addedByOf(step);
     if (!adders.includes(name)) return [];
     const value = adders.flatMap((adder) => (adder === name ? names : [adder]));
     return [{ path: [section, String(i), "for_each", "over", "added_by"], value }];
@@ -79,7 +79,7 @@ function withAdders(section: Section, steps: StepSpec[], name: string, names: st
 }
 
 /** What a step of each kind does at first. */
-function action(kind: StepKind): Partial<StepSpec> & { job?: unknown } {
+function defaultAction(kind: StepKind): Partial<StepSpec> & { job?: unknown } {
   switch (kind) {
     case "job":
       return { job: { run: { process: { command: ["echo", "hello"] } } } };
@@ -93,12 +93,12 @@ function action(kind: StepKind): Partial<StepSpec> & { job?: unknown } {
 }
 
 /** The same step, doing something else. */
-export function turned(section: Section, index: number, kind: StepKind): Change[] {
+export function changeStepKind(section: Section, index: number, kind: StepKind): Change[] {
   const at = [section, String(index)];
   const others = (["job", "workflow", "approval", "wait"] as const).filter((each) => each !== kind);
   return [
     // First what it does now: a step without anything left would be taken out.
-    { path: [...at, kind], value: action(kind)[kind] },
+    { path: [...at, kind], value: defaultAction(kind)[kind] },
     ...others.map((other) => ({ path: [...at, other], value: undefined })),
     ...(kind === "approval" || kind === "wait" ? ["for_each", "outputs"] : []).map((field) => ({
       path: [...at, field],
@@ -107,11 +107,11 @@ export function turned(section: Section, index: number, kind: StepKind): Change[
   ];
 }
 
-export const LISTS = ["none", "items", "list", "shards", "workers", "added_by"] as const;
-export type ListKind = (typeof LISTS)[number];
+export const LIST_KINDS = ["none", "items", "list", "shards", "workers", "added_by"] as const;
+export type ListKind = (typeof LIST_KINDS)[number];
 
 /** Over what a step goes, and the text of that in a field. */
-export function listOf(each: ForEach | null | undefined): { kind: ListKind; text: string } {
+export function toListField(each: ForEach | null | undefined): { kind: ListKind; text: string } {
   const over = each?.over as Record<string, unknown> | undefined;
   if (!over) return { kind: "none", text: "" };
   if (Array.isArray(over.items)) {
@@ -125,7 +125,7 @@ export function listOf(each: ForEach | null | undefined): { kind: ListKind; text
 }
 
 /** What goes into `over` for such a list; a line that is no text in JSON is what it says. */
-export function overOf(kind: ListKind, text: string): ForEach["over"] | undefined {
+export function parseListField(kind: ListKind, text: string): ForEach["over"] | undefined {
   switch (kind) {
     case "none":
       return undefined;

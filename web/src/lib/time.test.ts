@@ -1,22 +1,22 @@
 import { expect, test } from "vitest";
 
-import { clock, clockHours, dayName, dayStarts, exact, instantOf, relative, wallOf, weekday } from "./time";
+import { formatClock, clockHours, formatDay, dayStarts, formatExact, parseWallTime, formatRelative, toWallTime, formatWeekday } from "./time";
 
 const AT = "2026-03-29T00:30:05.250Z";
 
 test("an instant is shown in the chosen zone, with the zone", () => {
-  expect(exact(AT, "en", "Europe/Berlin")).toBe("Mar 29, 2026, 01:30:05 GMT+1");
-  expect(exact(AT, "en", "UTC")).toBe("Mar 29, 2026, 00:30:05 UTC");
-  expect(exact(AT, "zh-CN", "Asia/Shanghai")).toBe("2026-03-29 08:30:05 GMT+8");
-  expect(clock(AT, "en", "Asia/Kolkata")).toBe("06:00:05.250");
+  expect(formatExact(AT, "en", "Europe/Berlin")).toBe("Mar 29, 2026, 01:30:05 GMT+1");
+  expect(formatExact(AT, "en", "UTC")).toBe("Mar 29, 2026, 00:30:05 UTC");
+  expect(formatExact(AT, "zh-CN", "Asia/Shanghai")).toBe("2026-03-29 08:30:05 GMT+8");
+  expect(formatClock(AT, "en", "Asia/Kolkata")).toBe("06:00:05.250");
 });
 
 test("how long ago is said in the user's language", () => {
   const now = Date.parse(AT);
-  expect(relative(AT, "en", now)).toBe("now");
-  expect(relative(AT, "en", now + 125_000)).toBe("2m ago");
-  expect(relative(AT, "en", now - 7_200_000)).toBe("in 2h");
-  expect(relative(AT, "zh-CN", now + 125_000)).toBe("2分钟前");
+  expect(formatRelative(AT, "en", now)).toBe("now");
+  expect(formatRelative(AT, "en", now + 125_000)).toBe("2m ago");
+  expect(formatRelative(AT, "en", now - 7_200_000)).toBe("in 2h");
+  expect(formatRelative(AT, "zh-CN", now + 125_000)).toBe("2分钟前");
 });
 
 test("hours and days begin when the clock of the zone says so, also where it is changed", () => {
@@ -29,15 +29,15 @@ test("hours and days begin when the clock of the zone says so, also where it is 
 });
 
 test("a time on the wall is an instant, the earlier one where the clocks show it twice", () => {
-  const at = (wall: string, zone: string) => new Date(instantOf(wall, zone)).toISOString();
+  const at = (wall: string, zone: string) => new Date(parseWallTime(wall, zone)).toISOString();
   expect(at("2026-06-01T09:00", "Asia/Shanghai")).toBe("2026-06-01T01:00:00.000Z");
   expect(at("2026-10-25T02:30", "Europe/Berlin")).toBe("2026-10-25T00:30:00.000Z");
-  expect(wallOf(Date.parse("2026-06-01T01:00:00Z"), "Asia/Shanghai")).toBe("2026-06-01T09:00");
+  expect(toWallTime(Date.parse("2026-06-01T01:00:00Z"), "Asia/Shanghai")).toBe("2026-06-01T09:00");
 });
 
 test("days have their names", () => {
-  expect(weekday(Date.parse("2026-11-23T20:00:00Z"), "en", "Asia/Shanghai")).toBe("Tue 11/24");
-  expect(weekday(Date.parse("2026-11-23T00:00:00Z"), "zh-CN", "UTC")).toBe("周一 11/23");
-  expect(dayName("2026-11-23", "en")).toBe("Mon, Nov 23, 2026");
-  expect(dayName("2026-11-23", "zh-CN")).toBe("2026-11-23 周一");
+  expect(formatWeekday(Date.parse("2026-11-23T20:00:00Z"), "en", "Asia/Shanghai")).toBe("Tue 11/24");
+  expect(formatWeekday(Date.parse("2026-11-23T00:00:00Z"), "zh-CN", "UTC")).toBe("周一 11/23");
+  expect(formatDay("2026-11-23", "en")).toBe("Mon, Nov 23, 2026");
+  expect(formatDay("2026-11-23", "zh-CN")).toBe("2026-11-23 周一");
 });

@@ -8,7 +8,7 @@ export function zoneName(zone: Zone): string {
 }
 
 /** A zone of the server, or another one where this browser does not know it. */
-export function knownZone(zone: Zone, other: Zone): Zone {
+export function supportedZone(zone: Zone, other: Zone): Zone {
   try {
     new Intl.DateTimeFormat("en", { timeZone: zone });
     return zone;
@@ -30,7 +30,7 @@ function format(locale: string, zone: Zone, kind: string, options: Intl.DateTime
 }
 
 /** Date and time to the second, with the zone. */
-export function exact(at: string | number | Date, locale: string, zone: Zone): string {
+export function formatExact(at: string | number | Date, locale: string, zone: Zone): string {
   const isChinese = locale.startsWith("zh");
   const shown = format(locale, zone, "exact", {
     year: "numeric",
@@ -52,7 +52,7 @@ function partsOf(format: Intl.DateTimeFormat, at: Date): Record<string, string> 
 }
 
 /** A short form for tables: the time of day, with the day where it is not today. */
-export function short(at: string | number | Date, locale: string, zone: Zone, now: number): string {
+export function formatShort(at: string | number | Date, locale: string, zone: Zone, now: number): string {
   const day = format(locale, zone, "day", { year: "numeric", month: "numeric", day: "numeric" });
   const date = new Date(at);
   const time = format(locale, zone, "time", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
@@ -67,7 +67,7 @@ export function short(at: string | number | Date, locale: string, zone: Zone, no
 }
 
 /** The time of day to the millisecond, for logs. */
-export function clock(at: string | number | Date, locale: string, zone: Zone): string {
+export function formatClock(at: string | number | Date, locale: string, zone: Zone): string {
   return format(locale, zone, "clock", {
     hour: "2-digit",
     minute: "2-digit",
@@ -77,7 +77,7 @@ export function clock(at: string | number | Date, locale: string, zone: Zone): s
 }
 
 /** The time of day to the minute, for axes. */
-export function minute(at: number, locale: string, zone: Zone): string {
+export function formatMinute(at: number, locale: string, zone: Zone): string {
   return format(locale, zone, "minute", { hour: "2-digit", minute: "2-digit" }).format(new Date(at));
 }
 
@@ -91,29 +91,29 @@ const STEPS: Array<[Intl.RelativeTimeFormatUnit, number]> = [
   ["year", 31_557_600_000],
 ];
 
-function relatives(locale: string, numeric: "auto" | "always"): Intl.RelativeTimeFormat {
+function relativeFormat(locale: string, numeric: "auto" | "always"): Intl.RelativeTimeFormat {
   return new Intl.RelativeTimeFormat(locale, { numeric, style: "narrow" });
 }
 
 /** `3m ago`, `in 2h`. */
-export function relative(at: string | number | Date, locale: string, now: number): string {
+export function formatRelative(at: string | number | Date, locale: string, now: number): string {
   const ms = new Date(at).getTime() - now;
   const size = Math.abs(ms);
-  if (size < 1_500) return relatives(locale, "auto").format(0, "second");
+  if (size < 1_500) return relativeFormat(locale, "auto").format(0, "second");
   let step = STEPS[0]!;
   for (const next of STEPS) if (size >= next[1]) step = next;
-  return relatives(locale, "always").format(Math.trunc(ms / step[1]), step[0]);
+  return relativeFormat(locale, "always").format(Math.trunc(ms / step[1]), step[0]);
 }
 
 /** The day, with its name, for axes: `Mon 11/23`. */
-export function weekday(at: number, locale: string, zone: Zone): string {
+export function formatWeekday(at: number, locale: string, zone: Zone): string {
   const shown = format(locale, zone, "weekday", { weekday: "short", month: "numeric", day: "numeric" });
   const { weekday, month, day } = partsOf(shown, new Date(at));
   return `${weekday} ${month}/${day}`;
 }
 
 /** A day of the calendar, `2026-11-23`, with its name. */
-export function dayName(day: string, locale: string): string {
+export function formatDay(day: string, locale: string): string {
   const at = new Date(`${day}T00:00:00Z`);
   const name = format(locale, "UTC", "name", { weekday: "short" }).format(at);
   if (locale.startsWith("zh")) return `${day} ${name}`;
@@ -163,7 +163,7 @@ export function dayStarts(from: number, to: number, zone: Zone): number[] {
 }
 
 /** The instant that the clock of a zone shows as `2026-11-21T09:00`; the earlier one where it does so twice. */
-export function instantOf(wall: string, zone: Zone): number {
+export function parseWallTime(wall: string, zone: Zone): number {
   const asUtc = Date.parse(`${wall}Z`);
   const before = asUtc - offset(asUtc - 12 * HOUR_MS, zone);
   const after = asUtc - offset(asUtc + 12 * HOUR_MS, zone);
@@ -172,6 +172,6 @@ export function instantOf(wall: string, zone: Zone): number {
 }
 
 /** What the clock of a zone shows at an instant, as an input of a date and a time takes it. */
-export function wallOf(at: number, zone: Zone): string {
+export function toWallTime(at: number, zone: Zone): string {
   return new Date(at + offset(at, zone)).toISOString().slice(0, 16);
 }

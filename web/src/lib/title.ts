@@ -7,7 +7,7 @@ import { feed } from "../api/feed";
 let page = "";
 let failures = 0;
 
-function write(): void {
+function updateTitle(): void {
   const mark = failures > 0 ? `(${failures}) ✕ ` : "";
   document.title = `${mark}${page === "" ? "" : `${page} · `}Belfry`;
 }
@@ -16,31 +16,31 @@ function write(): void {
 export function usePageTitle(title: string): void {
   useEffect(() => {
     page = title;
-    write();
+    updateTitle();
     return () => {
       page = "";
-      write();
+      updateTitle();
     };
   }, [title]);
 }
 
 /** Counts failures while the tab is hidden. */
-export function useTitle(): void {
+export function useFailureCount(): void {
   useEffect(() => {
-    const seen = () => {
+    const onVisibility = () => {
       if (document.hidden) return;
       failures = 0;
-      write();
+      updateTitle();
     };
-    document.addEventListener("visibilitychange", seen);
+    document.addEventListener("visibilitychange", onVisibility);
     const stop = feed.onBatch((batch) => {
       if (!document.hidden) return;
       failures += batch.filter((event) => event.to === "failed").length;
-      write();
+      updateTitle();
     });
     return () => {
       stop();
-      document.removeEventListener("visibilitychange", seen);
+      document.removeEventListener("visibilitychange", onVisibility);
     };
   }, []);
 }

@@ -8,7 +8,7 @@ export interface SavedView<Search> {
 }
 
 /** The saved views of one list. */
-export class Views<Search> {
+export class ViewStore<Search> {
   readonly #key: string;
   readonly #listeners = new Set<() => void>();
   #views: ReadonlyArray<SavedView<Search>>;
@@ -30,7 +30,7 @@ export class Views<Search> {
     this.#write([...this.#views.filter((each) => each.name !== view.name), view]);
   }
 
-  forget(name: string): void {
+  remove(name: string): void {
     this.#write(this.#views.filter((each) => each.name !== name));
   }
 
@@ -50,6 +50,6 @@ function read<Search>(key: string): ReadonlyArray<SavedView<Search>> {
   }
 }
 
-export function useViews<Search>(views: Views<Search>): ReadonlyArray<SavedView<Search>> {
+export function useViews<Search>(views: ViewStore<Search>): ReadonlyArray<SavedView<Search>> {
   return useSyncExternalStore(views.subscribe, views.get);
 }

@@ -17,11 +17,11 @@ interface AskProps {
   onClose: () => void;
 }
 
-export function Ask({ title, text, field, children, confirm, red, onConfirm, onClose }: AskProps) {
+export function ConfirmDialog({ title, text, field, children, confirm, red, onConfirm, onClose }: AskProps) {
   const { t } = useTranslation();
   const [value, setValue] = useState("");
   const [busy, setBusy] = useState(false);
-  const go = async () => {
+  const submit = async () => {
     setBusy(true);
     await onConfirm(value.trim());
     onClose();
@@ -31,7 +31,7 @@ export function Ask({ title, text, field, children, confirm, red, onConfirm, onC
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          void go();
+          void submit();
         }}
       >
         <p className="quiet">{text}</p>

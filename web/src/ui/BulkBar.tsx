@@ -13,35 +13,35 @@ export interface BulkChoice<Action extends string> {
   /** With how many of the selected it can be done. */
   count: number;
   /** What the button says for so many of them, and for all that match. */
-  words: { some: string; all: string };
+  labels: { some: string; all: string };
 }
 
 interface Props<Action extends string> {
   choices: ReadonlyArray<BulkChoice<Action>>;
   selected: number;
   /** All rows that were read are selected, and there are more. */
-  couldBeAll: boolean;
+  hasMore: boolean;
   onClear: () => void;
   onBulk: (action: Action, all: boolean) => void;
 }
 
 export function BulkBar<Action extends string>(props: Props<Action>) {
-  const { choices, selected, couldBeAll, onClear, onBulk } = props;
+  const { choices, selected, hasMore, onClear, onBulk } = props;
   const { t } = useTranslation();
   const [all, setAll] = useState(false);
   if (selected === 0) return null;
-  const isAll = all && couldBeAll;
+  const isAll = all && hasMore;
   return (
     <div className={style.bar} role="toolbar" aria-label={t("bulk.label")}>
       <strong className="num">
         {isAll ? t("bulk.allMatching") : t("bulk.selected", { count: selected })}
       </strong>
-      {couldBeAll && !all && (
+      {hasMore && !all && (
         <button type="button" className={style.all} onClick={() => setAll(true)}>
           {t("bulk.chooseAll")}
         </button>
       )}
-      {choices.map(({ action, icon: Icon, count, words }) => (
+      {choices.map(({ action, icon: Icon, count, labels }) => (
         <Button
           key={action}
           variant="default"
@@ -49,7 +49,7 @@ export function BulkBar<Action extends string>(props: Props<Action>) {
           disabled={!isAll && count === 0}
           onClick={() => onBulk(action, isAll)}
         >
-          {isAll ? words.all : words.some}
+          {isAll ? labels.all : labels.some}
         </Button>
       ))}
       <ActionIcon onClick={onClear} aria-label={t("bulk.clear")}>

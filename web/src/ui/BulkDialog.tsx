@@ -4,11 +4,11 @@ import { Button, Group, Modal, Progress as Bar, Stack, Text, TextInput } from "@
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { Refusal } from "../api/problem";
-import { type Acted, actOnAll, BULK_MAX, grouped, type Progress, type Turns } from "../lib/bulk";
-import { say } from "./act";
-import { ProblemBox } from "./kit";
-import { wordsOf } from "./problem";
+import { ApiError } from "../api/problem";
+import { type BulkResult, runBulk, BULK_MAX, groupErrors, type Progress, type RetryPolicy } from "../lib/bulk";
+import { notify } from "./act";
+import { ErrorBox } from "./kit";
+import { errorText } from "./problem";
 import style from "./bulk.module.css";
 
 /** These, or those that are found. */
@@ -19,9 +19,9 @@ interface Props {
   target: Target;
   title: string;
   /** What is said of so many, before, on the button, and after. */
-  words: {
+  texts: {
     none: string;
-    ask: (count: number) => string;
+    confirm: (count: number) => string;
     act: (count: number) => string;
     done: (count: number) => string;
   };
@@ -30,21 +30,21 @@ interface Props {
   red?: boolean;
   act: (id: string, text: string) => Promise<unknown>;
   /** Refusals that pass by themselves: those are waited for. Called when the action begins. */
-  turns?: (signal: AbortSignal) => Turns;
+  retryPolicy?: (signal: AbortSignal) => RetryPolicy;
   /** What is said while some wait for their turn. */
-  waitingWords?: (count: number) => string;
+  waitingText?: (count: number) => string;
   onClose: () => void;
   /** What is not done, which may be tried again. */
   onDone: (left: ReadonlySet<string>) => void;
 }
 
 export function BulkDialog(props: Props) {
-  const { target, title, words, field, red, act, turns, waitingWords, onClose, onDone } = props;
+  const { target, title, texts, field, red, act, retryPolicy, waitingText, onClose, onDone } = props;
   const { t } = useTranslation();
   const [ids, setIds] = useState<readonly string[] | null>("ids" in target ? target.ids : null);
-  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const [refusal, setRefusal] = useState<ApiError | null>(null);
   const [progress, setProgress] = useState<Progress | null>(null);
-  const [outcome, setOutcome] = useState<Acted | null>(null);
+  const [outcome, setOutcome] = useState<BulkResult | null>(null);
   const [text, setText] = useState("");
   const [abort] = useState(() => new AbortController());
 
@@ -52,7 +52,7 @@ export function BulkDialog(props: Props) {
     if (!("find" in target)) return;
     const reading = new AbortController();
     target.find(reading.signal).then(setIds, (error: unknown) => {
-      if (!reading.signal.aborted) setRefusal(Refusal.from(error));
+      if (!reading.signal.aborted) setRefusal(ApiError.from(error));
     });
     return () => reading.abort();
   }, [target]);
@@ -62,11 +62,11 @@ export function BulkDialog(props: Props) {
     if (!ids) return;
     setProgress({ done: 0, failed: 0, waiting: 0 });
     const { signal } = abort;
-    const acted = await actOnAll(ids, (id) => act(id, text.trim()), setProgress, signal, turns?.(signal));
+    const acted = await runBulk(ids, (id) => act(id, text.trim()), setProgress, signal, retryPolicy?.(signal));
     // Nothing is waited for any more.
     abort.abort();
-    const left = new Set([...acted.refused.keys(), ...acted.left]);
-    if (left.size === 0) say(words.done(acted.done));
+    const left = new Set([...acted.errors.keys(), ...acted.notAttempted]);
+    if (left.size === 0) notify(texts.done(acted.done));
     else setOutcome(acted);
     onDone(left);
   };
@@ -75,7 +75,7 @@ export function BulkDialog(props: Props) {
     onClose();
   };
 
-  if (outcome) return <Outcome acted={outcome} title={title} onClose={onClose} />;
+  if (outcome) return <Result acted={outcome} title={title} onClose={onClose} />;
   return (
     <Modal opened onClose={close} title={title} size={420}>
       <form
@@ -85,12 +85,12 @@ export function BulkDialog(props: Props) {
         }}
       >
         <Stack gap="md">
-          {refusal && <ProblemBox error={refusal} />}
+          {refusal && <ErrorBox error={refusal} />}
           {!refusal && !progress && (
             <Text size="sm" aria-live="polite">
               {ids === null && t("bulk.counting")}
-              {ids !== null && count === 0 && words.none}
-              {count > 0 && words.ask(count)}
+              {ids !== null && count === 0 && texts.none}
+              {count > 0 && texts.confirm(count)}
               {count >= BULK_MAX && ` ${t("bulk.capped", { max: BULK_MAX })}`}
             </Text>
           )}
@@ -111,9 +111,9 @@ export function BulkDialog(props: Props) {
               <Text size="sm" className="num">
                 {progress.done + progress.failed} / {count}
               </Text>
-              {progress.waiting > 0 && waitingWords && (
+              {progress.waiting > 0 && waitingText && (
                 <Text size="sm" role="status">
-                  {waitingWords(progress.waiting)}
+                  {waitingText(progress.waiting)}
                 </Text>
               )}
             </>
@@ -129,7 +129,7 @@ export function BulkDialog(props: Props) {
                 disabled={count === 0}
                 loading={ids === null && !refusal}
               >
-                {words.act(count)}
+                {texts.act(count)}
               </Button>
             )}
           </Group>
@@ -140,19 +140,19 @@ export function BulkDialog(props: Props) {
 }
 
 /** What was refused, and why: each reason once. */
-function Outcome({ acted, title, onClose }: { acted: Acted; title: string; onClose: () => void }) {
+function Result({ acted, title, onClose }: { acted: BulkResult; title: string; onClose: () => void }) {
   const { t } = useTranslation();
-  const { done, refused, left } = acted;
+  const { done, errors, notAttempted } = acted;
   return (
     <Modal opened onClose={onClose} title={title} size={560}>
       <Stack gap="md">
         <Text size="sm" role="status">
-          {t("bulk.someFailed", { done, failed: refused.size })}
-          {left.length > 0 && t("bulk.notTried", { count: left.length })} {t("bulk.stillSelected")}
+          {t("bulk.someFailed", { done, failed: errors.size })}
+          {notAttempted.length > 0 && t("bulk.notTried", { count: notAttempted.length })} {t("bulk.stillSelected")}
         </Text>
         <ul className={style.refusals} data-testid="refusals">
-          {grouped(refused.values()).map(({ example, count }) => {
-            const { title, hint } = wordsOf(example, t);
+          {groupErrors(errors.values()).map(({ example, count }) => {
+            const { title, hint } = errorText(example, t);
             return (
               <li key={example.code}>
                 <strong className="num">{count}</strong>

@@ -3,14 +3,14 @@
 import { useTranslation } from "react-i18next";
 
 import style from "./Code.module.css";
-import { Copyable } from "./kit";
+import { CopyButton } from "./kit";
 
 export function CodeHighlight({ text }: { text: string }) {
   const { t } = useTranslation();
   return (
     <div className={style.code}>
       <div className={style.copy}>
-        <Copyable text={text} label={t("common.copy")} />
+        <CopyButton text={text} label={t("common.copy")} />
       </div>
       <pre tabIndex={0}>
         {text.split("\n").map((line, i) => {

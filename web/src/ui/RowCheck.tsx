@@ -9,7 +9,7 @@ interface Props {
   onPick: (withRange: boolean) => void;
 }
 
-export function RowCheck({ label, checked, onPick }: Props) {
+export function RowCheckbox({ label, checked, onPick }: Props) {
   return (
     <input
       type="checkbox"

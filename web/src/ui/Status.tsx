@@ -150,7 +150,7 @@ export function ListedRunBadge({ run }: { run: WorkflowRun }) {
 }
 
 /** Of a run of a schedule: of its job, or of its run of a workflow. */
-export function WorkBadge({ run, plain }: { run: ScheduleRun; plain?: boolean }) {
+export function ScheduleRunBadge({ run, plain }: { run: ScheduleRun; plain?: boolean }) {
   const { run_id, status } = run;
   return run_id ? (
     <RunBadge status={status as RunStatus} plain={plain} />

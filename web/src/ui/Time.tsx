@@ -5,19 +5,19 @@ import { Tooltip } from "@mantine/core";
 import { useNow } from "../lib/now";
 import { usePreferences } from "../lib/preferences";
 import { formatDuration } from "../lib/quantities";
-import { exact, relative } from "../lib/time";
+import { formatExact, formatRelative } from "../lib/time";
 
 /** How long ago, or in how long; the exact time in the chosen zone and in UTC on hover. */
-export function Ago({ at, light }: { at: string | null | undefined; light?: boolean }) {
+export function RelativeTime({ at, light }: { at: string | null | undefined; light?: boolean }) {
   const now = useNow();
   const { language, zone } = usePreferences();
   if (!at) return <span className="quiet">–</span>;
-  const here = exact(at, language, zone);
-  const utc = exact(at, language, "UTC");
+  const here = formatExact(at, language, zone);
+  const utc = formatExact(at, language, "UTC");
   const both = here === utc ? here : `${here}\n${utc}`;
   const time = (
     <time dateTime={at} className="num" title={light ? both : undefined}>
-      {relative(at, language, now)}
+      {formatRelative(at, language, now)}
     </time>
   );
   // In long tables the browser's own tooltip does: it costs nothing until it shows.
@@ -30,13 +30,13 @@ export function Ago({ at, light }: { at: string | null | undefined; light?: bool
 }
 
 /** The exact time, with how long ago on hover. */
-export function At({ at }: { at: string }) {
+export function AbsoluteTime({ at }: { at: string }) {
   const now = useNow();
   const { language, zone } = usePreferences();
   return (
-    <Tooltip label={relative(at, language, now)}>
+    <Tooltip label={formatRelative(at, language, now)}>
       <time dateTime={at} className="num">
-        {exact(at, language, zone)}
+        {formatExact(at, language, zone)}
       </time>
     </Tooltip>
   );
@@ -45,11 +45,11 @@ export function At({ at }: { at: string }) {
 /** From one instant to another, or until now; counts while it lasts. */
 export function Elapsed({ from, to }: { from: string | null | undefined; to?: string | null }) {
   if (!from) return <span className="quiet">–</span>;
-  if (!to) return <Counting from={from} />;
+  if (!to) return <LiveElapsed from={from} />;
   return <span className="num">{formatDuration(Date.parse(to) - Date.parse(from))}</span>;
 }
 
-function Counting({ from }: { from: string }) {
+function LiveElapsed({ from }: { from: string }) {
   const now = useNow();
   const whole = Math.max(0, Math.floor((now - Date.parse(from)) / 1_000)) * 1_000;
   return <span className="num">{whole < 10_000 ? `${whole / 1_000} s` : formatDuration(whole)}</span>;

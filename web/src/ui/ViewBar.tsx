@@ -5,7 +5,7 @@ import { Bookmark, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { useViews, type Views } from "../lib/views";
+import { useViews, type ViewStore } from "../lib/views";
 import style from "./views.module.css";
 
 export interface BuiltInView<Search> {
@@ -17,7 +17,7 @@ export interface BuiltInView<Search> {
 
 interface Props<Search> {
   builtIn: ReadonlyArray<BuiltInView<Search>>;
-  views: Views<Search>;
+  views: ViewStore<Search>;
   search: Search;
   /** Whether two filters show the same. */
   isSame: (a: Search, b: Search) => boolean;
@@ -58,7 +58,7 @@ export function ViewBar<Search>({ builtIn, views, search, isSame, onChange }: Pr
             <ActionIcon
               size={20}
               aria-label={t("views.forget", { name: view.name })}
-              onClick={() => views.forget(view.name)}
+              onClick={() => views.remove(view.name)}
             >
               <Trash2 size={12} />
             </ActionIcon>

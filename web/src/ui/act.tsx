@@ -3,13 +3,13 @@
 import { Button, Group } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 
-import { isTakeOver, Refusal } from "../api/problem";
+import { isTakeover, ApiError } from "../api/problem";
 import i18n from "../i18n";
 import { copyText } from "../lib/clipboard";
-import { wordsOf } from "./problem";
+import { errorText } from "./problem";
 
 /** Says that something was done; with where to see it, if there is such a place. */
-export function say(message: string, go?: { label: string; run: () => void } | null): void {
+export function notify(message: string, go?: { label: string; run: () => void } | null): void {
   const id = notifications.show({
     color: "ink",
     withBorder: true,
@@ -33,21 +33,21 @@ export function say(message: string, go?: { label: string; run: () => void } | n
 }
 
 /** Copies a text, and says so. */
-export async function copy(text: string): Promise<void> {
-  say(i18n.t((await copyText(text)) ? "common.copied" : "common.notCopied"));
+export async function copyAndNotify(text: string): Promise<void> {
+  notify(i18n.t((await copyText(text)) ? "common.copied" : "common.notCopied"));
 }
 
 /** Runs an action; shows what it says on success, and the refusal otherwise. */
-export async function act<T>(action: () => Promise<T>, done?: string): Promise<T | undefined> {
+export async function runAction<T>(action: () => Promise<T>, done?: string): Promise<T | undefined> {
   try {
     const result = await action();
-    if (done) say(done);
+    if (done) notify(done);
     return result;
   } catch (error) {
-    const refusal = Refusal.from(error);
-    const { title, hint } = wordsOf(refusal, i18n.t);
+    const refusal = ApiError.from(error);
+    const { title, hint } = errorText(refusal, i18n.t);
     notifications.show({
-      color: isTakeOver(refusal) ? "yellow" : "red",
+      color: isTakeover(refusal) ? "yellow" : "red",
       withBorder: true,
       autoClose: 10_000,
       title,

@@ -5,10 +5,10 @@ import { ArrowRightLeft, Check, Copy, type LucideIcon, TriangleAlert } from "luc
 import { type ReactNode, useEffect, useId, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { isTakeOver, Refusal } from "../api/problem";
+import { isTakeover, ApiError } from "../api/problem";
 import { copyText } from "../lib/clipboard";
 import style from "./kit.module.css";
-import { wordsOf } from "./problem";
+import { errorText } from "./problem";
 
 export function Page(props: { title: ReactNode; actions?: ReactNode; children: ReactNode; fill?: boolean }) {
   return (
@@ -47,7 +47,7 @@ export function Card(props: {
 }
 
 /** Names and values, one a row. */
-export function Facts({
+export function KeyValueList({
   rows,
 }: {
   rows: Array<[name: string, value: ReactNode] | null | false | undefined>;
@@ -70,19 +70,19 @@ export function Facts({
 /** How long a button shows that it has copied. */
 const COPIED_MS = 1_500;
 
-export function Copyable({ text, label }: { text: string; label: string }) {
+export function CopyButton({ text, label }: { text: string; label: string }) {
   const { t } = useTranslation();
-  const [told, setTold] = useState<"copied" | "notCopied" | null>(null);
+  const [result, setResult] = useState<"copied" | "notCopied" | null>(null);
   useEffect(() => {
-    if (told === null) return;
-    const end = setTimeout(() => setTold(null), COPIED_MS);
+    if (result === null) return;
+    const end = setTimeout(() => setResult(null), COPIED_MS);
     return () => clearTimeout(end);
-  }, [told]);
-  const copy = async () => setTold((await copyText(text)) ? "copied" : "notCopied");
+  }, [result]);
+  const copy = async () => setResult((await copyText(text)) ? "copied" : "notCopied");
   return (
-    <Tooltip label={told ? t(`common.${told}`) : label}>
+    <Tooltip label={result ? t(`common.${result}`) : label}>
       <ActionIcon size={22} onClick={copy} aria-label={label}>
-        {told === "copied" ? <Check size={13} /> : <Copy size={13} />}
+        {result === "copied" ? <Check size={13} /> : <Copy size={13} />}
       </ActionIcon>
     </Tooltip>
   );
@@ -94,7 +94,7 @@ export function Id({ id }: { id: string }) {
   return (
     <span className={style.id}>
       <code className="clip">{id}</code>
-      <Copyable text={id} label={t("common.copyId")} />
+      <CopyButton text={id} label={t("common.copyId")} />
     </span>
   );
 }
@@ -153,14 +153,14 @@ export function Meter(props: { label: string; used: number; all: number; shown: 
 }
 
 /** Why something could not be had or done: code, cause, and what to do. */
-export function ProblemBox({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
+export function ErrorBox({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   const { t } = useTranslation();
-  const refusal = Refusal.from(error);
-  const { title, hint } = wordsOf(refusal, t);
-  const passes = isTakeOver(refusal);
-  const Icon = passes ? ArrowRightLeft : TriangleAlert;
+  const refusal = ApiError.from(error);
+  const { title, hint } = errorText(refusal, t);
+  const isTransient = isTakeover(refusal);
+  const Icon = isTransient ? ArrowRightLeft : TriangleAlert;
   return (
-    <div className={style.problem} data-passes={passes || undefined} role="alert">
+    <div className={style.problem} data-passes={isTransient || undefined} role="alert">
       <Icon size={16} aria-hidden />
       <div>
         <p>
@@ -197,7 +197,7 @@ export function ProblemBox({ error, onRetry }: { error: unknown; onRetry?: () =>
 }
 
 /** Nothing is here yet, and what to do about it. */
-export function Empty(props: { icon: LucideIcon; title: string; children?: ReactNode; action?: ReactNode }) {
+export function EmptyState(props: { icon: LucideIcon; title: string; children?: ReactNode; action?: ReactNode }) {
   const Icon = props.icon;
   return (
     <div className={style.empty}>
@@ -225,7 +225,7 @@ export function Snippet({ text }: { text: string }) {
   return (
     <div className={style.snippet}>
       <pre tabIndex={0}>{text}</pre>
-      <Copyable text={text} label={t("common.copy")} />
+      <CopyButton text={text} label={t("common.copy")} />
     </div>
   );
 }

@@ -11,7 +11,7 @@ export interface DagNode {
   /** Steps of its section that stand before it: those that it waits for, and those that add to it. */
   needs: readonly string[];
   /** Those of them that it does not wait for: their tasks add its elements while it goes on. */
-  adders: readonly string[];
+  addedBy: readonly string[];
   /** It is done once for each element of a list. */
   isMap: boolean;
   /** It goes only if a condition holds. */
@@ -19,18 +19,18 @@ export interface DagNode {
 }
 
 /** Of a spec that may be half written: whatever makes no sense is left out. */
-export function dagOfSpec(spec: Partial<WorkflowSpec> | null | undefined): DagNode[] {
-  return joined(
+export function dagFromSpec(spec: Partial<WorkflowSpec> | null | undefined): DagNode[] {
+  return normalize(
     SECTIONS.flatMap((section) => {
       const steps: unknown = spec?.[section];
       if (!Array.isArray(steps)) return [];
       return (steps as Array<Partial<StepSpec> | null>).flatMap((step) => {
         if (typeof step?.name !== "string" || step.name === "") return [];
-        const needs = texts(step.needs);
+        const needs = stringsIn(step.needs);
         const isMap = Boolean(step.for_each);
         return [
           {
-            ...{ name: step.name, section, kind: kindOf(step), needs, adders: addersOf(step) },
+            ...{ name: step.name, section, kind: stepKindOf(step), needs, addedBy: addedByOf(step) },
             ...{ isMap, isConditional: !!step.when },
           },
         ];
@@ -39,36 +39,36 @@ export function dagOfSpec(spec: Partial<WorkflowSpec> | null | undefined): DagNo
   );
 }
 
-export function dagOfSteps(steps: readonly RunStep[], spec?: WorkflowSpec | null): DagNode[] {
+export function dagFromRunSteps(steps: readonly RunStep[], spec?: WorkflowSpec | null): DagNode[] {
   const specs = new Map(
     SECTIONS.flatMap((section) => spec?.[section] ?? []).map((step) => [step.name, step]),
   );
-  return joined(
+  return normalize(
     steps.map(({ name, section, kind, needs, for_each: isMap }) => ({
-      ...{ name, section, kind, needs: needs ?? [], adders: addersOf(specs.get(name)), isMap },
+      ...{ name, section, kind, needs: needs ?? [], addedBy: addedByOf(specs.get(name)), isMap },
       isConditional: !!specs.get(name)?.when,
     })),
   );
 }
 
 /** The steps whose tasks add the elements of this one, as far as they are written. */
-export function addersOf(step: Partial<StepSpec> | undefined): string[] {
+export function addedByOf(step: Partial<StepSpec> | undefined): string[] {
   const over = step?.for_each?.over as { added_by?: unknown } | null | undefined;
-  return texts(over?.added_by);
+  return stringsIn(over?.added_by);
 }
 
-function texts(list: unknown): string[] {
+function stringsIn(list: unknown): string[] {
   return Array.isArray(list) ? list.filter((each) => typeof each === "string") : [];
 }
 
-export function kindOf(step: Partial<StepSpec>): StepKind {
+export function stepKindOf(step: Partial<StepSpec>): StepKind {
   if (step.workflow) return "workflow";
   if (step.approval) return "approval";
   return step.wait ? "wait" : "job";
 }
 
 /** Each name once, and no needs but steps of the same section. */
-function joined(nodes: DagNode[]): DagNode[] {
+function normalize(nodes: DagNode[]): DagNode[] {
   const sections = new Map<string, Section>();
   const known = nodes.filter(({ name, section }) => {
     if (sections.has(name)) return false;
@@ -76,20 +76,20 @@ function joined(nodes: DagNode[]): DagNode[] {
     return true;
   });
   return known.map((node) => {
-    const isBefore = (other: string) => other !== node.name && sections.get(other) === node.section;
-    const needs = new Set(node.needs.filter(isBefore));
-    const adders = new Set(node.adders.filter((adder) => isBefore(adder) && !needs.has(adder)));
+    const isUpstream = (other: string) => other !== node.name && sections.get(other) === node.section;
+    const needs = new Set(node.needs.filter(isUpstream));
+    const adders = new Set(node.addedBy.filter((adder) => isUpstream(adder) && !needs.has(adder)));
     return { ...node, needs: [...needs, ...adders], adders: [...adders] };
   });
 }
 
 /** What decides where everything stands: two pictures with one shape need one layout. */
-export function shapeOf(nodes: readonly DagNode[]): string {
+export function layoutKeyOf(nodes: readonly DagNode[]): string {
   return JSON.stringify(nodes.map(({ name, section, needs }) => [name, section, needs]));
 }
 
 /** The steps that need one of these, at once or through others; and those that it needs. */
-export function relatives(nodes: readonly DagNode[], name: string): ReadonlySet<string> {
+export function relatedSteps(nodes: readonly DagNode[], name: string): ReadonlySet<string> {
   const needs = new Map(nodes.map((node) => [node.name, node.needs]));
   const neededBy = new Map<string, string[]>();
   for (const node of nodes) {

@@ -2,12 +2,12 @@
 
 import { expect, test } from "vitest";
 
-import { type DagNode, dagOfSpec, dagOfSteps, relatives, shapeOf } from "./graph";
-import { curve, laidOut, NODE_HEIGHT, NODE_WIDTH } from "./layout";
+import { type DagNode, dagFromSpec, dagFromRunSteps, relatedSteps, layoutKeyOf } from "./graph";
+import { curvePath, layOut, NODE_HEIGHT, NODE_WIDTH } from "./layout";
 
 function nodes(edges: Record<string, string[]>, section: DagNode["section"] = "steps"): DagNode[] {
   return Object.entries(edges).map(([name, needs]) => ({
-    ...{ name, needs, adders: [], section, kind: "job" as const },
+    ...{ name, needs, addedBy: [], section, kind: "job" as const },
     ...{ isMap: false, isConditional: false },
   }));
 }
@@ -17,15 +17,15 @@ const DIAMOND = { a: [], b: ["a"], c: ["a"], d: ["b", "c"] };
 test.each(["quick", "careful"] as const)(
   "%s: what needs something stands right of it, and nothing stands upon another",
   (how) => {
-    const { places, edges, width, height } = laidOut(nodes(DIAMOND), how);
-    const x = (name: string) => places.get(name)?.x ?? NaN;
+    const { positions, edges, width, height } = layOut(nodes(DIAMOND), how);
+    const x = (name: string) => positions.get(name)?.x ?? NaN;
     expect(x("a") + NODE_WIDTH).toBeLessThan(x("b"));
     expect(x("b")).toBe(x("c"));
     expect(x("c") + NODE_WIDTH).toBeLessThan(x("d"));
-    const apart = Math.abs((places.get("b")?.y ?? 0) - (places.get("c")?.y ?? 0));
+    const apart = Math.abs((positions.get("b")?.y ?? 0) - (positions.get("c")?.y ?? 0));
     expect(apart).toBeGreaterThanOrEqual(NODE_HEIGHT);
     expect(edges.map(({ from, to }) => `${from}${to}`).sort()).toEqual(["ab", "ac", "bd", "cd"]);
-    for (const { x, y } of places.values()) {
+    for (const { x, y } of positions.values()) {
       expect(x >= 0 && x + NODE_WIDTH <= width + 1 && y >= 0 && y + NODE_HEIGHT <= height + 1).toBe(true);
     }
   },
@@ -33,23 +33,23 @@ test.each(["quick", "careful"] as const)(
 
 test.each(["quick", "careful"] as const)("%s: sections stand below each other, in their order", (how) => {
   const all = [...nodes({ clean: [] }, "finally"), ...nodes(DIAMOND), ...nodes({ alert: [] }, "on_failure")];
-  const { bands, places } = laidOut(all, how);
+  const { bands, positions } = layOut(all, how);
   expect(bands.map(({ section }) => section)).toEqual(["steps", "on_failure", "finally"]);
-  const y = (name: string) => places.get(name)?.y ?? NaN;
+  const y = (name: string) => positions.get(name)?.y ?? NaN;
   expect(y("d") < y("alert") && y("alert") < y("clean")).toBe(true);
 });
 
 test.each(["quick", "careful"] as const)("%s: a draft that goes in a circle has a picture too", (how) => {
-  const { places } = laidOut(nodes({ a: ["c"], b: ["a"], c: ["b"] }), how);
-  expect(places.size).toBe(3);
+  const { positions } = layOut(nodes({ a: ["c"], b: ["a"], c: ["b"] }), how);
+  expect(positions.size).toBe(3);
 });
 
 test("ten thousand steps are laid out quickly, each in a place of its own", () => {
   const many = Object.fromEntries(
     Array.from({ length: 10_000 }, (_, i) => [`s${i}`, i < 100 ? [] : [`s${i - 100}`, `s${i - 73}`]]),
   );
-  const { places } = laidOut(nodes(many), "quick");
-  expect(new Set([...places.values()].map(({ x, y }) => `${x} ${y}`)).size).toBe(10_000);
+  const { positions } = layOut(nodes(many), "quick");
+  expect(new Set([...positions.values()].map(({ x, y }) => `${x} ${y}`)).size).toBe(10_000);
 });
 
 test("a half written spec gives what makes sense of it", () => {
@@ -64,43 +64,43 @@ test("a half written spec gives what makes sense of it", () => {
     finally: [{ name: "c", needs: ["a"] }],
     on_failure: "soon",
   };
-  const found = dagOfSpec(spec as never);
+  const found = dagFromSpec(spec as never);
   expect(found.map(({ name, kind, needs }) => [name, kind, needs])).toEqual([
     ["a", "approval", []],
     ["b", "job", ["a"]],
     ["c", "job", []],
   ]);
   expect(found[1]).toMatchObject({ isMap: true, isConditional: true });
-  expect(dagOfSpec(null)).toEqual([]);
+  expect(dagFromSpec(null)).toEqual([]);
 });
 
 test("a step stands behind those that add to it, and does not wait for them", () => {
   const over = { added_by: ["split", "load", "work", "other", "nobody", 3] };
   const steps = [{ name: "split" }, { name: "load" }, { name: "work", needs: ["load"], for_each: { over } }];
   const spec = { steps, finally: [{ name: "other" }] };
-  const work = dagOfSpec(spec as never)[2];
-  expect([work?.needs, work?.adders]).toEqual([["load", "split"], ["split"]]);
-  const shown = dagOfSteps(
+  const work = dagFromSpec(spec as never)[2];
+  expect([work?.needs, work?.addedBy]).toEqual([["load", "split"], ["split"]]);
+  const shown = dagFromRunSteps(
     [
       ...["split", "load"].map((name) => ({ name, section: "steps", kind: "job", for_each: false })),
       { name: "work", section: "steps", kind: "job", needs: ["load"], for_each: true },
     ] as never,
     spec as never,
   );
-  expect(shown[2]?.adders).toEqual(["split"]);
+  expect(shown[2]?.addedBy).toEqual(["split"]);
 });
 
 test("where a step stands changes nothing about the shape", () => {
   const [first, ...rest] = nodes(DIAMOND);
-  expect(first && shapeOf([{ ...first, isMap: true }, ...rest])).toBe(shapeOf(nodes(DIAMOND)));
-  expect(shapeOf(nodes({ ...DIAMOND, d: ["b"] }))).not.toBe(shapeOf(nodes(DIAMOND)));
+  expect(first && layoutKeyOf([{ ...first, isMap: true }, ...rest])).toBe(layoutKeyOf(nodes(DIAMOND)));
+  expect(layoutKeyOf(nodes({ ...DIAMOND, d: ["b"] }))).not.toBe(layoutKeyOf(nodes(DIAMOND)));
 });
 
 test("relatives are what a step depends on and what depends on it, not its neighbours", () => {
-  expect([...relatives(nodes({ ...DIAMOND, e: ["c"] }), "b")].sort()).toEqual(["a", "b", "d"]);
+  expect([...relatedSteps(nodes({ ...DIAMOND, e: ["c"] }), "b")].sort()).toEqual(["a", "b", "d"]);
 });
 
 test("a curve leaves and comes in level", () => {
-  expect(curve([0, 0, 10, 0])).toBe("M0 0H10");
-  expect(curve([0, 0, 10, 20])).toBe("M0 0C5 0 5 20 10 20");
+  expect(curvePath([0, 0, 10, 0])).toBe("M0 0H10");
+  expect(curvePath([0, 0, 10, 20])).toBe("M0 0C5 0 5 20 10 20");
 });

@@ -16,13 +16,13 @@ export const NODE_HEIGHT = 46;
 const GAP_X = 38;
 const GAP_Y = 16;
 /** Above each band, for its name. */
-const HEAD = 34;
+const BAND_HEADER_HEIGHT = 34;
 /** Beyond so many steps the best ranks take too long to find. */
-const BEST_MAX = 120;
+const NETWORK_SIMPLEX_NODES_MAX = 120;
 /** Beyond so many the quick way it is. */
-export const CAREFUL_MAX = 2_000;
+export const CAREFUL_NODES_MAX = 2_000;
 
-export interface Place {
+export interface Point {
   /** The left upper corner. */
   x: number;
   y: number;
@@ -44,26 +44,26 @@ export interface Band {
 export interface Layout {
   width: number;
   height: number;
-  places: ReadonlyMap<string, Place>;
+  positions: ReadonlyMap<string, Point>;
   edges: readonly Edge[];
   bands: readonly Band[];
 }
 
-type Part = Pick<Layout, "width" | "height" | "edges"> & { places: Map<string, Place> };
+type SectionLayout = Pick<Layout, "width" | "height" | "edges"> & { positions: Map<string, Point> };
 
-export const NOTHING: Layout = { width: 0, height: 0, places: new Map(), edges: [], bands: [] };
+export const EMPTY_LAYOUT: Layout = { width: 0, height: 0, positions: new Map(), edges: [], bands: [] };
 
-export function laidOut(nodes: readonly DagNode[], how: "quick" | "careful"): Layout {
-  const places = new Map<string, Place>();
+export function layOut(nodes: readonly DagNode[], mode: "quick" | "careful"): Layout {
+  const positions = new Map<string, Point>();
   const edges: Edge[] = [];
   const bands: Band[] = [];
   let [width, y] = [0, 0];
   const shown = SECTIONS.filter((section) => nodes.some((node) => node.section === section));
   for (const section of shown) {
     const own = nodes.filter((node) => node.section === section);
-    const part = how === "careful" ? careful(own) : quick(own);
-    const top = y + (shown.length > 1 ? HEAD : 0);
-    for (const [name, place] of part.places) places.set(name, { x: place.x, y: place.y + top });
+    const part = mode === "careful" ? careful(own) : quick(own);
+    const top = y + (shown.length > 1 ? BAND_HEADER_HEIGHT : 0);
+    for (const [name, place] of part.positions) positions.set(name, { x: place.x, y: place.y + top });
     for (const edge of part.edges) {
       edges.push({ ...edge, points: edge.points.map((value, i) => (i % 2 === 1 ? value + top : value)) });
     }
@@ -71,32 +71,32 @@ export function laidOut(nodes: readonly DagNode[], how: "quick" | "careful"): La
     width = Math.max(width, part.width);
     y = top + part.height + GAP_Y * 2;
   }
-  return { width, height: Math.max(0, y - GAP_Y * 2), places, edges, bands };
+  return { width, height: Math.max(0, y - GAP_Y * 2), positions, edges, bands };
 }
 
-function careful(nodes: readonly DagNode[]): Part {
-  const ranker = nodes.length <= BEST_MAX ? "network-simplex" : "tight-tree";
+function careful(nodes: readonly DagNode[]): SectionLayout {
+  const ranker = nodes.length <= NETWORK_SIMPLEX_NODES_MAX ? "network-simplex" : "tight-tree";
   const graph = new Graph();
   graph.setGraph({ rankdir: "LR", nodesep: GAP_Y, edgesep: 10, ranksep: GAP_X, ranker });
   for (const { name } of nodes) graph.setNode(name, { width: NODE_WIDTH, height: NODE_HEIGHT });
   for (const { name, needs } of nodes) for (const need of needs) graph.setEdge(need, name, {});
   dagre(graph);
-  const places = new Map<string, Place>();
+  const positions = new Map<string, Point>();
   for (const { name } of nodes) {
     const { x = 0, y = 0 } = graph.node(name) as { x?: number; y?: number };
-    places.set(name, { x: x - NODE_WIDTH / 2, y: y - NODE_HEIGHT / 2 });
+    positions.set(name, { x: x - NODE_WIDTH / 2, y: y - NODE_HEIGHT / 2 });
   }
   const edges = graph.edges().map(({ v, w }) => {
-    const { points } = graph.edge({ v, w }) as { points: Place[] };
-    return between(places, v, w, points.slice(1, -1));
+    const { points } = graph.edge({ v, w }) as { points: Point[] };
+    return edgeBetween(positions, v, w, points.slice(1, -1));
   });
   const { width = 0, height = 0 } = graph.graph() as { width?: number; height?: number };
-  return { width, height, places, edges };
+  return { width, height, positions, edges };
 }
 
 /** An edge from side to side, by these points. */
-function between(places: ReadonlyMap<string, Place>, from: string, to: string, by: readonly Place[]): Edge {
-  const [a, b] = [places.get(from), places.get(to)];
+function edgeBetween(positions: ReadonlyMap<string, Point>, from: string, to: string, by: readonly Point[]): Edge {
+  const [a, b] = [positions.get(from), positions.get(to)];
   if (!a || !b) return { from, to, points: [] };
   const start = [a.x + NODE_WIDTH, a.y + NODE_HEIGHT / 2];
   const end = [b.x, b.y + NODE_HEIGHT / 2];
@@ -107,8 +107,8 @@ function between(places: ReadonlyMap<string, Place>, from: string, to: string, b
 const SWEEPS = 4;
 
 /** Ranks by the longest way to them, in them by the middle of their neighbours. */
-function quick(nodes: readonly DagNode[]): Part {
-  const ranks = ranked(nodes);
+function quick(nodes: readonly DagNode[]): SectionLayout {
+  const ranks = rankNodes(nodes);
   const columns: string[][] = [];
   for (const { name } of nodes) (columns[ranks.get(name) ?? 0] ??= []).push(name);
   const needs = new Map(nodes.map((node) => [node.name, node.needs]));
@@ -121,9 +121,9 @@ function quick(nodes: readonly DagNode[]): Part {
     }
   }
   const order = new Map<string, number>();
-  const note = (column: readonly string[]) =>
+  const recordOrder = (column: readonly string[]) =>
     column.forEach((name, i) => order.set(name, (i + 0.5) / column.length));
-  for (const column of columns) note(column);
+  for (const column of columns) recordOrder(column);
   for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
     const neighbours: ReadonlyMap<string, readonly string[]> = sweep % 2 === 0 ? needs : neededBy;
     const middle = (name: string) => {
@@ -134,47 +134,47 @@ function quick(nodes: readonly DagNode[]): Part {
     for (const column of sweep % 2 === 0 ? columns : columns.toReversed()) {
       const middles = new Map(column.map((name) => [name, middle(name)]));
       column.sort((a, b) => (middles.get(a) ?? 0) - (middles.get(b) ?? 0));
-      note(column);
+      recordOrder(column);
     }
   }
   const step = NODE_HEIGHT + GAP_Y;
   const tallest = Math.max(0, ...columns.map((column) => column.length));
-  const places = new Map<string, Place>();
+  const positions = new Map<string, Point>();
   columns.forEach((column, rank) => {
     const top = ((tallest - column.length) * step) / 2;
-    column.forEach((name, i) => places.set(name, { x: rank * (NODE_WIDTH + GAP_X), y: top + i * step }));
+    column.forEach((name, i) => positions.set(name, { x: rank * (NODE_WIDTH + GAP_X), y: top + i * step }));
   });
   return {
     width: Math.max(0, columns.length * (NODE_WIDTH + GAP_X) - GAP_X),
     height: Math.max(0, tallest * step - GAP_Y),
-    places,
-    edges: nodes.flatMap(({ name, needs }) => needs.map((need) => between(places, need, name, []))),
+    positions,
+    edges: nodes.flatMap(({ name, needs }) => needs.map((need) => edgeBetween(positions, need, name, []))),
   };
 }
 
 /** The length of the longest way to each. What lies on a circle, as a draft may have one, stands at its end. */
-function ranked(nodes: readonly DagNode[]): Map<string, number> {
+function rankNodes(nodes: readonly DagNode[]): Map<string, number> {
   const open = new Map(nodes.map((node) => [node.name, node.needs.length]));
   const neededBy = new Map<string, string[]>();
   for (const { name, needs } of nodes) {
     for (const need of needs) neededBy.set(need, [...(neededBy.get(need) ?? []), name]);
   }
   const ranks = new Map<string, number>(nodes.map(({ name }) => [name, 0]));
-  const free = nodes.flatMap(({ name, needs }) => (needs.length === 0 ? [name] : []));
-  for (let at = 0; at < free.length; at += 1) {
-    const name = free[at] ?? "";
+  const ready = nodes.flatMap(({ name, needs }) => (needs.length === 0 ? [name] : []));
+  for (let at = 0; at < ready.length; at += 1) {
+    const name = ready[at] ?? "";
     for (const next of neededBy.get(name) ?? []) {
       ranks.set(next, Math.max(ranks.get(next) ?? 0, (ranks.get(name) ?? 0) + 1));
       const left = (open.get(next) ?? 1) - 1;
       open.set(next, left);
-      if (left === 0) free.push(next);
+      if (left === 0) ready.push(next);
     }
   }
   return ranks;
 }
 
 /** A curve that leaves and comes in level. */
-export function curve(points: readonly number[]): string {
+export function curvePath(points: readonly number[]): string {
   let [x = 0, y = 0] = points;
   let path = `M${round(x)} ${round(y)}`;
   for (let i = 2; i + 1 < points.length; i += 2) {

@@ -2,29 +2,29 @@
 
 import { useEffect, useRef, useState } from "react";
 
-import { type DagNode, shapeOf } from "./graph";
-import { type Layout, NOTHING } from "./layout";
+import { type DagNode, layoutKeyOf } from "./graph";
+import { type Layout, EMPTY_LAYOUT } from "./layout";
 
-interface Answer {
+interface LayoutMessage {
   id: number;
   layout: Layout;
   isLast: boolean;
 }
 
-export interface LaidOut {
+export interface LayoutState {
   layout: Layout;
   /** The shape that the layout is of; empty before the first. */
-  shape: string;
+  layoutKey: string;
   isBusy: boolean;
 }
 
-export function useLayout(nodes: readonly DagNode[]): LaidOut {
-  const shape = shapeOf(nodes);
-  const [state, setState] = useState<LaidOut>({ layout: NOTHING, shape: "", isBusy: true });
+export function useLayout(nodes: readonly DagNode[]): LayoutState {
+  const layoutKey = layoutKeyOf(nodes);
+  const [state, setState] = useState<LayoutState>({ layout: EMPTY_LAYOUT, layoutKey: "", isBusy: true });
   const worker = useRef<{ its: Worker; isBusy: boolean } | null>(null);
-  const asked = useRef(0);
-  const wanted = useRef(nodes);
-  wanted.current = nodes;
+  const lastId = useRef(0);
+  const latestNodes = useRef(nodes);
+  latestNodes.current = nodes;
 
   useEffect(() => {
     // A worker that still lays out what nobody wants any more is not waited for.
@@ -36,18 +36,18 @@ export function useLayout(nodes: readonly DagNode[]): LaidOut {
       its: new Worker(new URL("./layout.worker.ts", import.meta.url), { type: "module" }),
       isBusy: false,
     };
-    const mine = worker.current;
-    asked.current += 1;
-    const id = asked.current;
-    mine.isBusy = true;
+    const current = worker.current;
+    lastId.current += 1;
+    const id = lastId.current;
+    current.isBusy = true;
     setState((before) => ({ ...before, isBusy: true }));
-    mine.its.onmessage = ({ data }: MessageEvent<Answer>) => {
+    current.its.onmessage = ({ data }: MessageEvent<LayoutMessage>) => {
       if (data.id !== id) return;
-      mine.isBusy = !data.isLast;
-      setState({ layout: data.layout, shape, isBusy: !data.isLast });
+      current.isBusy = !data.isLast;
+      setState({ layout: data.layout, layoutKey, isBusy: !data.isLast });
     };
-    mine.its.postMessage({ id, nodes: wanted.current });
-  }, [shape]);
+    current.its.postMessage({ id, nodes: latestNodes.current });
+  }, [layoutKey]);
 
   useEffect(
     () => () => {

@@ -7,14 +7,14 @@ import { Boxes, ChevronRight, Download, Search, Upload } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { answer, api, raw } from "../../api/client";
+import { unwrap, api, fetchRaw } from "../../api/client";
 import type { Artifact } from "../../api/schema";
 import { saveAs } from "../../lib/download";
 import { formatBytes } from "../../lib/quantities";
 import { usePageTitle } from "../../lib/title";
-import { act } from "../../ui/act";
-import { Copyable, Empty, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
-import { Ago } from "../../ui/Time";
+import { runAction } from "../../ui/act";
+import { CopyButton, EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
+import { RelativeTime } from "../../ui/Time";
 import style from "./artifacts.module.css";
 
 const route = getRouteApi("/artifacts");
@@ -28,7 +28,7 @@ export function ArtifactsPage() {
     queryKey: ["artifacts", name, namespace],
     initialPageParam: undefined as string | undefined,
     queryFn: ({ pageParam: cursor }) =>
-      answer(api.GET("/api/v1/artifacts", { params: { query: { name, namespace, limit: 200, cursor } } })),
+      unwrap(api.GET("/api/v1/artifacts", { params: { query: { name, namespace, limit: 200, cursor } } })),
     getNextPageParam: (page) => page.next_cursor ?? undefined,
     refetchInterval: 15_000,
   });
@@ -62,14 +62,14 @@ export function ArtifactsPage() {
           maw={320}
         />
       )}
-      {list.error && <ProblemBox error={list.error} onRetry={() => void list.refetch()} />}
+      {list.error && <ErrorBox error={list.error} onRetry={() => void list.refetch()} />}
       {list.isPending && <Loading />}
       {list.isSuccess && all.length === 0 && (
-        <Empty icon={Boxes} title={t("artifact.none")}>
+        <EmptyState icon={Boxes} title={t("artifact.none")}>
           <p>{t("artifact.noneText")}</p>
           <br />
           <Snippet text="belfry submit --store out.csv=report -- sh -c 'echo a,b > out.csv'" />
-        </Empty>
+        </EmptyState>
       )}
       {shown.length > 0 && (
         <div className={style.table} role="table" aria-label={t("nav.artifacts")}>
@@ -102,9 +102,9 @@ function Row({ artifact }: { artifact: Artifact }) {
   const { t } = useTranslation();
   const { name, namespace, sha256 } = artifact;
   const download = () =>
-    act(async () => {
+    runAction(async () => {
       const query = new URLSearchParams({ namespace, version: sha256 });
-      const response = await raw(`/api/v1/artifacts/${encodeURIComponent(name)}?${query}`);
+      const response = await fetchRaw(`/api/v1/artifacts/${encodeURIComponent(name)}?${query}`);
       saveAs(await response.blob(), name);
     });
   return (
@@ -119,13 +119,13 @@ function Row({ artifact }: { artifact: Artifact }) {
       </span>
       <span role="cell" className={style.hash}>
         <code>{sha256.slice(0, 12)}</code>
-        <Copyable text={`${name}@sha256:${sha256}`} label={t("artifact.copyReference")} />
+        <CopyButton text={`${name}@sha256:${sha256}`} label={t("artifact.copyReference")} />
       </span>
       <span role="cell" className="num">
         {formatBytes(artifact.size_bytes)}
       </span>
       <span role="cell">
-        <Ago at={artifact.created_at} />
+        <RelativeTime at={artifact.created_at} />
       </span>
       <span role="cell" className="clip quiet">
         <By by={artifact.created_by} />
@@ -159,11 +159,11 @@ function UploadButton({ name, namespace }: { name?: string; namespace?: string }
     if (!file) return;
     setBusy(true);
     const target = name ?? file.name;
-    await act(
+    await runAction(
       async () => {
         const query = new URLSearchParams(namespace ? { namespace } : {});
         const headers = { "content-type": "application/octet-stream" };
-        await raw(`/api/v1/artifacts/${encodeURIComponent(target)}?${query}`, {
+        await fetchRaw(`/api/v1/artifacts/${encodeURIComponent(target)}?${query}`, {
           method: "PUT",
           body: file,
           headers,

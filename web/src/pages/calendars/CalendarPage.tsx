@@ -11,12 +11,12 @@ import { calendarDaysQuery, calendarQuery, deleteCalendar } from "../../api/sche
 import { useNow } from "../../lib/now";
 import { usePreferences } from "../../lib/preferences";
 import { toYaml } from "../../lib/spec";
-import { wallOf } from "../../lib/time";
-import { aboutCalendar } from "../../lib/notices";
+import { toWallTime } from "../../lib/time";
+import { calendarDescription } from "../../lib/notices";
 import { usePageTitle } from "../../lib/title";
-import { act } from "../../ui/act";
+import { runAction } from "../../ui/act";
 import { CodeHighlight } from "../../ui/Code";
-import { Card, Loading, Page, ProblemBox } from "../../ui/kit";
+import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
 import style from "./calendars.module.css";
 import { YearGrid } from "./YearGrid";
@@ -29,7 +29,7 @@ export function CalendarPage() {
   const search = route.useSearch();
   const { namespace } = search;
   const { zone } = usePreferences();
-  const today = wallOf(useNow(), zone).slice(0, 10);
+  const today = toWallTime(useNow(), zone).slice(0, 10);
   const year = Number(search.year ?? today.slice(0, 4)) || Number(today.slice(0, 4));
   const navigate = route.useNavigate();
   const [deleting, setDeleting] = useState(false);
@@ -66,8 +66,8 @@ export function CalendarPage() {
         )
       }
     >
-      {data?.description && <p className={style.description}>{aboutCalendar(data, t)}</p>}
-      {error && !data && <ProblemBox error={error} onRetry={() => void refetch()} />}
+      {data?.description && <p className={style.description}>{calendarDescription(data, t)}</p>}
+      {error && !data && <ErrorBox error={error} onRetry={() => void refetch()} />}
       <Card
         title={
           <span className={style.yearHead}>
@@ -85,7 +85,7 @@ export function CalendarPage() {
         {days.data?.known_until && days.data.known_until < `${year}-12-31` && (
           <p className={style.unknown}>{t("calendar.unknown", { day: days.data.known_until })}</p>
         )}
-        {days.error && !days.data ? <ProblemBox error={days.error} /> : null}
+        {days.error && !days.data ? <ErrorBox error={days.error} /> : null}
         {!days.data && !days.error && <Loading rows={8} />}
         {days.data && (
           <YearGrid
@@ -125,7 +125,7 @@ function DeleteDialog(props: { name: string; namespace?: string; onClose: () => 
   const navigate = useNavigate();
   const { name, namespace, onClose } = props;
   const remove = async () => {
-    const done = await act(
+    const done = await runAction(
       async () => {
         await deleteCalendar(name, namespace);
         return true;

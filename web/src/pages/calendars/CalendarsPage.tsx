@@ -8,11 +8,11 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { calendarsQuery } from "../../api/schedules";
-import { aboutCalendar } from "../../lib/notices";
+import { calendarDescription } from "../../lib/notices";
 import { usePageTitle } from "../../lib/title";
-import { Loading, Page, ProblemBox } from "../../ui/kit";
+import { Loading, Page, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
-import { Ago } from "../../ui/Time";
+import { RelativeTime } from "../../ui/Time";
 import { Sections } from "../schedules/Sections";
 import style from "./calendars.module.css";
 import { ImportDialog } from "./ImportDialog";
@@ -40,7 +40,7 @@ export function CalendarsPage() {
       }
     >
       <Sections />
-      {error && !data && <ProblemBox error={error} onRetry={() => void refetch()} />}
+      {error && !data && <ErrorBox error={error} onRetry={() => void refetch()} />}
       {!data && !error && <Loading />}
       {data && (
         <ul className={style.list}>
@@ -62,12 +62,12 @@ export function CalendarsPage() {
                   <span className="quiet">{calendar.namespace}</span>
                 )}
               </span>
-              <span className={`${style.about} quiet`}>{aboutCalendar(calendar, t)}</span>
+              <span className={`${style.about} quiet`}>{calendarDescription(calendar, t)}</span>
               <span className={`${style.until} quiet`}>
                 {calendar.known_until ? (
                   t("calendar.knownUntil", { day: calendar.known_until })
                 ) : (
-                  <Ago at={calendar.updated_at} />
+                  <RelativeTime at={calendar.updated_at} />
                 )}
               </span>
             </li>

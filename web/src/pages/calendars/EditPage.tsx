@@ -7,15 +7,15 @@ import { Check } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { Refusal } from "../../api/problem";
+import { ApiError } from "../../api/problem";
 import { calendarQuery, checkCalendar, saveCalendar } from "../../api/schedules";
 import type { CalendarSpec } from "../../api/schema";
 import { toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { say } from "../../ui/act";
+import { notify } from "../../ui/act";
 import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
-import { Card, Loading, Page, ProblemBox } from "../../ui/kit";
+import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
 import { CalendarCrumbs } from "./CalendarPage";
 import style from "./calendars.module.css";
 import { keptDraft } from "./draft";
@@ -49,7 +49,7 @@ export function EditCalendarPage() {
   usePageTitle(title);
   if (first) return <Composer start={first.text} version={first.version} title={title} />;
   return (
-    <Page title={<CalendarCrumbs name={title} />}>{error ? <ProblemBox error={error} /> : <Loading />}</Page>
+    <Page title={<CalendarCrumbs name={title} />}>{error ? <ErrorBox error={error} /> : <Loading />}</Page>
   );
 }
 
@@ -58,7 +58,7 @@ function Composer({ start, version, title }: { start: string; version: number | 
   const navigate = useNavigate();
   const draft = useDraft<CalendarSpec>(start, checkCalendar);
   const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const [refusal, setRefusal] = useState<ApiError | null>(null);
   const { spec } = draft;
   const save = async () => {
     if (!spec) return;
@@ -66,14 +66,14 @@ function Composer({ start, version, title }: { start: string; version: number | 
     setRefusal(null);
     try {
       await saveCalendar(spec, version);
-      say(t("schedule.saved", { name: spec.name }));
+      notify(t("schedule.saved", { name: spec.name }));
       void navigate({
         to: "/calendars/$name",
         params: { name: spec.name },
         search: { namespace: spec.namespace },
       });
     } catch (error) {
-      setRefusal(Refusal.from(error));
+      setRefusal(ApiError.from(error));
       setBusy(false);
     }
   };
@@ -85,16 +85,16 @@ function Composer({ start, version, title }: { start: string; version: number | 
           leftSection={<Check size={14} />}
           onClick={() => void save()}
           loading={busy}
-          disabled={!draft.isFine}
+          disabled={!draft.isValid}
           data-testid="save"
         >
           {version === null ? t("schedule.create") : t("common.save")}
         </Button>
       }
     >
-      {refusal && <ProblemBox error={refusal} />}
+      {refusal && <ErrorBox error={refusal} />}
       <div className={style.compose}>
-        <FileCard title={t("calendar.file")} schema="CalendarSpec" draft={draft} fine={t("calendar.fine")} />
+        <FileCard title={t("calendar.file")} schema="CalendarSpec" draft={draft} validText={t("calendar.fine")} />
         <Card title={t("calendar.howTitle")}>
           <p>{t("calendar.how")}</p>
           <dl className={style.help}>

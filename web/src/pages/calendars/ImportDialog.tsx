@@ -6,10 +6,10 @@ import { Upload } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { Refusal } from "../../api/problem";
-import { readIcs } from "../../api/schedules";
+import { ApiError } from "../../api/problem";
+import { parseIcs } from "../../api/schedules";
 import type { ImportedCalendar } from "../../api/schema";
-import { ProblemBox } from "../../ui/kit";
+import { ErrorBox } from "../../ui/kit";
 import style from "./calendars.module.css";
 import { keepDraft } from "./draft";
 
@@ -19,14 +19,14 @@ export function ImportDialog({ onClose }: { onClose: () => void }) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const [read, setRead] = useState<{ imported: ImportedCalendar; file: string } | null>(null);
-  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const [refusal, setRefusal] = useState<ApiError | null>(null);
   const take = async (file: File | null) => {
     if (!file) return;
     setRefusal(null);
     try {
-      setRead({ imported: await readIcs(await file.text()), file: file.name });
+      setRead({ imported: await parseIcs(await file.text()), file: file.name });
     } catch (error) {
-      setRefusal(Refusal.from(error));
+      setRefusal(ApiError.from(error));
     }
   };
   const edit = ({ imported, file }: { imported: ImportedCalendar; file: string }) => {
@@ -45,7 +45,7 @@ export function ImportDialog({ onClose }: { onClose: () => void }) {
             </Button>
           )}
         </FileButton>
-        {refusal && <ProblemBox error={refusal} />}
+        {refusal && <ErrorBox error={refusal} />}
         {read && (
           <div role="status">
             <p>{t("calendar.ignored", { count: read.imported.ignored.length })}</p>

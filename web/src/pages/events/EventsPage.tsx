@@ -11,9 +11,9 @@ import { feed } from "../../api/feed";
 import { useWorkerName } from "../../api/queries";
 import type { FeedEvent } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
-import { clock, exact } from "../../lib/time";
+import { formatClock, formatExact } from "../../lib/time";
 import { usePageTitle } from "../../lib/title";
-import { Empty, Page } from "../../ui/kit";
+import { EmptyState, Page } from "../../ui/kit";
 import { StatusBadge } from "../../ui/Status";
 import style from "./events.module.css";
 
@@ -119,9 +119,9 @@ export function EventsPage() {
         />
       </div>
       {shown.length === 0 ? (
-        <Empty icon={Activity} title={t("event.none")}>
+        <EmptyState icon={Activity} title={t("event.none")}>
           {t("event.noneText")}
-        </Empty>
+        </EmptyState>
       ) : (
         <div
           className={style.list}
@@ -158,8 +158,8 @@ function Words({ event }: { event: FeedEvent }) {
   const workerName = useWorkerName();
   return (
     <>
-      <time className={style.at} dateTime={event.at} title={exact(event.at, language, zone)}>
-        {clock(event.at, language, zone)}
+      <time className={style.at} dateTime={event.at} title={formatExact(event.at, language, zone)}>
+        {formatClock(event.at, language, zone)}
       </time>
       <span className={style.what}>
         {event.to ? <StatusBadge status={event.to} plain /> : <code>{event.type}</code>}
@@ -167,7 +167,7 @@ function Words({ event }: { event: FeedEvent }) {
       <span className={`${style.words} clip`}>
         {event.cause && t(`cause.${event.cause}`)}
         {event.outcome && t(`outcome.${event.outcome}`)}
-        {event.scheduled_for && ` · ${exact(event.scheduled_for, language, zone)}`}
+        {event.scheduled_for && ` · ${formatExact(event.scheduled_for, language, zone)}`}
         {event.worker_status && t(`workerStatus.${event.worker_status}`)}
         {event.worker_admission && ` · ${t(`admission.${event.worker_admission}`)}`}
         {event.schedule_id && event.job_id && (

@@ -5,7 +5,7 @@ import { ArrowRight, FolderOpen } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
 import type { JobSpec } from "../../api/schema";
-import { Empty } from "../../ui/kit";
+import { EmptyState } from "../../ui/kit";
 import style from "./job.module.css";
 
 export function Files({ spec }: { spec: JobSpec }) {
@@ -14,9 +14,9 @@ export function Files({ spec }: { spec: JobSpec }) {
   const outputs = spec.outputs ?? [];
   if (inputs.length + outputs.length === 0) {
     return (
-      <Empty icon={FolderOpen} title={t("job.files.none")}>
+      <EmptyState icon={FolderOpen} title={t("job.files.none")}>
         {t("job.files.noneText")}
-      </Empty>
+      </EmptyState>
     );
   }
   const name = (artifact: string) => artifact.split("@")[0] ?? artifact;

@@ -18,13 +18,13 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { cancelJob, retryJob } from "../../api/actions";
-import { jobEventsQuery, jobExecutionsQuery, jobQuery, namesakesQuery } from "../../api/queries";
+import { jobEventsQuery, jobExecutionsQuery, jobQuery, jobsByNameQuery } from "../../api/queries";
 import type { Execution, Job } from "../../api/schema";
-import { asCliAgain } from "../../lib/copy";
+import { toResubmitCommand } from "../../lib/copy";
 import { isLive } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
-import { act, copy, say } from "../../ui/act";
-import { Card, Id, Loading, Page, ProblemBox } from "../../ui/kit";
+import { runAction, copyAndNotify, notify } from "../../ui/act";
+import { Card, Id, Loading, Page, ErrorBox } from "../../ui/kit";
 import { StatusBadge } from "../../ui/Status";
 import { Files } from "./Files";
 import { Gantt } from "./Gantt";
@@ -49,7 +49,7 @@ export function JobPage() {
   if (job.error && !job.data) {
     return (
       <Page title={<Crumbs name={id} />}>
-        <ProblemBox error={job.error} onRetry={() => void job.refetch()} />
+        <ErrorBox error={job.error} onRetry={() => void job.refetch()} />
       </Page>
     );
   }
@@ -81,7 +81,7 @@ function Shown({ job, executions }: { job: Job; executions: readonly Execution[]
   const { t } = useTranslation();
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const namesakes = useQuery(namesakesQuery(job.name, job.namespace)).data?.items ?? [];
+  const namesakes = useQuery(jobsByNameQuery(job.name, job.namespace)).data?.items ?? [];
   const events = useQuery(jobEventsQuery(job.id));
   const tab: Tab = TABS.find((each) => each === search.tab) ?? "log";
   const number = search.execution === undefined ? undefined : Number(search.execution);
@@ -153,7 +153,7 @@ function Shown({ job, executions }: { job: Job; executions: readonly Execution[]
               </Tabs.Panel>
               <Tabs.Panel value="timeline">
                 {events.error ? (
-                  <ProblemBox error={events.error} />
+                  <ErrorBox error={events.error} />
                 ) : (
                   <Timeline events={events.data?.items ?? []} />
                 )}
@@ -177,9 +177,9 @@ function Actions({ job }: { job: Job }) {
   const [cancelling, setCancelling] = useState(false);
   const live = isLive(job.status);
   const retry = async () => {
-    const id = await act(() => retryJob(job.id));
+    const id = await runAction(() => retryJob(job.id));
     if (!id) return;
-    say(t("job.retried"));
+    notify(t("job.retried"));
     void navigate({ to: "/jobs/$id", params: { id } });
   };
   return (
@@ -223,9 +223,9 @@ function Actions({ job }: { job: Job }) {
             {t("job.sameName")}
           </Menu.Item>
           {job.spec && (
-            <Menu.Item onClick={() => void copy(asCliAgain(job.spec!))}>{t("job.copySubmit")}</Menu.Item>
+            <Menu.Item onClick={() => void copyAndNotify(toResubmitCommand(job.spec!))}>{t("job.copySubmit")}</Menu.Item>
           )}
-          <Menu.Item onClick={() => void copy(`belfry job get ${job.id}`)}>{t("job.copyGet")}</Menu.Item>
+          <Menu.Item onClick={() => void copyAndNotify(`belfry job get ${job.id}`)}>{t("job.copyGet")}</Menu.Item>
         </Menu.Dropdown>
       </Menu>
       {cancelling && <CancelDialog job={job} onClose={() => setCancelling(false)} />}
@@ -239,7 +239,7 @@ function CancelDialog({ job, onClose }: { job: Job; onClose: () => void }) {
   const [busy, setBusy] = useState(false);
   const cancel = async () => {
     setBusy(true);
-    await act(() => cancelJob(job.id, reason.trim()), t("job.cancelled", { name: job.name }));
+    await runAction(() => cancelJob(job.id, reason.trim()), t("job.cancelled", { name: job.name }));
     onClose();
   };
   return (

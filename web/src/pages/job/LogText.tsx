@@ -3,13 +3,13 @@
 import type { CSSProperties, ReactNode } from "react";
 
 import type { Span, Style } from "../../lib/ansi";
-import { type LogLine, occurrences, split } from "../../lib/log";
+import { type LogLine, findMatches, splitLinks } from "../../lib/log";
 import style from "./log.module.css";
 
 type Marks = ReadonlyArray<[number, number]>;
 
 export function LogText({ line, find, isHit }: { line: LogLine; find: string; isHit: boolean }) {
-  const marks = find === "" ? [] : occurrences(line.text, find);
+  const marks = find === "" ? [] : findMatches(line.text, find);
   let from = 0;
   return (
     <span className={style.text}>
@@ -30,7 +30,7 @@ export function LogText({ line, find, isHit }: { line: LogLine; find: string; is
 function linked({ text }: Span, start: number, marks: Marks, isHit: boolean): ReactNode {
   if (!text.includes("://")) return marked(text, start, marks, isHit);
   let from = start;
-  return split(text).map(({ text, isLink }, i) => {
+  return splitLinks(text).map(({ text, isLink }, i) => {
     const content = marked(text, from, marks, isHit);
     from += text.length;
     return isLink ? (

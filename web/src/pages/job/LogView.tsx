@@ -7,17 +7,17 @@ import { ArrowDownToLine, ChevronDown, ChevronUp, Download, ScrollText, Search }
 import { useEffect, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { raw } from "../../api/client";
+import { fetchRaw } from "../../api/client";
 import { jobExecutionsQuery } from "../../api/queries";
 import { isTyping } from "../../app/Shortcuts";
 import { saveAs } from "../../lib/download";
-import { occurrences } from "../../lib/log";
+import { findMatches } from "../../lib/log";
 import type { LogSearch } from "../../lib/logSearch";
 import { usePreferences } from "../../lib/preferences";
 import { formatBytes } from "../../lib/quantities";
-import { clock, exact } from "../../lib/time";
-import { act } from "../../ui/act";
-import { ProblemBox } from "../../ui/kit";
+import { formatClock, formatExact } from "../../lib/time";
+import { runAction } from "../../ui/act";
+import { ErrorBox } from "../../ui/kit";
 import style from "./log.module.css";
 import { LogText } from "./LogText";
 import { addressOf, type Log, PART, useLog } from "./useLog";
@@ -63,7 +63,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
     () =>
       find === ""
         ? []
-        : lines.filter(({ text }) => occurrences(text, find).length > 0).map(({ number }) => number),
+        : lines.filter(({ text }) => findMatches(text, find).length > 0).map(({ number }) => number),
     [lines, find],
   );
   const hits = search.found && !search.isRunning ? search.found.hits : hitsShown;
@@ -132,8 +132,8 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
       ),
     );
   const searchWhole = () => {
-    const isIn = (stream: string) => streams === "all" || stream === streams;
-    void search.start({ text: find, isIn }, log.end).then((found) => found && settle(found));
+    const includesStream = (stream: string) => streams === "all" || stream === streams;
+    void search.start({ text: find, includesStream }, log.end).then((found) => found && settle(found));
   };
   const stopSearch = () => {
     search.stop();
@@ -152,9 +152,9 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
     if (isAtEnd && !log.complete && find === "" && part === undefined) setFollowing(true);
   };
   const download = () =>
-    act(async () => {
+    runAction(async () => {
       const query = { format: "text", ...(streams !== "all" && { stream: streams }) };
-      const response = await raw(addressOf(job, execution, query));
+      const response = await fetchRaw(addressOf(job, execution, query));
       saveAs(await response.blob(), `${name}-${job.slice(-6)}${execution ? `-${execution}` : ""}.log`);
     });
   const downloadLabel =
@@ -225,8 +225,8 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
           </ActionIcon>
         </Tooltip>
       </div>
-      {log.refusal && <ProblemBox error={log.refusal} />}
-      {search.refusal && <ProblemBox error={search.refusal} />}
+      {log.refusal && <ErrorBox error={log.refusal} />}
+      {search.refusal && <ErrorBox error={search.refusal} />}
       {(extent.isPart || leftOut > 0) && (
         <div className={style.head}>
           {extent.isPart && (
@@ -384,10 +384,10 @@ interface HitsProps {
 function Hits({ place, count, extent, search, onStep, onSearch, onStop }: HitsProps) {
   const { t } = useTranslation();
   const { found, isRunning } = search;
-  const percent = Math.floor((found?.share ?? 0) * 100);
+  const percent = Math.floor((found?.fraction ?? 0) * 100);
   const words = () => {
     if (found && isRunning) return t("log.searching", { percent, count: found.hits.length });
-    if (found && (found.capped || found.share < 1 || found.lines < extent.total)) {
+    if (found && (found.capped || found.fraction < 1 || found.lines < extent.total)) {
       return t("log.searchedTo", { place, count, line: found.lines });
     }
     if (!found && extent.isPart) {
@@ -429,8 +429,8 @@ function Hits({ place, count, extent, search, onStep, onSearch, onStop }: HitsPr
 function Stamp({ at }: { at: string }) {
   const { language, zone } = usePreferences();
   return (
-    <time className={style.time} dateTime={at} title={exact(at, language, zone)}>
-      {clock(at, language, zone)}
+    <time className={style.time} dateTime={at} title={formatExact(at, language, zone)}>
+      {formatClock(at, language, zone)}
     </time>
   );
 }

@@ -5,16 +5,16 @@ import { Link } from "@tanstack/react-router";
 import { Download } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
-import { raw } from "../../api/client";
+import { fetchRaw } from "../../api/client";
 import { useWorkerName } from "../../api/queries";
 import type { Checkpoint, Execution, Job, JobResult, Origin, StepOrigin } from "../../api/schema";
 import { saveAs } from "../../lib/download";
 import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities";
-import { resultOf } from "../../lib/runWords";
+import { resultText } from "../../lib/runWords";
 import { isLive } from "../../lib/statuses";
-import { act } from "../../ui/act";
-import { Card, Copyable, Facts, Labels } from "../../ui/kit";
-import { Ago, At, Elapsed } from "../../ui/Time";
+import { runAction } from "../../ui/act";
+import { Card, CopyButton, KeyValueList, Labels } from "../../ui/kit";
+import { RelativeTime, AbsoluteTime, Elapsed } from "../../ui/Time";
 import style from "./job.module.css";
 
 export function Summary({ job, execution }: { job: Job; execution: Execution | undefined }) {
@@ -27,11 +27,11 @@ export function Summary({ job, execution }: { job: Job; execution: Execution | u
       {job.result && <Result result={job.result} />}
       {job.checkpoint && <SavedProgress job={job.id} checkpoint={job.checkpoint} />}
       <Card title={t("job.facts.title")}>
-        <Facts
+        <KeyValueList
           rows={[
-            [t("job.facts.submitted"), <Ago key="" at={job.created_at} />],
-            job.status === "ready" && [t("job.facts.due"), <Ago key="" at={job.due_at} />],
-            job.started_at ? [t("job.facts.started"), <Ago key="" at={job.started_at} />] : null,
+            [t("job.facts.submitted"), <RelativeTime key="" at={job.created_at} />],
+            job.status === "ready" && [t("job.facts.due"), <RelativeTime key="" at={job.due_at} />],
+            job.started_at ? [t("job.facts.started"), <RelativeTime key="" at={job.started_at} />] : null,
             job.queued_at && job.started_at
               ? [t("job.facts.waited"), <Elapsed key="" from={job.queued_at} to={job.started_at} />]
               : null,
@@ -41,7 +41,7 @@ export function Summary({ job, execution }: { job: Job; execution: Execution | u
                   <Elapsed key="" from={job.started_at} to={isLive(job.status) ? null : job.finished_at} />,
                 ]
               : null,
-            job.finished_at ? [t("job.facts.finished"), <Ago key="" at={job.finished_at} />] : null,
+            job.finished_at ? [t("job.facts.finished"), <RelativeTime key="" at={job.finished_at} />] : null,
             job.worker_id
               ? [
                   t("job.facts.worker"),
@@ -64,7 +64,7 @@ export function Summary({ job, execution }: { job: Job; execution: Execution | u
       {job.step && <FromRun step={job.step} />}
       {job.origin && <Source origin={job.origin} />}
       <Card title={t("job.facts.asked")}>
-        <Facts
+        <KeyValueList
           rows={[
             [
               t("job.facts.queue"),
@@ -106,7 +106,7 @@ export function Summary({ job, execution }: { job: Job; execution: Execution | u
                   </Link>,
                 ]
               : null,
-            job.expires_at ? [t("job.facts.kept"), <Ago key="" at={job.expires_at} />] : null,
+            job.expires_at ? [t("job.facts.kept"), <RelativeTime key="" at={job.expires_at} />] : null,
           ]}
         />
       </Card>
@@ -120,7 +120,7 @@ function FromRun({ step }: { step: StepOrigin }) {
   const { run, item } = step;
   return (
     <Card title={t("job.fromRun.title")}>
-      <Facts
+      <KeyValueList
         rows={[
           [
             t("job.fromRun.run"),
@@ -155,7 +155,7 @@ function Source({ origin }: { origin: Origin }) {
   const { schedule, backfill } = origin;
   return (
     <Card title={t("job.origin.title")}>
-      <Facts
+      <KeyValueList
         rows={[
           [
             t("job.origin.schedule"),
@@ -163,10 +163,10 @@ function Source({ origin }: { origin: Origin }) {
               {origin.name}
             </Link>,
           ],
-          [t("job.origin.nominal"), <At key="" at={origin.scheduled_for} />],
+          [t("job.origin.nominal"), <AbsoluteTime key="" at={origin.scheduled_for} />],
           [t("job.origin.cause"), t(`firingCause.${origin.cause}`)],
-          origin.interval_start ? [t("job.origin.interval"), <At key="" at={origin.interval_start} />] : null,
-          origin.start_by ? [t("job.origin.startBy"), <Ago key="" at={origin.start_by} />] : null,
+          origin.interval_start ? [t("job.origin.interval"), <AbsoluteTime key="" at={origin.interval_start} />] : null,
+          origin.start_by ? [t("job.origin.startBy"), <RelativeTime key="" at={origin.start_by} />] : null,
           backfill
             ? [
                 t("job.origin.backfill"),
@@ -191,8 +191,8 @@ function Source({ origin }: { origin: Origin }) {
 function SavedProgress({ job, checkpoint }: { job: string; checkpoint: Checkpoint }) {
   const { t } = useTranslation();
   const download = () =>
-    act(async () => {
-      const response = await raw(`/api/v1/jobs/${job}/checkpoint`);
+    runAction(async () => {
+      const response = await fetchRaw(`/api/v1/jobs/${job}/checkpoint`);
       saveAs(await response.blob(), `${job}.checkpoint-${checkpoint.version}`);
     });
   return (
@@ -210,9 +210,9 @@ function SavedProgress({ job, checkpoint }: { job: string; checkpoint: Checkpoin
         </Tooltip>
       }
     >
-      <Facts
+      <KeyValueList
         rows={[
-          [t("job.checkpoint.saved"), <Ago key="" at={checkpoint.saved_at} />],
+          [t("job.checkpoint.saved"), <RelativeTime key="" at={checkpoint.saved_at} />],
           [t("job.checkpoint.by"), t("job.checkpoint.try", { number: checkpoint.execution })],
           [
             t("job.checkpoint.version"),
@@ -231,10 +231,10 @@ function SavedProgress({ job, checkpoint }: { job: string; checkpoint: Checkpoin
 function Result({ result }: { result: JobResult }) {
   const { t } = useTranslation();
   const output = result.output ? JSON.stringify(result.output, null, 2) : null;
-  const message = resultOf(result, t);
+  const message = resultText(result, t);
   return (
     <Card title={t("job.result.title")}>
-      <Facts
+      <KeyValueList
         rows={[
           message ? [t("job.result.message"), message] : null,
           result.exit_code !== undefined && result.exit_code !== null
@@ -248,7 +248,7 @@ function Result({ result }: { result: JobResult }) {
         <div className={style.output}>
           <div className={style.outputHead}>
             <span className="quiet">{t("job.result.output")}</span>
-            <Copyable text={output} label={t("common.copy")} />
+            <CopyButton text={output} label={t("common.copy")} />
           </div>
           <pre>{output}</pre>
         </div>

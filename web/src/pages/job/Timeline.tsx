@@ -4,9 +4,9 @@ import { useTranslation } from "react-i18next";
 
 import type { JobEvent } from "../../api/schema";
 import { formatDuration } from "../../lib/quantities";
-import { messageOf } from "../../lib/runWords";
+import { translateMessage } from "../../lib/runWords";
 import { StatusBadge } from "../../ui/Status";
-import { At } from "../../ui/Time";
+import { AbsoluteTime } from "../../ui/Time";
 import style from "./job.module.css";
 
 export function Timeline({ events }: { events: readonly JobEvent[] }) {
@@ -24,13 +24,13 @@ export function Timeline({ events }: { events: readonly JobEvent[] }) {
             </span>
             <span>
               {t(`cause.${event.cause}`)}
-              {event.detail && <span className="quiet"> · {messageOf(event.detail, t)}</span>}
+              {event.detail && <span className="quiet"> · {translateMessage(event.detail, t)}</span>}
               {event.execution ? (
                 <span className="quiet"> · {t("job.try", { number: event.execution })}</span>
               ) : null}
             </span>
             <span className={style.when}>
-              <At at={event.at} />
+              <AbsoluteTime at={event.at} />
             </span>
           </li>
         );

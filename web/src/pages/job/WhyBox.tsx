@@ -8,7 +8,7 @@ import { Trans, useTranslation } from "react-i18next";
 
 import { useWorkerName, whyQuery } from "../../api/queries";
 import type { Misfit, Misfits, Reason } from "../../api/schema";
-import { messageOf } from "../../lib/runWords";
+import { translateMessage } from "../../lib/runWords";
 import style from "./job.module.css";
 import { useUntil } from "./until";
 
@@ -136,7 +136,7 @@ function useMisfit(): (misfit: Misfit) => string {
       return t("misfit.unlabelled", { label: misfit.label });
     const shown = Object.entries(misfit).map(([key, value]) => [key, value === null ? "–" : String(value)]);
     if (misfit.misfit === "unhealthy") {
-      return t("misfit.unhealthy", { trouble: messageOf(misfit.trouble, t) });
+      return t("misfit.unhealthy", { trouble: translateMessage(misfit.trouble, t) });
     }
     // Each text takes what its own kind has; the types cannot follow that.
     const values = Object.fromEntries(shown) as Record<"needed" | "free" | "capacity", string>;

@@ -5,7 +5,7 @@ import { useTranslation } from "react-i18next";
 import { useNow } from "../../lib/now";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
-import { exact } from "../../lib/time";
+import { formatExact } from "../../lib/time";
 
 /** An instant with how far away it is: `14:02:11 (in 3m 20s)`. */
 export function useUntil(): (at: string) => string {
@@ -15,6 +15,6 @@ export function useUntil(): (at: string) => string {
   return (at) => {
     const ms = Date.parse(at) - now;
     const length = formatDuration(Math.round(Math.abs(ms) / 1_000) * 1_000);
-    return `${exact(at, language, zone)} (${ms > 0 ? t("why.in", { length }) : t("why.ago", { length })})`;
+    return `${formatExact(at, language, zone)} (${ms > 0 ? t("why.in", { length }) : t("why.ago", { length })})`;
   };
 }

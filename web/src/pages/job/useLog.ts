@@ -2,12 +2,12 @@
 
 import { useEffect, useRef, useState } from "react";
 
-import { raw } from "../../api/client";
-import { Refusal } from "../../api/problem";
+import { fetchRaw } from "../../api/client";
+import { ApiError } from "../../api/problem";
 import type { LogEntry, LogPage } from "../../api/schema";
-import { isFinal, isOver, pause } from "../../api/sse";
+import { isFinal, hasEnd, pause } from "../../api/sse";
 import { follow } from "../../api/streams";
-import { linesOfPart, LogLines, type LogLine } from "../../lib/log";
+import { linesOfPage, LogLines, type LogLine } from "../../lib/log";
 
 /** As many of the newest lines are read. */
 const TAIL = 10_000;
@@ -31,7 +31,7 @@ export interface Log {
   complete: boolean;
   /** The stream was lost, and is tried again. */
   lost: boolean;
-  refusal: Refusal | null;
+  refusal: ApiError | null;
 }
 
 const EMPTY: Log = {
@@ -66,7 +66,7 @@ export function useLog(job: string, execution: number | undefined, part: number 
     const read = async () => {
       const query: Record<string, string> =
         part === undefined ? { tail: String(TAIL) } : { line: String(part), limit: String(PART_ENTRIES) };
-      const response = await raw(address(query), { signal: ended.signal, cache: "no-store" });
+      const response = await fetchRaw(address(query), { signal: ended.signal, cache: "no-store" });
       const page = (await response.json()) as LogPage;
       if (ended.signal.aborted) return;
       const lines = new LogLines(page.first_line ?? 1);
@@ -74,7 +74,7 @@ export function useLog(job: string, execution: number | undefined, part: number 
       const { complete } = page;
       setLog((log) => ({
         ...log,
-        lines: part === undefined ? lines.lines : linesOfPart(page).slice(0, PART),
+        lines: part === undefined ? lines.lines : linesOfPage(page).slice(0, PART),
         part,
         isRead: true,
         end: Math.max(log.end, page.next_offset),
@@ -99,7 +99,7 @@ export function useLog(job: string, execution: number | undefined, part: number 
           end = read.at(-1)?.next_offset ?? end;
           timer.current ??= setTimeout(show, SHOW_MS);
           // Together with what came last: else a log would look empty for a moment.
-          if (isOver(events)) setLog((log) => ({ ...log, lines: lines.lines, end, complete: true }));
+          if (hasEnd(events)) setLog((log) => ({ ...log, lines: lines.lines, end, complete: true }));
         },
         onLost: () => setLog((log) => ({ ...log, lost: true })),
         onRefused: (refusal) => setLog((log) => ({ ...log, refusal })),
@@ -111,7 +111,7 @@ export function useLog(job: string, execution: number | undefined, part: number 
           return await read();
         } catch (error) {
           if (ended.signal.aborted) return;
-          const refusal = Refusal.from(error);
+          const refusal = ApiError.from(error);
           if (isFinal(refusal)) return setLog((log) => ({ ...log, refusal }));
           setLog((log) => ({ ...log, lost: true }));
         }

@@ -2,10 +2,10 @@
 
 import { useEffect, useRef, useState } from "react";
 
-import { raw } from "../../api/client";
-import { Refusal } from "../../api/problem";
+import { fetchRaw } from "../../api/client";
+import { ApiError } from "../../api/problem";
 import type { LogPage } from "../../api/schema";
-import { type LogSearch, searchLog, type Wanted } from "../../lib/logSearch";
+import { type LogSearch, searchLog, type LogQuery } from "../../lib/logSearch";
 import { addressOf } from "./useLog";
 
 /** Entries of a window; the server ends one at 4 MiB besides. */
@@ -15,9 +15,9 @@ export interface WholeSearch {
   /** How far the search is, or what it has found; null where none was started. */
   found: LogSearch | null;
   isRunning: boolean;
-  refusal: Refusal | null;
+  refusal: ApiError | null;
   /** Searches up to `end`, an offset of the log; resolves to null where the search failed or was stopped. */
-  start: (wanted: Wanted, end: number) => Promise<LogSearch | null>;
+  start: (wanted: LogQuery, end: number) => Promise<LogSearch | null>;
   /** Stops a search that runs; what it has found stands. */
   stop: () => void;
   /** Stops a search and forgets what it has found. */
@@ -27,7 +27,7 @@ export interface WholeSearch {
 export function useLogSearch(job: string, execution: number | undefined): WholeSearch {
   const [found, setFound] = useState<LogSearch | null>(null);
   const [isRunning, setRunning] = useState(false);
-  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const [refusal, setRefusal] = useState<ApiError | null>(null);
   const running = useRef<AbortController | null>(null);
   useEffect(() => () => running.current?.abort(), []);
 
@@ -41,15 +41,15 @@ export function useLogSearch(job: string, execution: number | undefined): WholeS
     setFound(null);
     setRefusal(null);
   };
-  const start = async (wanted: Wanted, end: number) => {
+  const start = async (wanted: LogQuery, end: number) => {
     clear();
     const mine = new AbortController();
     running.current = mine;
     setRunning(true);
-    setFound({ hits: [], lines: 0, share: 0, capped: false });
+    setFound({ hits: [], lines: 0, fraction: 0, capped: false });
     const read = async (offset: number) => {
       const query = { offset: String(offset), limit: String(WINDOW_ENTRIES) };
-      const response = await raw(addressOf(job, execution, query), {
+      const response = await fetchRaw(addressOf(job, execution, query), {
         signal: mine.signal,
         cache: "no-store",
       });
@@ -60,7 +60,7 @@ export function useLogSearch(job: string, execution: number | undefined): WholeS
       const all = await searchLog(read, end, wanted, (now) => isMine() && setFound(now), mine.signal);
       return isMine() ? all : null;
     } catch (error) {
-      if (isMine()) setRefusal(Refusal.from(error));
+      if (isMine()) setRefusal(ApiError.from(error));
       return null;
     } finally {
       if (isMine()) stop();

@@ -7,13 +7,13 @@ import { type RefObject, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { queuesQuery, useWorkerName, workersQuery } from "../../api/queries";
-import { scheduleQuery, suggestedQuery } from "../../api/schedules";
+import { scheduleQuery, suggestedSchedulesQuery } from "../../api/schedules";
 import type { JobStatus } from "../../api/schema";
 import type { JobsSearch } from "../../app/router";
 import { type FilterKey, parseToken, type Token, tokensOf, withoutToken, withToken } from "../../lib/filters";
 import { usePreferences } from "../../lib/preferences";
 import { STATUSES } from "../../lib/statuses";
-import { exact } from "../../lib/time";
+import { formatExact } from "../../lib/time";
 import { StatusBadge } from "../../ui/Status";
 import style from "./jobs.module.css";
 
@@ -144,7 +144,7 @@ function useTokenText(search: JobsSearch): (token: Token) => string {
     if (key === "worker") return workerName(value);
     if (key === "schedule") return schedule?.name ?? value;
     if (key === "since") return t("jobs.lastSpan", { span: value });
-    if (key === "after" || key === "before") return exact(value, language, zone);
+    if (key === "after" || key === "before") return formatExact(value, language, zone);
     return value;
   };
 }
@@ -161,7 +161,7 @@ function useSuggestions(text: string): Suggestion[] {
   const workers = useQuery(workersQuery).data?.items ?? [];
   const [, key, begun] = /^([a-z]+):(.*)$/.exec(text) ?? [];
   const schedules =
-    useQuery({ ...suggestedQuery(begun ?? ""), enabled: key === "schedule" }).data?.items ?? [];
+    useQuery({ ...suggestedSchedulesQuery(begun ?? ""), enabled: key === "schedule" }).data?.items ?? [];
   const starts = (value: string) => value.toLowerCase().startsWith((begun ?? "").toLowerCase());
   switch (key) {
     case "status":

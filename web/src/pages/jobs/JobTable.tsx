@@ -10,13 +10,13 @@ import { useWorkerName } from "../../api/queries";
 import type { Job } from "../../api/schema";
 import { isTyping } from "../../app/Shortcuts";
 import { useNarrow } from "../../lib/narrow";
-import { resultOf } from "../../lib/runWords";
+import { resultText } from "../../lib/runWords";
 import { useScrollbar } from "../../lib/scrollbar";
 import { isLive } from "../../lib/statuses";
 import { Labels } from "../../ui/kit";
-import { RowCheck } from "../../ui/RowCheck";
+import { RowCheckbox } from "../../ui/RowCheck";
 import { StatusBadge } from "../../ui/Status";
-import { Ago, Elapsed } from "../../ui/Time";
+import { RelativeTime, Elapsed } from "../../ui/Time";
 import style from "./jobs.module.css";
 
 const ROW = 36;
@@ -175,7 +175,7 @@ interface RowProps {
 const Row = memo(function Row(props: RowProps) {
   const { job, index, start, size, isAt, isSelected, worker, onPick, onOpen, onPickLabel } = props;
   const { t } = useTranslation();
-  const message = job.status === "failed" || job.status === "retrying" ? resultOf(job.result, t) : null;
+  const message = job.status === "failed" || job.status === "retrying" ? resultText(job.result, t) : null;
   const open = (event: MouseEvent) => {
     if ((event.target as HTMLElement).closest("a, button, input, label")) return;
     if (getSelection()?.toString()) return;
@@ -191,7 +191,7 @@ const Row = memo(function Row(props: RowProps) {
       onClick={open}
     >
       <span role="cell">
-        <RowCheck
+        <RowCheckbox
           label={t("bulk.select", { name: job.name })}
           checked={isSelected}
           onPick={(withRange) => onPick(index, withRange)}
@@ -223,7 +223,7 @@ const Row = memo(function Row(props: RowProps) {
       </span>
       <span role="cell" className={style.submitted}>
         {job.status === "ready" ? t("jobs.due") : null}{" "}
-        <Ago at={job.status === "ready" ? job.due_at : job.created_at} light />
+        <RelativeTime at={job.status === "ready" ? job.due_at : job.created_at} light />
       </span>
       <span role="cell" className={style.took}>
         <Elapsed from={job.started_at} to={isLive(job.status) ? null : job.finished_at} />

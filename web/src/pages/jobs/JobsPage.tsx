@@ -10,13 +10,13 @@ import { useTranslation } from "react-i18next";
 import { countsQuery } from "../../api/queries";
 import type { Job, JobStatus } from "../../api/schema";
 import type { JobsSearch } from "../../app/router";
-import { isSame, tokensOf, withToken } from "../../lib/filters";
-import { useSlash } from "../../lib/slash";
+import { isSameSearch, tokensOf, withToken } from "../../lib/filters";
+import { useFilterShortcut } from "../../lib/slash";
 import { usePageTitle } from "../../lib/title";
-import { Views as SavedViews } from "../../lib/views";
+import { ViewStore as SavedViews } from "../../lib/views";
 import { BulkBar } from "../../ui/BulkBar";
 import { BulkDialog, type Target } from "../../ui/BulkDialog";
-import { Empty, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
+import { EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { ViewBar } from "../../ui/ViewBar";
 import {
   actOn,
@@ -68,7 +68,7 @@ export function JobsPage() {
     [navigate],
   );
 
-  useSlash(input);
+  useFilterShortcut(input);
 
   const isFiltered = tokensOf(search).length > 0;
   const isEmpty = !loading && !refusal && rows.items.length === 0;
@@ -76,7 +76,7 @@ export function JobsPage() {
     <Page title={t("nav.jobs")} fill>
       <Views search={search} onChange={change} />
       <FilterBar search={search} onChange={change} inputRef={input} />
-      {refusal && <ProblemBox error={refusal} onRetry={refresh} />}
+      {refusal && <ErrorBox error={refusal} onRetry={refresh} />}
       {loading && rows.items.length === 0 && <Loading rows={10} />}
       {isEmpty && (isFiltered ? <NothingMatches onClear={() => change({})} /> : <NoJobs />)}
       {rows.items.length > 0 && (
@@ -84,11 +84,11 @@ export function JobsPage() {
           <BulkBar
             choices={ACTIONS.map(({ action, icon }) => {
               const count = chosen.filter((job) => isFit(action, job)).length;
-              const words = { some: t(`bulk.${action}.some`, { count }), all: t(`job.${action}`) };
-              return { action, icon, count, words };
+              const labels = { some: t(`bulk.${action}.some`, { count }), all: t(`job.${action}`) };
+              return { action, icon, count, labels };
             })}
             selected={selected.size}
-            couldBeAll={selected.size === rows.items.length && Boolean(rows.cursor)}
+            hasMore={selected.size === rows.items.length && Boolean(rows.cursor)}
             onClear={() => setSelected(new Set())}
             onBulk={(action, all) => {
               const take = (fit: readonly Job[]) => {
@@ -114,16 +114,16 @@ export function JobsPage() {
         <BulkDialog
           target={bulk.target}
           title={t(`bulk.${bulk.action}.title`)}
-          words={{
+          texts={{
             none: t(`bulk.${bulk.action}.none`),
-            ask: (count) => t(`bulk.${bulk.action}.ask`, { count }),
+            confirm: (count) => t(`bulk.${bulk.action}.ask`, { count }),
             act: (count) => t(`bulk.${bulk.action}.some`, { count }),
             done: (count) => t(`bulk.${bulk.action}.done`, { count }),
           }}
           red={bulk.action === "cancel"}
           act={(id) => actOn(bulk.action, id)}
-          turns={bulk.action === "retry" ? (signal) => turnsOf(schedules.current, signal) : undefined}
-          waitingWords={(count) => t("bulk.retry.waiting", { count })}
+          retryPolicy={bulk.action === "retry" ? (signal) => turnsOf(schedules.current, signal) : undefined}
+          waitingText={(count) => t("bulk.retry.waiting", { count })}
           onClose={() => setBulk(null)}
           onDone={(left) => {
             if (left.size === 0) setBulk(null);
@@ -148,13 +148,13 @@ function Views({ search, onChange }: { search: JobsSearch; onChange: (search: Jo
     search,
     count: count("status" in search ? search.status : undefined),
   }));
-  return <ViewBar builtIn={builtIn} views={savedViews} search={search} isSame={isSame} onChange={onChange} />;
+  return <ViewBar builtIn={builtIn} views={savedViews} search={search} isSame={isSameSearch} onChange={onChange} />;
 }
 
 function NothingMatches({ onClear }: { onClear: () => void }) {
   const { t } = useTranslation();
   return (
-    <Empty
+    <EmptyState
       icon={SearchX}
       title={t("jobs.nothingMatches")}
       action={
@@ -169,7 +169,7 @@ function NothingMatches({ onClear }: { onClear: () => void }) {
 function NoJobs() {
   const { t } = useTranslation();
   return (
-    <Empty
+    <EmptyState
       icon={ListChecks}
       title={t("jobs.none")}
       action={
@@ -181,6 +181,6 @@ function NoJobs() {
       <p>{t("jobs.noneText")}</p>
       <br />
       <Snippet text="belfry submit --follow -- echo 'hello from Belfry'" />
-    </Empty>
+    </EmptyState>
   );
 }

@@ -1,11 +1,11 @@
 /** What can be done with many jobs at once. */
 
 import { cancelJob, retryJob } from "../../api/actions";
-import { answer, api } from "../../api/client";
+import { unwrap, api } from "../../api/client";
 import { feed } from "../../api/feed";
 import type { FeedEvent, Job } from "../../api/schema";
 import { pause } from "../../api/sse";
-import { findAll, type Turns } from "../../lib/bulk";
+import { findAll, type RetryPolicy } from "../../lib/bulk";
 import type { JobsQuery } from "../../lib/filters";
 import { isLive } from "../../lib/statuses";
 
@@ -19,7 +19,7 @@ export function isFit(action: BulkAction, job: Pick<Job, "status">): boolean {
 export function findFit(action: BulkAction, query: JobsQuery, signal: AbortSignal): Promise<Job[]> {
   const read = (cursor: string | undefined) => {
     const params = { query: { ...query, limit: 1_000, cursor } };
-    return answer(api.GET("/api/v1/jobs", { params, signal }));
+    return unwrap(api.GET("/api/v1/jobs", { params, signal }));
   };
   return findAll(read, (job) => isFit(action, job));
 }
@@ -41,7 +41,7 @@ export function schedulesOf(jobs: readonly Job[]): Schedules {
 const AGAIN_MS = 5_000;
 
 /** A schedule refuses a retry while it has as many runs as its overlap policy allows; a run that ends lets the next in. */
-export function turnsOf(schedules: Schedules, ended: AbortSignal): Turns {
+export function turnsOf(schedules: Schedules, ended: AbortSignal): RetryPolicy {
   let hasTurn = false;
   let wake = () => {};
   const note = () => {
@@ -51,9 +51,9 @@ export function turnsOf(schedules: Schedules, ended: AbortSignal): Turns {
   const stops = [feed.onBatch((batch) => batch.some(isEndOfRun) && note()), feed.onReset(note)];
   ended.addEventListener("abort", () => stops.forEach((stop) => stop()), { once: true });
   return {
-    laneOf: (id) => schedules.get(id),
-    isForNow: ({ code }) => code === "schedule_run_limit",
-    next: async (signal) => {
+    groupOf: (id) => schedules.get(id),
+    isRetryable: ({ code }) => code === "schedule_run_limit",
+    waitForRetry: async (signal) => {
       const woken = new Promise<void>((resolve) => (wake = resolve));
       if (!hasTurn) await Promise.race([woken, pause(AGAIN_MS, signal)]);
       hasTurn = false;

@@ -2,11 +2,11 @@
 
 import { useCallback, useEffect, useRef, useState } from "react";
 
-import { answer, api } from "../../api/client";
+import { unwrap, api } from "../../api/client";
 import { feed } from "../../api/feed";
-import { Refusal } from "../../api/problem";
+import { ApiError } from "../../api/problem";
 import type { JobsSearch } from "../../app/router";
-import { queryOf, type JobsQuery } from "../../lib/filters";
+import { toJobsQuery, type JobsQuery } from "../../lib/filters";
 import { appended, merged, NO_ROWS, patched, type Rows } from "./rows";
 
 const PAGE = 100;
@@ -16,7 +16,7 @@ const REFRESH_MS = 1_000;
 export interface Jobs {
   rows: Rows;
   loading: boolean;
-  refusal: Refusal | null;
+  refusal: ApiError | null;
   more: () => void;
   refresh: () => void;
   /** What the API was asked, for acting on all that match. */
@@ -35,8 +35,8 @@ export function useJobs(search: JobsSearch): Jobs {
   const key = JSON.stringify(search);
   const [rows, setRows] = useState<Rows>(NO_ROWS);
   const [loading, setLoading] = useState(true);
-  const [refusal, setRefusal] = useState<Refusal | null>(null);
-  const [query, setQuery] = useState<JobsQuery>(() => queryOf(search, Date.now()));
+  const [refusal, setRefusal] = useState<ApiError | null>(null);
+  const [query, setQuery] = useState<JobsQuery>(() => toJobsQuery(search, Date.now()));
   const asked = useRef<Asked | null>(null);
 
   const read = useCallback(async (how: "first" | "more" | "again", cursor?: string) => {
@@ -47,7 +47,7 @@ export function useJobs(search: JobsSearch): Jobs {
     if (how !== "again") setLoading(true);
     try {
       const params = { query: { ...mine.query, limit: PAGE, cursor } };
-      const page = await answer(api.GET("/api/v1/jobs", { params, signal: mine.abort.signal }));
+      const page = await unwrap(api.GET("/api/v1/jobs", { params, signal: mine.abort.signal }));
       if (asked.current !== mine) return;
       setRows((rows) =>
         how === "more"
@@ -58,7 +58,7 @@ export function useJobs(search: JobsSearch): Jobs {
       );
       setRefusal(null);
     } catch (error) {
-      if (asked.current === mine && how !== "again") setRefusal(Refusal.from(error));
+      if (asked.current === mine && how !== "again") setRefusal(ApiError.from(error));
     } finally {
       mine.busy = false;
       if (asked.current === mine) setLoading(false);
@@ -66,7 +66,7 @@ export function useJobs(search: JobsSearch): Jobs {
   }, []);
 
   useEffect(() => {
-    const query = queryOf(JSON.parse(key) as JobsSearch, Date.now());
+    const query = toJobsQuery(JSON.parse(key) as JobsSearch, Date.now());
     const mine = { query, busy: false, abort: new AbortController(), at: 0 };
     asked.current = mine;
     setQuery(query);

@@ -5,24 +5,24 @@ import { useTranslation } from "react-i18next";
 
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
-import { niceCeiling, quantile, type Slot } from "../../lib/series";
-import { minute } from "../../lib/time";
+import { niceCeiling, quantile, type MinuteBucket } from "../../lib/series";
+import { formatMinute } from "../../lib/time";
 import style from "./overview.module.css";
 
 const HEIGHT = 120;
 
 interface Shown {
-  slot: Slot;
+  slot: MinuteBucket;
   /** Where it is, in percent of the width. */
   at: number;
 }
 
 function Frame(props: {
-  slots: readonly Slot[];
+  slots: readonly MinuteBucket[];
   top: string;
   label: string;
   children: React.ReactNode;
-  tip: (slot: Slot) => React.ReactNode;
+  tip: (slot: MinuteBucket) => React.ReactNode;
 }) {
   const { slots, top, label, children, tip } = props;
   const { language, zone } = usePreferences();
@@ -49,14 +49,14 @@ function Frame(props: {
         </svg>
         {shown && (
           <div className={style.tip} style={{ left: `${shown.at}%` }} data-left={shown.at > 60 || undefined}>
-            <strong className="num">{minute(shown.slot.from, language, zone)}</strong>
+            <strong className="num">{formatMinute(shown.slot.from, language, zone)}</strong>
             {tip(shown.slot)}
           </div>
         )}
       </div>
       <div className={`${style.marks} num`} aria-hidden>
         {marks.map((slot) => (
-          <span key={slot.from}>{minute(slot.from, language, zone)}</span>
+          <span key={slot.from}>{formatMinute(slot.from, language, zone)}</span>
         ))}
       </div>
     </div>
@@ -65,9 +65,9 @@ function Frame(props: {
 
 const SERIES = ["succeeded", "failed", "other"] as const;
 
-export function Throughput({ slots }: { slots: readonly Slot[] }) {
+export function Throughput({ slots }: { slots: readonly MinuteBucket[] }) {
   const { t } = useTranslation();
-  const sum = (slot: Slot) => slot.succeeded + slot.failed + slot.other;
+  const sum = (slot: MinuteBucket) => slot.succeeded + slot.failed + slot.other;
   const top = niceCeiling(Math.max(1, ...slots.map(sum)));
   const total = slots.reduce((all, slot) => all + sum(slot), 0);
   const width = 600 / slots.length;
@@ -107,7 +107,7 @@ export function Throughput({ slots }: { slots: readonly Slot[] }) {
   );
 }
 
-export function Delays({ slots }: { slots: readonly Slot[] }) {
+export function Delays({ slots }: { slots: readonly MinuteBucket[] }) {
   const { t } = useTranslation();
   const points = slots.map((slot) => [quantile(slot.delays, 0.5), quantile(slot.delays, 0.95)] as const);
   const top = niceCeiling(Math.max(1, ...points.map(([, p95]) => p95 ?? 0)));

@@ -18,8 +18,8 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { WorkflowRun } from "../../api/schema";
-import { messageOf, resultOf } from "../../lib/runWords";
-import { Ago } from "../../ui/Time";
+import { translateMessage, resultText } from "../../lib/runWords";
+import { RelativeTime } from "../../ui/Time";
 import type { Need } from "./attention";
 import style from "./overview.module.css";
 
@@ -65,7 +65,7 @@ function useWords(need: Need): [ReactNode, ReactNode] {
     case "server":
       return [
         t("need.server", {
-          detail: need.detail === "full" ? t("settings.states.full") : messageOf(need.detail, t),
+          detail: need.detail === "full" ? t("settings.states.full") : translateMessage(need.detail, t),
         }),
         null,
       ];
@@ -81,12 +81,12 @@ function useWords(need: Need): [ReactNode, ReactNode] {
         <Link key="" to="/workers/$id" params={{ id: need.worker.id }}>
           {t("need.workerLost", { name: need.worker.name })}
         </Link>,
-        <Ago key="" at={need.worker.heard_at} />,
+        <RelativeTime key="" at={need.worker.heard_at} />,
       ];
     case "workerUnwell":
       return [
         <Link key="" to="/workers/$id" params={{ id: need.worker.id }}>
-          {t("need.workerUnwell", { name: need.worker.name, trouble: messageOf(need.trouble, t) })}
+          {t("need.workerUnwell", { name: need.worker.name, trouble: translateMessage(need.trouble, t) })}
         </Link>,
         null,
       ];
@@ -107,10 +107,10 @@ function useWords(need: Need): [ReactNode, ReactNode] {
             {t(need.atLeast ? "need.failingAtLeast" : "need.failing", { name: need.name, count: need.count })}
           </Link>
           <Link to="/jobs/$id" params={{ id: need.last.id }} className="quiet clip">
-            {resultOf(need.last.result, t)}
+            {resultText(need.last.result, t)}
           </Link>
         </span>,
-        <Ago key="" at={need.last.finished_at} />,
+        <RelativeTime key="" at={need.last.finished_at} />,
       ];
     case "runFailed":
       return [
@@ -125,21 +125,21 @@ function useWords(need: Need): [ReactNode, ReactNode] {
             {need.last.number > 0 ? `#${need.last.number}` : t("run.alone")}
           </Link>
         </span>,
-        <Ago key="" at={need.last.finished_at} />,
+        <RelativeTime key="" at={need.last.finished_at} />,
       ];
     case "approval":
       return [
         <Link key="" to="/runs/$id" params={{ id: need.run.id }} search={{ step: need.step }}>
           {t("need.approval", { name: runName(need.run), step: need.step })}
         </Link>,
-        <Ago key="" at={need.since} />,
+        <RelativeTime key="" at={need.since} />,
       ];
     case "expired":
       return [
         <Link key="" to="/jobs" search={{ status: "expired" }}>
           {t(need.atLeast ? "need.expiredAtLeast" : "need.expired", { count: need.count })}
         </Link>,
-        <Ago key="" at={need.last.finished_at} />,
+        <RelativeTime key="" at={need.last.finished_at} />,
       ];
     case "late":
     case "stuckRun":
@@ -147,21 +147,21 @@ function useWords(need: Need): [ReactNode, ReactNode] {
         <Link key="" to="/schedules/$id" params={{ id: need.schedule.id }}>
           {t(`need.${need.kind}`, { name: need.schedule.name, count: need.count })}
         </Link>,
-        <Ago key="" at={need.since} />,
+        <RelativeTime key="" at={need.since} />,
       ];
     case "autoPaused":
       return [
         <Link key="" to="/schedules/$id" params={{ id: need.schedule.id }}>
           {t("need.autoPaused", { name: need.schedule.name })}
         </Link>,
-        <Ago key="" at={need.schedule.pause?.at} />,
+        <RelativeTime key="" at={need.schedule.pause?.at} />,
       ];
     case "stuck":
       return [
         <Link key="" to="/jobs" search={{ queue: need.queue.name, status: "waiting" }}>
           {t("need.stuck", { name: need.queue.name, count: need.queue.waiting })}
         </Link>,
-        <Ago key="" at={need.since} />,
+        <RelativeTime key="" at={need.since} />,
       ];
     case "paused":
       return [

@@ -13,13 +13,13 @@ import { feed } from "../../api/feed";
 import type { FeedEvent, Job, JobStatus, Schedule } from "../../api/schema";
 import { approvalsQuery, runsQuery } from "../../api/workflows";
 import { useNow } from "../../lib/now";
-import { resultOf } from "../../lib/runWords";
-import { charted, type ChartedJob, slots } from "../../lib/series";
+import { resultText } from "../../lib/runWords";
+import { applyJobEvents, type ChartJob, minuteBuckets } from "../../lib/series";
 import { isLive, STATUSES } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
-import { Card, Empty, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
+import { Card, EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { StatusBadge, WorkerBadge } from "../../ui/Status";
-import { Ago, Elapsed } from "../../ui/Time";
+import { RelativeTime, Elapsed } from "../../ui/Time";
 import { Meters } from "../workers/WorkerCard";
 import { isCut, type Need, needs, type PendingApproval } from "./attention";
 import { Delays, Throughput } from "./Charts";
@@ -52,7 +52,7 @@ export function OverviewPage() {
   if (counts.error && !counts.data) {
     return (
       <Page title={t("nav.overview")}>
-        <ProblemBox error={counts.error} onRetry={() => void counts.refetch()} />
+        <ErrorBox error={counts.error} onRetry={() => void counts.refetch()} />
       </Page>
     );
   }
@@ -81,7 +81,7 @@ function Welcome() {
   const { t } = useTranslation();
   return (
     <Card>
-      <Empty
+      <EmptyState
         icon={Rocket}
         title={t("overview.welcome")}
         action={
@@ -93,7 +93,7 @@ function Welcome() {
         <p>{t("overview.welcomeText")}</p>
         <br />
         <Snippet text="belfry submit --follow -- echo 'hello from Belfry'" />
-      </Empty>
+      </EmptyState>
     </Card>
   );
 }
@@ -258,7 +258,7 @@ function NextFirings() {
               {firing.name}
             </Link>
             <span />
-            <Ago at={firing.at} />
+            <RelativeTime at={firing.at} />
           </div>
         ))}
       </div>
@@ -275,7 +275,7 @@ function useCharted() {
   const query = recentQuery(STATUSES, CHARTED);
   const options = { queryKey: ["charts"], queryFn: query.queryFn, refetchInterval: CHARTED_AGAIN_MS };
   const { data, error } = useQuery(options);
-  const [jobs, setJobs] = useState<ReadonlyMap<string, ChartedJob>>(new Map());
+  const [jobs, setJobs] = useState<ReadonlyMap<string, ChartJob>>(new Map());
   useEffect(() => {
     // Oldest first, as events add to them.
     setJobs(new Map(data?.items.toReversed().map((job) => [job.id, job])));
@@ -284,7 +284,7 @@ function useCharted() {
       if (heard.length === 0) return;
       const batch = heard;
       heard = [];
-      setJobs((jobs) => charted(jobs, batch));
+      setJobs((jobs) => applyJobEvents(jobs, batch));
     }, CHARTS_MS);
     const stop = feed.onBatch((batch) => (heard = heard.concat(batch)));
     return () => {
@@ -299,8 +299,8 @@ function LastHour() {
   const { t } = useTranslation();
   const now = Math.floor(useNow() / 10_000) * 10_000;
   const { jobs, error, isSample } = useCharted();
-  const hour = useMemo(() => slots(jobs.values(), Math.max(now, Date.now())), [jobs, now]);
-  if (error) return <ProblemBox error={error} />;
+  const hour = useMemo(() => minuteBuckets(jobs.values(), Math.max(now, Date.now())), [jobs, now]);
+  if (error) return <ErrorBox error={error} />;
   const aside = isSample ? t("overview.sampled", { count: jobs.size }) : t("overview.lastHour");
   return (
     <div className={style.two}>
@@ -332,11 +332,11 @@ function JobList({ jobs, none }: { jobs: readonly Job[] | undefined; none: strin
           <span className={`${style.jobName} clip`}>
             {job.name}
             {job.status === "failed" && job.result && (
-              <span className="quiet"> {resultOf(job.result, t)}</span>
+              <span className="quiet"> {resultText(job.result, t)}</span>
             )}
           </span>
           <span className="quiet">
-            <Ago at={isLive(job.status) ? job.created_at : (job.finished_at ?? job.updated_at)} />
+            <RelativeTime at={isLive(job.status) ? job.created_at : (job.finished_at ?? job.updated_at)} />
           </span>
           <span className={style.took}>
             <Elapsed from={job.started_at} to={isLive(job.status) ? null : job.finished_at} />

@@ -4,11 +4,11 @@ import { Button, Group, Modal, NumberInput, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { setQueue } from "../../api/actions";
-import { Refusal } from "../../api/problem";
+import { saveQueueSettings } from "../../api/actions";
+import { ApiError } from "../../api/problem";
 import type { Queue, QueueSettings } from "../../api/schema";
-import { say } from "../../ui/act";
-import { ProblemBox } from "../../ui/kit";
+import { notify } from "../../ui/act";
+import { ErrorBox } from "../../ui/kit";
 import style from "./queues.module.css";
 
 /** `queue` is null for one that is not there yet. */
@@ -18,7 +18,7 @@ export function QueueSettingsDialog({ queue, onClose }: { queue: Queue | null; o
   const [settings, setSettings] = useState<QueueSettings>(queue?.settings ?? {});
   // As it was when this opened: what came since must not be overwritten unseen.
   const [version] = useState(queue?.version ?? 0);
-  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const [refusal, setRefusal] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
   const number = (key: "concurrency" | "rate_per_second" | "burst" | "weight") => ({
     value: settings[key] ?? "",
@@ -30,11 +30,11 @@ export function QueueSettingsDialog({ queue, onClose }: { queue: Queue | null; o
     setBusy(true);
     setRefusal(null);
     try {
-      await setQueue(name.trim(), settings, version);
-      say(t("queue.saved", { name: name.trim() }));
+      await saveQueueSettings(name.trim(), settings, version);
+      notify(t("queue.saved", { name: name.trim() }));
       onClose();
     } catch (error) {
-      setRefusal(Refusal.from(error));
+      setRefusal(ApiError.from(error));
       setBusy(false);
     }
   };
@@ -82,7 +82,7 @@ export function QueueSettingsDialog({ queue, onClose }: { queue: Queue | null; o
           placeholder="1"
           {...number("weight")}
         />
-        {refusal && <ProblemBox error={refusal} />}
+        {refusal && <ErrorBox error={refusal} />}
         <Group justify="flex-end" gap="xs">
           <Button variant="default" onClick={onClose}>
             {t("common.back")}

@@ -11,8 +11,8 @@ import { pauseQueue, resumeQueue } from "../../api/actions";
 import { queuesQuery } from "../../api/queries";
 import type { Queue } from "../../api/schema";
 import { usePageTitle } from "../../lib/title";
-import { act } from "../../ui/act";
-import { Loading, Page, ProblemBox } from "../../ui/kit";
+import { runAction } from "../../ui/act";
+import { Loading, Page, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
 import { QueueSettingsDialog } from "./QueueSettingsDialog";
@@ -43,7 +43,7 @@ export function QueuesPage() {
         </Button>
       }
     >
-      {error && !data && <ProblemBox error={error} onRetry={() => void refetch()} />}
+      {error && !data && <ErrorBox error={error} onRetry={() => void refetch()} />}
       {!queues && !error && <Loading rows={5} />}
       {queues && (
         <div className={style.table} role="table" aria-label={t("nav.queues")}>
@@ -116,7 +116,7 @@ function Row({ queue, deepest, onEdit }: { queue: Queue; deepest: number; onEdit
           <Button
             variant="default"
             leftSection={<Play size={13} />}
-            onClick={() => void act(() => resumeQueue(name), t("queue.resumed", { name }))}
+            onClick={() => void runAction(() => resumeQueue(name), t("queue.resumed", { name }))}
           >
             {t("queue.resume")}
           </Button>
@@ -153,7 +153,7 @@ function PauseDialog({ name, onClose }: { name: string; onClose: () => void }) {
   const [busy, setBusy] = useState(false);
   const pause = async () => {
     setBusy(true);
-    await act(() => pauseQueue(name, note.trim()), t("queue.pausedDone", { name }));
+    await runAction(() => pauseQueue(name, note.trim()), t("queue.pausedDone", { name }));
     onClose();
   };
   return (

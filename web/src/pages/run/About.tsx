@@ -7,11 +7,11 @@ import { useTranslation } from "react-i18next";
 
 import type { WorkflowRun } from "../../api/schema";
 import { resumeRun } from "../../api/workflows";
-import { isRunOver } from "../../lib/runs";
-import { detailOf, tryOf } from "../../lib/runWords";
-import { act } from "../../ui/act";
-import { Card, Copyable, Facts } from "../../ui/kit";
-import { Ago, At, Elapsed } from "../../ui/Time";
+import { isRunEnded } from "../../lib/runs";
+import { transitionDetail, attemptText } from "../../lib/runWords";
+import { runAction } from "../../ui/act";
+import { Card, CopyButton, KeyValueList } from "../../ui/kit";
+import { RelativeTime, AbsoluteTime, Elapsed } from "../../ui/Time";
 import banner from "../schedule/schedule.module.css";
 import style from "./run.module.css";
 
@@ -21,27 +21,27 @@ export function About({ run }: { run: WorkflowRun }) {
   return (
     <div className={style.side}>
       <Card title={t("run.facts.title")}>
-        <Facts
+        <KeyValueList
           rows={[
             [t("run.facts.actor"), run.actor],
             run.note ? [t("run.facts.note"), run.note] : null,
-            [t("run.facts.created"), <Ago key="" at={run.created_at} />],
+            [t("run.facts.created"), <RelativeTime key="" at={run.created_at} />],
             run.started_at && run.started_at !== run.created_at
-              ? [t("run.facts.turn"), <Ago key="" at={run.started_at} />]
+              ? [t("run.facts.turn"), <RelativeTime key="" at={run.started_at} />]
               : null,
             run.started_at
               ? [
-                  isRunOver(run.status) ? t("job.facts.took") : t("job.facts.soFar"),
+                  isRunEnded(run.status) ? t("job.facts.took") : t("job.facts.soFar"),
                   <Elapsed
                     key=""
                     from={run.started_at}
-                    to={isRunOver(run.status) ? run.finished_at : null}
+                    to={isRunEnded(run.status) ? run.finished_at : null}
                   />,
                 ]
               : null,
-            run.tries ? [t("run.facts.try"), tryOf(run.tries, t)] : null,
-            run.finished_at ? [t("job.facts.finished"), <Ago key="" at={run.finished_at} />] : null,
-            !isRunOver(run.status) && [t("run.facts.section"), t(`section.${run.section}`)],
+            run.tries ? [t("run.facts.try"), attemptText(run.tries, t)] : null,
+            run.finished_at ? [t("job.facts.finished"), <RelativeTime key="" at={run.finished_at} />] : null,
+            !isRunEnded(run.status) && [t("run.facts.section"), t(`section.${run.section}`)],
             [t("job.facts.namespace"), run.namespace],
             run.generation > 0 && [
               t("schedule.generation"),
@@ -84,7 +84,7 @@ export function About({ run }: { run: WorkflowRun }) {
       </Card>
       {origin && (
         <Card title={t("job.origin.title")}>
-          <Facts
+          <KeyValueList
             rows={[
               [
                 t("job.origin.schedule"),
@@ -92,7 +92,7 @@ export function About({ run }: { run: WorkflowRun }) {
                   {origin.name}
                 </Link>,
               ],
-              [t("job.origin.nominal"), <At key="" at={origin.scheduled_for} />],
+              [t("job.origin.nominal"), <AbsoluteTime key="" at={origin.scheduled_for} />],
               [t("job.origin.cause"), t(`firingCause.${origin.cause}`)],
             ]}
           />
@@ -111,7 +111,7 @@ export function Values({ title, value }: { title: string; value: unknown }) {
   if (isEmpty) return null;
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
   return (
-    <Card title={title} aside={<Copyable text={text} label={t("common.copy")} />}>
+    <Card title={title} aside={<CopyButton text={text} label={t("common.copy")} />}>
       <pre className={style.values} tabIndex={0}>
         {text}
       </pre>
@@ -139,32 +139,32 @@ export function Paused({ run }: { run: WorkflowRun }) {
       <div className={banner.banner} role="status" data-testid="retrying">
         <RotateCcw size={16} aria-hidden />
         <div>
-          <strong>{t("run.retries")}</strong> {tryOf(run.tries, t)}{" "}
+          <strong>{t("run.retries")}</strong> {attemptText(run.tries, t)}{" "}
           <span className="quiet">
-            <Ago at={run.tries.next_at} />
+            <RelativeTime at={run.tries.next_at} />
           </span>
           {failed && (
-            <q>{[t(`runCause.${failed.cause}`), detailOf(failed, t)].filter(Boolean).join(" · ")}</q>
+            <q>{[t(`runCause.${failed.cause}`), transitionDetail(failed, t)].filter(Boolean).join(" · ")}</q>
           )}
         </div>
       </div>
     );
   }
-  if (!run.pause || isRunOver(run.status)) return null;
+  if (!run.pause || isRunEnded(run.status)) return null;
   return (
     <div className={banner.banner} role="status">
       <CirclePause size={16} aria-hidden />
       <div>
         <strong>{t("schedule.pausedBy", { name: run.pause.by })}</strong>{" "}
         <span className="quiet">
-          <Ago at={run.pause.at} />
+          <RelativeTime at={run.pause.at} />
         </span>
         {run.pause.note && <q>{run.pause.note}</q>}
       </div>
       <Button
         variant="default"
         leftSection={<Play size={13} />}
-        onClick={() => void act(() => resumeRun(run.id), t("run.resumed", { name }))}
+        onClick={() => void runAction(() => resumeRun(run.id), t("run.resumed", { name }))}
       >
         {t("schedule.resume")}
       </Button>

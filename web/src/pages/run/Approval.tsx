@@ -7,10 +7,10 @@ import { useTranslation } from "react-i18next";
 
 import type { RunStep, WorkflowRun } from "../../api/schema";
 import { approveStep, rejectStep } from "../../api/workflows";
-import { isRunOver, questionOf } from "../../lib/runs";
-import { act } from "../../ui/act";
-import { Ask } from "../../ui/Ask";
-import { Ago } from "../../ui/Time";
+import { isRunEnded, approvalMessage } from "../../lib/runs";
+import { runAction } from "../../ui/act";
+import { ConfirmDialog } from "../../ui/Ask";
+import { RelativeTime } from "../../ui/Time";
 import banner from "../schedule/schedule.module.css";
 import style from "./run.module.css";
 
@@ -21,9 +21,9 @@ export function waitsForApproval({ kind, status }: RunStep): boolean {
 /** Every step that waits for somebody, above everything else of the run. */
 export function PendingApprovals({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) {
   const { t } = useTranslation();
-  if (isRunOver(run.status)) return null;
+  if (isRunEnded(run.status)) return null;
   return steps.filter(waitsForApproval).map((step) => {
-    const question = questionOf(run, step);
+    const question = approvalMessage(run, step);
     return (
       <section
         key={step.name}
@@ -34,7 +34,7 @@ export function PendingApprovals({ run, steps }: { run: WorkflowRun; steps: read
         <div>
           <strong>{t("step.approvalOf", { name: step.name })}</strong>{" "}
           <span className="quiet">
-            <Ago at={step.started_at} />
+            <RelativeTime at={step.started_at} />
           </span>
           {question && <p>{question}</p>}
         </div>
@@ -49,7 +49,7 @@ export function Answers({ run, step }: { run: WorkflowRun; step: RunStep }) {
   const { t } = useTranslation();
   const [open, setOpen] = useState<"approve" | "reject" | null>(null);
   const { name } = step;
-  const question = questionOf(run, step);
+  const question = approvalMessage(run, step);
   const close = () => setOpen(null);
   const shared = { field: { label: t("workflow.note") }, onClose: close };
   const asked = question && <q className={style.question}>{question}</q>;
@@ -62,31 +62,31 @@ export function Answers({ run, step }: { run: WorkflowRun; step: RunStep }) {
         {t("step.reject")}
       </Button>
       {open === "approve" && (
-        <Ask
+        <ConfirmDialog
           {...shared}
           title={t("step.approveTitle", { name })}
           text={t("step.approveText")}
           confirm={t("step.approve")}
           onConfirm={async (note) =>
-            void (await act(() => approveStep(run.id, name, note), t("step.approved", { name })))
+            void (await runAction(() => approveStep(run.id, name, note), t("step.approved", { name })))
           }
         >
           {asked}
-        </Ask>
+        </ConfirmDialog>
       )}
       {open === "reject" && (
-        <Ask
+        <ConfirmDialog
           {...shared}
           title={t("step.rejectTitle", { name })}
           text={t("step.rejectText")}
           confirm={t("step.reject")}
           red
           onConfirm={async (note) =>
-            void (await act(() => rejectStep(run.id, name, note), t("step.rejected", { name })))
+            void (await runAction(() => rejectStep(run.id, name, note), t("step.rejected", { name })))
           }
         >
           {asked}
-        </Ask>
+        </ConfirmDialog>
       )}
     </div>
   );

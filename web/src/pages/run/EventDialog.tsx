@@ -7,7 +7,7 @@ import { useTranslation } from "react-i18next";
 import type { WorkflowRun } from "../../api/schema";
 import { type EventPayload, sendEvent } from "../../api/workflows";
 import { SECTIONS } from "../../lib/dag/graph";
-import { act, say } from "../../ui/act";
+import { runAction, notify } from "../../ui/act";
 import style from "./run.module.css";
 
 export function EventDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void }) {
@@ -20,10 +20,10 @@ export function EventDialog({ run, onClose }: { run: WorkflowRun; onClose: () =>
   const send = async () => {
     if (payload === undefined) return;
     setBusy(true);
-    const steps = await act(() => sendEvent(run.id, event.trim(), payload as EventPayload));
+    const steps = await runAction(() => sendEvent(run.id, event.trim(), payload as EventPayload));
     setBusy(false);
     if (steps === undefined) return;
-    say(t("run.eventTaken", { count: steps, event: event.trim() }));
+    notify(t("run.eventTaken", { count: steps, event: event.trim() }));
     onClose();
   };
   return (

@@ -8,9 +8,9 @@ import { useTranslation } from "react-i18next";
 import type { RunItem, RunStep, WorkflowRun } from "../../api/schema";
 import { workersQuery } from "../../api/queries";
 import { itemsQuery, liveItemsQuery } from "../../api/workflows";
-import { isStepOver } from "../../lib/runs";
-import { Card, Loading, ProblemBox } from "../../ui/kit";
-import { messageOf, whyOf } from "../../lib/runWords";
+import { isStepEnded } from "../../lib/runs";
+import { Card, Loading, ErrorBox } from "../../ui/kit";
+import { translateMessage, stepReasonText } from "../../lib/runWords";
 import { RunBadge, StatusBadge, StepBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
 import style from "./run.module.css";
@@ -38,13 +38,13 @@ export function Items({ run, step, job, onJob }: Props) {
         )
       }
     >
-      {list.error && !items && <ProblemBox error={list.error} onRetry={() => void list.refetch()} />}
+      {list.error && !items && <ErrorBox error={list.error} onRetry={() => void list.refetch()} />}
       {!items && !list.error && (
         <div className={style.padded}>
           <Loading rows={3} />
         </div>
       )}
-      {!isStepOver(step.status) && <LiveItems run={run} step={step} job={job} onJob={onJob} />}
+      {!isStepEnded(step.status) && <LiveItems run={run} step={step} job={job} onJob={onJob} />}
       {items?.length === 0 && <p className={style.nothing}>{t("step.noElements")}</p>}
       <ol className={style.items} data-testid="items">
         {items?.map((item) => (
@@ -140,8 +140,8 @@ function Item({ item, isChosen, onJob }: { item: RunItem; isChosen: boolean; onJ
             ? ""
             : JSON.stringify(item.output)
           : item.message
-            ? messageOf(item.message, t)
-            : whyOf(item, t)}
+            ? translateMessage(item.message, t)
+            : stepReasonText(item, t)}
       </span>
       <span className="num quiet">
         {item.started_at && <Elapsed from={item.started_at} to={item.finished_at} />}

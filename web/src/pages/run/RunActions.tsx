@@ -9,9 +9,9 @@ import { useTranslation } from "react-i18next";
 
 import type { RunStep, WorkflowRun } from "../../api/schema";
 import { cancelRun, pauseRun, resumeRun, retryRun, workflowQuery } from "../../api/workflows";
-import { isRunOver } from "../../lib/runs";
-import { act, say } from "../../ui/act";
-import { Ask } from "../../ui/Ask";
+import { isRunEnded } from "../../lib/runs";
+import { runAction, notify } from "../../ui/act";
+import { ConfirmDialog } from "../../ui/Ask";
 import { StartDialog } from "../workflows/StartDialog";
 import { EventDialog } from "./EventDialog";
 
@@ -22,7 +22,7 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
   const [open, setOpen] = useState<Dialog | null>(null);
   const close = () => setOpen(null);
   const { id, status, workflow: name, workflow_id: workflowId } = run;
-  const isOver = isRunOver(status);
+  const isOver = isRunEnded(status);
   return (
     <>
       {isOver ? (
@@ -35,7 +35,7 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
             <Button
               variant="default"
               leftSection={<Play size={14} />}
-              onClick={() => void act(() => resumeRun(id), t("run.resumed", { name }))}
+              onClick={() => void runAction(() => resumeRun(id), t("run.resumed", { name }))}
             >
               {t("schedule.resume")}
             </Button>
@@ -74,13 +74,13 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
         </Menu.Dropdown>
       </Menu>
       {open === "pause" && (
-        <Ask
+        <ConfirmDialog
           title={t("schedule.pauseTitle", { name })}
           text={t("run.pauseText")}
           field={{ label: t("queue.note") }}
           confirm={t("schedule.pause")}
           onConfirm={async (note) =>
-            void (await act(() => pauseRun(id, note), t("schedule.pausedDone", { name })))
+            void (await runAction(() => pauseRun(id, note), t("schedule.pausedDone", { name })))
           }
           onClose={close}
         />
@@ -98,14 +98,14 @@ function CancelDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void 
   const [skips, setSkips] = useState(false);
   const { id, workflow: name } = run;
   return (
-    <Ask
+    <ConfirmDialog
       title={t("job.cancelTitle", { name })}
       text={t("run.cancelText")}
       field={{ label: t("job.reason") }}
       confirm={t("run.cancel")}
       red
       onConfirm={async (reason) =>
-        void (await act(() => cancelRun(id, reason, skips), t("job.cancelled", { name })))
+        void (await runAction(() => cancelRun(id, reason, skips), t("job.cancelled", { name })))
       }
       onClose={onClose}
     >
@@ -116,7 +116,7 @@ function CancelDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void 
         checked={skips}
         onChange={(event) => setSkips(event.currentTarget.checked)}
       />
-    </Ask>
+    </ConfirmDialog>
   );
 }
 
@@ -133,13 +133,13 @@ export function RetryDialog({ run, steps, from: first, onClose }: RetryProps) {
   const navigate = useNavigate();
   const [from, setFrom] = useState<string | null>(first ?? null);
   const go = async (note: string) => {
-    const made = await act(() => retryRun(run.id, from, note));
+    const made = await runAction(() => retryRun(run.id, from, note));
     if (!made) return;
-    say(t("run.retried", { name: made.workflow, number: made.number }));
+    notify(t("run.retried", { name: made.workflow, number: made.number }));
     void navigate({ to: "/runs/$id", params: { id: made.id } });
   };
   return (
-    <Ask
+    <ConfirmDialog
       title={t("run.retryTitle", { name: run.workflow })}
       text={t("run.retryText")}
       field={{ label: t("workflow.note") }}
@@ -158,7 +158,7 @@ export function RetryDialog({ run, steps, from: first, onClose }: RetryProps) {
         searchable
         clearable
       />
-    </Ask>
+    </ConfirmDialog>
   );
 }
 

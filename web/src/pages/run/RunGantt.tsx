@@ -9,8 +9,8 @@ import type { RunStep, WorkflowRun } from "../../api/schema";
 import { useNow } from "../../lib/now";
 import { formatDuration } from "../../lib/quantities";
 import { stepTone } from "../../lib/runs";
-import { spansOf } from "../../lib/spans";
-import { Empty } from "../../ui/kit";
+import { stepSpans } from "../../lib/spans";
+import { EmptyState } from "../../ui/kit";
 import { StepIcon } from "../../ui/Status";
 import { axis } from "../job/bars";
 import style from "./gantt.module.css";
@@ -29,7 +29,7 @@ export function RunGantt({ run, steps, chosen, onChoose }: Props) {
   const tick = useNow();
   const scroller = useRef<HTMLDivElement>(null);
   const now = Math.max(tick, Date.parse(run.updated_at));
-  const { spans, from, to } = spansOf(run, steps, now);
+  const { spans, from, to } = stepSpans(run, steps, now);
   const { ticks } = axis(to - from);
   const virtual = useVirtualizer({
     count: spans.length,
@@ -37,7 +37,7 @@ export function RunGantt({ run, steps, chosen, onChoose }: Props) {
     estimateSize: () => ROW,
     overscan: 12,
   });
-  if (spans.length === 0) return <Empty icon={ChartGantt} title={t("run.nothingBegan")} />;
+  if (spans.length === 0) return <EmptyState icon={ChartGantt} title={t("run.nothingBegan")} />;
   const at = (time: number) => `${(Math.max(0, Math.min(1, (time - from) / (to - from))) * 100).toFixed(3)}%`;
   const grid = ticks.map((ms) => <i key={ms} style={{ left: `${(ms / (to - from)) * 100}%` }} />);
 

@@ -4,9 +4,9 @@ import { useTranslation } from "react-i18next";
 
 import type { RunHistoryEntry } from "../../api/schema";
 import { formatDuration } from "../../lib/quantities";
-import { detailOf } from "../../lib/runWords";
+import { transitionDetail } from "../../lib/runWords";
 import { RunBadge } from "../../ui/Status";
-import { At } from "../../ui/Time";
+import { AbsoluteTime } from "../../ui/Time";
 import style from "../job/job.module.css";
 
 export function RunHistory({ entries }: { entries: readonly RunHistoryEntry[] }) {
@@ -24,10 +24,10 @@ export function RunHistory({ entries }: { entries: readonly RunHistoryEntry[] })
             </span>
             <span>
               {t(`runCause.${entry.cause}`)}
-              {detailOf(entry, t) && <span className="quiet"> · {detailOf(entry, t)}</span>}
+              {transitionDetail(entry, t) && <span className="quiet"> · {transitionDetail(entry, t)}</span>}
             </span>
             <span className={style.when}>
-              <At at={entry.at} />
+              <AbsoluteTime at={entry.at} />
             </span>
           </li>
         );

@@ -16,15 +16,15 @@ import { useTranslation } from "react-i18next";
 
 import type { RunStep, WorkflowRun } from "../../api/schema";
 import { runQuery, stepsQuery } from "../../api/workflows";
-import { dagOfSteps } from "../../lib/dag/graph";
+import { dagFromRunSteps } from "../../lib/dag/graph";
 import { useNarrow } from "../../lib/narrow";
-import { isRunOver, isStepOver } from "../../lib/runs";
+import { isRunEnded, isStepEnded } from "../../lib/runs";
 import { toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
 import { CodeHighlight } from "../../ui/Code";
 import { Dag } from "../../ui/dag/Dag";
 import type { NodeState } from "../../ui/dag/Node";
-import { Card, Id, Loading, Page, ProblemBox } from "../../ui/kit";
+import { Card, Id, Loading, Page, ErrorBox } from "../../ui/kit";
 import { RunBadge } from "../../ui/Status";
 import { LogView } from "../job/LogView";
 import { Progress } from "../runs/RunList";
@@ -58,7 +58,7 @@ export function RunPage() {
   if (error && (!run.data || !steps.data)) {
     return (
       <Page title={<Crumbs name={id} />}>
-        <ProblemBox
+        <ErrorBox
           error={error}
           onRetry={() => {
             void run.refetch();
@@ -113,7 +113,7 @@ function Shown({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) 
   const tab: Tab = TABS.find((each) => each === search.tab) ?? "graph";
   const change = (part: typeof search) => void navigate({ search: { ...search, ...part }, replace: true });
   const choose = (step: string | undefined) => change({ step, job: undefined, line: undefined });
-  const nodes = useMemo(() => dagOfSteps(steps, run.spec), [steps, run.spec]);
+  const nodes = useMemo(() => dagFromRunSteps(steps, run.spec), [steps, run.spec]);
   const states = useMemo(() => statesOf(steps), [steps]);
   const step = steps.find(({ name }) => name === search.step);
   const job = search.job ?? step?.job_id ?? undefined;
@@ -242,7 +242,7 @@ function StepLog({ run, step, job, line, onLine }: StepLogProps) {
         job={job}
         name={step.name}
         execution={undefined}
-        live={!isStepOver(step.status) && !isRunOver(run.status)}
+        live={!isStepEnded(step.status) && !isRunEnded(run.status)}
         line={line === undefined ? undefined : Number(line)}
         onLine={(next) => onLine(next?.toString())}
       />
@@ -257,7 +257,7 @@ function statesOf(steps: readonly RunStep[]): ReadonlyMap<string, NodeState> {
       {
         status: step.status,
         startedAt: step.started_at,
-        finishedAt: isStepOver(step.status) ? (step.finished_at ?? step.started_at) : null,
+        finishedAt: isStepEnded(step.status) ? (step.finished_at ?? step.started_at) : null,
         total: step.total,
         succeeded: step.tally?.succeeded,
         failed: step.tally?.failed,

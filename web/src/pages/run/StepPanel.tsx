@@ -10,15 +10,15 @@ import { useTranslation } from "react-i18next";
 import type { RunStep, StepSpec, WorkflowRun } from "../../api/schema";
 import { type Mark, markStep, stepsQuery, stepWhyQuery } from "../../api/workflows";
 import { SECTIONS } from "../../lib/dag/graph";
-import { isMarkable, isRunOver, isStepOver, questionOf } from "../../lib/runs";
-import { messageOf } from "../../lib/runWords";
+import { isMarkable, isRunEnded, isStepEnded, approvalMessage } from "../../lib/runs";
+import { translateMessage } from "../../lib/runWords";
 import { toYaml } from "../../lib/spec";
-import { act } from "../../ui/act";
-import { Ask } from "../../ui/Ask";
+import { runAction } from "../../ui/act";
+import { ConfirmDialog } from "../../ui/Ask";
 import { CodeHighlight } from "../../ui/Code";
-import { Card, Facts } from "../../ui/kit";
+import { Card, KeyValueList } from "../../ui/kit";
 import { StepBadge } from "../../ui/Status";
-import { Ago, Elapsed } from "../../ui/Time";
+import { RelativeTime, Elapsed } from "../../ui/Time";
 import job from "../job/job.module.css";
 import { Values } from "./About";
 import { Answers, waitsForApproval } from "./Approval";
@@ -63,7 +63,7 @@ export function StepPanel({ run, step, job, onChoose, onJob }: Props) {
       >
         {spec?.description && <p className={style.about}>{spec.description}</p>}
         <StepActions run={run} step={step} />
-        {!isRunOver(run.status) && (!isStepOver(step.status) || run.tries?.next_at) && (
+        {!isRunEnded(run.status) && (!isStepEnded(step.status) || run.tries?.next_at) && (
           <Why run={run} step={step} />
         )}
         <StepFacts run={run} step={step} spec={spec} job={job} onChoose={onChoose} />
@@ -93,14 +93,14 @@ function StepFacts({
   const { said } = step;
   const needs = step.needs ?? [];
   return (
-    <Facts
+    <KeyValueList
       rows={[
-        step.cause && isStepOver(step.status) ? [t("step.cause"), t(`stepCause.${step.cause}`)] : null,
+        step.cause && isStepEnded(step.status) ? [t("step.cause"), t(`stepCause.${step.cause}`)] : null,
         step.message
           ? [
               t("job.result.message"),
               <span key="" className={style.message}>
-                {messageOf(step.message, t)}
+                {translateMessage(step.message, t)}
               </span>,
             ]
           : null,
@@ -108,7 +108,7 @@ function StepFacts({
           ? [
               t("step.said"),
               <span key="">
-                {said.by}, <Ago at={said.at} />
+                {said.by}, <RelativeTime at={said.at} />
                 {said.note && (
                   <>
                     : <q>{said.note}</q>
@@ -122,18 +122,18 @@ function StepFacts({
         needs.length > 0 && [t("step.needs"), <Needs key="" run={run} needs={needs} onChoose={onChoose} />],
         needs.length > 0 && step.join !== "all_success" && [t("step.join"), t(`join.${step.join}`)],
         spec?.when ? [t("step.when"), <code key="">{spec.when}</code>] : null,
-        step.started_at ? [t("job.facts.started"), <Ago key="" at={step.started_at} />] : null,
+        step.started_at ? [t("job.facts.started"), <RelativeTime key="" at={step.started_at} />] : null,
         step.started_at
           ? [
-              isStepOver(step.status) ? t("job.facts.took") : t("job.facts.soFar"),
+              isStepEnded(step.status) ? t("job.facts.took") : t("job.facts.soFar"),
               <Elapsed
                 key=""
                 from={step.started_at}
-                to={isStepOver(step.status) ? (step.finished_at ?? step.started_at) : null}
+                to={isStepEnded(step.status) ? (step.finished_at ?? step.started_at) : null}
               />,
             ]
           : null,
-        step.wake_at && !isStepOver(step.status) ? [t("step.wakes"), <Ago key="" at={step.wake_at} />] : null,
+        step.wake_at && !isStepEnded(step.status) ? [t("step.wakes"), <RelativeTime key="" at={step.wake_at} />] : null,
         job
           ? [
               t("step.job"),
@@ -214,9 +214,9 @@ function StepActions({ run, step }: { run: WorkflowRun; step: RunStep }) {
   const [open, setOpen] = useState<Dialog | null>(null);
   const steps = useQuery({ ...stepsQuery(run.id), enabled: false }).data?.steps ?? [];
   const close = () => setOpen(null);
-  const isOver = isRunOver(run.status);
+  const isOver = isRunEnded(run.status);
   const asks = waitsForApproval(step);
-  const question = asks ? questionOf(run, step) : null;
+  const question = asks ? approvalMessage(run, step) : null;
   const mayMark = !isOver && isMarkable(step);
   const mayRetry = isOver && step.section === "steps";
   if (!asks && !mayMark && !mayRetry) return null;
@@ -253,13 +253,13 @@ function StepActions({ run, step }: { run: WorkflowRun; step: RunStep }) {
         )}
       </div>
       {open?.act === "mark" && (
-        <Ask
+        <ConfirmDialog
           title={t("step.markTitle", { name, status: t(`stepStatus.${open.status}`) })}
           text={t("step.markText")}
           field={{ label: t("workflow.note") }}
           confirm={t("step.mark")}
           onConfirm={async (note) =>
-            void (await act(() => markStep(run.id, name, open.status, note), t("step.marked", { name })))
+            void (await runAction(() => markStep(run.id, name, open.status, note), t("step.marked", { name })))
           }
           onClose={close}
         />

@@ -5,7 +5,7 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { StepReason } from "../../api/schema";
-import { whyOf } from "../../lib/runWords";
+import { stepReasonText } from "../../lib/runWords";
 import { StepBadge } from "../../ui/Status";
 import { WhyBox } from "../job/WhyBox";
 import { useUntil } from "../job/until";
@@ -112,6 +112,6 @@ export function StepReasonWords({ reason }: { reason: StepReason }): ReactNode {
     case "stopping":
       return <p>{t("stepWhy.stopping", { becomes: t(`stepStatus.${reason.becomes}`) })}</p>;
     case "over":
-      return <p>{whyOf(reason, t)}</p>;
+      return <p>{stepReasonText(reason, t)}</p>;
   }
 }

@@ -7,8 +7,8 @@ import { useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { RunStep, StepStatus } from "../../api/schema";
-import { isStepOver, STEP_STATUSES } from "../../lib/runs";
-import { whyOf } from "../../lib/runWords";
+import { isStepEnded, STEP_STATUSES } from "../../lib/runs";
+import { stepReasonText } from "../../lib/runWords";
 import { KIND_ICONS } from "../../ui/dag/Node";
 import { StepBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
@@ -135,13 +135,13 @@ function Row({ step, isChosen, onChoose, style: place }: RowProps) {
         )}
       </span>
       <span role="cell" className={`${style.cause} quiet clip`}>
-        {whyOf(step, t)}
+        {stepReasonText(step, t)}
       </span>
       <span role="cell" className={style.took}>
         {step.started_at && (
           <Elapsed
             from={step.started_at}
-            to={isStepOver(step.status) ? (step.finished_at ?? step.started_at) : null}
+            to={isStepEnded(step.status) ? (step.finished_at ?? step.started_at) : null}
           />
         )}
       </span>

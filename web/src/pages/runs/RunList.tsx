@@ -8,11 +8,11 @@ import { useTranslation } from "react-i18next";
 
 import { pagedRunsQuery, type RunsFilter } from "../../api/workflows";
 import type { StepCounts, WorkflowRun } from "../../api/schema";
-import { isRunOver, progressOf, STEP_STATUSES, stepTone } from "../../lib/runs";
-import { detailOf } from "../../lib/runWords";
-import { Loading, ProblemBox } from "../../ui/kit";
+import { isRunEnded, progressOf, STEP_STATUSES, stepTone } from "../../lib/runs";
+import { transitionDetail } from "../../lib/runWords";
+import { Loading, ErrorBox } from "../../ui/kit";
 import { ListedRunBadge } from "../../ui/Status";
-import { Ago, Elapsed } from "../../ui/Time";
+import { RelativeTime, Elapsed } from "../../ui/Time";
 import style from "./runs.module.css";
 
 interface Props {
@@ -27,7 +27,7 @@ export function RunList({ filter, none, isOfOne }: Props) {
   const { t } = useTranslation();
   const list = useInfiniteQuery(pagedRunsQuery(filter));
   const rows = list.data?.pages.flatMap((page) => page.items);
-  if (list.error && !rows) return <ProblemBox error={list.error} onRetry={() => void list.refetch()} />;
+  if (list.error && !rows) return <ErrorBox error={list.error} onRetry={() => void list.refetch()} />;
   if (!rows) return <Loading rows={8} />;
   if (rows.length === 0) return none;
   return (
@@ -54,8 +54,8 @@ export function RunList({ filter, none, isOfOne }: Props) {
 
 function Row({ run, isOfOne }: { run: WorkflowRun; isOfOne?: boolean }) {
   const { t } = useTranslation();
-  const isOver = isRunOver(run.status);
-  const failure = run.status === "failed" && run.last_transition && detailOf(run.last_transition, t);
+  const isOver = isRunEnded(run.status);
+  const failure = run.status === "failed" && run.last_transition && transitionDetail(run.last_transition, t);
   return (
     <div className={style.row} role="row">
       <span role="cell">
@@ -81,7 +81,7 @@ function Row({ run, isOfOne }: { run: WorkflowRun; isOfOne?: boolean }) {
         <Progress counts={run.steps} />
       </span>
       <span role="cell" className={`${style.when} quiet`}>
-        <Ago at={run.created_at} light />
+        <RelativeTime at={run.created_at} light />
       </span>
       <span role="cell" className={style.took}>
         {run.started_at ? <Elapsed from={run.started_at} to={isOver ? run.finished_at : null} /> : "–"}

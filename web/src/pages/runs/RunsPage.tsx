@@ -9,17 +9,17 @@ import { useTranslation } from "react-i18next";
 import type { RunStatus } from "../../api/schema";
 import type { RunsSearch } from "../../app/router";
 import { RUN_STATUSES } from "../../lib/runs";
-import { useSlash } from "../../lib/slash";
+import { useFilterShortcut } from "../../lib/slash";
 import { usePageTitle } from "../../lib/title";
-import { Views } from "../../lib/views";
-import { Empty, Page } from "../../ui/kit";
+import { ViewStore } from "../../lib/views";
+import { EmptyState, Page } from "../../ui/kit";
 import { ViewBar } from "../../ui/ViewBar";
 import { Sections } from "../workflows/Sections";
 import { RunList } from "./RunList";
 import style from "./runs.module.css";
 
 const route = getRouteApi("/runs");
-const savedViews = new Views<RunsSearch>("belfry.run-views");
+const savedViews = new ViewStore<RunsSearch>("belfry.run-views");
 const VIEWS = [
   { key: "all", search: {} },
   { key: "active", search: { status: "waiting,running,paused,stopping" } },
@@ -35,7 +35,7 @@ export function RunsPage() {
   const change = (next: RunsSearch) => void navigate({ search: next, replace: true });
   const isFiltered = Object.values(search).some((value) => value !== undefined);
   const none = isFiltered ? (
-    <Empty
+    <EmptyState
       icon={SearchX}
       title={t("run.nothingMatches")}
       action={
@@ -45,9 +45,9 @@ export function RunsPage() {
       }
     />
   ) : (
-    <Empty icon={Workflow} title={t("run.none")}>
+    <EmptyState icon={Workflow} title={t("run.none")}>
       {t("run.noneText")}
-    </Empty>
+    </EmptyState>
   );
   return (
     <Page title={t("nav.runs")}>
@@ -127,7 +127,7 @@ function Field({ label, value, onChange, isFirst }: FieldProps) {
   const [text, setText] = useState(value ?? "");
   const input = useRef<HTMLInputElement>(null);
   const none = useRef<HTMLInputElement>(null);
-  useSlash(isFirst ? input : none);
+  useFilterShortcut(isFirst ? input : none);
   useEffect(() => setText(value ?? ""), [value]);
   const commit = () => text.trim() !== (value ?? "") && onChange(text.trim() || undefined);
   return (

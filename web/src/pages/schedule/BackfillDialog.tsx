@@ -5,13 +5,13 @@ import { useNavigate } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { Refusal } from "../../api/problem";
+import { ApiError } from "../../api/problem";
 import { planBackfill, startBackfill } from "../../api/schedules";
 import type { BackfillPlan, Reprocess, Schedule, StartBackfill } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
-import { exact, instantOf, wallOf, zoneName } from "../../lib/time";
-import { say } from "../../ui/act";
-import { Loading, ProblemBox } from "../../ui/kit";
+import { formatExact, parseWallTime, toWallTime, zoneName } from "../../lib/time";
+import { notify } from "../../ui/act";
+import { Loading, ErrorBox } from "../../ui/kit";
 import style from "./backfill.module.css";
 
 const PLAN_AFTER_MS = 300;
@@ -28,18 +28,18 @@ export function BackfillDialog({ schedule, onClose }: Props) {
   const { zone } = usePreferences();
   const navigate = useNavigate();
   const [opened] = useState(() => Date.now());
-  const [from, setFrom] = useState(() => wallOf(opened - DAY, zone));
-  const [until, setUntil] = useState(() => wallOf(opened, zone));
+  const [from, setFrom] = useState(() => toWallTime(opened - DAY, zone));
+  const [until, setUntil] = useState(() => toWallTime(opened, zone));
   const [options, setOptions] = useState<Omit<StartBackfill, "from" | "until">>({ concurrency: 1 });
   const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const [refusal, setRefusal] = useState<ApiError | null>(null);
   const set = (part: Partial<StartBackfill>) => setOptions((before) => ({ ...before, ...part }));
   const isWhole = from !== "" && until !== "";
   const wanted: StartBackfill | null = isWhole
     ? {
         ...options,
-        from: new Date(instantOf(from, zone)).toISOString(),
-        until: new Date(Math.min(instantOf(until, zone), opened)).toISOString(),
+        from: new Date(parseWallTime(from, zone)).toISOString(),
+        until: new Date(Math.min(parseWallTime(until, zone), opened)).toISOString(),
       }
     : null;
   const plan = usePlan(schedule.id, wanted);
@@ -50,7 +50,7 @@ export function BackfillDialog({ schedule, onClose }: Props) {
     setRefusal(null);
     try {
       await startBackfill(schedule.id, wanted);
-      say(t("backfill.started"));
+      notify(t("backfill.started"));
       onClose();
       void navigate({
         to: "/schedules/$id",
@@ -59,12 +59,12 @@ export function BackfillDialog({ schedule, onClose }: Props) {
         replace: true,
       });
     } catch (error) {
-      setRefusal(Refusal.from(error));
+      setRefusal(ApiError.from(error));
       setBusy(false);
     }
   };
 
-  const count = plan && !(plan instanceof Refusal) ? plan.instants.length : 0;
+  const count = plan && !(plan instanceof ApiError) ? plan.instants.length : 0;
   return (
     <Modal opened onClose={onClose} title={t("backfill.title", { name: schedule.name })} size={560}>
       <form
@@ -147,7 +147,7 @@ export function BackfillDialog({ schedule, onClose }: Props) {
           </Accordion.Item>
         </Accordion>
         <Plan plan={plan} />
-        {refusal && <ProblemBox error={refusal} />}
+        {refusal && <ErrorBox error={refusal} />}
         <Group justify="flex-end" gap="xs">
           <Button variant="default" onClick={onClose}>
             {t("common.back")}
@@ -162,15 +162,15 @@ export function BackfillDialog({ schedule, onClose }: Props) {
 }
 
 /** What the server would do, a moment after the last change; null while that is not known. */
-function usePlan(id: string, wanted: StartBackfill | null): BackfillPlan | Refusal | null {
-  const [plan, setPlan] = useState<BackfillPlan | Refusal | null>(null);
+function usePlan(id: string, wanted: StartBackfill | null): BackfillPlan | ApiError | null {
+  const [plan, setPlan] = useState<BackfillPlan | ApiError | null>(null);
   const key = wanted && JSON.stringify(wanted);
   useEffect(() => {
     if (key === null) return;
     const abort = new AbortController();
     const timer = setTimeout(() => {
       planBackfill(id, JSON.parse(key) as StartBackfill, abort.signal).then(setPlan, (error: unknown) => {
-        if (!abort.signal.aborted) setPlan(Refusal.from(error));
+        if (!abort.signal.aborted) setPlan(ApiError.from(error));
       });
     }, PLAN_AFTER_MS);
     return () => {
@@ -181,10 +181,10 @@ function usePlan(id: string, wanted: StartBackfill | null): BackfillPlan | Refus
   return plan;
 }
 
-function Plan({ plan }: { plan: BackfillPlan | Refusal | null }) {
+function Plan({ plan }: { plan: BackfillPlan | ApiError | null }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
-  if (plan instanceof Refusal) return <ProblemBox error={plan} />;
+  if (plan instanceof ApiError) return <ErrorBox error={plan} />;
   if (!plan) return <Loading rows={2} />;
   const reasons = new Map<string, number>();
   for (const { reason } of plan.left_out) reasons.set(reason, (reasons.get(reason) ?? 0) + 1);
@@ -195,7 +195,7 @@ function Plan({ plan }: { plan: BackfillPlan | Refusal | null }) {
         <ul>
           {plan.instants.slice(0, SHOWN).map((at) => (
             <li key={at} className="num">
-              {exact(at, language, zone)}
+              {formatExact(at, language, zone)}
             </li>
           ))}
           {plan.instants.length > SHOWN && (

@@ -10,11 +10,11 @@ import { useTranslation } from "react-i18next";
 import { backfillsQuery, cancelBackfill } from "../../api/schedules";
 import type { Backfill, BackfillStatus, Schedule } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
-import { exact } from "../../lib/time";
-import { act } from "../../ui/act";
-import { Empty, Loading, ProblemBox } from "../../ui/kit";
+import { formatExact } from "../../lib/time";
+import { runAction } from "../../ui/act";
+import { EmptyState, Loading, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
-import { Ago } from "../../ui/Time";
+import { RelativeTime } from "../../ui/Time";
 import { BackfillDialog } from "./BackfillDialog";
 import style from "./backfill.module.css";
 
@@ -30,10 +30,10 @@ export function Backfills({ schedule }: { schedule: Schedule }) {
   const { data, error } = useQuery(backfillsQuery(schedule.id));
   return (
     <div className={style.list} data-testid="backfills">
-      {error && !data && <ProblemBox error={error} />}
+      {error && !data && <ErrorBox error={error} />}
       {!data && !error && <Loading />}
       {data?.items.length === 0 && (
-        <Empty
+        <EmptyState
           icon={History}
           title={t("backfill.none")}
           action={
@@ -43,7 +43,7 @@ export function Backfills({ schedule }: { schedule: Schedule }) {
           }
         >
           {t("backfill.noneText")}
-        </Empty>
+        </EmptyState>
       )}
       {data?.items.map((backfill) => (
         <Item key={backfill.id} backfill={backfill} />
@@ -63,10 +63,10 @@ function Item({ backfill }: { backfill: Backfill }) {
       <header>
         <ToneBadge {...LOOKS[backfill.status]} word={t(`backfillStatus.${backfill.status}`)} />
         <strong className="num">
-          {exact(backfill.from, language, zone)} – {exact(backfill.until, language, zone)}
+          {formatExact(backfill.from, language, zone)} – {formatExact(backfill.until, language, zone)}
         </strong>
         <span className={`${style.by} quiet`}>
-          {backfill.created_by} · <Ago at={backfill.created_at} />
+          {backfill.created_by} · <RelativeTime at={backfill.created_at} />
         </span>
       </header>
       <div
@@ -100,7 +100,7 @@ function Item({ backfill }: { backfill: Backfill }) {
           <Button
             variant="default"
             leftSection={<Ban size={13} />}
-            onClick={() => void act(() => cancelBackfill(backfill), t("backfill.cancelled"))}
+            onClick={() => void runAction(() => cancelBackfill(backfill), t("backfill.cancelled"))}
           >
             {t("backfill.cancel")}
           </Button>

@@ -6,15 +6,15 @@ import { Link } from "@tanstack/react-router";
 import { BookOpenText, Check, Clock, History, Minus, X } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
-import { readLedger } from "../../api/schedules";
+import { fetchLedger } from "../../api/schedules";
 import type { FiringOutcome, LedgerEntry, Schedule } from "../../api/schema";
 import type { ScheduleSearch } from "../../app/router";
-import { CAUSES, OUTCOMES, outcomesOf, toneOf } from "../../lib/outcomes";
-import { reasonOf } from "../../lib/notices";
+import { CAUSES, OUTCOMES, parseOutcomes, outcomeTone } from "../../lib/outcomes";
+import { reasonText } from "../../lib/notices";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
-import { exact, knownZone } from "../../lib/time";
-import { Empty, Loading, ProblemBox } from "../../ui/kit";
+import { formatExact, supportedZone } from "../../lib/time";
+import { EmptyState, Loading, ErrorBox } from "../../ui/kit";
 import { RunBadge, StatusBadge, ToneBadge } from "../../ui/Status";
 import style from "./ledger.module.css";
 
@@ -29,18 +29,18 @@ interface Props {
 
 export function LedgerView({ schedule, search, onChange }: Props) {
   const { t } = useTranslation();
-  const outcome = outcomesOf(search.outcome);
+  const outcome = parseOutcomes(search.outcome);
   const cause = CAUSES.find((each) => each === search.cause);
   const { backfill } = search;
   const ledger = useInfiniteQuery({
     queryKey: ["schedule", schedule.id, "ledger", { outcome, cause, backfill }],
-    queryFn: ({ pageParam }) => readLedger(schedule.id, { outcome, cause, backfill }, pageParam),
+    queryFn: ({ pageParam }) => fetchLedger(schedule.id, { outcome, cause, backfill }, pageParam),
     initialPageParam: undefined as string | undefined,
     getNextPageParam: (page) => page.next_cursor ?? undefined,
     placeholderData: keepPreviousData,
   });
   const { zone: own } = usePreferences();
-  const zone = knownZone(schedule.zone, own);
+  const zone = supportedZone(schedule.zone, own);
   const counts = ledger.data?.pages[0]?.counts ?? {};
   const entries = ledger.data?.pages.flatMap((page) => page.items);
   const known = OUTCOMES.filter((each) => counts[each] !== undefined || outcome.includes(each));
@@ -58,7 +58,7 @@ export function LedgerView({ schedule, search, onChange }: Props) {
               key={each}
               type="button"
               aria-pressed={outcome.includes(each)}
-              data-tone={toneOf(each)}
+              data-tone={outcomeTone(each)}
               onClick={() => turn(each)}
             >
               {t(`outcome.${each}`)} <span className="num">{counts[each]?.toLocaleString() ?? "–"}</span>
@@ -84,16 +84,16 @@ export function LedgerView({ schedule, search, onChange }: Props) {
           className={style.cause}
         />
       </div>
-      {ledger.error && !entries && <ProblemBox error={ledger.error} onRetry={() => void ledger.refetch()} />}
+      {ledger.error && !entries && <ErrorBox error={ledger.error} onRetry={() => void ledger.refetch()} />}
       {!entries && !ledger.error && (
         <div className={style.padded}>
           <Loading rows={6} />
         </div>
       )}
       {entries?.length === 0 && (
-        <Empty icon={BookOpenText} title={t("ledger.none")}>
+        <EmptyState icon={BookOpenText} title={t("ledger.none")}>
           {t("ledger.noneText")}
-        </Empty>
+        </EmptyState>
       )}
       <ol className={style.entries} data-testid="ledger">
         {entries?.map((entry) => (
@@ -132,7 +132,7 @@ const ICONS = {
 function Entry({ entry, zone }: { entry: LedgerEntry; zone: string }) {
   const { t } = useTranslation();
   const { language, zone: own } = usePreferences();
-  const tone = toneOf(entry.outcome);
+  const tone = outcomeTone(entry.outcome);
   const lag = Date.parse(entry.decided_at) - Date.parse(entry.scheduled_for);
   const created = entry.outcome === "fired" || entry.outcome === "fired_late";
   return (
@@ -140,13 +140,13 @@ function Entry({ entry, zone }: { entry: LedgerEntry; zone: string }) {
       <span className={style.at}>
         <time
           dateTime={entry.scheduled_for}
-          title={`${exact(entry.scheduled_for, language, own)}\n${t("ledger.decided", { at: exact(entry.decided_at, language, own), tzdb: entry.tzdb })}`}
+          title={`${formatExact(entry.scheduled_for, language, own)}\n${t("ledger.decided", { at: formatExact(entry.decided_at, language, own), tzdb: entry.tzdb })}`}
           className="num"
         >
-          {exact(entry.scheduled_for, language, zone)}
+          {formatExact(entry.scheduled_for, language, zone)}
         </time>
         {entry.count > 1 && (
-          <span className="quiet num">{t("ledger.until", { at: exact(entry.last, language, zone) })}</span>
+          <span className="quiet num">{t("ledger.until", { at: formatExact(entry.last, language, zone) })}</span>
         )}
       </span>
       <span className={style.outcome}>
@@ -168,7 +168,7 @@ function Entry({ entry, zone }: { entry: LedgerEntry; zone: string }) {
         {created && entry.cause !== "backfill" && lag > LAG_MS && (
           <span className="quiet">{t("ledger.lag", { length: formatDuration(lag) })}</span>
         )}
-        {entry.detail && <span className="quiet">{reasonOf(entry, t)}</span>}
+        {entry.detail && <span className="quiet">{reasonText(entry, t)}</span>}
       </span>
       <span className={style.job}>
         {entry.job_id && (

@@ -4,11 +4,11 @@ import { Tooltip } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 
 import type { Preview, Schedule } from "../../api/schema";
-import { wordsOf } from "../../lib/notices";
+import { warningText } from "../../lib/notices";
 import { usePreferences } from "../../lib/preferences";
-import { dayName, exact } from "../../lib/time";
-import { Card, Loading, ProblemBox } from "../../ui/kit";
-import { Ago } from "../../ui/Time";
+import { formatDay, formatExact } from "../../lib/time";
+import { Card, Loading, ErrorBox } from "../../ui/kit";
+import { RelativeTime } from "../../ui/Time";
 import style from "./schedule.module.css";
 
 const MARKS = ["gap_shifted", "overlap_first", "overlap_second", "rolled", "clock_change"] as const;
@@ -25,7 +25,7 @@ export function NextTimes({ schedule, preview, error }: Props) {
   const warnings = preview?.warnings?.filter(({ code }) => code !== "paused");
   return (
     <Card title={t("schedule.nextTimes")} aside={schedule.zone}>
-      {error && !preview ? <ProblemBox error={error} /> : null}
+      {error && !preview ? <ErrorBox error={error} /> : null}
       {!preview && !error && <Loading rows={5} />}
       {preview && schedule.status === "paused" && preview.firings.length > 0 && (
         <p className={style.hint}>{t("schedule.nextIfResumed")}</p>
@@ -41,7 +41,7 @@ export function Firings({ preview, none }: { preview: Preview; none: string }) {
     <>
       {preview.warnings?.map((warning) => (
         <p key={warning.message} className={style.warning}>
-          {wordsOf(warning, t)}
+          {warningText(warning, t)}
         </p>
       ))}
       {preview.firings.length === 0 && <p className="quiet">{none}</p>}
@@ -52,7 +52,7 @@ export function Firings({ preview, none }: { preview: Preview; none: string }) {
             <li key={firing.at + firing.local}>
               <Wall local={firing.local} at={firing.at} />
               <span className="quiet">
-                <Ago at={firing.at} light />
+                <RelativeTime at={firing.at} light />
               </span>
               {marks.length > 0 && (
                 <span className={style.marks}>
@@ -76,8 +76,8 @@ function Wall({ local, at }: { local: string; at: string }) {
   const { language, zone } = usePreferences();
   const time = local.slice(11, 19);
   return (
-    <time dateTime={at} title={exact(at, language, zone)} className="num">
-      {dayName(local.slice(0, 10), language)}{" "}
+    <time dateTime={at} title={formatExact(at, language, zone)} className="num">
+      {formatDay(local.slice(0, 10), language)}{" "}
       <strong>{time.endsWith(":00") ? time.slice(0, 5) : time}</strong>
     </time>
   );

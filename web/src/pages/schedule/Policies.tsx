@@ -6,8 +6,8 @@ import { useTranslation } from "react-i18next";
 
 import type { Schedule, ScheduleSpec } from "../../api/schema";
 import { formatDuration, parseDuration } from "../../lib/quantities";
-import { Card, Facts, Id, Labels } from "../../ui/kit";
-import { Ago } from "../../ui/Time";
+import { Card, KeyValueList, Id, Labels } from "../../ui/kit";
+import { RelativeTime } from "../../ui/Time";
 import { AllRuns } from "../schedules/Runs";
 import { Success } from "../schedules/ScheduleRow";
 import style from "./schedule.module.css";
@@ -19,7 +19,7 @@ export function Figures({ schedule }: { schedule: Schedule }) {
     text ? formatDuration(parseDuration(text) ?? 0) : null;
   const usual = length(track.duration_p50);
   const figures: Array<[string, ReactNode]> = [
-    [t("schedule.figures.next"), <Ago key="" at={schedule.next_at} />],
+    [t("schedule.figures.next"), <RelativeTime key="" at={schedule.next_at} />],
     [t("schedule.figures.success"), <Success key="" schedule={schedule} />],
     [
       t("schedule.figures.usual"),
@@ -71,7 +71,7 @@ export function Policies({ spec }: { spec: ScheduleSpec }) {
   const limit = overlap?.limit ?? 1;
   return (
     <Card title={t("schedule.policies")}>
-      <Facts
+      <KeyValueList
         rows={[
           [
             t("policy.overlap"),
@@ -101,7 +101,7 @@ export function About({ schedule }: { schedule: Schedule }) {
   const navigate = useNavigate();
   return (
     <Card title={t("schedule.about")}>
-      <Facts
+      <KeyValueList
         rows={[
           ["ID", <Id key="" id={schedule.id} />],
           [t("job.facts.namespace"), schedule.namespace],
@@ -127,8 +127,8 @@ export function About({ schedule }: { schedule: Schedule }) {
               {schedule.generation}
             </span>,
           ],
-          [t("schedule.updated"), <Ago key="" at={schedule.updated_at} />],
-          [t("schedule.created"), <Ago key="" at={schedule.created_at} />],
+          [t("schedule.updated"), <RelativeTime key="" at={schedule.updated_at} />],
+          [t("schedule.created"), <RelativeTime key="" at={schedule.created_at} />],
         ]}
       />
     </Card>

@@ -22,16 +22,16 @@ import {
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { Refusal } from "../../api/problem";
-import { newestRunsQuery, nextQuery, resumeSchedule, scheduleQuery } from "../../api/schedules";
+import { ApiError } from "../../api/problem";
+import { newestScheduleRunsQuery, nextFiringsQuery, resumeSchedule, scheduleQuery } from "../../api/schedules";
 import type { Schedule, TroubledRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { act } from "../../ui/act";
+import { runAction } from "../../ui/act";
 import { CodeHighlight } from "../../ui/Code";
-import { Card, Loading, Page, ProblemBox } from "../../ui/kit";
-import { Ago } from "../../ui/Time";
+import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
+import { RelativeTime } from "../../ui/Time";
 import { AllRuns, Runs } from "../schedules/Runs";
 import { HealthBadges, ScheduleBadge } from "../schedules/ScheduleBadge";
 import { Backfills } from "./Backfills";
@@ -53,10 +53,10 @@ export function SchedulePage() {
   const { namespace } = route.useSearch();
   const { data, error, refetch } = useQuery(scheduleQuery(id, namespace));
   usePageTitle(data?.name ?? "");
-  if (error && (!data || Refusal.from(error).code === "schedule_not_found")) {
+  if (error && (!data || ApiError.from(error).code === "schedule_not_found")) {
     return (
       <Page title={<Crumbs name={data?.name ?? id} />}>
-        <ProblemBox error={error} onRetry={() => void refetch()} />
+        <ErrorBox error={error} onRetry={() => void refetch()} />
       </Page>
     );
   }
@@ -90,8 +90,8 @@ function Shown({ schedule }: { schedule: Schedule }) {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const tab: Tab = TABS.find((each) => each === search.tab) ?? "ledger";
-  const next = useQuery(nextQuery(schedule.id, NEXT));
-  const runs = useQuery(newestRunsQuery(schedule)).data ?? [];
+  const next = useQuery(nextFiringsQuery(schedule.id, NEXT));
+  const runs = useQuery(newestScheduleRunsQuery(schedule)).data ?? [];
   const words = next.data?.words[language];
 
   return (
@@ -178,14 +178,14 @@ function Paused({ schedule }: { schedule: Schedule }) {
       <div>
         <strong>{by}</strong>{" "}
         <span className="quiet">
-          <Ago at={pause.at} />
+          <RelativeTime at={pause.at} />
         </span>
         {pause.note && <q>{pause.note}</q>}
       </div>
       <Button
         variant="default"
         leftSection={<Play size={13} />}
-        onClick={() => void act(() => resumeSchedule(id), t("schedule.resumed", { name }))}
+        onClick={() => void runAction(() => resumeSchedule(id), t("schedule.resumed", { name }))}
       >
         {t("schedule.resume")}
       </Button>
@@ -206,7 +206,7 @@ function Troubled({ kind, runs }: { kind: "late" | "stuck"; runs: readonly Troub
             <li key={run.job_id ?? run.run_id}>
               <TroubledLink run={run} />
               <span>
-                {t(`schedule.${kind}By`)} <Ago at={run.expected_by} />
+                {t(`schedule.${kind}By`)} <RelativeTime at={run.expected_by} />
               </span>
             </li>
           ))}
@@ -239,7 +239,7 @@ function Actions({ schedule }: { schedule: Schedule }) {
         <Button
           variant="default"
           leftSection={<Play size={14} />}
-          onClick={() => void act(() => resumeSchedule(id), t("schedule.resumed", { name }))}
+          onClick={() => void runAction(() => resumeSchedule(id), t("schedule.resumed", { name }))}
         >
           {t("schedule.resume")}
         </Button>

@@ -5,8 +5,8 @@ import { useTranslation } from "react-i18next";
 
 import { deleteSchedule, pauseSchedule, triggerSchedule } from "../../api/schedules";
 import type { Schedule } from "../../api/schema";
-import { act, say } from "../../ui/act";
-import { Ask } from "../../ui/Ask";
+import { runAction, notify } from "../../ui/act";
+import { ConfirmDialog } from "../../ui/Ask";
 
 interface DialogProps {
   schedule: Schedule;
@@ -16,13 +16,13 @@ interface DialogProps {
 export function PauseDialog({ schedule: { id, name }, onClose }: DialogProps) {
   const { t } = useTranslation();
   return (
-    <Ask
+    <ConfirmDialog
       title={t("schedule.pauseTitle", { name })}
       text={t("schedule.pauseText")}
       field={{ label: t("queue.note") }}
       confirm={t("schedule.pause")}
       onConfirm={async (note) =>
-        void (await act(() => pauseSchedule(id, note), t("schedule.pausedDone", { name })))
+        void (await runAction(() => pauseSchedule(id, note), t("schedule.pausedDone", { name })))
       }
       onClose={onClose}
     />
@@ -33,10 +33,10 @@ export function TriggerDialog({ schedule: { id, name }, onClose }: DialogProps) 
   const { t } = useTranslation();
   const navigate = useNavigate();
   const trigger = async (reason: string) => {
-    const done = await act(() => triggerSchedule(id, reason));
+    const done = await runAction(() => triggerSchedule(id, reason));
     if (!done) return;
     const { job_id: job, run_id: run } = done;
-    say(
+    notify(
       t(`outcome.${done.outcome}`),
       job
         ? {
@@ -52,7 +52,7 @@ export function TriggerDialog({ schedule: { id, name }, onClose }: DialogProps) 
     );
   };
   return (
-    <Ask
+    <ConfirmDialog
       title={t("schedule.triggerTitle", { name })}
       text={t("schedule.triggerText")}
       field={{ label: t("schedule.reason") }}
@@ -67,13 +67,13 @@ export function DeleteDialog({ schedule: { id, name }, onClose }: DialogProps) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   return (
-    <Ask
+    <ConfirmDialog
       title={t("schedule.deleteTitle", { name })}
       text={t("schedule.deleteText")}
       confirm={t("schedule.delete")}
       red
       onConfirm={async () => {
-        const done = await act(
+        const done = await runAction(
           async () => {
             await deleteSchedule(id);
             return true;

@@ -7,16 +7,16 @@ import { Check } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { Refusal } from "../../api/problem";
+import { ApiError } from "../../api/problem";
 import { checkSchedule, saveSchedule, scheduleDefaults, scheduleQuery } from "../../api/schedules";
 import type { Schedule, ScheduleSpec } from "../../api/schema";
-import { lean, toYaml } from "../../lib/spec";
+import { omitDefaults, toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { say } from "../../ui/act";
+import { notify } from "../../ui/act";
 import editor from "../../ui/editor/editor.module.css";
 import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
-import { Card, Loading, Page, ProblemBox } from "../../ui/kit";
+import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
 import { Crumbs } from "../schedule/SchedulePage";
 import { LivePreview } from "./LivePreview";
 import { ScheduleForm } from "./ScheduleForm";
@@ -45,7 +45,7 @@ function useSource(id: string | undefined) {
     enabled: Boolean(data?.spec),
     queryFn: async () => {
       const spec = data?.spec as ScheduleSpec;
-      return toYaml(lean(spec, await scheduleDefaults(spec), ["name", "namespace", "timing"]));
+      return toYaml(omitDefaults(spec, await scheduleDefaults(spec), ["name", "namespace", "timing"]));
     },
     staleTime: Infinity,
   });
@@ -58,7 +58,7 @@ export function NewSchedulePage() {
   usePageTitle(t("schedule.new"));
   const source = useSource(from);
   const title = <Crumbs name={t("schedule.new")} />;
-  if (from && source.error) return <Page title={title}>{<ProblemBox error={source.error} />}</Page>;
+  if (from && source.error) return <Page title={title}>{<ErrorBox error={source.error} />}</Page>;
   if (from && source.text === undefined) return <Page title={title}>{<Loading rows={8} />}</Page>;
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const start = source.text?.replace(/^name: .*$/m, (line) => `${line}-copy`) ?? SAMPLE.replace("ZONE", zone);
@@ -75,7 +75,7 @@ export function EditSchedulePage() {
   const name = t("schedule.editOf", { name: schedule?.name ?? "…" });
   usePageTitle(name);
   const title = <Crumbs name={name} />;
-  if (error && !first) return <Page title={title}>{<ProblemBox error={error} />}</Page>;
+  if (error && !first) return <Page title={title}>{<ErrorBox error={error} />}</Page>;
   if (!first) return <Page title={title}>{<Loading rows={8} />}</Page>;
   return <Composer start={first.text} schedule={first.schedule} title={title} />;
 }
@@ -92,7 +92,7 @@ function Composer({ start, schedule, title }: ComposerProps) {
   const navigate = useNavigate();
   const draft = useDraft<ScheduleSpec>(start, checkSchedule);
   const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const [refusal, setRefusal] = useState<ApiError | null>(null);
   const { spec } = draft;
   const save = async () => {
     if (!spec) return;
@@ -100,10 +100,10 @@ function Composer({ start, schedule, title }: ComposerProps) {
     setRefusal(null);
     try {
       const saved = await saveSchedule(spec, schedule?.version ?? null);
-      say(t("schedule.saved", { name: saved.name }));
+      notify(t("schedule.saved", { name: saved.name }));
       void navigate({ to: "/schedules/$id", params: { id: saved.id } });
     } catch (error) {
-      setRefusal(Refusal.from(error));
+      setRefusal(ApiError.from(error));
       setBusy(false);
     }
   };
@@ -115,21 +115,21 @@ function Composer({ start, schedule, title }: ComposerProps) {
           leftSection={<Check size={14} />}
           onClick={() => void save()}
           loading={busy}
-          disabled={!draft.isFine}
+          disabled={!draft.isValid}
           data-testid="save"
         >
           {schedule ? t("common.save") : t("schedule.create")}
         </Button>
       }
     >
-      {refusal && <ProblemBox error={refusal} />}
+      {refusal && <ErrorBox error={refusal} />}
       <div className={editor.columns}>
         <Card title={t("submit.form")} className={editor.card}>
           {spec ? (
             <ScheduleForm
               spec={spec}
               set={draft.set}
-              fields={draft.refusal?.fields ?? []}
+              fields={draft.apiError?.fields ?? []}
               named={schedule !== null}
             />
           ) : (
@@ -141,7 +141,7 @@ function Composer({ start, schedule, title }: ComposerProps) {
             title={t("schedule.file")}
             schema="ScheduleSpec"
             draft={draft}
-            fine={t("schedule.fine")}
+            validText={t("schedule.fine")}
           />
           <LivePreview spec={spec} />
         </div>

@@ -7,7 +7,7 @@ import { useTranslation } from "react-i18next";
 import type { JobStatus, RunStatus, Schedule, ScheduleRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
-import { exact } from "../../lib/time";
+import { formatExact } from "../../lib/time";
 import style from "./schedules.module.css";
 
 /** `runs` has the newest first. */
@@ -17,7 +17,7 @@ export function Runs({ runs, linked }: { runs: readonly ScheduleRun[]; linked?: 
   const longest = Math.max(1, ...runs.map(length));
   const words = (run: ScheduleRun) =>
     [
-      exact(run.scheduled_for, language, zone),
+      formatExact(run.scheduled_for, language, zone),
       run.run_id ? t(`runStatus.${run.status as RunStatus}`) : t(`status.${run.status as JobStatus}`),
       run.started_at && run.finished_at ? formatDuration(length(run)) : null,
     ]

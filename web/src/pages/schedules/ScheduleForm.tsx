@@ -16,8 +16,8 @@ import { useTranslation } from "react-i18next";
 
 import { calendarsQuery } from "../../api/schedules";
 import type { FieldError, MissedPolicy, OverlapPolicy, ScheduleSpec } from "../../api/schema";
-import { wallOf } from "../../lib/time";
-import { calendarsOf, excluding, type Kind, KINDS, rulesOf, simpleOf, startOf } from "../../lib/timing";
+import { toWallTime } from "../../lib/time";
+import { calendarsOf, withExcludedCalendars, type RuleKind, RULE_KINDS, toRules, toSimpleRule, initialRule } from "../../lib/timing";
 import { StartsFields } from "./StartsFields";
 import style from "./edit.module.css";
 
@@ -169,14 +169,14 @@ function TimingFields({ spec, set, fields }: Omit<Props, "named">) {
   const { t } = useTranslation();
   const { timing } = spec;
   const zone = timing?.zone ?? "UTC";
-  const simple = simpleOf(timing);
+  const simple = toSimpleRule(timing);
   const calendars = useQuery(calendarsQuery).data?.items ?? [];
   const known = calendars
     .filter(({ built_in, namespace }) => built_in || namespace === (spec.namespace ?? "default"))
     .map(({ name }) => name);
   const chosen = calendarsOf(timing);
   const wrong = fields.find((field) => field.path.startsWith("timing.rules"))?.detail;
-  const put = (kind: Kind, text: string) => set(["timing", "rules"], rulesOf({ kind, text }));
+  const put = (kind: RuleKind, text: string) => set(["timing", "rules"], toRules({ kind, text }));
 
   return (
     <>
@@ -186,10 +186,10 @@ function TimingFields({ spec, set, fields }: Omit<Props, "named">) {
             aria-label={t("schedule.whenItFires")}
             value={simple.kind}
             onChange={(kind) => {
-              const next = startOf(kind, wallOf(Date.now() + 3_600_000, zone));
+              const next = initialRule(kind, toWallTime(Date.now() + 3_600_000, zone));
               put(next.kind, next.text);
             }}
-            data={KINDS.map((value) => ({ value, label: t(`timing.${value}`) }))}
+            data={RULE_KINDS.map((value) => ({ value, label: t(`timing.${value}`) }))}
             fullWidth
           />
           {simple.kind === "cron" && (
@@ -263,7 +263,7 @@ function TimingFields({ spec, set, fields }: Omit<Props, "named">) {
           placeholder={chosen.length === 0 ? t("common.optional") : undefined}
           data={[...new Set([...known, ...chosen])]}
           value={chosen}
-          onChange={(names) => set(["timing", "exclude"], excluding(timing, names))}
+          onChange={(names) => set(["timing", "exclude"], withExcludedCalendars(timing, names))}
           error={fields.find((field) => field.path.startsWith("timing.exclude"))?.detail}
           size="xs"
         />

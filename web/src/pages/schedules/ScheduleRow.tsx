@@ -10,10 +10,10 @@ import { resumeSchedule } from "../../api/schedules";
 import type { Schedule, ScheduleRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration, parseDuration } from "../../lib/quantities";
-import { act } from "../../ui/act";
-import { RowCheck } from "../../ui/RowCheck";
-import { WorkBadge } from "../../ui/Status";
-import { Ago } from "../../ui/Time";
+import { runAction } from "../../ui/act";
+import { RowCheckbox } from "../../ui/RowCheck";
+import { ScheduleRunBadge } from "../../ui/Status";
+import { RelativeTime } from "../../ui/Time";
 import { PauseDialog, TriggerDialog } from "../schedule/dialogs";
 import { Runs } from "./Runs";
 import { HealthBadges, ScheduleBadge } from "./ScheduleBadge";
@@ -31,14 +31,14 @@ function Last({ firing, run }: { firing: Schedule["last"]; run: ScheduleRun | un
   if (!firing) return <span className="quiet">–</span>;
   const when = (
     <span className="quiet">
-      <Ago at={firing.scheduled_for} light />
+      <RelativeTime at={firing.scheduled_for} light />
     </span>
   );
   const id = firing.run_id ?? firing.job_id;
   if (!id) return when;
   return (
     <Link to={firing.run_id ? "/runs/$id" : "/jobs/$id"} params={{ id }}>
-      {run && <WorkBadge run={run} plain />}
+      {run && <ScheduleRunBadge run={run} plain />}
       {when}
     </Link>
   );
@@ -58,7 +58,7 @@ export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Prop
       data-selected={isSelected || undefined}
     >
       <span role="cell">
-        <RowCheck label={t("bulk.select", { name: schedule.name })} checked={isSelected} onPick={onPick} />
+        <RowCheckbox label={t("bulk.select", { name: schedule.name })} checked={isSelected} onPick={onPick} />
       </span>
       <span role="cell" className={style.name}>
         <span className={style.title}>
@@ -76,7 +76,7 @@ export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Prop
       </span>
       <span role="cell" className={style.next}>
         <span className={style.caption}>{t("schedule.columns.next")} </span>
-        <Ago at={schedule.next_at} />
+        <RelativeTime at={schedule.next_at} />
       </span>
       <span role="cell" className={style.last}>
         <Last firing={schedule.last} run={last} />
@@ -128,7 +128,7 @@ function Acts({ schedule }: { schedule: Schedule }) {
         <Tooltip label={t("schedule.resume")}>
           <ActionIcon
             aria-label={t("schedule.resumeOf", { name })}
-            onClick={() => void act(() => resumeSchedule(id), t("schedule.resumed", { name }))}
+            onClick={() => void runAction(() => resumeSchedule(id), t("schedule.resumed", { name }))}
           >
             <Play size={15} />
           </ActionIcon>

@@ -11,14 +11,14 @@ import { SCHEDULES_MAX, type SchedulesFilter } from "../../api/schedules";
 import type { Schedule, ScheduleStatus } from "../../api/schema";
 import type { SchedulesSearch } from "../../app/router";
 import { useNarrow } from "../../lib/narrow";
-import { type BulkAction, isFit, SORTS } from "../../lib/schedules";
+import { type BulkAction, isApplicable, SORTS } from "../../lib/schedules";
 import { useScrollbar } from "../../lib/scrollbar";
-import { useSlash } from "../../lib/slash";
+import { useFilterShortcut } from "../../lib/slash";
 import { usePageTitle } from "../../lib/title";
-import { Views } from "../../lib/views";
+import { ViewStore } from "../../lib/views";
 import { BulkBar } from "../../ui/BulkBar";
 import { BulkDialog, type Target } from "../../ui/BulkDialog";
-import { Empty, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
+import { EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { ViewBar } from "../../ui/ViewBar";
 import { actOn, findFit } from "./bulk";
 import { ScheduleRow } from "./ScheduleRow";
@@ -29,7 +29,7 @@ import { useInSight, useSchedules } from "./useSchedules";
 const route = getRouteApi("/schedules");
 const STATUSES = ["active", "paused", "completed"] as const satisfies readonly ScheduleStatus[];
 const COLUMNS = ["name", "next", "last", "runs", "success", "usual", "actions"] as const;
-const savedViews = new Views<SchedulesSearch>("belfry.schedule-views");
+const savedViews = new ViewStore<SchedulesSearch>("belfry.schedule-views");
 const VIEWS = [
   { key: "all", search: {} },
   { key: "active", search: { status: "active" } },
@@ -91,7 +91,7 @@ export function SchedulesPage() {
         onChange={change}
       />
       <Filters search={search} isPaged={isPaged} onChange={(part) => change({ ...search, ...part })} />
-      {error && !rows && <ProblemBox error={error} onRetry={refetch} />}
+      {error && !rows && <ErrorBox error={error} onRetry={refetch} />}
       {!rows && !error && <Loading rows={8} />}
       {rows?.length === 0 && (isFiltered ? <NothingMatches /> : <NoSchedules />)}
       {isPaged && <p className={style.note}>{t("schedule.manyNote", { count: SCHEDULES_MAX })}</p>}
@@ -99,15 +99,15 @@ export function SchedulesPage() {
         <>
           <BulkBar
             choices={ACTIONS.map(({ action, icon }) => {
-              const count = chosen.filter((schedule) => isFit(action, schedule)).length;
-              const words = { some: t(`bulk.${action}.some`, { count }), all: t(`schedule.${action}`) };
-              return { action, icon, count, words };
+              const count = chosen.filter((schedule) => isApplicable(action, schedule)).length;
+              const labels = { some: t(`bulk.${action}.some`, { count }), all: t(`schedule.${action}`) };
+              return { action, icon, count, labels };
             })}
             selected={chosen.length}
-            couldBeAll={chosen.length === rows.length && hasMore}
+            hasMore={chosen.length === rows.length && hasMore}
             onClear={() => setSelected(new Set())}
             onBulk={(action, all) => {
-              const ids = chosen.filter((schedule) => isFit(action, schedule)).map(({ id }) => id);
+              const ids = chosen.filter((schedule) => isApplicable(action, schedule)).map(({ id }) => id);
               const find = (signal: AbortSignal) => findFit(action, filter, signal);
               setBulk({ action, target: all ? { find } : { ids } });
             }}
@@ -119,9 +119,9 @@ export function SchedulesPage() {
         <BulkDialog
           target={bulk.target}
           title={t(`bulk.${bulk.action}.title`)}
-          words={{
+          texts={{
             none: t(`bulk.${bulk.action}.none`),
-            ask: (count) => t(`bulk.${bulk.action}.ask`, { count }),
+            confirm: (count) => t(`bulk.${bulk.action}.ask`, { count }),
             act: (count) => t(`bulk.${bulk.action}.some`, { count }),
             done: (count) => t(`bulk.${bulk.action}.done`, { count }),
           }}
@@ -156,7 +156,7 @@ function Filters(props: {
   const { search, isPaged, onChange: change } = props;
   const { t } = useTranslation();
   const input = useRef<HTMLInputElement>(null);
-  useSlash(input);
+  useFilterShortcut(input);
   const others = [
     ...(search.owner ? [["owner", search.owner] as const] : []),
     ...(search.namespace ? [["namespace", search.namespace] as const] : []),
@@ -300,7 +300,7 @@ function Table({ rows, selected, onSelect, hasMore, onEnd }: TableProps) {
 function NothingMatches() {
   const { t } = useTranslation();
   return (
-    <Empty
+    <EmptyState
       icon={SearchX}
       title={t("schedule.nothingMatches")}
       action={
@@ -315,10 +315,10 @@ function NothingMatches() {
 function NoSchedules() {
   const { t } = useTranslation();
   return (
-    <Empty icon={CalendarClock} title={t("schedule.none")}>
+    <EmptyState icon={CalendarClock} title={t("schedule.none")}>
       <p>{t("schedule.noneText")}</p>
       <br />
       <Snippet text="belfry schedule create beat --every 15m -- echo 'still here'" />
-    </Empty>
+    </EmptyState>
   );
 }

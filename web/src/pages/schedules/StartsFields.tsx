@@ -8,7 +8,7 @@ import { useTranslation } from "react-i18next";
 
 import type { FieldError, JobSpec, ScheduleSpec } from "../../api/schema";
 import { suggestedWorkflowsQuery, workflowQuery } from "../../api/workflows";
-import { callOf, type Filled, filled } from "../../lib/parameters";
+import { parseCallFields, type FieldTexts, initialFields } from "../../lib/parameters";
 import { SpecForm } from "../submit/SpecForm";
 import { ParameterField } from "../workflows/ParameterField";
 import style from "./edit.module.css";
@@ -78,14 +78,14 @@ function Parameters({ namespace, call, set, fields }: ParametersProps) {
   const [name] = useDebouncedValue(call.name, 300);
   const found = useQuery({ ...workflowQuery(name, namespace), enabled: name !== "", retry: false });
   const declared = name === call.name ? (found.data?.parameters ?? {}) : {};
-  const [touched, setTouched] = useState<Filled>({});
-  const shownFields = { ...filled(declared, call.parameters), ...touched };
-  const { problems } = callOf(declared, shownFields);
+  const [touched, setTouched] = useState<FieldTexts>({});
+  const shownFields = { ...initialFields(declared, call.parameters), ...touched };
+  const { problems } = parseCallFields(declared, shownFields);
   if (Object.keys(declared).length === 0) return null;
   const change = (parameter: string, value: string) => {
     const next = { ...touched, [parameter]: value };
     setTouched(next);
-    const { values } = callOf(declared, { ...filled(declared, call.parameters), ...next });
+    const { values } = parseCallFields(declared, { ...initialFields(declared, call.parameters), ...next });
     // What the workflow does not know stays: the server says what is wrong with it.
     const unknown = Object.entries(call.parameters ?? {}).filter(([each]) => !(each in declared));
     const all = { ...Object.fromEntries(unknown), ...values };

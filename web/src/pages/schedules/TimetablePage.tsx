@@ -7,14 +7,14 @@ import { CalendarClock } from "lucide-react";
 import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
 
-import { type Row, SCHEDULES_MAX, type Timetable, timetableQuery } from "../../api/schedules";
-import { marksOf } from "../../lib/lanes";
+import { type TimetableRow, SCHEDULES_MAX, type Timetable, timetableQuery } from "../../api/schedules";
+import { mergeFirings } from "../../lib/lanes";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration, parseDuration } from "../../lib/quantities";
-import { clockHours, dayStarts, exact, minute, weekday } from "../../lib/time";
+import { clockHours, dayStarts, formatExact, formatMinute, formatWeekday } from "../../lib/time";
 import { usePageTitle } from "../../lib/title";
-import { Card, Empty, Loading, Page, ProblemBox } from "../../ui/kit";
-import { Ago } from "../../ui/Time";
+import { Card, EmptyState, Loading, Page, ErrorBox } from "../../ui/kit";
+import { RelativeTime } from "../../ui/Time";
 import { Sections } from "./Sections";
 import style from "./timetable.module.css";
 
@@ -47,18 +47,18 @@ export function TimetablePage() {
       }
     >
       <Sections />
-      {error && !data && <ProblemBox error={error} onRetry={() => void refetch()} />}
+      {error && !data && <ErrorBox error={error} onRetry={() => void refetch()} />}
       {!data && !error && <Loading rows={8} />}
       {data?.rows.length === 0 && (
-        <Empty icon={CalendarClock} title={t("timetable.none")}>
+        <EmptyState icon={CalendarClock} title={t("timetable.none")}>
           {t("timetable.noneText")}
-        </Empty>
+        </EmptyState>
       )}
       {data && data.rows.length > 0 && (
         <>
-          {data.allUntil < data.to && (
+          {data.completeUntil < data.to && (
             <p className={style.note}>
-              {t("timetable.capped", { at: exact(data.allUntil, language, zone) })}
+              {t("timetable.capped", { at: formatExact(data.completeUntil, language, zone) })}
             </p>
           )}
           {span === "7d" && <Week table={data} />}
@@ -70,8 +70,8 @@ export function TimetablePage() {
 }
 
 /** The one that fires first on top. */
-function inOrder(rows: readonly Row[]): Row[] {
-  const first = (row: Row) => row.firings[0] ?? row.knownUntil;
+function inOrder(rows: readonly TimetableRow[]): TimetableRow[] {
+  const first = (row: TimetableRow) => row.firings[0] ?? row.completeUntil;
   return [...rows]
     .sort((a, b) => first(a) - first(b) || a.name.localeCompare(b.name))
     .slice(0, SCHEDULES_MAX);
@@ -95,7 +95,7 @@ function Lanes({ table }: { table: Timetable }) {
             .filter((tick) => tick - from > (to - from) / 25)
             .map((tick) => (
               <time key={tick} style={{ left: at(tick) }}>
-                {isDay ? minute(tick, language, zone) : weekday(tick, language, zone)}
+                {isDay ? formatMinute(tick, language, zone) : formatWeekday(tick, language, zone)}
               </time>
             ))}
         </div>
@@ -108,20 +108,20 @@ function Lanes({ table }: { table: Timetable }) {
                 {lane.name}
               </Link>
               <span className={`${style.laneNext} quiet`}>
-                {lane.firings[0] !== undefined && <Ago at={new Date(lane.firings[0]).toISOString()} light />}
+                {lane.firings[0] !== undefined && <RelativeTime at={new Date(lane.firings[0]).toISOString()} light />}
               </span>
             </span>
             <div className={style.track}>
               {ticks.map((tick) => (
                 <s key={tick} style={{ left: at(tick) }} />
               ))}
-              {lane.knownUntil < to && (
-                <b style={{ left: at(lane.knownUntil) }}>{lane.when && <code>{lane.when}</code>}</b>
+              {lane.completeUntil < to && (
+                <b style={{ left: at(lane.completeUntil) }}>{lane.when && <code>{lane.when}</code>}</b>
               )}
               <Marks lane={lane} from={from} to={to} />
             </div>
             <span className={`${style.laneCount} quiet num`}>
-              {lane.knownUntil < to
+              {lane.completeUntil < to
                 ? t("timetable.timesOrMore", { count: lane.firings.length })
                 : t("timetable.times", { count: lane.firings.length })}
             </span>
@@ -132,17 +132,17 @@ function Lanes({ table }: { table: Timetable }) {
   );
 }
 
-function Marks({ lane, from, to }: { lane: Row; from: number; to: number }) {
+function Marks({ lane, from, to }: { lane: TimetableRow; from: number; to: number }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
-  const length = (lane.usual && parseDuration(lane.usual)) || 0;
+  const length = (lane.usualDuration && parseDuration(lane.usualDuration)) || 0;
   const usual = length > 0 ? ` · ${t("timetable.usually", { length: formatDuration(length) })}` : "";
-  return marksOf(lane.firings, from, to).map((mark) => {
+  return mergeFirings(lane.firings, from, to).map((mark) => {
     const end = Math.min(to, mark.to + length);
     const words =
       mark.count === 1
-        ? exact(mark.from, language, zone)
-        : `${exact(mark.from, language, zone)} – ${exact(mark.to, language, zone)} · ${t("timetable.times", { count: mark.count })}`;
+        ? formatExact(mark.from, language, zone)
+        : `${formatExact(mark.from, language, zone)} – ${formatExact(mark.to, language, zone)} · ${t("timetable.times", { count: mark.count })}`;
     return (
       <i
         key={mark.from}
@@ -161,18 +161,18 @@ function Marks({ lane, from, to }: { lane: Row; from: number; to: number }) {
 function Week({ table }: { table: Timetable }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
-  const { from, to, rows, allUntil } = table;
+  const { from, to, rows, completeUntil } = table;
   // Those that fire all the time would say nothing here.
-  const often = rows.filter((row) => row.knownUntil < to);
+  const often = rows.filter((row) => row.completeUntil < to);
   const days = useMemo(() => {
-    const firings = rows.filter((row) => row.knownUntil >= to).flatMap((row) => row.firings);
+    const firings = rows.filter((row) => row.completeUntil >= to).flatMap((row) => row.firings);
     const starts = dayStarts(from - 24 * HOUR, to, zone);
     return starts.map((start, index) => {
       const end = starts[index + 1] ?? start + 24 * HOUR;
       const hours = Array.from({ length: 24 }, () => 0);
       for (const at of firings) {
         if (at < start || at >= end) continue;
-        const hour = Number(minute(at, "en", zone).slice(0, 2));
+        const hour = Number(formatMinute(at, "en", zone).slice(0, 2));
         hours[hour] = (hours[hour] ?? 0) + 1;
       }
       return { start, hours };
@@ -199,11 +199,11 @@ function Week({ table }: { table: Timetable }) {
           <tbody>
             {days.map(({ start, hours }) => (
               <tr key={start}>
-                <th scope="row">{weekday(start, language, zone)}</th>
+                <th scope="row">{formatWeekday(start, language, zone)}</th>
                 {hours.map((count, hour) => (
                   <td
                     key={hour}
-                    data-unknown={start + hour * HOUR > allUntil || undefined}
+                    data-unknown={start + hour * HOUR > completeUntil || undefined}
                     data-past={start + (hour + 1) * HOUR <= from || undefined}
                     style={
                       count > 0

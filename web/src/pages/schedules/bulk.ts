@@ -1,9 +1,9 @@
 /** What can be done with many schedules at once. The feed tells the views what came of it. */
 
-import { answer, api } from "../../api/client";
+import { unwrap, api } from "../../api/client";
 import type { SchedulesFilter } from "../../api/schedules";
 import { findAll } from "../../lib/bulk";
-import { type BulkAction, isFit } from "../../lib/schedules";
+import { type BulkAction, isApplicable } from "../../lib/schedules";
 import { randomId } from "../../lib/randomId";
 
 /** The schedules of a filter that an action fits. */
@@ -14,9 +14,9 @@ export async function findFit(
 ): Promise<string[]> {
   const read = (cursor: string | undefined) => {
     const params = { query: { ...filter, limit: 1_000, cursor } };
-    return answer(api.GET("/api/v1/schedules", { params, signal }));
+    return unwrap(api.GET("/api/v1/schedules", { params, signal }));
   };
-  return (await findAll(read, (schedule) => isFit(action, schedule))).map(({ id }) => id);
+  return (await findAll(read, (schedule) => isApplicable(action, schedule))).map(({ id }) => id);
 }
 
 /** `why` is the note of a pause, and the reason of a firing. */
@@ -24,12 +24,12 @@ export async function actOn(action: BulkAction, id: string, why: string): Promis
   const path = { name: id };
   if (action === "pause") {
     const body = why === "" ? {} : { note: why };
-    await answer(api.POST("/api/v1/schedules/{name}/pause", { params: { path }, body }));
+    await unwrap(api.POST("/api/v1/schedules/{name}/pause", { params: { path }, body }));
   } else if (action === "resume") {
-    await answer(api.POST("/api/v1/schedules/{name}/resume", { params: { path } }));
+    await unwrap(api.POST("/api/v1/schedules/{name}/resume", { params: { path } }));
   } else {
     const header = { "Idempotency-Key": randomId() };
     const body = why === "" ? {} : { reason: why };
-    await answer(api.POST("/api/v1/schedules/{name}/trigger", { params: { path, header }, body }));
+    await unwrap(api.POST("/api/v1/schedules/{name}/trigger", { params: { path, header }, body }));
   }
 }

@@ -9,9 +9,9 @@
 import { useInfiniteQuery, useQueries, useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo, useRef } from "react";
 
-import { pagedSchedulesQuery, type SchedulesFilter, schedulesQuery, shownQuery } from "../../api/schedules";
+import { pagedSchedulesQuery, type SchedulesFilter, schedulesQuery, visibleSchedulesQuery } from "../../api/schedules";
 import type { Schedule } from "../../api/schema";
-import { chunks, sorted, type Sort } from "../../lib/schedules";
+import { chunksInRange, sortSchedules, type Sort } from "../../lib/schedules";
 
 /** So many rows are asked for in one request. */
 const CHUNK = 25;
@@ -40,7 +40,7 @@ export function useSchedules(filter: SchedulesFilter, sort: Sort): Schedules {
   });
   const rows = useMemo(() => {
     if (isPaged) return paged.data?.pages.flatMap((page) => page.items);
-    return whole.data && sorted(whole.data.items, sort);
+    return whole.data && sortSchedules(whole.data.items, sort);
   }, [isPaged, paged.data, whole.data, sort]);
   const { fetchNextPage, hasNextPage, isFetchingNextPage } = paged;
   const more = useCallback(() => {
@@ -58,8 +58,8 @@ export function useSchedules(filter: SchedulesFilter, sort: Sort): Schedules {
 
 /** The rows in sight with all that is told of them; a row is as the list has it until that is there. */
 export function useInSight(rows: readonly Schedule[], first: number, last: number) {
-  const asked = chunks(rows, first, last, CHUNK).map((chunk) => chunk.map((schedule) => schedule.id));
-  const found = useQueries({ queries: asked.map((ids) => shownQuery(ids)) });
+  const asked = chunksInRange(rows, first, last, CHUNK).map((chunk) => chunk.map((schedule) => schedule.id));
+  const found = useQueries({ queries: asked.map((ids) => visibleSchedulesQuery(ids)) });
   // What was told of a row stays while it is asked anew.
   const told = useRef(new Map<string, Schedule>());
   for (const { data } of found)

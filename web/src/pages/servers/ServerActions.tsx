@@ -8,8 +8,8 @@ import { useTranslation } from "react-i18next";
 import { setServerDraining } from "../../api/actions";
 import type { Server } from "../../api/schema";
 import { drainEffect } from "../../lib/servers";
-import { say } from "../../ui/act";
-import { ProblemBox } from "../../ui/kit";
+import { notify } from "../../ui/act";
+import { ErrorBox } from "../../ui/kit";
 
 interface Props {
   server: Server;
@@ -44,7 +44,7 @@ function Ask({ server, servers, onClose }: Props & { onClose: () => void }) {
     setBusy(true);
     try {
       await setServerDraining(id, drains);
-      say(t(`server.${action}Done`, { name }));
+      notify(t(`server.${action}Done`, { name }));
       onClose();
     } catch (error) {
       setRefusal(error);
@@ -59,7 +59,7 @@ function Ask({ server, servers, onClose }: Props & { onClose: () => void }) {
       {refusal !== null && (
         <>
           <br />
-          <ProblemBox error={refusal} />
+          <ErrorBox error={refusal} />
         </>
       )}
       <Group justify="flex-end" mt="md" gap="xs">

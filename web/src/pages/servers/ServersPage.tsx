@@ -7,11 +7,11 @@ import { useTranslation } from "react-i18next";
 import { serversQuery } from "../../api/queries";
 import type { JobStatus, Server } from "../../api/schema";
 import { formatDuration, parseDuration } from "../../lib/quantities";
-import { inRank, serverStatus, type ServerStatus, situation } from "../../lib/servers";
+import { sortByRole, serverStatus, type ServerStatus, clusterState } from "../../lib/servers";
 import { usePageTitle } from "../../lib/title";
-import { Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
+import { Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
-import { Ago } from "../../ui/Time";
+import { RelativeTime } from "../../ui/Time";
 import { ServerActions } from "./ServerActions";
 import style from "./servers.module.css";
 
@@ -22,13 +22,13 @@ export function ServersPage() {
   const servers = data?.items;
   return (
     <Page title={t("nav.servers")}>
-      {error && !data && <ProblemBox error={error} onRetry={() => void refetch()} />}
+      {error && !data && <ErrorBox error={error} onRetry={() => void refetch()} />}
       {!servers && !error && <Loading rows={4} />}
       {servers && (
         <>
           <Standing servers={servers} />
           <ul className={style.list}>
-            {inRank(servers).map((server) => (
+            {sortByRole(servers).map((server) => (
               <ServerRow key={server.id} server={server} servers={servers} />
             ))}
           </ul>
@@ -42,7 +42,7 @@ export function ServersPage() {
 /** How the servers stand together, in a sentence. */
 function Standing({ servers }: { servers: readonly Server[] }) {
   const { t } = useTranslation();
-  const found = situation(servers);
+  const found = clusterState(servers);
   const isMild = found.kind === "alone" || found.kind === "guarded";
   return (
     <p className={style.standing} data-mild={isMild || undefined} role="status">
@@ -76,7 +76,7 @@ function ServerRow({ server, servers }: { server: Server; servers: readonly Serv
           {server.url && <code>{server.url}</code>}
           <span>v{server.version}</span>
           <span>
-            {t("server.started")} <Ago at={server.started_at} />
+            {t("server.started")} <RelativeTime at={server.started_at} />
           </span>
         </p>
       </div>

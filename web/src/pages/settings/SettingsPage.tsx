@@ -7,14 +7,14 @@ import type { TFunction } from "i18next";
 import { useTranslation } from "react-i18next";
 
 import { signOut } from "../../api/auth";
-import { isTakeOver, Refusal } from "../../api/problem";
+import { isTakeover, ApiError } from "../../api/problem";
 import { meQuery, readyQuery, versionQuery } from "../../api/queries";
 import { useNow } from "../../lib/now";
-import { prefer, usePreferences } from "../../lib/preferences";
-import { messageOf } from "../../lib/runWords";
-import { exact, zoneName } from "../../lib/time";
+import { setPreferences, usePreferences } from "../../lib/preferences";
+import { translateMessage } from "../../lib/runWords";
+import { formatExact, zoneName } from "../../lib/time";
 import { usePageTitle } from "../../lib/title";
-import { Card, Facts, Page, ProblemBox } from "../../ui/kit";
+import { Card, KeyValueList, Page, ErrorBox } from "../../ui/kit";
 import style from "./settings.module.css";
 
 const ZONES = Intl.supportedValuesOf("timeZone");
@@ -36,7 +36,7 @@ export function SettingsPage() {
   const version = useQuery(versionQuery).data;
   const ready = useQuery(readyQuery);
   // A server that does not lead is not ready, so that a load balancer can prefer the one that does.
-  const standsBy = ready.error !== null && isTakeOver(Refusal.from(ready.error));
+  const standsBy = ready.error !== null && isTakeover(ApiError.from(ready.error));
   const kind = me.data?.kind === "admin" || me.data?.kind === "worker" ? me.data.kind : null;
 
   return (
@@ -49,7 +49,7 @@ export function SettingsPage() {
               <SegmentedControl
                 aria-label={t("settings.language")}
                 value={language}
-                onChange={(value) => prefer({ language: value })}
+                onChange={(value) => setPreferences({ language: value })}
                 data={[
                   { value: "en", label: "English" },
                   { value: "zh-CN", label: "中文" },
@@ -61,7 +61,7 @@ export function SettingsPage() {
               <SegmentedControl
                 aria-label={t("settings.theme")}
                 value={theme}
-                onChange={(value) => prefer({ theme: value })}
+                onChange={(value) => setPreferences({ theme: value })}
                 data={(["auto", "light", "dark"] as const).map((value) => ({
                   value,
                   label: t(`settings.themes.${value}`),
@@ -71,7 +71,7 @@ export function SettingsPage() {
             <div className={style.row}>
               <span>
                 {t("settings.zone")}
-                <small className="quiet num">{exact(now, language, zone)}</small>
+                <small className="quiet num">{formatExact(now, language, zone)}</small>
               </span>
               <Select
                 aria-label={t("settings.zone")}
@@ -79,7 +79,7 @@ export function SettingsPage() {
                 allowDeselect={false}
                 w={220}
                 value={zone}
-                onChange={(value) => value && prefer({ zone: value })}
+                onChange={(value) => value && setPreferences({ zone: value })}
                 data={[
                   { value: "local", label: t("settings.localZone", { zone: zoneName("local") }) },
                   { value: "UTC", label: "UTC" },
@@ -90,8 +90,8 @@ export function SettingsPage() {
           </div>
         </Card>
         <Card title={t("settings.account")}>
-          {me.error && <ProblemBox error={me.error} />}
-          <Facts
+          {me.error && <ErrorBox error={me.error} />}
+          <KeyValueList
             rows={[
               [t("settings.name"), me.data?.name],
               [t("settings.kind"), kind && t(`settings.kinds.${kind}`)],
@@ -102,7 +102,7 @@ export function SettingsPage() {
           </Button>
         </Card>
         <Card title={t("settings.server")}>
-          <Facts
+          <KeyValueList
             rows={[
               [t("settings.version"), version?.version],
               [t("settings.address"), location.origin],
@@ -118,7 +118,7 @@ export function SettingsPage() {
                 (check) =>
                   [
                     checkName(check.name, t),
-                    check.ok ? t("settings.well") : messageOf(check.detail ?? "", t),
+                    check.ok ? t("settings.well") : translateMessage(check.detail ?? "", t),
                   ] as [string, string],
               ),
             ]}

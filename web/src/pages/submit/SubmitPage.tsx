@@ -10,14 +10,14 @@ import { useTranslation } from "react-i18next";
 import { checkSpec, submitJob } from "../../api/actions";
 import { jobQuery } from "../../api/queries";
 import type { JobSpec } from "../../api/schema";
-import { asCli, asCurl } from "../../lib/copy";
-import { forAgain, toYaml } from "../../lib/spec";
+import { toSubmitCommand, toCurlCommand } from "../../lib/copy";
+import { forResubmission, toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { act, copy } from "../../ui/act";
+import { runAction, copyAndNotify } from "../../ui/act";
 import editor from "../../ui/editor/editor.module.css";
 import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
-import { Card, Page, ProblemBox } from "../../ui/kit";
+import { Card, Page, ErrorBox } from "../../ui/kit";
 import { SpecForm } from "./SpecForm";
 import { randomId } from "../../lib/randomId";
 
@@ -41,12 +41,12 @@ export function SubmitPage() {
   if (from && source.error) {
     return (
       <Page title={t("nav.submit")}>
-        <ProblemBox error={source.error} />
+        <ErrorBox error={source.error} />
       </Page>
     );
   }
   if (from && !source.data) return <Page title={t("nav.submit")}>{null}</Page>;
-  const start = source.data?.spec ? toYaml(forAgain(source.data.spec)) : SAMPLE;
+  const start = source.data?.spec ? toYaml(forResubmission(source.data.spec)) : SAMPLE;
   return <Composer key={from} start={start} />;
 }
 
@@ -57,13 +57,13 @@ function Composer({ start }: { start: string }) {
   // One key for one text: a second press on the button is not a second job.
   const key = useRef({ of: "", value: "" });
   const draft = useDraft<JobSpec>(start, checkSpec);
-  const { spec, refusal } = draft;
+  const { spec, apiError } = draft;
 
   const submit = async () => {
     if (!spec) return;
     setBusy(true);
     if (key.current.of !== draft.text) key.current = { of: draft.text, value: randomId() };
-    const id = await act(() => submitJob(spec, key.current.value));
+    const id = await runAction(() => submitJob(spec, key.current.value));
     setBusy(false);
     if (id) void navigate({ to: "/jobs/$id", params: { id } });
   };
@@ -85,15 +85,15 @@ function Composer({ start }: { start: string }) {
               </Button>
             </Menu.Target>
             <Menu.Dropdown>
-              <Menu.Item onClick={() => spec && void copy(asCli(spec))}>{t("submit.cli")}</Menu.Item>
-              <Menu.Item onClick={() => spec && void copy(asCurl(spec, location.origin))}>curl</Menu.Item>
+              <Menu.Item onClick={() => spec && void copyAndNotify(toSubmitCommand(spec))}>{t("submit.cli")}</Menu.Item>
+              <Menu.Item onClick={() => spec && void copyAndNotify(toCurlCommand(spec, location.origin))}>curl</Menu.Item>
             </Menu.Dropdown>
           </Menu>
           <Button
             leftSection={<Play size={13} />}
             onClick={() => void submit()}
             loading={busy}
-            disabled={!draft.isFine}
+            disabled={!draft.isValid}
             data-testid="submit"
           >
             {t("submit.submit")}
@@ -104,12 +104,12 @@ function Composer({ start }: { start: string }) {
       <div className={editor.columns}>
         <Card title={t("submit.form")} className={editor.card}>
           {spec ? (
-            <SpecForm spec={spec} set={draft.set} fields={refusal?.fields ?? []} />
+            <SpecForm spec={spec} set={draft.set} fields={apiError?.fields ?? []} />
           ) : (
             <p className="quiet">{t("submit.brokenText")}</p>
           )}
         </Card>
-        <FileCard title={t("submit.file")} schema="JobSpec" draft={draft} fine={t("submit.fine")} />
+        <FileCard title={t("submit.file")} schema="JobSpec" draft={draft} validText={t("submit.fine")} />
       </div>
     </Page>
   );

@@ -5,9 +5,9 @@ import { CircleSlash, Ellipsis, LogOut, Play, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { actOnWorker, forgetWorker } from "../../api/actions";
+import { actOnWorker, deleteWorker } from "../../api/actions";
 import type { Worker } from "../../api/schema";
-import { act } from "../../ui/act";
+import { runAction } from "../../ui/act";
 
 type Asking = "drain" | "forget";
 
@@ -27,14 +27,14 @@ export function WorkerActions({ worker }: { worker: Worker }) {
           {worker.admission === "open" ? (
             <Menu.Item
               leftSection={<CircleSlash size={14} />}
-              onClick={() => void act(() => actOnWorker(id, "cordon"), t("worker.cordoned", { name }))}
+              onClick={() => void runAction(() => actOnWorker(id, "cordon"), t("worker.cordoned", { name }))}
             >
               {t("worker.cordon")}
             </Menu.Item>
           ) : (
             <Menu.Item
               leftSection={<Play size={14} />}
-              onClick={() => void act(() => actOnWorker(id, "uncordon"), t("worker.uncordoned", { name }))}
+              onClick={() => void runAction(() => actOnWorker(id, "uncordon"), t("worker.uncordoned", { name }))}
             >
               {t("worker.uncordon")}
             </Menu.Item>
@@ -62,8 +62,8 @@ function Ask({ asking, worker, onClose }: { asking: Asking; worker: Worker; onCl
   const { id, name } = worker;
   const go = async () => {
     setBusy(true);
-    await act(
-      () => (asking === "drain" ? actOnWorker(id, "drain") : forgetWorker(id)),
+    await runAction(
+      () => (asking === "drain" ? actOnWorker(id, "drain") : deleteWorker(id)),
       t(`worker.${asking}Done`, { name }),
     );
     onClose();

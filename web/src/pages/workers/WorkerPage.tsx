@@ -5,15 +5,15 @@ import { getRouteApi, Link } from "@tanstack/react-router";
 import { Check, ChevronRight, ListChecks, X } from "lucide-react";
 import { useTranslation } from "react-i18next";
 
-import { answer, api } from "../../api/client";
+import { unwrap, api } from "../../api/client";
 import { workersQuery } from "../../api/queries";
 import type { Worker } from "../../api/schema";
 import { formatBytes, parseBytes } from "../../lib/quantities";
-import { messageOf } from "../../lib/runWords";
+import { translateMessage } from "../../lib/runWords";
 import { usePageTitle } from "../../lib/title";
-import { Card, Empty, Facts, Id, Labels, Loading, Page, ProblemBox } from "../../ui/kit";
+import { Card, EmptyState, KeyValueList, Id, Labels, Loading, Page, ErrorBox } from "../../ui/kit";
 import { ExecutionBadge, WorkerBadge } from "../../ui/Status";
-import { Ago, Elapsed } from "../../ui/Time";
+import { RelativeTime, Elapsed } from "../../ui/Time";
 import { WorkerActions } from "./WorkerActions";
 import { Meters } from "./WorkerCard";
 import style from "./workers.module.css";
@@ -30,7 +30,7 @@ export function WorkerPage() {
   const executions = useQuery({
     queryKey: ["recent", "worker", id],
     queryFn: () =>
-      answer(api.GET("/api/v1/executions", { params: { query: { worker_id: id, limit: 100 } } })),
+      unwrap(api.GET("/api/v1/executions", { params: { query: { worker_id: id, limit: 100 } } })),
   });
 
   const title = (
@@ -48,7 +48,7 @@ export function WorkerPage() {
     return (
       <Page title={title}>
         {error ? (
-          <ProblemBox error={error} />
+          <ErrorBox error={error} />
         ) : data ? (
           <p className="quiet">{t("worker.gone")}</p>
         ) : (
@@ -61,9 +61,9 @@ export function WorkerPage() {
     <Page title={title} actions={<WorkerActions worker={worker} />}>
       <div className={style.columns}>
         <Card title={t("worker.executions")} flush>
-          {executions.error && <ProblemBox error={executions.error} />}
+          {executions.error && <ErrorBox error={executions.error} />}
           {executions.data?.items.length === 0 && (
-            <Empty icon={ListChecks} title={t("worker.noExecutions")} />
+            <EmptyState icon={ListChecks} title={t("worker.noExecutions")} />
           )}
           <div className={style.executions}>
             {executions.data?.items.map((execution) => (
@@ -79,7 +79,7 @@ export function WorkerPage() {
                 </Link>
                 <span className="quiet num">{t("job.try", { number: execution.number })}</span>
                 <span className="quiet">
-                  <Ago at={execution.assigned_at} />
+                  <RelativeTime at={execution.assigned_at} />
                 </span>
                 <span className={style.took}>
                   <Elapsed from={execution.started_at} to={execution.finished_at} />
@@ -108,14 +108,14 @@ function About({ worker }: { worker: Worker }) {
   const yes = (is: boolean) =>
     is ? <Check size={14} aria-label={t("common.yes")} /> : <X size={14} aria-label={t("common.no")} />;
   return (
-    <Facts
+    <KeyValueList
       rows={[
         ["ID", <Id key="" id={worker.id} />],
         [t("worker.version"), worker.version],
-        [t("worker.lastHeard"), <Ago key="" at={worker.heard_at} />],
-        [t("worker.since"), <Ago key="" at={worker.created_at} />],
+        [t("worker.lastHeard"), <RelativeTime key="" at={worker.heard_at} />],
+        [t("worker.since"), <RelativeTime key="" at={worker.created_at} />],
         worker.health && [t("worker.disk"), formatBytes(parseBytes(worker.health.disk_available))],
-        worker.health?.trouble ? [t("worker.trouble"), messageOf(worker.health.trouble, t)] : null,
+        worker.health?.trouble ? [t("worker.trouble"), translateMessage(worker.health.trouble, t)] : null,
         Object.keys(worker.labels).length > 0 && [
           t("job.facts.labels"),
           <Labels key="" labels={worker.labels} />,

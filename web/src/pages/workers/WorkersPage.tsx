@@ -7,11 +7,11 @@ import { useTranslation } from "react-i18next";
 
 import { workersQuery } from "../../api/queries";
 import type { Worker } from "../../api/schema";
-import { messageOf } from "../../lib/runWords";
+import { translateMessage } from "../../lib/runWords";
 import { usePageTitle } from "../../lib/title";
-import { Empty, Labels, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
+import { EmptyState, Labels, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { ToneBadge, WorkerBadge } from "../../ui/Status";
-import { Ago } from "../../ui/Time";
+import { RelativeTime } from "../../ui/Time";
 import { CircleSlash } from "lucide-react";
 import { WorkerActions } from "./WorkerActions";
 import { Meters } from "./WorkerCard";
@@ -31,16 +31,16 @@ export function WorkersPage() {
   const workers = data?.items;
   return (
     <Page title={t("nav.workers")}>
-      {error && !data && <ProblemBox error={error} onRetry={() => void refetch()} />}
+      {error && !data && <ErrorBox error={error} onRetry={() => void refetch()} />}
       {!workers && !error && <Loading rows={6} />}
       {workers?.length === 0 && (
-        <Empty icon={Server} title={t("worker.none")}>
+        <EmptyState icon={Server} title={t("worker.none")}>
           <p>{t("worker.noneText")}</p>
           <br />
           <Snippet
             text={`belfry worker --server ${location.origin} --token-file worker-token --dir /var/lib/belfry-worker`}
           />
-        </Empty>
+        </EmptyState>
       )}
       <div className={style.list}>
         {[...(workers ?? [])].sort(byNeed).map((worker) => (
@@ -55,7 +55,7 @@ export function WorkersPage() {
               </div>
               <p className={style.meta}>
                 <span>
-                  {t("worker.heard")} <Ago at={worker.heard_at} />
+                  {t("worker.heard")} <RelativeTime at={worker.heard_at} />
                 </span>
                 <span>v{worker.version}</span>
                 <Link to="/jobs" search={{ worker: worker.id, status: "running" }}>
@@ -64,7 +64,7 @@ export function WorkersPage() {
               </p>
               <Labels labels={worker.labels} />
               {worker.health?.trouble && (
-                <p className={style.trouble}>{messageOf(worker.health.trouble, t)}</p>
+                <p className={style.trouble}>{translateMessage(worker.health.trouble, t)}</p>
               )}
             </div>
             <Meters worker={worker} />

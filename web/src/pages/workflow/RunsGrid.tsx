@@ -12,9 +12,9 @@ import { runsQuery, stepsQuery } from "../../api/workflows";
 import type { DagNode } from "../../lib/dag/graph";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
-import { isRunOver, stepTone } from "../../lib/runs";
-import { exact } from "../../lib/time";
-import { Empty, Loading, ProblemBox } from "../../ui/kit";
+import { isRunEnded, stepTone } from "../../lib/runs";
+import { formatExact } from "../../lib/time";
+import { EmptyState, Loading, ErrorBox } from "../../ui/kit";
 import style from "./grid.module.css";
 
 const RUNS = 25;
@@ -23,7 +23,7 @@ const ROW = 26;
 export function RunsGrid({ workflow, nodes }: { workflow: Workflow; nodes: readonly DagNode[] }) {
   const { t } = useTranslation();
   const { data, error, refetch } = useQuery(runsQuery({ workflow: workflow.id }, RUNS));
-  if (error && !data) return <ProblemBox error={error} onRetry={() => void refetch()} />;
+  if (error && !data) return <ErrorBox error={error} onRetry={() => void refetch()} />;
   if (!data) {
     return (
       <div className={style.padded}>
@@ -33,9 +33,9 @@ export function RunsGrid({ workflow, nodes }: { workflow: Workflow; nodes: reado
   }
   if (data.items.length === 0) {
     return (
-      <Empty icon={WorkflowIcon} title={t("run.none")}>
+      <EmptyState icon={WorkflowIcon} title={t("run.none")}>
         {t("run.noneOfOne")}
-      </Empty>
+      </EmptyState>
     );
   }
   return <Grid runs={[...data.items].reverse()} nodes={nodes} />;
@@ -46,7 +46,7 @@ function Grid({ runs, nodes }: { runs: readonly WorkflowRun[]; nodes: readonly D
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
   const scroller = useRef<HTMLDivElement>(null);
-  const read = useQueries({ queries: runs.map((run) => stepsQuery(run.id, isRunOver(run.status))) });
+  const read = useQueries({ queries: runs.map((run) => stepsQuery(run.id, isRunEnded(run.status))) });
   const steps = read.map(({ data }) => data?.steps);
   const columns = useMemo(
     () => steps.map((of) => new Map(of?.map((step) => [step.name, step]))),
@@ -87,7 +87,7 @@ function Grid({ runs, nodes }: { runs: readonly WorkflowRun[]; nodes: readonly D
               to="/runs/$id"
               params={{ id: run.id }}
               data-status={run.status}
-              title={`#${run.number} · ${t(`runStatus.${run.status}`)} · ${exact(run.created_at, language, zone)} · ${formatDuration(lengthOf(run))}`}
+              title={`#${run.number} · ${t(`runStatus.${run.status}`)} · ${formatExact(run.created_at, language, zone)} · ${formatDuration(lengthOf(run))}`}
               aria-label={`#${run.number} ${t(`runStatus.${run.status}`)}`}
             >
               <i style={{ height: `${12 + 88 * Math.sqrt(lengthOf(run) / longest)}%` }} />

@@ -17,19 +17,19 @@ import {
 import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { Refusal } from "../../api/problem";
+import { ApiError } from "../../api/problem";
 import type { StepSpec, Workflow } from "../../api/schema";
 import { deleteWorkflow, workflowQuery } from "../../api/workflows";
-import { dagOfSpec, SECTIONS } from "../../lib/dag/graph";
-import { shown } from "../../lib/parameters";
+import { dagFromSpec, SECTIONS } from "../../lib/dag/graph";
+import { toFieldText } from "../../lib/parameters";
 import { toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { act } from "../../ui/act";
-import { Ask } from "../../ui/Ask";
+import { runAction } from "../../ui/act";
+import { ConfirmDialog } from "../../ui/Ask";
 import { CodeHighlight } from "../../ui/Code";
 import { Dag } from "../../ui/dag/Dag";
-import { Card, Empty, Facts, Id, Labels, Loading, Page, ProblemBox } from "../../ui/kit";
-import { Ago } from "../../ui/Time";
+import { Card, EmptyState, KeyValueList, Id, Labels, Loading, Page, ErrorBox } from "../../ui/kit";
+import { RelativeTime } from "../../ui/Time";
 import { RunList } from "../runs/RunList";
 import { Crumbs } from "../workflows/EditPage";
 import { StartDialog } from "../workflows/StartDialog";
@@ -46,10 +46,10 @@ export function WorkflowPage() {
   const { namespace } = route.useSearch();
   const { data, error, refetch } = useQuery(workflowQuery(id, namespace));
   usePageTitle(data?.name ?? "");
-  if (error && (!data || Refusal.from(error).code === "workflow_not_found")) {
+  if (error && (!data || ApiError.from(error).code === "workflow_not_found")) {
     return (
       <Page title={<Crumbs name={data?.name ?? id} />}>
-        <ProblemBox error={error} onRetry={() => void refetch()} />
+        <ErrorBox error={error} onRetry={() => void refetch()} />
       </Page>
     );
   }
@@ -69,7 +69,7 @@ function Shown({ workflow }: { workflow: Workflow }) {
   const navigate = route.useNavigate();
   const tab: Tab = TABS.find((each) => each === search.tab) ?? "picture";
   const { spec } = workflow;
-  const nodes = useMemo(() => dagOfSpec(spec), [spec]);
+  const nodes = useMemo(() => dagFromSpec(spec), [spec]);
   const change = (part: typeof search) => void navigate({ search: { ...search, ...part }, replace: true });
   const step = SECTIONS.flatMap((section) => spec?.[section] ?? []).find(({ name }) => name === search.step);
 
@@ -105,9 +105,9 @@ function Shown({ workflow }: { workflow: Workflow }) {
                 filter={{ workflow: workflow.id }}
                 isOfOne
                 none={
-                  <Empty icon={WorkflowIcon} title={t("run.none")}>
+                  <EmptyState icon={WorkflowIcon} title={t("run.none")}>
                     {t("run.noneOfOne")}
-                  </Empty>
+                  </EmptyState>
                 }
               />
             </Tabs.Panel>
@@ -153,7 +153,7 @@ function About({ workflow }: { workflow: Workflow }) {
   return (
     <>
       <Card title={t("schedule.about")}>
-        <Facts
+        <KeyValueList
           rows={[
             [
               t("workflow.columns.steps"),
@@ -197,20 +197,20 @@ function About({ workflow }: { workflow: Workflow }) {
                 {workflow.generation}
               </span>,
             ],
-            [t("schedule.updated"), <Ago key="" at={workflow.updated_at} />],
+            [t("schedule.updated"), <RelativeTime key="" at={workflow.updated_at} />],
             [t("workflow.id"), <Id key="" id={workflow.id} />],
           ]}
         />
       </Card>
       {parameters.length > 0 && (
         <Card title={t("workflow.parameters")}>
-          <Facts
+          <KeyValueList
             rows={parameters.map(([name, parameter]) => [
               name,
               <span key={name}>
                 <code>{parameter.type}</code>{" "}
                 <span className="quiet">
-                  {parameter.default === undefined ? t("workflow.required") : shown(parameter.default)}
+                  {parameter.default === undefined ? t("workflow.required") : toFieldText(parameter.default)}
                 </span>
                 {parameter.description && <p className="quiet">{parameter.description}</p>}
               </span>,
@@ -228,7 +228,7 @@ function Actions({ workflow }: { workflow: Workflow }) {
   const [open, setOpen] = useState<"start" | "delete" | null>(null);
   const { id, name } = workflow;
   const remove = async () => {
-    const done = await act(
+    const done = await runAction(
       async () => {
         await deleteWorkflow(id);
         return true;
@@ -276,7 +276,7 @@ function Actions({ workflow }: { workflow: Workflow }) {
       </Menu>
       {open === "start" && <StartDialog workflow={workflow} onClose={() => setOpen(null)} />}
       {open === "delete" && (
-        <Ask
+        <ConfirmDialog
           title={t("schedule.deleteTitle", { name })}
           text={t("workflow.deleteText")}
           confirm={t("schedule.delete")}

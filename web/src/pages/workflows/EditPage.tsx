@@ -7,19 +7,19 @@ import { Check, ChevronRight } from "lucide-react";
 import { type ReactNode, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { Refusal } from "../../api/problem";
+import { ApiError } from "../../api/problem";
 import { checkWorkflow, saveWorkflow, workflowDefaults, workflowQuery } from "../../api/workflows";
 import type { Warning, Workflow, WorkflowSpec } from "../../api/schema";
-import { dagOfSpec } from "../../lib/dag/graph";
-import { wordsOf as warningOf } from "../../lib/notices";
-import { leanWorkflow, toYaml } from "../../lib/spec";
+import { dagFromSpec } from "../../lib/dag/graph";
+import { warningText as warningOf } from "../../lib/notices";
+import { omitWorkflowDefaults, toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { say } from "../../ui/act";
+import { notify } from "../../ui/act";
 import { Dag } from "../../ui/dag/Dag";
 import editor from "../../ui/editor/editor.module.css";
 import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
-import { Card, Loading, Page, ProblemBox } from "../../ui/kit";
+import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
 import crumbs from "../schedule/schedule.module.css";
 import { WorkflowForm } from "./WorkflowForm";
 import style from "./workflows.module.css";
@@ -57,7 +57,7 @@ function useSource(id: string | undefined) {
     enabled: Boolean(data?.spec),
     queryFn: async () => {
       const spec = data?.spec as WorkflowSpec;
-      return toYaml(leanWorkflow(spec, await workflowDefaults(spec)));
+      return toYaml(omitWorkflowDefaults(spec, await workflowDefaults(spec)));
     },
     staleTime: Infinity,
   });
@@ -70,7 +70,7 @@ export function NewWorkflowPage() {
   const source = useSource(from);
   usePageTitle(t("workflow.new"));
   const title = <Crumbs name={t("workflow.new")} />;
-  if (from && source.error) return <Page title={title}>{<ProblemBox error={source.error} />}</Page>;
+  if (from && source.error) return <Page title={title}>{<ErrorBox error={source.error} />}</Page>;
   if (from && source.text === undefined) return <Page title={title}>{<Loading rows={8} />}</Page>;
   const start = source.text?.replace(/^name: .*$/m, (line) => `${line}-copy`) ?? SAMPLE;
   return <Composer key={from} start={start} workflow={null} title={title} />;
@@ -86,7 +86,7 @@ export function EditWorkflowPage() {
   const name = t("schedule.editOf", { name: workflow?.name ?? "…" });
   usePageTitle(name);
   const title = <Crumbs name={name} />;
-  if (error && !first) return <Page title={title}>{<ProblemBox error={error} />}</Page>;
+  if (error && !first) return <Page title={title}>{<ErrorBox error={error} />}</Page>;
   if (!first) return <Page title={title}>{<Loading rows={8} />}</Page>;
   return <Composer start={first.text} workflow={first.workflow} title={title} />;
 }
@@ -126,23 +126,23 @@ function Composer({ start, workflow, title }: ComposerProps) {
   const draft = useDraft<WorkflowSpec>(start, check);
   const [way, setWay] = useState<Way>(workflow ? "file" : "form");
   const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const [refusal, setRefusal] = useState<ApiError | null>(null);
   const { spec } = draft;
   // While the text cannot be read, the picture stays what it was.
   const last = useRef<WorkflowSpec | null>(null);
   if (spec) last.current = spec;
   const shown = last.current;
-  const nodes = useMemo(() => dagOfSpec(shown), [shown]);
+  const nodes = useMemo(() => dagFromSpec(shown), [shown]);
   const save = async () => {
     if (!spec) return;
     setBusy(true);
     setRefusal(null);
     try {
       const saved = await saveWorkflow(spec, workflow?.version ?? null);
-      say(t("schedule.saved", { name: saved.name }));
+      notify(t("schedule.saved", { name: saved.name }));
       void navigate({ to: "/workflows/$id", params: { id: saved.id } });
     } catch (error) {
-      setRefusal(Refusal.from(error));
+      setRefusal(ApiError.from(error));
       setBusy(false);
     }
   };
@@ -163,7 +163,7 @@ function Composer({ start, workflow, title }: ComposerProps) {
             leftSection={<Check size={14} />}
             onClick={() => void save()}
             loading={busy}
-            disabled={!draft.isFine}
+            disabled={!draft.isValid}
             data-testid="save"
           >
             {workflow ? t("common.save") : t("schedule.create")}
@@ -171,7 +171,7 @@ function Composer({ start, workflow, title }: ComposerProps) {
         </>
       }
     >
-      {refusal && <ProblemBox error={refusal} />}
+      {refusal && <ErrorBox error={refusal} />}
       <div className={editor.columns}>
         <div className={style.writing}>
           {way === "file" ? (
@@ -179,19 +179,19 @@ function Composer({ start, workflow, title }: ComposerProps) {
               title={t("workflow.file")}
               schema="WorkflowSpec"
               draft={draft}
-              fine={t("workflow.fine")}
+              validText={t("workflow.fine")}
             />
           ) : (
             <Card
               title={t("workflow.form.title")}
-              aside={draft.isFine ? t("workflow.fine") : undefined}
+              aside={draft.isValid ? t("workflow.fine") : undefined}
               className={style.formCard}
             >
               {spec ? (
                 <WorkflowForm
                   spec={spec}
                   set={draft.set}
-                  fields={draft.refusal?.fields ?? []}
+                  fields={draft.apiError?.fields ?? []}
                   named={workflow !== null}
                 />
               ) : (
@@ -199,15 +199,15 @@ function Composer({ start, workflow, title }: ComposerProps) {
               )}
             </Card>
           )}
-          {(draft.refusal?.fields.length ?? 0) > 1 || warnings.length > 0 ? (
+          {(draft.apiError?.fields.length ?? 0) > 1 || warnings.length > 0 ? (
             <Card title={t("workflow.notices")}>
               <ul className={style.notices} data-testid="notices">
-                {draft.refusal?.fields.map((field) => (
+                {draft.apiError?.fields.map((field) => (
                   <li key={field.path + field.detail} data-bad>
                     <code>{field.path}</code> {field.detail}
                   </li>
                 ))}
-                {!draft.refusal && warnings.map((warning, i) => <li key={i}>{warningOf(warning, t)}</li>)}
+                {!draft.apiError && warnings.map((warning, i) => <li key={i}>{warningOf(warning, t)}</li>)}
               </ul>
             </Card>
           ) : null}

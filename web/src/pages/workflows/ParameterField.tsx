@@ -4,7 +4,7 @@ import { NumberInput, Select, Switch, Textarea, TextInput } from "@mantine/core"
 import { useTranslation } from "react-i18next";
 
 import type { Parameter } from "../../api/schema";
-import { type Hints, hintsOf, isReference, shown } from "../../lib/parameters";
+import { type FieldHints, fieldHintsOf, isReference, toFieldText } from "../../lib/parameters";
 import style from "./workflows.module.css";
 
 interface FieldProps {
@@ -20,7 +20,7 @@ interface FieldProps {
 /** The field of a parameter, as its type and its schema let it be. */
 export function ParameterField({ name, parameter, value, error, onChange, takesReferences }: FieldProps) {
   const { t } = useTranslation();
-  const hints = hintsOf(parameter);
+  const hints = fieldHintsOf(parameter);
   const bounds = [
     hints.minimum !== undefined && `≥ ${hints.minimum}`,
     hints.maximum !== undefined && `≤ ${hints.maximum}`,
@@ -42,7 +42,7 @@ export function ParameterField({ name, parameter, value, error, onChange, takesR
         {...common}
         value={value === "" ? null : value}
         onChange={(next) => onChange(next ?? "")}
-        data={hints.choices.map((choice) => ({ value: shown(choice), label: shown(choice) }))}
+        data={hints.choices.map((choice) => ({ value: toFieldText(choice), label: toFieldText(choice) }))}
         clearable={parameter.default === undefined}
         searchable={hints.choices.length > 8}
       />
@@ -105,6 +105,6 @@ export function ParameterField({ name, parameter, value, error, onChange, takesR
 }
 
 /** Whether more than a line of text can be said in it: what numbers and texts are filled in with may refer. */
-function hasOwnField({ type }: Parameter, { choices }: Hints): boolean {
+function hasOwnField({ type }: Parameter, { choices }: FieldHints): boolean {
   return choices !== null || type === "boolean" || type === "array" || type === "object";
 }

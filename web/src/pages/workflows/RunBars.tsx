@@ -6,7 +6,7 @@ import { useTranslation } from "react-i18next";
 import type { RecentRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
-import { exact } from "../../lib/time";
+import { formatExact } from "../../lib/time";
 import style from "./workflows.module.css";
 
 /** `runs` has the newest first. */
@@ -18,7 +18,7 @@ export function RunBars({ runs }: { runs: readonly RecentRun[] }) {
     [
       `#${run.number}`,
       t(`runStatus.${run.status}`),
-      exact(run.created_at, language, zone),
+      formatExact(run.created_at, language, zone),
       run.finished_at ? formatDuration(lengthOf(run)) : null,
     ]
       .filter(Boolean)

@@ -8,12 +8,12 @@ import { Play } from "lucide-react";
 import { useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { Refusal } from "../../api/problem";
+import { ApiError } from "../../api/problem";
 import { planRun, startRun } from "../../api/workflows";
 import type { RunPlan, Workflow } from "../../api/schema";
-import { filled, type Filled, valuesOf } from "../../lib/parameters";
-import { say } from "../../ui/act";
-import { ProblemBox } from "../../ui/kit";
+import { initialFields, type FieldTexts, parseFields } from "../../lib/parameters";
+import { notify } from "../../ui/act";
+import { ErrorBox } from "../../ui/kit";
 import { ParameterField } from "./ParameterField";
 import style from "./workflows.module.css";
 import { randomId } from "../../lib/randomId";
@@ -31,14 +31,14 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const { id, name, parameters = {} } = workflow;
-  const [fields, setFields] = useState<Filled>(() => filled(parameters, start));
+  const [fields, setFields] = useState<FieldTexts>(() => initialFields(parameters, start));
   const [note, setNote] = useState("");
   const [priority, setPriority] = useState<number | string>("");
   const [isTold, setTold] = useState(false);
   const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState<Refusal | null>(null);
+  const [refusal, setRefusal] = useState<ApiError | null>(null);
   const key = useRef(randomId());
-  const { values, problems } = valuesOf(parameters, fields);
+  const { values, problems } = parseFields(parameters, fields);
   const isWrong = Object.keys(problems).length > 0;
 
   const [asked] = useDebouncedValue(JSON.stringify({ parameters: values }), 300);
@@ -50,7 +50,7 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
     staleTime: 10_000,
   });
   const fieldErrors = [
-    ...(plan.error && !isWrong ? Refusal.from(plan.error).fields : []),
+    ...(plan.error && !isWrong ? ApiError.from(plan.error).fields : []),
     ...(refusal?.fields ?? []),
   ];
   const saidOf = (parameter: string) => {
@@ -70,11 +70,11 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
     try {
       const more = { ...(note && { note }), ...(priority !== "" && { priority: Number(priority) }) };
       const run = await startRun(id, { parameters: values, ...more }, key.current);
-      say(t("workflow.started", { name, number: run.number }));
+      notify(t("workflow.started", { name, number: run.number }));
       onClose();
       void navigate({ to: "/runs/$id", params: { id: run.id } });
     } catch (error) {
-      setRefusal(Refusal.from(error));
+      setRefusal(ApiError.from(error));
       key.current = randomId();
       setBusy(false);
     }
@@ -119,9 +119,9 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
             />
           </div>
           <Plan plan={plan.data} />
-          {refusal && <ProblemBox error={refusal} />}
+          {refusal && <ErrorBox error={refusal} />}
           {!refusal && plan.error && !isWrong && fieldErrors.length === 0 && (
-            <ProblemBox error={plan.error} />
+            <ErrorBox error={plan.error} />
           )}
         </div>
         <Group justify="flex-end" mt="md" gap="xs">

@@ -18,18 +18,18 @@ import { useTranslation } from "react-i18next";
 
 import type { FieldError, JobSpec, JoinRule, Section, StepSpec, WorkflowSpec } from "../../api/schema";
 import { suggestedWorkflowsQuery } from "../../api/workflows";
-import { kindOf } from "../../lib/dag/graph";
+import { stepKindOf } from "../../lib/dag/graph";
 import {
   type Change,
   type ListKind,
-  listOf,
-  LISTS,
+  toListField,
+  LIST_KINDS,
   namesIn,
-  overOf,
-  removed,
-  renamed,
+  parseListField,
+  removeStep,
+  renameStep,
   stepsOf,
-  turned,
+  changeStepKind,
 } from "../../lib/steps";
 import { SpecForm } from "../submit/SpecForm";
 import style from "./form.module.css";
@@ -63,7 +63,7 @@ interface Props {
 export function StepFields({ spec, section, index, step, set, apply, fields }: Props) {
   const { t } = useTranslation();
   const at = [section, String(index)];
-  const kind = kindOf(step);
+  const kind = stepKindOf(step);
   const own = fields
     .map((field) => ({ ...field, path: within(field.path, `${section}[${index}]`) }))
     .filter((field) => field.path !== null) as FieldError[];
@@ -77,7 +77,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
         <TextInput
           label={t("submit.name")}
           value={step.name ?? ""}
-          onChange={(event) => apply(renamed(spec, section, index, event.currentTarget.value))}
+          onChange={(event) => apply(renameStep(spec, section, index, event.currentTarget.value))}
           error={error("name")}
           data-testid="step-name"
         />
@@ -94,7 +94,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
       <SegmentedControl
         aria-label={t("step.kind")}
         value={kind}
-        onChange={(value) => apply(turned(section, index, value))}
+        onChange={(value) => apply(changeStepKind(section, index, value))}
         data={KINDS.map((value) => ({ value, label: t(`stepKind.${value}`) }))}
       />
       {kind === "job" && (
@@ -153,7 +153,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
         <EachFields
           step={step}
           adders={stepsOf(spec, section).flatMap((other) =>
-            other.name && other.name !== step.name && kindOf(other) === "job" ? [other.name] : [],
+            other.name && other.name !== step.name && stepKindOf(other) === "job" ? [other.name] : [],
           )}
           set={(path, value) => set([...at, "for_each", ...path], value)}
           error={error}
@@ -183,7 +183,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
           color="red"
           size="compact-sm"
           leftSection={<Trash2 size={13} />}
-          onClick={() => apply(removed(spec, section, index))}
+          onClick={() => apply(removeStep(spec, section, index))}
         >
           {t("workflow.form.remove")}
         </Button>
@@ -263,7 +263,7 @@ function EachFields(props: {
   error: (path: string) => string | undefined;
 }) {
   const { t } = useTranslation();
-  const { kind, text } = listOf(props.step.for_each);
+  const { kind, text } = toListField(props.step.for_each);
   const starts: Record<ListKind, string> = {
     none: "",
     items: "eu\ncn",
@@ -273,8 +273,8 @@ function EachFields(props: {
     added_by: "",
   };
   const choose = (next: ListKind) =>
-    next === "none" ? props.set([], undefined) : props.set(["over"], overOf(next, starts[next]));
-  const write = (text: string) => props.set(["over"], overOf(kind, text));
+    next === "none" ? props.set([], undefined) : props.set(["over"], parseListField(next, starts[next]));
+  const write = (text: string) => props.set(["over"], parseListField(kind, text));
   const error =
     props.error(`for_each.over.${kind}`) ?? props.error("for_each.over") ?? props.error("for_each");
   const label = t(`workflow.form.lists.${kind}`);
@@ -285,7 +285,7 @@ function EachFields(props: {
           label={t("workflow.form.each")}
           value={kind}
           onChange={(value) => choose(value as ListKind)}
-          data={LISTS.map((value) => ({ value, label: t(`workflow.form.lists.${value}`) }))}
+          data={LIST_KINDS.map((value) => ({ value, label: t(`workflow.form.lists.${value}`) }))}
           allowDeselect={false}
           data-testid="step-each"
         />

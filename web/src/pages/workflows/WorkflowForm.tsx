@@ -6,8 +6,8 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { FieldError, Section, WorkflowSpec } from "../../api/schema";
-import { kindOf, SECTIONS } from "../../lib/dag/graph";
-import { added, type Change, stepsOf } from "../../lib/steps";
+import { stepKindOf, SECTIONS } from "../../lib/dag/graph";
+import { addStep, type Change, stepsOf } from "../../lib/steps";
 import { StepFields } from "./StepFields";
 import style from "./form.module.css";
 
@@ -27,7 +27,7 @@ export function WorkflowForm({ spec, set, fields, named }: Props) {
   const apply = (changes: readonly Change[]) => changes.forEach(({ path, value }) => set(path, value));
   const add = (section: Section) => {
     setOpen((open) => [...open, `${section}.${stepsOf(spec, section).length}`]);
-    apply(added(spec, section));
+    apply(addStep(spec, section));
   };
   return (
     <div className={style.fields} data-testid="workflow-form">
@@ -85,7 +85,7 @@ export function WorkflowForm({ spec, set, fields, named }: Props) {
                   <Accordion.Control data-bad={isWrong || undefined}>
                     <span className={style.title}>
                       <span className="clip">{step.name}</span>
-                      <span className="quiet">{t(`stepKind.${kindOf(step)}`)}</span>
+                      <span className="quiet">{t(`stepKind.${stepKindOf(step)}`)}</span>
                     </span>
                   </Accordion.Control>
                   <Accordion.Panel>

@@ -10,11 +10,11 @@ import { useTranslation } from "react-i18next";
 import { workflowsQuery } from "../../api/workflows";
 import type { Workflow } from "../../api/schema";
 import type { WorkflowsSearch } from "../../app/router";
-import { useSlash } from "../../lib/slash";
+import { useFilterShortcut } from "../../lib/slash";
 import { usePageTitle } from "../../lib/title";
-import { Empty, Labels, Loading, Page, ProblemBox, Snippet } from "../../ui/kit";
+import { EmptyState, Labels, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { RunBadge } from "../../ui/Status";
-import { Ago } from "../../ui/Time";
+import { RelativeTime } from "../../ui/Time";
 import { RunBars } from "./RunBars";
 import { Sections } from "./Sections";
 import { StartDialog } from "./StartDialog";
@@ -48,7 +48,7 @@ export function WorkflowsPage() {
     >
       <Sections />
       <Filters search={search} onChange={change} />
-      {list.error && !rows && <ProblemBox error={list.error} onRetry={() => void list.refetch()} />}
+      {list.error && !rows && <ErrorBox error={list.error} onRetry={() => void list.refetch()} />}
       {!rows && !list.error && <Loading rows={8} />}
       {rows?.length === 0 && (isFiltered ? <NothingMatches /> : <NoWorkflows />)}
       {rows && rows.length > 0 && (
@@ -127,7 +127,7 @@ function Row({ workflow, onLabel, onStart }: RowProps) {
           <Link to="/runs/$id" params={{ id: last.id }}>
             <RunBadge status={last.status} plain />
             <span className="quiet">
-              <Ago at={last.finished_at ?? last.created_at} light />
+              <RelativeTime at={last.finished_at ?? last.created_at} light />
             </span>
           </Link>
         ) : (
@@ -157,7 +157,7 @@ function Filters({
 }) {
   const { t } = useTranslation();
   const input = useRef<HTMLInputElement>(null);
-  useSlash(input);
+  useFilterShortcut(input);
   const others = [
     ...(search.owner ? [["owner", search.owner] as const] : []),
     ...(search.namespace ? [["namespace", search.namespace] as const] : []),
@@ -200,7 +200,7 @@ function Filters({
 function NothingMatches() {
   const { t } = useTranslation();
   return (
-    <Empty
+    <EmptyState
       icon={SearchX}
       title={t("workflow.nothingMatches")}
       action={
@@ -215,10 +215,10 @@ function NothingMatches() {
 function NoWorkflows() {
   const { t } = useTranslation();
   return (
-    <Empty icon={WorkflowIcon} title={t("workflow.none")}>
+    <EmptyState icon={WorkflowIcon} title={t("workflow.none")}>
       <p>{t("workflow.noneText")}</p>
       <br />
       <Snippet text="belfry apply -f workflow.yaml" />
-    </Empty>
+    </EmptyState>
   );
 }

@@ -20,30 +20,30 @@ import {
 } from "react";
 import { useTranslation } from "react-i18next";
 
-import { type DagNode, relatives } from "../../lib/dag/graph";
-import { curve, type Layout, NODE_HEIGHT, NODE_WIDTH } from "../../lib/dag/layout";
+import { type DagNode, relatedSteps } from "../../lib/dag/graph";
+import { curvePath, type Layout, NODE_HEIGHT, NODE_WIDTH } from "../../lib/dag/layout";
 import { useLayout } from "../../lib/dag/useLayout";
 import { stepTone } from "../../lib/runs";
 import { Node, type NodeState } from "./Node";
 import style from "./dag.module.css";
 import {
-  begun,
-  centered,
-  crosses,
-  fitted,
-  isInside,
+  initialView,
+  centerView,
+  isEdgeVisible,
+  fitView,
+  isNodeVisible,
   neighbour,
   type Size,
   stepAt,
   type View,
-  windowOf,
-  zoomed,
+  viewportOf,
+  zoomView,
 } from "./view";
 
 /** Smaller than this no name can be read. */
-const READABLE = 0.42;
+const READABLE_SCALE = 0.42;
 /** As many steps are elements of their own however small they are. */
-const FEW = 60;
+const DETAILED_STEPS_MAX = 60;
 /** A pointer that moved less has clicked. */
 const CLICK_PX = 4;
 
@@ -58,10 +58,10 @@ interface Props {
 
 export function Dag({ nodes, states, chosen, onChoose, label }: Props) {
   const { t } = useTranslation();
-  const { layout, shape, isBusy } = useLayout(nodes);
+  const { layout, layoutKey, isBusy } = useLayout(nodes);
   const box = useRef<HTMLDivElement>(null);
   const size = useSize(box);
-  const [view, setView] = useView(layout, shape, size, chosen);
+  const [view, setView] = useView(layout, layoutKey, size, chosen);
   const [find, setFind] = useState("");
   const drag = useRef<{ x: number; y: number; view: View; moved: boolean } | null>(null);
 
@@ -70,17 +70,17 @@ export function Dag({ nodes, states, chosen, onChoose, label }: Props) {
     if (text === "") return null;
     return new Set(nodes.filter(({ name }) => name.toLowerCase().includes(text)).map(({ name }) => name));
   }, [nodes, find]);
-  const kin = useMemo(() => (chosen ? relatives(nodes, chosen) : null), [nodes, chosen]);
+  const related = useMemo(() => (chosen ? relatedSteps(nodes, chosen) : null), [nodes, chosen]);
 
   const zoom = useCallback(
     (factor: number, at?: { x: number; y: number }) =>
-      setView((view) => zoomed(view, factor, at ?? { x: size.width / 2, y: size.height / 2 })),
+      setView((view) => zoomView(view, factor, at ?? { x: size.width / 2, y: size.height / 2 })),
     [size, setView],
   );
-  const fit = () => setView(() => fitted(layout, size));
+  const fit = () => setView(() => fitView(layout, size));
   const show = (name: string | undefined) => {
-    const place = name === undefined ? undefined : layout.places.get(name);
-    if (place) setView((view) => centered(view, place, size));
+    const place = name === undefined ? undefined : layout.positions.get(name);
+    if (place) setView((view) => centerView(view, place, size));
   };
 
   useEffect(() => {
@@ -181,8 +181,8 @@ export function Dag({ nodes, states, chosen, onChoose, label }: Props) {
         onPointerCancel={() => (drag.current = null)}
         onKeyDown={onKey}
       >
-        {shape !== "" && (
-          <Picture {...{ nodes, layout, states, chosen, onChoose, view, size, kin, hits }} isBusy={isBusy} />
+        {layoutKey !== "" && (
+          <Graph {...{ nodes, layout, states, chosen, onChoose, view, size, related: related, hits }} isBusy={isBusy} />
         )}
       </div>
     </div>
@@ -199,34 +199,34 @@ function Tool({ label, onClick, icon }: { label: string; onClick: () => void; ic
   );
 }
 
-interface PictureProps extends Omit<Props, "label"> {
+interface GraphProps extends Omit<Props, "label"> {
   layout: Layout;
   view: View;
   size: Size;
   /** What stands out once a step is chosen: it, and what it depends on or what depends on it. */
-  kin: ReadonlySet<string> | null;
+  related: ReadonlySet<string> | null;
   hits: ReadonlySet<string> | null;
   isBusy: boolean;
 }
 
-function Picture({ nodes, layout, states, chosen, onChoose, view, size, kin, hits, isBusy }: PictureProps) {
+function Graph({ nodes, layout, states, chosen, onChoose, view, size, related, hits, isBusy }: GraphProps) {
   const { t } = useTranslation();
-  const isFar = view.scale < READABLE && nodes.length > FEW;
-  const window = windowOf(view, size);
-  const isDim = (name: string) => (hits ? !hits.has(name) : kin ? !kin.has(name) : false);
-  const near = isFar ? [] : nodes.filter(({ name }) => isSeen(layout, name, window));
+  const isSimplified = view.scale < READABLE_SCALE && nodes.length > DETAILED_STEPS_MAX;
+  const window = viewportOf(view, size);
+  const isDim = (name: string) => (hits ? !hits.has(name) : related ? !related.has(name) : false);
+  const visible = isSimplified ? [] : nodes.filter(({ name }) => isVisible(layout, name, window));
   const edges = useMemo(
-    () => layout.edges.map((edge) => ({ ...edge, path: curve(edge.points) })),
+    () => layout.edges.map((edge) => ({ ...edge, path: curvePath(edge.points) })),
     [layout.edges],
   );
   const adds = useMemo(
-    () => new Set(nodes.flatMap(({ name, adders }) => adders.map((adder) => `${adder} ${name}`))),
+    () => new Set(nodes.flatMap(({ name, addedBy }) => addedBy.map((adder) => `${adder} ${name}`))),
     [nodes],
   );
   const transform = `translate(${view.x} ${view.y}) scale(${view.scale})`;
 
   return (
-    <div data-testid="dag-shown" data-steps={layout.places.size} data-far={isFar} data-busy={isBusy}>
+    <div data-testid="dag-shown" data-steps={layout.positions.size} data-far={isSimplified} data-busy={isBusy}>
       <svg width={size.width} height={size.height} className={style.lines} aria-hidden>
         <g transform={transform}>
           {layout.bands.length > 1 &&
@@ -242,16 +242,16 @@ function Picture({ nodes, layout, states, chosen, onChoose, view, size, kin, hit
                   className={style.rule}
                 />
               ))}
-          {isFar ? (
+          {isSimplified ? (
             <>
-              <path d={allOf(edges)} className={style.far} />
-              <Blocks nodes={nodes} layout={layout} states={states} isDim={isDim} />
-              {chosen && <Blocks nodes={nodes} layout={layout} only={chosen} isDim={() => false} />}
+              <path d={joinedPath(edges)} className={style.far} />
+              <SimplifiedSteps nodes={nodes} layout={layout} states={states} isDim={isDim} />
+              {chosen && <SimplifiedSteps nodes={nodes} layout={layout} only={chosen} isDim={() => false} />}
             </>
           ) : (
             edges.map(
               (edge) =>
-                crosses(edge, window) && (
+                isEdgeVisible(edge, window) && (
                   <path
                     key={`${edge.from} ${edge.to}`}
                     d={edge.path}
@@ -259,7 +259,7 @@ function Picture({ nodes, layout, states, chosen, onChoose, view, size, kin, hit
                     data-adds={adds.has(`${edge.from} ${edge.to}`) || undefined}
                     data-state={states?.get(edge.from)?.status}
                     data-dim={isDim(edge.from) || isDim(edge.to) || undefined}
-                    data-kin={(kin?.has(edge.from) && kin.has(edge.to)) || undefined}
+                    data-kin={(related?.has(edge.from) && related.has(edge.to)) || undefined}
                   />
                 ),
             )
@@ -280,8 +280,8 @@ function Picture({ nodes, layout, states, chosen, onChoose, view, size, kin, hit
               {t(`section.${section}`)}
             </span>
           ))}
-        {near.map((node) => {
-          const place = layout.places.get(node.name);
+        {visible.map((node) => {
+          const place = layout.positions.get(node.name);
           return (
             place && (
               <Node
@@ -302,15 +302,15 @@ function Picture({ nodes, layout, states, chosen, onChoose, view, size, kin, hit
   );
 }
 
-function isSeen(layout: Layout, name: string, window: ReturnType<typeof windowOf>): boolean {
-  const place = layout.places.get(name);
-  return place !== undefined && isInside(place, window);
+function isVisible(layout: Layout, name: string, window: ReturnType<typeof viewportOf>): boolean {
+  const place = layout.positions.get(name);
+  return place !== undefined && isNodeVisible(place, window);
 }
 
 const paths = new WeakMap<object, string>();
 
 /** All edges as one path, made once for a layout. */
-function allOf(edges: ReadonlyArray<{ path: string }>): string {
+function joinedPath(edges: ReadonlyArray<{ path: string }>): string {
   const known = paths.get(edges);
   if (known !== undefined) return known;
   const made = edges.map(({ path }) => path).join("");
@@ -327,10 +327,10 @@ interface BlocksProps {
 }
 
 /** Steps from afar: one path for each colour. */
-function Blocks({ nodes, layout, states, only, isDim }: BlocksProps) {
+function SimplifiedSteps({ nodes, layout, states, only, isDim }: BlocksProps) {
   const groups = new Map<string, string>();
   for (const { name } of nodes) {
-    const place = layout.places.get(name);
+    const place = layout.positions.get(name);
     if (!place || (only !== undefined && only !== name)) continue;
     const status = states?.get(name)?.status;
     const key = `${isDim(name) ? "dim" : ""} ${status ?? "none"}`;
@@ -371,13 +371,13 @@ function useSize(element: React.RefObject<HTMLElement | null>): Size {
 /** What shows: all of it at first, and whenever the picture has another shape; else as the user left it. */
 function useView(layout: Layout, shape: string, size: Size, chosen: string | undefined) {
   const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
-  const touched = useRef(false);
+  const isUserView = useRef(false);
   const known = useRef({ shape: "", size: NO_SIZE });
   useLayoutEffect(() => {
     if (shape === "" || size.width === 0) return;
-    if (known.current.shape !== shape) touched.current = false;
+    if (known.current.shape !== shape) isUserView.current = false;
     known.current = { shape, size };
-    if (!touched.current) setView(begun(layout, size));
+    if (!isUserView.current) setView(initialView(layout, size));
   }, [layout, shape, size]);
 
   // A step that is chosen elsewhere comes into sight.
@@ -385,18 +385,18 @@ function useView(layout: Layout, shape: string, size: Size, chosen: string | und
   useEffect(() => {
     if (shape === "" || size.width === 0 || before.current === chosen) return;
     before.current = chosen;
-    const place = chosen === undefined ? undefined : layout.places.get(chosen);
+    const place = chosen === undefined ? undefined : layout.positions.get(chosen);
     if (!place) return;
     setView((view) => {
-      const isFar = view.scale < READABLE && layout.places.size > FEW;
-      return !isFar && isInside(place, windowOf(view, size, -NODE_WIDTH / 4))
+      const isFar = view.scale < READABLE_SCALE && layout.positions.size > DETAILED_STEPS_MAX;
+      return !isFar && isNodeVisible(place, viewportOf(view, size, -NODE_WIDTH / 4))
         ? view
-        : centered(view, place, size);
+        : centerView(view, place, size);
     });
   }, [chosen, shape, size, layout]);
 
   const change = useCallback((next: (view: View) => View) => {
-    touched.current = true;
+    isUserView.current = true;
     setView(next);
   }, []);
   return [view, change] as const;

@@ -1,58 +1,58 @@
 import { expect, test } from "vitest";
 
-import { laidOut } from "../../lib/dag/layout";
-import { begun, centered, crosses, fitted, isInside, neighbour, stepAt, windowOf, zoomed } from "./view";
+import { layOut } from "../../lib/dag/layout";
+import { initialView, centerView, isEdgeVisible, fitView, isNodeVisible, neighbour, stepAt, viewportOf, zoomView } from "./view";
 
 const BOX = { width: 800, height: 600 };
 const node = (name: string, needs: string[] = []) => ({
-  ...{ name, needs, adders: [], section: "steps" as const, kind: "job" as const },
+  ...{ name, needs, addedBy: [], section: "steps" as const, kind: "job" as const },
   ...{ isMap: false, isConditional: false },
 });
-const LAYOUT = laidOut([node("a"), node("b", ["a"]), node("c", ["a"]), node("d", ["b", "c"])], "careful");
+const LAYOUT = layOut([node("a"), node("b", ["a"]), node("c", ["a"]), node("d", ["b", "c"])], "careful");
 
 test("all of a picture is shown, and a small one not larger than life", () => {
-  expect(fitted({ width: 200, height: 100 }, BOX).scale).toBe(1);
-  const wide = fitted({ width: 7_520, height: 100 }, BOX);
+  expect(fitView({ width: 200, height: 100 }, BOX).scale).toBe(1);
+  const wide = fitView({ width: 7_520, height: 100 }, BOX);
   expect(wide.scale).toBeCloseTo(0.1);
   expect(wide.x).toBeCloseTo(24);
 });
 
 test("on a phone a picture begins at its left end, large enough to be read", () => {
   const phone = { width: 360, height: 400 };
-  const { scale, x } = begun({ width: 1_000, height: 200 }, phone);
+  const { scale, x } = initialView({ width: 1_000, height: 200 }, phone);
   expect([scale, x]).toEqual([0.7, 24]);
   // A thousand steps are seen as a whole all the same.
-  expect(begun({ width: 9_000, height: 4_000 }, phone).scale).toBeLessThan(0.1);
-  expect(begun({ width: 1_000, height: 200 }, BOX)).toEqual(fitted({ width: 1_000, height: 200 }, BOX));
+  expect(initialView({ width: 9_000, height: 4_000 }, phone).scale).toBeLessThan(0.1);
+  expect(initialView({ width: 1_000, height: 200 }, BOX)).toEqual(fitView({ width: 1_000, height: 200 }, BOX));
 });
 
 test("what is under the pointer stays there when it grows", () => {
   const view = { x: 10, y: 20, scale: 0.5 };
   const at = { x: 300, y: 200 };
-  const next = zoomed(view, 1.7, at);
+  const next = zoomView(view, 1.7, at);
   expect((at.x - next.x) / next.scale).toBeCloseTo((at.x - view.x) / view.scale);
   expect((at.y - next.y) / next.scale).toBeCloseTo((at.y - view.y) / view.scale);
-  expect(zoomed(view, 1_000, at).scale).toBe(2);
+  expect(zoomView(view, 1_000, at).scale).toBe(2);
 });
 
 test("a step is found by where it is shown, and only what is in sight is inside", () => {
-  const place = LAYOUT.places.get("d") ?? { x: 0, y: 0 };
-  const view = centered({ x: 0, y: 0, scale: 1 }, place, BOX);
+  const place = LAYOUT.positions.get("d") ?? { x: 0, y: 0 };
+  const view = centerView({ x: 0, y: 0, scale: 1 }, place, BOX);
   expect(stepAt(LAYOUT, view, { x: 400, y: 300 })).toBe("d");
   expect(stepAt(LAYOUT, view, { x: 1, y: 1 })).toBeUndefined();
-  const window = windowOf(view, BOX);
-  expect(isInside(place, window)).toBe(true);
-  expect(isInside({ x: place.x + 5_000, y: place.y }, window)).toBe(false);
+  const window = viewportOf(view, BOX);
+  expect(isNodeVisible(place, window)).toBe(true);
+  expect(isNodeVisible({ x: place.x + 5_000, y: place.y }, window)).toBe(false);
   const edge = { from: "a", to: "b", points: [place.x - 5_000, place.y, place.x + 5_000, place.y] };
-  expect(crosses(edge, window)).toBe(true);
-  expect(crosses({ ...edge, points: [-9_000, 0, -8_000, 0] }, window)).toBe(false);
+  expect(isEdgeVisible(edge, window)).toBe(true);
+  expect(isEdgeVisible({ ...edge, points: [-9_000, 0, -8_000, 0] }, window)).toBe(false);
 });
 
 test("arrow keys go to the nearest step on that side", () => {
   expect(neighbour(LAYOUT, "a", "ArrowLeft")).toBeUndefined();
   expect(neighbour(LAYOUT, "d", "ArrowRight")).toBeUndefined();
   const [upper, lower] = ["b", "c"].sort(
-    (one, other) => (LAYOUT.places.get(one)?.y ?? 0) - (LAYOUT.places.get(other)?.y ?? 0),
+    (one, other) => (LAYOUT.positions.get(one)?.y ?? 0) - (LAYOUT.positions.get(other)?.y ?? 0),
   );
   expect(neighbour(LAYOUT, upper ?? "", "ArrowDown")).toBe(lower);
   expect(neighbour(LAYOUT, lower ?? "", "ArrowUp")).toBe(upper);

@@ -19,7 +19,7 @@ import { useEffect, useRef } from "react";
 import { nonce } from "../../app/nonce";
 import { completions, type SpecName } from "./completions";
 
-export type Form = "yaml" | "json";
+export type Format = "yaml" | "json";
 
 const colors = HighlightStyle.define([
   { tag: [tags.propertyName, tags.definition(tags.propertyName)], color: "var(--accent)" },
@@ -29,7 +29,7 @@ const colors = HighlightStyle.define([
   { tag: [tags.punctuation, tags.separator], color: "var(--ink-3)" },
 ]);
 
-const look = EditorView.theme({
+const editorTheme = EditorView.theme({
   "&": { height: "100%", fontSize: "12.5px", backgroundColor: "transparent" },
   "&.cm-focused": { outline: "none" },
   ".cm-scroller": { fontFamily: "var(--font-mono)", lineHeight: "20px", fontVariantLigatures: "none" },
@@ -55,7 +55,7 @@ const look = EditorView.theme({
 interface Props {
   schema: SpecName;
   text: string;
-  form: Form;
+  form: Format;
   label: string;
   diagnostics: readonly Diagnostic[];
   onChange: (text: string) => void;
@@ -64,13 +64,13 @@ interface Props {
 export default function Editor({ schema, text, form, label, diagnostics, onChange }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
-  const changed = useRef(onChange);
-  changed.current = onChange;
+  const onChangeRef = useRef(onChange);
+  onChangeRef.current = onChange;
   const language = useRef(new Compartment());
 
   useEffect(() => {
     if (!host.current) return;
-    const made = new EditorView({
+    const editor = new EditorView({
       parent: host.current,
       state: EditorState.create({
         doc: "",
@@ -89,7 +89,7 @@ export default function Editor({ schema, text, form, label, diagnostics, onChang
           language.current.of([]),
           autocompletion({ override: [(context) => complete(schema, context)], icons: false }),
           keymap.of([...completionKeymap, ...defaultKeymap, ...historyKeymap, indentWithTab]),
-          look,
+          editorTheme,
           EditorView.updateListener.of((update) => {
             const isUser = update.transactions.some(
               (tr) =>
@@ -99,13 +99,13 @@ export default function Editor({ schema, text, form, label, diagnostics, onChang
                 tr.isUserEvent("redo") ||
                 tr.isUserEvent("move"),
             );
-            if (update.docChanged && isUser) changed.current(update.state.doc.toString());
+            if (update.docChanged && isUser) onChangeRef.current(update.state.doc.toString());
           }),
         ],
       }),
     });
-    view.current = made;
-    return () => made.destroy();
+    view.current = editor;
+    return () => editor.destroy();
   }, [schema, label]);
 
   useEffect(() => {

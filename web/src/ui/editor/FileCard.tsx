@@ -6,30 +6,30 @@ import { Check, TriangleAlert } from "lucide-react";
 import { createContext, Suspense, useContext, useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { Refusal } from "../../api/problem";
-import { lazyPart, NotLoaded } from "../../app/lazyPage";
-import { useLoadAgain } from "../../app/useLoadAgain";
+import { ApiError } from "../../api/problem";
+import { lazyPart, ChunkLoadError } from "../../app/lazyPage";
+import { useChunkReload } from "../../app/useLoadAgain";
 import { NOT_A_MAP, toYaml } from "../../lib/spec";
-import { Card, ProblemBox } from "../kit";
+import { Card, ErrorBox } from "../kit";
 import { loadSchemas, type SpecName } from "./completions";
-import type { Form } from "./Editor";
+import type { Format } from "./Editor";
 import style from "./editor.module.css";
 import type { Draft } from "./useDraft";
 
 const Editor = lazyPart(() => import("./Editor"));
 
 /** Whether the user has written nothing yet that a reload would lose. */
-const Untouched = createContext(true);
+const UnmodifiedContext = createContext(true);
 
 /** In the place of an editor that failed; the form beside it still works. */
-function NoEditor({ error, reset }: ErrorComponentProps) {
+function EditorError({ error, reset }: ErrorComponentProps) {
   const { t } = useTranslation();
-  useLoadAgain(error, reset, useContext(Untouched));
-  if (!(error instanceof NotLoaded)) return <ProblemBox error={error} onRetry={reset} />;
+  useChunkReload(error, reset, useContext(UnmodifiedContext));
+  if (!(error instanceof ChunkLoadError)) return <ErrorBox error={error} onRetry={reset} />;
   // A browser does not ask again for code that was not found, as after an upgrade of the server.
   return (
     <>
-      <ProblemBox error={new Refusal("not_loaded", 0, error.message)} />
+      <ErrorBox error={new ApiError("not_loaded", 0, error.message)} />
       <Button m="md" variant="default" onClick={() => location.reload()}>
         {t("failed.reload")}
       </Button>
@@ -42,17 +42,17 @@ interface Props<T> {
   schema: SpecName;
   draft: Draft<T>;
   /** What to say when the server would take it. */
-  fine: string;
+  validText: string;
 }
 
-export function FileCard<T extends object>({ title, schema, draft, fine }: Props<T>) {
+export function FileCard<T extends object>({ title, schema, draft, validText }: Props<T>) {
   const { t } = useTranslation();
-  const [form, setForm] = useState<Form>("yaml");
+  const [form, setForm] = useState<Format>("yaml");
   const { spec } = draft;
   useEffect(() => void loadSchemas().catch(() => undefined), []);
   const [first] = useState(draft.text);
 
-  const turn = (next: Form) => {
+  const changeFormat = (next: Format) => {
     setForm(next);
     if (spec) draft.change(next === "json" ? `${JSON.stringify(spec, null, 2)}\n` : toYaml(spec));
   };
@@ -65,7 +65,7 @@ export function FileCard<T extends object>({ title, schema, draft, fine }: Props
         <SegmentedControl
           aria-label={title}
           value={form}
-          onChange={(value) => turn(value)}
+          onChange={(value) => changeFormat(value)}
           disabled={!spec}
           data={[
             { value: "yaml", label: "YAML" },
@@ -75,8 +75,8 @@ export function FileCard<T extends object>({ title, schema, draft, fine }: Props
       }
     >
       <div className={style.editor}>
-        <Untouched value={draft.text === first}>
-          <CatchBoundary getResetKey={() => title} errorComponent={NoEditor}>
+        <UnmodifiedContext value={draft.text === first}>
+          <CatchBoundary getResetKey={() => title} errorComponent={EditorError}>
             <Suspense fallback={<Skeleton height="100%" />}>
               <Editor
                 schema={schema}
@@ -88,9 +88,9 @@ export function FileCard<T extends object>({ title, schema, draft, fine }: Props
               />
             </Suspense>
           </CatchBoundary>
-        </Untouched>
+        </UnmodifiedContext>
       </div>
-      <div className={style.verdict} data-bad={draft.error || draft.refusal ? true : undefined} role="status">
+      <div className={style.verdict} data-bad={draft.error || draft.apiError ? true : undefined} role="status">
         {draft.error ? (
           <>
             <TriangleAlert size={14} aria-hidden />
@@ -99,18 +99,18 @@ export function FileCard<T extends object>({ title, schema, draft, fine }: Props
               message: draft.error.message === NOT_A_MAP ? t("submit.notAMap") : draft.error.message,
             })}
           </>
-        ) : draft.refusal ? (
+        ) : draft.apiError ? (
           <>
             <TriangleAlert size={14} aria-hidden />
             <span>
-              {draft.refusal.message}{" "}
-              {draft.refusal.hint && <span className="quiet">{draft.refusal.hint}</span>}
+              {draft.apiError.message}{" "}
+              {draft.apiError.hint && <span className="quiet">{draft.apiError.hint}</span>}
             </span>
           </>
         ) : draft.verdict === "fine" ? (
           <>
             <Check size={14} aria-hidden />
-            {fine}
+            {validText}
           </>
         ) : (
           t("submit.checking")

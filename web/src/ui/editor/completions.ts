@@ -24,11 +24,11 @@ export async function loadSchemas(): Promise<void> {
 }
 
 /** What stands at a place: all forms that it may take, without the lists and references around them. */
-function resolved(schema: Schema | undefined): Schema[] {
+function resolveSchema(schema: Schema | undefined): Schema[] {
   if (!schema) return [];
-  if (schema.$ref) return resolved(schemas[schema.$ref.split("/").at(-1) ?? ""]);
-  if (schema.oneOf) return schema.oneOf.flatMap(resolved);
-  if (schema.items) return resolved(schema.items);
+  if (schema.$ref) return resolveSchema(schemas[schema.$ref.split("/").at(-1) ?? ""]);
+  if (schema.oneOf) return schema.oneOf.flatMap(resolveSchema);
+  if (schema.items) return resolveSchema(schema.items);
   return [schema];
 }
 
@@ -49,13 +49,13 @@ export function pathAbove(lines: readonly string[], indent: number): string[] {
 export type SpecName = "JobSpec" | "ScheduleSpec" | "CalendarSpec" | "WorkflowSpec";
 
 export function completions(root: SpecName, lines: readonly string[], indent: number): Completion[] {
-  let at: Schema[] = resolved(schemas[root]);
-  for (const key of pathAbove(lines, indent)) at = at.flatMap((schema) => resolved(schema.properties?.[key]));
+  let at: Schema[] = resolveSchema(schemas[root]);
+  for (const key of pathAbove(lines, indent)) at = at.flatMap((schema) => resolveSchema(schema.properties?.[key]));
   return at.flatMap((schema) =>
     Object.entries(schema.properties ?? {}).map(([key, member]) => ({
       label: key,
       apply: `${key}: `,
-      detail: (member.description ?? resolved(member)[0]?.description ?? "").split("\n")[0]?.slice(0, 80),
+      detail: (member.description ?? resolveSchema(member)[0]?.description ?? "").split("\n")[0]?.slice(0, 80),
     })),
   );
 }

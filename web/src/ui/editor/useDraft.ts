@@ -3,21 +3,21 @@
 import type { Diagnostic } from "@codemirror/lint";
 import { useEffect, useMemo, useState } from "react";
 
-import { Refusal } from "../../api/problem";
-import { edited, type Parsed, parseSpec, rangeOf } from "../../lib/spec";
+import { ApiError } from "../../api/problem";
+import { setMember, type Parsed, parseSpec, rangeOf } from "../../lib/spec";
 
-const CHECK_AFTER_MS = 350;
+const CHECK_DELAY_MS = 350;
 
-export type Verdict = "checking" | "fine" | Refusal;
+export type Verdict = "checking" | "fine" | ApiError;
 
 export interface Draft<T> extends Parsed<T> {
   /** YAML, or JSON, which is YAML. */
   text: string;
   verdict: Verdict;
   /** The last refusal; it stays until the server has answered to a change. */
-  refusal: Refusal | null;
+  apiError: ApiError | null;
   diagnostics: Diagnostic[];
-  isFine: boolean;
+  isValid: boolean;
   change: (text: string) => void;
   /** Sets one member, or takes it out; the rest of the text stays as it was written. */
   set: (path: string[], value: unknown) => void;
@@ -25,24 +25,24 @@ export interface Draft<T> extends Parsed<T> {
 
 /** `check` throws a Refusal for what the server would not take; it must not change between renders. */
 export function useDraft<T extends object>(
-  start: string,
+  initial: string,
   check: (spec: T, signal: AbortSignal) => Promise<unknown>,
 ): Draft<T> {
-  const [text, setText] = useState(start);
+  const [text, setText] = useState(initial);
   const { spec, error } = useMemo(() => parseSpec<T>(text), [text]);
   const verdict = useVerdict(spec, check);
-  const refusal = verdict instanceof Refusal ? verdict : null;
+  const apiError = verdict instanceof ApiError ? verdict : null;
   const diagnostics = useMemo((): Diagnostic[] => {
     if (error) return [{ from: error.from, to: error.to, severity: "error", message: error.message }];
-    return (refusal?.fields ?? []).map((field) => {
+    return (apiError?.fields ?? []).map((field) => {
       const [from, to] = rangeOf(text, field.path);
       return { from, to, severity: "error", message: `${field.path}: ${field.detail}` };
     });
-  }, [error, refusal, text]);
+  }, [error, apiError, text]);
   // From what the text is by then: one act may set several members.
-  const set = (path: string[], value: unknown) => setText((before) => edited(before, path, value));
-  const isFine = spec !== null && verdict === "fine";
-  return { text, spec, error, verdict, refusal, diagnostics, isFine, change: setText, set };
+  const set = (path: string[], value: unknown) => setText((before) => setMember(before, path, value));
+  const isValid = spec !== null && verdict === "fine";
+  return { text, spec, error, verdict, apiError, diagnostics, isValid, change: setText, set };
 }
 
 /** What the server says to a spec, a moment after its last change. */
@@ -55,15 +55,15 @@ function useVerdict<T extends object>(
   useEffect(() => {
     if (key === null) return;
     const abort = new AbortController();
-    setVerdict((before) => (before instanceof Refusal ? before : "checking"));
+    setVerdict((before) => (before instanceof ApiError ? before : "checking"));
     const timer = setTimeout(() => {
       check(JSON.parse(key) as T, abort.signal).then(
         () => setVerdict("fine"),
         (error: unknown) => {
-          if (!abort.signal.aborted) setVerdict(Refusal.from(error));
+          if (!abort.signal.aborted) setVerdict(ApiError.from(error));
         },
       );
-    }, CHECK_AFTER_MS);
+    }, CHECK_DELAY_MS);
     return () => {
       clearTimeout(timer);
       abort.abort();
