@@ -70,7 +70,11 @@ export async function resumeQueue(name: string): Promise<void> {
 }
 
 /** Replaces a queue's settings, if nobody else has changed them since `version`. */
-export async function saveQueueSettings(name: string, settings: QueueSettings, version: number): Promise<void> {
+export async function saveQueueSettings(
+  name: string,
+  settings: QueueSettings,
+  version: number,
+): Promise<void> {
   const header = version === 0 ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
   await unwrap(api.PUT("/api/v1/queues/{name}", { params: { path: { name }, header }, body: settings }));
   invalidate(["queues"]);

@@ -7,8 +7,8 @@
  */
 
 import { randomId } from "../lib/randomId";
-import { CSRF_HEADERS } from "./ownPage";
-import { ApiError } from "./problem";
+import { CSRF_HEADERS } from "./csrf";
+import { ApiError } from "./errors";
 import { isNewerSession, sessionAfter } from "./sessions";
 
 const SESSION_PATH = "/api/v1/session";

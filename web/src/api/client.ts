@@ -9,9 +9,9 @@
 import createClient from "openapi-fetch";
 
 import { markSignedOut } from "./auth";
-import { CSRF_HEADERS } from "./ownPage";
-import { withLeaderRetry } from "./patience";
-import { ApiError } from "./problem";
+import { CSRF_HEADERS } from "./csrf";
+import { withLeaderRetry } from "./leaderRetry";
+import { ApiError } from "./errors";
 import type { paths } from "./schema";
 
 export const api = createClient<paths>({

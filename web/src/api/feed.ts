@@ -6,7 +6,7 @@
  */
 
 import { FEED } from "./hub";
-import type { ApiError } from "./problem";
+import type { ApiError } from "./errors";
 import type { FeedEvent } from "./schema";
 import type { ServerEvent } from "./sse";
 import { follow } from "./streams";

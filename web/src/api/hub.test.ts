@@ -1,7 +1,7 @@
 import { beforeEach, expect, test, vi } from "vitest";
 
 import { FEED, FOLLOWED_LOGS_MAX, type HubMessage, Hub, pollLog } from "./hub";
-import { ApiError } from "./problem";
+import { ApiError } from "./errors";
 import type { StreamHandlers } from "./sse";
 
 interface Opened {
@@ -28,7 +28,7 @@ beforeEach(() => {
 const openStreams = () => opened.filter(({ isClosed }) => !isClosed);
 const event = (id: number, name = "message") => ({ name, data: "{}", id: String(id) });
 
-/** A tab, and what it was told. */
+/** A tab, and what it was received. */
 function tab() {
   const received: string[] = [];
   const page = hub.connect((message: HubMessage) => {
@@ -41,7 +41,13 @@ function tab() {
   const open = (path: string, lastId = "", session = "ann") =>
     page.receive({ type: "open", id: 1, path, lastId, session });
   const sign = (session: string) => page.receive({ type: "session", session });
-  return { received, open, sign, close: () => page.receive({ type: "close", id: 1 }), leave: page.disconnect };
+  return {
+    received,
+    open,
+    sign,
+    close: () => page.receive({ type: "close", id: 1 }),
+    disconnect: page.disconnect,
+  };
 }
 
 test("eight tabs have one feed between them, which is closed behind the last of them", () => {
@@ -51,7 +57,7 @@ test("eight tabs have one feed between them, which is closed behind the last of 
   openStreams()[0]?.handlers.onOpen?.(false, 0);
   openStreams()[0]?.handlers.onEvents([event(5)]);
   for (const each of tabs) expect(each.received).toEqual(["opened", "5"]);
-  for (const each of tabs.slice(1)) each.leave();
+  for (const each of tabs.slice(1)) each.disconnect();
   expect(openStreams()).toHaveLength(1);
   tabs[0]?.close();
   expect(openStreams()).toHaveLength(0);
@@ -71,7 +77,7 @@ test("a tab that comes back is told what it has missed, or that it must read aga
   goes.close();
   goes.open(FEED, "0");
   expect(goes.received.at(-1)).toBe("opened");
-  // Events that are no longer kept cannot be told either.
+  // Events that are no longer kept cannot be received either.
   goes.close();
   feed?.handlers.onEvents(Array.from({ length: 3_000 }, (_, i) => event(i + 5)));
   goes.open(FEED, "4");
@@ -177,7 +183,7 @@ test("a tab whose streams are closed for a newer session is told, and may open t
 test("the hub tells each tab that it is alive, until the tab leaves", () => {
   const [stays, leaves] = [tab(), tab()];
   hub.ping();
-  leaves.leave();
+  leaves.disconnect();
   hub.ping();
   expect(stays.received).toEqual(["ping", "ping"]);
   expect(leaves.received).toEqual(["ping"]);

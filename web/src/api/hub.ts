@@ -15,8 +15,8 @@
  * - A tab is told `resumed` only if it has missed nothing since the id that it named.
  */
 
-import { CSRF_HEADERS } from "./ownPage";
-import { ApiError } from "./problem";
+import { CSRF_HEADERS } from "./csrf";
+import { ApiError } from "./errors";
 import type { FieldError, LogPage } from "./schema";
 import { isNewerSession } from "./sessions";
 import { type StreamHandlers, follow, isFinal, pause, type ServerEvent } from "./sse";
@@ -78,7 +78,14 @@ export function serializeError(error: ApiError): SerializedError {
   return { code, status, detail: message, hint, instance, fields };
 }
 
-export function deserializeError({ code, status, detail, hint, instance, fields }: SerializedError): ApiError {
+export function deserializeError({
+  code,
+  status,
+  detail,
+  hint,
+  instance,
+  fields,
+}: SerializedError): ApiError {
   return new ApiError(code, status, detail, { hint, instance, fields });
 }
 
@@ -223,7 +230,9 @@ class SharedStream {
   /** Those that read it, with whether they have missed nothing so far. */
   readonly #readers = new Map<Reader, boolean>();
   #stop: (() => void) | null = null;
-  #state: { type: "opening" } | { type: "opened" } | { type: "lost"; error: SerializedError } = { type: "opening" };
+  #state: { type: "opening" } | { type: "opened" } | { type: "lost"; error: SerializedError } = {
+    type: "opening",
+  };
   /** The newest events; a reader whose last id is among them has missed those behind it. */
   #buffer: ServerEvent[] = [];
 
@@ -282,7 +291,8 @@ class SharedStream {
           for (const { post, id } of this.#readers.keys()) post({ id, ...lost });
         },
         onRefused: (error) => {
-          for (const { post, id } of this.#readers.keys()) post({ id, type: "refused", error: serializeError(error) });
+          for (const { post, id } of this.#readers.keys())
+            post({ id, type: "refused", error: serializeError(error) });
           this.#readers.clear();
           this.#end();
         },

@@ -11,7 +11,7 @@ import { keepPreviousData, type Query, QueryClient, queryOptions, useQuery } fro
 import { updateCounts, type Counts, isLive, STATUSES } from "../lib/statuses";
 import { unwrap, api } from "./client";
 import { feed } from "./feed";
-import { isTakeover, ApiError } from "./problem";
+import { isTakeover, ApiError } from "./errors";
 import type { FeedEvent, JobStatus } from "./schema";
 
 export const queryClient = new QueryClient({

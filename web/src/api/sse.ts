@@ -7,8 +7,8 @@
  * This module runs in a page and in a shared worker, so it knows nothing of either.
  */
 
-import { CSRF_HEADERS } from "./ownPage";
-import { isTakeover, ApiError } from "./problem";
+import { CSRF_HEADERS } from "./csrf";
+import { isTakeover, ApiError } from "./errors";
 
 export interface ServerEvent {
   /** Its name; `message` where the server gave none. */
@@ -95,14 +95,25 @@ export function follow(path: string, handlers: StreamHandlers, lastId = ""): () 
   return () => ended.abort();
 }
 
-async function followUntilEnd(path: string, handlers: StreamHandlers, from: string, ended: AbortController): Promise<void> {
+async function followUntilEnd(
+  path: string,
+  handlers: StreamHandlers,
+  from: string,
+  ended: AbortController,
+): Promise<void> {
   let lastId = from;
   let delayMs = RETRY_DELAY_MIN_MS;
   let delayMaxMs = RETRY_DELAY_MAX_MS;
   while (!ended.signal.aborted) {
     const parser = new Parser(lastId);
     try {
-      const hasEnded = await readConnection(path, parser, handlers, ended.signal, () => (delayMs = RETRY_DELAY_MIN_MS));
+      const hasEnded = await readConnection(
+        path,
+        parser,
+        handlers,
+        ended.signal,
+        () => (delayMs = RETRY_DELAY_MIN_MS),
+      );
       if (hasEnded || ended.signal.aborted) return;
       delayMaxMs = RETRY_DELAY_MAX_MS;
       handlers.onLost?.(new ApiError("stream_ended", 0, "the server ended the stream"));

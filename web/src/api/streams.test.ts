@@ -67,7 +67,7 @@ async function begin() {
   });
   follow(FEED, handlers("feed"));
   follow("/logs/1", handlers("log"));
-  return { FEED, told: received };
+  return { FEED, received };
 }
 
 const events = (id: number, last: string): HubMessage => ({
@@ -78,7 +78,7 @@ const events = (id: number, last: string): HubMessage => ({
 const SECOND = 1_000;
 
 test("a page connects anew to a shared worker that has gone silent, and reads all again", async () => {
-  const { FEED, told } = await begin();
+  const { FEED, received } = await begin();
   const [first] = workers;
   first?.send(events(1, "7"));
   first?.send(events(2, "64"));
@@ -96,7 +96,7 @@ test("a page connects anew to a shared worker that has gone silent, and reads al
   expect(workers[1]?.opened, "the log goes on, the feed begins anew").toEqual([`${FEED} `, "/logs/1 64"]);
   first?.send({ id: 1, type: "opened", resumed: true, since: 0 });
   workers[1]?.send({ id: 1, type: "opened", resumed: false, since: 0 });
-  expect(told).toEqual(["feed events", "log events", "feed opened"]);
+  expect(received).toEqual(["feed events", "log events", "feed opened"]);
 });
 
 test("a page that is hidden expects nothing of the worker, and waits anew when it is shown", async () => {

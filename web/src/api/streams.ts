@@ -7,7 +7,7 @@
 
 import { adoptSession, onSessionChange, sessionId, markSignedOut } from "./auth";
 import { FEED, type HubMessage, Hub, deserializeError, type HubRequest } from "./hub";
-import type { ApiError } from "./problem";
+import type { ApiError } from "./errors";
 import type { StreamHandlers, ServerEvent } from "./sse";
 
 /** A page that is hidden for so long closes its streams. */
@@ -175,7 +175,10 @@ function closeStreams(kind: keyof typeof closedSince): void {
 function onHidden(): void {
   if (hiddenTimers.length > 0) return;
   const feedMax = hasOwnHub ? HIDDEN_MAX_MS : HIDDEN_FEED_MAX_MS;
-  hiddenTimers = [setTimeout(closeStreams, HIDDEN_MAX_MS, "other"), setTimeout(closeStreams, feedMax, "feed")];
+  hiddenTimers = [
+    setTimeout(closeStreams, HIDDEN_MAX_MS, "other"),
+    setTimeout(closeStreams, feedMax, "feed"),
+  ];
 }
 
 function onShown(): void {

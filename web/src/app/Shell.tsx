@@ -192,7 +192,11 @@ function ThemeMenu() {
       </Menu.Target>
       <Menu.Dropdown>
         {THEMES.map(([key, Each]) => (
-          <Menu.Item key={key} leftSection={<Each size={14} />} onClick={() => setPreferences({ theme: key })}>
+          <Menu.Item
+            key={key}
+            leftSection={<Each size={14} />}
+            onClick={() => setPreferences({ theme: key })}
+          >
             {t(`settings.themes.${key}`)}
           </Menu.Item>
         ))}

@@ -5,7 +5,7 @@ import { type FormEvent, useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { signIn } from "../api/auth";
-import { ApiError } from "../api/problem";
+import { ApiError } from "../api/errors";
 import bell from "../assets/bell.svg";
 import { setPreferences, usePreferences } from "../lib/preferences";
 import { ErrorBox, Snippet } from "../ui/kit";

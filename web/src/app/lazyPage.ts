@@ -1,7 +1,7 @@
 /**
  * Pages, and parts of pages, that are loaded when they are first shown.
  *
- * Where one cannot be loaded it throws {@link ChunkLoadError}. {@link ../app/Failed} shows that in the place of a page, and
+ * Where one cannot be loaded it throws {@link ChunkLoadError}. {@link ./ErrorPage} shows that in the place of a page, and
  * the boundary around a part in the place of the part. While the browser is idle all of them are fetched ahead, so that
  * an outage or an upgrade of the server rarely meets a page that is not there yet.
  */

@@ -4,7 +4,7 @@ import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/
 
 import { Loading } from "../ui/kit";
 import { parseSearch, stringifySearch, type Search, text } from "../lib/search";
-import { ErrorPage } from "./Failed";
+import { ErrorPage } from "./ErrorPage";
 import { lazyPage } from "./lazyPage";
 import { NotFound } from "./NotFound";
 import { Shell } from "./Shell";

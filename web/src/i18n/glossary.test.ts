@@ -175,7 +175,7 @@ const PLAIN: ReadonlySet<string> = new Set([
   "problem.leaderless",
   "server.situation.leaderless",
   "ledger.noneText",
-  "refusal.not_found",
+  "apiError.not_found",
 ]);
 
 test("English uses no word that the glossary replaces", () => {

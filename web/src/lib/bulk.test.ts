@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { ApiError } from "../api/problem";
+import { ApiError } from "../api/errors";
 import { runBulk, BULK_MAX, findAll, groupErrors } from "./bulk";
 
 const ids = (count: number) => Array.from({ length: count }, (_, i) => `i${i}`);
@@ -13,7 +13,7 @@ test("each is acted on once, and what is refused does not keep the others back",
   };
   const seen: number[] = [];
   const done = await runBulk(ids(20), act, ({ done, failed }) => seen.push(done + failed), signal());
-  expect(done).toMatchObject({ done: 19, left: [] });
+  expect(done).toMatchObject({ done: 19, notAttempted: [] });
   expect([...done.errors.keys()]).toEqual(["i3"]);
   expect(acted.sort()).toEqual(ids(20).sort());
   expect(seen.at(-1)).toBe(20);
@@ -61,7 +61,7 @@ test("what is refused for now is done in its order, one behind the other", async
     signal(),
     retryPolicy,
   );
-  expect(done).toEqual({ done: 20, refused: new Map(), left: [] });
+  expect(done).toEqual({ done: 20, errors: new Map(), notAttempted: [] });
   expect(started).toEqual(ids(20));
   expect(seen).toContain("1 19");
   expect(seen.at(-1)).toBe("20 0");
@@ -99,7 +99,10 @@ test("what is stopped while it waits counts as refused, for the reason that it w
     if (turn === 3) stop.abort();
     return retryPolicy.waitForRetry();
   };
-  const { done, errors } = await runBulk(ids(10), act, () => undefined, stop.signal, { ...retryPolicy, waitForRetry });
+  const { done, errors } = await runBulk(ids(10), act, () => undefined, stop.signal, {
+    ...retryPolicy,
+    waitForRetry,
+  });
   expect(done).toBe(3);
   expect([...errors.keys()]).toEqual(ids(10).slice(3));
   expect(errors.get("i9")?.code).toBe("busy");

@@ -1,6 +1,6 @@
 /** Acting on many things: one request each, a few at a time. */
 
-import { ApiError } from "../api/problem";
+import { ApiError } from "../api/errors";
 
 /** More than so many are not acted on at once. */
 export const BULK_MAX = 10_000;
@@ -54,18 +54,18 @@ export async function runBulk(
       done += 1;
     } catch (thrown) {
       const error = ApiError.from(thrown);
-      const isForNow = retryPolicy?.isRetryable(error) ?? false;
-      (isForNow ? waiting : errors).set(id, error);
-      if (!isForNow) waiting.delete(id);
+      const isRetryable = retryPolicy?.isRetryable(error) ?? false;
+      (isRetryable ? waiting : errors).set(id, error);
+      if (!isRetryable) waiting.delete(id);
     }
     onProgress({ done, failed: errors.size, waiting: waiting.size });
   };
 
   const groups = groupsOf(ids, (id) => retryPolicy?.groupOf(id) ?? id);
   const notAttempted = new Set(ids);
-  const runGroup = async (lane: readonly string[]) => {
+  const runGroup = async (group: readonly string[]) => {
     let error: ApiError | undefined;
-    for (const id of lane) {
+    for (const id of group) {
       if (signal.aborted) return;
       notAttempted.delete(id);
       if (error) waiting.set(id, error);
@@ -84,7 +84,7 @@ export async function runBulk(
 
   while (retryPolicy && waiting.size > 0 && !signal.aborted) {
     await retryPolicy.waitForRetry(signal);
-    // The same refusal as one of this turn would come again.
+    // The same apiError as one of this turn would come again.
     const seenMessages = new Set<string>();
     for (const id of ids) {
       const before = waiting.get(id);
@@ -98,14 +98,14 @@ export async function runBulk(
 }
 
 /** The ids of each lane, in their order. */
-function groupsOf(ids: readonly string[], laneOf: (id: string) => string): string[][] {
-  const lanes = new Map<string, string[]>();
+function groupsOf(ids: readonly string[], groupOf: (id: string) => string): string[][] {
+  const groups = new Map<string, string[]>();
   for (const id of ids) {
-    const lane = lanes.get(laneOf(id));
-    if (lane) lane.push(id);
-    else lanes.set(laneOf(id), [id]);
+    const group = groups.get(groupOf(id));
+    if (group) group.push(id);
+    else groups.set(groupOf(id), [id]);
   }
-  return [...lanes.values()];
+  return [...groups.values()];
 }
 
 /** Refusals of one kind. */

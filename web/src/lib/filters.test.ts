@@ -1,6 +1,14 @@
 import { expect, test } from "vitest";
 
-import { isSameSearch, parseToken, toJobsQuery, sinceTime, tokensOf, withoutToken, withToken } from "./filters";
+import {
+  isSameSearch,
+  parseToken,
+  toJobsQuery,
+  sinceTime,
+  tokensOf,
+  withoutToken,
+  withToken,
+} from "./filters";
 import { parseSearch, stringifySearch } from "./search";
 
 test("a typed filter is a key and a value, a label, a worker or a name", () => {

@@ -33,7 +33,12 @@ export function tokensOf(search: JobsSearch): Token[] {
 }
 
 /** Which filter an id is for, by its first letters. */
-const ID_PREFIXES: Record<string, FilterKey> = { wkr: "worker", sch: "schedule", bkf: "backfill", run: "run" };
+const ID_PREFIXES: Record<string, FilterKey> = {
+  wkr: "worker",
+  sch: "schedule",
+  bkf: "backfill",
+  run: "run",
+};
 
 /** The filter that a text such as `status:failed` or `team=pay` stands for; a bare word is a name. */
 export function parseToken(text: string): Token | null {

@@ -32,7 +32,10 @@ export class LogLines {
 
   /** All lines; those that have not ended come last. */
   get lines(): readonly LogLine[] {
-    const open = [...this.#incomplete.values()].map(({ line }, i) => ({ ...line, number: this.#count + 1 + i }));
+    const open = [...this.#incomplete.values()].map(({ line }, i) => ({
+      ...line,
+      number: this.#count + 1 + i,
+    }));
     return [...this.#lines, ...open];
   }
 

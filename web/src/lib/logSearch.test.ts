@@ -30,8 +30,8 @@ test("hits have the true numbers of their lines, in whichever window they are", 
     (each) => seen.push(each),
     signal(),
   );
-  expect(found).toEqual({ hits: [9, 90, 91, 92, 93, 94, 95], lines: 95, share: 1, capped: false });
-  expect(seen[0]).toEqual({ hits: [9], lines: 10, share: 10 / 95, capped: false });
+  expect(found).toEqual({ hits: [9, 90, 91, 92, 93, 94, 95], lines: 95, fraction: 1, capped: false });
+  expect(seen[0]).toEqual({ hits: [9], lines: 10, fraction: 10 / 95, capped: false });
 });
 
 test("a line that is cut by the edge of a window is found, and so is one that has not ended", async () => {

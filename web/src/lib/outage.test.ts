@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 
 import type { FeedStatus } from "../api/feed";
-import { ApiError } from "../api/problem";
+import { ApiError } from "../api/errors";
 import { outage, visibleOutage } from "./outage";
 
 const LOST_AT = 1_000_000;

@@ -1,7 +1,7 @@
 /** What is the matter while nothing comes from the server, and whether it is worth a word yet. */
 
 import type { FeedStatus } from "../api/feed";
-import { isTakeover } from "../api/problem";
+import { isTakeover } from "../api/errors";
 
 export type Outage =
   /** Nobody answers. */

@@ -34,9 +34,15 @@ export function toFieldText(value: unknown): string {
 }
 
 /** The fields as they are before anybody changes them: with the defaults, or with these values. */
-export function initialFields(parameters: Record<string, Parameter>, values: Record<string, unknown> = {}): FieldTexts {
+export function initialFields(
+  parameters: Record<string, Parameter>,
+  values: Record<string, unknown> = {},
+): FieldTexts {
   return Object.fromEntries(
-    Object.entries(parameters).map(([name, parameter]) => [name, toFieldText(values[name] ?? parameter.default)]),
+    Object.entries(parameters).map(([name, parameter]) => [
+      name,
+      toFieldText(values[name] ?? parameter.default),
+    ]),
   );
 }
 

@@ -20,7 +20,11 @@ let current = read();
 const listeners = new Set<() => void>();
 
 function read(): Preferences {
-  const defaults: Preferences = { language: supportedLanguage(navigator.languages), theme: "auto", zone: "local" };
+  const defaults: Preferences = {
+    language: supportedLanguage(navigator.languages),
+    theme: "auto",
+    zone: "local",
+  };
   try {
     return { ...defaults, ...(JSON.parse(localStorage.getItem(KEY) ?? "{}") as Partial<Preferences>) };
   } catch {

@@ -20,7 +20,9 @@ test("the question of an approval is shown with its references replaced, or not 
     spec: { steps: [{ name: "gate", approval: { message } }] } as unknown as WorkflowSpec,
   });
   const version = "ship ${{ parameters.version }}?";
-  expect(approvalMessage(asks(version), { name: "gate", approval: { message: "ship 1.4?" } })).toBe("ship 1.4?");
+  expect(approvalMessage(asks(version), { name: "gate", approval: { message: "ship 1.4?" } })).toBe(
+    "ship 1.4?",
+  );
   expect(approvalMessage(asks(version), { name: "gate" })).toBeNull();
   expect(approvalMessage(asks("ship it?"), { name: "gate", approval: null })).toBe("ship it?");
   expect(approvalMessage(asks("ship it?"), { name: "other" })).toBeNull();

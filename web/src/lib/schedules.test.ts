@@ -41,7 +41,12 @@ test("what is stuck or late comes before what failed", () => {
     { name: "late", track: { streak: 3, success_rate: 1 }, health: health(2, 0) },
     { name: "stuck", track: { streak: 3, success_rate: 1 }, health: health(0, 1) },
   ] as unknown as Schedule[];
-  expect(sortSchedules(troubled, "health").map(({ name }) => name)).toEqual(["stuck", "late", "failing", "well"]);
+  expect(sortSchedules(troubled, "health").map(({ name }) => name)).toEqual([
+    "stuck",
+    "late",
+    "failing",
+    "well",
+  ]);
 });
 
 test("only what fires is paused, only what is paused is resumed, everything can be triggered", () => {
@@ -54,7 +59,8 @@ test("only what fires is paused, only what is paused is resumed, everything can 
 
 test("chunks of rows stay the same while one scrolls through them", () => {
   const rows = Array.from({ length: 60 }, (_, i) => i);
-  const starts = (first: number, last: number) => chunksInRange(rows, first, last, 25).map((chunk) => chunk[0]);
+  const starts = (first: number, last: number) =>
+    chunksInRange(rows, first, last, 25).map((chunk) => chunk[0]);
   expect(starts(0, 20)).toEqual([0]);
   expect(starts(3, 24)).toEqual([0]);
   expect(starts(20, 30)).toEqual([0, 25]);

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { JobSpec } from "../api/schema";
-import { toSubmitCommand, toCurlCommand } from "./copy";
+import { toSubmitCommand, toCurlCommand } from "./submitCommands";
 import { setMember, forResubmission, omitDefaults, parseSpec, rangeOf, toYaml } from "./spec";
 
 const TEXT = `# nightly

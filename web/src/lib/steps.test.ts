@@ -5,7 +5,16 @@ import { parse } from "yaml";
 
 import type { WorkflowSpec } from "../api/schema";
 import { setMember } from "./spec";
-import { addStep, type Change, unusedName, toListField, parseListField, removeStep, renameStep, changeStepKind } from "./steps";
+import {
+  addStep,
+  type Change,
+  unusedName,
+  toListField,
+  parseListField,
+  removeStep,
+  renameStep,
+  changeStepKind,
+} from "./steps";
 
 const TEXT = `name: nightly
 steps:

@@ -71,9 +71,9 @@ export function renameStep(
 /** With other names where steps go over what tasks of one step add. */
 function replaceInAddedBy(section: Section, steps: StepSpec[], name: string, names: string[]): Change[] {
   return steps.flatMap((step, i): Change[] => {
-    const adders = addedByOf(step);
-    if (!adders.includes(name)) return [];
-    const value = adders.flatMap((adder) => (adder === name ? names : [adder]));
+    const addedBy = addedByOf(step);
+    if (!addedBy.includes(name)) return [];
+    const value = addedBy.flatMap((each) => (each === name ? names : [each]));
     return [{ path: [section, String(i), "for_each", "over", "added_by"], value }];
   });
 }

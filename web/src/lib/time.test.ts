@@ -1,6 +1,16 @@
 import { expect, test } from "vitest";
 
-import { formatClock, clockHours, formatDay, dayStarts, formatExact, parseWallTime, formatRelative, toWallTime, formatWeekday } from "./time";
+import {
+  formatClock,
+  clockHours,
+  formatDay,
+  dayStarts,
+  formatExact,
+  parseWallTime,
+  formatRelative,
+  toWallTime,
+  formatWeekday,
+} from "./time";
 
 const AT = "2026-03-29T00:30:05.250Z";
 

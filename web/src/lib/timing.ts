@@ -22,7 +22,13 @@ export function toSimpleRule(timing: Timing | undefined): SimpleRule | null {
 }
 
 /** What each kind begins with. */
-const INITIAL_TEXTS: Record<RuleKind, string> = { cron: "0 9 * * *", every: "15m", after: "10m", at: "", demand: "" };
+const INITIAL_TEXTS: Record<RuleKind, string> = {
+  cron: "0 9 * * *",
+  every: "15m",
+  after: "10m",
+  at: "",
+  demand: "",
+};
 
 export function toRules({ kind, text }: SimpleRule): Rule[] {
   if (kind === "demand") return [];
@@ -40,7 +46,10 @@ export function calendarsOf(timing: Timing | undefined): string[] {
 }
 
 /** The filters with other calendars; those of other kinds stay. */
-export function withExcludedCalendars(timing: Timing | undefined, calendars: readonly string[]): Filter[] | undefined {
+export function withExcludedCalendars(
+  timing: Timing | undefined,
+  calendars: readonly string[],
+): Filter[] | undefined {
   const others = (timing?.exclude ?? []).filter((filter) => !("calendar" in filter));
   const all = [...others, ...calendars.map((calendar) => ({ calendar }))];
   return all.length > 0 ? all : undefined;

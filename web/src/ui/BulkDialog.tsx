@@ -4,11 +4,18 @@ import { Button, Group, Modal, Progress as Bar, Stack, Text, TextInput } from "@
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { ApiError } from "../api/problem";
-import { type BulkResult, runBulk, BULK_MAX, groupErrors, type Progress, type RetryPolicy } from "../lib/bulk";
-import { notify } from "./act";
+import { ApiError } from "../api/errors";
+import {
+  type BulkResult,
+  runBulk,
+  BULK_MAX,
+  groupErrors,
+  type Progress,
+  type RetryPolicy,
+} from "../lib/bulk";
+import { notify } from "./notify";
 import { ErrorBox } from "./kit";
-import { errorText } from "./problem";
+import { errorText } from "./errorText";
 import style from "./bulk.module.css";
 
 /** These, or those that are found. */
@@ -42,7 +49,7 @@ export function BulkDialog(props: Props) {
   const { target, title, texts, field, red, act, retryPolicy, waitingText, onClose, onDone } = props;
   const { t } = useTranslation();
   const [ids, setIds] = useState<readonly string[] | null>("ids" in target ? target.ids : null);
-  const [refusal, setRefusal] = useState<ApiError | null>(null);
+  const [apiError, setApiError] = useState<ApiError | null>(null);
   const [progress, setProgress] = useState<Progress | null>(null);
   const [outcome, setOutcome] = useState<BulkResult | null>(null);
   const [text, setText] = useState("");
@@ -52,7 +59,7 @@ export function BulkDialog(props: Props) {
     if (!("find" in target)) return;
     const reading = new AbortController();
     target.find(reading.signal).then(setIds, (error: unknown) => {
-      if (!reading.signal.aborted) setRefusal(ApiError.from(error));
+      if (!reading.signal.aborted) setApiError(ApiError.from(error));
     });
     return () => reading.abort();
   }, [target]);
@@ -62,7 +69,13 @@ export function BulkDialog(props: Props) {
     if (!ids) return;
     setProgress({ done: 0, failed: 0, waiting: 0 });
     const { signal } = abort;
-    const acted = await runBulk(ids, (id) => act(id, text.trim()), setProgress, signal, retryPolicy?.(signal));
+    const acted = await runBulk(
+      ids,
+      (id) => act(id, text.trim()),
+      setProgress,
+      signal,
+      retryPolicy?.(signal),
+    );
     // Nothing is waited for any more.
     abort.abort();
     const left = new Set([...acted.errors.keys(), ...acted.notAttempted]);
@@ -85,8 +98,8 @@ export function BulkDialog(props: Props) {
         }}
       >
         <Stack gap="md">
-          {refusal && <ErrorBox error={refusal} />}
-          {!refusal && !progress && (
+          {apiError && <ErrorBox error={apiError} />}
+          {!apiError && !progress && (
             <Text size="sm" aria-live="polite">
               {ids === null && t("bulk.counting")}
               {ids !== null && count === 0 && texts.none}
@@ -127,7 +140,7 @@ export function BulkDialog(props: Props) {
                 type="submit"
                 color={red ? "red" : undefined}
                 disabled={count === 0}
-                loading={ids === null && !refusal}
+                loading={ids === null && !apiError}
               >
                 {texts.act(count)}
               </Button>
@@ -148,7 +161,8 @@ function Result({ acted, title, onClose }: { acted: BulkResult; title: string; o
       <Stack gap="md">
         <Text size="sm" role="status">
           {t("bulk.someFailed", { done, failed: errors.size })}
-          {notAttempted.length > 0 && t("bulk.notTried", { count: notAttempted.length })} {t("bulk.stillSelected")}
+          {notAttempted.length > 0 && t("bulk.notAttempted", { count: notAttempted.length })}{" "}
+          {t("bulk.stillSelected")}
         </Text>
         <ul className={style.refusals} data-testid="refusals">
           {groupErrors(errors.values()).map(({ example, count }) => {

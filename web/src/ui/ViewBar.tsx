@@ -5,7 +5,7 @@ import { Bookmark, Trash2 } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { useViews, type ViewStore } from "../lib/views";
+import { useViews, type ViewStore } from "../lib/savedViews";
 import style from "./views.module.css";
 
 export interface BuiltInView<Search> {
@@ -57,7 +57,7 @@ export function ViewBar<Search>({ builtIn, views, search, isSame, onChange }: Pr
           {isSame(view.search, search) && (
             <ActionIcon
               size={20}
-              aria-label={t("views.forget", { name: view.name })}
+              aria-label={t("views.delete", { name: view.name })}
               onClick={() => views.remove(view.name)}
             >
               <Trash2 size={12} />

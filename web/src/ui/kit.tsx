@@ -5,10 +5,10 @@ import { ArrowRightLeft, Check, Copy, type LucideIcon, TriangleAlert } from "luc
 import { type ReactNode, useEffect, useId, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { isTakeover, ApiError } from "../api/problem";
+import { isTakeover, ApiError } from "../api/errors";
 import { copyText } from "../lib/clipboard";
 import style from "./kit.module.css";
-import { errorText } from "./problem";
+import { errorText } from "./errorText";
 
 export function Page(props: { title: ReactNode; actions?: ReactNode; children: ReactNode; fill?: boolean }) {
   return (
@@ -155,9 +155,9 @@ export function Meter(props: { label: string; used: number; all: number; shown: 
 /** Why something could not be had or done: code, cause, and what to do. */
 export function ErrorBox({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   const { t } = useTranslation();
-  const refusal = ApiError.from(error);
-  const { title, hint } = errorText(refusal, t);
-  const isTransient = isTakeover(refusal);
+  const apiError = ApiError.from(error);
+  const { title, hint } = errorText(apiError, t);
+  const isTransient = isTakeover(apiError);
   const Icon = isTransient ? ArrowRightLeft : TriangleAlert;
   return (
     <div className={style.problem} data-passes={isTransient || undefined} role="alert">
@@ -166,9 +166,9 @@ export function ErrorBox({ error, onRetry }: { error: unknown; onRetry?: () => v
         <p>
           <strong>{title}</strong>
         </p>
-        {refusal.fields.length > 1 && (
+        {apiError.fields.length > 1 && (
           <ul>
-            {refusal.fields.map((field) => (
+            {apiError.fields.map((field) => (
               <li key={field.path + field.detail}>
                 <code>{field.path}</code> {field.detail}
               </li>
@@ -177,14 +177,14 @@ export function ErrorBox({ error, onRetry }: { error: unknown; onRetry?: () => v
         )}
         {hint && <p className={style.hint}>{hint}</p>}
         <p className={style.code}>
-          {refusal.status > 0 ? (
-            <a href={`/docs/problems#${refusal.code}`} target="_blank" rel="noreferrer">
-              {refusal.code}
+          {apiError.status > 0 ? (
+            <a href={`/docs/problems#${apiError.code}`} target="_blank" rel="noreferrer">
+              {apiError.code}
             </a>
           ) : (
-            refusal.code
+            apiError.code
           )}
-          {refusal.instance && ` · ${refusal.instance}`}
+          {apiError.instance && ` · ${apiError.instance}`}
         </p>
       </div>
       {onRetry && (
@@ -197,7 +197,12 @@ export function ErrorBox({ error, onRetry }: { error: unknown; onRetry?: () => v
 }
 
 /** Nothing is here yet, and what to do about it. */
-export function EmptyState(props: { icon: LucideIcon; title: string; children?: ReactNode; action?: ReactNode }) {
+export function EmptyState(props: {
+  icon: LucideIcon;
+  title: string;
+  children?: ReactNode;
+  action?: ReactNode;
+}) {
   const Icon = props.icon;
   return (
     <div className={style.empty}>

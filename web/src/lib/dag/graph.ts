@@ -78,8 +78,8 @@ function normalize(nodes: DagNode[]): DagNode[] {
   return known.map((node) => {
     const isUpstream = (other: string) => other !== node.name && sections.get(other) === node.section;
     const needs = new Set(node.needs.filter(isUpstream));
-    const adders = new Set(node.addedBy.filter((adder) => isUpstream(adder) && !needs.has(adder)));
-    return { ...node, needs: [...needs, ...adders], adders: [...adders] };
+    const addedBy = new Set(node.addedBy.filter((step) => isUpstream(step) && !needs.has(step)));
+    return { ...node, needs: [...needs, ...addedBy], addedBy: [...addedBy] };
   });
 }
 

@@ -63,7 +63,7 @@ export function layOut(nodes: readonly DagNode[], mode: "quick" | "careful"): La
     const own = nodes.filter((node) => node.section === section);
     const part = mode === "careful" ? careful(own) : quick(own);
     const top = y + (shown.length > 1 ? BAND_HEADER_HEIGHT : 0);
-    for (const [name, place] of part.positions) positions.set(name, { x: place.x, y: place.y + top });
+    for (const [name, point] of part.positions) positions.set(name, { x: point.x, y: point.y + top });
     for (const edge of part.edges) {
       edges.push({ ...edge, points: edge.points.map((value, i) => (i % 2 === 1 ? value + top : value)) });
     }
@@ -95,7 +95,12 @@ function careful(nodes: readonly DagNode[]): SectionLayout {
 }
 
 /** An edge from side to side, by these points. */
-function edgeBetween(positions: ReadonlyMap<string, Point>, from: string, to: string, by: readonly Point[]): Edge {
+function edgeBetween(
+  positions: ReadonlyMap<string, Point>,
+  from: string,
+  to: string,
+  by: readonly Point[],
+): Edge {
   const [a, b] = [positions.get(from), positions.get(to)];
   if (!a || !b) return { from, to, points: [] };
   const start = [a.x + NODE_WIDTH, a.y + NODE_HEIGHT / 2];

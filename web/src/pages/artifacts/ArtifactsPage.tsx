@@ -12,7 +12,7 @@ import type { Artifact } from "../../api/schema";
 import { saveAs } from "../../lib/download";
 import { formatBytes } from "../../lib/quantities";
 import { usePageTitle } from "../../lib/title";
-import { runAction } from "../../ui/act";
+import { runAction } from "../../ui/notify";
 import { CopyButton, EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { RelativeTime } from "../../ui/Time";
 import style from "./artifacts.module.css";
@@ -33,7 +33,7 @@ export function ArtifactsPage() {
     refetchInterval: 15_000,
   });
   const all = list.data?.pages.flatMap((page) => page.items) ?? [];
-  const shown = all.filter((each) => each.name.toLowerCase().includes(find.toLowerCase()));
+  const matching = all.filter((each) => each.name.toLowerCase().includes(find.toLowerCase()));
 
   return (
     <Page
@@ -71,7 +71,7 @@ export function ArtifactsPage() {
           <Snippet text="belfry submit --store out.csv=report -- sh -c 'echo a,b > out.csv'" />
         </EmptyState>
       )}
-      {shown.length > 0 && (
+      {matching.length > 0 && (
         <div className={style.table} role="table" aria-label={t("nav.artifacts")}>
           <div className={`${style.row} ${style.head}`} role="row">
             {(["name", "namespace", "hash", "size", "stored", "by", "download"] as const).map((column) => (
@@ -84,8 +84,11 @@ export function ArtifactsPage() {
               </span>
             ))}
           </div>
-          {shown.map((artifact) => (
-            <Row key={`${artifact.namespace}/${artifact.name}@${artifact.sha256}`} artifact={artifact} />
+          {matching.map((artifact) => (
+            <ArtifactRow
+              key={`${artifact.namespace}/${artifact.name}@${artifact.sha256}`}
+              artifact={artifact}
+            />
           ))}
         </div>
       )}
@@ -98,7 +101,7 @@ export function ArtifactsPage() {
   );
 }
 
-function Row({ artifact }: { artifact: Artifact }) {
+function ArtifactRow({ artifact }: { artifact: Artifact }) {
   const { t } = useTranslation();
   const { name, namespace, sha256 } = artifact;
   const download = () =>
@@ -128,7 +131,7 @@ function Row({ artifact }: { artifact: Artifact }) {
         <RelativeTime at={artifact.created_at} />
       </span>
       <span role="cell" className="clip quiet">
-        <By by={artifact.created_by} />
+        <CreatedBy by={artifact.created_by} />
       </span>
       <span role="cell">
         <Tooltip label={t("artifact.download")}>
@@ -142,7 +145,7 @@ function Row({ artifact }: { artifact: Artifact }) {
 }
 
 /** Who stored it: a person, or an execution, which has a page. */
-function By({ by }: { by: string }) {
+function CreatedBy({ by }: { by: string }) {
   if (!by.startsWith("exe_")) return by;
   return (
     <Link to="/executions/$id" params={{ id: by }} className="mono">

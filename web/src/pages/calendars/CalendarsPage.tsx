@@ -8,7 +8,7 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { calendarsQuery } from "../../api/schedules";
-import { calendarDescription } from "../../lib/notices";
+import { calendarDescription } from "../../lib/codeTexts";
 import { usePageTitle } from "../../lib/title";
 import { Loading, Page, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";

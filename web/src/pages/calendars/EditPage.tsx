@@ -7,18 +7,18 @@ import { Check } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { ApiError } from "../../api/problem";
+import { ApiError } from "../../api/errors";
 import { calendarQuery, checkCalendar, saveCalendar } from "../../api/schedules";
 import type { CalendarSpec } from "../../api/schema";
 import { toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { notify } from "../../ui/act";
+import { notify } from "../../ui/notify";
 import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
 import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
 import { CalendarCrumbs } from "./CalendarPage";
 import style from "./calendars.module.css";
-import { keptDraft } from "./draft";
+import { importedDraft } from "./importedDraft";
 
 const SAMPLE = `name: our-workdays
 description: Working days, without our own holidays.
@@ -33,8 +33,10 @@ const editRoute = getRouteApi("/calendars/$name/edit");
 export function NewCalendarPage() {
   const { t } = useTranslation();
   usePageTitle(t("calendar.new"));
-  const kept = keptDraft();
-  return <Composer start={kept ? toYaml(kept) : SAMPLE} version={null} title={t("calendar.new")} />;
+  const imported = importedDraft();
+  return (
+    <CalendarEditor start={imported ? toYaml(imported) : SAMPLE} version={null} title={t("calendar.new")} />
+  );
 }
 
 export function EditCalendarPage() {
@@ -43,27 +45,27 @@ export function EditCalendarPage() {
   const { namespace } = editRoute.useSearch();
   const { data, error } = useQuery(calendarQuery(name, namespace));
   // What is written here is based on what was there when it began.
-  const [first, setFirst] = useState<{ text: string; version: number } | null>(null);
-  if (!first && data?.spec) setFirst({ text: toYaml(data.spec), version: data.version });
+  const [original, setOriginal] = useState<{ text: string; version: number } | null>(null);
+  if (!original && data?.spec) setOriginal({ text: toYaml(data.spec), version: data.version });
   const title = t("schedule.editOf", { name });
   usePageTitle(title);
-  if (first) return <Composer start={first.text} version={first.version} title={title} />;
+  if (original) return <CalendarEditor start={original.text} version={original.version} title={title} />;
   return (
     <Page title={<CalendarCrumbs name={title} />}>{error ? <ErrorBox error={error} /> : <Loading />}</Page>
   );
 }
 
-function Composer({ start, version, title }: { start: string; version: number | null; title: string }) {
+function CalendarEditor({ start, version, title }: { start: string; version: number | null; title: string }) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const draft = useDraft<CalendarSpec>(start, checkCalendar);
   const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState<ApiError | null>(null);
+  const [apiError, setApiError] = useState<ApiError | null>(null);
   const { spec } = draft;
   const save = async () => {
     if (!spec) return;
     setBusy(true);
-    setRefusal(null);
+    setApiError(null);
     try {
       await saveCalendar(spec, version);
       notify(t("schedule.saved", { name: spec.name }));
@@ -73,7 +75,7 @@ function Composer({ start, version, title }: { start: string; version: number | 
         search: { namespace: spec.namespace },
       });
     } catch (error) {
-      setRefusal(ApiError.from(error));
+      setApiError(ApiError.from(error));
       setBusy(false);
     }
   };
@@ -92,9 +94,14 @@ function Composer({ start, version, title }: { start: string; version: number | 
         </Button>
       }
     >
-      {refusal && <ErrorBox error={refusal} />}
+      {apiError && <ErrorBox error={apiError} />}
       <div className={style.compose}>
-        <FileCard title={t("calendar.file")} schema="CalendarSpec" draft={draft} validText={t("calendar.fine")} />
+        <FileCard
+          title={t("calendar.file")}
+          schema="CalendarSpec"
+          draft={draft}
+          validText={t("calendar.fine")}
+        />
         <Card title={t("calendar.howTitle")}>
           <p>{t("calendar.how")}</p>
           <dl className={style.help}>

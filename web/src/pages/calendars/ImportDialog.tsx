@@ -6,51 +6,51 @@ import { Upload } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { ApiError } from "../../api/problem";
+import { ApiError } from "../../api/errors";
 import { parseIcs } from "../../api/schedules";
 import type { ImportedCalendar } from "../../api/schema";
 import { ErrorBox } from "../../ui/kit";
 import style from "./calendars.module.css";
-import { keepDraft } from "./draft";
+import { setImportedDraft } from "./importedDraft";
 
-const SHOWN = 8;
+const IGNORED_SHOWN = 8;
 
 export function ImportDialog({ onClose }: { onClose: () => void }) {
   const { t } = useTranslation();
   const navigate = useNavigate();
-  const [read, setRead] = useState<{ imported: ImportedCalendar; file: string } | null>(null);
-  const [refusal, setRefusal] = useState<ApiError | null>(null);
-  const take = async (file: File | null) => {
+  const [result, setResult] = useState<{ imported: ImportedCalendar; file: string } | null>(null);
+  const [apiError, setApiError] = useState<ApiError | null>(null);
+  const importFile = async (file: File | null) => {
     if (!file) return;
-    setRefusal(null);
+    setApiError(null);
     try {
-      setRead({ imported: await parseIcs(await file.text()), file: file.name });
+      setResult({ imported: await parseIcs(await file.text()), file: file.name });
     } catch (error) {
-      setRefusal(ApiError.from(error));
+      setApiError(ApiError.from(error));
     }
   };
   const edit = ({ imported, file }: { imported: ImportedCalendar; file: string }) => {
     const name = file.replace(/\.[^.]*$/, "").replace(/[^\w.-]+/g, "-") || "imported";
-    keepDraft({ ...imported.spec, name });
+    setImportedDraft({ ...imported.spec, name });
     void navigate({ to: "/calendars/new" });
   };
   return (
     <Modal opened onClose={onClose} title={t("calendar.import")} size={460}>
       <div className={style.import}>
         <p className="quiet">{t("calendar.importText")}</p>
-        <FileButton onChange={(file) => void take(file)} accept=".ics,text/calendar">
+        <FileButton onChange={(file) => void importFile(file)} accept=".ics,text/calendar">
           {(props) => (
             <Button {...props} variant="default" leftSection={<Upload size={14} />}>
-              {read?.file ?? t("calendar.chooseFile")}
+              {result?.file ?? t("calendar.chooseFile")}
             </Button>
           )}
         </FileButton>
-        {refusal && <ErrorBox error={refusal} />}
-        {read && (
+        {apiError && <ErrorBox error={apiError} />}
+        {result && (
           <div role="status">
-            <p>{t("calendar.ignored", { count: read.imported.ignored.length })}</p>
+            <p>{t("calendar.ignored", { count: result.imported.ignored.length })}</p>
             <ul>
-              {read.imported.ignored.slice(0, SHOWN).map((event) => (
+              {result.imported.ignored.slice(0, IGNORED_SHOWN).map((event) => (
                 <li key={event.line} className="quiet">
                   {t("submit.line", { line: event.line, message: event.reason })}
                 </li>
@@ -62,7 +62,7 @@ export function ImportDialog({ onClose }: { onClose: () => void }) {
           <Button variant="default" onClick={onClose}>
             {t("common.back")}
           </Button>
-          <Button disabled={!read} onClick={() => read && edit(read)}>
+          <Button disabled={!result} onClick={() => result && edit(result)}>
             {t("calendar.review")}
           </Button>
         </Group>

@@ -24,7 +24,7 @@ export function YearGrid({ year, days, today, knownUntil }: Props) {
   const month = new Intl.DateTimeFormat(language, { month: "long", timeZone: "UTC" });
   const initial = new Intl.DateTimeFormat(language, { weekday: "narrow", timeZone: "UTC" });
   const name = new Intl.DateTimeFormat(language, { weekday: "long", timeZone: "UTC" });
-  const heads = Array.from({ length: 7 }, (_, index) => MONDAY + index * 86_400_000);
+  const weekdays = Array.from({ length: 7 }, (_, index) => MONDAY + index * 86_400_000);
   return (
     <div className={style.year} data-testid="year">
       {monthsOf(year).map(({ number, weeks }) => (
@@ -32,7 +32,7 @@ export function YearGrid({ year, days, today, knownUntil }: Props) {
           <caption>{month.format(Date.UTC(year, number - 1, 1))}</caption>
           <thead>
             <tr>
-              {heads.map((day) => (
+              {weekdays.map((day) => (
                 <th key={day} scope="col" abbr={name.format(day)}>
                   {initial.format(day)}
                 </th>

@@ -30,7 +30,7 @@ const TYPES = [
   "worker",
   "queue",
 ] as const;
-const ROW = 32;
+const ROW_HEIGHT = 32;
 
 /** The newest events; those that stood when one paused, while one pauses. */
 function useEvents(paused: boolean): readonly FeedEvent[] {
@@ -44,7 +44,7 @@ function useEvents(paused: boolean): readonly FeedEvent[] {
 }
 
 /** What a field of an event says, as the filter searches it. */
-function text(value: unknown): string {
+function fieldText(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
@@ -57,20 +57,20 @@ export function EventsPage() {
   const events = useEvents(paused);
   const scroller = useRef<HTMLDivElement>(null);
 
-  const shown = useMemo(() => {
-    const wanted = find.toLowerCase();
+  const matching = useMemo(() => {
+    const query = find.toLowerCase();
     return events.filter((event) => {
       if (type !== "all" && !event.type.startsWith(`${type}.`)) return false;
       return (
-        wanted === "" || Object.values(event).some((value) => text(value).toLowerCase().includes(wanted))
+        query === "" || Object.values(event).some((value) => fieldText(value).toLowerCase().includes(query))
       );
     });
   }, [events, type, find]);
   const virtual = useVirtualizer({
-    count: shown.length,
+    count: matching.length,
     getScrollElement: () => scroller.current,
-    estimateSize: () => ROW,
-    getItemKey: (index) => shown[index]?.seq ?? index,
+    estimateSize: () => ROW_HEIGHT,
+    getItemKey: (index) => matching[index]?.seq ?? index,
     overscan: 12,
   });
 
@@ -118,7 +118,7 @@ export function EventsPage() {
           w={260}
         />
       </div>
-      {shown.length === 0 ? (
+      {matching.length === 0 ? (
         <EmptyState icon={Activity} title={t("event.none")}>
           {t("event.noneText")}
         </EmptyState>
@@ -133,7 +133,7 @@ export function EventsPage() {
         >
           <div style={{ height: virtual.getTotalSize(), position: "relative" }}>
             {virtual.getVirtualItems().map((item) => {
-              const event = shown[item.index];
+              const event = matching[item.index];
               if (!event) return null;
               return (
                 <div
@@ -141,7 +141,7 @@ export function EventsPage() {
                   className={style.row}
                   style={{ transform: `translateY(${item.start}px)` }}
                 >
-                  <Words event={event} />
+                  <EventDetails event={event} />
                 </div>
               );
             })}
@@ -152,7 +152,7 @@ export function EventsPage() {
   );
 }
 
-function Words({ event }: { event: FeedEvent }) {
+function EventDetails({ event }: { event: FeedEvent }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
   const workerName = useWorkerName();

@@ -8,24 +8,24 @@ import type { Execution, Job } from "../../api/schema";
 import { useNow } from "../../lib/now";
 import { formatDuration } from "../../lib/quantities";
 import { isLive } from "../../lib/statuses";
-import { axis, barsOf } from "./bars";
+import { axis, executionBars } from "./bars";
 import { ExecutionBadge, executionTone } from "../../ui/Status";
 import style from "./gantt.module.css";
 
 interface Props {
   job: Job;
   executions: readonly Execution[];
-  chosen: number | undefined;
-  onChoose: (number: number) => void;
+  selected: number | undefined;
+  onSelect: (number: number) => void;
 }
 
-export function Gantt({ job, executions, chosen, onChoose }: Props) {
+export function Gantt({ job, executions, selected, onSelect }: Props) {
   const { t } = useTranslation();
   const tick = useNow();
   const workerName = useWorkerName();
   const live = isLive(job.status);
   const now = Math.max(tick, Date.parse(job.updated_at));
-  const { bars, from, to } = barsOf(job, executions, live ? now : null);
+  const { bars, from, to } = executionBars(job, executions, live ? now : null);
   const { ticks } = axis(to - from);
   const at = (time: number) => `${(Math.max(0, Math.min(1, (time - from) / (to - from))) * 100).toFixed(3)}%`;
 
@@ -38,23 +38,23 @@ export function Gantt({ job, executions, chosen, onChoose }: Props) {
           </span>
         ))}
       </div>
-      {bars.map(({ execution, waitedFrom, assigned, started, ended }) => (
+      {bars.map(({ execution, waitingSince, assigned, started, ended }) => (
         <button
           key={execution.id}
           type="button"
           className={style.row}
-          aria-pressed={chosen === execution.number}
-          onClick={() => onChoose(execution.number)}
+          aria-pressed={selected === execution.number}
+          onClick={() => onSelect(execution.number)}
         >
           <span className={style.name}>
-            <span className="num">{t("job.try", { number: execution.number })}</span>
+            <span className="num">{t("job.attempt", { number: execution.number })}</span>
             <ExecutionBadge status={execution.status} />
           </span>
           <Tooltip
             label={
               <span className={style.tip}>
                 {t("job.ganttTip", {
-                  waited: formatDuration(assigned - waitedFrom),
+                  waited: formatDuration(assigned - waitingSince),
                   ran: formatDuration(ended - started),
                   worker: workerName(execution.worker_id),
                 })}
@@ -67,7 +67,7 @@ export function Gantt({ job, executions, chosen, onChoose }: Props) {
               ))}
               <span
                 className={style.wait}
-                style={{ left: at(waitedFrom), right: `calc(100% - ${at(started)})` }}
+                style={{ left: at(waitingSince), right: `calc(100% - ${at(started)})` }}
               />
               <span
                 className={style.bar}

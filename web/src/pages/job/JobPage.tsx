@@ -20,21 +20,21 @@ import { useTranslation } from "react-i18next";
 import { cancelJob, retryJob } from "../../api/actions";
 import { jobEventsQuery, jobExecutionsQuery, jobQuery, jobsByNameQuery } from "../../api/queries";
 import type { Execution, Job } from "../../api/schema";
-import { toResubmitCommand } from "../../lib/copy";
+import { toResubmitCommand } from "../../lib/submitCommands";
 import { isLive } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
-import { runAction, copyAndNotify, notify } from "../../ui/act";
+import { runAction, copyAndNotify, notify } from "../../ui/notify";
 import { Card, Id, Loading, Page, ErrorBox } from "../../ui/kit";
 import { StatusBadge } from "../../ui/Status";
-import { Files } from "./Files";
+import { Artifacts } from "./Artifacts";
 import { Gantt } from "./Gantt";
 import style from "./job.module.css";
 import { LogView } from "./LogView";
-import { Namesakes } from "./Namesakes";
-import { Spec } from "./Spec";
+import { RecentJobs } from "./RecentJobs";
+import { JobSpecView } from "./JobSpecView";
 import { Summary } from "./Summary";
 import { Timeline } from "./Timeline";
-import { WhyBox } from "./WhyBox";
+import { WaitingReasons } from "./WaitingReasons";
 
 const route = getRouteApi("/jobs/$id");
 const TABS = ["log", "timeline", "spec", "files"] as const;
@@ -60,7 +60,7 @@ export function JobPage() {
       </Page>
     );
   }
-  return <Shown key={id} job={job.data} executions={executions.data?.items ?? []} />;
+  return <JobDetails key={id} job={job.data} executions={executions.data?.items ?? []} />;
 }
 
 function Crumbs({ name, children }: { name: string; children?: React.ReactNode }) {
@@ -77,11 +77,11 @@ function Crumbs({ name, children }: { name: string; children?: React.ReactNode }
   );
 }
 
-function Shown({ job, executions }: { job: Job; executions: readonly Execution[] }) {
+function JobDetails({ job, executions }: { job: Job; executions: readonly Execution[] }) {
   const { t } = useTranslation();
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const namesakes = useQuery(jobsByNameQuery(job.name, job.namespace)).data?.items ?? [];
+  const recentJobs = useQuery(jobsByNameQuery(job.name, job.namespace)).data?.items ?? [];
   const events = useQuery(jobEventsQuery(job.id));
   const tab: Tab = TABS.find((each) => each === search.tab) ?? "log";
   const number = search.execution === undefined ? undefined : Number(search.execution);
@@ -99,18 +99,18 @@ function Shown({ job, executions }: { job: Job; executions: readonly Execution[]
     >
       <div className={style.sub}>
         <Id id={job.id} />
-        {namesakes.length > 1 && <Namesakes job={job} jobs={namesakes} />}
+        {recentJobs.length > 1 && <RecentJobs job={job} jobs={recentJobs} />}
       </div>
-      {live && <WhyBox id={job.id} />}
+      {live && <WaitingReasons id={job.id} />}
       <div className={style.columns}>
         <div className={style.main}>
           {executions.length > 0 && (
-            <Card title={t("job.tries")} aside={executions.length > 1 ? t("job.triesHint") : undefined}>
+            <Card title={t("job.attempts")} aside={executions.length > 1 ? t("job.attemptsHint") : undefined}>
               <Gantt
                 job={job}
                 executions={executions}
-                chosen={number}
-                onChoose={(chosen) =>
+                selected={number}
+                onSelect={(chosen) =>
                   void navigate({
                     search: { ...search, execution: String(chosen), line: undefined, tab: "log" },
                     replace: true,
@@ -158,8 +158,8 @@ function Shown({ job, executions }: { job: Job; executions: readonly Execution[]
                   <Timeline events={events.data?.items ?? []} />
                 )}
               </Tabs.Panel>
-              <Tabs.Panel value="spec">{job.spec && <Spec spec={job.spec} />}</Tabs.Panel>
-              <Tabs.Panel value="files">{job.spec && <Files spec={job.spec} />}</Tabs.Panel>
+              <Tabs.Panel value="spec">{job.spec && <JobSpecView spec={job.spec} />}</Tabs.Panel>
+              <Tabs.Panel value="files">{job.spec && <Artifacts spec={job.spec} />}</Tabs.Panel>
             </Tabs>
           </Card>
         </div>
@@ -223,9 +223,13 @@ function Actions({ job }: { job: Job }) {
             {t("job.sameName")}
           </Menu.Item>
           {job.spec && (
-            <Menu.Item onClick={() => void copyAndNotify(toResubmitCommand(job.spec!))}>{t("job.copySubmit")}</Menu.Item>
+            <Menu.Item onClick={() => void copyAndNotify(toResubmitCommand(job.spec!))}>
+              {t("job.copySubmit")}
+            </Menu.Item>
           )}
-          <Menu.Item onClick={() => void copyAndNotify(`belfry job get ${job.id}`)}>{t("job.copyGet")}</Menu.Item>
+          <Menu.Item onClick={() => void copyAndNotify(`belfry job get ${job.id}`)}>
+            {t("job.copyGet")}
+          </Menu.Item>
         </Menu.Dropdown>
       </Menu>
       {cancelling && <CancelDialog job={job} onClose={() => setCancelling(false)} />}

@@ -6,10 +6,10 @@ import type { Span, Style } from "../../lib/ansi";
 import { type LogLine, findMatches, splitLinks } from "../../lib/log";
 import style from "./log.module.css";
 
-type Marks = ReadonlyArray<[number, number]>;
+type Matches = ReadonlyArray<[number, number]>;
 
 export function LogText({ line, find, isHit }: { line: LogLine; find: string; isHit: boolean }) {
-  const marks = find === "" ? [] : findMatches(line.text, find);
+  const matches = find === "" ? [] : findMatches(line.text, find);
   let from = 0;
   return (
     <span className={style.text}>
@@ -17,8 +17,8 @@ export function LogText({ line, find, isHit }: { line: LogLine; find: string; is
         const start = from;
         from += span.text.length;
         return (
-          <span key={i} style={css(span.style)}>
-            {linked(span, start, marks, isHit)}
+          <span key={i} style={styleOf(span.style)}>
+            {withLinks(span, start, matches, isHit)}
           </span>
         );
       })}
@@ -27,11 +27,11 @@ export function LogText({ line, find, isHit }: { line: LogLine; find: string; is
 }
 
 /** Addresses of pages as links; all else is text. */
-function linked({ text }: Span, start: number, marks: Marks, isHit: boolean): ReactNode {
-  if (!text.includes("://")) return marked(text, start, marks, isHit);
+function withLinks({ text }: Span, start: number, matches: Matches, isHit: boolean): ReactNode {
+  if (!text.includes("://")) return withHighlights(text, start, matches, isHit);
   let from = start;
   return splitLinks(text).map(({ text, isLink }, i) => {
-    const content = marked(text, from, marks, isHit);
+    const content = withHighlights(text, from, matches, isHit);
     from += text.length;
     return isLink ? (
       <a key={i} href={text} target="_blank" rel="noreferrer noopener">
@@ -44,11 +44,11 @@ function linked({ text }: Span, start: number, marks: Marks, isHit: boolean): Re
 }
 
 /** A text that begins at `start` of its line, with the marks of the line that it has. */
-function marked(text: string, start: number, marks: Marks, isHit: boolean): ReactNode {
-  if (marks.length === 0) return text;
+function withHighlights(text: string, start: number, matches: Matches, isHit: boolean): ReactNode {
+  if (matches.length === 0) return text;
   const parts: ReactNode[] = [];
   let from = 0;
-  for (const [a, b] of marks) {
+  for (const [a, b] of matches) {
     const [left, right] = [Math.max(0, a - start), Math.min(text.length, b - start)];
     if (right <= 0 || left >= text.length) continue;
     parts.push(text.slice(from, left));
@@ -63,7 +63,7 @@ function marked(text: string, start: number, marks: Marks, isHit: boolean): Reac
   return parts;
 }
 
-function css(of: Style): CSSProperties | undefined {
+function styleOf(of: Style): CSSProperties | undefined {
   if (Object.keys(of).length === 0) return undefined;
   const color = (value: number | string | undefined) =>
     typeof value === "number" ? `var(--ansi-${value})` : value;

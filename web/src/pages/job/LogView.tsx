@@ -16,18 +16,18 @@ import type { LogSearch } from "../../lib/logSearch";
 import { usePreferences } from "../../lib/preferences";
 import { formatBytes } from "../../lib/quantities";
 import { formatClock, formatExact } from "../../lib/time";
-import { runAction } from "../../ui/act";
+import { runAction } from "../../ui/notify";
 import { ErrorBox } from "../../ui/kit";
 import style from "./log.module.css";
 import { LogText } from "./LogText";
-import { addressOf, type Log, PART, useLog } from "./useLog";
-import { useLogSearch, type WholeSearch } from "./useLogSearch";
+import { logUrl, type Log, PART_LINES, useLog } from "./useLog";
+import { useLogSearch, type LogSearchState } from "./useLogSearch";
 
 type Streams = "all" | "stdout" | "stderr";
 
-const LINE = 20;
+const LINE_HEIGHT = 20;
 /** As many lines stand before one that is linked to. */
-const BEFORE = 200;
+const CONTEXT_LINES = 200;
 
 interface Props {
   job: string;
@@ -51,7 +51,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
   /** The line to bring into sight, as soon as it is read. */
   const [target, setTarget] = useState(line);
   const search = useLogSearch(job, execution);
-  const leftOut = useLeftOut(job, execution, log);
+  const omittedBytes = useOmittedBytes(job, execution, log);
   const input = useRef<HTMLInputElement>(null);
   const scroller = useRef<HTMLDivElement>(null);
 
@@ -59,20 +59,20 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
     () => (streams === "all" ? log.lines : log.lines.filter((each) => each.stream === streams)),
     [log.lines, streams],
   );
-  const hitsShown = useMemo(
+  const visibleHits = useMemo(
     () =>
       find === ""
         ? []
         : lines.filter(({ text }) => findMatches(text, find).length > 0).map(({ number }) => number),
     [lines, find],
   );
-  const hits = search.found && !search.isRunning ? search.found.hits : hitsShown;
+  const hits = search.found && !search.isRunning ? search.found.hits : visibleHits;
   const hit = hits[Math.min(at, hits.length - 1)];
 
   const virtual = useVirtualizer({
     count: lines.length,
     getScrollElement: () => scroller.current,
-    estimateSize: () => LINE,
+    estimateSize: () => LINE_HEIGHT,
     overscan: 30,
   });
 
@@ -84,30 +84,30 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
     if (hit !== undefined) setTarget(hit);
   }, [hit]);
 
-  const extent = useExtent(log);
+  const extent = useVisibleRange(log);
   const { first, last, total } = extent;
   useEffect(() => {
-    if (target === undefined || !log.isRead || log.part !== part || last === 0) return;
+    if (target === undefined || !log.isLoaded || log.part !== part || last === 0) return;
     setFollowing(false);
     if (target >= first && target <= last) {
       const index = lines.findIndex(({ number }) => number >= target);
       if (index >= 0) virtual.scrollToIndex(index, { align: "center" });
     } else if (target <= total && part !== target) {
-      const before = Math.max(1, target - BEFORE);
+      const before = Math.max(1, target - CONTEXT_LINES);
       // Lines before it may be so long that a part ends before it.
       return setPart(part === before ? target : before);
     }
     setTarget(undefined);
-  }, [target, log.isRead, log.part, part, first, last, total, lines, virtual]);
+  }, [target, log.isLoaded, log.part, part, first, last, total, lines, virtual]);
 
   /** Goes to another part of the log; `undefined` are the newest lines. */
-  const turnTo = (next: number | undefined) => {
+  const showPart = (next: number | undefined) => {
     setTarget(undefined);
     setPart(next);
     setFollowing(next === undefined && live);
     scroller.current?.scrollTo({ top: 0 });
   };
-  const follow = () => (part === undefined ? setFollowing(!following) : turnTo(undefined));
+  const follow = () => (part === undefined ? setFollowing(!following) : showPart(undefined));
 
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
@@ -124,7 +124,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
   const step = (by: number) =>
     hits.length > 0 && setAt((at) => (Math.min(at, hits.length - 1) + by + hits.length) % hits.length);
   /** Shows the hits of a search of the whole log, beginning with the one in sight. */
-  const settle = (found: LogSearch) =>
+  const selectNearestHit = (found: LogSearch) =>
     setAt(
       Math.max(
         0,
@@ -133,11 +133,13 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
     );
   const searchWhole = () => {
     const includesStream = (stream: string) => streams === "all" || stream === streams;
-    void search.start({ text: find, includesStream }, log.end).then((found) => found && settle(found));
+    void search
+      .start({ text: find, includesStream }, log.end)
+      .then((found) => found && selectNearestHit(found));
   };
   const stopSearch = () => {
     search.stop();
-    if (search.found) settle(search.found);
+    if (search.found) selectNearestHit(search.found);
   };
   /** Something else is searched for. */
   const searchFor = (text: string) => {
@@ -148,17 +150,17 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
   const onScroll = () => {
     const box = scroller.current;
     if (!box) return;
-    const isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < LINE * 1.5;
+    const isAtEnd = box.scrollHeight - box.scrollTop - box.clientHeight < LINE_HEIGHT * 1.5;
     if (isAtEnd && !log.complete && find === "" && part === undefined) setFollowing(true);
   };
   const download = () =>
     runAction(async () => {
       const query = { format: "text", ...(streams !== "all" && { stream: streams }) };
-      const response = await fetchRaw(addressOf(job, execution, query));
+      const response = await fetchRaw(logUrl(job, execution, query));
       saveAs(await response.blob(), `${name}-${job.slice(-6)}${execution ? `-${execution}` : ""}.log`);
     });
   const downloadLabel =
-    leftOut > 0 ? t("log.downloadKept", { size: formatBytes(leftOut) }) : t("log.download");
+    omittedBytes > 0 ? t("log.downloadKept", { size: formatBytes(omittedBytes) }) : t("log.download");
 
   return (
     <div className={style.log} data-testid="log">
@@ -184,7 +186,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
         />
         {find !== "" && (
           <Hits
-            place={hits.length === 0 ? 0 : Math.min(at, hits.length - 1) + 1}
+            position={hits.length === 0 ? 0 : Math.min(at, hits.length - 1) + 1}
             count={hits.length}
             extent={extent}
             search={search}
@@ -225,23 +227,23 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
           </ActionIcon>
         </Tooltip>
       </div>
-      {log.refusal && <ErrorBox error={log.refusal} />}
-      {search.refusal && <ErrorBox error={search.refusal} />}
-      {(extent.isPart || leftOut > 0) && (
+      {log.apiError && <ErrorBox error={log.apiError} />}
+      {search.apiError && <ErrorBox error={search.apiError} />}
+      {(extent.isPart || omittedBytes > 0) && (
         <div className={style.head}>
           {extent.isPart && (
             <span className={style.parts}>
               <Range extent={extent} />
-              <Turn label={t("log.first")} to={1} isOn={first > 1} onTurn={turnTo} />
-              <Turn
+              <PartLink label={t("log.first")} to={1} isEnabled={first > 1} onSelect={showPart} />
+              <PartLink
                 label={t("log.earlier")}
-                to={Math.max(1, first - PART)}
-                isOn={first > 1}
-                onTurn={turnTo}
+                to={Math.max(1, first - PART_LINES)}
+                isEnabled={first > 1}
+                onSelect={showPart}
               />
             </span>
           )}
-          {leftOut > 0 && <span>{t("log.leftOut", { size: formatBytes(leftOut) })}</span>}
+          {omittedBytes > 0 && <span>{t("log.leftOut", { size: formatBytes(omittedBytes) })}</span>}
         </div>
       )}
       <div
@@ -255,10 +257,10 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
         aria-live="off"
         aria-label={t("job.tabs.log")}
       >
-        {lines.length === 0 && !log.refusal && (
+        {lines.length === 0 && !log.apiError && (
           <p className={style.nothing}>
             <ScrollText size={18} aria-hidden />
-            {!log.isRead ? t("common.loading") : log.complete ? t("log.empty") : t("log.waiting")}
+            {!log.isLoaded ? t("common.loading") : log.complete ? t("log.empty") : t("log.waiting")}
           </p>
         )}
         <div style={{ height: virtual.getTotalSize(), position: "relative", minWidth: "100%" }}>
@@ -283,7 +285,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
                 >
                   {each.number}
                 </button>
-                {times && <Stamp at={each.at} />}
+                {times && <Timestamp at={each.at} />}
                 <LogText line={each} find={find} isHit={each.number === hit} />
               </div>
             );
@@ -297,15 +299,15 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
           ) : (
             <span className="num">{t("log.lines", { count: lines.length })}</span>
           )}
-          <Turn
+          <PartLink
             label={t("log.later")}
             to={last + 1 >= extent.tail ? undefined : last + 1}
-            isOn={last < total}
-            onTurn={turnTo}
+            isEnabled={last < total}
+            onSelect={showPart}
           />
-          <Turn label={t("log.newest")} to={undefined} isOn={last < total} onTurn={turnTo} />
+          <PartLink label={t("log.newest")} to={undefined} isEnabled={last < total} onSelect={showPart} />
         </span>
-        {line !== undefined && log.isRead && line > total && (
+        {line !== undefined && log.isLoaded && line > total && (
           <span className={style.lost}>{t("log.noLine", { line })}</span>
         )}
         {log.lost && <span className={style.lost}>{t("connection.lost")}</span>}
@@ -316,7 +318,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
 }
 
 /** Which lines of a log are shown. */
-interface Shown {
+interface VisibleRange {
   first: number;
   /** 0 where no line is shown. */
   last: number;
@@ -327,7 +329,7 @@ interface Shown {
   isPart: boolean;
 }
 
-function useExtent({ lines, part }: Log): Shown {
+function useVisibleRange({ lines, part }: Log): VisibleRange {
   const newest = useRef({ first: 1, last: 0 });
   const [first, last] = [lines[0]?.number ?? 1, lines.at(-1)?.number ?? 0];
   if (part === undefined) newest.current = { first, last };
@@ -336,7 +338,7 @@ function useExtent({ lines, part }: Log): Shown {
 }
 
 /** Bytes between the first and the last part of a log that were not kept. */
-function useLeftOut(job: string, execution: number | undefined, log: Log): number {
+function useOmittedBytes(job: string, execution: number | undefined, log: Log): number {
   const executions = useQuery(jobExecutionsQuery(job)).data?.items ?? [];
   const number = execution ?? Math.max(...executions.map((each) => each.number));
   const written = executions.find((each) => each.number === number)?.usage?.log_bytes;
@@ -344,56 +346,56 @@ function useLeftOut(job: string, execution: number | undefined, log: Log): numbe
 }
 
 /** Which lines are shown of how many. */
-function Range({ extent: { first, last, total } }: { extent: Shown }) {
+function Range({ extent: { first, last, total } }: { extent: VisibleRange }) {
   const { t } = useTranslation();
   return <span className="num">{t("log.shown", { first, last, total })}</span>;
 }
 
 /** The way to another part of the log; nothing where there is none. */
-function Turn(props: {
+function PartLink(props: {
   label: string;
   to: number | undefined;
-  isOn: boolean;
-  onTurn: (part: number | undefined) => void;
+  isEnabled: boolean;
+  onSelect: (part: number | undefined) => void;
 }) {
-  if (!props.isOn) return null;
+  if (!props.isEnabled) return null;
   return (
-    <button type="button" className={style.link} onClick={() => props.onTurn(props.to)}>
+    <button type="button" className={style.link} onClick={() => props.onSelect(props.to)}>
       {props.label}
     </button>
   );
 }
 
 /** Whether the page shows a part of the log, and the whole of it was not searched yet. */
-function canSearch({ isPart }: Shown, { found }: WholeSearch): boolean {
+function canSearch({ isPart }: VisibleRange, { found }: LogSearchState): boolean {
   return isPart && found === null;
 }
 
 interface HitsProps {
   /** Place of the hit in sight among all, from 1; 0 where there is none. */
-  place: number;
+  position: number;
   count: number;
-  extent: Shown;
-  search: WholeSearch;
+  extent: VisibleRange;
+  search: LogSearchState;
   onStep: (by: number) => void;
   onSearch: () => void;
   onStop: () => void;
 }
 
 /** How many hits there are and in how much of the log, and the way from one to the next. */
-function Hits({ place, count, extent, search, onStep, onSearch, onStop }: HitsProps) {
+function Hits({ position, count, extent, search, onStep, onSearch, onStop }: HitsProps) {
   const { t } = useTranslation();
   const { found, isRunning } = search;
   const percent = Math.floor((found?.fraction ?? 0) * 100);
   const words = () => {
     if (found && isRunning) return t("log.searching", { percent, count: found.hits.length });
     if (found && (found.capped || found.fraction < 1 || found.lines < extent.total)) {
-      return t("log.searchedTo", { place, count, line: found.lines });
+      return t("log.searchedTo", { position, count, line: found.lines });
     }
     if (!found && extent.isPart) {
-      return count === 0 ? t("log.noHitsShown") : t("log.hitsShown", { place, count });
+      return count === 0 ? t("log.noHitsShown") : t("log.hitsShown", { position, count });
     }
-    return count === 0 ? t("log.noHits") : `${place.toLocaleString()} / ${count.toLocaleString()}`;
+    return count === 0 ? t("log.noHits") : `${position.toLocaleString()} / ${count.toLocaleString()}`;
   };
   return (
     <span className={style.hits}>
@@ -426,7 +428,7 @@ function Hits({ place, count, extent, search, onStep, onSearch, onStop }: HitsPr
   );
 }
 
-function Stamp({ at }: { at: string }) {
+function Timestamp({ at }: { at: string }) {
   const { language, zone } = usePreferences();
   return (
     <time className={style.time} dateTime={at} title={formatExact(at, language, zone)}>

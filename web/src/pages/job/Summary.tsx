@@ -10,9 +10,9 @@ import { useWorkerName } from "../../api/queries";
 import type { Checkpoint, Execution, Job, JobResult, Origin, StepOrigin } from "../../api/schema";
 import { saveAs } from "../../lib/download";
 import { formatBytes, formatDuration, parseDuration } from "../../lib/quantities";
-import { resultText } from "../../lib/runWords";
+import { resultText } from "../../lib/serverMessages";
 import { isLive } from "../../lib/statuses";
-import { runAction } from "../../ui/act";
+import { runAction } from "../../ui/notify";
 import { Card, CopyButton, KeyValueList, Labels } from "../../ui/kit";
 import { RelativeTime, AbsoluteTime, Elapsed } from "../../ui/Time";
 import style from "./job.module.css";
@@ -24,89 +24,91 @@ export function Summary({ job, execution }: { job: Job; execution: Execution | u
   const usage = execution?.usage;
   return (
     <>
-      {job.result && <Result result={job.result} />}
-      {job.checkpoint && <SavedProgress job={job.id} checkpoint={job.checkpoint} />}
-      <Card title={t("job.facts.title")}>
+      {job.result && <ResultCard result={job.result} />}
+      {job.checkpoint && <CheckpointCard job={job.id} checkpoint={job.checkpoint} />}
+      <Card title={t("job.details.title")}>
         <KeyValueList
           rows={[
-            [t("job.facts.submitted"), <RelativeTime key="" at={job.created_at} />],
-            job.status === "ready" && [t("job.facts.due"), <RelativeTime key="" at={job.due_at} />],
-            job.started_at ? [t("job.facts.started"), <RelativeTime key="" at={job.started_at} />] : null,
+            [t("job.details.submitted"), <RelativeTime key="" at={job.created_at} />],
+            job.status === "ready" && [t("job.details.due"), <RelativeTime key="" at={job.due_at} />],
+            job.started_at ? [t("job.details.started"), <RelativeTime key="" at={job.started_at} />] : null,
             job.queued_at && job.started_at
-              ? [t("job.facts.waited"), <Elapsed key="" from={job.queued_at} to={job.started_at} />]
+              ? [t("job.details.waited"), <Elapsed key="" from={job.queued_at} to={job.started_at} />]
               : null,
             job.started_at
               ? [
-                  t("job.facts.took"),
+                  t("job.details.took"),
                   <Elapsed key="" from={job.started_at} to={isLive(job.status) ? null : job.finished_at} />,
                 ]
               : null,
-            job.finished_at ? [t("job.facts.finished"), <RelativeTime key="" at={job.finished_at} />] : null,
+            job.finished_at
+              ? [t("job.details.finished"), <RelativeTime key="" at={job.finished_at} />]
+              : null,
             job.worker_id
               ? [
-                  t("job.facts.worker"),
+                  t("job.details.worker"),
                   <Link key="" to="/workers/$id" params={{ id: job.worker_id }}>
                     {workerName(job.worker_id)}
                   </Link>,
                 ]
               : null,
             job.executions > 0 && [
-              t("job.facts.tries"),
+              t("job.details.tries"),
               <span key="" className="num">
                 {job.executions}
               </span>,
             ],
-            usage && [t("job.facts.cpuTime"), formatDuration(parseDuration(usage.cpu_time) ?? 0)],
-            usage && [t("job.facts.memory"), formatBytes(usage.peak_memory_bytes)],
+            usage && [t("job.details.cpuTime"), formatDuration(parseDuration(usage.cpu_time) ?? 0)],
+            usage && [t("job.details.memory"), formatBytes(usage.peak_memory_bytes)],
           ]}
         />
       </Card>
-      {job.step && <FromRun step={job.step} />}
-      {job.origin && <Source origin={job.origin} />}
-      <Card title={t("job.facts.asked")}>
+      {job.step && <RunOrigin step={job.step} />}
+      {job.origin && <ScheduleOrigin origin={job.origin} />}
+      <Card title={t("job.details.asked")}>
         <KeyValueList
           rows={[
             [
-              t("job.facts.queue"),
+              t("job.details.queue"),
               <Link key="" to="/jobs" search={{ queue: job.queue }}>
                 {job.queue}
               </Link>,
             ],
             [
-              t("job.facts.priority"),
+              t("job.details.priority"),
               <span key="" className="num">
                 {job.priority}
               </span>,
             ],
-            [t("job.facts.namespace"), job.namespace],
+            [t("job.details.namespace"), job.namespace],
             job.owner
               ? [
-                  t("job.facts.owner"),
+                  t("job.details.owner"),
                   <Link key="" to="/jobs" search={{ owner: job.owner }}>
                     {job.owner}
                   </Link>,
                 ]
               : null,
             Object.keys(job.labels ?? {}).length > 0 && [
-              t("job.facts.labels"),
+              t("job.details.labels"),
               <Labels key="" labels={job.labels} />,
             ],
-            spec?.timeout ? [t("job.facts.timeout"), spec.timeout] : null,
-            spec?.retry && [t("job.facts.retries"), String(spec.retry.max_retries ?? 0)],
-            spec?.delivery && [t("job.facts.delivery"), t(`delivery.${spec.delivery}`)],
+            spec?.timeout ? [t("job.details.timeout"), spec.timeout] : null,
+            spec?.retry && [t("job.details.retries"), String(spec.retry.max_retries ?? 0)],
+            spec?.delivery && [t("job.details.delivery"), t(`delivery.${spec.delivery}`)],
             spec?.concurrency && [
-              t("job.facts.concurrency"),
+              t("job.details.concurrency"),
               `${spec.concurrency.key} ≤ ${spec.concurrency.limit ?? 1}`,
             ],
             job.retry_of
               ? [
-                  t("job.facts.retryOf"),
+                  t("job.details.retryOf"),
                   <Link key="" to="/jobs/$id" params={{ id: job.retry_of }} className="mono">
                     …{job.retry_of.slice(-8)}
                   </Link>,
                 ]
               : null,
-            job.expires_at ? [t("job.facts.kept"), <RelativeTime key="" at={job.expires_at} />] : null,
+            job.expires_at ? [t("job.details.kept"), <RelativeTime key="" at={job.expires_at} />] : null,
           ]}
         />
       </Card>
@@ -115,7 +117,7 @@ export function Summary({ job, execution }: { job: Job; execution: Execution | u
 }
 
 /** Which step of which run made it. */
-function FromRun({ step }: { step: StepOrigin }) {
+function RunOrigin({ step }: { step: StepOrigin }) {
   const { t } = useTranslation();
   const { run, item } = step;
   return (
@@ -150,7 +152,7 @@ function FromRun({ step }: { step: StepOrigin }) {
 }
 
 /** Which firing of which schedule made it. */
-function Source({ origin }: { origin: Origin }) {
+function ScheduleOrigin({ origin }: { origin: Origin }) {
   const { t } = useTranslation();
   const { schedule, backfill } = origin;
   return (
@@ -165,7 +167,9 @@ function Source({ origin }: { origin: Origin }) {
           ],
           [t("job.origin.nominal"), <AbsoluteTime key="" at={origin.scheduled_for} />],
           [t("job.origin.cause"), t(`firingCause.${origin.cause}`)],
-          origin.interval_start ? [t("job.origin.interval"), <AbsoluteTime key="" at={origin.interval_start} />] : null,
+          origin.interval_start
+            ? [t("job.origin.interval"), <AbsoluteTime key="" at={origin.interval_start} />]
+            : null,
           origin.start_by ? [t("job.origin.startBy"), <RelativeTime key="" at={origin.start_by} />] : null,
           backfill
             ? [
@@ -188,7 +192,7 @@ function Source({ origin }: { origin: Origin }) {
 }
 
 /** How far it came, as its task last saved it: the next try goes on from there. */
-function SavedProgress({ job, checkpoint }: { job: string; checkpoint: Checkpoint }) {
+function CheckpointCard({ job, checkpoint }: { job: string; checkpoint: Checkpoint }) {
   const { t } = useTranslation();
   const download = () =>
     runAction(async () => {
@@ -228,7 +232,7 @@ function SavedProgress({ job, checkpoint }: { job: string; checkpoint: Checkpoin
   );
 }
 
-function Result({ result }: { result: JobResult }) {
+function ResultCard({ result }: { result: JobResult }) {
   const { t } = useTranslation();
   const output = result.output ? JSON.stringify(result.output, null, 2) : null;
   const message = resultText(result, t);

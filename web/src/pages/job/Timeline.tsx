@@ -4,7 +4,7 @@ import { useTranslation } from "react-i18next";
 
 import type { JobEvent } from "../../api/schema";
 import { formatDuration } from "../../lib/quantities";
-import { translateMessage } from "../../lib/runWords";
+import { translateMessage } from "../../lib/serverMessages";
 import { StatusBadge } from "../../ui/Status";
 import { AbsoluteTime } from "../../ui/Time";
 import style from "./job.module.css";
@@ -26,7 +26,7 @@ export function Timeline({ events }: { events: readonly JobEvent[] }) {
               {t(`cause.${event.cause}`)}
               {event.detail && <span className="quiet"> · {translateMessage(event.detail, t)}</span>}
               {event.execution ? (
-                <span className="quiet"> · {t("job.try", { number: event.execution })}</span>
+                <span className="quiet"> · {t("job.attempt", { number: event.execution })}</span>
               ) : null}
             </span>
             <span className={style.when}>

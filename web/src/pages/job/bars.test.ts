@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { Execution, Job } from "../../api/schema";
-import { axis, barsOf } from "./bars";
+import { axis, executionBars } from "./bars";
 
 const at = (second: number) => new Date(Date.UTC(2026, 10, 21, 12, 0, second)).toISOString();
 const job = { created_at: at(0), queued_at: at(1), updated_at: at(20) } as Job;
@@ -14,9 +14,9 @@ const execution = (number: number, assigned: number, started?: number, finished?
   }) as Execution;
 
 test("each try has waited since the end of the one before", () => {
-  const { bars, from, to } = barsOf(job, [execution(2, 10, 11, 20), execution(1, 2, 3, 5)], null);
+  const { bars, from, to } = executionBars(job, [execution(2, 10, 11, 20), execution(1, 2, 3, 5)], null);
   const seconds = (time: number) => (time - Date.parse(at(0))) / 1_000;
-  expect(bars.map((bar) => [bar.waitedFrom, bar.started, bar.ended].map(seconds))).toEqual([
+  expect(bars.map((bar) => [bar.waitingSince, bar.started, bar.ended].map(seconds))).toEqual([
     [1, 3, 5],
     [5, 11, 20],
   ]);
@@ -24,7 +24,7 @@ test("each try has waited since the end of the one before", () => {
 });
 
 test("a try that runs reaches until now", () => {
-  const { bars } = barsOf(job, [execution(1, 2, 3)], Date.parse(at(30)));
+  const { bars } = executionBars(job, [execution(1, 2, 3)], Date.parse(at(30)));
   expect(bars[0]?.ended).toBe(Date.parse(at(30)));
 });
 

@@ -5,26 +5,26 @@ import type { Execution, Job } from "../../api/schema";
 export interface ExecutionBar {
   execution: Execution;
   /** When it became due: at the job's due time, or when the backoff behind the try before began. */
-  waitedFrom: number;
+  waitingSince: number;
   assigned: number;
   started: number;
   ended: number;
 }
 
 /** The bars, oldest first, and the span of time that they lie in. `now` is null for an ended job. */
-export function barsOf(job: Job, executions: readonly Execution[], now: number | null) {
+export function executionBars(job: Job, executions: readonly Execution[], now: number | null) {
   const ordered = [...executions].sort((a, b) => a.number - b.number);
   const queued = Date.parse(job.queued_at ?? job.created_at);
-  let before = queued;
+  let previousEnd = queued;
   const bars: ExecutionBar[] = ordered.map((execution) => {
     const assigned = Date.parse(execution.assigned_at);
     const started = execution.started_at ? Date.parse(execution.started_at) : assigned;
     const ended = execution.finished_at
       ? Date.parse(execution.finished_at)
       : Math.max(started, now ?? started);
-    const waitedFrom = Math.min(before, assigned);
-    before = ended;
-    return { execution, waitedFrom, assigned, started, ended };
+    const waitingSince = Math.min(previousEnd, assigned);
+    previousEnd = ended;
+    return { execution, waitingSince, assigned, started, ended };
   });
   const from = queued;
   const end = Math.max(...bars.map((bar) => bar.ended), now ?? 0, from);

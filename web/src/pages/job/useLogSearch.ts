@@ -3,19 +3,19 @@
 import { useEffect, useRef, useState } from "react";
 
 import { fetchRaw } from "../../api/client";
-import { ApiError } from "../../api/problem";
+import { ApiError } from "../../api/errors";
 import type { LogPage } from "../../api/schema";
 import { type LogSearch, searchLog, type LogQuery } from "../../lib/logSearch";
-import { addressOf } from "./useLog";
+import { logUrl } from "./useLog";
 
 /** Entries of a window; the server ends one at 4 MiB besides. */
 const WINDOW_ENTRIES = 10_000;
 
-export interface WholeSearch {
+export interface LogSearchState {
   /** How far the search is, or what it has found; null where none was started. */
   found: LogSearch | null;
   isRunning: boolean;
-  refusal: ApiError | null;
+  apiError: ApiError | null;
   /** Searches up to `end`, an offset of the log; resolves to null where the search failed or was stopped. */
   start: (wanted: LogQuery, end: number) => Promise<LogSearch | null>;
   /** Stops a search that runs; what it has found stands. */
@@ -24,10 +24,10 @@ export interface WholeSearch {
   clear: () => void;
 }
 
-export function useLogSearch(job: string, execution: number | undefined): WholeSearch {
+export function useLogSearch(job: string, execution: number | undefined): LogSearchState {
   const [found, setFound] = useState<LogSearch | null>(null);
   const [isRunning, setRunning] = useState(false);
-  const [refusal, setRefusal] = useState<ApiError | null>(null);
+  const [apiError, setApiError] = useState<ApiError | null>(null);
   const running = useRef<AbortController | null>(null);
   useEffect(() => () => running.current?.abort(), []);
 
@@ -39,32 +39,32 @@ export function useLogSearch(job: string, execution: number | undefined): WholeS
   const clear = () => {
     stop();
     setFound(null);
-    setRefusal(null);
+    setApiError(null);
   };
   const start = async (wanted: LogQuery, end: number) => {
     clear();
-    const mine = new AbortController();
-    running.current = mine;
+    const current = new AbortController();
+    running.current = current;
     setRunning(true);
     setFound({ hits: [], lines: 0, fraction: 0, capped: false });
     const read = async (offset: number) => {
       const query = { offset: String(offset), limit: String(WINDOW_ENTRIES) };
-      const response = await fetchRaw(addressOf(job, execution, query), {
-        signal: mine.signal,
+      const response = await fetchRaw(logUrl(job, execution, query), {
+        signal: current.signal,
         cache: "no-store",
       });
       return (await response.json()) as LogPage;
     };
-    const isMine = () => running.current === mine;
+    const isCurrent = () => running.current === current;
     try {
-      const all = await searchLog(read, end, wanted, (now) => isMine() && setFound(now), mine.signal);
-      return isMine() ? all : null;
+      const all = await searchLog(read, end, wanted, (now) => isCurrent() && setFound(now), current.signal);
+      return isCurrent() ? all : null;
     } catch (error) {
-      if (isMine()) setRefusal(ApiError.from(error));
+      if (isCurrent()) setApiError(ApiError.from(error));
       return null;
     } finally {
-      if (isMine()) stop();
+      if (isCurrent()) stop();
     }
   };
-  return { found, isRunning, refusal, start, stop, clear };
+  return { found, isRunning, apiError, start, stop, clear };
 }

@@ -17,7 +17,7 @@ import { formatExact } from "../../lib/time";
 import { StatusBadge } from "../../ui/Status";
 import style from "./jobs.module.css";
 
-const SUGGESTED: readonly FilterKey[] = [
+const SUGGESTED_KEYS: readonly FilterKey[] = [
   "status",
   "queue",
   "name",
@@ -159,28 +159,28 @@ function useSuggestions(text: string): Suggestion[] {
   const { t } = useTranslation();
   const queues = useQuery(queuesQuery).data?.items ?? [];
   const workers = useQuery(workersQuery).data?.items ?? [];
-  const [, key, begun] = /^([a-z]+):(.*)$/.exec(text) ?? [];
+  const [, key, prefix] = /^([a-z]+):(.*)$/.exec(text) ?? [];
   const schedules =
-    useQuery({ ...suggestedSchedulesQuery(begun ?? ""), enabled: key === "schedule" }).data?.items ?? [];
-  const starts = (value: string) => value.toLowerCase().startsWith((begun ?? "").toLowerCase());
+    useQuery({ ...suggestedSchedulesQuery(prefix ?? ""), enabled: key === "schedule" }).data?.items ?? [];
+  const hasPrefix = (value: string) => value.toLowerCase().startsWith((prefix ?? "").toLowerCase());
   switch (key) {
     case "status":
-      return STATUSES.filter(starts).map((status) => ({
+      return STATUSES.filter(hasPrefix).map((status) => ({
         value: `status:${status}`,
         title: <StatusBadge status={status} plain />,
       }));
     case "queue":
       return queues
-        .filter(({ name }) => starts(name))
+        .filter(({ name }) => hasPrefix(name))
         .map(({ name }) => ({ value: `queue:${name}`, title: name }));
     case "worker":
       return workers
-        .filter(({ name }) => starts(name))
+        .filter(({ name }) => hasPrefix(name))
         .map(({ id, name }) => ({ value: `worker:${id}`, title: name }));
     case "schedule":
       return schedules.map(({ id, name, when }) => ({ value: `schedule:${id}`, title: name, aside: when }));
     case "since":
-      return SPANS.filter(starts).map((span) => ({
+      return SPANS.filter(hasPrefix).map((span) => ({
         value: `since:${span}`,
         title: t("jobs.lastSpan", { span }),
       }));
@@ -189,7 +189,9 @@ function useSuggestions(text: string): Suggestion[] {
     default:
       return [];
   }
-  const keys = SUGGESTED.filter((each) => each.startsWith(text) || t(`jobs.keys.${each}`).startsWith(text));
+  const keys = SUGGESTED_KEYS.filter(
+    (each) => each.startsWith(text) || t(`jobs.keys.${each}`).startsWith(text),
+  );
   const hints = keys.map((each) => ({
     value: `${each}:`,
     title: (

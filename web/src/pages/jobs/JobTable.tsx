@@ -10,19 +10,19 @@ import { useWorkerName } from "../../api/queries";
 import type { Job } from "../../api/schema";
 import { isTyping } from "../../app/Shortcuts";
 import { useNarrow } from "../../lib/narrow";
-import { resultText } from "../../lib/runWords";
+import { resultText } from "../../lib/serverMessages";
 import { useScrollbar } from "../../lib/scrollbar";
 import { isLive } from "../../lib/statuses";
 import { Labels } from "../../ui/kit";
-import { RowCheckbox } from "../../ui/RowCheck";
+import { RowCheckbox } from "../../ui/RowCheckbox";
 import { StatusBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
 import style from "./jobs.module.css";
 
-const ROW = 36;
-const ROW_NARROW = 62;
+const ROW_HEIGHT = 36;
+const ROW_HEIGHT_NARROW = 62;
 /** The next page is asked for when so few rows are left below. */
-const AHEAD = 40;
+const PREFETCH_ROWS = 40;
 
 interface Props {
   jobs: readonly Job[];
@@ -38,12 +38,12 @@ export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore
   const narrow = useNarrow();
   const navigate = useNavigate();
   const scroller = useRef<HTMLDivElement>(null);
-  const [at, setAt] = useState(-1);
+  const [cursor, setCursor] = useState(-1);
   const lastPicked = useRef(-1);
   const virtual = useVirtualizer({
     count: jobs.length + (hasMore ? 1 : 0),
     getScrollElement: () => scroller.current,
-    estimateSize: () => (narrow ? ROW_NARROW : ROW),
+    estimateSize: () => (narrow ? ROW_HEIGHT_NARROW : ROW_HEIGHT),
     getItemKey: (index) => jobs[index]?.id ?? "more",
     overscan: 12,
   });
@@ -53,7 +53,7 @@ export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
   useEffect(() => {
-    if (hasMore && last >= jobs.length - AHEAD) onEnd();
+    if (hasMore && last >= jobs.length - PREFETCH_ROWS) onEnd();
   }, [last, jobs.length, hasMore, onEnd]);
 
   const pick = (index: number, withRange: boolean) => {
@@ -77,12 +77,12 @@ export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore
     const onKey = (event: KeyboardEvent) => {
       if (isTyping(event.target) || event.ctrlKey || event.metaKey || event.altKey) return;
       if (document.querySelector('[role="dialog"]')) return;
-      const job = jobs[at];
+      const job = jobs[cursor];
       if (event.key === "j" || event.key === "k") {
-        const next = Math.max(0, Math.min(jobs.length - 1, at + (event.key === "j" ? 1 : -1)));
-        setAt(next);
+        const next = Math.max(0, Math.min(jobs.length - 1, cursor + (event.key === "j" ? 1 : -1)));
+        setCursor(next);
         virtual.scrollToIndex(next);
-      } else if (event.key === "x" && job) pick(at, event.shiftKey);
+      } else if (event.key === "x" && job) pick(cursor, event.shiftKey);
       else if (event.key === "Enter" && job && document.activeElement === document.body) {
         void navigate({ to: "/jobs/$id", params: { id: job.id } });
       } else if (event.key === "Escape") onSelect(new Set());
@@ -144,7 +144,7 @@ export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore
                 index={item.index}
                 start={item.start}
                 size={item.size}
-                isAt={item.index === at}
+                hasCursor={item.index === cursor}
                 isSelected={selected.has(job.id)}
                 worker={workerName(job.worker_id)}
                 onPick={onPick}
@@ -164,7 +164,7 @@ interface RowProps {
   index: number;
   start: number;
   size: number;
-  isAt: boolean;
+  hasCursor: boolean;
   isSelected: boolean;
   worker: string;
   onPick: (index: number, range: boolean) => void;
@@ -173,7 +173,7 @@ interface RowProps {
 }
 
 const Row = memo(function Row(props: RowProps) {
-  const { job, index, start, size, isAt, isSelected, worker, onPick, onOpen, onPickLabel } = props;
+  const { job, index, start, size, hasCursor, isSelected, worker, onPick, onOpen, onPickLabel } = props;
   const { t } = useTranslation();
   const message = job.status === "failed" || job.status === "retrying" ? resultText(job.result, t) : null;
   const open = (event: MouseEvent) => {
@@ -186,7 +186,7 @@ const Row = memo(function Row(props: RowProps) {
       className={style.row}
       style={{ transform: `translateY(${start}px)`, height: size }}
       role="row"
-      data-at={isAt || undefined}
+      data-at={hasCursor || undefined}
       data-selected={isSelected || undefined}
       onClick={open}
     >

@@ -11,22 +11,22 @@ import { countsQuery } from "../../api/queries";
 import type { Job, JobStatus } from "../../api/schema";
 import type { JobsSearch } from "../../app/router";
 import { isSameSearch, tokensOf, withToken } from "../../lib/filters";
-import { useFilterShortcut } from "../../lib/slash";
+import { useFilterShortcut } from "../../lib/filterShortcut";
 import { usePageTitle } from "../../lib/title";
-import { ViewStore as SavedViews } from "../../lib/views";
+import { ViewStore as SavedViews } from "../../lib/savedViews";
 import { BulkBar } from "../../ui/BulkBar";
 import { BulkDialog, type Target } from "../../ui/BulkDialog";
 import { EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { ViewBar } from "../../ui/ViewBar";
 import {
-  actOn,
+  runAction,
   type BulkAction,
-  findFit,
-  inOrder,
-  isFit,
-  type Schedules,
+  findApplicable,
+  orderedIds,
+  isApplicable,
+  type JobSchedules,
   schedulesOf,
-  turnsOf,
+  retryPolicyOf,
 } from "./bulk";
 import { FilterBar } from "./FilterBar";
 import { JobTable } from "./JobTable";
@@ -53,11 +53,14 @@ export function JobsPage() {
   usePageTitle(t("nav.jobs"));
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const { rows, loading, refusal, more, refresh, query } = useJobs(search);
+  const { rows, loading, apiError, more, refresh, query } = useJobs(search);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [bulk, setBulk] = useState<{ action: BulkAction; target: Target } | null>(null);
-  const schedules = useRef<Schedules>(new Map());
-  const chosen = useMemo(() => rows.items.filter((job) => selected.has(job.id)), [rows.items, selected]);
+  const schedules = useRef<JobSchedules>(new Map());
+  const selectedJobs = useMemo(
+    () => rows.items.filter((job) => selected.has(job.id)),
+    [rows.items, selected],
+  );
   const input = useRef<HTMLInputElement>(null);
 
   const change = useCallback(
@@ -71,19 +74,19 @@ export function JobsPage() {
   useFilterShortcut(input);
 
   const isFiltered = tokensOf(search).length > 0;
-  const isEmpty = !loading && !refusal && rows.items.length === 0;
+  const isEmpty = !loading && !apiError && rows.items.length === 0;
   return (
     <Page title={t("nav.jobs")} fill>
-      <Views search={search} onChange={change} />
+      <JobViews search={search} onChange={change} />
       <FilterBar search={search} onChange={change} inputRef={input} />
-      {refusal && <ErrorBox error={refusal} onRetry={refresh} />}
+      {apiError && <ErrorBox error={apiError} onRetry={refresh} />}
       {loading && rows.items.length === 0 && <Loading rows={10} />}
       {isEmpty && (isFiltered ? <NothingMatches onClear={() => change({})} /> : <NoJobs />)}
       {rows.items.length > 0 && (
         <>
           <BulkBar
             choices={ACTIONS.map(({ action, icon }) => {
-              const count = chosen.filter((job) => isFit(action, job)).length;
+              const count = selectedJobs.filter((job) => isApplicable(action, job)).length;
               const labels = { some: t(`bulk.${action}.some`, { count }), all: t(`job.${action}`) };
               return { action, icon, count, labels };
             })}
@@ -91,13 +94,14 @@ export function JobsPage() {
             hasMore={selected.size === rows.items.length && Boolean(rows.cursor)}
             onClear={() => setSelected(new Set())}
             onBulk={(action, all) => {
-              const take = (fit: readonly Job[]) => {
+              const prepare = (fit: readonly Job[]) => {
                 schedules.current = schedulesOf(fit);
-                return inOrder(action, fit);
+                return orderedIds(action, fit);
               };
-              const find = async (signal: AbortSignal) => take(await findFit(action, query, signal));
-              const fit = chosen.filter((job) => isFit(action, job));
-              setBulk({ action, target: all ? { find } : { ids: take(fit) } });
+              const find = async (signal: AbortSignal) =>
+                prepare(await findApplicable(action, query, signal));
+              const fit = selectedJobs.filter((job) => isApplicable(action, job));
+              setBulk({ action, target: all ? { find } : { ids: prepare(fit) } });
             }}
           />
           <JobTable
@@ -121,8 +125,10 @@ export function JobsPage() {
             done: (count) => t(`bulk.${bulk.action}.done`, { count }),
           }}
           red={bulk.action === "cancel"}
-          act={(id) => actOn(bulk.action, id)}
-          retryPolicy={bulk.action === "retry" ? (signal) => turnsOf(schedules.current, signal) : undefined}
+          act={(id) => runAction(bulk.action, id)}
+          retryPolicy={
+            bulk.action === "retry" ? (signal) => retryPolicyOf(schedules.current, signal) : undefined
+          }
           waitingText={(count) => t("bulk.retry.waiting", { count })}
           onClose={() => setBulk(null)}
           onDone={(left) => {
@@ -135,7 +141,7 @@ export function JobsPage() {
   );
 }
 
-function Views({ search, onChange }: { search: JobsSearch; onChange: (search: JobsSearch) => void }) {
+function JobViews({ search, onChange }: { search: JobsSearch; onChange: (search: JobsSearch) => void }) {
   const { t } = useTranslation();
   const counts = useQuery(countsQuery).data;
   const count = (status?: string) => {
@@ -148,7 +154,9 @@ function Views({ search, onChange }: { search: JobsSearch; onChange: (search: Jo
     search,
     count: count("status" in search ? search.status : undefined),
   }));
-  return <ViewBar builtIn={builtIn} views={savedViews} search={search} isSame={isSameSearch} onChange={onChange} />;
+  return (
+    <ViewBar builtIn={builtIn} views={savedViews} search={search} isSame={isSameSearch} onChange={onChange} />
+  );
 }
 
 function NothingMatches({ onClear }: { onClear: () => void }) {

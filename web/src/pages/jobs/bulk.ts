@@ -11,52 +11,52 @@ import { isLive } from "../../lib/statuses";
 
 export type BulkAction = "cancel" | "retry";
 
-export function isFit(action: BulkAction, job: Pick<Job, "status">): boolean {
+export function isApplicable(action: BulkAction, job: Pick<Job, "status">): boolean {
   return action === "cancel" ? isLive(job.status) : !isLive(job.status);
 }
 
 /** The jobs of a filter that an action fits. */
-export function findFit(action: BulkAction, query: JobsQuery, signal: AbortSignal): Promise<Job[]> {
+export function findApplicable(action: BulkAction, query: JobsQuery, signal: AbortSignal): Promise<Job[]> {
   const read = (cursor: string | undefined) => {
     const params = { query: { ...query, limit: 1_000, cursor } };
     return unwrap(api.GET("/api/v1/jobs", { params, signal }));
   };
-  return findAll(read, (job) => isFit(action, job));
+  return findAll(read, (job) => isApplicable(action, job));
 }
 
 /** Lists have the newest job first; jobs are retried in the order in which they were submitted. */
-export function inOrder(action: BulkAction, jobs: readonly Job[]): string[] {
+export function orderedIds(action: BulkAction, jobs: readonly Job[]): string[] {
   const ids = jobs.map((job) => job.id);
   return action === "retry" ? ids.reverse() : ids;
 }
 
 /** The schedule of each job that has one. */
-export type Schedules = ReadonlyMap<string, string>;
+export type JobSchedules = ReadonlyMap<string, string>;
 
-export function schedulesOf(jobs: readonly Job[]): Schedules {
+export function schedulesOf(jobs: readonly Job[]): JobSchedules {
   return new Map(jobs.flatMap(({ id, origin }) => (origin ? [[id, origin.schedule]] : [])));
 }
 
 /** Tries again after so long even though no end of a run was heard of: the feed may be lost. */
-const AGAIN_MS = 5_000;
+const RETRY_INTERVAL_MS = 5_000;
 
 /** A schedule refuses a retry while it has as many runs as its overlap policy allows; a run that ends lets the next in. */
-export function turnsOf(schedules: Schedules, ended: AbortSignal): RetryPolicy {
-  let hasTurn = false;
+export function retryPolicyOf(schedules: JobSchedules, ended: AbortSignal): RetryPolicy {
+  let hasEnded = false;
   let wake = () => {};
-  const note = () => {
-    hasTurn = true;
+  const onEnd = () => {
+    hasEnded = true;
     wake();
   };
-  const stops = [feed.onBatch((batch) => batch.some(isEndOfRun) && note()), feed.onReset(note)];
+  const stops = [feed.onBatch((batch) => batch.some(isEndOfRun) && onEnd()), feed.onReset(onEnd)];
   ended.addEventListener("abort", () => stops.forEach((stop) => stop()), { once: true });
   return {
     groupOf: (id) => schedules.get(id),
     isRetryable: ({ code }) => code === "schedule_run_limit",
     waitForRetry: async (signal) => {
-      const woken = new Promise<void>((resolve) => (wake = resolve));
-      if (!hasTurn) await Promise.race([woken, pause(AGAIN_MS, signal)]);
-      hasTurn = false;
+      const ended = new Promise<void>((resolve) => (wake = resolve));
+      if (!hasEnded) await Promise.race([ended, pause(RETRY_INTERVAL_MS, signal)]);
+      hasEnded = false;
     },
   };
 }
@@ -65,7 +65,7 @@ function isEndOfRun({ schedule_id, to }: FeedEvent): boolean {
   return Boolean(schedule_id && to && !isLive(to));
 }
 
-export async function actOn(action: BulkAction, id: string): Promise<void> {
+export async function runAction(action: BulkAction, id: string): Promise<void> {
   if (action === "cancel") await cancelJob(id);
   else await retryJob(id);
 }

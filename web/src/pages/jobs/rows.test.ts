@@ -1,22 +1,25 @@
 import { expect, test } from "vitest";
 
 import type { FeedEvent, Job } from "../../api/schema";
-import { appended, merged, NO_ROWS, patched } from "./rows";
+import { appendPage, mergeNewestPage, NO_ROWS, applyEvents } from "./rows";
 
 const job = (id: number, over: Partial<Job> = {}) =>
   ({ id: `job_${String(id).padStart(3, "0")}`, status: "running", version: 1, ...over }) as Job;
 const ids = (rows: { items: readonly Job[] }) => rows.items.map((each) => Number(each.id.slice(4)));
 
 test("pages follow each other without doubles", () => {
-  const first = appended(NO_ROWS, { items: [job(9), job(8)], next_cursor: "a" });
-  const second = appended(first, { items: [job(8), job(7)], next_cursor: null });
+  const first = appendPage(NO_ROWS, { items: [job(9), job(8)], next_cursor: "a" });
+  const second = appendPage(first, { items: [job(8), job(7)], next_cursor: null });
   expect(ids(second)).toEqual([9, 8, 7]);
   expect(second.cursor).toBeNull();
 });
 
 test("the newest page, read again, brings new rows and takes out what no longer matches", () => {
   const rows = { items: [job(9), job(8), job(7), job(3), job(2)], cursor: "deep" };
-  const next = merged(rows, { items: [job(10), job(9, { version: 2 }), job(7)], next_cursor: "top" });
+  const next = mergeNewestPage(rows, {
+    items: [job(10), job(9, { version: 2 }), job(7)],
+    next_cursor: "top",
+  });
   expect(ids(next)).toEqual([10, 9, 7, 3, 2]);
   expect(next.cursor).toBe("deep");
   expect(next.items[1]?.version).toBe(2);
@@ -26,8 +29,8 @@ test("the newest page, read again, brings new rows and takes out what no longer 
 
 test("a page that has everything stands for the whole list", () => {
   const rows = { items: [job(9), job(3)], cursor: null };
-  expect(ids(merged(rows, { items: [job(9)], next_cursor: null }))).toEqual([9]);
-  expect(ids(merged(rows, { items: [], next_cursor: null }))).toEqual([]);
+  expect(ids(mergeNewestPage(rows, { items: [job(9)], next_cursor: null }))).toEqual([9]);
+  expect(ids(mergeNewestPage(rows, { items: [], next_cursor: null }))).toEqual([]);
 });
 
 test("events change the statuses of the rows that there are", () => {
@@ -41,8 +44,8 @@ test("events change the statuses of the rows that there are", () => {
     from: "running",
     to: "failed",
   } as FeedEvent;
-  const next = patched(rows, [event]);
+  const next = applyEvents(rows, [event]);
   expect(next.items[1]).toMatchObject({ status: "failed", finished_at: at });
   expect(next.items[0]).toBe(rows.items[0]);
-  expect(patched(rows, [{ ...event, job_id: "job_777" }])).toBe(rows);
+  expect(applyEvents(rows, [{ ...event, job_id: "job_777" }])).toBe(rows);
 });

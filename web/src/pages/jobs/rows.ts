@@ -17,17 +17,17 @@ export interface Rows {
 export const NO_ROWS: Rows = { items: [], cursor: undefined };
 
 /** With the page that follows. Rows that were there already are not doubled. */
-export function appended(rows: Rows, page: { items: Job[]; next_cursor?: string | null }): Rows {
+export function appendPage(rows: Rows, page: { items: Job[]; next_cursor?: string | null }): Rows {
   const known = new Set(rows.items.map((job) => job.id));
   const fresh = page.items.filter((job) => !known.has(job.id));
   return { items: [...rows.items, ...fresh], cursor: page.next_cursor ?? null };
 }
 
 /** With the newest page read again: it knows best of all rows that are not older than its last one. */
-export function merged(rows: Rows, page: { items: Job[]; next_cursor?: string | null }): Rows {
+export function mergeNewestPage(rows: Rows, page: { items: Job[]; next_cursor?: string | null }): Rows {
   const last = page.items.at(-1);
-  const whole = !page.next_cursor;
-  if (!last || whole) return { items: page.items, cursor: null };
+  const isComplete = !page.next_cursor;
+  if (!last || isComplete) return { items: page.items, cursor: null };
   const known = new Map(rows.items.map((job) => [job.id, job]));
   const newest = page.items.map((job) => {
     const before = known.get(job.id);
@@ -39,7 +39,7 @@ export function merged(rows: Rows, page: { items: Job[]; next_cursor?: string | 
 }
 
 /** With the statuses that events tell; the same object if they concern none of the rows. */
-export function patched(rows: Rows, batch: readonly FeedEvent[]): Rows {
+export function applyEvents(rows: Rows, batch: readonly FeedEvent[]): Rows {
   const newest = new Map<string, FeedEvent>();
   for (const event of batch) if (event.job_id && event.to) newest.set(event.job_id, event);
   if (!rows.items.some((job) => newest.has(job.id))) return rows;

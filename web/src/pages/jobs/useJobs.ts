@@ -4,10 +4,10 @@ import { useCallback, useEffect, useRef, useState } from "react";
 
 import { unwrap, api } from "../../api/client";
 import { feed } from "../../api/feed";
-import { ApiError } from "../../api/problem";
+import { ApiError } from "../../api/errors";
 import type { JobsSearch } from "../../app/router";
 import { toJobsQuery, type JobsQuery } from "../../lib/filters";
-import { appended, merged, NO_ROWS, patched, type Rows } from "./rows";
+import { appendPage, mergeNewestPage, NO_ROWS, applyEvents, type Rows } from "./rows";
 
 const PAGE = 100;
 /** How often the newest page is read again while jobs change. */
@@ -16,14 +16,14 @@ const REFRESH_MS = 1_000;
 export interface Jobs {
   rows: Rows;
   loading: boolean;
-  refusal: ApiError | null;
+  apiError: ApiError | null;
   more: () => void;
   refresh: () => void;
   /** What the API was asked, for acting on all that match. */
   query: JobsQuery;
 }
 
-interface Asked {
+interface Request {
   query: JobsQuery;
   busy: boolean;
   abort: AbortController;
@@ -35,81 +35,81 @@ export function useJobs(search: JobsSearch): Jobs {
   const key = JSON.stringify(search);
   const [rows, setRows] = useState<Rows>(NO_ROWS);
   const [loading, setLoading] = useState(true);
-  const [refusal, setRefusal] = useState<ApiError | null>(null);
+  const [apiError, setApiError] = useState<ApiError | null>(null);
   const [query, setQuery] = useState<JobsQuery>(() => toJobsQuery(search, Date.now()));
-  const asked = useRef<Asked | null>(null);
+  const request = useRef<Request | null>(null);
 
-  const read = useCallback(async (how: "first" | "more" | "again", cursor?: string) => {
-    const mine = asked.current;
-    if (!mine || mine.busy) return;
-    mine.busy = true;
-    mine.at = Date.now();
+  const load = useCallback(async (how: "first" | "more" | "again", cursor?: string) => {
+    const current = request.current;
+    if (!current || current.busy) return;
+    current.busy = true;
+    current.at = Date.now();
     if (how !== "again") setLoading(true);
     try {
-      const params = { query: { ...mine.query, limit: PAGE, cursor } };
-      const page = await unwrap(api.GET("/api/v1/jobs", { params, signal: mine.abort.signal }));
-      if (asked.current !== mine) return;
+      const params = { query: { ...current.query, limit: PAGE, cursor } };
+      const page = await unwrap(api.GET("/api/v1/jobs", { params, signal: current.abort.signal }));
+      if (request.current !== current) return;
       setRows((rows) =>
         how === "more"
-          ? appended(rows, page)
+          ? appendPage(rows, page)
           : how === "again"
-            ? merged(rows, page)
-            : appended(NO_ROWS, page),
+            ? mergeNewestPage(rows, page)
+            : appendPage(NO_ROWS, page),
       );
-      setRefusal(null);
+      setApiError(null);
     } catch (error) {
-      if (asked.current === mine && how !== "again") setRefusal(ApiError.from(error));
+      if (request.current === current && how !== "again") setApiError(ApiError.from(error));
     } finally {
-      mine.busy = false;
-      if (asked.current === mine) setLoading(false);
+      current.busy = false;
+      if (request.current === current) setLoading(false);
     }
   }, []);
 
   useEffect(() => {
     const query = toJobsQuery(JSON.parse(key) as JobsSearch, Date.now());
-    const mine = { query, busy: false, abort: new AbortController(), at: 0 };
-    asked.current = mine;
+    const current = { query, busy: false, abort: new AbortController(), at: 0 };
+    request.current = current;
     setQuery(query);
     setRows(NO_ROWS);
-    void read("first");
-    return () => mine.abort.abort();
-  }, [key, read]);
+    void load("first");
+    return () => current.abort.abort();
+  }, [key, load]);
 
   useEffect(() => {
     let timer: ReturnType<typeof setTimeout> | null = null;
     let last = 0;
-    const again = () => {
+    const refreshNow = () => {
       timer = null;
       if (document.hidden) return;
       last = Date.now();
-      void read("again");
+      void load("again");
     };
     // The first change shows at once, those that follow it closely once a second.
-    const soon = () => {
-      timer ??= setTimeout(again, Math.max(0, last + REFRESH_MS - Date.now()));
+    const scheduleRefresh = () => {
+      timer ??= setTimeout(refreshNow, Math.max(0, last + REFRESH_MS - Date.now()));
     };
     const stops = [
       feed.onBatch((batch) => {
         if (!batch.some((event) => event.type.startsWith("job."))) return;
-        setRows((rows) => patched(rows, batch));
-        soon();
+        setRows((rows) => applyEvents(rows, batch));
+        scheduleRefresh();
       }),
       feed.onReset((since) => {
-        if ((asked.current?.at ?? 0) < since) soon();
+        if ((request.current?.at ?? 0) < since) scheduleRefresh();
       }),
     ];
-    document.addEventListener("visibilitychange", soon);
+    document.addEventListener("visibilitychange", scheduleRefresh);
     return () => {
       stops.forEach((stop) => stop());
-      document.removeEventListener("visibilitychange", soon);
+      document.removeEventListener("visibilitychange", scheduleRefresh);
       if (timer !== null) clearTimeout(timer);
     };
-  }, [read]);
+  }, [load]);
 
   const cursor = rows.cursor;
   const more = useCallback(() => {
-    if (cursor) void read("more", cursor);
-  }, [cursor, read]);
-  const refresh = useCallback(() => void read("first"), [read]);
-  return { rows, loading, refusal, more, refresh, query };
+    if (cursor) void load("more", cursor);
+  }, [cursor, load]);
+  const refresh = useCallback(() => void load("first"), [load]);
+  return { rows, loading, apiError, more, refresh, query };
 }

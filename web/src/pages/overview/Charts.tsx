@@ -5,40 +5,40 @@ import { useTranslation } from "react-i18next";
 
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
-import { niceCeiling, quantile, type MinuteBucket } from "../../lib/series";
+import { niceCeiling, quantile, type MinuteBucket } from "../../lib/chartSeries";
 import { formatMinute } from "../../lib/time";
 import style from "./overview.module.css";
 
 const HEIGHT = 120;
 
-interface Shown {
-  slot: MinuteBucket;
+interface Hover {
+  bucket: MinuteBucket;
   /** Where it is, in percent of the width. */
   at: number;
 }
 
-function Frame(props: {
-  slots: readonly MinuteBucket[];
+function ChartFrame(props: {
+  buckets: readonly MinuteBucket[];
   top: string;
   label: string;
   children: React.ReactNode;
-  tip: (slot: MinuteBucket) => React.ReactNode;
+  tip: (bucket: MinuteBucket) => React.ReactNode;
 }) {
-  const { slots, top, label, children, tip } = props;
+  const { buckets, top, label, children, tip } = props;
   const { language, zone } = usePreferences();
-  const [shown, setShown] = useState<Shown | null>(null);
-  const marks = slots.filter((_, i) => i % 15 === 14);
+  const [hover, setHover] = useState<Hover | null>(null);
+  const marks = buckets.filter((_, i) => i % 15 === 14);
   return (
     <div className={style.chart}>
       <span className={`${style.top} num`}>{top}</span>
       <div
         className={style.plot}
-        onMouseLeave={() => setShown(null)}
+        onMouseLeave={() => setHover(null)}
         onMouseMove={(event) => {
           const box = event.currentTarget.getBoundingClientRect();
           const part = Math.max(0, Math.min(0.999, (event.clientX - box.left) / box.width));
-          const slot = slots[Math.floor(part * slots.length)];
-          if (slot) setShown({ slot, at: part * 100 });
+          const bucket = buckets[Math.floor(part * buckets.length)];
+          if (bucket) setHover({ bucket, at: part * 100 });
         }}
       >
         <svg viewBox={`0 0 600 ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={label}>
@@ -47,16 +47,16 @@ function Frame(props: {
           <line x1="0" x2="600" y1={HEIGHT - 0.5} y2={HEIGHT - 0.5} className={style.baseLine} />
           {children}
         </svg>
-        {shown && (
-          <div className={style.tip} style={{ left: `${shown.at}%` }} data-left={shown.at > 60 || undefined}>
-            <strong className="num">{formatMinute(shown.slot.from, language, zone)}</strong>
-            {tip(shown.slot)}
+        {hover && (
+          <div className={style.tip} style={{ left: `${hover.at}%` }} data-left={hover.at > 60 || undefined}>
+            <strong className="num">{formatMinute(hover.bucket.from, language, zone)}</strong>
+            {tip(hover.bucket)}
           </div>
         )}
       </div>
       <div className={`${style.marks} num`} aria-hidden>
-        {marks.map((slot) => (
-          <span key={slot.from}>{formatMinute(slot.from, language, zone)}</span>
+        {marks.map((bucket) => (
+          <span key={bucket.from}>{formatMinute(bucket.from, language, zone)}</span>
         ))}
       </div>
     </div>
@@ -65,35 +65,35 @@ function Frame(props: {
 
 const SERIES = ["succeeded", "failed", "other"] as const;
 
-export function Throughput({ slots }: { slots: readonly MinuteBucket[] }) {
+export function Throughput({ buckets }: { buckets: readonly MinuteBucket[] }) {
   const { t } = useTranslation();
-  const sum = (slot: MinuteBucket) => slot.succeeded + slot.failed + slot.other;
-  const top = niceCeiling(Math.max(1, ...slots.map(sum)));
-  const total = slots.reduce((all, slot) => all + sum(slot), 0);
-  const width = 600 / slots.length;
+  const sum = (bucket: MinuteBucket) => bucket.succeeded + bucket.failed + bucket.other;
+  const top = niceCeiling(Math.max(1, ...buckets.map(sum)));
+  const total = buckets.reduce((all, bucket) => all + sum(bucket), 0);
+  const width = 600 / buckets.length;
   return (
-    <Frame
-      slots={slots}
+    <ChartFrame
+      buckets={buckets}
       top={top.toLocaleString()}
       label={t("overview.throughputLabel", { count: total })}
-      tip={(slot) =>
+      tip={(bucket) =>
         SERIES.map((key) => (
           <span key={key} className={style.tipRow}>
             <i data-series={key} />
-            {t(`overview.series.${key}`)} <b className="num">{slot[key]}</b>
+            {t(`overview.series.${key}`)} <b className="num">{bucket[key]}</b>
           </span>
         ))
       }
     >
-      {slots.map((slot, i) => {
+      {buckets.map((bucket, i) => {
         let y = HEIGHT;
         return SERIES.map((key) => {
-          const height = (slot[key] / top) * HEIGHT;
+          const height = (bucket[key] / top) * HEIGHT;
           if (height === 0) return null;
           y -= height;
           return (
             <rect
-              key={`${slot.from}${key}`}
+              key={`${bucket.from}${key}`}
               data-series={key}
               x={i * width + 1}
               y={y}
@@ -103,24 +103,26 @@ export function Throughput({ slots }: { slots: readonly MinuteBucket[] }) {
           );
         });
       })}
-    </Frame>
+    </ChartFrame>
   );
 }
 
-export function Delays({ slots }: { slots: readonly MinuteBucket[] }) {
+export function Delays({ buckets }: { buckets: readonly MinuteBucket[] }) {
   const { t } = useTranslation();
-  const points = slots.map((slot) => [quantile(slot.delays, 0.5), quantile(slot.delays, 0.95)] as const);
+  const points = buckets.map(
+    (bucket) => [quantile(bucket.delays, 0.5), quantile(bucket.delays, 0.95)] as const,
+  );
   const top = niceCeiling(Math.max(1, ...points.map(([, p95]) => p95 ?? 0)));
-  const width = 600 / slots.length;
+  const width = 600 / buckets.length;
   const y = (value: number) => HEIGHT - (value / top) * (HEIGHT - 4) - 1;
-  const all = slots.flatMap((slot) => slot.delays);
+  const all = buckets.flatMap((bucket) => bucket.delays);
   return (
-    <Frame
-      slots={slots}
+    <ChartFrame
+      buckets={buckets}
       top={formatDuration(top)}
       label={t("overview.delayLabel", { p95: formatDuration(quantile(all, 0.95) ?? 0) })}
-      tip={(slot) => {
-        const [p50, p95] = [quantile(slot.delays, 0.5), quantile(slot.delays, 0.95)];
+      tip={(bucket) => {
+        const [p50, p95] = [quantile(bucket.delays, 0.5), quantile(bucket.delays, 0.95)];
         if (p50 === null || p95 === null)
           return <span className={style.tipRow}>{t("overview.noStarts")}</span>;
         return (
@@ -137,7 +139,7 @@ export function Delays({ slots }: { slots: readonly MinuteBucket[] }) {
     >
       {points.map(([p50, p95], i) =>
         p50 === null || p95 === null ? null : (
-          <g key={slots[i]?.from}>
+          <g key={buckets[i]?.from}>
             <rect
               className={style.range}
               x={i * width + 2}
@@ -149,6 +151,6 @@ export function Delays({ slots }: { slots: readonly MinuteBucket[] }) {
           </g>
         ),
       )}
-    </Frame>
+    </ChartFrame>
   );
 }

@@ -13,28 +13,28 @@ import { feed } from "../../api/feed";
 import type { FeedEvent, Job, JobStatus, Schedule } from "../../api/schema";
 import { approvalsQuery, runsQuery } from "../../api/workflows";
 import { useNow } from "../../lib/now";
-import { resultText } from "../../lib/runWords";
-import { applyJobEvents, type ChartJob, minuteBuckets } from "../../lib/series";
+import { resultText } from "../../lib/serverMessages";
+import { applyJobEvents, type ChartJob, minuteBuckets } from "../../lib/chartSeries";
 import { isLive, STATUSES } from "../../lib/statuses";
 import { usePageTitle } from "../../lib/title";
 import { Card, EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { StatusBadge, WorkerBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
-import { Meters } from "../workers/WorkerCard";
-import { isCut, type Need, needs, type PendingApproval } from "./attention";
+import { WorkerMeters } from "../workers/WorkerCard";
+import { isTruncated, type AttentionItem, attentionItems, type PendingApproval } from "./attention";
 import { Delays, Throughput } from "./Charts";
-import { NeedRow } from "./NeedRow";
+import { AttentionRow } from "./AttentionRow";
 import style from "./overview.module.css";
 
 /** The newest jobs that the charts are drawn from. */
-const CHARTED = 1_000;
+const CHART_JOBS = 1_000;
 /** Events keep the charts right; what retention deletes, and what the page has slept through, is read again. */
-const CHARTED_AGAIN_MS = 300_000;
-const CHARTS_MS = 2_000;
+const CHART_REFETCH_MS = 300_000;
+const CHART_UPDATE_MS = 2_000;
 /** The newest failed and expired jobs that are looked at. */
-const TROUBLED = 200;
+const FAILED_JOBS_MAX = 200;
 /** As many rows of a list are shown. */
-const LISTED = 8;
+const LIST_ROWS = 8;
 const TILES = [
   "running",
   "waiting",
@@ -104,40 +104,40 @@ function Panels() {
   const workers = useQuery(workersQuery).data?.items;
   const queues = useQuery(queuesQuery).data?.items;
   const ready = useQuery(readyQuery).data;
-  const troubled = useQuery(recentQuery(["failed", "expired"], TROUBLED)).data;
-  const running = useQuery(recentQuery(["running"], LISTED)).data?.items;
-  const waiting = useQuery(recentQuery(["retrying", "waiting"], LISTED)).data?.items;
-  const live = running && waiting && [...running, ...waiting].slice(0, LISTED);
-  const over = useQuery(recentQuery(["succeeded", "failed", "cancelled", "expired"], 50)).data?.items;
+  const failedJobs = useQuery(recentQuery(["failed", "expired"], FAILED_JOBS_MAX)).data;
+  const running = useQuery(recentQuery(["running"], LIST_ROWS)).data?.items;
+  const waiting = useQuery(recentQuery(["retrying", "waiting"], LIST_ROWS)).data?.items;
+  const live = running && waiting && [...running, ...waiting].slice(0, LIST_ROWS);
+  const endedJobs = useQuery(recentQuery(["succeeded", "failed", "cancelled", "expired"], 50)).data?.items;
   // The list is by submission; what ended last may have been submitted long ago.
-  const ended = over && [...over].sort((a, b) => endOf(b) - endOf(a)).slice(0, LISTED);
+  const ended = endedJobs && [...endedJobs].sort((a, b) => endTime(b) - endTime(a)).slice(0, LIST_ROWS);
   const schedules = useWatchedSchedules();
   const failedRuns = useQuery(runsQuery({ status: "failed" }, 50)).data;
   const approvals = usePendingApprovals();
-  const seen = { ready, workers, queues, troubled, failedRuns, approvals, schedules, now };
-  const found = needs(seen);
+  const input = { ready, workers, queues, failedJobs, failedRuns, approvals, schedules, now };
+  const items = attentionItems(input);
 
   return (
     <>
       <Card
         title={t("overview.attention")}
-        aside={found.length > 0 ? t("overview.things", { count: found.length }) : undefined}
+        aside={items.length > 0 ? t("overview.items", { count: items.length }) : undefined}
         flush
       >
-        {!workers || !troubled ? (
+        {!workers || !failedJobs ? (
           <div className={style.padded}>
             <Loading rows={2} />
           </div>
-        ) : found.length === 0 ? (
+        ) : items.length === 0 ? (
           <p className={style.well}>
-            <CircleCheck size={16} aria-hidden /> {t("overview.well")}
+            <CircleCheck size={16} aria-hidden /> {t("overview.healthy")}
           </p>
         ) : (
-          <Needs found={found} />
+          <AttentionList items={items} />
         )}
-        {isCut(troubled) && (
+        {isTruncated(failedJobs) && (
           <p className={style.note}>
-            {t("overview.failuresOf", { sample: TROUBLED })}{" "}
+            {t("overview.failuresOf", { sample: FAILED_JOBS_MAX })}{" "}
             <Link to="/jobs" search={{ status: "failed" }}>
               {t("overview.failuresSee")}
             </Link>
@@ -188,7 +188,7 @@ function Panels() {
                   </Link>
                   <WorkerBadge status={worker.status} />
                 </p>
-                <Meters worker={worker} />
+                <WorkerMeters worker={worker} />
               </div>
             ))}
           </div>
@@ -199,19 +199,19 @@ function Panels() {
 }
 
 /** The first things that need somebody, or all of them. */
-function Needs({ found }: { found: readonly Need[] }) {
+function AttentionList({ items }: { items: readonly AttentionItem[] }) {
   const { t } = useTranslation();
   const [isAll, setAll] = useState(false);
   return (
     <>
       <ul className={style.needs}>
-        {(isAll ? found : found.slice(0, LISTED)).map((need, i) => (
-          <NeedRow key={i} need={need} />
+        {(isAll ? items : items.slice(0, LIST_ROWS)).map((item, i) => (
+          <AttentionRow key={i} item={item} />
         ))}
       </ul>
-      {found.length > LISTED && (
+      {items.length > LIST_ROWS && (
         <button type="button" className={style.more} onClick={() => setAll(!isAll)} aria-expanded={isAll}>
-          {isAll ? t("overview.showFewer") : t("overview.showAll", { total: found.length })}
+          {isAll ? t("overview.showFewer") : t("overview.showAll", { total: items.length })}
         </button>
       )}
     </>
@@ -219,13 +219,13 @@ function Needs({ found }: { found: readonly Need[] }) {
 }
 
 /** As many schedules with runs that are not over are looked after. */
-const WATCHED = 20;
+const WATCHED_SCHEDULES_MAX = 20;
 
 /** Schedules that may need somebody: those whose runs are not over, and those that are paused. */
 function useWatchedSchedules(): Schedule[] {
   const open = useQuery(recentQuery(["ready", "waiting", "running", "retrying"], 200)).data?.items ?? [];
   const paused = useQuery(schedulesQuery({ status: "paused" }, 50)).data?.items ?? [];
-  const ids = [...new Set(open.flatMap((job) => job.origin?.schedule ?? []))].slice(0, WATCHED);
+  const ids = [...new Set(open.flatMap((job) => job.origin?.schedule ?? []))].slice(0, WATCHED_SCHEDULES_MAX);
   const read = useQueries({ queries: ids.map((id) => ({ ...scheduleQuery(id), refetchInterval: 10_000 })) });
   const watched = read.flatMap(({ data }) => data ?? []);
   return [...watched, ...paused.filter(({ id }) => !ids.includes(id))];
@@ -266,27 +266,27 @@ function NextFirings() {
   );
 }
 
-function endOf(job: Job): number {
+function endTime(job: Job): number {
   return Date.parse(job.finished_at ?? job.updated_at);
 }
 
 /** The newest jobs, read once; events tell what becomes of them. */
-function useCharted() {
-  const query = recentQuery(STATUSES, CHARTED);
-  const options = { queryKey: ["charts"], queryFn: query.queryFn, refetchInterval: CHARTED_AGAIN_MS };
+function useChartJobs() {
+  const query = recentQuery(STATUSES, CHART_JOBS);
+  const options = { queryKey: ["charts"], queryFn: query.queryFn, refetchInterval: CHART_REFETCH_MS };
   const { data, error } = useQuery(options);
   const [jobs, setJobs] = useState<ReadonlyMap<string, ChartJob>>(new Map());
   useEffect(() => {
     // Oldest first, as events add to them.
     setJobs(new Map(data?.items.toReversed().map((job) => [job.id, job])));
-    let heard: FeedEvent[] = [];
+    let pending: FeedEvent[] = [];
     const timer = setInterval(() => {
-      if (heard.length === 0) return;
-      const batch = heard;
-      heard = [];
+      if (pending.length === 0) return;
+      const batch = pending;
+      pending = [];
       setJobs((jobs) => applyJobEvents(jobs, batch));
-    }, CHARTS_MS);
-    const stop = feed.onBatch((batch) => (heard = heard.concat(batch)));
+    }, CHART_UPDATE_MS);
+    const stop = feed.onBatch((batch) => (pending = pending.concat(batch)));
     return () => {
       clearInterval(timer);
       stop();
@@ -298,17 +298,17 @@ function useCharted() {
 function LastHour() {
   const { t } = useTranslation();
   const now = Math.floor(useNow() / 10_000) * 10_000;
-  const { jobs, error, isSample } = useCharted();
+  const { jobs, error, isSample } = useChartJobs();
   const hour = useMemo(() => minuteBuckets(jobs.values(), Math.max(now, Date.now())), [jobs, now]);
   if (error) return <ErrorBox error={error} />;
   const aside = isSample ? t("overview.sampled", { count: jobs.size }) : t("overview.lastHour");
   return (
     <div className={style.two}>
       <Card title={t("overview.throughput")} aside={aside}>
-        <Throughput slots={hour} />
+        <Throughput buckets={hour} />
       </Card>
       <Card title={t("overview.delay")} aside={aside}>
-        <Delays slots={hour} />
+        <Delays buckets={hour} />
       </Card>
     </div>
   );

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { Job, Queue, Schedule, Worker, WorkflowRun } from "../../api/schema";
-import { isCut, needs } from "./attention";
+import { isTruncated, attentionItems } from "./attention";
 
 const NOW = Date.parse("2026-11-21T12:00:00Z");
 const worker = (over: Partial<Worker>) =>
@@ -21,7 +21,7 @@ const calm = {
   ready: { status: "ready" },
   workers: [worker({})],
   queues: [queue({})],
-  troubled: all<Job>(),
+  failedJobs: all<Job>(),
   failedRuns: all<WorkflowRun>(),
   approvals: [],
   schedules: [],
@@ -29,11 +29,11 @@ const calm = {
 };
 
 test("a calm server needs nobody", () => {
-  expect(needs(calm)).toEqual([]);
+  expect(attentionItems(calm)).toEqual([]);
 });
 
 test("lost workers, failures by name, stuck and paused queues are named, the worst first", () => {
-  const found = needs({
+  const found = attentionItems({
     ...calm,
     workers: [worker({ admission: "draining" }), worker({ name: "x", status: "lost" })],
     queues: [
@@ -41,7 +41,7 @@ test("lost workers, failures by name, stuck and paused queues are named, the wor
       queue({ name: "p", settings: { paused: true } }),
       queue({ name: "fine", oldest_waiting_since: "2026-11-21T11:59:50Z" }),
     ],
-    troubled: all(
+    failedJobs: all(
       job("a", "failed", "2026-11-21T11:00:00Z"),
       job("b", "failed", "2026-11-21T10:00:00Z"),
       job("b", "failed", "2026-11-21T09:00:00Z"),
@@ -51,12 +51,20 @@ test("lost workers, failures by name, stuck and paused queues are named, the wor
   });
   expect(
     found.map((need) => (need.kind === "failing" ? `${need.kind} ${need.name} ${need.count}` : need.kind)),
-  ).toEqual(["workerLost", "stuck", "failing b 2", "failing a 1", "expired", "paused", "workerClosed"]);
+  ).toEqual([
+    "workerLost",
+    "stuck",
+    "failing b 2",
+    "failing a 1",
+    "expired",
+    "paused",
+    "workerUnschedulable",
+  ]);
 });
 
 test("no worker at all is worth a word, not yet knowing is not", () => {
-  expect(needs({ ...calm, workers: [] }).map((need) => need.kind)).toEqual(["noWorkers"]);
-  expect(needs({ ...calm, workers: undefined })).toEqual([]);
+  expect(attentionItems({ ...calm, workers: [] }).map((need) => need.kind)).toEqual(["noWorkers"]);
+  expect(attentionItems({ ...calm, workers: undefined })).toEqual([]);
 });
 
 test("late and stuck runs are named by their schedule, and what was paused without anybody asking", () => {
@@ -64,7 +72,7 @@ test("late and stuck runs are named by their schedule, and what was paused witho
   const health = { open_runs: 2, late_now: [run], stuck_now: [run, run] };
   const paused = (by: string) => ({ name: by, pause: { by, at: "" } }) as Schedule;
   const schedules = [{ name: "s", health } as unknown as Schedule, paused("ann"), paused("belfry")];
-  const found = needs({ ...calm, schedules }).map((need) =>
+  const found = attentionItems({ ...calm, schedules }).map((need) =>
     "count" in need ? [need.kind, need.count] : need.kind,
   );
   expect(found).toEqual([["stuckRun", 2], ["late", 1], "autoPaused"]);
@@ -78,9 +86,9 @@ test("failed runs are counted by workflow, and tell of the jobs of their steps; 
     step: { run: "r", name: "load" },
   } as Job;
   const asks = { run: run("release", ""), step: "approve", since: "2026-11-21T11:00:00Z" };
-  const found = needs({
+  const found = attentionItems({
     ...calm,
-    troubled: all(ofStep),
+    failedJobs: all(ofStep),
     approvals: [asks],
     failedRuns: all(
       run("etl", "2026-11-21T11:00:00Z"),
@@ -94,11 +102,11 @@ test("failed runs are counted by workflow, and tell of the jobs of their steps; 
 });
 
 test("what holds work back stands before failures, however many there are", () => {
-  const found = needs({
+  const found = attentionItems({
     ...calm,
     queues: [queue({ name: "gpu", settings: { paused: true }, waiting: 316 })],
     approvals: [{ run: {} as WorkflowRun, step: "gate", since: "" }],
-    troubled: all(...Array.from({ length: 20 }, (_, i) => job(`j${i}`, "failed", "2026-11-21T11:00:00Z"))),
+    failedJobs: all(...Array.from({ length: 20 }, (_, i) => job(`j${i}`, "failed", "2026-11-21T11:00:00Z"))),
   });
   expect(found.slice(0, 3).map(({ kind }) => kind)).toEqual(["paused", "approval", "failing"]);
   expect(found).toHaveLength(22);
@@ -106,9 +114,9 @@ test("what holds work back stands before failures, however many there are", () =
 
 test("a sample that was cut gives the least number, any other the number", () => {
   const counted = (oldest: string, next_cursor: string | null) =>
-    needs({
+    attentionItems({
       ...calm,
-      troubled: {
+      failedJobs: {
         items: [job("a", "failed", "2026-11-21T11:00:00Z"), job("b", "failed", oldest)],
         next_cursor,
       },
@@ -124,9 +132,9 @@ test("a sample is known to be cut also where it makes no row", () => {
     ...job("load", "failed", "2026-11-21T11:00:00Z"),
     step: { run: "r", name: "load" },
   } as Job;
-  const troubled = { items: Array.from({ length: 200 }, () => ofStep), next_cursor: "more" };
-  expect(needs({ ...calm, troubled })).toEqual([]);
-  expect(isCut(troubled)).toBe(true);
-  expect(isCut({ items: [], next_cursor: null })).toBe(false);
-  expect(isCut(undefined)).toBe(false);
+  const failedJobs = { items: Array.from({ length: 200 }, () => ofStep), next_cursor: "more" };
+  expect(attentionItems({ ...calm, failedJobs })).toEqual([]);
+  expect(isTruncated(failedJobs)).toBe(true);
+  expect(isTruncated({ items: [], next_cursor: null })).toBe(false);
+  expect(isTruncated(undefined)).toBe(false);
 });

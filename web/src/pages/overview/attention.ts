@@ -2,10 +2,10 @@
 
 import type { Job, Queue, Ready, Schedule, Worker, WorkflowRun } from "../../api/schema";
 
-export type Need =
+export type AttentionItem =
   | { kind: "server"; detail: string }
   | { kind: "workerLost"; worker: Worker }
-  | { kind: "workerUnwell"; worker: Worker; trouble: string }
+  | { kind: "workerUnhealthy"; worker: Worker; trouble: string }
   | { kind: "noWorkers" }
   | { kind: "failing"; name: string; count: number; atLeast: boolean; last: Job }
   | { kind: "runFailed"; name: string; count: number; atLeast: boolean; last: WorkflowRun }
@@ -16,10 +16,10 @@ export type Need =
   | { kind: "autoPaused"; schedule: Schedule }
   | { kind: "stuck"; queue: Queue; since: string }
   | { kind: "paused"; queue: Queue }
-  | { kind: "workerClosed"; worker: Worker };
+  | { kind: "workerUnschedulable"; worker: Worker };
 
 /** A job that waits longer than this is worth a look. */
-export const STUCK_MS = 60_000;
+export const STUCK_AFTER_MS = 60_000;
 /** Failures older than this have been seen, or do not matter. */
 export const RECENT_MS = 86_400_000;
 
@@ -39,16 +39,16 @@ export interface Sample<T> {
  * Whether a sample may lack rows of the last day. Lists are in the order of creation, and rows count by their end: a row
  * behind the sample may have ended a moment ago.
  */
-export function isCut(sample: Sample<unknown> | undefined): boolean {
+export function isTruncated(sample: Sample<unknown> | undefined): boolean {
   return Boolean(sample?.next_cursor);
 }
 
-export interface Seen {
+export interface AttentionInput {
   ready: Ready | undefined;
   workers: readonly Worker[] | undefined;
   queues: readonly Queue[] | undefined;
   /** The newest failed and expired jobs, newest first. */
-  troubled: Sample<Job> | undefined;
+  failedJobs: Sample<Job> | undefined;
   /** The newest failed runs of workflows, newest first. */
   failedRuns: Sample<WorkflowRun> | undefined;
   /** Steps that wait for somebody. */
@@ -59,11 +59,11 @@ export interface Seen {
 }
 
 /** Who pauses schedules that fail too often. */
-const ITSELF = "belfry";
+const SYSTEM_ACTOR = "belfry";
 
-export function needs(seen: Seen): Need[] {
-  const { ready, workers, queues, troubled, failedRuns, approvals, schedules, now } = seen;
-  const found: Need[] = [];
+export function attentionItems(seen: AttentionInput): AttentionItem[] {
+  const { ready, workers, queues, failedJobs, failedRuns, approvals, schedules, now } = seen;
+  const found: AttentionItem[] = [];
   if (ready && ready.status !== "ready") {
     const wrong = ready.checks?.find((check) => !check.ok);
     found.push({ kind: "server", detail: wrong?.detail ?? ready.status });
@@ -72,31 +72,32 @@ export function needs(seen: Seen): Need[] {
   for (const worker of workers ?? []) {
     if (worker.status === "lost") found.push({ kind: "workerLost", worker });
     else if (worker.health?.trouble) {
-      found.push({ kind: "workerUnwell", worker, trouble: worker.health.trouble });
+      found.push({ kind: "workerUnhealthy", worker, trouble: worker.health.trouble });
     }
   }
   // What holds work back until somebody acts stands before what has failed.
   const paused = (queues ?? []).filter(({ settings }) => settings.paused);
   for (const queue of paused) if (queue.waiting > 0) found.push({ kind: "paused", queue });
   for (const approval of approvals) found.push({ kind: "approval", ...approval });
-  for (const schedule of schedules ?? []) found.push(...ofSchedule(schedule));
+  for (const schedule of schedules ?? []) found.push(...scheduleItems(schedule));
   for (const queue of queues ?? []) {
     const since = queue.settings.paused ? null : queue.oldest_waiting_since;
-    if (since && now - Date.parse(since) > STUCK_MS) found.push({ kind: "stuck", queue, since });
+    if (since && now - Date.parse(since) > STUCK_AFTER_MS) found.push({ kind: "stuck", queue, since });
   }
-  if (failedRuns) found.push(...failedBy(failedRuns, now));
-  if (troubled) found.push(...failing(troubled, now));
+  if (failedRuns) found.push(...failedWorkflowItems(failedRuns, now));
+  if (failedJobs) found.push(...failedJobItems(failedJobs, now));
   for (const queue of paused) if (queue.waiting === 0) found.push({ kind: "paused", queue });
   for (const worker of workers ?? []) {
-    if (worker.status !== "lost" && worker.admission !== "open") found.push({ kind: "workerClosed", worker });
+    if (worker.status !== "lost" && worker.admission !== "open")
+      found.push({ kind: "workerUnschedulable", worker });
   }
   return found;
 }
 
 /** What is stuck or late of a schedule, or that it was paused without anybody asking. */
-function ofSchedule(schedule: Schedule): Need[] {
+function scheduleItems(schedule: Schedule): AttentionItem[] {
   const { health, pause } = schedule;
-  const found: Need[] = [];
+  const found: AttentionItem[] = [];
   const [stuck] = health?.stuck_now ?? [];
   const [late] = health?.late_now ?? [];
   if (stuck) {
@@ -105,13 +106,13 @@ function ofSchedule(schedule: Schedule): Need[] {
   }
   if (late)
     found.push({ kind: "late", schedule, count: health?.late_now.length ?? 0, since: late.expected_by });
-  if (pause?.by === ITSELF) found.push({ kind: "autoPaused", schedule });
+  if (pause?.by === SYSTEM_ACTOR) found.push({ kind: "autoPaused", schedule });
   return found;
 }
 
 /** Workflows whose runs failed within a day. One whose failed run was tried again counts no less. */
-function failedBy(sample: Sample<WorkflowRun>, now: number): Need[] {
-  const atLeast = isCut(sample);
+function failedWorkflowItems(sample: Sample<WorkflowRun>, now: number): AttentionItem[] {
+  const atLeast = isTruncated(sample);
   const byName = new Map<string, WorkflowRun[]>();
   for (const run of sample.items) {
     if (run.caller || now - Date.parse(run.finished_at ?? run.updated_at) >= RECENT_MS) continue;
@@ -124,8 +125,8 @@ function failedBy(sample: Sample<WorkflowRun>, now: number): Need[] {
 }
 
 /** Failures of a day by name, most first; expired jobs together. */
-function failing(sample: Sample<Job>, now: number): Need[] {
-  const atLeast = isCut(sample);
+function failedJobItems(sample: Sample<Job>, now: number): AttentionItem[] {
+  const atLeast = isTruncated(sample);
   const recent = sample.items.filter(
     (job) => now - Date.parse(job.finished_at ?? job.updated_at) < RECENT_MS,
   );
@@ -135,7 +136,7 @@ function failing(sample: Sample<Job>, now: number): Need[] {
     if (job.status === "failed" && !job.step) byName.set(job.name, [...(byName.get(job.name) ?? []), job]);
   }
   const expired = recent.filter((job) => job.status === "expired");
-  const groups: Need[] = [...byName].flatMap(([name, of]) => {
+  const groups: AttentionItem[] = [...byName].flatMap(([name, of]) => {
     const [last] = of;
     return last ? [{ kind: "failing" as const, name, count: of.length, atLeast, last }] : [];
   });

@@ -5,9 +5,9 @@ import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
 import { saveQueueSettings } from "../../api/actions";
-import { ApiError } from "../../api/problem";
+import { ApiError } from "../../api/errors";
 import type { Queue, QueueSettings } from "../../api/schema";
-import { notify } from "../../ui/act";
+import { notify } from "../../ui/notify";
 import { ErrorBox } from "../../ui/kit";
 import style from "./queues.module.css";
 
@@ -18,7 +18,7 @@ export function QueueSettingsDialog({ queue, onClose }: { queue: Queue | null; o
   const [settings, setSettings] = useState<QueueSettings>(queue?.settings ?? {});
   // As it was when this opened: what came since must not be overwritten unseen.
   const [version] = useState(queue?.version ?? 0);
-  const [refusal, setRefusal] = useState<ApiError | null>(null);
+  const [apiError, setApiError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
   const number = (key: "concurrency" | "rate_per_second" | "burst" | "weight") => ({
     value: settings[key] ?? "",
@@ -28,13 +28,13 @@ export function QueueSettingsDialog({ queue, onClose }: { queue: Queue | null; o
   });
   const save = async () => {
     setBusy(true);
-    setRefusal(null);
+    setApiError(null);
     try {
       await saveQueueSettings(name.trim(), settings, version);
       notify(t("queue.saved", { name: name.trim() }));
       onClose();
     } catch (error) {
-      setRefusal(ApiError.from(error));
+      setApiError(ApiError.from(error));
       setBusy(false);
     }
   };
@@ -82,7 +82,7 @@ export function QueueSettingsDialog({ queue, onClose }: { queue: Queue | null; o
           placeholder="1"
           {...number("weight")}
         />
-        {refusal && <ErrorBox error={refusal} />}
+        {apiError && <ErrorBox error={apiError} />}
         <Group justify="flex-end" gap="xs">
           <Button variant="default" onClick={onClose}>
             {t("common.back")}

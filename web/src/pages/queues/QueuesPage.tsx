@@ -11,7 +11,7 @@ import { pauseQueue, resumeQueue } from "../../api/actions";
 import { queuesQuery } from "../../api/queries";
 import type { Queue } from "../../api/schema";
 import { usePageTitle } from "../../lib/title";
-import { runAction } from "../../ui/act";
+import { runAction } from "../../ui/notify";
 import { Loading, Page, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
@@ -27,7 +27,7 @@ export function QueuesPage() {
   const navigate = route.useNavigate();
   const { data, error, refetch } = useQuery(queuesQuery);
   const queues = data?.items;
-  const deepest = Math.max(1, ...(queues ?? []).map((queue) => queue.waiting + queue.running));
+  const depthMax = Math.max(1, ...(queues ?? []).map((queue) => queue.waiting + queue.running));
   const editing = edit === undefined ? undefined : (queues?.find((queue) => queue.name === edit) ?? null);
 
   return (
@@ -59,10 +59,10 @@ export function QueuesPage() {
             ))}
           </div>
           {queues.map((queue) => (
-            <Row
+            <QueueRow
               key={queue.name}
               queue={queue}
-              deepest={deepest}
+              deepest={depthMax}
               onEdit={() => void navigate({ search: { edit: queue.name } })}
             />
           ))}
@@ -76,7 +76,7 @@ export function QueuesPage() {
   );
 }
 
-function Row({ queue, deepest, onEdit }: { queue: Queue; deepest: number; onEdit: () => void }) {
+function QueueRow({ queue, deepest, onEdit }: { queue: Queue; deepest: number; onEdit: () => void }) {
   const { t } = useTranslation();
   const [pausing, setPausing] = useState(false);
   const { name, settings } = queue;

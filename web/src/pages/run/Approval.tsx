@@ -8,8 +8,8 @@ import { useTranslation } from "react-i18next";
 import type { RunStep, WorkflowRun } from "../../api/schema";
 import { approveStep, rejectStep } from "../../api/workflows";
 import { isRunEnded, approvalMessage } from "../../lib/runs";
-import { runAction } from "../../ui/act";
-import { ConfirmDialog } from "../../ui/Ask";
+import { runAction } from "../../ui/notify";
+import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { RelativeTime } from "../../ui/Time";
 import banner from "../schedule/schedule.module.css";
 import style from "./run.module.css";
@@ -38,14 +38,14 @@ export function PendingApprovals({ run, steps }: { run: WorkflowRun; steps: read
           </span>
           {question && <p>{question}</p>}
         </div>
-        <Answers run={run} step={step} />
+        <ApprovalActions run={run} step={step} />
       </section>
     );
   });
 }
 
 /** Approve and reject, each asked again with the question in sight. */
-export function Answers({ run, step }: { run: WorkflowRun; step: RunStep }) {
+export function ApprovalActions({ run, step }: { run: WorkflowRun; step: RunStep }) {
   const { t } = useTranslation();
   const [open, setOpen] = useState<"approve" | "reject" | null>(null);
   const { name } = step;

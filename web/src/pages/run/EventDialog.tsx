@@ -7,23 +7,23 @@ import { useTranslation } from "react-i18next";
 import type { WorkflowRun } from "../../api/schema";
 import { type EventPayload, sendEvent } from "../../api/workflows";
 import { SECTIONS } from "../../lib/dag/graph";
-import { runAction, notify } from "../../ui/act";
+import { runAction, notify } from "../../ui/notify";
 import style from "./run.module.css";
 
 export function EventDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void }) {
   const { t } = useTranslation();
-  const known = eventsOf(run);
+  const known = awaitedEvents(run);
   const [event, setEvent] = useState(known.length === 1 ? (known[0] ?? "") : "");
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
-  const payload = read(text);
+  const payload = parsePayload(text);
   const send = async () => {
     if (payload === undefined) return;
     setBusy(true);
     const steps = await runAction(() => sendEvent(run.id, event.trim(), payload as EventPayload));
     setBusy(false);
     if (steps === undefined) return;
-    notify(t("run.eventTaken", { count: steps, event: event.trim() }));
+    notify(t("run.eventAccepted", { count: steps, event: event.trim() }));
     onClose();
   };
   return (
@@ -61,7 +61,7 @@ export function EventDialog({ run, onClose }: { run: WorkflowRun; onClose: () =>
 }
 
 /** JSON, `null` where nothing is written, and `undefined` where it makes no sense. */
-function read(text: string): unknown {
+function parsePayload(text: string): unknown {
   if (text.trim() === "") return null;
   try {
     return JSON.parse(text);
@@ -71,7 +71,7 @@ function read(text: string): unknown {
 }
 
 /** The events that steps of it wait for. */
-function eventsOf({ spec }: WorkflowRun): string[] {
+function awaitedEvents({ spec }: WorkflowRun): string[] {
   const steps = SECTIONS.flatMap((section) => spec?.[section] ?? []);
   return [
     ...new Set(

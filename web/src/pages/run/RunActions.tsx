@@ -10,8 +10,8 @@ import { useTranslation } from "react-i18next";
 import type { RunStep, WorkflowRun } from "../../api/schema";
 import { cancelRun, pauseRun, resumeRun, retryRun, workflowQuery } from "../../api/workflows";
 import { isRunEnded } from "../../lib/runs";
-import { runAction, notify } from "../../ui/act";
-import { ConfirmDialog } from "../../ui/Ask";
+import { runAction, notify } from "../../ui/notify";
+import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { StartDialog } from "../workflows/StartDialog";
 import { EventDialog } from "./EventDialog";
 
@@ -87,7 +87,9 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
       )}
       {open === "cancel" && <CancelDialog run={run} onClose={close} />}
       {open === "retry" && <RetryDialog run={run} steps={steps} onClose={close} />}
-      {open === "start" && workflowId && <StartLike run={run} workflow={workflowId} onClose={close} />}
+      {open === "start" && workflowId && (
+        <StartSimilarDialog run={run} workflow={workflowId} onClose={close} />
+      )}
       {open === "event" && <EventDialog run={run} onClose={close} />}
     </>
   );
@@ -95,7 +97,7 @@ export function RunActions({ run, steps }: { run: WorkflowRun; steps: readonly R
 
 function CancelDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void }) {
   const { t } = useTranslation();
-  const [skips, setSkips] = useState(false);
+  const [skipFinally, setSkipFinally] = useState(false);
   const { id, workflow: name } = run;
   return (
     <ConfirmDialog
@@ -105,7 +107,7 @@ function CancelDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void 
       confirm={t("run.cancel")}
       red
       onConfirm={async (reason) =>
-        void (await runAction(() => cancelRun(id, reason, skips), t("job.cancelled", { name })))
+        void (await runAction(() => cancelRun(id, reason, skipFinally), t("job.cancelled", { name })))
       }
       onClose={onClose}
     >
@@ -113,8 +115,8 @@ function CancelDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void 
         mt="md"
         label={t("run.skipFinally")}
         description={t("run.skipFinallyHint")}
-        checked={skips}
-        onChange={(event) => setSkips(event.currentTarget.checked)}
+        checked={skipFinally}
+        onChange={(event) => setSkipFinally(event.currentTarget.checked)}
       />
     </ConfirmDialog>
   );
@@ -132,7 +134,7 @@ export function RetryDialog({ run, steps, from: first, onClose }: RetryProps) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const [from, setFrom] = useState<string | null>(first ?? null);
-  const go = async (note: string) => {
+  const retry = async (note: string) => {
     const made = await runAction(() => retryRun(run.id, from, note));
     if (!made) return;
     notify(t("run.retried", { name: made.workflow, number: made.number }));
@@ -144,7 +146,7 @@ export function RetryDialog({ run, steps, from: first, onClose }: RetryProps) {
       text={t("run.retryText")}
       field={{ label: t("workflow.note") }}
       confirm={t("run.retry")}
-      onConfirm={go}
+      onConfirm={retry}
       onClose={onClose}
     >
       <Select
@@ -163,7 +165,15 @@ export function RetryDialog({ run, steps, from: first, onClose }: RetryProps) {
 }
 
 /** Another run of the same workflow, as it is now, with the same parameters at first. */
-function StartLike({ run, workflow, onClose }: { run: WorkflowRun; workflow: string; onClose: () => void }) {
+function StartSimilarDialog({
+  run,
+  workflow,
+  onClose,
+}: {
+  run: WorkflowRun;
+  workflow: string;
+  onClose: () => void;
+}) {
   const { data } = useQuery(workflowQuery(workflow));
   if (!data) return null;
   return <StartDialog workflow={data} values={run.parameters} onClose={onClose} />;

@@ -9,22 +9,22 @@ import type { RunStep, WorkflowRun } from "../../api/schema";
 import { useNow } from "../../lib/now";
 import { formatDuration } from "../../lib/quantities";
 import { stepTone } from "../../lib/runs";
-import { stepSpans } from "../../lib/spans";
+import { stepSpans } from "../../lib/stepSpans";
 import { EmptyState } from "../../ui/kit";
 import { StepIcon } from "../../ui/Status";
 import { axis } from "../job/bars";
 import style from "./gantt.module.css";
 
-const ROW = 28;
+const ROW_HEIGHT = 28;
 
 interface Props {
   run: WorkflowRun;
   steps: readonly RunStep[];
-  chosen: string | undefined;
-  onChoose: (step: string) => void;
+  selected: string | undefined;
+  onSelect: (step: string) => void;
 }
 
-export function RunGantt({ run, steps, chosen, onChoose }: Props) {
+export function RunGantt({ run, steps, selected, onSelect }: Props) {
   const { t } = useTranslation();
   const tick = useNow();
   const scroller = useRef<HTMLDivElement>(null);
@@ -34,10 +34,10 @@ export function RunGantt({ run, steps, chosen, onChoose }: Props) {
   const virtual = useVirtualizer({
     count: spans.length,
     getScrollElement: () => scroller.current,
-    estimateSize: () => ROW,
+    estimateSize: () => ROW_HEIGHT,
     overscan: 12,
   });
-  if (spans.length === 0) return <EmptyState icon={ChartGantt} title={t("run.nothingBegan")} />;
+  if (spans.length === 0) return <EmptyState icon={ChartGantt} title={t("run.nothingStarted")} />;
   const at = (time: number) => `${(Math.max(0, Math.min(1, (time - from) / (to - from))) * 100).toFixed(3)}%`;
   const grid = ticks.map((ms) => <i key={ms} style={{ left: `${(ms / (to - from)) * 100}%` }} />);
 
@@ -68,12 +68,12 @@ export function RunGantt({ run, steps, chosen, onChoose }: Props) {
                 key={step.name}
                 type="button"
                 className={style.row}
-                style={{ height: ROW, transform: `translateY(${item.start}px)` }}
-                aria-pressed={chosen === step.name}
+                style={{ height: ROW_HEIGHT, transform: `translateY(${item.start}px)` }}
+                aria-pressed={selected === step.name}
                 aria-label={`${step.name}: ${t(`stepStatus.${step.status}`)}, ${length}`}
                 title={`${step.name} · ${t(`stepStatus.${step.status}`)} · ${length}`}
                 data-tone={stepTone(step.status)}
-                onClick={() => onChoose(step.name)}
+                onClick={() => onSelect(step.name)}
               >
                 <span className={style.name}>
                   <StepIcon status={step.status} />

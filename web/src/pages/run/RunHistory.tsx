@@ -4,7 +4,7 @@ import { useTranslation } from "react-i18next";
 
 import type { RunHistoryEntry } from "../../api/schema";
 import { formatDuration } from "../../lib/quantities";
-import { transitionDetail } from "../../lib/runWords";
+import { transitionDetail } from "../../lib/serverMessages";
 import { RunBadge } from "../../ui/Status";
 import { AbsoluteTime } from "../../ui/Time";
 import style from "../job/job.module.css";

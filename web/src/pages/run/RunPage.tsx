@@ -29,7 +29,7 @@ import { RunBadge } from "../../ui/Status";
 import { LogView } from "../job/LogView";
 import { Progress } from "../runs/RunList";
 import crumbs from "../schedule/schedule.module.css";
-import { About, Paused } from "./About";
+import { RunSummary, RunBanner } from "./RunSummary";
 import { PendingApprovals } from "./Approval";
 import { RunActions } from "./RunActions";
 import { RunGantt } from "./RunGantt";
@@ -53,7 +53,7 @@ export function RunPage() {
   const { id } = route.useParams();
   const run = useQuery(runQuery(id));
   const steps = useQuery(stepsQuery(id));
-  usePageTitle(run.data ? nameOf(run.data) : "");
+  usePageTitle(run.data ? runName(run.data) : "");
   const error = run.error ?? steps.error;
   if (error && (!run.data || !steps.data)) {
     return (
@@ -75,10 +75,10 @@ export function RunPage() {
       </Page>
     );
   }
-  return <Shown key={id} run={run.data} steps={steps.data.steps} />;
+  return <RunDetails key={id} run={run.data} steps={steps.data.steps} />;
 }
 
-function nameOf({ workflow, number }: WorkflowRun): string {
+function runName({ workflow, number }: WorkflowRun): string {
   return number > 0 ? `${workflow} #${number}` : workflow;
 }
 
@@ -105,16 +105,16 @@ function Crumbs({ name, run, children }: { name: string; run?: WorkflowRun; chil
   );
 }
 
-function Shown({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) {
+function RunDetails({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) {
   const { t } = useTranslation();
   const isNarrow = useNarrow();
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const tab: Tab = TABS.find((each) => each === search.tab) ?? "graph";
   const change = (part: typeof search) => void navigate({ search: { ...search, ...part }, replace: true });
-  const choose = (step: string | undefined) => change({ step, job: undefined, line: undefined });
+  const selectStep = (step: string | undefined) => change({ step, job: undefined, line: undefined });
   const nodes = useMemo(() => dagFromRunSteps(steps, run.spec), [steps, run.spec]);
-  const states = useMemo(() => statesOf(steps), [steps]);
+  const states = useMemo(() => nodeStates(steps), [steps]);
   const step = steps.find(({ name }) => name === search.step);
   const job = search.job ?? step?.job_id ?? undefined;
   const panel = step && (
@@ -123,15 +123,15 @@ function Shown({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) 
       run={run}
       step={step}
       job={job}
-      onChoose={choose}
-      onJob={(next) => change({ job: next, line: undefined })}
+      onSelect={selectStep}
+      onSelectJob={(next) => change({ job: next, line: undefined })}
     />
   );
 
   return (
     <Page
       title={
-        <Crumbs name={nameOf(run)} run={run}>
+        <Crumbs name={runName(run)} run={run}>
           <RunBadge status={run.status} />
         </Crumbs>
       }
@@ -143,7 +143,7 @@ function Shown({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) 
           <Progress counts={run.steps} isWide />
         </span>
       </div>
-      <Paused run={run} />
+      <RunBanner run={run} />
       <PendingApprovals run={run} steps={steps} />
       <div className={style.columns}>
         <div className={style.main}>
@@ -163,16 +163,16 @@ function Shown({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) 
                 <Dag
                   nodes={nodes}
                   states={states}
-                  chosen={search.step}
-                  onChoose={choose}
+                  selected={search.step}
+                  onSelect={selectStep}
                   label={t("run.tabs.graph")}
                 />
               </Tabs.Panel>
               <Tabs.Panel value="steps">
-                <StepsTable steps={steps} chosen={search.step} onChoose={choose} />
+                <StepsTable steps={steps} selected={search.step} onSelect={selectStep} />
               </Tabs.Panel>
               <Tabs.Panel value="gantt">
-                <RunGantt run={run} steps={steps} chosen={search.step} onChoose={choose} />
+                <RunGantt run={run} steps={steps} selected={search.step} onSelect={selectStep} />
               </Tabs.Panel>
               <Tabs.Panel value="history">
                 <RunHistory entries={run.history ?? []} />
@@ -186,13 +186,13 @@ function Shown({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) 
             <StepLog run={run} step={step} job={job} line={search.line} onLine={(line) => change({ line })} />
           )}
         </div>
-        {!isNarrow && <aside className={style.side}>{panel ?? <About run={run} />}</aside>}
-        {isNarrow && <About run={run} />}
+        {!isNarrow && <aside className={style.side}>{panel ?? <RunSummary run={run} />}</aside>}
+        {isNarrow && <RunSummary run={run} />}
       </div>
       {isNarrow && (
         <Drawer
           opened={step !== undefined}
-          onClose={() => choose(undefined)}
+          onClose={() => selectStep(undefined)}
           position="bottom"
           size="82%"
           title={step?.name}
@@ -250,7 +250,7 @@ function StepLog({ run, step, job, line, onLine }: StepLogProps) {
   );
 }
 
-function statesOf(steps: readonly RunStep[]): ReadonlyMap<string, NodeState> {
+function nodeStates(steps: readonly RunStep[]): ReadonlyMap<string, NodeState> {
   return new Map(
     steps.map((step) => [
       step.name,

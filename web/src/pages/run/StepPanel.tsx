@@ -11,20 +11,20 @@ import type { RunStep, StepSpec, WorkflowRun } from "../../api/schema";
 import { type Mark, markStep, stepsQuery, stepWhyQuery } from "../../api/workflows";
 import { SECTIONS } from "../../lib/dag/graph";
 import { isMarkable, isRunEnded, isStepEnded, approvalMessage } from "../../lib/runs";
-import { translateMessage } from "../../lib/runWords";
+import { translateMessage } from "../../lib/serverMessages";
 import { toYaml } from "../../lib/spec";
-import { runAction } from "../../ui/act";
-import { ConfirmDialog } from "../../ui/Ask";
+import { runAction } from "../../ui/notify";
+import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { CodeHighlight } from "../../ui/Code";
 import { Card, KeyValueList } from "../../ui/kit";
 import { StepBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
 import job from "../job/job.module.css";
-import { Values } from "./About";
-import { Answers, waitsForApproval } from "./Approval";
-import { Items } from "./Items";
+import { JsonCard } from "./RunSummary";
+import { ApprovalActions, waitsForApproval } from "./Approval";
+import { Elements } from "./Elements";
 import { RetryDialog } from "./RunActions";
-import { StepReasonWords } from "./StepReasonWords";
+import { StepReasonText } from "./StepReasonText";
 import style from "./run.module.css";
 
 interface Props {
@@ -32,11 +32,11 @@ interface Props {
   step: RunStep;
   /** Whose log shows. */
   job: string | undefined;
-  onChoose: (step: string | undefined) => void;
-  onJob: (job: string) => void;
+  onSelect: (step: string | undefined) => void;
+  onSelectJob: (job: string) => void;
 }
 
-export function StepPanel({ run, step, job, onChoose, onJob }: Props) {
+export function StepPanel({ run, step, job, onSelect, onSelectJob }: Props) {
   const { t } = useTranslation();
   const spec = SECTIONS.flatMap((section) => run.spec?.[section] ?? []).find(
     ({ name }) => name === step.name,
@@ -54,7 +54,7 @@ export function StepPanel({ run, step, job, onChoose, onJob }: Props) {
           <Button
             variant="subtle"
             size="compact-xs"
-            onClick={() => onChoose(undefined)}
+            onClick={() => onSelect(undefined)}
             aria-label={t("common.close")}
           >
             <X size={14} />
@@ -64,12 +64,12 @@ export function StepPanel({ run, step, job, onChoose, onJob }: Props) {
         {spec?.description && <p className={style.about}>{spec.description}</p>}
         <StepActions run={run} step={step} />
         {!isRunEnded(run.status) && (!isStepEnded(step.status) || run.tries?.next_at) && (
-          <Why run={run} step={step} />
+          <StepWaitingReasons run={run} step={step} />
         )}
-        <StepFacts run={run} step={step} spec={spec} job={job} onChoose={onChoose} />
+        <StepSummary run={run} step={step} spec={spec} job={job} onSelect={onSelect} />
       </Card>
-      {step.for_each && <Items run={run} step={step} job={job} onJob={onJob} />}
-      <Values title={t("run.output")} value={step.output} />
+      {step.for_each && <Elements run={run} step={step} job={job} onSelectJob={onSelectJob} />}
+      <JsonCard title={t("run.output")} value={step.output} />
       {spec && (
         <Card flush>
           <details className={style.definition}>
@@ -82,13 +82,13 @@ export function StepPanel({ run, step, job, onChoose, onJob }: Props) {
   );
 }
 
-function StepFacts({
+function StepSummary({
   run,
   step,
   spec,
   job,
-  onChoose,
-}: Omit<Props, "onJob"> & { spec: StepSpec | undefined }) {
+  onSelect,
+}: Omit<Props, "onSelectJob"> & { spec: StepSpec | undefined }) {
   const { t } = useTranslation();
   const { said } = step;
   const needs = step.needs ?? [];
@@ -106,7 +106,7 @@ function StepFacts({
           : null,
         said
           ? [
-              t("step.said"),
+              t("step.decision"),
               <span key="">
                 {said.by}, <RelativeTime at={said.at} />
                 {said.note && (
@@ -118,14 +118,17 @@ function StepFacts({
             ]
           : null,
         [t("step.kind"), t(`stepKind.${step.kind}`)],
-        step.section !== "steps" && [t("run.facts.section"), t(`section.${step.section}`)],
-        needs.length > 0 && [t("step.needs"), <Needs key="" run={run} needs={needs} onChoose={onChoose} />],
+        step.section !== "steps" && [t("run.details.section"), t(`section.${step.section}`)],
+        needs.length > 0 && [
+          t("step.needs"),
+          <UpstreamSteps key="" run={run} needs={needs} onSelect={onSelect} />,
+        ],
         needs.length > 0 && step.join !== "all_success" && [t("step.join"), t(`join.${step.join}`)],
         spec?.when ? [t("step.when"), <code key="">{spec.when}</code>] : null,
-        step.started_at ? [t("job.facts.started"), <RelativeTime key="" at={step.started_at} />] : null,
+        step.started_at ? [t("job.details.started"), <RelativeTime key="" at={step.started_at} />] : null,
         step.started_at
           ? [
-              isStepEnded(step.status) ? t("job.facts.took") : t("job.facts.soFar"),
+              isStepEnded(step.status) ? t("job.details.took") : t("job.details.soFar"),
               <Elapsed
                 key=""
                 from={step.started_at}
@@ -133,7 +136,9 @@ function StepFacts({
               />,
             ]
           : null,
-        step.wake_at && !isStepEnded(step.status) ? [t("step.wakes"), <RelativeTime key="" at={step.wake_at} />] : null,
+        step.wake_at && !isStepEnded(step.status)
+          ? [t("step.resumesAt"), <RelativeTime key="" at={step.wake_at} />]
+          : null,
         job
           ? [
               t("step.job"),
@@ -155,38 +160,38 @@ function StepFacts({
   );
 }
 
-const NEEDS_SHOWN = 12;
+const UPSTREAM_SHOWN = 12;
 
-function Needs({
+function UpstreamSteps({
   run,
   needs,
-  onChoose,
+  onSelect,
 }: {
   run: WorkflowRun;
   needs: readonly string[];
-  onChoose: (step: string) => void;
+  onSelect: (step: string) => void;
 }) {
   const { t } = useTranslation();
   const steps = useQuery({ ...stepsQuery(run.id), enabled: false }).data?.steps ?? [];
   const statusOf = (name: string) => steps.find((step) => step.name === name)?.status ?? "pending";
   return (
     <ul className={style.needs}>
-      {needs.slice(0, NEEDS_SHOWN).map((name) => (
+      {needs.slice(0, UPSTREAM_SHOWN).map((name) => (
         <li key={name}>
-          <button type="button" className={style.linkish} onClick={() => onChoose(name)}>
+          <button type="button" className={style.linkish} onClick={() => onSelect(name)}>
             {name}
           </button>{" "}
           <StepBadge status={statusOf(name)} plain />
         </li>
       ))}
-      {needs.length > NEEDS_SHOWN && (
-        <li className="quiet">{t("step.more", { count: needs.length - NEEDS_SHOWN })}</li>
+      {needs.length > UPSTREAM_SHOWN && (
+        <li className="quiet">{t("step.more", { count: needs.length - UPSTREAM_SHOWN })}</li>
       )}
     </ul>
   );
 }
 
-function Why({ run, step }: { run: WorkflowRun; step: RunStep }) {
+function StepWaitingReasons({ run, step }: { run: WorkflowRun; step: RunStep }) {
   const { t } = useTranslation();
   const { data } = useQuery({ ...stepWhyQuery(run.id, step.name), refetchInterval: 5_000 });
   // How it ended stands among the facts.
@@ -198,7 +203,7 @@ function Why({ run, step }: { run: WorkflowRun; step: RunStep }) {
       <div>
         {reasons.map((reason, i) => (
           <div key={i} data-first={i === 0 || undefined}>
-            <StepReasonWords reason={reason} />
+            <StepReasonText reason={reason} />
           </div>
         ))}
       </div>
@@ -215,17 +220,17 @@ function StepActions({ run, step }: { run: WorkflowRun; step: RunStep }) {
   const steps = useQuery({ ...stepsQuery(run.id), enabled: false }).data?.steps ?? [];
   const close = () => setOpen(null);
   const isOver = isRunEnded(run.status);
-  const asks = waitsForApproval(step);
-  const question = asks ? approvalMessage(run, step) : null;
+  const needsApproval = waitsForApproval(step);
+  const question = needsApproval ? approvalMessage(run, step) : null;
   const mayMark = !isOver && isMarkable(step);
   const mayRetry = isOver && step.section === "steps";
-  if (!asks && !mayMark && !mayRetry) return null;
+  if (!needsApproval && !mayMark && !mayRetry) return null;
   const { name } = step;
   return (
     <>
       {question && <q className={style.question}>{question}</q>}
       <div className={style.acts}>
-        {asks && <Answers run={run} step={step} />}
+        {needsApproval && <ApprovalActions run={run} step={step} />}
         {mayMark && (
           <Menu position="bottom-start">
             <Menu.Target>
@@ -259,7 +264,10 @@ function StepActions({ run, step }: { run: WorkflowRun; step: RunStep }) {
           field={{ label: t("workflow.note") }}
           confirm={t("step.mark")}
           onConfirm={async (note) =>
-            void (await runAction(() => markStep(run.id, name, open.status, note), t("step.marked", { name })))
+            void (await runAction(
+              () => markStep(run.id, name, open.status, note),
+              t("step.marked", { name }),
+            ))
           }
           onClose={close}
         />

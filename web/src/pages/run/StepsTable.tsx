@@ -8,25 +8,25 @@ import { useTranslation } from "react-i18next";
 
 import type { RunStep, StepStatus } from "../../api/schema";
 import { isStepEnded, STEP_STATUSES } from "../../lib/runs";
-import { stepReasonText } from "../../lib/runWords";
+import { stepReasonText } from "../../lib/serverMessages";
 import { KIND_ICONS } from "../../ui/dag/Node";
 import { StepBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
 import chips from "../runs/runs.module.css";
 import style from "./steps.module.css";
 
-const ROW = 38;
+const ROW_HEIGHT = 38;
 
 interface Props {
   steps: readonly RunStep[];
-  chosen: string | undefined;
-  onChoose: (step: string) => void;
+  selected: string | undefined;
+  onSelect: (step: string) => void;
 }
 
-export function StepsTable({ steps, chosen, onChoose }: Props) {
+export function StepsTable({ steps, selected, onSelect }: Props) {
   const { t } = useTranslation();
   const [find, setFind] = useState("");
-  const [only, setOnly] = useState<ReadonlySet<StepStatus>>(new Set());
+  const [statuses, setStatuses] = useState<ReadonlySet<StepStatus>>(new Set());
   const scroller = useRef<HTMLDivElement>(null);
   const counts = useMemo(() => {
     const found = new Map<StepStatus, number>();
@@ -36,19 +36,20 @@ export function StepsTable({ steps, chosen, onChoose }: Props) {
   const rows = useMemo(() => {
     const text = find.trim().toLowerCase();
     return steps.filter(
-      ({ name, status }) => (only.size === 0 || only.has(status)) && name.toLowerCase().includes(text),
+      ({ name, status }) =>
+        (statuses.size === 0 || statuses.has(status)) && name.toLowerCase().includes(text),
     );
-  }, [steps, find, only]);
+  }, [steps, find, statuses]);
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,
-    estimateSize: () => ROW,
+    estimateSize: () => ROW_HEIGHT,
     overscan: 12,
   });
-  const turn = (status: StepStatus) => {
-    const next = new Set(only);
+  const toggle = (status: StepStatus) => {
+    const next = new Set(statuses);
     if (!next.delete(status)) next.add(status);
-    setOnly(next);
+    setStatuses(next);
   };
 
   return (
@@ -62,8 +63,13 @@ export function StepsTable({ steps, chosen, onChoose }: Props) {
           onChange={(event) => setFind(event.currentTarget.value)}
         />
         <div className={chips.chips} role="group" aria-label={t("run.status")}>
-          {STEP_STATUSES.filter((status) => counts.has(status) || only.has(status)).map((status) => (
-            <button key={status} type="button" aria-pressed={only.has(status)} onClick={() => turn(status)}>
+          {STEP_STATUSES.filter((status) => counts.has(status) || statuses.has(status)).map((status) => (
+            <button
+              key={status}
+              type="button"
+              aria-pressed={statuses.has(status)}
+              onClick={() => toggle(status)}
+            >
               {t(`stepStatus.${status}`)} <span className="num">{counts.get(status) ?? 0}</span>
             </button>
           ))}
@@ -83,12 +89,12 @@ export function StepsTable({ steps, chosen, onChoose }: Props) {
             const step = rows[item.index];
             return (
               step && (
-                <Row
+                <StepRow
                   key={step.name}
                   step={step}
-                  isChosen={step.name === chosen}
-                  onChoose={onChoose}
-                  style={{ height: ROW, transform: `translateY(${item.start}px)` }}
+                  isSelected={step.name === selected}
+                  onSelect={onSelect}
+                  style={{ height: ROW_HEIGHT, transform: `translateY(${item.start}px)` }}
                 />
               )
             );
@@ -101,12 +107,12 @@ export function StepsTable({ steps, chosen, onChoose }: Props) {
 
 interface RowProps {
   step: RunStep;
-  isChosen: boolean;
-  onChoose: (step: string) => void;
+  isSelected: boolean;
+  onSelect: (step: string) => void;
   style: React.CSSProperties;
 }
 
-function Row({ step, isChosen, onChoose, style: place }: RowProps) {
+function StepRow({ step, isSelected, onSelect, style: place }: RowProps) {
   const { t } = useTranslation();
   const Kind = KIND_ICONS[step.kind];
   const { succeeded = 0, failed = 0 } = step.tally ?? {};
@@ -115,15 +121,15 @@ function Row({ step, isChosen, onChoose, style: place }: RowProps) {
       className={style.row}
       role="row"
       style={place}
-      data-chosen={isChosen || undefined}
-      onClick={() => onChoose(step.name)}
+      data-chosen={isSelected || undefined}
+      onClick={() => onSelect(step.name)}
     >
       <span role="cell">
         <StepBadge status={step.status} plain />
       </span>
       <span role="cell" className={style.name}>
         <Kind size={13} aria-label={t(`stepKind.${step.kind}`)} />
-        <button type="button" className="clip" onClick={() => onChoose(step.name)}>
+        <button type="button" className="clip" onClick={() => onSelect(step.name)}>
           {step.name}
         </button>
         {step.section !== "steps" && <span className={style.section}>{t(`section.${step.section}`)}</span>}

@@ -9,7 +9,7 @@ import { useTranslation } from "react-i18next";
 import { pagedRunsQuery, type RunsFilter } from "../../api/workflows";
 import type { StepCounts, WorkflowRun } from "../../api/schema";
 import { isRunEnded, progressOf, STEP_STATUSES, stepTone } from "../../lib/runs";
-import { transitionDetail } from "../../lib/runWords";
+import { transitionDetail } from "../../lib/serverMessages";
 import { Loading, ErrorBox } from "../../ui/kit";
 import { ListedRunBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
@@ -18,23 +18,28 @@ import style from "./runs.module.css";
 interface Props {
   filter: RunsFilter;
   /** What shows where there is none. */
-  none: ReactNode;
+  empty: ReactNode;
   /** All are of one workflow. */
-  isOfOne?: boolean;
+  isSingleWorkflow?: boolean;
 }
 
-export function RunList({ filter, none, isOfOne }: Props) {
+export function RunList({ filter, empty, isSingleWorkflow }: Props) {
   const { t } = useTranslation();
   const list = useInfiniteQuery(pagedRunsQuery(filter));
   const rows = list.data?.pages.flatMap((page) => page.items);
   if (list.error && !rows) return <ErrorBox error={list.error} onRetry={() => void list.refetch()} />;
   if (!rows) return <Loading rows={8} />;
-  if (rows.length === 0) return none;
+  if (rows.length === 0) return empty;
   return (
-    <div className={style.table} role="table" aria-label={t("nav.runs")} data-one={isOfOne || undefined}>
+    <div
+      className={style.table}
+      role="table"
+      aria-label={t("nav.runs")}
+      data-one={isSingleWorkflow || undefined}
+    >
       <div role="rowgroup" data-testid="run-rows">
         {rows.map((run) => (
-          <Row key={run.id} run={run} isOfOne={isOfOne} />
+          <RunRow key={run.id} run={run} isSingleWorkflow={isSingleWorkflow} />
         ))}
       </div>
       {list.hasNextPage && (
@@ -52,7 +57,7 @@ export function RunList({ filter, none, isOfOne }: Props) {
   );
 }
 
-function Row({ run, isOfOne }: { run: WorkflowRun; isOfOne?: boolean }) {
+function RunRow({ run, isSingleWorkflow }: { run: WorkflowRun; isSingleWorkflow?: boolean }) {
   const { t } = useTranslation();
   const isOver = isRunEnded(run.status);
   const failure = run.status === "failed" && run.last_transition && transitionDetail(run.last_transition, t);
@@ -64,9 +69,9 @@ function Row({ run, isOfOne }: { run: WorkflowRun; isOfOne?: boolean }) {
       <span role="cell" className={style.name}>
         <span className="clip">
           <Link to="/runs/$id" params={{ id: run.id }} className={style.open}>
-            {!isOfOne && <strong>{run.workflow} </strong>}
+            {!isSingleWorkflow && <strong>{run.workflow} </strong>}
             <span className="num">
-              {run.number > 0 ? `#${run.number}` : run.caller ? t("run.called") : t("run.alone")}
+              {run.number > 0 ? `#${run.number}` : run.caller ? t("run.called") : t("run.standalone")}
             </span>
           </Link>
           {run.namespace !== "default" && <span className="quiet"> · {run.namespace}</span>}

@@ -9,9 +9,9 @@ import { useTranslation } from "react-i18next";
 import type { RunStatus } from "../../api/schema";
 import type { RunsSearch } from "../../app/router";
 import { RUN_STATUSES } from "../../lib/runs";
-import { useFilterShortcut } from "../../lib/slash";
+import { useFilterShortcut } from "../../lib/filterShortcut";
 import { usePageTitle } from "../../lib/title";
-import { ViewStore } from "../../lib/views";
+import { ViewStore } from "../../lib/savedViews";
 import { EmptyState, Page } from "../../ui/kit";
 import { ViewBar } from "../../ui/ViewBar";
 import { Sections } from "../workflows/Sections";
@@ -34,7 +34,7 @@ export function RunsPage() {
   const navigate = route.useNavigate();
   const change = (next: RunsSearch) => void navigate({ search: next, replace: true });
   const isFiltered = Object.values(search).some((value) => value !== undefined);
-  const none = isFiltered ? (
+  const empty = isFiltered ? (
     <EmptyState
       icon={SearchX}
       title={t("run.nothingMatches")}
@@ -56,26 +56,26 @@ export function RunsPage() {
         builtIn={VIEWS.map(({ key, search }) => ({ label: t(`jobs.view.${key}`), search }))}
         views={savedViews}
         search={search}
-        isSame={(a, b) => JSON.stringify(partsOf(a)) === JSON.stringify(partsOf(b))}
+        isSame={(a, b) => JSON.stringify(filterKey(a)) === JSON.stringify(filterKey(b))}
         onChange={change}
       />
       <Filters search={search} onChange={change} />
-      <RunList filter={search} none={none} />
+      <RunList filter={search} empty={empty} />
     </Page>
   );
 }
 
-function partsOf({ status, workflow, namespace, schedule }: RunsSearch) {
+function filterKey({ status, workflow, namespace, schedule }: RunsSearch) {
   return [status, workflow, namespace, schedule];
 }
 
 function Filters({ search, onChange }: { search: RunsSearch; onChange: (search: RunsSearch) => void }) {
   const { t } = useTranslation();
-  const chosen = RUN_STATUSES.filter((status) => search.status?.split(",").includes(status));
-  const turn = (status: RunStatus) => {
-    const next = chosen.includes(status)
-      ? chosen.filter((other) => other !== status)
-      : RUN_STATUSES.filter((each) => each === status || chosen.includes(each));
+  const selectedStatuses = RUN_STATUSES.filter((status) => search.status?.split(",").includes(status));
+  const toggle = (status: RunStatus) => {
+    const next = selectedStatuses.includes(status)
+      ? selectedStatuses.filter((other) => other !== status)
+      : RUN_STATUSES.filter((each) => each === status || selectedStatuses.includes(each));
     onChange({ ...search, status: next.join(",") || undefined });
   };
   return (
@@ -87,7 +87,7 @@ function Filters({ search, onChange }: { search: RunsSearch; onChange: (search: 
         isFirst
       />
       <Field
-        label={t("job.facts.namespace")}
+        label={t("job.details.namespace")}
         value={search.namespace}
         onChange={(namespace) => onChange({ ...search, namespace })}
       />
@@ -103,8 +103,8 @@ function Filters({ search, onChange }: { search: RunsSearch; onChange: (search: 
           <button
             key={status}
             type="button"
-            aria-pressed={chosen.includes(status)}
-            onClick={() => turn(status)}
+            aria-pressed={selectedStatuses.includes(status)}
+            onClick={() => toggle(status)}
           >
             {t(`runStatus.${status}`)}
           </button>

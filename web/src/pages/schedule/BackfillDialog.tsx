@@ -5,18 +5,18 @@ import { useNavigate } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { ApiError } from "../../api/problem";
+import { ApiError } from "../../api/errors";
 import { planBackfill, startBackfill } from "../../api/schedules";
 import type { BackfillPlan, Reprocess, Schedule, StartBackfill } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatExact, parseWallTime, toWallTime, zoneName } from "../../lib/time";
-import { notify } from "../../ui/act";
+import { notify } from "../../ui/notify";
 import { Loading, ErrorBox } from "../../ui/kit";
 import style from "./backfill.module.css";
 
-const PLAN_AFTER_MS = 300;
+const PLAN_DELAY_MS = 300;
 const DAY = 86_400_000;
-const SHOWN = 6;
+const TIMES_SHOWN = 6;
 
 interface Props {
   schedule: Schedule;
@@ -32,24 +32,24 @@ export function BackfillDialog({ schedule, onClose }: Props) {
   const [until, setUntil] = useState(() => toWallTime(opened, zone));
   const [options, setOptions] = useState<Omit<StartBackfill, "from" | "until">>({ concurrency: 1 });
   const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState<ApiError | null>(null);
+  const [apiError, setApiError] = useState<ApiError | null>(null);
   const set = (part: Partial<StartBackfill>) => setOptions((before) => ({ ...before, ...part }));
-  const isWhole = from !== "" && until !== "";
-  const wanted: StartBackfill | null = isWhole
+  const isComplete = from !== "" && until !== "";
+  const request: StartBackfill | null = isComplete
     ? {
         ...options,
         from: new Date(parseWallTime(from, zone)).toISOString(),
         until: new Date(Math.min(parseWallTime(until, zone), opened)).toISOString(),
       }
     : null;
-  const plan = usePlan(schedule.id, wanted);
+  const plan = usePlan(schedule.id, request);
 
   const start = async () => {
-    if (!wanted) return;
+    if (!request) return;
     setBusy(true);
-    setRefusal(null);
+    setApiError(null);
     try {
-      await startBackfill(schedule.id, wanted);
+      await startBackfill(schedule.id, request);
       notify(t("backfill.started"));
       onClose();
       void navigate({
@@ -59,7 +59,7 @@ export function BackfillDialog({ schedule, onClose }: Props) {
         replace: true,
       });
     } catch (error) {
-      setRefusal(ApiError.from(error));
+      setApiError(ApiError.from(error));
       setBusy(false);
     }
   };
@@ -147,7 +147,7 @@ export function BackfillDialog({ schedule, onClose }: Props) {
           </Accordion.Item>
         </Accordion>
         <Plan plan={plan} />
-        {refusal && <ErrorBox error={refusal} />}
+        {apiError && <ErrorBox error={apiError} />}
         <Group justify="flex-end" gap="xs">
           <Button variant="default" onClick={onClose}>
             {t("common.back")}
@@ -172,7 +172,7 @@ function usePlan(id: string, wanted: StartBackfill | null): BackfillPlan | ApiEr
       planBackfill(id, JSON.parse(key) as StartBackfill, abort.signal).then(setPlan, (error: unknown) => {
         if (!abort.signal.aborted) setPlan(ApiError.from(error));
       });
-    }, PLAN_AFTER_MS);
+    }, PLAN_DELAY_MS);
     return () => {
       clearTimeout(timer);
       abort.abort();
@@ -193,13 +193,13 @@ function Plan({ plan }: { plan: BackfillPlan | ApiError | null }) {
       <strong>{t("backfill.plan", { count: plan.instants.length })}</strong>
       {plan.instants.length > 0 && (
         <ul>
-          {plan.instants.slice(0, SHOWN).map((at) => (
+          {plan.instants.slice(0, TIMES_SHOWN).map((at) => (
             <li key={at} className="num">
               {formatExact(at, language, zone)}
             </li>
           ))}
-          {plan.instants.length > SHOWN && (
-            <li className="quiet">{t("backfill.more", { count: plan.instants.length - SHOWN })}</li>
+          {plan.instants.length > TIMES_SHOWN && (
+            <li className="quiet">{t("backfill.more", { count: plan.instants.length - TIMES_SHOWN })}</li>
           )}
         </ul>
       )}

@@ -11,14 +11,14 @@ import { backfillsQuery, cancelBackfill } from "../../api/schedules";
 import type { Backfill, BackfillStatus, Schedule } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatExact } from "../../lib/time";
-import { runAction } from "../../ui/act";
+import { runAction } from "../../ui/notify";
 import { EmptyState, Loading, ErrorBox } from "../../ui/kit";
 import { ToneBadge } from "../../ui/Status";
 import { RelativeTime } from "../../ui/Time";
 import { BackfillDialog } from "./BackfillDialog";
 import style from "./backfill.module.css";
 
-const LOOKS = {
+const STATUS_BADGES = {
   running: { tone: "running", icon: LoaderCircle },
   completed: { tone: "succeeded", icon: Check },
   cancelled: { tone: "cancelled", icon: Ban },
@@ -46,14 +46,14 @@ export function Backfills({ schedule }: { schedule: Schedule }) {
         </EmptyState>
       )}
       {data?.items.map((backfill) => (
-        <Item key={backfill.id} backfill={backfill} />
+        <BackfillItem key={backfill.id} backfill={backfill} />
       ))}
       {starting && <BackfillDialog schedule={schedule} onClose={() => setStarting(false)} />}
     </div>
   );
 }
 
-function Item({ backfill }: { backfill: Backfill }) {
+function BackfillItem({ backfill }: { backfill: Backfill }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
   const { total, succeeded, failed, started } = backfill;
@@ -61,7 +61,7 @@ function Item({ backfill }: { backfill: Backfill }) {
   return (
     <section className={style.item}>
       <header>
-        <ToneBadge {...LOOKS[backfill.status]} word={t(`backfillStatus.${backfill.status}`)} />
+        <ToneBadge {...STATUS_BADGES[backfill.status]} word={t(`backfillStatus.${backfill.status}`)} />
         <strong className="num">
           {formatExact(backfill.from, language, zone)} – {formatExact(backfill.until, language, zone)}
         </strong>

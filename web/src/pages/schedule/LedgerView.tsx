@@ -10,7 +10,7 @@ import { fetchLedger } from "../../api/schedules";
 import type { FiringOutcome, LedgerEntry, Schedule } from "../../api/schema";
 import type { ScheduleSearch } from "../../app/router";
 import { CAUSES, OUTCOMES, parseOutcomes, outcomeTone } from "../../lib/outcomes";
-import { reasonText } from "../../lib/notices";
+import { reasonText } from "../../lib/codeTexts";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
 import { formatExact, supportedZone } from "../../lib/time";
@@ -19,7 +19,7 @@ import { RunBadge, StatusBadge, ToneBadge } from "../../ui/Status";
 import style from "./ledger.module.css";
 
 /** A decision this long after its time is worth a word. */
-const LAG_MS = 1_000;
+const DELAY_SHOWN_MS = 1_000;
 
 interface Props {
   schedule: Schedule;
@@ -39,12 +39,12 @@ export function LedgerView({ schedule, search, onChange }: Props) {
     getNextPageParam: (page) => page.next_cursor ?? undefined,
     placeholderData: keepPreviousData,
   });
-  const { zone: own } = usePreferences();
-  const zone = supportedZone(schedule.zone, own);
+  const { zone: userZone } = usePreferences();
+  const zone = supportedZone(schedule.zone, userZone);
   const counts = ledger.data?.pages[0]?.counts ?? {};
   const entries = ledger.data?.pages.flatMap((page) => page.items);
   const known = OUTCOMES.filter((each) => counts[each] !== undefined || outcome.includes(each));
-  const turn = (each: FiringOutcome) => {
+  const toggle = (each: FiringOutcome) => {
     const next = outcome.includes(each) ? outcome.filter((other) => other !== each) : [...outcome, each];
     onChange({ outcome: next.join(",") || undefined });
   };
@@ -59,7 +59,7 @@ export function LedgerView({ schedule, search, onChange }: Props) {
               type="button"
               aria-pressed={outcome.includes(each)}
               data-tone={outcomeTone(each)}
-              onClick={() => turn(each)}
+              onClick={() => toggle(each)}
             >
               {t(`outcome.${each}`)} <span className="num">{counts[each]?.toLocaleString() ?? "–"}</span>
             </button>
@@ -133,7 +133,7 @@ function Entry({ entry, zone }: { entry: LedgerEntry; zone: string }) {
   const { t } = useTranslation();
   const { language, zone: own } = usePreferences();
   const tone = outcomeTone(entry.outcome);
-  const lag = Date.parse(entry.decided_at) - Date.parse(entry.scheduled_for);
+  const delay = Date.parse(entry.decided_at) - Date.parse(entry.scheduled_for);
   const created = entry.outcome === "fired" || entry.outcome === "fired_late";
   return (
     <li data-outcome={entry.outcome}>
@@ -146,7 +146,9 @@ function Entry({ entry, zone }: { entry: LedgerEntry; zone: string }) {
           {formatExact(entry.scheduled_for, language, zone)}
         </time>
         {entry.count > 1 && (
-          <span className="quiet num">{t("ledger.until", { at: formatExact(entry.last, language, zone) })}</span>
+          <span className="quiet num">
+            {t("ledger.until", { at: formatExact(entry.last, language, zone) })}
+          </span>
         )}
       </span>
       <span className={style.outcome}>
@@ -165,8 +167,8 @@ function Entry({ entry, zone }: { entry: LedgerEntry; zone: string }) {
       </span>
       <span className={style.why}>
         {entry.cause !== "timer" && <span>{t(`firingCause.${entry.cause}`)}</span>}
-        {created && entry.cause !== "backfill" && lag > LAG_MS && (
-          <span className="quiet">{t("ledger.lag", { length: formatDuration(lag) })}</span>
+        {created && entry.cause !== "backfill" && delay > DELAY_SHOWN_MS && (
+          <span className="quiet">{t("ledger.lag", { length: formatDuration(delay) })}</span>
         )}
         {entry.detail && <span className="quiet">{reasonText(entry, t)}</span>}
       </span>

@@ -8,19 +8,19 @@ import type { Schedule, ScheduleSpec } from "../../api/schema";
 import { formatDuration, parseDuration } from "../../lib/quantities";
 import { Card, KeyValueList, Id, Labels } from "../../ui/kit";
 import { RelativeTime } from "../../ui/Time";
-import { AllRuns } from "../schedules/Runs";
-import { Success } from "../schedules/ScheduleRow";
+import { AllRunsLink } from "../schedules/ScheduleRunBars";
+import { SuccessRate } from "../schedules/ScheduleRow";
 import style from "./schedule.module.css";
 
-export function Figures({ schedule }: { schedule: Schedule }) {
+export function ScheduleStatistics({ schedule }: { schedule: Schedule }) {
   const { t } = useTranslation();
   const { track, health } = schedule;
   const length = (text: string | null | undefined) =>
     text ? formatDuration(parseDuration(text) ?? 0) : null;
   const usual = length(track.duration_p50);
-  const figures: Array<[string, ReactNode]> = [
+  const statistics: Array<[string, ReactNode]> = [
     [t("schedule.figures.next"), <RelativeTime key="" at={schedule.next_at} />],
-    [t("schedule.figures.success"), <Success key="" schedule={schedule} />],
+    [t("schedule.figures.success"), <SuccessRate key="" schedule={schedule} />],
     [
       t("schedule.figures.usual"),
       usual ? (
@@ -34,15 +34,15 @@ export function Figures({ schedule }: { schedule: Schedule }) {
     ],
     [
       t("schedule.figures.runs"),
-      <AllRuns key="" schedule={schedule} className="num">
+      <AllRunsLink key="" schedule={schedule} className="num">
         {(track.succeeded + track.failed).toLocaleString()}
-      </AllRuns>,
+      </AllRunsLink>,
     ],
     [
       t("schedule.figures.open"),
-      <AllRuns key="" schedule={schedule} isOpen className="num">
+      <AllRunsLink key="" schedule={schedule} activeOnly className="num">
         {health?.open_runs ?? 0}
-      </AllRuns>,
+      </AllRunsLink>,
     ],
     [
       t("schedule.figures.skipped"),
@@ -53,7 +53,7 @@ export function Figures({ schedule }: { schedule: Schedule }) {
   ];
   return (
     <dl className={style.figures}>
-      {figures.map(([name, value]) => (
+      {statistics.map(([name, value]) => (
         <div key={name}>
           <dt>{name}</dt>
           <dd>{value}</dd>
@@ -96,7 +96,7 @@ export function Policies({ spec }: { spec: ScheduleSpec }) {
   );
 }
 
-export function About({ schedule }: { schedule: Schedule }) {
+export function ScheduleSummary({ schedule }: { schedule: Schedule }) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   return (
@@ -104,17 +104,17 @@ export function About({ schedule }: { schedule: Schedule }) {
       <KeyValueList
         rows={[
           ["ID", <Id key="" id={schedule.id} />],
-          [t("job.facts.namespace"), schedule.namespace],
+          [t("job.details.namespace"), schedule.namespace],
           schedule.owner
             ? [
-                t("job.facts.owner"),
+                t("job.details.owner"),
                 <Link key="" to="/schedules" search={{ owner: schedule.owner }}>
                   {schedule.owner}
                 </Link>,
               ]
             : null,
           Object.keys(schedule.labels ?? {}).length > 0 && [
-            t("job.facts.labels"),
+            t("job.details.labels"),
             <Labels
               key=""
               labels={schedule.labels}

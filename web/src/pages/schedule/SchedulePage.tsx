@@ -22,31 +22,36 @@ import {
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { ApiError } from "../../api/problem";
-import { newestScheduleRunsQuery, nextFiringsQuery, resumeSchedule, scheduleQuery } from "../../api/schedules";
+import { ApiError } from "../../api/errors";
+import {
+  newestScheduleRunsQuery,
+  nextFiringsQuery,
+  resumeSchedule,
+  scheduleQuery,
+} from "../../api/schedules";
 import type { Schedule, TroubledRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { runAction } from "../../ui/act";
+import { runAction } from "../../ui/notify";
 import { CodeHighlight } from "../../ui/Code";
 import { Card, Loading, Page, ErrorBox } from "../../ui/kit";
 import { RelativeTime } from "../../ui/Time";
-import { AllRuns, Runs } from "../schedules/Runs";
+import { AllRunsLink, ScheduleRunBars } from "../schedules/ScheduleRunBars";
 import { HealthBadges, ScheduleBadge } from "../schedules/ScheduleBadge";
 import { Backfills } from "./Backfills";
 import { BackfillDialog } from "./BackfillDialog";
 import { DeleteDialog, PauseDialog, TriggerDialog } from "./dialogs";
 import { LedgerView } from "./LedgerView";
-import { NextTimes } from "./NextTimes";
-import { About, Figures, Policies } from "./Policies";
+import { NextFirings } from "./NextFirings";
+import { ScheduleSummary, ScheduleStatistics, Policies } from "./Policies";
 import style from "./schedule.module.css";
 
 const route = getRouteApi("/schedules/$id");
 const TABS = ["ledger", "backfills", "spec"] as const;
 type Tab = (typeof TABS)[number];
 const ICONS = { ledger: BookOpenText, backfills: History, spec: FileCode2 };
-const NEXT = 15;
+const NEXT_FIRINGS = 15;
 
 export function SchedulePage() {
   const { id } = route.useParams();
@@ -67,7 +72,7 @@ export function SchedulePage() {
       </Page>
     );
   }
-  return <Shown schedule={data} />;
+  return <ScheduleDetails schedule={data} />;
 }
 
 export function Crumbs({ name, children }: { name: string; children?: React.ReactNode }) {
@@ -84,13 +89,13 @@ export function Crumbs({ name, children }: { name: string; children?: React.Reac
   );
 }
 
-function Shown({ schedule }: { schedule: Schedule }) {
+function ScheduleDetails({ schedule }: { schedule: Schedule }) {
   const { t } = useTranslation();
   const { language } = usePreferences();
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const tab: Tab = TABS.find((each) => each === search.tab) ?? "ledger";
-  const next = useQuery(nextFiringsQuery(schedule.id, NEXT));
+  const next = useQuery(nextFiringsQuery(schedule.id, NEXT_FIRINGS));
   const runs = useQuery(newestScheduleRunsQuery(schedule)).data ?? [];
   const words = next.data?.words[language];
 
@@ -108,18 +113,18 @@ function Shown({ schedule }: { schedule: Schedule }) {
         <p data-testid="words">{words ?? schedule.when}</p>
         {schedule.description && <p className="quiet">{schedule.description}</p>}
       </div>
-      {schedule.pause && <Paused schedule={schedule} />}
-      <Troubled kind="late" runs={schedule.health?.late_now ?? []} />
-      <Troubled kind="stuck" runs={schedule.health?.stuck_now ?? []} />
-      <Figures schedule={schedule} />
+      {schedule.pause && <PausedBanner schedule={schedule} />}
+      <TroubledRuns kind="late" runs={schedule.health?.late_now ?? []} />
+      <TroubledRuns kind="stuck" runs={schedule.health?.stuck_now ?? []} />
+      <ScheduleStatistics schedule={schedule} />
       <div className={style.columns}>
         <div className={style.main}>
           {runs.length > 0 && (
             <Card
               title={t("schedule.recentRuns")}
-              aside={<AllRuns schedule={schedule}>{t("schedule.allRuns")}</AllRuns>}
+              aside={<AllRunsLink schedule={schedule}>{t("schedule.allRuns")}</AllRunsLink>}
             >
-              <Runs runs={runs} linked />
+              <ScheduleRunBars runs={runs} linked />
             </Card>
           )}
           <Card flush className={style.tabs}>
@@ -157,16 +162,16 @@ function Shown({ schedule }: { schedule: Schedule }) {
           </Card>
         </div>
         <aside className={style.side}>
-          <NextTimes schedule={schedule} preview={next.data} error={next.error} />
+          <NextFirings schedule={schedule} preview={next.data} error={next.error} />
           {schedule.spec && <Policies spec={schedule.spec} />}
-          <About schedule={schedule} />
+          <ScheduleSummary schedule={schedule} />
         </aside>
       </div>
     </Page>
   );
 }
 
-function Paused({ schedule }: { schedule: Schedule }) {
+function PausedBanner({ schedule }: { schedule: Schedule }) {
   const { t } = useTranslation();
   const { pause, id, name } = schedule;
   if (!pause) return null;
@@ -193,7 +198,7 @@ function Paused({ schedule }: { schedule: Schedule }) {
   );
 }
 
-function Troubled({ kind, runs }: { kind: "late" | "stuck"; runs: readonly TroubledRun[] }) {
+function TroubledRuns({ kind, runs }: { kind: "late" | "stuck"; runs: readonly TroubledRun[] }) {
   const { t } = useTranslation();
   if (runs.length === 0) return null;
   return (
@@ -280,7 +285,7 @@ function Actions({ schedule }: { schedule: Schedule }) {
           </Menu.Item>
           <Menu.Item
             leftSection={<ListChecks size={14} />}
-            renderRoot={(props) => <AllRuns schedule={schedule} {...props} />}
+            renderRoot={(props) => <AllRunsLink schedule={schedule} {...props} />}
           >
             {t("schedule.allRuns")}
           </Menu.Item>

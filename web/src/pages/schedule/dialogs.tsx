@@ -5,8 +5,8 @@ import { useTranslation } from "react-i18next";
 
 import { deleteSchedule, pauseSchedule, triggerSchedule } from "../../api/schedules";
 import type { Schedule } from "../../api/schema";
-import { runAction, notify } from "../../ui/act";
-import { ConfirmDialog } from "../../ui/Ask";
+import { runAction, notify } from "../../ui/notify";
+import { ConfirmDialog } from "../../ui/ConfirmDialog";
 
 interface DialogProps {
   schedule: Schedule;

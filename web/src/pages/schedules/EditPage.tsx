@@ -7,12 +7,12 @@ import { Check } from "lucide-react";
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { ApiError } from "../../api/problem";
+import { ApiError } from "../../api/errors";
 import { checkSchedule, saveSchedule, scheduleDefaults, scheduleQuery } from "../../api/schedules";
 import type { Schedule, ScheduleSpec } from "../../api/schema";
 import { omitDefaults, toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { notify } from "../../ui/act";
+import { notify } from "../../ui/notify";
 import editor from "../../ui/editor/editor.module.css";
 import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
@@ -62,7 +62,7 @@ export function NewSchedulePage() {
   if (from && source.text === undefined) return <Page title={title}>{<Loading rows={8} />}</Page>;
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const start = source.text?.replace(/^name: .*$/m, (line) => `${line}-copy`) ?? SAMPLE.replace("ZONE", zone);
-  return <Composer key={from} start={start} schedule={null} title={title} />;
+  return <ScheduleEditor key={from} start={start} schedule={null} title={title} />;
 }
 
 export function EditSchedulePage() {
@@ -70,14 +70,14 @@ export function EditSchedulePage() {
   const { id } = editRoute.useParams();
   const { schedule, text, error } = useSource(id);
   // What is written here is based on what was there when it began.
-  const [first, setFirst] = useState<{ schedule: Schedule; text: string } | null>(null);
-  if (!first && schedule && text !== undefined) setFirst({ schedule, text });
+  const [original, setOriginal] = useState<{ schedule: Schedule; text: string } | null>(null);
+  if (!original && schedule && text !== undefined) setOriginal({ schedule, text });
   const name = t("schedule.editOf", { name: schedule?.name ?? "…" });
   usePageTitle(name);
   const title = <Crumbs name={name} />;
-  if (error && !first) return <Page title={title}>{<ErrorBox error={error} />}</Page>;
-  if (!first) return <Page title={title}>{<Loading rows={8} />}</Page>;
-  return <Composer start={first.text} schedule={first.schedule} title={title} />;
+  if (error && !original) return <Page title={title}>{<ErrorBox error={error} />}</Page>;
+  if (!original) return <Page title={title}>{<Loading rows={8} />}</Page>;
+  return <ScheduleEditor start={original.text} schedule={original.schedule} title={title} />;
 }
 
 interface ComposerProps {
@@ -87,23 +87,23 @@ interface ComposerProps {
   title: React.ReactNode;
 }
 
-function Composer({ start, schedule, title }: ComposerProps) {
+function ScheduleEditor({ start, schedule, title }: ComposerProps) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const draft = useDraft<ScheduleSpec>(start, checkSchedule);
   const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState<ApiError | null>(null);
+  const [apiError, setApiError] = useState<ApiError | null>(null);
   const { spec } = draft;
   const save = async () => {
     if (!spec) return;
     setBusy(true);
-    setRefusal(null);
+    setApiError(null);
     try {
       const saved = await saveSchedule(spec, schedule?.version ?? null);
       notify(t("schedule.saved", { name: saved.name }));
       void navigate({ to: "/schedules/$id", params: { id: saved.id } });
     } catch (error) {
-      setRefusal(ApiError.from(error));
+      setApiError(ApiError.from(error));
       setBusy(false);
     }
   };
@@ -122,7 +122,7 @@ function Composer({ start, schedule, title }: ComposerProps) {
         </Button>
       }
     >
-      {refusal && <ErrorBox error={refusal} />}
+      {apiError && <ErrorBox error={apiError} />}
       <div className={editor.columns}>
         <Card title={t("submit.form")} className={editor.card}>
           {spec ? (
@@ -130,7 +130,7 @@ function Composer({ start, schedule, title }: ComposerProps) {
               spec={spec}
               set={draft.set}
               fields={draft.apiError?.fields ?? []}
-              named={schedule !== null}
+              isNameFixed={schedule !== null}
             />
           ) : (
             <p className="quiet">{t("submit.brokenText")}</p>

@@ -8,22 +8,22 @@ import { previewTiming } from "../../api/schedules";
 import type { ScheduleSpec } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { Card, Loading } from "../../ui/kit";
-import { Firings } from "../schedule/NextTimes";
+import { FiringList } from "../schedule/NextFirings";
 import style from "./edit.module.css";
 
-const SHOWN = 8;
+const FIRINGS_SHOWN = 8;
 
 export function LivePreview({ spec }: { spec: ScheduleSpec | null }) {
   const { t } = useTranslation();
   const { language } = usePreferences();
   const timing = spec && JSON.stringify(spec.timing ?? { rules: [] });
-  const [asked] = useDebouncedValue({ timing, name: spec?.name, namespace: spec?.namespace }, 250);
+  const [debounced] = useDebouncedValue({ timing, name: spec?.name, namespace: spec?.namespace }, 250);
   const { data, error, isPlaceholderData } = useQuery({
-    queryKey: ["preview", asked],
-    enabled: asked.timing !== null,
+    queryKey: ["preview", debounced],
+    enabled: debounced.timing !== null,
     queryFn: ({ signal }) => {
-      const draft = { timing: JSON.parse(asked.timing ?? "{}") as object, ...names(asked) };
-      return previewTiming(draft, SHOWN, signal);
+      const draft = { timing: JSON.parse(debounced.timing ?? "{}") as object, ...nonEmptyNames(debounced) };
+      return previewTiming(draft, FIRINGS_SHOWN, signal);
     },
     placeholderData: keepPreviousData,
     retry: false,
@@ -38,7 +38,7 @@ export function LivePreview({ spec }: { spec: ScheduleSpec | null }) {
           <p className={style.words} data-testid="words">
             {data.words[language]}
           </p>
-          <Firings preview={data} none={t("schedule.noneNext")} />
+          <FiringList preview={data} none={t("schedule.noneNext")} />
         </div>
       ) : (
         <Loading rows={4} />
@@ -48,6 +48,6 @@ export function LivePreview({ spec }: { spec: ScheduleSpec | null }) {
 }
 
 /** A name that is still being typed must not be sent as none. */
-function names({ name, namespace }: { name?: string; namespace?: string }) {
+function nonEmptyNames({ name, namespace }: { name?: string; namespace?: string }) {
   return { ...(name ? { name } : {}), ...(namespace ? { namespace } : {}) };
 }

@@ -6,7 +6,7 @@ import { useTranslation } from "react-i18next";
 import type { ScheduleHealth, ScheduleStatus } from "../../api/schema";
 import { ToneBadge } from "../../ui/Status";
 
-const LOOKS = {
+const STATUS_BADGES = {
   active: { tone: "succeeded", icon: Radio },
   paused: { tone: "waiting", icon: CirclePause },
   completed: { tone: "cancelled", icon: CircleCheckBig },
@@ -14,7 +14,7 @@ const LOOKS = {
 
 export function ScheduleBadge({ status, plain }: { status: ScheduleStatus; plain?: boolean }) {
   const { t } = useTranslation();
-  const { tone, icon } = LOOKS[status];
+  const { tone, icon } = STATUS_BADGES[status];
   return <ToneBadge tone={tone} icon={icon} word={t(`scheduleStatus.${status}`)} plain={plain} />;
 }
 

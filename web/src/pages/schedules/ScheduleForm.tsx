@@ -17,8 +17,16 @@ import { useTranslation } from "react-i18next";
 import { calendarsQuery } from "../../api/schedules";
 import type { FieldError, MissedPolicy, OverlapPolicy, ScheduleSpec } from "../../api/schema";
 import { toWallTime } from "../../lib/time";
-import { calendarsOf, withExcludedCalendars, type RuleKind, RULE_KINDS, toRules, toSimpleRule, initialRule } from "../../lib/timing";
-import { StartsFields } from "./StartsFields";
+import {
+  calendarsOf,
+  withExcludedCalendars,
+  type RuleKind,
+  RULE_KINDS,
+  toRules,
+  toSimpleRule,
+  initialRule,
+} from "../../lib/timing";
+import { TargetFields } from "./TargetFields";
 import style from "./edit.module.css";
 
 const ZONES = ["UTC", ...Intl.supportedValuesOf("timeZone").filter((zone) => zone !== "UTC")];
@@ -46,10 +54,10 @@ interface Props {
   set: (path: string[], value: unknown) => void;
   fields: readonly FieldError[];
   /** It exists: its name is not changed any more. */
-  named: boolean;
+  isNameFixed: boolean;
 }
 
-export function ScheduleForm({ spec, set, fields, named }: Props) {
+export function ScheduleForm({ spec, set, fields, isNameFixed }: Props) {
   const { t } = useTranslation();
   const error = (path: string) => fields.find((field) => field.path === path)?.detail;
   const word = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
@@ -65,8 +73,8 @@ export function ScheduleForm({ spec, set, fields, named }: Props) {
         value={spec.name ?? ""}
         onChange={(event) => word(["name"], event.currentTarget.value)}
         error={error("name")}
-        readOnly={named}
-        description={named ? t("schedule.nameStays") : undefined}
+        readOnly={isNameFixed}
+        description={isNameFixed ? t("schedule.nameStays") : undefined}
         data-testid="name"
       />
       <TextInput
@@ -79,7 +87,7 @@ export function ScheduleForm({ spec, set, fields, named }: Props) {
       <h3>{t("schedule.whenItFires")}</h3>
       <TimingFields spec={spec} set={set} fields={fields} />
       <h3>{t("schedule.whatRuns")}</h3>
-      <StartsFields spec={spec} set={set} fields={fields} />
+      <TargetFields spec={spec} set={set} fields={fields} />
       <h3>{t("schedule.policies")}</h3>
       <Select
         label={t("policy.overlap")}
@@ -165,40 +173,40 @@ export function ScheduleForm({ spec, set, fields, named }: Props) {
   );
 }
 
-function TimingFields({ spec, set, fields }: Omit<Props, "named">) {
+function TimingFields({ spec, set, fields }: Omit<Props, "isNameFixed">) {
   const { t } = useTranslation();
   const { timing } = spec;
   const zone = timing?.zone ?? "UTC";
-  const simple = toSimpleRule(timing);
+  const simpleRule = toSimpleRule(timing);
   const calendars = useQuery(calendarsQuery).data?.items ?? [];
   const known = calendars
     .filter(({ built_in, namespace }) => built_in || namespace === (spec.namespace ?? "default"))
     .map(({ name }) => name);
-  const chosen = calendarsOf(timing);
+  const selectedCalendars = calendarsOf(timing);
   const wrong = fields.find((field) => field.path.startsWith("timing.rules"))?.detail;
-  const put = (kind: RuleKind, text: string) => set(["timing", "rules"], toRules({ kind, text }));
+  const setRule = (kind: RuleKind, text: string) => set(["timing", "rules"], toRules({ kind, text }));
 
   return (
     <>
-      {simple ? (
+      {simpleRule ? (
         <>
           <SegmentedControl
             aria-label={t("schedule.whenItFires")}
-            value={simple.kind}
+            value={simpleRule.kind}
             onChange={(kind) => {
               const next = initialRule(kind, toWallTime(Date.now() + 3_600_000, zone));
-              put(next.kind, next.text);
+              setRule(next.kind, next.text);
             }}
             data={RULE_KINDS.map((value) => ({ value, label: t(`timing.${value}`) }))}
             fullWidth
           />
-          {simple.kind === "cron" && (
+          {simpleRule.kind === "cron" && (
             <div className={style.cron}>
               <TextInput
                 label={t("timing.expression")}
                 classNames={{ input: style.code }}
-                value={simple.text}
-                onChange={(event) => put("cron", event.currentTarget.value)}
+                value={simpleRule.text}
+                onChange={(event) => setRule("cron", event.currentTarget.value)}
                 error={wrong}
                 spellCheck={false}
                 data-testid="cron"
@@ -213,7 +221,7 @@ function TimingFields({ spec, set, fields }: Omit<Props, "named">) {
                   {Object.entries(PRESETS).map(([key, expression]) => (
                     <Menu.Item
                       key={key}
-                      onClick={() => put("cron", expression)}
+                      onClick={() => setRule("cron", expression)}
                       rightSection={<code className="quiet">{expression}</code>}
                     >
                       {t(`preset.${key as keyof typeof PRESETS}`)}
@@ -223,26 +231,26 @@ function TimingFields({ spec, set, fields }: Omit<Props, "named">) {
               </Menu>
             </div>
           )}
-          {(simple.kind === "every" || simple.kind === "after") && (
+          {(simpleRule.kind === "every" || simpleRule.kind === "after") && (
             <TextInput
-              label={t(`timing.${simple.kind}Label`)}
+              label={t(`timing.${simpleRule.kind}Label`)}
               placeholder="15m"
-              value={simple.text}
-              onChange={(event) => put(simple.kind, event.currentTarget.value)}
+              value={simpleRule.text}
+              onChange={(event) => setRule(simpleRule.kind, event.currentTarget.value)}
               error={wrong}
               data-testid="every"
             />
           )}
-          {simple.kind === "at" && (
+          {simpleRule.kind === "at" && (
             <TextInput
               label={t("timing.atLabel", { zone })}
               type="datetime-local"
-              value={simple.text.slice(0, 16)}
-              onChange={(event) => put("at", event.currentTarget.value)}
+              value={simpleRule.text.slice(0, 16)}
+              onChange={(event) => setRule("at", event.currentTarget.value)}
               error={wrong}
             />
           )}
-          {simple.kind === "demand" && <p className="quiet">{t("timing.demandText")}</p>}
+          {simpleRule.kind === "demand" && <p className="quiet">{t("timing.demandText")}</p>}
         </>
       ) : (
         <p className="quiet">{t("timing.inFile")}</p>
@@ -260,9 +268,9 @@ function TimingFields({ spec, set, fields }: Omit<Props, "named">) {
         />
         <MultiSelect
           label={t("timing.except")}
-          placeholder={chosen.length === 0 ? t("common.optional") : undefined}
-          data={[...new Set([...known, ...chosen])]}
-          value={chosen}
+          placeholder={selectedCalendars.length === 0 ? t("common.optional") : undefined}
+          data={[...new Set([...known, ...selectedCalendars])]}
+          value={selectedCalendars}
           onChange={(names) => set(["timing", "exclude"], withExcludedCalendars(timing, names))}
           error={fields.find((field) => field.path.startsWith("timing.exclude"))?.detail}
           size="xs"

@@ -10,12 +10,12 @@ import { resumeSchedule } from "../../api/schedules";
 import type { Schedule, ScheduleRun } from "../../api/schema";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration, parseDuration } from "../../lib/quantities";
-import { runAction } from "../../ui/act";
-import { RowCheckbox } from "../../ui/RowCheck";
+import { runAction } from "../../ui/notify";
+import { RowCheckbox } from "../../ui/RowCheckbox";
 import { ScheduleRunBadge } from "../../ui/Status";
 import { RelativeTime } from "../../ui/Time";
 import { PauseDialog, TriggerDialog } from "../schedule/dialogs";
-import { Runs } from "./Runs";
+import { ScheduleRunBars } from "./ScheduleRunBars";
 import { HealthBadges, ScheduleBadge } from "./ScheduleBadge";
 import style from "./schedules.module.css";
 
@@ -27,7 +27,7 @@ interface Props {
 }
 
 /** When it last fired, with a link to what that started. */
-function Last({ firing, run }: { firing: Schedule["last"]; run: ScheduleRun | undefined }) {
+function LastFiring({ firing, run }: { firing: Schedule["last"]; run: ScheduleRun | undefined }) {
   if (!firing) return <span className="quiet">–</span>;
   const when = (
     <span className="quiet">
@@ -79,26 +79,26 @@ export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Prop
         <RelativeTime at={schedule.next_at} />
       </span>
       <span role="cell" className={style.last}>
-        <Last firing={schedule.last} run={last} />
+        <LastFiring firing={schedule.last} run={last} />
       </span>
       <span role="cell" className={style.strip}>
-        {runs && runs.length > 0 && <Runs runs={runs} />}
+        {runs && runs.length > 0 && <ScheduleRunBars runs={runs} />}
       </span>
       <span role="cell" className={style.success}>
-        <Success schedule={schedule} />
+        <SuccessRate schedule={schedule} />
       </span>
       <span role="cell" className={`${style.usual} num`}>
         {schedule.track.duration_p50 ? formatDuration(parseDuration(schedule.track.duration_p50) ?? 0) : "–"}
       </span>
       <span role="cell" className={style.acts}>
-        <Acts schedule={schedule} />
+        <RowActions schedule={schedule} />
       </span>
     </div>
   );
 }
 
 /** How many of its runs went well, and how often in a row the last ones did not. */
-export function Success({ schedule }: { schedule: Schedule }) {
+export function SuccessRate({ schedule }: { schedule: Schedule }) {
   const { t } = useTranslation();
   const { language } = usePreferences();
   const { success_rate: rate, streak } = schedule.track;
@@ -113,7 +113,7 @@ export function Success({ schedule }: { schedule: Schedule }) {
   );
 }
 
-function Acts({ schedule }: { schedule: Schedule }) {
+function RowActions({ schedule }: { schedule: Schedule }) {
   const { t } = useTranslation();
   const [open, setOpen] = useState<"trigger" | "pause" | null>(null);
   const { id, name } = schedule;

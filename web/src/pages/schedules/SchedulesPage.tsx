@@ -13,18 +13,18 @@ import type { SchedulesSearch } from "../../app/router";
 import { useNarrow } from "../../lib/narrow";
 import { type BulkAction, isApplicable, SORTS } from "../../lib/schedules";
 import { useScrollbar } from "../../lib/scrollbar";
-import { useFilterShortcut } from "../../lib/slash";
+import { useFilterShortcut } from "../../lib/filterShortcut";
 import { usePageTitle } from "../../lib/title";
-import { ViewStore } from "../../lib/views";
+import { ViewStore } from "../../lib/savedViews";
 import { BulkBar } from "../../ui/BulkBar";
 import { BulkDialog, type Target } from "../../ui/BulkDialog";
 import { EmptyState, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { ViewBar } from "../../ui/ViewBar";
-import { actOn, findFit } from "./bulk";
+import { runAction, findApplicable } from "./bulk";
 import { ScheduleRow } from "./ScheduleRow";
 import style from "./schedules.module.css";
 import { Sections } from "./Sections";
-import { useInSight, useSchedules } from "./useSchedules";
+import { useVisibleDetails, useSchedules } from "./useSchedules";
 
 const route = getRouteApi("/schedules");
 const STATUSES = ["active", "paused", "completed"] as const satisfies readonly ScheduleStatus[];
@@ -43,13 +43,13 @@ const ACTIONS = [
   { action: "trigger", icon: Zap },
 ] as const;
 /** What is asked for besides. */
-const FIELDS = { pause: "queue.note", resume: null, trigger: "schedule.reason" } as const;
+const REASON_LABELS = { pause: "queue.note", resume: null, trigger: "schedule.reason" } as const;
 /** The next page is asked for when so few rows are left below. */
-const AHEAD = 40;
+const PREFETCH_ROWS = 40;
 /** Columns that a narrow page leaves out, with their heads. */
-const HIDEABLE = new Set<string>(["last", "usual"]);
-const ROW = 52;
-const ROW_NARROW = 78;
+const HIDDEN_WHEN_NARROW = new Set<string>(["last", "usual"]);
+const ROW_HEIGHT = 52;
+const ROW_HEIGHT_NARROW = 78;
 
 export function SchedulesPage() {
   const { t } = useTranslation();
@@ -61,8 +61,8 @@ export function SchedulesPage() {
   const { rows, error, isPaged, hasMore, more, refetch } = useSchedules(filter, sort);
   const [selected, setSelected] = useState<ReadonlySet<string>>(new Set());
   const [bulk, setBulk] = useState<{ action: BulkAction; target: Target } | null>(null);
-  const chosen = useMemo(() => rows?.filter(({ id }) => selected.has(id)) ?? [], [rows, selected]);
-  const field = bulk && FIELDS[bulk.action];
+  const selectedSchedules = useMemo(() => rows?.filter(({ id }) => selected.has(id)) ?? [], [rows, selected]);
+  const field = bulk && REASON_LABELS[bulk.action];
   const isFiltered = Object.values(filter).some((value) => value !== undefined);
   const change = (next: SchedulesSearch) => {
     setSelected(new Set());
@@ -87,28 +87,30 @@ export function SchedulesPage() {
         builtIn={VIEWS.map(({ key, search }) => ({ label: t(`schedule.view.${key}`), search }))}
         views={savedViews}
         search={search}
-        isSame={isSame}
+        isSame={isSameSearch}
         onChange={change}
       />
       <Filters search={search} isPaged={isPaged} onChange={(part) => change({ ...search, ...part })} />
       {error && !rows && <ErrorBox error={error} onRetry={refetch} />}
       {!rows && !error && <Loading rows={8} />}
       {rows?.length === 0 && (isFiltered ? <NothingMatches /> : <NoSchedules />)}
-      {isPaged && <p className={style.note}>{t("schedule.manyNote", { count: SCHEDULES_MAX })}</p>}
+      {isPaged && <p className={style.note}>{t("schedule.pagedNote", { count: SCHEDULES_MAX })}</p>}
       {rows && rows.length > 0 && (
         <>
           <BulkBar
             choices={ACTIONS.map(({ action, icon }) => {
-              const count = chosen.filter((schedule) => isApplicable(action, schedule)).length;
+              const count = selectedSchedules.filter((schedule) => isApplicable(action, schedule)).length;
               const labels = { some: t(`bulk.${action}.some`, { count }), all: t(`schedule.${action}`) };
               return { action, icon, count, labels };
             })}
-            selected={chosen.length}
-            hasMore={chosen.length === rows.length && hasMore}
+            selected={selectedSchedules.length}
+            hasMore={selectedSchedules.length === rows.length && hasMore}
             onClear={() => setSelected(new Set())}
             onBulk={(action, all) => {
-              const ids = chosen.filter((schedule) => isApplicable(action, schedule)).map(({ id }) => id);
-              const find = (signal: AbortSignal) => findFit(action, filter, signal);
+              const ids = selectedSchedules
+                .filter((schedule) => isApplicable(action, schedule))
+                .map(({ id }) => id);
+              const find = (signal: AbortSignal) => findApplicable(action, filter, signal);
               setBulk({ action, target: all ? { find } : { ids } });
             }}
           />
@@ -126,7 +128,7 @@ export function SchedulesPage() {
             done: (count) => t(`bulk.${bulk.action}.done`, { count }),
           }}
           field={field ? t(field) : undefined}
-          act={(id, why) => actOn(bulk.action, id, why)}
+          act={(id, why) => runAction(bulk.action, id, why)}
           onClose={() => setBulk(null)}
           onDone={(left) => {
             if (left.size === 0) setBulk(null);
@@ -143,7 +145,7 @@ function filterOf({ status, text, owner, namespace, label }: SchedulesSearch): S
 }
 
 /** Whether two addresses show the same, in the same order. */
-function isSame(a: SchedulesSearch, b: SchedulesSearch): boolean {
+function isSameSearch(a: SchedulesSearch, b: SchedulesSearch): boolean {
   const shown = (search: SchedulesSearch) => JSON.stringify([filterOf(search), search.sort ?? "next"]);
   return shown(a) === shown(b);
 }
@@ -219,7 +221,7 @@ function Table({ rows, selected, onSelect, hasMore, onEnd }: TableProps) {
   const { t } = useTranslation();
   const scroller = useRef<HTMLDivElement>(null);
   const lastPicked = useRef(-1);
-  const height = useNarrow() ? ROW_NARROW : ROW;
+  const height = useNarrow() ? ROW_HEIGHT_NARROW : ROW_HEIGHT;
   const virtual = useVirtualizer({
     count: rows.length,
     getScrollElement: () => scroller.current,
@@ -231,9 +233,9 @@ function Table({ rows, selected, onSelect, hasMore, onEnd }: TableProps) {
   const scrollbar = useScrollbar(scroller);
   const items = virtual.getVirtualItems();
   const last = items.at(-1)?.index ?? 0;
-  const told = useInSight(rows, items[0]?.index ?? 0, last);
+  const details = useVisibleDetails(rows, items[0]?.index ?? 0, last);
   useEffect(() => {
-    if (hasMore && last >= rows.length - AHEAD) onEnd();
+    if (hasMore && last >= rows.length - PREFETCH_ROWS) onEnd();
   }, [last, rows.length, hasMore, onEnd]);
 
   const pick = (index: number, withRange: boolean) => {
@@ -266,7 +268,11 @@ function Table({ rows, selected, onSelect, hasMore, onEnd }: TableProps) {
           />
         </span>
         {COLUMNS.map((column) => (
-          <span key={column} role="columnheader" className={HIDEABLE.has(column) ? style[column] : undefined}>
+          <span
+            key={column}
+            role="columnheader"
+            className={HIDDEN_WHEN_NARROW.has(column) ? style[column] : undefined}
+          >
             {column === "actions" ? (
               <span className={style.hidden}>{t("schedule.columns.actions")}</span>
             ) : (
@@ -283,7 +289,7 @@ function Table({ rows, selected, onSelect, hasMore, onEnd }: TableProps) {
               schedule && (
                 <ScheduleRow
                   key={schedule.id}
-                  schedule={told(schedule)}
+                  schedule={details(schedule)}
                   isSelected={selected.has(schedule.id)}
                   onPick={(withRange) => pick(item.index, withRange)}
                   style={{ height, transform: `translateY(${item.start}px)` }}

@@ -8,7 +8,7 @@ import { useMemo } from "react";
 import { useTranslation } from "react-i18next";
 
 import { type TimetableRow, SCHEDULES_MAX, type Timetable, timetableQuery } from "../../api/schedules";
-import { mergeFirings } from "../../lib/lanes";
+import { mergeFirings } from "../../lib/firingMarks";
 import { usePreferences } from "../../lib/preferences";
 import { formatDuration, parseDuration } from "../../lib/quantities";
 import { clockHours, dayStarts, formatExact, formatMinute, formatWeekday } from "../../lib/time";
@@ -27,8 +27,8 @@ export function TimetablePage() {
   const { t } = useTranslation();
   usePageTitle(t("nav.timetable"));
   const navigate = route.useNavigate();
-  const wished = route.useSearch().span;
-  const span: Span = wished === "7d" ? "7d" : "24h";
+  const requested = route.useSearch().span;
+  const span: Span = requested === "7d" ? "7d" : "24h";
   const { language, zone } = usePreferences();
   const { data, error, refetch } = useQuery(timetableQuery(SPANS[span]));
 
@@ -61,8 +61,8 @@ export function TimetablePage() {
               {t("timetable.capped", { at: formatExact(data.completeUntil, language, zone) })}
             </p>
           )}
-          {span === "7d" && <Week table={data} />}
-          <Lanes table={data} />
+          {span === "7d" && <WeekHeatmap table={data} />}
+          <DayLanes table={data} />
         </>
       )}
     </Page>
@@ -70,18 +70,18 @@ export function TimetablePage() {
 }
 
 /** The one that fires first on top. */
-function inOrder(rows: readonly TimetableRow[]): TimetableRow[] {
+function byFirstFiring(rows: readonly TimetableRow[]): TimetableRow[] {
   const first = (row: TimetableRow) => row.firings[0] ?? row.completeUntil;
   return [...rows]
     .sort((a, b) => first(a) - first(b) || a.name.localeCompare(b.name))
     .slice(0, SCHEDULES_MAX);
 }
 
-function Lanes({ table }: { table: Timetable }) {
+function DayLanes({ table }: { table: Timetable }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
   const { from, to, rows } = table;
-  const lanes = useMemo(() => inOrder(rows), [rows]);
+  const lanes = useMemo(() => byFirstFiring(rows), [rows]);
   const isDay = to - from <= 24 * HOUR;
   const ticks = isDay ? clockHours(from, to, 3, zone) : dayStarts(from, to, zone);
   const at = (time: number) => `${((time - from) / (to - from)) * 100}%`;
@@ -108,7 +108,9 @@ function Lanes({ table }: { table: Timetable }) {
                 {lane.name}
               </Link>
               <span className={`${style.laneNext} quiet`}>
-                {lane.firings[0] !== undefined && <RelativeTime at={new Date(lane.firings[0]).toISOString()} light />}
+                {lane.firings[0] !== undefined && (
+                  <RelativeTime at={new Date(lane.firings[0]).toISOString()} light />
+                )}
               </span>
             </span>
             <div className={style.track}>
@@ -118,7 +120,7 @@ function Lanes({ table }: { table: Timetable }) {
               {lane.completeUntil < to && (
                 <b style={{ left: at(lane.completeUntil) }}>{lane.when && <code>{lane.when}</code>}</b>
               )}
-              <Marks lane={lane} from={from} to={to} />
+              <LaneMarks lane={lane} from={from} to={to} />
             </div>
             <span className={`${style.laneCount} quiet num`}>
               {lane.completeUntil < to
@@ -132,7 +134,7 @@ function Lanes({ table }: { table: Timetable }) {
   );
 }
 
-function Marks({ lane, from, to }: { lane: TimetableRow; from: number; to: number }) {
+function LaneMarks({ lane, from, to }: { lane: TimetableRow; from: number; to: number }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
   const length = (lane.usualDuration && parseDuration(lane.usualDuration)) || 0;
@@ -158,12 +160,12 @@ function Marks({ lane, from, to }: { lane: TimetableRow; from: number; to: numbe
 }
 
 /** Days by hours, in the chosen zone: the darker, the more begins then. */
-function Week({ table }: { table: Timetable }) {
+function WeekHeatmap({ table }: { table: Timetable }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
   const { from, to, rows, completeUntil } = table;
   // Those that fire all the time would say nothing here.
-  const often = rows.filter((row) => row.completeUntil < to);
+  const frequent = rows.filter((row) => row.completeUntil < to);
   const days = useMemo(() => {
     const firings = rows.filter((row) => row.completeUntil >= to).flatMap((row) => row.firings);
     const starts = dayStarts(from - 24 * HOUR, to, zone);
@@ -178,11 +180,13 @@ function Week({ table }: { table: Timetable }) {
       return { start, hours };
     });
   }, [rows, from, to, zone]);
-  const most = Math.max(1, ...days.flatMap((day) => day.hours));
+  const countMax = Math.max(1, ...days.flatMap((day) => day.hours));
   return (
     <Card
       title={t("timetable.week")}
-      aside={often.length > 0 ? t("timetable.without", { count: often.length }) : t("timetable.weekHint")}
+      aside={
+        frequent.length > 0 ? t("timetable.without", { count: frequent.length }) : t("timetable.weekHint")
+      }
     >
       <div className={style.weekScroll} tabIndex={0} role="group" aria-label={t("timetable.week")}>
         <table className={style.week}>
@@ -208,7 +212,7 @@ function Week({ table }: { table: Timetable }) {
                     style={
                       count > 0
                         ? {
-                            background: `color-mix(in srgb, var(--chart-line) ${14 + 46 * Math.sqrt(count / most)}%, transparent)`,
+                            background: `color-mix(in srgb, var(--chart-line) ${14 + 46 * Math.sqrt(count / countMax)}%, transparent)`,
                           }
                         : undefined
                     }

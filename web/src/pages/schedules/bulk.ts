@@ -7,7 +7,7 @@ import { type BulkAction, isApplicable } from "../../lib/schedules";
 import { randomId } from "../../lib/randomId";
 
 /** The schedules of a filter that an action fits. */
-export async function findFit(
+export async function findApplicable(
   action: BulkAction,
   filter: SchedulesFilter,
   signal: AbortSignal,
@@ -20,16 +20,16 @@ export async function findFit(
 }
 
 /** `why` is the note of a pause, and the reason of a firing. */
-export async function actOn(action: BulkAction, id: string, why: string): Promise<void> {
+export async function runAction(action: BulkAction, id: string, reason: string): Promise<void> {
   const path = { name: id };
   if (action === "pause") {
-    const body = why === "" ? {} : { note: why };
+    const body = reason === "" ? {} : { note: reason };
     await unwrap(api.POST("/api/v1/schedules/{name}/pause", { params: { path }, body }));
   } else if (action === "resume") {
     await unwrap(api.POST("/api/v1/schedules/{name}/resume", { params: { path } }));
   } else {
     const header = { "Idempotency-Key": randomId() };
-    const body = why === "" ? {} : { reason: why };
+    const body = reason === "" ? {} : { reason };
     await unwrap(api.POST("/api/v1/schedules/{name}/trigger", { params: { path, header }, body }));
   }
 }

@@ -9,12 +9,17 @@
 import { useInfiniteQuery, useQueries, useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo, useRef } from "react";
 
-import { pagedSchedulesQuery, type SchedulesFilter, schedulesQuery, visibleSchedulesQuery } from "../../api/schedules";
+import {
+  pagedSchedulesQuery,
+  type SchedulesFilter,
+  schedulesQuery,
+  visibleSchedulesQuery,
+} from "../../api/schedules";
 import type { Schedule } from "../../api/schema";
 import { chunksInRange, sortSchedules, type Sort } from "../../lib/schedules";
 
 /** So many rows are asked for in one request. */
-const CHUNK = 25;
+const CHUNK_ROWS = 25;
 
 export interface Schedules {
   /** `undefined` before the first answer. */
@@ -57,15 +62,17 @@ export function useSchedules(filter: SchedulesFilter, sort: Sort): Schedules {
 }
 
 /** The rows in sight with all that is told of them; a row is as the list has it until that is there. */
-export function useInSight(rows: readonly Schedule[], first: number, last: number) {
-  const asked = chunksInRange(rows, first, last, CHUNK).map((chunk) => chunk.map((schedule) => schedule.id));
-  const found = useQueries({ queries: asked.map((ids) => visibleSchedulesQuery(ids)) });
+export function useVisibleDetails(rows: readonly Schedule[], first: number, last: number) {
+  const chunkIds = chunksInRange(rows, first, last, CHUNK_ROWS).map((chunk) =>
+    chunk.map((schedule) => schedule.id),
+  );
+  const found = useQueries({ queries: chunkIds.map((ids) => visibleSchedulesQuery(ids)) });
   // What was told of a row stays while it is asked anew.
-  const told = useRef(new Map<string, Schedule>());
+  const details = useRef(new Map<string, Schedule>());
   for (const { data } of found)
-    for (const schedule of data?.items ?? []) told.current.set(schedule.id, schedule);
+    for (const schedule of data?.items ?? []) details.current.set(schedule.id, schedule);
   return useCallback((schedule: Schedule): Schedule => {
-    const known = told.current.get(schedule.id);
+    const known = details.current.get(schedule.id);
     return !known ? schedule : known.version < schedule.version ? { ...known, ...schedule } : known;
   }, []);
 }

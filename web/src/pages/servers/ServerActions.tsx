@@ -8,7 +8,7 @@ import { useTranslation } from "react-i18next";
 import { setServerDraining } from "../../api/actions";
 import type { Server } from "../../api/schema";
 import { drainEffect } from "../../lib/servers";
-import { notify } from "../../ui/act";
+import { notify } from "../../ui/notify";
 import { ErrorBox } from "../../ui/kit";
 
 interface Props {
@@ -35,7 +35,7 @@ export function ServerActions({ server, servers }: Props) {
 function Ask({ server, servers, onClose }: Props & { onClose: () => void }) {
   const { t } = useTranslation();
   const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState<unknown>(null);
+  const [apiError, setApiError] = useState<unknown>(null);
   // As it was asked: the list goes on to change behind the question.
   const [drains] = useState(!server.draining);
   const { id, name } = server;
@@ -47,7 +47,7 @@ function Ask({ server, servers, onClose }: Props & { onClose: () => void }) {
       notify(t(`server.${action}Done`, { name }));
       onClose();
     } catch (error) {
-      setRefusal(error);
+      setApiError(error);
       setBusy(false);
     }
   };
@@ -56,10 +56,10 @@ function Ask({ server, servers, onClose }: Props & { onClose: () => void }) {
       <p className="quiet">
         {drains ? t(`server.drainEffect.${drainEffect(server, servers)}`) : t("server.undrainText")}
       </p>
-      {refusal !== null && (
+      {apiError !== null && (
         <>
           <br />
-          <ErrorBox error={refusal} />
+          <ErrorBox error={apiError} />
         </>
       )}
       <Group justify="flex-end" mt="md" gap="xs">

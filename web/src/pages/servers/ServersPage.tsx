@@ -26,13 +26,13 @@ export function ServersPage() {
       {!servers && !error && <Loading rows={4} />}
       {servers && (
         <>
-          <Standing servers={servers} />
+          <ClusterSummary servers={servers} />
           <ul className={style.list}>
             {sortByRole(servers).map((server) => (
               <ServerRow key={server.id} server={server} servers={servers} />
             ))}
           </ul>
-          {servers.length === 1 && <HowToAdd />}
+          {servers.length === 1 && <AddServerHint />}
         </>
       )}
     </Page>
@@ -40,7 +40,7 @@ export function ServersPage() {
 }
 
 /** How the servers stand together, in a sentence. */
-function Standing({ servers }: { servers: readonly Server[] }) {
+function ClusterSummary({ servers }: { servers: readonly Server[] }) {
   const { t } = useTranslation();
   const found = clusterState(servers);
   const isMild = found.kind === "alone" || found.kind === "guarded";
@@ -106,7 +106,7 @@ function ServerBadge({ status }: { status: ServerStatus }) {
 }
 
 /** For those who have one server, and may not know that there can be more. */
-function HowToAdd() {
+function AddServerHint() {
   const { t } = useTranslation();
   return (
     <section className={style.more}>

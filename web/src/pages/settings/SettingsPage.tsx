@@ -7,11 +7,11 @@ import type { TFunction } from "i18next";
 import { useTranslation } from "react-i18next";
 
 import { signOut } from "../../api/auth";
-import { isTakeover, ApiError } from "../../api/problem";
+import { isTakeover, ApiError } from "../../api/errors";
 import { meQuery, readyQuery, versionQuery } from "../../api/queries";
 import { useNow } from "../../lib/now";
 import { setPreferences, usePreferences } from "../../lib/preferences";
-import { translateMessage } from "../../lib/runWords";
+import { translateMessage } from "../../lib/serverMessages";
 import { formatExact, zoneName } from "../../lib/time";
 import { usePageTitle } from "../../lib/title";
 import { Card, KeyValueList, Page, ErrorBox } from "../../ui/kit";
@@ -36,7 +36,7 @@ export function SettingsPage() {
   const version = useQuery(versionQuery).data;
   const ready = useQuery(readyQuery);
   // A server that does not lead is not ready, so that a load balancer can prefer the one that does.
-  const standsBy = ready.error !== null && isTakeover(ApiError.from(ready.error));
+  const isStandby = ready.error !== null && isTakeover(ApiError.from(ready.error));
   const kind = me.data?.kind === "admin" || me.data?.kind === "worker" ? me.data.kind : null;
 
   return (
@@ -108,13 +108,13 @@ export function SettingsPage() {
               [t("settings.address"), location.origin],
               [
                 t("settings.state"),
-                standsBy
+                isStandby
                   ? t("settings.states.standby")
                   : ready.data
                     ? t(`settings.states.${ready.data.status as "ready"}`)
                     : t("settings.states.unknown"),
               ],
-              ...(standsBy ? [] : (ready.data?.checks ?? [])).map(
+              ...(isStandby ? [] : (ready.data?.checks ?? [])).map(
                 (check) =>
                   [
                     checkName(check.name, t),

@@ -34,7 +34,7 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
   const number = (path: string[], value: string | number) =>
     set(path, value === "" ? undefined : Number(value));
 
-  const turn = (kind: string) => {
+  const setKind = (kind: string) => {
     if (kind === "script") {
       const script = process?.command?.length ? `${join(process.command)}\n` : "echo hello\n";
       set(["run", "process"], { ...process, command: undefined, script });
@@ -66,7 +66,7 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
             <SegmentedControl
               aria-label={t("submit.kind")}
               value={isScript ? "script" : "command"}
-              onChange={turn}
+              onChange={setKind}
               data={[
                 { value: "script", label: t("submit.script") },
                 { value: "command", label: t("submit.command") },
@@ -151,7 +151,7 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
                 <TextInput
                   label={t("submit.runAt")}
                   type="datetime-local"
-                  value={spec.run_at ? localOf(spec.run_at) : ""}
+                  value={spec.run_at ? toLocalInput(spec.run_at) : ""}
                   onChange={(event) => {
                     const at = event.currentTarget.value;
                     set(["run_at"], at === "" ? undefined : new Date(at).toISOString());
@@ -193,7 +193,7 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
         <Accordion.Item value="words">
           <Accordion.Control>{t("submit.labelsAndEnv")}</Accordion.Control>
           <Accordion.Panel>
-            <Pairs
+            <KeyValueField
               label={t("submit.labels")}
               placeholder="team=pay"
               value={spec.labels ?? {}}
@@ -201,7 +201,7 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
               error={fields.find((field) => field.path.startsWith("labels"))?.detail}
             />
             {process && (
-              <Pairs
+              <KeyValueField
                 label={t("submit.env")}
                 placeholder="REGION=eu-1"
                 value={process.env ?? {}}
@@ -231,7 +231,7 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
   );
 }
 
-function localOf(at: string): string {
+function toLocalInput(at: string): string {
   const date = new Date(at);
   return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
 }
@@ -295,7 +295,7 @@ function CommandLine(props: {
   );
 }
 
-interface PairsProps {
+interface KeyValueFieldProps {
   label: string;
   placeholder: string;
   value: Record<string, string>;
@@ -304,7 +304,7 @@ interface PairsProps {
 }
 
 /** `NAME=VALUE`, one a line. */
-function Pairs({ label, placeholder, value, onChange, error }: PairsProps) {
+function KeyValueField({ label, placeholder, value, onChange, error }: KeyValueFieldProps) {
   const given = Object.entries(value)
     .map(([key, each]) => `${key}=${each}`)
     .join("\n");

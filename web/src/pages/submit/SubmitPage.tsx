@@ -10,10 +10,10 @@ import { useTranslation } from "react-i18next";
 import { checkSpec, submitJob } from "../../api/actions";
 import { jobQuery } from "../../api/queries";
 import type { JobSpec } from "../../api/schema";
-import { toSubmitCommand, toCurlCommand } from "../../lib/copy";
+import { toSubmitCommand, toCurlCommand } from "../../lib/submitCommands";
 import { forResubmission, toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { runAction, copyAndNotify } from "../../ui/act";
+import { runAction, copyAndNotify } from "../../ui/notify";
 import editor from "../../ui/editor/editor.module.css";
 import { FileCard } from "../../ui/editor/FileCard";
 import { useDraft } from "../../ui/editor/useDraft";
@@ -47,10 +47,10 @@ export function SubmitPage() {
   }
   if (from && !source.data) return <Page title={t("nav.submit")}>{null}</Page>;
   const start = source.data?.spec ? toYaml(forResubmission(source.data.spec)) : SAMPLE;
-  return <Composer key={from} start={start} />;
+  return <JobEditor key={from} start={start} />;
 }
 
-function Composer({ start }: { start: string }) {
+function JobEditor({ start }: { start: string }) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const [busy, setBusy] = useState(false);
@@ -85,8 +85,12 @@ function Composer({ start }: { start: string }) {
               </Button>
             </Menu.Target>
             <Menu.Dropdown>
-              <Menu.Item onClick={() => spec && void copyAndNotify(toSubmitCommand(spec))}>{t("submit.cli")}</Menu.Item>
-              <Menu.Item onClick={() => spec && void copyAndNotify(toCurlCommand(spec, location.origin))}>curl</Menu.Item>
+              <Menu.Item onClick={() => spec && void copyAndNotify(toSubmitCommand(spec))}>
+                {t("submit.cli")}
+              </Menu.Item>
+              <Menu.Item onClick={() => spec && void copyAndNotify(toCurlCommand(spec, location.origin))}>
+                curl
+              </Menu.Item>
             </Menu.Dropdown>
           </Menu>
           <Button

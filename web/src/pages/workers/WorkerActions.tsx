@@ -7,13 +7,13 @@ import { useTranslation } from "react-i18next";
 
 import { actOnWorker, deleteWorker } from "../../api/actions";
 import type { Worker } from "../../api/schema";
-import { runAction } from "../../ui/act";
+import { runAction } from "../../ui/notify";
 
-type Asking = "drain" | "forget";
+type PendingAction = "drain" | "delete";
 
 export function WorkerActions({ worker }: { worker: Worker }) {
   const { t } = useTranslation();
-  const [asking, setAsking] = useState<Asking | null>(null);
+  const [pendingAction, setPendingAction] = useState<PendingAction | null>(null);
   const { id, name } = worker;
   return (
     <>
@@ -34,49 +34,69 @@ export function WorkerActions({ worker }: { worker: Worker }) {
           ) : (
             <Menu.Item
               leftSection={<Play size={14} />}
-              onClick={() => void runAction(() => actOnWorker(id, "uncordon"), t("worker.uncordoned", { name }))}
+              onClick={() =>
+                void runAction(() => actOnWorker(id, "uncordon"), t("worker.uncordoned", { name }))
+              }
             >
               {t("worker.uncordon")}
             </Menu.Item>
           )}
           {worker.admission !== "draining" && (
-            <Menu.Item leftSection={<LogOut size={14} />} onClick={() => setAsking("drain")}>
+            <Menu.Item leftSection={<LogOut size={14} />} onClick={() => setPendingAction("drain")}>
               {t("worker.drain")}
             </Menu.Item>
           )}
           {worker.status === "lost" && (
-            <Menu.Item color="red" leftSection={<Trash2 size={14} />} onClick={() => setAsking("forget")}>
-              {t("worker.forget")}
+            <Menu.Item
+              color="red"
+              leftSection={<Trash2 size={14} />}
+              onClick={() => setPendingAction("delete")}
+            >
+              {t("worker.delete")}
             </Menu.Item>
           )}
         </Menu.Dropdown>
       </Menu>
-      {asking && <Ask asking={asking} worker={worker} onClose={() => setAsking(null)} />}
+      {pendingAction && (
+        <ConfirmActionDialog
+          pendingAction={pendingAction}
+          worker={worker}
+          onClose={() => setPendingAction(null)}
+        />
+      )}
     </>
   );
 }
 
-function Ask({ asking, worker, onClose }: { asking: Asking; worker: Worker; onClose: () => void }) {
+function ConfirmActionDialog({
+  pendingAction,
+  worker,
+  onClose,
+}: {
+  pendingAction: PendingAction;
+  worker: Worker;
+  onClose: () => void;
+}) {
   const { t } = useTranslation();
   const [busy, setBusy] = useState(false);
   const { id, name } = worker;
-  const go = async () => {
+  const confirm = async () => {
     setBusy(true);
     await runAction(
-      () => (asking === "drain" ? actOnWorker(id, "drain") : deleteWorker(id)),
-      t(`worker.${asking}Done`, { name }),
+      () => (pendingAction === "drain" ? actOnWorker(id, "drain") : deleteWorker(id)),
+      t(`worker.${pendingAction}Done`, { name }),
     );
     onClose();
   };
   return (
-    <Modal opened onClose={onClose} title={t(`worker.${asking}Title`, { name })} size={420}>
-      <p className="quiet">{t(`worker.${asking}Text`, { count: worker.reserved.executions })}</p>
+    <Modal opened onClose={onClose} title={t(`worker.${pendingAction}Title`, { name })} size={420}>
+      <p className="quiet">{t(`worker.${pendingAction}Text`, { count: worker.reserved.executions })}</p>
       <Group justify="flex-end" mt="md" gap="xs">
         <Button variant="default" onClick={onClose}>
           {t("common.back")}
         </Button>
-        <Button color="red" loading={busy} onClick={() => void go()}>
-          {t(`worker.${asking}`)}
+        <Button color="red" loading={busy} onClick={() => void confirm()}>
+          {t(`worker.${pendingAction}`)}
         </Button>
       </Group>
     </Modal>

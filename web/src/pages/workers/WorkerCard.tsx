@@ -7,7 +7,7 @@ import { formatBytes, formatCpu, parseBytes, parseCpu } from "../../lib/quantiti
 import { Meter } from "../../ui/kit";
 import style from "./workers.module.css";
 
-export function Meters({ worker }: { worker: Worker }) {
+export function WorkerMeters({ worker }: { worker: Worker }) {
   const { t } = useTranslation();
   const { capacity, reserved, health } = worker;
   const [cpu, cpuAll] = [parseCpu(reserved.cpu), parseCpu(capacity.cpu)];

@@ -9,13 +9,13 @@ import { unwrap, api } from "../../api/client";
 import { workersQuery } from "../../api/queries";
 import type { Worker } from "../../api/schema";
 import { formatBytes, parseBytes } from "../../lib/quantities";
-import { translateMessage } from "../../lib/runWords";
+import { translateMessage } from "../../lib/serverMessages";
 import { usePageTitle } from "../../lib/title";
 import { Card, EmptyState, KeyValueList, Id, Labels, Loading, Page, ErrorBox } from "../../ui/kit";
 import { ExecutionBadge, WorkerBadge } from "../../ui/Status";
 import { RelativeTime, Elapsed } from "../../ui/Time";
 import { WorkerActions } from "./WorkerActions";
-import { Meters } from "./WorkerCard";
+import { WorkerMeters } from "./WorkerCard";
 import style from "./workers.module.css";
 import { Admission } from "./WorkersPage";
 
@@ -77,7 +77,7 @@ export function WorkerPage() {
                 >
                   {execution.job_name}
                 </Link>
-                <span className="quiet num">{t("job.try", { number: execution.number })}</span>
+                <span className="quiet num">{t("job.attempt", { number: execution.number })}</span>
                 <span className="quiet">
                   <RelativeTime at={execution.assigned_at} />
                 </span>
@@ -90,11 +90,11 @@ export function WorkerPage() {
         </Card>
         <div className={style.aside}>
           <Card title={t("worker.capacity")}>
-            <Meters worker={worker} />
+            <WorkerMeters worker={worker} />
             <p className={style.legend}>{t("worker.legend")}</p>
           </Card>
           <Card title={t("worker.about")}>
-            <About worker={worker} />
+            <WorkerSummary worker={worker} />
           </Card>
         </div>
       </div>
@@ -102,7 +102,7 @@ export function WorkerPage() {
   );
 }
 
-function About({ worker }: { worker: Worker }) {
+function WorkerSummary({ worker }: { worker: Worker }) {
   const { t } = useTranslation();
   const can = worker.capabilities;
   const yes = (is: boolean) =>
@@ -112,12 +112,12 @@ function About({ worker }: { worker: Worker }) {
       rows={[
         ["ID", <Id key="" id={worker.id} />],
         [t("worker.version"), worker.version],
-        [t("worker.lastHeard"), <RelativeTime key="" at={worker.heard_at} />],
+        [t("worker.lastHeartbeat"), <RelativeTime key="" at={worker.heard_at} />],
         [t("worker.since"), <RelativeTime key="" at={worker.created_at} />],
         worker.health && [t("worker.disk"), formatBytes(parseBytes(worker.health.disk_available))],
         worker.health?.trouble ? [t("worker.trouble"), translateMessage(worker.health.trouble, t)] : null,
         Object.keys(worker.labels).length > 0 && [
-          t("job.facts.labels"),
+          t("job.details.labels"),
           <Labels key="" labels={worker.labels} />,
         ],
         [t("worker.runtimes"), can.runtimes.join(", ")],

@@ -7,18 +7,18 @@ import { useTranslation } from "react-i18next";
 
 import { workersQuery } from "../../api/queries";
 import type { Worker } from "../../api/schema";
-import { translateMessage } from "../../lib/runWords";
+import { translateMessage } from "../../lib/serverMessages";
 import { usePageTitle } from "../../lib/title";
 import { EmptyState, Labels, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { ToneBadge, WorkerBadge } from "../../ui/Status";
 import { RelativeTime } from "../../ui/Time";
 import { CircleSlash } from "lucide-react";
 import { WorkerActions } from "./WorkerActions";
-import { Meters } from "./WorkerCard";
+import { WorkerMeters } from "./WorkerCard";
 import style from "./workers.module.css";
 
 /** Those that need somebody first, then by name. */
-function byNeed(a: Worker, b: Worker): number {
+function byAttention(a: Worker, b: Worker): number {
   const need = (worker: Worker) =>
     worker.status === "lost" ? 0 : worker.health?.trouble ? 1 : worker.status === "expected" ? 2 : 3;
   return need(a) - need(b) || a.name.localeCompare(b.name) || a.id.localeCompare(b.id);
@@ -43,7 +43,7 @@ export function WorkersPage() {
         </EmptyState>
       )}
       <div className={style.list}>
-        {[...(workers ?? [])].sort(byNeed).map((worker) => (
+        {[...(workers ?? [])].sort(byAttention).map((worker) => (
           <section key={worker.id} className={style.worker} data-status={worker.status}>
             <div className={style.who}>
               <div className={style.whoName}>
@@ -55,7 +55,7 @@ export function WorkersPage() {
               </div>
               <p className={style.meta}>
                 <span>
-                  {t("worker.heard")} <RelativeTime at={worker.heard_at} />
+                  {t("worker.heartbeat")} <RelativeTime at={worker.heard_at} />
                 </span>
                 <span>v{worker.version}</span>
                 <Link to="/jobs" search={{ worker: worker.id, status: "running" }}>
@@ -67,7 +67,7 @@ export function WorkersPage() {
                 <p className={style.trouble}>{translateMessage(worker.health.trouble, t)}</p>
               )}
             </div>
-            <Meters worker={worker} />
+            <WorkerMeters worker={worker} />
             <WorkerActions worker={worker} />
           </section>
         ))}

@@ -17,12 +17,12 @@ import { formatExact } from "../../lib/time";
 import { EmptyState, Loading, ErrorBox } from "../../ui/kit";
 import style from "./grid.module.css";
 
-const RUNS = 25;
-const ROW = 26;
+const RUNS_SHOWN = 25;
+const ROW_HEIGHT = 26;
 
 export function RunsGrid({ workflow, nodes }: { workflow: Workflow; nodes: readonly DagNode[] }) {
   const { t } = useTranslation();
-  const { data, error, refetch } = useQuery(runsQuery({ workflow: workflow.id }, RUNS));
+  const { data, error, refetch } = useQuery(runsQuery({ workflow: workflow.id }, RUNS_SHOWN));
   if (error && !data) return <ErrorBox error={error} onRetry={() => void refetch()} />;
   if (!data) {
     return (
@@ -34,7 +34,7 @@ export function RunsGrid({ workflow, nodes }: { workflow: Workflow; nodes: reado
   if (data.items.length === 0) {
     return (
       <EmptyState icon={WorkflowIcon} title={t("run.none")}>
-        {t("run.noneOfOne")}
+        {t("run.noneOfWorkflow")}
       </EmptyState>
     );
   }
@@ -59,11 +59,11 @@ function Grid({ runs, nodes }: { runs: readonly WorkflowRun[]; nodes: readonly D
     for (const column of columns) for (const name of column.keys()) all.add(name);
     return [...all];
   }, [nodes, columns]);
-  const longest = Math.max(1, ...runs.map(lengthOf));
+  const longest = Math.max(1, ...runs.map(runDuration));
   const virtual = useVirtualizer({
     count: names.length,
     getScrollElement: () => scroller.current,
-    estimateSize: () => ROW,
+    estimateSize: () => ROW_HEIGHT,
     overscan: 12,
   });
 
@@ -87,10 +87,10 @@ function Grid({ runs, nodes }: { runs: readonly WorkflowRun[]; nodes: readonly D
               to="/runs/$id"
               params={{ id: run.id }}
               data-status={run.status}
-              title={`#${run.number} · ${t(`runStatus.${run.status}`)} · ${formatExact(run.created_at, language, zone)} · ${formatDuration(lengthOf(run))}`}
+              title={`#${run.number} · ${t(`runStatus.${run.status}`)} · ${formatExact(run.created_at, language, zone)} · ${formatDuration(runDuration(run))}`}
               aria-label={`#${run.number} ${t(`runStatus.${run.status}`)}`}
             >
-              <i style={{ height: `${12 + 88 * Math.sqrt(lengthOf(run) / longest)}%` }} />
+              <i style={{ height: `${12 + 88 * Math.sqrt(runDuration(run) / longest)}%` }} />
             </Link>
             <small className="num">{run.number}</small>
           </span>
@@ -104,7 +104,7 @@ function Grid({ runs, nodes }: { runs: readonly WorkflowRun[]; nodes: readonly D
               key={name}
               className={style.row}
               role="row"
-              style={{ height: ROW, transform: `translateY(${item.start}px)`, position: "absolute" }}
+              style={{ height: ROW_HEIGHT, transform: `translateY(${item.start}px)`, position: "absolute" }}
             >
               <span role="rowheader" className={`${style.name} clip`} title={name}>
                 {name}
@@ -143,7 +143,7 @@ function Cell({ run, step }: { run: WorkflowRun; step: RunStep | undefined }) {
   );
 }
 
-function lengthOf({ started_at: from, finished_at: to }: WorkflowRun): number {
+function runDuration({ started_at: from, finished_at: to }: WorkflowRun): number {
   if (!from) return 0;
   return (to ? Date.parse(to) : Date.now()) - Date.parse(from);
 }

@@ -17,15 +17,15 @@ import {
 import { useMemo, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { ApiError } from "../../api/problem";
+import { ApiError } from "../../api/errors";
 import type { StepSpec, Workflow } from "../../api/schema";
 import { deleteWorkflow, workflowQuery } from "../../api/workflows";
 import { dagFromSpec, SECTIONS } from "../../lib/dag/graph";
 import { toFieldText } from "../../lib/parameters";
 import { toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { runAction } from "../../ui/act";
-import { ConfirmDialog } from "../../ui/Ask";
+import { runAction } from "../../ui/notify";
+import { ConfirmDialog } from "../../ui/ConfirmDialog";
 import { CodeHighlight } from "../../ui/Code";
 import { Dag } from "../../ui/dag/Dag";
 import { Card, EmptyState, KeyValueList, Id, Labels, Loading, Page, ErrorBox } from "../../ui/kit";
@@ -60,10 +60,10 @@ export function WorkflowPage() {
       </Page>
     );
   }
-  return <Shown workflow={data} />;
+  return <WorkflowDetails workflow={data} />;
 }
 
-function Shown({ workflow }: { workflow: Workflow }) {
+function WorkflowDetails({ workflow }: { workflow: Workflow }) {
   const { t } = useTranslation();
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -92,8 +92,8 @@ function Shown({ workflow }: { workflow: Workflow }) {
             <Tabs.Panel value="picture" className={style.picture}>
               <Dag
                 nodes={nodes}
-                chosen={search.step}
-                onChoose={(step) => change({ step })}
+                selected={search.step}
+                onSelect={(step) => change({ step })}
                 label={t("workflow.picture")}
               />
             </Tabs.Panel>
@@ -103,10 +103,10 @@ function Shown({ workflow }: { workflow: Workflow }) {
             <Tabs.Panel value="runs" className={style.runs}>
               <RunList
                 filter={{ workflow: workflow.id }}
-                isOfOne
-                none={
+                isSingleWorkflow
+                empty={
                   <EmptyState icon={WorkflowIcon} title={t("run.none")}>
-                    {t("run.noneOfOne")}
+                    {t("run.noneOfWorkflow")}
                   </EmptyState>
                 }
               />
@@ -116,9 +116,9 @@ function Shown({ workflow }: { workflow: Workflow }) {
         </Card>
         <aside className={style.side}>
           {step && tab === "picture" && (
-            <Definition step={step} onClose={() => change({ step: undefined })} />
+            <StepDefinition step={step} onClose={() => change({ step: undefined })} />
           )}
-          <About workflow={workflow} />
+          <WorkflowSummary workflow={workflow} />
         </aside>
       </div>
     </Page>
@@ -126,7 +126,7 @@ function Shown({ workflow }: { workflow: Workflow }) {
 }
 
 /** What a step was asked to be. */
-function Definition({ step, onClose }: { step: StepSpec; onClose: () => void }) {
+function StepDefinition({ step, onClose }: { step: StepSpec; onClose: () => void }) {
   const { t } = useTranslation();
   return (
     <Card
@@ -146,7 +146,7 @@ function Definition({ step, onClose }: { step: StepSpec; onClose: () => void }) 
   );
 }
 
-function About({ workflow }: { workflow: Workflow }) {
+function WorkflowSummary({ workflow }: { workflow: Workflow }) {
   const { t } = useTranslation();
   const { spec } = workflow;
   const parameters = Object.entries(workflow.parameters ?? {});
@@ -167,10 +167,10 @@ function About({ workflow }: { workflow: Workflow }) {
                 {workflow.runs.toLocaleString()}
               </span>,
             ],
-            [t("job.facts.namespace"), workflow.namespace],
-            workflow.owner ? [t("job.facts.owner"), workflow.owner] : null,
+            [t("job.details.namespace"), workflow.namespace],
+            workflow.owner ? [t("job.details.owner"), workflow.owner] : null,
             Object.keys(workflow.labels ?? {}).length > 0 && [
-              t("job.facts.labels"),
+              t("job.details.labels"),
               <Labels key="" labels={workflow.labels} />,
             ],
             spec?.failure === "fail_fast" && [t("workflow.onFailure"), t("workflow.failFast")],
@@ -190,7 +190,7 @@ function About({ workflow }: { workflow: Workflow }) {
                   </span>,
                 ]
               : null,
-            spec?.timeout ? [t("job.facts.timeout"), spec.timeout] : null,
+            spec?.timeout ? [t("job.details.timeout"), spec.timeout] : null,
             [
               t("schedule.generation"),
               <span key="" className="num">

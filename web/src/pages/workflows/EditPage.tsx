@@ -7,14 +7,14 @@ import { Check, ChevronRight } from "lucide-react";
 import { type ReactNode, useMemo, useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { ApiError } from "../../api/problem";
+import { ApiError } from "../../api/errors";
 import { checkWorkflow, saveWorkflow, workflowDefaults, workflowQuery } from "../../api/workflows";
 import type { Warning, Workflow, WorkflowSpec } from "../../api/schema";
 import { dagFromSpec } from "../../lib/dag/graph";
-import { warningText as warningOf } from "../../lib/notices";
+import { warningText as warningOf } from "../../lib/codeTexts";
 import { omitWorkflowDefaults, toYaml } from "../../lib/spec";
 import { usePageTitle } from "../../lib/title";
-import { notify } from "../../ui/act";
+import { notify } from "../../ui/notify";
 import { Dag } from "../../ui/dag/Dag";
 import editor from "../../ui/editor/editor.module.css";
 import { FileCard } from "../../ui/editor/FileCard";
@@ -73,7 +73,7 @@ export function NewWorkflowPage() {
   if (from && source.error) return <Page title={title}>{<ErrorBox error={source.error} />}</Page>;
   if (from && source.text === undefined) return <Page title={title}>{<Loading rows={8} />}</Page>;
   const start = source.text?.replace(/^name: .*$/m, (line) => `${line}-copy`) ?? SAMPLE;
-  return <Composer key={from} start={start} workflow={null} title={title} />;
+  return <WorkflowEditor key={from} start={start} workflow={null} title={title} />;
 }
 
 export function EditWorkflowPage() {
@@ -81,14 +81,14 @@ export function EditWorkflowPage() {
   const { id } = editRoute.useParams();
   const { workflow, text, error } = useSource(id);
   // What is written here is based on what was there when it began.
-  const [first, setFirst] = useState<{ workflow: Workflow; text: string } | null>(null);
-  if (!first && workflow && text !== undefined) setFirst({ workflow, text });
+  const [original, setOriginal] = useState<{ workflow: Workflow; text: string } | null>(null);
+  if (!original && workflow && text !== undefined) setOriginal({ workflow, text });
   const name = t("schedule.editOf", { name: workflow?.name ?? "…" });
   usePageTitle(name);
   const title = <Crumbs name={name} />;
-  if (error && !first) return <Page title={title}>{<ErrorBox error={error} />}</Page>;
-  if (!first) return <Page title={title}>{<Loading rows={8} />}</Page>;
-  return <Composer start={first.text} workflow={first.workflow} title={title} />;
+  if (error && !original) return <Page title={title}>{<ErrorBox error={error} />}</Page>;
+  if (!original) return <Page title={title}>{<Loading rows={8} />}</Page>;
+  return <WorkflowEditor start={original.text} workflow={original.workflow} title={title} />;
 }
 
 export function Crumbs({ name, children }: { name: string; children?: ReactNode }) {
@@ -106,8 +106,8 @@ export function Crumbs({ name, children }: { name: string; children?: ReactNode 
 }
 
 /** Both write the same definition. */
-const WAYS = ["form", "file"] as const;
-type Way = (typeof WAYS)[number];
+const EDIT_MODES = ["form", "file"] as const;
+type EditMode = (typeof EDIT_MODES)[number];
 
 interface ComposerProps {
   start: string;
@@ -116,7 +116,7 @@ interface ComposerProps {
   title: ReactNode;
 }
 
-function Composer({ start, workflow, title }: ComposerProps) {
+function WorkflowEditor({ start, workflow, title }: ComposerProps) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const [warnings, setWarnings] = useState<readonly Warning[]>([]);
@@ -124,9 +124,9 @@ function Composer({ start, workflow, title }: ComposerProps) {
     setWarnings(await checkWorkflow(spec, signal));
   }).current;
   const draft = useDraft<WorkflowSpec>(start, check);
-  const [way, setWay] = useState<Way>(workflow ? "file" : "form");
+  const [mode, setMode] = useState<EditMode>(workflow ? "file" : "form");
   const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState<ApiError | null>(null);
+  const [apiError, setApiError] = useState<ApiError | null>(null);
   const { spec } = draft;
   // While the text cannot be read, the picture stays what it was.
   const last = useRef<WorkflowSpec | null>(null);
@@ -136,13 +136,13 @@ function Composer({ start, workflow, title }: ComposerProps) {
   const save = async () => {
     if (!spec) return;
     setBusy(true);
-    setRefusal(null);
+    setApiError(null);
     try {
       const saved = await saveWorkflow(spec, workflow?.version ?? null);
       notify(t("schedule.saved", { name: saved.name }));
       void navigate({ to: "/workflows/$id", params: { id: saved.id } });
     } catch (error) {
-      setRefusal(ApiError.from(error));
+      setApiError(ApiError.from(error));
       setBusy(false);
     }
   };
@@ -153,9 +153,9 @@ function Composer({ start, workflow, title }: ComposerProps) {
         <>
           <SegmentedControl
             aria-label={t("workflow.form.way")}
-            value={way}
-            onChange={(value) => setWay(value)}
-            data={WAYS.map((value) => ({ value, label: t(`workflow.form.ways.${value}`) }))}
+            value={mode}
+            onChange={(value) => setMode(value)}
+            data={EDIT_MODES.map((value) => ({ value, label: t(`workflow.form.ways.${value}`) }))}
             size="xs"
             data-testid="way"
           />
@@ -171,10 +171,10 @@ function Composer({ start, workflow, title }: ComposerProps) {
         </>
       }
     >
-      {refusal && <ErrorBox error={refusal} />}
+      {apiError && <ErrorBox error={apiError} />}
       <div className={editor.columns}>
         <div className={style.writing}>
-          {way === "file" ? (
+          {mode === "file" ? (
             <FileCard
               title={t("workflow.file")}
               schema="WorkflowSpec"
@@ -192,7 +192,7 @@ function Composer({ start, workflow, title }: ComposerProps) {
                   spec={spec}
                   set={draft.set}
                   fields={draft.apiError?.fields ?? []}
-                  named={workflow !== null}
+                  isNameFixed={workflow !== null}
                 />
               ) : (
                 <p className="quiet">{t("submit.brokenText")}</p>

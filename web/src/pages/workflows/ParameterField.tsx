@@ -14,11 +14,11 @@ interface FieldProps {
   error: string | undefined;
   onChange: (value: string) => void;
   /** A text with a reference may stand for a value of any type. */
-  takesReferences?: boolean;
+  allowsReferences?: boolean;
 }
 
 /** The field of a parameter, as its type and its schema let it be. */
-export function ParameterField({ name, parameter, value, error, onChange, takesReferences }: FieldProps) {
+export function ParameterField({ name, parameter, value, error, onChange, allowsReferences }: FieldProps) {
   const { t } = useTranslation();
   const hints = fieldHintsOf(parameter);
   const bounds = [
@@ -32,7 +32,7 @@ export function ParameterField({ name, parameter, value, error, onChange, takesR
     withAsterisk: parameter.default === undefined,
     placeholder: hints.example,
   };
-  if (takesReferences && (isReference(value) || !hasOwnField(parameter, hints))) {
+  if (allowsReferences && (isReference(value) || !hasSpecialField(parameter, hints))) {
     const change = (event: { currentTarget: { value: string } }) => onChange(event.currentTarget.value);
     return <TextInput {...common} value={value} onChange={change} />;
   }
@@ -105,6 +105,6 @@ export function ParameterField({ name, parameter, value, error, onChange, takesR
 }
 
 /** Whether more than a line of text can be said in it: what numbers and texts are filled in with may refer. */
-function hasOwnField({ type }: Parameter, { choices }: FieldHints): boolean {
+function hasSpecialField({ type }: Parameter, { choices }: FieldHints): boolean {
   return choices !== null || type === "boolean" || type === "array" || type === "object";
 }

@@ -13,13 +13,13 @@ import style from "./workflows.module.css";
 export function RunBars({ runs }: { runs: readonly RecentRun[] }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
-  const longest = Math.max(1, ...runs.map(lengthOf));
+  const longest = Math.max(1, ...runs.map(runDuration));
   const words = (run: RecentRun) =>
     [
       `#${run.number}`,
       t(`runStatus.${run.status}`),
       formatExact(run.created_at, language, zone),
-      run.finished_at ? formatDuration(lengthOf(run)) : null,
+      run.finished_at ? formatDuration(runDuration(run)) : null,
     ]
       .filter(Boolean)
       .join(" · ");
@@ -34,14 +34,14 @@ export function RunBars({ runs }: { runs: readonly RecentRun[] }) {
           title={words(run)}
           aria-label={words(run)}
         >
-          <i style={{ height: `${16 + 84 * Math.sqrt(lengthOf(run) / longest)}%` }} />
+          <i style={{ height: `${16 + 84 * Math.sqrt(runDuration(run) / longest)}%` }} />
         </Link>
       ))}
     </nav>
   );
 }
 
-function lengthOf({ started_at: from, finished_at: to }: RecentRun): number {
+function runDuration({ started_at: from, finished_at: to }: RecentRun): number {
   if (!from) return 0;
   return (to ? Date.parse(to) : Date.now()) - Date.parse(from);
 }

@@ -8,17 +8,17 @@ import { Play } from "lucide-react";
 import { useRef, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { ApiError } from "../../api/problem";
+import { ApiError } from "../../api/errors";
 import { planRun, startRun } from "../../api/workflows";
 import type { RunPlan, Workflow } from "../../api/schema";
 import { initialFields, type FieldTexts, parseFields } from "../../lib/parameters";
-import { notify } from "../../ui/act";
+import { notify } from "../../ui/notify";
 import { ErrorBox } from "../../ui/kit";
 import { ParameterField } from "./ParameterField";
 import style from "./workflows.module.css";
 import { randomId } from "../../lib/randomId";
 
-const PLANNED = 200;
+const PLAN_STEPS_SHOWN = 200;
 
 interface Props {
   workflow: Pick<Workflow, "id" | "name" | "parameters">;
@@ -34,28 +34,28 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
   const [fields, setFields] = useState<FieldTexts>(() => initialFields(parameters, start));
   const [note, setNote] = useState("");
   const [priority, setPriority] = useState<number | string>("");
-  const [isTold, setTold] = useState(false);
+  const [showErrors, setShowErrors] = useState(false);
   const [busy, setBusy] = useState(false);
-  const [refusal, setRefusal] = useState<ApiError | null>(null);
+  const [apiError, setApiError] = useState<ApiError | null>(null);
   const key = useRef(randomId());
   const { values, problems } = parseFields(parameters, fields);
-  const isWrong = Object.keys(problems).length > 0;
+  const hasProblems = Object.keys(problems).length > 0;
 
-  const [asked] = useDebouncedValue(JSON.stringify({ parameters: values }), 300);
+  const [debounced] = useDebouncedValue(JSON.stringify({ parameters: values }), 300);
   const plan = useQuery({
-    queryKey: ["plan", id, asked],
-    queryFn: ({ signal }) => planRun(id, JSON.parse(asked) as object, signal),
-    enabled: !isWrong,
+    queryKey: ["plan", id, debounced],
+    queryFn: ({ signal }) => planRun(id, JSON.parse(debounced) as object, signal),
+    enabled: !hasProblems,
     retry: false,
     staleTime: 10_000,
   });
   const fieldErrors = [
-    ...(plan.error && !isWrong ? ApiError.from(plan.error).fields : []),
-    ...(refusal?.fields ?? []),
+    ...(plan.error && !hasProblems ? ApiError.from(plan.error).fields : []),
+    ...(apiError?.fields ?? []),
   ];
-  const saidOf = (parameter: string) => {
+  const errorOf = (parameter: string) => {
     const problem = problems[parameter];
-    if (problem && (isTold || problem !== "missing")) return t(`workflow.problem.${problem}`);
+    if (problem && (showErrors || problem !== "missing")) return t(`workflow.problem.${problem}`);
     const own = fieldErrors.filter(({ path }) =>
       [parameter, `parameters.${parameter}`].some((at) => path === at || path.startsWith(`${at}.`)),
     );
@@ -63,10 +63,10 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
   };
 
   const go = async () => {
-    setTold(true);
-    if (isWrong) return;
+    setShowErrors(true);
+    if (hasProblems) return;
     setBusy(true);
-    setRefusal(null);
+    setApiError(null);
     try {
       const more = { ...(note && { note }), ...(priority !== "" && { priority: Number(priority) }) };
       const run = await startRun(id, { parameters: values, ...more }, key.current);
@@ -74,7 +74,7 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
       onClose();
       void navigate({ to: "/runs/$id", params: { id: run.id } });
     } catch (error) {
-      setRefusal(ApiError.from(error));
+      setApiError(ApiError.from(error));
       key.current = randomId();
       setBusy(false);
     }
@@ -97,7 +97,7 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
               name={each}
               parameter={parameter}
               value={fields[each] ?? ""}
-              error={saidOf(each)}
+              error={errorOf(each)}
               onChange={(value) => setFields((fields) => ({ ...fields, [each]: value }))}
             />
           ))}
@@ -119,8 +119,8 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
             />
           </div>
           <Plan plan={plan.data} />
-          {refusal && <ErrorBox error={refusal} />}
-          {!refusal && plan.error && !isWrong && fieldErrors.length === 0 && (
+          {apiError && <ErrorBox error={apiError} />}
+          {!apiError && plan.error && !hasProblems && fieldErrors.length === 0 && (
             <ErrorBox error={plan.error} />
           )}
         </div>
@@ -145,7 +145,7 @@ function Plan({ plan }: { plan: RunPlan | undefined }) {
     <details className={style.plan} data-testid="plan">
       <summary>{t("workflow.plan", { count: plan.steps.length })}</summary>
       <ol>
-        {plan.steps.slice(0, PLANNED).map((step) => (
+        {plan.steps.slice(0, PLAN_STEPS_SHOWN).map((step) => (
           <li key={step.name}>
             <span className="num quiet">{step.section === "steps" ? step.level + 1 : ""}</span>
             <span className="clip">
@@ -158,8 +158,8 @@ function Plan({ plan }: { plan: RunPlan | undefined }) {
           </li>
         ))}
       </ol>
-      {plan.steps.length > PLANNED && (
-        <p className="quiet">{t("workflow.planMore", { count: plan.steps.length - PLANNED })}</p>
+      {plan.steps.length > PLAN_STEPS_SHOWN && (
+        <p className="quiet">{t("workflow.planMore", { count: plan.steps.length - PLAN_STEPS_SHOWN })}</p>
       )}
     </details>
   );

@@ -65,7 +65,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
   const at = [section, String(index)];
   const kind = stepKindOf(step);
   const own = fields
-    .map((field) => ({ ...field, path: within(field.path, `${section}[${index}]`) }))
+    .map((field) => ({ ...field, path: relativePath(field.path, `${section}[${index}]`) }))
     .filter((field) => field.path !== null) as FieldError[];
   const error = (path: string) => own.find((field) => field.path === path)?.detail;
   const word = (path: string, value: string) => set([...at, path], value.trim() === "" ? undefined : value);
@@ -150,9 +150,9 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
         />
       </div>
       {(kind === "job" || kind === "workflow") && (
-        <EachFields
+        <ForEachFields
           step={step}
-          adders={stepsOf(spec, section).flatMap((other) =>
+          addedBy={stepsOf(spec, section).flatMap((other) =>
             other.name && other.name !== step.name && stepKindOf(other) === "job" ? [other.name] : [],
           )}
           set={(path, value) => set([...at, "for_each", ...path], value)}
@@ -166,7 +166,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
           placeholder={step.outputs ? undefined : "rows: integer"}
           classNames={{ input: style.code }}
           value={Object.entries(step.outputs ?? {}).map(([name, type]) => `${name}: ${type}`)}
-          onChange={(texts) => set([...at, "outputs"], promised(texts))}
+          onChange={(texts) => set([...at, "outputs"], parseOutputTypes(texts))}
           acceptValueOnBlur
           error={own.find(({ path }) => path === "outputs" || path.startsWith("outputs."))?.detail}
           data-testid="step-outputs"
@@ -193,7 +193,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
 }
 
 /** What `rows: integer` and the like promise; a name alone is a text. */
-function promised(texts: readonly string[]): Record<string, string> | undefined {
+function parseOutputTypes(texts: readonly string[]): Record<string, string> | undefined {
   const pairs = texts.map((text) => {
     const [name = "", type = "string"] = text.split(":").map((part) => part.trim());
     return [name, type] as const;
@@ -202,7 +202,7 @@ function promised(texts: readonly string[]): Record<string, string> | undefined 
 }
 
 /** The part of a path behind `at`, or null for another one. */
-function within(path: string, at: string): string | null {
+function relativePath(path: string, at: string): string | null {
   if (path === at) return "";
   return path.startsWith(`${at}.`) ? path.slice(at.length + 1) : null;
 }
@@ -221,8 +221,8 @@ function CallFields(props: { name: string; onName: (name: string) => void; error
   );
 }
 
-const WAITS = ["for", "until", "event"] as const;
-type WaitKind = (typeof WAITS)[number];
+const WAIT_KINDS = ["for", "until", "event"] as const;
+type WaitKind = (typeof WAIT_KINDS)[number];
 
 function WaitFields(props: {
   step: StepSpec;
@@ -242,7 +242,7 @@ function WaitFields(props: {
         label={t("workflow.form.wait")}
         value={kind}
         onChange={(value) => write(value as WaitKind, examples[value as WaitKind])}
-        data={WAITS.map((value) => ({ value, label: t(`workflow.form.waits.${value}`) }))}
+        data={WAIT_KINDS.map((value) => ({ value, label: t(`workflow.form.waits.${value}`) }))}
         allowDeselect={false}
       />
       <TextInput
@@ -255,10 +255,10 @@ function WaitFields(props: {
   );
 }
 
-function EachFields(props: {
+function ForEachFields(props: {
   step: StepSpec;
   /** The steps whose tasks could add its elements. */
-  adders: readonly string[];
+  addedBy: readonly string[];
   set: (path: string[], value: unknown) => void;
   error: (path: string) => string | undefined;
 }) {
@@ -323,7 +323,7 @@ function EachFields(props: {
       {kind === "added_by" && (
         <MultiSelect
           label={t("workflow.form.adders")}
-          data={props.adders}
+          data={props.addedBy}
           value={namesIn(text)}
           onChange={(names) => write(names.join(", "))}
           error={error ?? props.error("for_each.over.added_by[0]")}

@@ -16,10 +16,10 @@ interface Props {
   set: (path: string[], value: unknown) => void;
   fields: readonly FieldError[];
   /** It exists: its name is not changed any more. */
-  named: boolean;
+  isNameFixed: boolean;
 }
 
-export function WorkflowForm({ spec, set, fields, named }: Props) {
+export function WorkflowForm({ spec, set, fields, isNameFixed }: Props) {
   const { t } = useTranslation();
   const [open, setOpen] = useState<string[]>([]);
   const error = (path: string) => fields.find((field) => field.path === path)?.detail;
@@ -36,7 +36,7 @@ export function WorkflowForm({ spec, set, fields, named }: Props) {
         value={spec.name ?? ""}
         onChange={(event) => word(["name"], event.currentTarget.value)}
         error={error("name")}
-        readOnly={named}
+        readOnly={isNameFixed}
         data-testid="name"
       />
       <TextInput

@@ -10,7 +10,7 @@ import { useTranslation } from "react-i18next";
 import { workflowsQuery } from "../../api/workflows";
 import type { Workflow } from "../../api/schema";
 import type { WorkflowsSearch } from "../../app/router";
-import { useFilterShortcut } from "../../lib/slash";
+import { useFilterShortcut } from "../../lib/filterShortcut";
 import { usePageTitle } from "../../lib/title";
 import { EmptyState, Labels, Loading, Page, ErrorBox, Snippet } from "../../ui/kit";
 import { RunBadge } from "../../ui/Status";

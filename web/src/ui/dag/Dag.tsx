@@ -51,17 +51,17 @@ interface Props {
   nodes: readonly DagNode[];
   /** Where each step stands; none for a picture of a definition. */
   states?: ReadonlyMap<string, NodeState>;
-  chosen?: string;
-  onChoose?: (name: string | undefined) => void;
+  selected?: string;
+  onSelect?: (name: string | undefined) => void;
   label: string;
 }
 
-export function Dag({ nodes, states, chosen, onChoose, label }: Props) {
+export function Dag({ nodes, states, selected, onSelect, label }: Props) {
   const { t } = useTranslation();
   const { layout, layoutKey, isBusy } = useLayout(nodes);
   const box = useRef<HTMLDivElement>(null);
   const size = useSize(box);
-  const [view, setView] = useView(layout, layoutKey, size, chosen);
+  const [view, setView] = useView(layout, layoutKey, size, selected);
   const [find, setFind] = useState("");
   const drag = useRef<{ x: number; y: number; view: View; moved: boolean } | null>(null);
 
@@ -70,7 +70,7 @@ export function Dag({ nodes, states, chosen, onChoose, label }: Props) {
     if (text === "") return null;
     return new Set(nodes.filter(({ name }) => name.toLowerCase().includes(text)).map(({ name }) => name));
   }, [nodes, find]);
-  const related = useMemo(() => (chosen ? relatedSteps(nodes, chosen) : null), [nodes, chosen]);
+  const related = useMemo(() => (selected ? relatedSteps(nodes, selected) : null), [nodes, selected]);
 
   const zoom = useCallback(
     (factor: number, at?: { x: number; y: number }) =>
@@ -79,8 +79,8 @@ export function Dag({ nodes, states, chosen, onChoose, label }: Props) {
   );
   const fit = () => setView(() => fitView(layout, size));
   const show = (name: string | undefined) => {
-    const place = name === undefined ? undefined : layout.positions.get(name);
-    if (place) setView((view) => centerView(view, place, size));
+    const point = name === undefined ? undefined : layout.positions.get(name);
+    if (point) setView((view) => centerView(view, point, size));
   };
 
   useEffect(() => {
@@ -115,20 +115,20 @@ export function Dag({ nodes, states, chosen, onChoose, label }: Props) {
     const from = drag.current;
     drag.current = null;
     // Steps that are elements hear of their clicks themselves.
-    if (!from || from.moved || !onChoose || (event.target as Element).closest("button")) return;
+    if (!from || from.moved || !onSelect || (event.target as Element).closest("button")) return;
     const { left, top } = event.currentTarget.getBoundingClientRect();
-    onChoose(stepAt(layout, view, { x: event.clientX - left, y: event.clientY - top }));
+    onSelect(stepAt(layout, view, { x: event.clientX - left, y: event.clientY - top }));
   };
   const onKey = (event: KeyboardEvent<HTMLDivElement>) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "+" || event.key === "=") zoom(1.25);
     else if (event.key === "-") zoom(0.8);
     else if (event.key === "0") fit();
-    else if (event.key === "Escape" && chosen) onChoose?.(undefined);
-    else if (event.key.startsWith("Arrow") && onChoose) {
-      const next = chosen ? neighbour(layout, chosen, event.key) : nodes[0]?.name;
+    else if (event.key === "Escape" && selected) onSelect?.(undefined);
+    else if (event.key.startsWith("Arrow") && onSelect) {
+      const next = selected ? neighbour(layout, selected, event.key) : nodes[0]?.name;
       if (next === undefined) return;
-      onChoose(next);
+      onSelect(next);
     } else return;
     event.preventDefault();
   };
@@ -148,9 +148,9 @@ export function Dag({ nodes, states, chosen, onChoose, label }: Props) {
             if (event.key === "Escape") setFind("");
             if (event.key !== "Enter" || !hits) return;
             const all = [...hits];
-            const next = all[(all.indexOf(chosen ?? "") + 1) % all.length];
+            const next = all[(all.indexOf(selected ?? "") + 1) % all.length];
             show(next);
-            onChoose?.(next);
+            onSelect?.(next);
           }}
         />
         {hits && (
@@ -182,7 +182,10 @@ export function Dag({ nodes, states, chosen, onChoose, label }: Props) {
         onKeyDown={onKey}
       >
         {layoutKey !== "" && (
-          <Graph {...{ nodes, layout, states, chosen, onChoose, view, size, related: related, hits }} isBusy={isBusy} />
+          <Graph
+            {...{ nodes, layout, states, selected, onSelect, view, size, related, hits }}
+            isBusy={isBusy}
+          />
         )}
       </div>
     </div>
@@ -209,7 +212,7 @@ interface GraphProps extends Omit<Props, "label"> {
   isBusy: boolean;
 }
 
-function Graph({ nodes, layout, states, chosen, onChoose, view, size, related, hits, isBusy }: GraphProps) {
+function Graph({ nodes, layout, states, selected, onSelect, view, size, related, hits, isBusy }: GraphProps) {
   const { t } = useTranslation();
   const isSimplified = view.scale < READABLE_SCALE && nodes.length > DETAILED_STEPS_MAX;
   const window = viewportOf(view, size);
@@ -226,7 +229,12 @@ function Graph({ nodes, layout, states, chosen, onChoose, view, size, related, h
   const transform = `translate(${view.x} ${view.y}) scale(${view.scale})`;
 
   return (
-    <div data-testid="dag-shown" data-steps={layout.positions.size} data-far={isSimplified} data-busy={isBusy}>
+    <div
+      data-testid="dag-shown"
+      data-steps={layout.positions.size}
+      data-far={isSimplified}
+      data-busy={isBusy}
+    >
       <svg width={size.width} height={size.height} className={style.lines} aria-hidden>
         <g transform={transform}>
           {layout.bands.length > 1 &&
@@ -246,7 +254,9 @@ function Graph({ nodes, layout, states, chosen, onChoose, view, size, related, h
             <>
               <path d={joinedPath(edges)} className={style.far} />
               <SimplifiedSteps nodes={nodes} layout={layout} states={states} isDim={isDim} />
-              {chosen && <SimplifiedSteps nodes={nodes} layout={layout} only={chosen} isDim={() => false} />}
+              {selected && (
+                <SimplifiedSteps nodes={nodes} layout={layout} only={selected} isDim={() => false} />
+              )}
             </>
           ) : (
             edges.map(
@@ -281,18 +291,18 @@ function Graph({ nodes, layout, states, chosen, onChoose, view, size, related, h
             </span>
           ))}
         {visible.map((node) => {
-          const place = layout.positions.get(node.name);
+          const point = layout.positions.get(node.name);
           return (
-            place && (
+            point && (
               <Node
                 key={node.name}
                 node={node}
-                x={place.x}
-                y={place.y}
+                x={point.x}
+                y={point.y}
                 state={states?.get(node.name)}
-                isChosen={node.name === chosen}
+                isSelected={node.name === selected}
                 isDim={isDim(node.name)}
-                onChoose={onChoose}
+                onSelect={onSelect}
               />
             )
           );
@@ -303,8 +313,8 @@ function Graph({ nodes, layout, states, chosen, onChoose, view, size, related, h
 }
 
 function isVisible(layout: Layout, name: string, window: ReturnType<typeof viewportOf>): boolean {
-  const place = layout.positions.get(name);
-  return place !== undefined && isNodeVisible(place, window);
+  const point = layout.positions.get(name);
+  return point !== undefined && isNodeVisible(point, window);
 }
 
 const paths = new WeakMap<object, string>();
@@ -330,11 +340,11 @@ interface BlocksProps {
 function SimplifiedSteps({ nodes, layout, states, only, isDim }: BlocksProps) {
   const groups = new Map<string, string>();
   for (const { name } of nodes) {
-    const place = layout.positions.get(name);
-    if (!place || (only !== undefined && only !== name)) continue;
+    const point = layout.positions.get(name);
+    if (!point || (only !== undefined && only !== name)) continue;
     const status = states?.get(name)?.status;
     const key = `${isDim(name) ? "dim" : ""} ${status ?? "none"}`;
-    const block = `M${place.x} ${place.y}h${NODE_WIDTH}v${NODE_HEIGHT}h${-NODE_WIDTH}z`;
+    const block = `M${point.x} ${point.y}h${NODE_WIDTH}v${NODE_HEIGHT}h${-NODE_WIDTH}z`;
     groups.set(key, (groups.get(key) ?? "") + block);
   }
   return [...groups].map(([key, path]) => {
@@ -369,31 +379,31 @@ function useSize(element: React.RefObject<HTMLElement | null>): Size {
 }
 
 /** What shows: all of it at first, and whenever the picture has another shape; else as the user left it. */
-function useView(layout: Layout, shape: string, size: Size, chosen: string | undefined) {
+function useView(layout: Layout, layoutKey: string, size: Size, selected: string | undefined) {
   const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
   const isUserView = useRef(false);
-  const known = useRef({ shape: "", size: NO_SIZE });
+  const known = useRef({ layoutKey: "", size: NO_SIZE });
   useLayoutEffect(() => {
-    if (shape === "" || size.width === 0) return;
-    if (known.current.shape !== shape) isUserView.current = false;
-    known.current = { shape, size };
+    if (layoutKey === "" || size.width === 0) return;
+    if (known.current.layoutKey !== layoutKey) isUserView.current = false;
+    known.current = { layoutKey, size };
     if (!isUserView.current) setView(initialView(layout, size));
-  }, [layout, shape, size]);
+  }, [layout, layoutKey, size]);
 
   // A step that is chosen elsewhere comes into sight.
   const before = useRef<string | undefined>(undefined);
   useEffect(() => {
-    if (shape === "" || size.width === 0 || before.current === chosen) return;
-    before.current = chosen;
-    const place = chosen === undefined ? undefined : layout.positions.get(chosen);
-    if (!place) return;
+    if (layoutKey === "" || size.width === 0 || before.current === selected) return;
+    before.current = selected;
+    const point = selected === undefined ? undefined : layout.positions.get(selected);
+    if (!point) return;
     setView((view) => {
       const isFar = view.scale < READABLE_SCALE && layout.positions.size > DETAILED_STEPS_MAX;
-      return !isFar && isNodeVisible(place, viewportOf(view, size, -NODE_WIDTH / 4))
+      return !isFar && isNodeVisible(point, viewportOf(view, size, -NODE_WIDTH / 4))
         ? view
-        : centerView(view, place, size);
+        : centerView(view, point, size);
     });
-  }, [chosen, shape, size, layout]);
+  }, [selected, layoutKey, size, layout]);
 
   const change = useCallback((next: (view: View) => View) => {
     isUserView.current = true;

@@ -33,12 +33,12 @@ interface Props {
   x: number;
   y: number;
   state?: NodeState;
-  isChosen: boolean;
+  isSelected: boolean;
   isDim: boolean;
-  onChoose?: (name: string) => void;
+  onSelect?: (name: string) => void;
 }
 
-export const Node = memo(function Node({ node, x, y, state, isChosen, isDim, onChoose }: Props) {
+export const Node = memo(function Node({ node, x, y, state, isSelected, isDim, onSelect }: Props) {
   const { t } = useTranslation();
   const Kind = KIND_ICONS[node.kind];
   const words = state ? t(`stepStatus.${state.status}`) : t(`stepKind.${node.kind}`);
@@ -51,11 +51,11 @@ export const Node = memo(function Node({ node, x, y, state, isChosen, isDim, onC
       data-tone={state && stepTone(state.status)}
       data-map={node.isMap || undefined}
       data-dim={isDim || undefined}
-      aria-pressed={isChosen}
+      aria-pressed={isSelected}
       aria-label={`${node.name}: ${words}`}
       title={node.name}
       tabIndex={-1}
-      onClick={() => onChoose?.(node.name)}
+      onClick={() => onSelect?.(node.name)}
     >
       <span className={style.mark}>
         {state ? <StepIcon status={state.status} /> : <Kind size={14} aria-hidden />}

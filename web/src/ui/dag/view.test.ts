@@ -1,7 +1,17 @@
 import { expect, test } from "vitest";
 
 import { layOut } from "../../lib/dag/layout";
-import { initialView, centerView, isEdgeVisible, fitView, isNodeVisible, neighbour, stepAt, viewportOf, zoomView } from "./view";
+import {
+  initialView,
+  centerView,
+  isEdgeVisible,
+  fitView,
+  isNodeVisible,
+  neighbour,
+  stepAt,
+  viewportOf,
+  zoomView,
+} from "./view";
 
 const BOX = { width: 800, height: 600 };
 const node = (name: string, needs: string[] = []) => ({
@@ -23,7 +33,9 @@ test("on a phone a picture begins at its left end, large enough to be read", () 
   expect([scale, x]).toEqual([0.7, 24]);
   // A thousand steps are seen as a whole all the same.
   expect(initialView({ width: 9_000, height: 4_000 }, phone).scale).toBeLessThan(0.1);
-  expect(initialView({ width: 1_000, height: 200 }, BOX)).toEqual(fitView({ width: 1_000, height: 200 }, BOX));
+  expect(initialView({ width: 1_000, height: 200 }, BOX)).toEqual(
+    fitView({ width: 1_000, height: 200 }, BOX),
+  );
 });
 
 test("what is under the pointer stays there when it grows", () => {
@@ -36,14 +48,14 @@ test("what is under the pointer stays there when it grows", () => {
 });
 
 test("a step is found by where it is shown, and only what is in sight is inside", () => {
-  const place = LAYOUT.positions.get("d") ?? { x: 0, y: 0 };
-  const view = centerView({ x: 0, y: 0, scale: 1 }, place, BOX);
+  const point = LAYOUT.positions.get("d") ?? { x: 0, y: 0 };
+  const view = centerView({ x: 0, y: 0, scale: 1 }, point, BOX);
   expect(stepAt(LAYOUT, view, { x: 400, y: 300 })).toBe("d");
   expect(stepAt(LAYOUT, view, { x: 1, y: 1 })).toBeUndefined();
   const window = viewportOf(view, BOX);
-  expect(isNodeVisible(place, window)).toBe(true);
-  expect(isNodeVisible({ x: place.x + 5_000, y: place.y }, window)).toBe(false);
-  const edge = { from: "a", to: "b", points: [place.x - 5_000, place.y, place.x + 5_000, place.y] };
+  expect(isNodeVisible(point, window)).toBe(true);
+  expect(isNodeVisible({ x: point.x + 5_000, y: point.y }, window)).toBe(false);
+  const edge = { from: "a", to: "b", points: [point.x - 5_000, point.y, point.x + 5_000, point.y] };
   expect(isEdgeVisible(edge, window)).toBe(true);
   expect(isEdgeVisible({ ...edge, points: [-9_000, 0, -8_000, 0] }, window)).toBe(false);
 });

@@ -54,12 +54,12 @@ export function zoomView(view: View, factor: number, at: Point): View {
 }
 
 /** With a step in the middle, large enough to be read. */
-export function centerView(view: View, place: Point, box: Size): View {
+export function centerView(view: View, point: Point, box: Size): View {
   const scale = Math.max(view.scale, 0.8);
   return {
     scale,
-    x: box.width / 2 - (place.x + NODE_WIDTH / 2) * scale,
-    y: box.height / 2 - (place.y + NODE_HEIGHT / 2) * scale,
+    x: box.width / 2 - (point.x + NODE_WIDTH / 2) * scale,
+    y: box.height / 2 - (point.y + NODE_HEIGHT / 2) * scale,
   };
 }
 
@@ -99,8 +99,8 @@ export function isEdgeVisible({ points }: Edge, window: Viewport): boolean {
 /** The step at a point of the screen. */
 export function stepAt(layout: Layout, view: View, at: Point): string | undefined {
   const [x, y] = [(at.x - view.x) / view.scale, (at.y - view.y) / view.scale];
-  for (const [name, place] of layout.positions) {
-    if (x >= place.x && x <= place.x + NODE_WIDTH && y >= place.y && y <= place.y + NODE_HEIGHT) return name;
+  for (const [name, point] of layout.positions) {
+    if (x >= point.x && x <= point.x + NODE_WIDTH && y >= point.y && y <= point.y + NODE_HEIGHT) return name;
   }
   return undefined;
 }
@@ -114,8 +114,8 @@ export function neighbour(layout: Layout, from: string, key: string): string | u
   const [dx = 0, dy = 0] = along;
   let best: string | undefined;
   let least = Infinity;
-  for (const [name, place] of layout.positions) {
-    const [x, y] = [place.x - here.x, place.y - here.y];
+  for (const [name, point] of layout.positions) {
+    const [x, y] = [point.x - here.x, point.y - here.y];
     const ahead = x * dx + y * dy;
     if (ahead <= 1) continue;
     // What lies aside counts more than what lies far.

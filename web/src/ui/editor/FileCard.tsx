@@ -6,9 +6,9 @@ import { Check, TriangleAlert } from "lucide-react";
 import { createContext, Suspense, useContext, useEffect, useState } from "react";
 import { useTranslation } from "react-i18next";
 
-import { ApiError } from "../../api/problem";
+import { ApiError } from "../../api/errors";
 import { lazyPart, ChunkLoadError } from "../../app/lazyPage";
-import { useChunkReload } from "../../app/useLoadAgain";
+import { useChunkReload } from "../../app/useChunkReload";
 import { NOT_A_MAP, toYaml } from "../../lib/spec";
 import { Card, ErrorBox } from "../kit";
 import { loadSchemas, type SpecName } from "./completions";
@@ -90,7 +90,11 @@ export function FileCard<T extends object>({ title, schema, draft, validText }: 
           </CatchBoundary>
         </UnmodifiedContext>
       </div>
-      <div className={style.verdict} data-bad={draft.error || draft.apiError ? true : undefined} role="status">
+      <div
+        className={style.verdict}
+        data-bad={draft.error || draft.apiError ? true : undefined}
+        role="status"
+      >
         {draft.error ? (
           <>
             <TriangleAlert size={14} aria-hidden />

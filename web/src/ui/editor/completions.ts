@@ -50,12 +50,15 @@ export type SpecName = "JobSpec" | "ScheduleSpec" | "CalendarSpec" | "WorkflowSp
 
 export function completions(root: SpecName, lines: readonly string[], indent: number): Completion[] {
   let at: Schema[] = resolveSchema(schemas[root]);
-  for (const key of pathAbove(lines, indent)) at = at.flatMap((schema) => resolveSchema(schema.properties?.[key]));
+  for (const key of pathAbove(lines, indent))
+    at = at.flatMap((schema) => resolveSchema(schema.properties?.[key]));
   return at.flatMap((schema) =>
     Object.entries(schema.properties ?? {}).map(([key, member]) => ({
       label: key,
       apply: `${key}: `,
-      detail: (member.description ?? resolveSchema(member)[0]?.description ?? "").split("\n")[0]?.slice(0, 80),
+      detail: (member.description ?? resolveSchema(member)[0]?.description ?? "")
+        .split("\n")[0]
+        ?.slice(0, 80),
     })),
   );
 }

@@ -3,7 +3,7 @@
 import type { Diagnostic } from "@codemirror/lint";
 import { useEffect, useMemo, useState } from "react";
 
-import { ApiError } from "../../api/problem";
+import { ApiError } from "../../api/errors";
 import { setMember, type Parsed, parseSpec, rangeOf } from "../../lib/spec";
 
 const CHECK_DELAY_MS = 350;
@@ -14,7 +14,7 @@ export interface Draft<T> extends Parsed<T> {
   /** YAML, or JSON, which is YAML. */
   text: string;
   verdict: Verdict;
-  /** The last refusal; it stays until the server has answered to a change. */
+  /** The last apiError; it stays until the server has answered to a change. */
   apiError: ApiError | null;
   diagnostics: Diagnostic[];
   isValid: boolean;

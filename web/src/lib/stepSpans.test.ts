@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import type { RunStep, WorkflowRun } from "../api/schema";
 import { progressOf } from "./runs";
-import { stepSpans } from "./spans";
+import { stepSpans } from "./stepSpans";
 
 const at = (s: number) => new Date(1_000_000 + s * 1_000).toISOString();
 const run = { status: "running", created_at: at(0), started_at: at(10) } as WorkflowRun;

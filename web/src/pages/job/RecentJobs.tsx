@@ -8,7 +8,7 @@ import type { Job } from "../../api/schema";
 import { formatDuration } from "../../lib/quantities";
 import style from "./job.module.css";
 
-export function Namesakes({ job, jobs }: { job: Job; jobs: readonly Job[] }) {
+export function RecentJobs({ job, jobs }: { job: Job; jobs: readonly Job[] }) {
   const { t } = useTranslation();
   const took = (each: Job) =>
     each.started_at && each.finished_at ? Date.parse(each.finished_at) - Date.parse(each.started_at) : 0;

@@ -19,7 +19,7 @@ type Translate = (t: TFunction, ...found: string[]) => string;
 const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
   [
     /^(\d+) of (\d+) elements succeeded, (\d+) failed$/,
-    (t, succeeded, total, failed) => t("step.elementsOver", { succeeded, total, failed }),
+    (t, succeeded, total, failed) => t("step.elementsEnded", { succeeded, total, failed }),
   ],
   [/^(?:there was no element|the list is empty)$/, (t) => t("step.noElement")],
   [/^exited with code (\d+)$/, (t, code) => t("step.exited", { code })],
@@ -121,7 +121,10 @@ export function resultText(
 }
 
 /** Returns why a step, or an element, has its status: its cause, and its message. */
-export function stepReasonText({ cause, message }: Pick<RunStepState, "cause" | "message">, t: TFunction): string {
+export function stepReasonText(
+  { cause, message }: Pick<RunStepState, "cause" | "message">,
+  t: TFunction,
+): string {
   const words = cause ? t(`stepCause.${cause}`) : "";
   if (!message) return words;
   return words ? `${words}${t("common.colon")}${translateMessage(message, t)}` : translateMessage(message, t);
@@ -129,5 +132,5 @@ export function stepReasonText({ cause, message }: Pick<RunStepState, "cause" | 
 
 /** `2 of 3`. */
 export function attemptText({ number, most }: Pick<RunTries, "number" | "most">, t: TFunction): string {
-  return t("run.tryOf", { number, most });
+  return t("run.attemptOf", { number, most });
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { mayReload } from "./reloads";
+import { mayReload } from "./reloadGuard";
 
 function storage(): Pick<Storage, "getItem" | "setItem"> {
   const stored = new Map<string, string>();

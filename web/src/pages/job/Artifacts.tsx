@@ -8,7 +8,7 @@ import type { JobSpec } from "../../api/schema";
 import { EmptyState } from "../../ui/kit";
 import style from "./job.module.css";
 
-export function Files({ spec }: { spec: JobSpec }) {
+export function Artifacts({ spec }: { spec: JobSpec }) {
   const { t } = useTranslation();
   const inputs = spec.inputs ?? [];
   const outputs = spec.outputs ?? [];

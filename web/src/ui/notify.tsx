@@ -3,10 +3,10 @@
 import { Button, Group } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 
-import { isTakeover, ApiError } from "../api/problem";
+import { isTakeover, ApiError } from "../api/errors";
 import i18n from "../i18n";
 import { copyText } from "../lib/clipboard";
-import { errorText } from "./problem";
+import { errorText } from "./errorText";
 
 /** Says that something was done; with where to see it, if there is such a place. */
 export function notify(message: string, go?: { label: string; run: () => void } | null): void {
@@ -37,21 +37,21 @@ export async function copyAndNotify(text: string): Promise<void> {
   notify(i18n.t((await copyText(text)) ? "common.copied" : "common.notCopied"));
 }
 
-/** Runs an action; shows what it says on success, and the refusal otherwise. */
+/** Runs an action; shows what it says on success, and the apiError otherwise. */
 export async function runAction<T>(action: () => Promise<T>, done?: string): Promise<T | undefined> {
   try {
     const result = await action();
     if (done) notify(done);
     return result;
   } catch (error) {
-    const refusal = ApiError.from(error);
-    const { title, hint } = errorText(refusal, i18n.t);
+    const apiError = ApiError.from(error);
+    const { title, hint } = errorText(apiError, i18n.t);
     notifications.show({
-      color: isTakeover(refusal) ? "yellow" : "red",
+      color: isTakeover(apiError) ? "yellow" : "red",
       withBorder: true,
       autoClose: 10_000,
       title,
-      message: [hint, refusal.code].filter(Boolean).join(" · "),
+      message: [hint, apiError.code].filter(Boolean).join(" · "),
     });
     return undefined;
   }

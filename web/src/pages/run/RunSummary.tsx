@@ -8,30 +8,30 @@ import { useTranslation } from "react-i18next";
 import type { WorkflowRun } from "../../api/schema";
 import { resumeRun } from "../../api/workflows";
 import { isRunEnded } from "../../lib/runs";
-import { transitionDetail, attemptText } from "../../lib/runWords";
-import { runAction } from "../../ui/act";
+import { transitionDetail, attemptText } from "../../lib/serverMessages";
+import { runAction } from "../../ui/notify";
 import { Card, CopyButton, KeyValueList } from "../../ui/kit";
 import { RelativeTime, AbsoluteTime, Elapsed } from "../../ui/Time";
 import banner from "../schedule/schedule.module.css";
 import style from "./run.module.css";
 
-export function About({ run }: { run: WorkflowRun }) {
+export function RunSummary({ run }: { run: WorkflowRun }) {
   const { t } = useTranslation();
   const { origin, caller } = run;
   return (
     <div className={style.side}>
-      <Card title={t("run.facts.title")}>
+      <Card title={t("run.details.title")}>
         <KeyValueList
           rows={[
-            [t("run.facts.actor"), run.actor],
-            run.note ? [t("run.facts.note"), run.note] : null,
-            [t("run.facts.created"), <RelativeTime key="" at={run.created_at} />],
+            [t("run.details.actor"), run.actor],
+            run.note ? [t("run.details.note"), run.note] : null,
+            [t("run.details.created"), <RelativeTime key="" at={run.created_at} />],
             run.started_at && run.started_at !== run.created_at
-              ? [t("run.facts.turn"), <RelativeTime key="" at={run.started_at} />]
+              ? [t("run.details.turn"), <RelativeTime key="" at={run.started_at} />]
               : null,
             run.started_at
               ? [
-                  isRunEnded(run.status) ? t("job.facts.took") : t("job.facts.soFar"),
+                  isRunEnded(run.status) ? t("job.details.took") : t("job.details.soFar"),
                   <Elapsed
                     key=""
                     from={run.started_at}
@@ -39,10 +39,12 @@ export function About({ run }: { run: WorkflowRun }) {
                   />,
                 ]
               : null,
-            run.tries ? [t("run.facts.try"), attemptText(run.tries, t)] : null,
-            run.finished_at ? [t("job.facts.finished"), <RelativeTime key="" at={run.finished_at} />] : null,
-            !isRunEnded(run.status) && [t("run.facts.section"), t(`section.${run.section}`)],
-            [t("job.facts.namespace"), run.namespace],
+            run.tries ? [t("run.details.try"), attemptText(run.tries, t)] : null,
+            run.finished_at
+              ? [t("job.details.finished"), <RelativeTime key="" at={run.finished_at} />]
+              : null,
+            !isRunEnded(run.status) && [t("run.details.section"), t(`section.${run.section}`)],
+            [t("job.details.namespace"), run.namespace],
             run.generation > 0 && [
               t("schedule.generation"),
               <span key="" className="num">
@@ -51,7 +53,7 @@ export function About({ run }: { run: WorkflowRun }) {
             ],
             run.priority != null
               ? [
-                  t("job.facts.priority"),
+                  t("job.details.priority"),
                   <span key="" className="num">
                     {run.priority}
                   </span>,
@@ -59,7 +61,7 @@ export function About({ run }: { run: WorkflowRun }) {
               : null,
             caller
               ? [
-                  t("run.facts.caller"),
+                  t("run.details.caller"),
                   <Link key="" to="/runs/$id" params={{ id: caller.run }} className="mono">
                     …{caller.run.slice(-8)}
                   </Link>,
@@ -67,7 +69,7 @@ export function About({ run }: { run: WorkflowRun }) {
               : null,
             run.retry_of
               ? [
-                  t("job.facts.retryOf"),
+                  t("job.details.retryOf"),
                   <Link key="" to="/runs/$id" params={{ id: run.retry_of }} className="mono">
                     …{run.retry_of.slice(-8)}
                   </Link>,
@@ -98,14 +100,14 @@ export function About({ run }: { run: WorkflowRun }) {
           />
         </Card>
       )}
-      <Values title={t("workflow.parameters")} value={run.parameters} />
-      <Values title={t("run.output")} value={run.output} />
+      <JsonCard title={t("workflow.parameters")} value={run.parameters} />
+      <JsonCard title={t("run.output")} value={run.output} />
     </div>
   );
 }
 
 /** Data as it was given, to be read and copied. */
-export function Values({ title, value }: { title: string; value: unknown }) {
+export function JsonCard({ title, value }: { title: string; value: unknown }) {
   const { t } = useTranslation();
   const isEmpty = value === undefined || value === null || JSON.stringify(value) === "{}";
   if (isEmpty) return null;
@@ -120,7 +122,7 @@ export function Values({ title, value }: { title: string; value: unknown }) {
 }
 
 /** That it was paused, is being stopped, or failed and waits for its next try. */
-export function Paused({ run }: { run: WorkflowRun }) {
+export function RunBanner({ run }: { run: WorkflowRun }) {
   const { t } = useTranslation();
   const name = run.workflow;
   if (run.status === "stopping" && run.stopping) {

@@ -8,7 +8,7 @@ import { formatDuration } from "../../lib/quantities";
 import { formatExact } from "../../lib/time";
 
 /** An instant with how far away it is: `14:02:11 (in 3m 20s)`. */
-export function useUntil(): (at: string) => string {
+export function useTimeWithDistance(): (at: string) => string {
   const now = useNow();
   const { language, zone } = usePreferences();
   const { t } = useTranslation();

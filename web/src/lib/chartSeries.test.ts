@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { FeedEvent, Job } from "../api/schema";
-import { applyJobEvents, CHART_JOBS_MAX, niceCeiling, quantile, minuteBuckets } from "./series";
+import { applyJobEvents, CHART_JOBS_MAX, niceCeiling, quantile, minuteBuckets } from "./chartSeries";
 
 const NOW = Date.parse("2026-11-21T12:00:30Z");
 const job = (over: Partial<Job>) => ({ status: "succeeded", ...over }) as Job;

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { JobSpec } from "../api/schema";
-import { toResubmitCommand } from "./copy";
+import { toResubmitCommand } from "./submitCommands";
 
 test("a copied job is submitted again as another job, at once", () => {
   const spec = {

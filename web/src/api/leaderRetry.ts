@@ -11,7 +11,7 @@
  * - How ready a server is (`/readyz`) is its own matter, and is told as it is.
  */
 
-import { isProblem, ApiError } from "./problem";
+import { isProblem, ApiError } from "./errors";
 
 /** How long a request is sent again; a take-over lasts some three seconds. */
 const RETRY_MAX_MS = 10_000;

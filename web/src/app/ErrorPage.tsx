@@ -4,10 +4,10 @@ import { Button } from "@mantine/core";
 import { type ErrorComponentProps, useRouter } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
 
-import { ApiError } from "../api/problem";
+import { ApiError } from "../api/errors";
 import { Page, ErrorBox } from "../ui/kit";
 import { resetFailedLoads, ChunkLoadError } from "./lazyPage";
-import { useChunkReload } from "./useLoadAgain";
+import { useChunkReload } from "./useChunkReload";
 
 export function ErrorPage({ error, reset }: ErrorComponentProps) {
   const { t } = useTranslation();

@@ -4,6 +4,6 @@ import { CodeHighlight } from "../../ui/Code";
 import { toYaml } from "../../lib/spec";
 import type { JobSpec } from "../../api/schema";
 
-export function Spec({ spec }: { spec: JobSpec }) {
+export function JobSpecView({ spec }: { spec: JobSpec }) {
   return <CodeHighlight text={toYaml(spec)} />;
 }

@@ -57,7 +57,7 @@ export class ApiError extends Error {
   }
 }
 
-/** What a refusal is called in the user's own language; `null` where the server's words are shown. */
+/** What a apiError is called in the user's own language; `null` where the server's words are shown. */
 export type MessageKey =
   "unreachable" | "unexpected" | "notLoaded" | "leaderless" | "outcomeUnknown" | "noOtherServer";
 
@@ -83,7 +83,7 @@ export function messageKey({ code }: ApiError): MessageKey | null {
 const API_HINT =
   /`(Authorization|Allow|Content-Type|Retry-After|cursor|errors|overlap|repeat)\b|\b(GET|PUT|POST)\b|\bETag\b|\/docs\b|\/readyz/;
 
-/** What somebody at the dashboard can do instead, by the code of a refusal. */
+/** What somebody at the dashboard can do instead, by the code of a apiError. */
 const HINTS = {
   unauthenticated: "token",
   cross_site: "ownAddress",

@@ -10,7 +10,7 @@ import { workersQuery } from "../../api/queries";
 import { itemsQuery, liveItemsQuery } from "../../api/workflows";
 import { isStepEnded } from "../../lib/runs";
 import { Card, Loading, ErrorBox } from "../../ui/kit";
-import { translateMessage, stepReasonText } from "../../lib/runWords";
+import { translateMessage, stepReasonText } from "../../lib/serverMessages";
 import { RunBadge, StatusBadge, StepBadge } from "../../ui/Status";
 import { Elapsed } from "../../ui/Time";
 import style from "./run.module.css";
@@ -20,10 +20,10 @@ interface Props {
   step: RunStep;
   /** Whose log shows. */
   job: string | undefined;
-  onJob: (job: string) => void;
+  onSelectJob: (job: string) => void;
 }
 
-export function Items({ run, step, job, onJob }: Props) {
+export function Elements({ run, step, job, onSelectJob }: Props) {
   const { t } = useTranslation();
   const list = useInfiniteQuery(itemsQuery(run.id, step.name));
   const items = list.data?.pages.flatMap((page) => page.items);
@@ -44,15 +44,17 @@ export function Items({ run, step, job, onJob }: Props) {
           <Loading rows={3} />
         </div>
       )}
-      {!isStepEnded(step.status) && <LiveItems run={run} step={step} job={job} onJob={onJob} />}
+      {!isStepEnded(step.status) && (
+        <LiveElements run={run} step={step} job={job} onSelectJob={onSelectJob} />
+      )}
       {items?.length === 0 && <p className={style.nothing}>{t("step.noElements")}</p>}
       <ol className={style.items} data-testid="items">
         {items?.map((item) => (
-          <Item
+          <ElementRow
             key={item.index}
             item={item}
-            isChosen={item.job_id != null && item.job_id === job}
-            onJob={onJob}
+            isSelected={item.job_id != null && item.job_id === job}
+            onSelectJob={onSelectJob}
           />
         ))}
       </ol>
@@ -72,7 +74,7 @@ export function Items({ run, step, job, onJob }: Props) {
 }
 
 /** What goes on now: on which worker, and in which try. */
-function LiveItems({ run, step, job, onJob }: Props) {
+function LiveElements({ run, step, job, onSelectJob }: Props) {
   const { t } = useTranslation();
   const { data } = useQuery(liveItemsQuery(run.id, step.name, step.number));
   const workers = useQuery(workersQuery).data?.items ?? [];
@@ -98,7 +100,7 @@ function LiveItems({ run, step, job, onJob }: Props) {
                 </Link>
               </>
             )}
-            {live && live.executions > 1 && ` · ${t("step.try", { count: live.executions })}`}
+            {live && live.executions > 1 && ` · ${t("step.attempt", { count: live.executions })}`}
           </span>
           <span className="num quiet">
             {live?.started_at && <Elapsed from={live.started_at} to={null} />}
@@ -108,7 +110,7 @@ function LiveItems({ run, step, job, onJob }: Props) {
               type="button"
               className={style.linkish}
               aria-pressed={live.id === job}
-              onClick={() => onJob(live.id)}
+              onClick={() => onSelectJob(live.id)}
             >
               {t("job.tabs.log")}
             </button>
@@ -126,12 +128,20 @@ function LiveItems({ run, step, job, onJob }: Props) {
   );
 }
 
-function Item({ item, isChosen, onJob }: { item: RunItem; isChosen: boolean; onJob: (job: string) => void }) {
+function ElementRow({
+  item,
+  isSelected,
+  onSelectJob,
+}: {
+  item: RunItem;
+  isSelected: boolean;
+  onSelectJob: (job: string) => void;
+}) {
   const { t } = useTranslation();
   const { job_id: job, called } = item;
   const isGood = item.status === "succeeded";
   return (
-    <li data-chosen={isChosen || undefined}>
+    <li data-chosen={isSelected || undefined}>
       <span className="num quiet">{item.index}</span>
       <StepBadge status={item.status} plain />
       <span className="clip quiet" title={item.message ?? undefined}>
@@ -147,7 +157,12 @@ function Item({ item, isChosen, onJob }: { item: RunItem; isChosen: boolean; onJ
         {item.started_at && <Elapsed from={item.started_at} to={item.finished_at} />}
       </span>
       {job ? (
-        <button type="button" className={style.linkish} aria-pressed={isChosen} onClick={() => onJob(job)}>
+        <button
+          type="button"
+          className={style.linkish}
+          aria-pressed={isSelected}
+          onClick={() => onSelectJob(job)}
+        >
           {t("job.tabs.log")}
         </button>
       ) : called ? (

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { ApiError } from "./problem";
+import { ApiError } from "./errors";
 
 test("a problem document keeps its code, hint and fields", () => {
   const body = {

@@ -8,11 +8,11 @@ import { Trans, useTranslation } from "react-i18next";
 
 import { useWorkerName, whyQuery } from "../../api/queries";
 import type { Misfit, Misfits, Reason } from "../../api/schema";
-import { translateMessage } from "../../lib/runWords";
+import { translateMessage } from "../../lib/serverMessages";
 import style from "./job.module.css";
-import { useUntil } from "./until";
+import { useTimeWithDistance } from "./timeWithDistance";
 
-export function WhyBox({ id }: { id: string }) {
+export function WaitingReasons({ id }: { id: string }) {
   const { t } = useTranslation();
   const { data } = useQuery({ ...whyQuery(id), refetchInterval: 5_000 });
   const reasons = data?.reasons.filter((reason) => reason.reason !== "runs") ?? [];
@@ -23,7 +23,7 @@ export function WhyBox({ id }: { id: string }) {
       <div>
         {reasons.map((reason, i) => (
           <div key={i} data-first={i === 0 || undefined}>
-            <Words reason={reason} />
+            <ReasonText reason={reason} />
           </div>
         ))}
       </div>
@@ -31,10 +31,10 @@ export function WhyBox({ id }: { id: string }) {
   );
 }
 
-function Words({ reason }: { reason: Reason }): ReactNode {
+function ReasonText({ reason }: { reason: Reason }): ReactNode {
   const { t } = useTranslation();
   const workerName = useWorkerName();
-  const until = useUntil();
+  const until = useTimeWithDistance();
   switch (reason.reason) {
     case "not_due":
       return <p>{t("why.not_due", { until: until(reason.until) })}</p>;
@@ -78,7 +78,7 @@ function Words({ reason }: { reason: Reason }): ReactNode {
     case "no_workers":
       return <p>{t("why.no_workers")}</p>;
     case "no_worker_fits":
-      return <Workers workers={reason.workers} more={reason.more} />;
+      return <UnschedulableWorkers workers={reason.workers} more={reason.more} />;
     case "placeable":
       return <p>{t("why.placeable", { worker: workerName(reason.worker) })}</p>;
     case "reserved":
@@ -106,9 +106,9 @@ function QueueLink({ children }: { children?: ReactNode }) {
   );
 }
 
-function Workers({ workers, more }: { workers: readonly Misfits[]; more: number }) {
+function UnschedulableWorkers({ workers, more }: { workers: readonly Misfits[]; more: number }) {
   const { t } = useTranslation();
-  const say = useMisfit();
+  const reasonText = useUnschedulableText();
   return (
     <>
       <p>{t("why.no_worker_fits", { count: workers.length + more })}</p>
@@ -118,7 +118,7 @@ function Workers({ workers, more }: { workers: readonly Misfits[]; more: number 
             <Link to="/workers/$id" params={{ id: worker.worker }} className={style.whyLink}>
               {worker.name}
             </Link>
-            <span>{worker.misfits.map(say).join(t("common.listSeparator"))}</span>
+            <span>{worker.misfits.map(reasonText).join(t("common.listSeparator"))}</span>
           </li>
         ))}
         {workers.length + more > 8 && (
@@ -129,17 +129,17 @@ function Workers({ workers, more }: { workers: readonly Misfits[]; more: number 
   );
 }
 
-function useMisfit(): (misfit: Misfit) => string {
+function useUnschedulableText(): (misfit: Misfit) => string {
   const { t } = useTranslation();
   return (misfit) => {
     if (misfit.misfit === "constraint" && !misfit.value)
-      return t("misfit.unlabelled", { label: misfit.label });
+      return t("unschedulable.unlabelled", { label: misfit.label });
     const shown = Object.entries(misfit).map(([key, value]) => [key, value === null ? "–" : String(value)]);
     if (misfit.misfit === "unhealthy") {
-      return t("misfit.unhealthy", { trouble: translateMessage(misfit.trouble, t) });
+      return t("unschedulable.unhealthy", { trouble: translateMessage(misfit.trouble, t) });
     }
     // Each text takes what its own kind has; the types cannot follow that.
     const values = Object.fromEntries(shown) as Record<"needed" | "free" | "capacity", string>;
-    return t(`misfit.${misfit.misfit as "cpu"}`, values);
+    return t(`unschedulable.${misfit.misfit as "cpu"}`, values);
   };
 }

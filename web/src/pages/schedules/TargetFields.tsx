@@ -19,7 +19,7 @@ interface Props {
   fields: readonly FieldError[];
 }
 
-export function StartsFields({ spec, set, fields }: Props) {
+export function TargetFields({ spec, set, fields }: Props) {
   const { t } = useTranslation();
   const choose = (what: string) => {
     set(["job"], undefined);
@@ -78,20 +78,20 @@ function Parameters({ namespace, call, set, fields }: ParametersProps) {
   const [name] = useDebouncedValue(call.name, 300);
   const found = useQuery({ ...workflowQuery(name, namespace), enabled: name !== "", retry: false });
   const declared = name === call.name ? (found.data?.parameters ?? {}) : {};
-  const [touched, setTouched] = useState<FieldTexts>({});
-  const shownFields = { ...initialFields(declared, call.parameters), ...touched };
+  const [edited, setEdited] = useState<FieldTexts>({});
+  const shownFields = { ...initialFields(declared, call.parameters), ...edited };
   const { problems } = parseCallFields(declared, shownFields);
   if (Object.keys(declared).length === 0) return null;
   const change = (parameter: string, value: string) => {
-    const next = { ...touched, [parameter]: value };
-    setTouched(next);
+    const next = { ...edited, [parameter]: value };
+    setEdited(next);
     const { values } = parseCallFields(declared, { ...initialFields(declared, call.parameters), ...next });
     // What the workflow does not know stays: the server says what is wrong with it.
     const unknown = Object.entries(call.parameters ?? {}).filter(([each]) => !(each in declared));
     const all = { ...Object.fromEntries(unknown), ...values };
     set(Object.keys(all).length > 0 ? all : undefined);
   };
-  const saidOf = (parameter: string) => {
+  const errorOf = (parameter: string) => {
     const problem = problems[parameter];
     if (problem && problem !== "missing") return t(`workflow.problem.${problem}`);
     const at = `workflow.parameters.${parameter}`;
@@ -107,9 +107,9 @@ function Parameters({ namespace, call, set, fields }: ParametersProps) {
           name={each}
           parameter={parameter}
           value={shownFields[each] ?? ""}
-          error={saidOf(each)}
+          error={errorOf(each)}
           onChange={(value) => change(each, value)}
-          takesReferences
+          allowsReferences
         />
       ))}
     </fieldset>

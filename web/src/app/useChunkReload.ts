@@ -4,7 +4,7 @@ import { useEffect, useRef } from "react";
 
 import { feed } from "../api/feed";
 import { resetFailedLoads, ChunkLoadError } from "./lazyPage";
-import { mayReload } from "./reloads";
+import { mayReload } from "./reloadGuard";
 
 /**
  * Reloads the whole page if the server answers: then the code is not there because the server was upgraded. The

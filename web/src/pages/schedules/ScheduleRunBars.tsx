@@ -11,20 +11,20 @@ import { formatExact } from "../../lib/time";
 import style from "./schedules.module.css";
 
 /** `runs` has the newest first. */
-export function Runs({ runs, linked }: { runs: readonly ScheduleRun[]; linked?: boolean }) {
+export function ScheduleRunBars({ runs, linked }: { runs: readonly ScheduleRun[]; linked?: boolean }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
-  const longest = Math.max(1, ...runs.map(length));
+  const longest = Math.max(1, ...runs.map(runDuration));
   const words = (run: ScheduleRun) =>
     [
       formatExact(run.scheduled_for, language, zone),
       run.run_id ? t(`runStatus.${run.status as RunStatus}`) : t(`status.${run.status as JobStatus}`),
-      run.started_at && run.finished_at ? formatDuration(length(run)) : null,
+      run.started_at && run.finished_at ? formatDuration(runDuration(run)) : null,
     ]
       .filter(Boolean)
       .join(" · ");
   const bars = [...runs].reverse().map((run) => {
-    const bar = <i style={{ height: `${16 + 84 * Math.sqrt(length(run) / longest)}%` }} />;
+    const bar = <i style={{ height: `${16 + 84 * Math.sqrt(runDuration(run) / longest)}%` }} />;
     const id = run.run_id ?? run.job_id ?? "";
     return linked ? (
       <Link
@@ -59,24 +59,24 @@ export function Runs({ runs, linked }: { runs: readonly ScheduleRun[]; linked?: 
   );
 }
 
-interface AllRunsProps extends Omit<ComponentProps<typeof Link>, "to" | "search" | "params"> {
+interface AllRunsLinkProps extends Omit<ComponentProps<typeof Link>, "to" | "search" | "params"> {
   schedule: Schedule;
   /** Only those that are not over. */
-  isOpen?: boolean;
+  activeOnly?: boolean;
 }
 
 /** Leads to the list of its runs: of jobs, or of runs of its workflow. */
-export function AllRuns({ schedule: { id, spec }, isOpen, ...rest }: AllRunsProps) {
+export function AllRunsLink({ schedule: { id, spec }, activeOnly, ...rest }: AllRunsLinkProps) {
   if (spec?.workflow) {
-    const status = isOpen ? "waiting,running,paused,stopping" : undefined;
+    const status = activeOnly ? "waiting,running,paused,stopping" : undefined;
     return <Link {...rest} to="/runs" search={{ schedule: id, status }} />;
   }
-  const status = isOpen ? "ready,waiting,running,retrying" : undefined;
+  const status = activeOnly ? "ready,waiting,running,retrying" : undefined;
   return <Link {...rest} to="/jobs" search={{ schedule: id, status }} />;
 }
 
 /** How long it took, or has taken so far. */
-function length(run: ScheduleRun): number {
+function runDuration(run: ScheduleRun): number {
   if (!run.started_at) return 0;
   return (run.finished_at ? Date.parse(run.finished_at) : Date.now()) - Date.parse(run.started_at);
 }

@@ -9,7 +9,7 @@ import { expect, test } from "vitest";
 import type { RunHistoryEntry } from "../api/schema";
 import english from "../i18n/en.json";
 import chinese from "../i18n/zh-CN.json";
-import { transitionDetail, translateMessage, resultText, stepReasonText } from "./runWords";
+import { transitionDetail, translateMessage, resultText, stepReasonText } from "./serverMessages";
 
 const i18n = createInstance();
 await i18n.init({
@@ -106,7 +106,7 @@ test("a step says its cause first", () => {
 const CRATES = join(import.meta.dirname, "../../../crates");
 
 /**
- * Where the server and the workers write messages, and how to find them there. Each must have a form in `runWords.ts`:
+ * Where the server and the workers write messages, and how to find them there. Each must have a form in `serverMessages.ts`:
  * a message that is reworded or new has no translation until one is added.
  */
 const SOURCES: ReadonlyArray<[file: string, found: RegExp, count: number]> = [
@@ -150,7 +150,7 @@ test("every message that the server or a worker writes has a translation", () =>
         .replace(/\{(\w*)\}/g, (_, name: string) => VALUES[name] ?? "9");
       if (translateMessage(message, zh) !== message) continue;
       problems.push(
-        `crates/${file}: “${message}” has no form in web/src/lib/runWords.ts: add one, with a text`,
+        `crates/${file}: “${message}” has no form in web/src/lib/serverMessages.ts: add one, with a text`,
       );
     }
   }
@@ -183,7 +183,7 @@ const CODES: ReadonlyArray<[file: string, found: RegExp, section: "result" | "de
   ["supervisor/src/report.rs", /Self::refused\(\s*"(\w+)"/g, "declined"],
 ];
 
-test("every error code of a result, and of a refusal by a worker, has a text", () => {
+test("every error code of a result, and of a apiError by a worker, has a text", () => {
   const missing: string[] = [];
   for (const [file, pattern, section] of CODES) {
     const source = readFileSync(join(CRATES, file), "utf8").replace(/\n#\[cfg\(test\)\][\s\S]*$/, "");

@@ -4,7 +4,7 @@ import { Tooltip } from "@mantine/core";
 import { useTranslation } from "react-i18next";
 
 import type { Preview, Schedule } from "../../api/schema";
-import { warningText } from "../../lib/notices";
+import { warningText } from "../../lib/codeTexts";
 import { usePreferences } from "../../lib/preferences";
 import { formatDay, formatExact } from "../../lib/time";
 import { Card, Loading, ErrorBox } from "../../ui/kit";
@@ -19,7 +19,7 @@ interface Props {
   error: unknown;
 }
 
-export function NextTimes({ schedule, preview, error }: Props) {
+export function NextFirings({ schedule, preview, error }: Props) {
   const { t } = useTranslation();
   // That it is paused is said here in the user's language.
   const warnings = preview?.warnings?.filter(({ code }) => code !== "paused");
@@ -30,12 +30,12 @@ export function NextTimes({ schedule, preview, error }: Props) {
       {preview && schedule.status === "paused" && preview.firings.length > 0 && (
         <p className={style.hint}>{t("schedule.nextIfResumed")}</p>
       )}
-      {preview && <Firings preview={{ ...preview, warnings }} none={t("schedule.noneNext")} />}
+      {preview && <FiringList preview={{ ...preview, warnings }} none={t("schedule.noneNext")} />}
     </Card>
   );
 }
 
-export function Firings({ preview, none }: { preview: Preview; none: string }) {
+export function FiringList({ preview, none }: { preview: Preview; none: string }) {
   const { t } = useTranslation();
   return (
     <>
@@ -50,7 +50,7 @@ export function Firings({ preview, none }: { preview: Preview; none: string }) {
           const marks = MARKS.filter((mark) => firing.marks?.includes(mark));
           return (
             <li key={firing.at + firing.local}>
-              <Wall local={firing.local} at={firing.at} />
+              <WallTime local={firing.local} at={firing.at} />
               <span className="quiet">
                 <RelativeTime at={firing.at} light />
               </span>
@@ -72,7 +72,7 @@ export function Firings({ preview, none }: { preview: Preview; none: string }) {
 }
 
 /** The date and the time as the wall of the zone shows them, whatever zone this browser is in. */
-function Wall({ local, at }: { local: string; at: string }) {
+function WallTime({ local, at }: { local: string; at: string }) {
   const { language, zone } = usePreferences();
   const time = local.slice(11, 19);
   return (

@@ -2,7 +2,7 @@
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
-import { withLeaderRetry } from "./patience";
+import { withLeaderRetry } from "./leaderRetry";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -53,9 +53,9 @@ test("patience ends, and other refusals are told at once", async () => {
   expect(rejected.status).toBe(503);
   expect(rejected.bodies).toHaveLength(26);
   expect((await sent(new Request(JOBS), [() => refused("stopping"), succeeded])).bodies).toHaveLength(1);
-  expect((await sent(new Request(JOBS), [() => new Response("<html>", { status: 503 }), succeeded])).status).toBe(
-    503,
-  );
+  expect(
+    (await sent(new Request(JOBS), [() => new Response("<html>", { status: 503 }), succeeded])).status,
+  ).toBe(503);
 });
 
 test("how ready a server is, is told as it is", async () => {

@@ -5,16 +5,17 @@ import type { ReactNode } from "react";
 import { useTranslation } from "react-i18next";
 
 import type { StepReason } from "../../api/schema";
-import { stepReasonText } from "../../lib/runWords";
+import { stepReasonText } from "../../lib/serverMessages";
 import { StepBadge } from "../../ui/Status";
-import { WhyBox } from "../job/WhyBox";
-import { useUntil } from "../job/until";
+import { WaitingReasons } from "../job/WaitingReasons";
+import { useTimeWithDistance } from "../job/timeWithDistance";
 import style from "./run.module.css";
 
-export function StepReasonWords({ reason }: { reason: StepReason }): ReactNode {
+export function StepReasonText({ reason }: { reason: StepReason }): ReactNode {
   const { t } = useTranslation();
-  const until = useUntil();
-  const limit = (at: string | null | undefined) => (at ? ` ${t("stepWhy.until", { until: until(at) })}` : "");
+  const until = useTimeWithDistance();
+  const untilText = (at: string | null | undefined) =>
+    at ? ` ${t("stepWhy.until", { until: until(at) })}` : "";
   switch (reason.reason) {
     case "run_waits":
       return <p>{t("stepWhy.run_waits", reason)}</p>;
@@ -61,7 +62,7 @@ export function StepReasonWords({ reason }: { reason: StepReason }): ReactNode {
       return (
         <>
           <p>{t("stepWhy.job")}</p>
-          <WhyBox id={reason.job} />
+          <WaitingReasons id={reason.job} />
         </>
       );
     case "called":
@@ -95,14 +96,14 @@ export function StepReasonWords({ reason }: { reason: StepReason }): ReactNode {
           {reason.approvers.length > 0
             ? t("stepWhy.approvalOf", { names: reason.approvers.join(t("common.listSeparator")) })
             : t("stepWhy.approval")}
-          {limit(reason.until)}
+          {untilText(reason.until)}
         </p>
       );
     case "event":
       return (
         <p>
           {t("stepWhy.event", { event: reason.event })}
-          {limit(reason.until)}
+          {untilText(reason.until)}
         </p>
       );
     case "time":

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { mergeFirings } from "./lanes";
+import { mergeFirings } from "./firingMarks";
 
 const HOUR = 3_600_000;
 
@@ -13,6 +13,8 @@ test("firings that cannot be told apart are drawn as one mark that counts them",
 });
 
 test("firings apart from each other have marks of their own", () => {
-  expect(mergeFirings([HOUR, 2 * HOUR, 3 * HOUR], 0, 24 * HOUR).map(({ from }) => from / HOUR)).toEqual([1, 2, 3]);
+  expect(mergeFirings([HOUR, 2 * HOUR, 3 * HOUR], 0, 24 * HOUR).map(({ from }) => from / HOUR)).toEqual([
+    1, 2, 3,
+  ]);
   expect(mergeFirings([], 0, HOUR)).toEqual([]);
 });

@@ -1,0 +1,186 @@
+/** One thing that needs somebody: what it is, and where to go about it. */
+
+import { Link } from "@tanstack/react-router";
+import {
+  CirclePause,
+  CircleSlash,
+  Clock,
+  HeartCrack,
+  Hourglass,
+  type LucideIcon,
+  Server,
+  ServerOff,
+  TimerOff,
+  UserCheck,
+  X,
+} from "lucide-react";
+import type { ReactNode } from "react";
+import { useTranslation } from "react-i18next";
+
+import type { WorkflowRun } from "../../api/schema";
+import { translateMessage, resultText } from "../../lib/serverMessages";
+import { RelativeTime } from "../../ui/Time";
+import type { AttentionItem } from "./attention";
+import style from "./overview.module.css";
+
+const ICONS: Record<AttentionItem["kind"], LucideIcon> = {
+  server: HeartCrack,
+  noWorkers: ServerOff,
+  workerLost: ServerOff,
+  workerUnhealthy: HeartCrack,
+  failing: X,
+  runFailed: X,
+  approval: UserCheck,
+  expired: Hourglass,
+  late: TimerOff,
+  stuckRun: TimerOff,
+  autoPaused: CirclePause,
+  stuck: Clock,
+  paused: CirclePause,
+  workerUnschedulable: CircleSlash,
+};
+
+const WARNINGS: ReadonlySet<AttentionItem["kind"]> = new Set([
+  "approval",
+  "late",
+  "stuck",
+  "paused",
+  "workerUnschedulable",
+]);
+
+export function AttentionRow({ item }: { item: AttentionItem }) {
+  const Icon = ICONS[item.kind] ?? Server;
+  const [words, aside] = useItemText(item);
+  return (
+    <li className={style.need} data-mild={WARNINGS.has(item.kind) || undefined}>
+      <Icon size={15} aria-hidden />
+      <span className={style.needWords}>{words}</span>
+      <span className="quiet">{aside}</span>
+    </li>
+  );
+}
+
+/** A run by its workflow and number; one without a workflow has no number. */
+function runName({ workflow, number }: WorkflowRun): string {
+  return number > 0 ? `${workflow} #${number}` : workflow;
+}
+
+function useItemText(item: AttentionItem): [ReactNode, ReactNode] {
+  const { t } = useTranslation();
+  switch (item.kind) {
+    case "server":
+      return [
+        t("attention.server", {
+          detail: item.detail === "full" ? t("settings.states.full") : translateMessage(item.detail, t),
+        }),
+        null,
+      ];
+    case "noWorkers":
+      return [
+        <Link key="" to="/workers">
+          {t("attention.noWorkers")}
+        </Link>,
+        null,
+      ];
+    case "workerLost":
+      return [
+        <Link key="" to="/workers/$id" params={{ id: item.worker.id }}>
+          {t("attention.workerLost", { name: item.worker.name })}
+        </Link>,
+        <RelativeTime key="" at={item.worker.heard_at} />,
+      ];
+    case "workerUnhealthy":
+      return [
+        <Link key="" to="/workers/$id" params={{ id: item.worker.id }}>
+          {t("attention.workerUnhealthy", {
+            name: item.worker.name,
+            trouble: translateMessage(item.trouble, t),
+          })}
+        </Link>,
+        null,
+      ];
+    case "workerUnschedulable":
+      return [
+        <Link key="" to="/workers/$id" params={{ id: item.worker.id }}>
+          {t("attention.workerUnschedulable", {
+            name: item.worker.name,
+            admission: t(`admission.${item.worker.admission}`),
+          })}
+        </Link>,
+        null,
+      ];
+    case "failing":
+      return [
+        <span key="" className={style.failing}>
+          <Link to="/jobs" search={{ status: "failed", name: item.name }}>
+            {t(item.atLeast ? "attention.failingAtLeast" : "attention.failing", {
+              name: item.name,
+              count: item.count,
+            })}
+          </Link>
+          <Link to="/jobs/$id" params={{ id: item.last.id }} className="quiet clip">
+            {resultText(item.last.result, t)}
+          </Link>
+        </span>,
+        <RelativeTime key="" at={item.last.finished_at} />,
+      ];
+    case "runFailed":
+      return [
+        <span key="" className={style.failing}>
+          <Link to="/runs" search={{ status: "failed", workflow: item.name }}>
+            {t(item.atLeast ? "attention.runFailedAtLeast" : "attention.runFailed", {
+              name: item.name,
+              count: item.count,
+            })}
+          </Link>
+          <Link to="/runs/$id" params={{ id: item.last.id }} className="quiet clip">
+            {item.last.number > 0 ? `#${item.last.number}` : t("run.standalone")}
+          </Link>
+        </span>,
+        <RelativeTime key="" at={item.last.finished_at} />,
+      ];
+    case "approval":
+      return [
+        <Link key="" to="/runs/$id" params={{ id: item.run.id }} search={{ step: item.step }}>
+          {t("attention.approval", { name: runName(item.run), step: item.step })}
+        </Link>,
+        <RelativeTime key="" at={item.since} />,
+      ];
+    case "expired":
+      return [
+        <Link key="" to="/jobs" search={{ status: "expired" }}>
+          {t(item.atLeast ? "attention.expiredAtLeast" : "attention.expired", { count: item.count })}
+        </Link>,
+        <RelativeTime key="" at={item.last.finished_at} />,
+      ];
+    case "late":
+    case "stuckRun":
+      return [
+        <Link key="" to="/schedules/$id" params={{ id: item.schedule.id }}>
+          {t(`attention.${item.kind}`, { name: item.schedule.name, count: item.count })}
+        </Link>,
+        <RelativeTime key="" at={item.since} />,
+      ];
+    case "autoPaused":
+      return [
+        <Link key="" to="/schedules/$id" params={{ id: item.schedule.id }}>
+          {t("attention.autoPaused", { name: item.schedule.name })}
+        </Link>,
+        <RelativeTime key="" at={item.schedule.pause?.at} />,
+      ];
+    case "stuck":
+      return [
+        <Link key="" to="/jobs" search={{ queue: item.queue.name, status: "waiting" }}>
+          {t("attention.stuck", { name: item.queue.name, count: item.queue.waiting })}
+        </Link>,
+        <RelativeTime key="" at={item.since} />,
+      ];
+    case "paused":
+      return [
+        <Link key="" to="/queues">
+          {t("attention.paused", { name: item.queue.name, count: item.queue.waiting })}
+        </Link>,
+        item.queue.settings.note,
+      ];
+  }
+}

@@ -1,0 +1,38 @@
+/** A apiError in the user's own language where there are words for it, and in the server's where not. */
+
+import type { TFunction } from "i18next";
+
+import i18n from "../i18n";
+import { hintKey, messageKey, type ApiError } from "../api/errors";
+
+/** What kind of apiError it is, in a language that the server does not speak. Its own words say which object it is about. */
+function translate(apiError: ApiError, t: TFunction): { title: string; hint: string } | null {
+  const { code, message } = apiError;
+  if (i18n.language === "en" || !i18n.exists(`apiError.${code}`)) return null;
+  const hint = hintKey(apiError);
+  return {
+    title: t(`apiError.${code as "internal"}`),
+    hint: hint ? `${message}${t("common.listSeparator")}${t(`hint.${hint}`)}` : message,
+  };
+}
+
+function hintOf(apiError: ApiError, t: TFunction): string | null {
+  const key = hintKey(apiError);
+  return key ? t(`hint.${key}`) : apiError.hint;
+}
+
+export function errorText(apiError: ApiError, t: TFunction): { title: string; hint: string | null } {
+  const own = messageKey(apiError);
+  switch (own) {
+    case null:
+      return translate(apiError, t) ?? { title: apiError.message, hint: hintOf(apiError, t) };
+    case "unreachable":
+    case "unexpected":
+      return { title: t(`problem.${own}`), hint: apiError.hint };
+    case "notLoaded":
+    case "leaderless":
+    case "outcomeUnknown":
+    case "noOtherServer":
+      return { title: t(`problem.${own}`), hint: t(`problem.${own}Hint`) };
+  }
+}
