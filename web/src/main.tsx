@@ -15,10 +15,13 @@ import { App } from "./app/App";
 import { ChunkLoadError } from "./app/lazyPage";
 import { nonce } from "./app/nonce";
 
-// The library that locks scrolling behind a dialog writes a style element of its own.
+// The library that locks scrolling behind a dialog inserts its own style element, which needs the CSP nonce.
 (globalThis as { __webpack_nonce__?: string }).__webpack_nonce__ = nonce;
 
-/** Errors that a page shows instead of itself; that a file could not be had, the browser says by itself. */
+/**
+ * Reports errors that a page's error boundary caught. `ChunkLoadError` is skipped: the browser reports the failed
+ * download itself.
+ */
 function onCaughtError(error: unknown): void {
   if (!(error instanceof ChunkLoadError)) reportError(error);
 }
@@ -27,7 +30,7 @@ watchVisibility();
 const root = document.getElementById("root");
 if (root)
   void initSession().then(() => {
-    // Before anything is read: what is read before the feed is there must be read again.
+    // Start the feed before the first queries: data that is read earlier must be read again once the feed is open.
     if (sessionNumber() > 0) feed.start();
     createRoot(root, { onCaughtError }).render(<App />);
   });

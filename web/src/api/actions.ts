@@ -1,4 +1,7 @@
-/** What a user can do to jobs, workers, servers and queues. Each throws a Refusal if the server refuses. */
+/**
+ * User actions on jobs, workers, servers and queues. Each function throws an ApiError if the server refuses the
+ * request.
+ */
 
 import { unwrap, api } from "./client";
 import { queryClient } from "./queries";
@@ -15,7 +18,7 @@ export async function cancelJob(id: string, reason?: string): Promise<void> {
   invalidate(["job", id], ["recent"]);
 }
 
-/** Submits the job's spec again; answers with the new job's id. */
+/** Submits the job's spec again as a new job. Returns the id of the new job. */
 export async function retryJob(id: string): Promise<string> {
   const params = { path: { id }, header: { "Idempotency-Key": randomId() } };
   const created = await unwrap(api.POST("/api/v1/jobs/{id}/retry", { params }));
@@ -26,10 +29,10 @@ export async function submitJob(spec: JobSpec, key: string): Promise<string> {
   const params = { header: { "Idempotency-Key": key } };
   const created = await unwrap(api.POST("/api/v1/jobs", { params, body: spec }));
   if ("id" in created) return created.id;
-  throw new Error("the server answered one job with several");
+  throw new Error("the server returned several jobs for a single submission");
 }
 
-/** Asks the server what it would make of a spec; stores nothing. */
+/** Validates a job spec on the server; stores nothing. Throws an ApiError if the spec is invalid. */
 export async function checkSpec(spec: JobSpec, signal: AbortSignal): Promise<void> {
   const params = { query: { dry_run: true } };
   await unwrap(api.POST("/api/v1/jobs", { params, body: spec, signal }));
@@ -50,7 +53,7 @@ export async function deleteWorker(id: string): Promise<void> {
   invalidate(["workers"]);
 }
 
-/** Empties a server, or lets it take shards again. */
+/** Drains a server, or undrains it so that it can own shards again. */
 export async function setServerDraining(id: string, draining: boolean): Promise<void> {
   const params = { params: { path: { id } } };
   if (draining) await unwrap(api.POST("/api/v1/servers/{id}/drain", params));
@@ -69,7 +72,10 @@ export async function resumeQueue(name: string): Promise<void> {
   invalidate(["queues"]);
 }
 
-/** Replaces a queue's settings, if nobody else has changed them since `version`. */
+/**
+ * Replaces a queue's settings. Fails if the settings have changed since `version`; 0 means that the queue must not
+ * have settings yet.
+ */
 export async function saveQueueSettings(
   name: string,
   settings: QueueSettings,

@@ -2,20 +2,20 @@ import { expect, test, vi } from "vitest";
 
 import { tokenInFragment } from "./auth";
 
-test("a link brings a token in its fragment", () => {
+test("the token is read from the fragment of a link", () => {
   expect(tokenInFragment("#token=bf_admin_a_b")).toBe("bf_admin_a_b");
   expect(tokenInFragment("#line=3")).toBeNull();
   expect(tokenInFragment("")).toBeNull();
 });
 
-test("a tab knows the session of another tab before the storage shows it", async () => {
+test("a tab adopts the session of another tab before local storage shows it", async () => {
   vi.stubGlobal("addEventListener", () => undefined);
   vi.stubGlobal("location", { hash: "" });
   vi.stubGlobal("fetch", () => Promise.resolve(new Response()));
   const stored = new Map([["belfry.session", "1.old"]]);
   vi.stubGlobal("localStorage", {
     getItem: (key: string) => stored.get(key) ?? null,
-    // The write of the other tab is not seen yet.
+    // The other tab's write is not visible yet.
     setItem: () => undefined,
   });
   const tab = async () => {

@@ -1,9 +1,9 @@
 /**
- * Whether this browser is signed in.
+ * Authentication state of this browser.
  *
- * A token is given once, by hand or behind `#token=` in a link, and changed for a session: a cookie
- * that no script can read and that the browser sends by itself. So there is nothing here that could be
- * stolen. A link's token is in no request's address, and is taken out of the address bar at once.
+ * The user enters a token, or opens a link with `#token=`. The token is exchanged for a session cookie that scripts
+ * cannot read and that the browser sends automatically. So no script can steal a credential from the page. The token
+ * of a link is not part of any request's URL, and it is removed from the address bar at once.
  */
 
 import { randomId } from "../lib/randomId";
@@ -12,33 +12,42 @@ import { ApiError } from "./errors";
 import { isNewerSession, sessionAfter } from "./sessions";
 
 const SESSION_PATH = "/api/v1/session";
-/** Where the tabs of the browser find the id of the session. It says nothing of the session's secret. */
+/**
+ * Local storage key of the session id, shared by the browser's tabs. The id reveals nothing about the session's
+ * secret.
+ */
 const SESSION_KEY = "belfry.session";
 
 let signedIn = false;
-/** Grows with each signing in: what was read for somebody else is forgotten then. */
+/** Number of sign-ins in this page. Data read in an earlier session is discarded when it grows. */
 let signIns = 0;
 const listeners = new Set<() => void>();
-/** What a tab tells the other tabs. With the id: the storage may show another tab's write later than this arrives. */
+/**
+ * Message from a tab to the other tabs. It carries the id, because local storage may show another tab's write later
+ * than the message arrives.
+ */
 interface SessionMessage {
   state: "in" | "out";
   id: string;
 }
 
-/** Tells the other tabs. Tabs of an earlier version use another channel: they would take this for a sign-out. */
+/**
+ * Channel to the other tabs. Tabs of an earlier version use another channel: they would read this message as a
+ * sign-out.
+ */
 const channel = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel("belfry.session.2");
 
-/** Which session this is, counted from 1; 0 while nobody is signed in. */
+/** Number of the current session in this page, from 1; 0 while no user is signed in. */
 export function sessionNumber(): number {
   return signedIn ? signIns : 0;
 }
 
-/** Held in memory: what the storage says may be older than what another tab has told. */
+/** Id of the session, cached in memory: local storage may be older than a message of another tab. */
 let currentId: string | null = null;
 
 /**
- * The session that the browser is in, the same for all of its tabs; a newer one after each signing in or out. Empty
- * while there was none since the storage was cleared.
+ * Returns the id of the browser's session, the same in all tabs. Each sign-in or sign-out creates a newer one. Empty
+ * if there was none since local storage was cleared.
  */
 export function sessionId(): string {
   return (currentId ??= storedSession());
@@ -52,7 +61,7 @@ function storedSession(): string {
   }
 }
 
-/** Takes over the id of a session that another tab has begun. Returns whether it is newer. */
+/** Adopts the id of a session that another tab has started. Returns whether it is newer. */
 export function adoptSession(id: string): boolean {
   if (!isNewerSession(id, sessionId())) return false;
   currentId = id;
@@ -65,7 +74,7 @@ function nextSession(): string {
   try {
     localStorage.setItem(SESSION_KEY, currentId);
   } catch {
-    // Without a storage the other tabs hear of it by the channel and by the hub.
+    // Without local storage, the other tabs learn of it from the channel and from the hub.
   }
   return currentId;
 }
@@ -82,7 +91,10 @@ function setSignedIn(isSignedIn: boolean): void {
   for (const listener of listeners) listener();
 }
 
-/** Changes a token for a session; `keep` outlives the browser. Throws a Refusal if it is not valid. */
+/**
+ * Exchanges a token for a session; with `keep`, the session survives a restart of the browser. Throws an ApiError if
+ * the token is invalid.
+ */
 export async function signIn(token: string, keep: boolean): Promise<void> {
   const response = await fetch(SESSION_PATH, {
     method: "POST",
@@ -102,17 +114,20 @@ export async function signOut(): Promise<void> {
   channel?.postMessage({ state: "out", id } satisfies SessionMessage);
 }
 
-/** The server does not know this browser any more. */
+/** Marks the user as signed out, because the server does not accept this browser's session. */
 export function markSignedOut(): void {
   setSignedIn(false);
 }
 
-/** The token in a fragment such as `#token=bf_admin_…`, if there is one. */
+/** Returns the token in a fragment such as `#token=bf_admin_…`, or null. */
 export function tokenInFragment(fragment: string): string | null {
   return new URLSearchParams(fragment.replace(/^#/, "")).get("token");
 }
 
-/** Takes the token of a link out of the address bar and the history, and signs in with it. */
+/**
+ * Removes the token of a link from the address bar and the history, and signs in with it. Returns whether it signed
+ * in.
+ */
 async function signInWithUrlToken(): Promise<boolean> {
   const token = tokenInFragment(location.hash);
   if (token === null) return false;
@@ -123,13 +138,15 @@ async function signInWithUrlToken(): Promise<boolean> {
   );
 }
 
-/** Finds out whether there is a session. A server that cannot be reached is no reason to ask for a token. */
+/**
+ * Returns whether there is a session. An unreachable server counts as a session: it is no reason to ask for a token.
+ */
 async function hasSession(): Promise<boolean> {
   const response = await fetch("/api/v1/me").catch(() => null);
   return response?.status !== 401 && response?.status !== 403;
 }
 
-/** To be called once, before anything shows. */
+/** Initializes the session. Must be called once, before the first render. */
 export async function initSession(): Promise<void> {
   addEventListener("hashchange", () => void signInWithUrlToken());
   channel?.addEventListener("message", ({ data }: MessageEvent<SessionMessage>) => {

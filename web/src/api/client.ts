@@ -1,9 +1,9 @@
 /**
- * The REST API, typed by the server's own description of it.
+ * Typed client of the REST API; the types are generated from the server's OpenAPI document.
  *
- * `answer(api.GET(…))` gives the body of an answer or throws a {@link ApiError}. While no server leads it waits
- * for the next one ({@link withLeaderRetry}). Where the server does not know the browser any more, the user is
- * signed out and the sign-in page shows.
+ * `unwrap(api.GET(…))` returns the body of a response or throws an {@link ApiError}. While there is no leader,
+ * requests are retried ({@link withLeaderRetry}). On a 401 response, the user is signed out and the sign-in page is
+ * shown.
  */
 
 import createClient from "openapi-fetch";
@@ -42,7 +42,10 @@ export async function unwrap<T>(request: Promise<ApiResponse<T>>): Promise<T> {
   return data as T;
 }
 
-/** A request outside of the description's types: text, bytes, streams. */
+/**
+ * Sends a request that the OpenAPI types do not cover, for text, bytes or streams. Throws an {@link ApiError} on
+ * failure.
+ */
 export async function fetchRaw(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   for (const [name, value] of Object.entries(CSRF_HEADERS)) headers.set(name, value);

@@ -1,5 +1,5 @@
 /**
- * Goes with every request: without it a session changes nothing. No form and no link of another page
- * can send it.
+ * Header of every request; without it, a session cannot change anything. Forms and links of other sites cannot send
+ * it.
  */
 export const CSRF_HEADERS = { "x-belfry-csrf": "1" };

@@ -9,20 +9,20 @@ test("a problem document keeps its code, hint and fields", () => {
     status: 422,
     detail: "name: is bad",
     code: "invalid_spec",
-    hint: "mend it",
+    hint: "correct it",
     errors: [{ pointer: "/name", path: "name", detail: "is bad" }],
   };
   const error = ApiError.ofBody(body, 422);
   expect(error).toMatchObject({
     code: "invalid_spec",
     status: 422,
-    hint: "mend it",
+    hint: "correct it",
     message: "name: is bad",
   });
   expect(error.fields).toHaveLength(1);
 });
 
-test("whatever else is answered is unexpected, and no answer is unreachable", () => {
+test("a response without a problem document is `unexpected`, a missing response is `unreachable`", () => {
   expect(ApiError.ofBody("<html>", 502, "<html>")).toMatchObject({ code: "unexpected", status: 502 });
   expect(ApiError.from(new TypeError("Failed to fetch"))).toMatchObject({ code: "unreachable", status: 0 });
 });

@@ -1,17 +1,17 @@
-/** Refusals of the server, and everything else that can go wrong with a request. */
+/** Errors of API requests: refusals by the server, and failures of the connection. */
 
 import type { FieldError, Problem } from "./schema";
 
-/** Why a request was not answered as wished. */
+/** Error of an API request. */
 export class ApiError extends Error {
-  /** A stable word: the server's own, or `unreachable`, `not_loaded`, or `unexpected`. */
+  /** Stable error code: one of the server's, or `unreachable`, `not_loaded`, or `unexpected`. */
   readonly code: string;
-  /** The HTTP status; 0 if there was no answer. */
+  /** HTTP status; 0 without a response. */
   readonly status: number;
   readonly hint: string | null;
-  /** The request's id, as in the server's log. */
+  /** Request id, as in the server's log. */
   readonly instance: string | null;
-  /** Every field that is wrong. */
+  /** Invalid fields of the request. */
   readonly fields: readonly FieldError[];
 
   constructor(
@@ -37,7 +37,7 @@ export class ApiError extends Error {
     });
   }
 
-  /** From an answer that is no success, whatever its body is. */
+  /** Creates an error from an unsuccessful response with any body. */
   static async ofResponse(response: Response): Promise<ApiError> {
     const text = await response.text().catch(() => "");
     return ApiError.ofBody(parseJson(text), response.status, text);
@@ -49,7 +49,7 @@ export class ApiError extends Error {
       : new ApiError("unexpected", status, text.slice(0, 300) || `HTTP ${status}`);
   }
 
-  /** From anything that was thrown. */
+  /** Converts any thrown value. */
   static from(error: unknown): ApiError {
     if (error instanceof ApiError) return error;
     if (error instanceof TypeError) return new ApiError("unreachable", 0, error.message);
@@ -57,7 +57,7 @@ export class ApiError extends Error {
   }
 }
 
-/** What a apiError is called in the user's own language; `null` where the server's words are shown. */
+/** Key of a localized message for an error; the server's message is shown for other errors. */
 export type MessageKey =
   "unreachable" | "unexpected" | "notLoaded" | "leaderless" | "outcomeUnknown" | "noOtherServer";
 
@@ -79,11 +79,11 @@ export function messageKey({ code }: ApiError): MessageKey | null {
   }
 }
 
-/** Hints of the server that are for programs: they name headers, methods and fields of the API. */
+/** Matches hints of the server for API clients: they name headers, methods and fields of the API. */
 const API_HINT =
   /`(Authorization|Allow|Content-Type|Retry-After|cursor|errors|overlap|repeat)\b|\b(GET|PUT|POST)\b|\bETag\b|\/docs\b|\/readyz/;
 
-/** What somebody at the dashboard can do instead, by the code of a apiError. */
+/** Keys of the dashboard's own hints, by error code. */
 const HINTS = {
   unauthenticated: "token",
   cross_site: "ownAddress",
@@ -117,13 +117,13 @@ const HINTS = {
   store_unavailable: "later",
 } as const;
 
-/** Which hint of the dashboard replaces the server's; `null` where the server's is shown. */
+/** Returns the key of the hint that replaces the server's hint; null if the server's hint is shown. */
 export function hintKey({ code, hint }: Pick<ApiError, "code" | "hint">) {
   if (!hint || !API_HINT.test(hint)) return null;
   return code in HINTS ? HINTS[code as keyof typeof HINTS] : null;
 }
 
-/** Whether it passes by itself, as soon as another server leads. */
+/** Returns whether the error is temporary, until another server has taken over. */
 export function isTakeover({ status, code }: ApiError): boolean {
   return status === 503 && (code === "loading" || code === "outcome_unknown" || code === "stopping");
 }

@@ -1,8 +1,8 @@
 /**
- * The one live feed of everything that happens, shared by all views.
+ * The live event feed, shared by all views.
  *
- * Events are handed on in batches, a few a second, however many come: what a person looks at need
- * not change faster than it can be read, and 5,000 changes a second cost a handful of renders.
+ * Events are delivered in batches, a few per second at any event rate. Views need not update faster than a person can
+ * read, so 5,000 events a second cost only a handful of renders.
  */
 
 import { FEED } from "./hub";
@@ -15,25 +15,28 @@ export type FeedState = "connecting" | "live" | "lost";
 
 export interface FeedStatus {
   state: FeedState;
-  /** When the stream was lost; what is shown is as old as that. */
+  /**
+   * When the stream was lost, in ms since the epoch; the displayed data is as old as that. Null while it is
+   * connected.
+   */
   lostAt: number | null;
-  /** Why it is not there, as the last try to have it back was told. */
+  /** Error of the last connection attempt. */
   error: ApiError | null;
 }
 
 const INITIAL: FeedStatus = { state: "connecting", lostAt: null, error: null };
 
-/** What was asked for before `since` must be read again. */
+/** Called when data requested before `since` (ms since the epoch) must be read again. */
 type ResetListener = (since: number) => void;
 type BatchListener = (batch: readonly FeedEvent[]) => void;
 
-/** How long changes are gathered before views hear of them. */
+/** Batch interval at a normal event rate. */
 const BATCH_MS = 200;
-/** The same in a flood, in which nobody can read single changes. */
+/** Batch interval at a high event rate, when single events cannot be read anyway. */
 const BURST_BATCH_MS = 500;
-/** A batch of so many is a flood. */
+/** Events in a batch from which the event rate counts as high. */
 const BURST_EVENTS = 400;
-/** How many of the newest events are at hand. */
+/** Maximum number of recent events kept in memory. */
 const RECENT_MAX = 2_000;
 
 class Feed {
@@ -51,7 +54,7 @@ class Feed {
     this.#stop ??= follow(FEED, {
       onOpen: (resumed, since) => {
         this.#set({ state: "live", lostAt: null, error: null });
-        // What was read before may have changed before the stream was there.
+        // Data read before the stream opened may have changed in between.
         if (!resumed) this.#reset(since);
       },
       onEvents: (events) => this.#receive(events),
@@ -74,7 +77,7 @@ class Feed {
     return this.#status;
   }
 
-  /** The newest events, newest first. */
+  /** Recent events, newest first. */
   get recent(): readonly FeedEvent[] {
     return this.#recent;
   }
@@ -89,7 +92,7 @@ class Feed {
     return () => this.#onBatch.delete(listener);
   };
 
-  /** The stream did not go on without a gap: whatever is shown must be read again. */
+  /** Calls the listener when the stream did not resume without a gap: all displayed data must be read again. */
   onReset = (listener: ResetListener): (() => void) => {
     this.#onReset.add(listener);
     return () => this.#onReset.delete(listener);

@@ -28,7 +28,7 @@ beforeEach(() => {
 const openStreams = () => opened.filter(({ isClosed }) => !isClosed);
 const event = (id: number, name = "message") => ({ name, data: "{}", id: String(id) });
 
-/** A tab, and what it was received. */
+/** A tab, with the messages that it received. */
 function tab() {
   const received: string[] = [];
   const page = hub.connect((message: HubMessage) => {
@@ -50,7 +50,7 @@ function tab() {
   };
 }
 
-test("eight tabs have one feed between them, which is closed behind the last of them", () => {
+test("eight tabs share one feed, which closes after the last tab leaves", () => {
   const tabs = Array.from({ length: 8 }, tab);
   for (const each of tabs) each.open(FEED);
   expect(openStreams()).toHaveLength(1);
@@ -63,7 +63,7 @@ test("eight tabs have one feed between them, which is closed behind the last of 
   expect(openStreams()).toHaveLength(0);
 });
 
-test("a tab that comes back is told what it has missed, or that it must read again", () => {
+test("a returning tab receives the events it missed, or must read everything again", () => {
   const [stays, goes] = [tab(), tab()];
   stays.open(FEED);
   goes.open(FEED);
@@ -77,14 +77,14 @@ test("a tab that comes back is told what it has missed, or that it must read aga
   goes.close();
   goes.open(FEED, "0");
   expect(goes.received.at(-1)).toBe("opened");
-  // Events that are no longer kept cannot be received either.
+  // Events that have left the buffer cannot be delivered.
   goes.close();
   feed?.handlers.onEvents(Array.from({ length: 3_000 }, (_, i) => event(i + 5)));
   goes.open(FEED, "4");
   expect(goes.received.at(-1)).toBe("opened");
 });
 
-test("who joins while the feed is lost must read again, who was there before need not", () => {
+test("a tab that joins while the feed is lost must read everything again; an earlier tab resumes", () => {
   const [first, later] = [tab(), tab()];
   first.open(FEED);
   const feed = openStreams()[0];
@@ -96,7 +96,7 @@ test("who joins while the feed is lost must read again, who was there before nee
   expect(later.received).toEqual(["unreachable", "opened"]);
 });
 
-test("a refused feed is opened again for the next tab", () => {
+test("a refused feed is opened again on the next request", () => {
   const one = tab();
   one.open(FEED);
   openStreams()[0]?.handlers.onRefused?.(new ApiError("unauthenticated", 401, "who are you"));
@@ -106,7 +106,7 @@ test("a refused feed is opened again for the next tab", () => {
   expect(openStreams()).toHaveLength(1);
 });
 
-test("only so many logs have streams of their own, and a free one goes to the next", () => {
+test("at most FOLLOWED_LOGS_MAX logs have streams, and a free stream goes to the next log", () => {
   const tabs = Array.from({ length: FOLLOWED_LOGS_MAX + 2 }, tab);
   tabs.forEach((each, i) => each.open(`/logs/${i}`));
   const ways = () => openStreams().map(({ mode, path, lastId }) => `${mode} ${path} ${lastId}`);
@@ -117,7 +117,7 @@ test("only so many logs have streams of their own, and a free one goes to the ne
   expect(tabs[0]?.received).toEqual(["9", "9"]);
 });
 
-test("a sign-in as somebody else closes the streams of the session before", () => {
+test("a sign-in as another user closes the streams of the previous session", () => {
   const [stays, other] = [tab(), tab()];
   stays.open(FEED);
   other.open("/logs/1");
@@ -125,23 +125,23 @@ test("a sign-in as somebody else closes the streams of the session before", () =
   feed?.handlers.onOpen?.(false, 0);
   feed?.handlers.onEvents([event(1), event(2)]);
 
-  // The first tab is frozen: it does not close what it has open.
+  // The first tab is frozen: it does not close its streams.
   other.open(FEED, "1", "bob");
   expect([feed?.isClosed, log?.isClosed]).toEqual([true, true]);
   expect(openStreams()).toHaveLength(1);
-  expect(other.received, "nothing is kept of the session before").toEqual([]);
+  expect(other.received, "no event of the previous session is delivered").toEqual([]);
   openStreams()[0]?.handlers.onOpen?.(false, 0);
   openStreams()[0]?.handlers.onEvents([event(7)]);
   expect(other.received).toEqual(["opened", "7"]);
   expect(stays.received).toEqual(["opened", "1", "2", "session bob"]);
 
-  // The first tab hears of it, and opens its streams again.
+  // The first tab receives the session message and reopens its streams.
   stays.open(FEED, "", "bob");
   expect(openStreams()).toHaveLength(1);
   expect(stays.received.at(-1)).toBe("opened");
 });
 
-test("a sign-out closes all streams, also those of a tab that does not answer", () => {
+test("a sign-out closes all streams, including those of an unresponsive tab", () => {
   const [frozen, leaves] = [tab(), tab()];
   frozen.open(FEED);
   frozen.sign("ann");
@@ -151,7 +151,7 @@ test("a sign-out closes all streams, also those of a tab that does not answer", 
   expect(openStreams()).toHaveLength(0);
 });
 
-test("a tab that names an older session is told the newer one, and ends nothing", () => {
+test("a tab that names an older session receives the newer one and closes nothing", () => {
   const [ahead, behind] = [tab(), tab()];
   ahead.open(FEED, "", "2.x");
   openStreams()[0]?.handlers.onOpen?.(false, 0);
@@ -167,7 +167,7 @@ test("a tab that names an older session is told the newer one, and ends nothing"
   expect(openStreams()).toHaveLength(1);
 });
 
-test("a tab whose streams are closed for a newer session is told, and may open them again at once", () => {
+test("a tab is notified when a newer session closes its streams, and can reopen them at once", () => {
   const [one, two] = [tab(), tab()];
   one.open(FEED, "", "1.x");
   two.open(FEED, "", "2.x");
@@ -180,7 +180,7 @@ test("a tab whose streams are closed for a newer session is told, and may open t
   expect(two.received).toEqual(["opened", "1"]);
 });
 
-test("the hub tells each tab that it is alive, until the tab leaves", () => {
+test("the hub pings each tab until the tab disconnects", () => {
   const [stays, leaves] = [tab(), tab()];
   hub.ping();
   leaves.disconnect();
@@ -189,7 +189,7 @@ test("the hub tells each tab that it is alive, until the tab leaves", () => {
   expect(leaves.received).toEqual(["ping"]);
 });
 
-test("a log without a stream is read on at once while its pages are large, and then in intervals", async () => {
+test("a polled log is read continuously while its pages are large, then at intervals", async () => {
   vi.useFakeTimers();
   vi.stubGlobal("addEventListener", () => undefined);
   vi.stubGlobal("removeEventListener", () => undefined);

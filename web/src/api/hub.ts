@@ -1,18 +1,19 @@
 /**
  * The event streams of a browser, shared by its tabs.
  *
- * Over HTTP/1.1 a browser opens six connections to a server, for all tabs together, and a stream occupies one
- * of them for good. So the {@link Hub} opens each stream that tabs have in common once ({@link FEED}), follows
- * at most {@link FOLLOWED_LOGS_MAX} logs by streams of their own, and reads further logs in intervals.
+ * Over HTTP/1.1 a browser opens at most six connections to a server, for all tabs together, and a stream occupies one
+ * of them permanently. So the {@link Hub} opens each shared stream once ({@link FEED}), follows at most {@link
+ * FOLLOWED_LOGS_MAX} logs with streams of their own, and polls further logs.
  *
- * It runs in a shared worker, or in the page where a browser has no shared workers.
+ * It runs in a shared worker, or in the page if the browser has no shared workers.
  *
- * # Always true
- * - The hub has at most `1 + FOLLOWED_LOGS_MAX` streams open, however many tabs there are.
- * - A stream that no tab reads is closed.
- * - All streams are of one session, the newest that a tab has named: those of an older one are closed, also of a tab
- *   that does not answer. Each tab whose streams were closed, or that named an older session, is told the newest.
- * - A tab is told `resumed` only if it has missed nothing since the id that it named.
+ * # Invariants
+ * - The hub has at most `1 + FOLLOWED_LOGS_MAX` streams open, for any number of tabs.
+ * - A stream without readers is closed.
+ * - All streams belong to one session, the newest that a tab has named. Streams of an older session are closed,
+ *   including those of unresponsive tabs. Each tab whose streams were closed, or that named an older session,
+ *   receives the newest session.
+ * - A tab receives `resumed` only if it has missed no event since the id that it named.
  */
 
 import { CSRF_HEADERS } from "./csrf";
@@ -21,32 +22,32 @@ import type { FieldError, LogPage } from "./schema";
 import { isNewerSession } from "./sessions";
 import { type StreamHandlers, follow, isFinal, pause, type ServerEvent } from "./sse";
 
-/** How often the hub tells its tabs that it is alive. */
+/** Interval of the pings that the hub sends to its tabs. */
 export const PING_INTERVAL_MS = 15_000;
 /** The stream that all tabs share. */
 export const FEED = "/api/v1/events";
 export const FOLLOWED_LOGS_MAX = 2;
-/** How often a log is read that has no stream of its own. */
+/** Poll interval of a log without a stream of its own. */
 const POLL_INTERVAL_MS = 2_000;
 /**
- * A page of a log with so many bytes or entries is large: the log is read on at once. The server ends a page after 4 MiB
- * or 10,000 entries.
+ * Size from which a page of a log counts as large, so that the next page is read at once. The server ends a page
+ * after 4 MiB or 10,000 entries.
  */
 const LARGE_PAGE_BYTES = 1024 * 1024;
 const LARGE_PAGE_ENTRIES = 5_000;
-/** As many of the feed's newest events are kept for tabs that come back. */
+/** Recent events of the feed that are buffered for returning tabs. */
 const BUFFERED_EVENTS_MAX = 2_000;
 
 /**
- * What a page asks of the hub. `id` is the page's own number of a stream, `session` the session that the browser is in
- * now.
+ * Message from a page to the hub. `id` is the page's own number of a stream, `session` the current session of the
+ * browser.
  */
 export type HubRequest =
   | { type: "open"; id: number; path: string; lastId: string; session: string }
   | { type: "close"; id: number }
   | { type: "session"; session: string };
 
-/** A {@link ApiError} as it is sent between threads, which keep no fields of errors. */
+/** An {@link ApiError} in a form that can be posted between threads: structured cloning drops the fields of errors. */
 export interface SerializedError {
   code: string;
   status: number;
@@ -56,16 +57,16 @@ export interface SerializedError {
   fields: readonly FieldError[];
 }
 
-/** What the hub tells a page. */
+/** Message from the hub to a page. */
 export type HubMessage = PageMessage | StreamMessage;
 
 /**
- * `session`: the browser is in that session, and the hub has no stream of the page open; the page opens its streams
- * again. `ping`: the hub is alive.
+ * `session`: the current session of the browser. The hub has closed all streams of the page, and the page must reopen
+ * them. `ping`: the hub is alive.
  */
 type PageMessage = { type: "session"; session: string } | { type: "ping" };
 
-/** About one of the streams of the page. */
+/** Message about one of the page's streams. */
 type StreamMessage = { id: number } & (
   | { type: "opened"; resumed: boolean; since: number }
   | { type: "events"; events: readonly ServerEvent[] }
@@ -89,12 +90,12 @@ export function deserializeError({
   return new ApiError(code, status, detail, { hint, instance, fields });
 }
 
-/** Follows a path in some way until the returned function is called. */
+/** Follows a path, by a stream or by polling, until the returned function is called. */
 type Follow = (path: string, handlers: StreamHandlers, lastId: string) => () => void;
 
 type Post = (message: HubMessage) => void;
 
-/** A tab that is connected to the hub, with what closes each of its streams. */
+/** A connected tab, with a function that closes each of its streams. */
 interface Tab {
   post: Post;
   open: Map<number, () => void>;
@@ -105,7 +106,7 @@ interface Reader {
   id: number;
 }
 
-/** The log that a tab follows. */
+/** A log that one tab follows. */
 interface FollowedLog {
   path: string;
   reader: Reader;
@@ -128,7 +129,7 @@ export class Hub {
     this.#feed = new SharedStream(FEED, stream);
   }
 
-  /** Takes a page in; it is told by `post`. */
+  /** Connects a page; the hub sends messages to it with `post`. */
   connect(post: Post): { receive: (message: HubRequest) => void; disconnect: () => void } {
     const tab: Tab = { post, open: new Map() };
     this.#tabs.add(tab);
@@ -154,14 +155,14 @@ export class Hub {
     };
   }
 
-  /** Tells all pages that the hub is alive. */
+  /** Sends a ping to all pages. */
   ping(): void {
     for (const { post } of this.#tabs) post({ type: "ping" });
   }
 
   /**
-   * Enters the session that `tab` has named, if it is newer: closes the streams of the session before, and tells the
-   * tabs that had any. Returns whether the hub is in the session; if not, the tab is told the newer one.
+   * Switches to the session that `tab` has named, if it is newer: closes the streams of the previous session and
+   * notifies the affected tabs. Returns whether the hub is in that session; if not, the tab receives the newer one.
    */
   #enterSession(session: string, tab: Tab): boolean {
     if (this.#session === session) return true;
@@ -176,7 +177,7 @@ export class Hub {
     this.#logs.clear();
     const affected = [...this.#tabs].filter(({ open }) => open.size > 0);
     for (const { open } of affected) open.clear();
-    // The tab itself knows, and opens its streams again.
+    // `tab` itself knows the session and reopens its streams.
     for (const { post } of affected.filter((each) => each !== tab)) post({ type: "session", session });
     return true;
   }
@@ -212,7 +213,7 @@ export class Hub {
     );
   }
 
-  /** Ends a log; the one that has waited longest for a stream gets the free one. */
+  /** Stops following a log; a freed stream goes to the log that has been polled longest. */
   #end(log: FollowedLog): void {
     log.stop();
     if (!this.#logs.delete(log) || log.mode === "polling") return;
@@ -223,17 +224,17 @@ export class Hub {
   }
 }
 
-/** A stream that any number of tabs read. */
+/** A stream with any number of readers. */
 class SharedStream {
   readonly #path: string;
   readonly #follow: Follow;
-  /** Those that read it, with whether they have missed nothing so far. */
+  /** Readers; the value is true while a reader has missed no event. */
   readonly #readers = new Map<Reader, boolean>();
   #stop: (() => void) | null = null;
   #state: { type: "opening" } | { type: "opened" } | { type: "lost"; error: SerializedError } = {
     type: "opening",
   };
-  /** The newest events; a reader whose last id is among them has missed those behind it. */
+  /** Recent events. A reader whose last id is among them has missed only the events after it. */
   #buffer: ServerEvent[] = [];
 
   constructor(path: string, follow: Follow) {
@@ -262,7 +263,7 @@ class SharedStream {
     };
   }
 
-  /** Ends the stream for all of its readers. */
+  /** Closes the stream for all readers. */
   end(): void {
     this.#readers.clear();
     this.#end();
@@ -307,7 +308,7 @@ class SharedStream {
   }
 }
 
-/** Reads a log again and again, with a connection for no longer than each answer takes. */
+/** Polls a log; the connection is in use only while a response is read. */
 export function pollLog(path: string, handlers: StreamHandlers, lastId: string): () => void {
   const ended = new AbortController();
   void pollUntilEnd(path, handlers, lastId, ended.signal);
@@ -350,7 +351,7 @@ async function pollUntilEnd(
   }
 }
 
-/** What there is of a log behind a place. */
+/** Returns the entries of a log after `lastId`, an offset; from the offset of the path if it is empty. */
 async function readPage(path: string, lastId: string, signal: AbortSignal): Promise<LogPage> {
   const [address, query] = path.split("?", 2);
   const parameters = new URLSearchParams(query);

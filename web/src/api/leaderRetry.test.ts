@@ -1,4 +1,4 @@
-/** D6, A10, H1. A change of leader is a delay for whoever looks at the dashboard, and nothing is done twice. */
+/** D6, A10, H1. For users of the dashboard a leader change is only a delay, and no request takes effect twice. */
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
@@ -14,7 +14,7 @@ function refused(code: string): Response {
   return Response.json(problem, { status: 503 });
 }
 
-/** Sends a request to servers that give these answers, the last of them for ever. */
+/** Sends a request to servers that return these responses; the last one is repeated. */
 async function sent(request: Request, answers: Array<() => Response>) {
   const bodies: string[] = [];
   const sending = withLeaderRetry(async (each) => {
@@ -31,7 +31,7 @@ const loading = () => refused("loading");
 const outcomeUnknown = () => refused("outcome_unknown");
 const succeeded = () => Response.json({});
 
-test("what nobody could decide on is sent again as it was, until somebody leads", async () => {
+test("a request without a leader is retried unchanged until there is a leader", async () => {
   const request = new Request(JOBS, { method: "POST", body: "a job" });
   expect(await sent(request, [loading, loading, succeeded])).toEqual({
     status: 200,
@@ -39,7 +39,7 @@ test("what nobody could decide on is sent again as it was, until somebody leads"
   });
 });
 
-test("what may have been done is sent again only where that does nothing twice", async () => {
+test("a request with an unknown outcome is retried only if it is idempotent", async () => {
   const change = () => new Request(JOBS, { method: "POST", body: "a job" });
   expect(await sent(change(), [outcomeUnknown, succeeded])).toMatchObject({ status: 503, bodies: ["a job"] });
   const keyed = change();
@@ -48,7 +48,7 @@ test("what may have been done is sent again only where that does nothing twice",
   expect(await sent(new Request(JOBS), [outcomeUnknown, succeeded])).toMatchObject({ status: 200 });
 });
 
-test("patience ends, and other refusals are told at once", async () => {
+test("retries stop at the deadline, and other errors are returned at once", async () => {
   const rejected = await sent(new Request(JOBS), [loading]);
   expect(rejected.status).toBe(503);
   expect(rejected.bodies).toHaveLength(26);
@@ -58,13 +58,13 @@ test("patience ends, and other refusals are told at once", async () => {
   ).toBe(503);
 });
 
-test("how ready a server is, is told as it is", async () => {
+test("a readiness response is returned without retries", async () => {
   expect(await sent(new Request("http://belfry.test/readyz"), [loading, succeeded])).toMatchObject({
     status: 503,
   });
 });
 
-test("a request that nobody wants any more is not sent again", async () => {
+test("an aborted request is not retried", async () => {
   const ended = new AbortController();
   let attempts = 0;
   const send = withLeaderRetry(() => {

@@ -1,25 +1,25 @@
 /**
- * Requests that wait for the next leader.
+ * Retries of requests while the cluster has no leader.
  *
- * When the server that decides is gone another one leads within a few seconds. Until then the others answer
- * what needs a decision with 503 `loading`: nothing was done, and the same request is right a moment later. So
- * it is sent again, for as long as the command line would, and a view or a button does not notice more than a delay.
+ * When the leader fails, another server takes over within a few seconds. Until then the other servers answer requests
+ * that need the leader with 503 `loading`: nothing was changed, and the same request will succeed a moment later. So
+ * the request is retried for as long as the CLI would retry it, and the user sees only a delay.
  *
- * # Always true
- * - What may have taken effect (`outcome_unknown`) is sent again only where that does nothing twice: reads,
- *   and requests with an idempotency key.
- * - How ready a server is (`/readyz`) is its own matter, and is told as it is.
+ * # Invariants
+ * - A request that may have taken effect (`outcome_unknown`) is retried only if it is idempotent: reads, and requests
+ *   with an idempotency key.
+ * - A readiness response (`/readyz`) is returned without retries.
  */
 
 import { isProblem, ApiError } from "./errors";
 
-/** How long a request is sent again; a take-over lasts some three seconds. */
+/** Maximum duration of the retries; a takeover takes about three seconds. */
 const RETRY_MAX_MS = 10_000;
 const RETRY_DELAY_MS = 400;
 
 type Send = (request: Request) => Promise<Response>;
 
-/** Sends a request, again and again while nobody leads; answers with the last answer. */
+/** Wraps `send` with retries while there is no leader. Returns the last response. */
 export function withLeaderRetry(send: Send): Send {
   return async (request) => {
     const deadline = Date.now() + RETRY_MAX_MS;

@@ -1,4 +1,4 @@
-/** G2. What the feed tells is shown, whatever was being read at that moment. */
+/** G2. Events are reflected in the views, also while data is being read. */
 
 import { QueryObserver } from "@tanstack/react-query";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
@@ -22,11 +22,11 @@ vi.stubGlobal("document", { hidden: false, addEventListener: () => {}, removeEve
 
 const { startRefreshing, queryClient, recentQuery } = await import("./queries");
 
-/** What the server would answer with now. */
+/** Current state on the server. */
 let state = "running";
 const READ_MS = 3_000;
 
-/** The server looks at once, and its answer takes long. */
+/** The server reads the state at once, but its response takes long. */
 async function read(): Promise<string> {
   const seen = state;
   await new Promise((resolve) => setTimeout(resolve, READ_MS));
@@ -53,7 +53,7 @@ afterEach(() => {
 test.each([
   ["a run", { queryKey: ["run", "r-1"] }, { type: "step.succeeded", run_id: "r-1" }],
   ["a list", recentQuery(["running"], 20), { type: "job.succeeded", job_id: "j-1", from: "running" }],
-] as const)("an event that comes while %s is being read is not missed", async (_, options, event) => {
+] as const)("an event that arrives while %s is being read is not missed", async (_, options, event) => {
   const observer = new QueryObserver<string>(queryClient, {
     queryKey: options.queryKey,
     meta: "meta" in options ? options.meta : undefined,
@@ -71,7 +71,7 @@ test.each([
   unsubscribe();
 });
 
-test("one event is one more reading, not one a second", async () => {
+test("one event causes one more read, not one per second", async () => {
   const reads = vi.fn(read);
   const observer = new QueryObserver<string>(queryClient, { queryKey: ["run", "r-1"], queryFn: reads });
   const unsubscribe = observer.subscribe(() => {});

@@ -1,9 +1,9 @@
 /**
- * What views read, and how it is kept fresh.
+ * Queries of the views, and their refresh.
  *
- * Nothing polls what the {@link feed} tells: it says what changed, and {@link startRefreshing} reads again what is on
- * the page and concerned, at most once a second each. What changed while it was being read is read once more. While
- * nobody looks (the tab is hidden) it waits. What could not be read is read again as soon as the feed is there again.
+ * Data that the {@link feed} covers is not polled: events say what changed, and {@link startRefreshing} refetches the
+ * affected queries of the page, each at most once a second. A change during a read causes one more read. While the
+ * tab is hidden, refetches wait. Failed queries are refetched as soon as the feed is connected again.
  */
 
 import { keepPreviousData, type Query, QueryClient, queryOptions, useQuery } from "@tanstack/react-query";
@@ -25,9 +25,9 @@ export const queryClient = new QueryClient({
   },
 });
 
-/** Whether the same request may well succeed a moment later. */
+/** Returns whether the same request may succeed a moment later. */
 function isTransient(error: ApiError): boolean {
-  // It was waited for already, and the feed says when somebody leads.
+  // The client has already retried it, and the feed reconnects when there is a leader.
   if (isTakeover(error)) return false;
   return error.status === 0 || error.status === 429 || error.status >= 500;
 }
@@ -45,7 +45,7 @@ export const countsQuery = queryOptions({
     );
     return Object.fromEntries(counts) as Counts;
   },
-  // The feed keeps them right in between; what retention deletes is not in the feed.
+  // Events update the counts in between, but there are no events for jobs that retention deletes.
   refetchInterval: 30_000,
   staleTime: 30_000,
 });
@@ -68,7 +68,7 @@ export const readyQuery = queryOptions({
   refetchInterval: 30_000,
 });
 
-/** The servers that share the store. Which of them are there is in no feed. */
+/** The servers that share the store. There are no events for servers. */
 export const serversQuery = queryOptions({
   queryKey: ["servers"],
   queryFn: () => unwrap(api.GET("/api/v1/servers")),
@@ -78,7 +78,7 @@ export const serversQuery = queryOptions({
 export const workersQuery = queryOptions({
   queryKey: ["workers"],
   queryFn: () => unwrap(api.GET("/api/v1/workers", { params: { query: { limit: 1_000 } } })),
-  // How machines are (load, memory, last heard) changes without an event.
+  // Load, memory and last heartbeat of a worker change without an event.
   refetchInterval: 10_000,
 });
 
@@ -113,14 +113,14 @@ export const jobExecutionsQuery = (id: string) =>
       unwrap(api.GET("/api/v1/jobs/{id}/executions", { params: { path: { id }, query: { limit: 200 } } })),
   });
 
-/** The newest runs of jobs with a name: what is usual for it. */
+/** The newest jobs with a name, for comparison. */
 export const jobsByNameQuery = (name: string, namespace: string) =>
   queryOptions({
     queryKey: ["recent", "name", namespace, name],
     queryFn: () => unwrap(api.GET("/api/v1/jobs", { params: { query: { name, namespace, limit: 30 } } })),
   });
 
-/** The newest jobs with one of these statuses. It is read again when a job enters or leaves one of them. */
+/** The newest jobs with one of these statuses. Refetched when a job enters or leaves one of them. */
 export const recentQuery = (statuses: readonly JobStatus[], limit: number) =>
   queryOptions({
     queryKey: ["recent", statuses.join(","), limit],
@@ -134,23 +134,23 @@ export function useWorkerName(): (id: string | null | undefined) => string {
   return (id) => data?.items.find((worker) => worker.id === id)?.name ?? id ?? "";
 }
 
-/** Keys of lists of schedules that are kept fresh in a way of their own. */
+/** Query keys of lists of schedules that have their own refresh rules. */
 export const PAGED_SCHEDULES = "paged-schedules";
 export const VISIBLE_SCHEDULES = ["schedules", "shown"] as const;
-/** Keys of lists of runs that are read page by page. */
+/** Query key of paginated lists of runs. */
 export const PAGED_RUNS = "paged-runs";
-/** A list with more pages than these is not read again while somebody is far down in it. */
+/** Maximum number of loaded pages of a list that is refetched; a user of a longer list has scrolled far down. */
 const REFRESHED_PAGES_MAX = 2;
 
 const REFRESH_MS = 1_000;
-/** The same for lists of more than so many jobs. */
+/** Minimum refetch interval of lists with more than `LONG_LIST_JOBS` jobs. */
 const LONG_LIST_REFRESH_MS = 10_000;
 const LONG_LIST_JOBS = 100;
 
-/** The server shows workers and queues as they were up to so long ago. */
+/** Maximum age of the server's view of workers and queues. */
 const VIEW_AGE_MAX_MS = 100;
 
-/** Runs something soon after it is asked for, and at most once in `ms`. */
+/** Runs a function shortly after a request, and at most once per `ms`. */
 class Throttle {
   readonly #ms: number;
   readonly #run: () => void;
@@ -173,14 +173,14 @@ class Throttle {
 
   #fire(): void {
     this.#timer = null;
-    // It is asked for again when the page is shown.
+    // It is requested again when the page becomes visible.
     if (document.hidden) return;
     this.#last = Date.now();
     this.#run();
   }
 }
 
-/** When each query was last sent. */
+/** Time of the last request of each query. */
 const sentAt = new WeakMap<object, number>();
 queryClient.getQueryCache().subscribe((event) => {
   if (event.type === "updated" && event.action.type === "fetch")
@@ -188,9 +188,9 @@ queryClient.getQueryCache().subscribe((event) => {
 });
 
 /**
- * Reads again each query that was sent before its data changed; `changedAt` says when that was. One that is still
- * being read is not sent anew: if it is slow it would never end. Its answer may be older than the change, so the
- * function is to be called again: it returns `true`.
+ * Refetches each query that was sent before its data changed, at the time `changedAt`. A query in progress is not
+ * restarted: a slow one would never finish. Its response may be older than the change, so the function returns `true`
+ * and must be called again.
  */
 function refetch(queryKey: readonly unknown[], changedAt: (query: Query) => number): boolean {
   const isOld = (query: Query) => (sentAt.get(query) ?? 0) < changedAt(query) + VIEW_AGE_MAX_MS;
@@ -200,7 +200,7 @@ function refetch(queryKey: readonly unknown[], changedAt: (query: Query) => numb
   return isBeingRead;
 }
 
-/** When jobs last entered or left each status, or changed at all; and the lists that are read again for it. */
+/** Refetches the lists of recent jobs. Remembers when jobs last entered or left each status, or changed at all. */
 class JobListRefresher {
   readonly #isLong: boolean;
   readonly #changedAt = new Map<JobStatus | "any", number>();
@@ -234,7 +234,7 @@ function isCheap({ queryKey, state }: Query): boolean {
   return pages.length <= REFRESHED_PAGES_MAX;
 }
 
-/** Reads again what a batch of events concerns, as long as the returned function is not called. */
+/** Refetches the queries that events affect, until the returned function is called. */
 export function startRefreshing(): () => void {
   const pending = new Map<string, { key: readonly unknown[]; changedAt: number }>();
   const refresh = () => {
@@ -259,7 +259,7 @@ export function startRefreshing(): () => void {
         for (const list of lists) list.add(event.from, event.to);
         ask(["queues"], ["workers"]);
         if (!event.schedule_id) continue;
-        // What runs is told of the rows in sight; when it fires next, and how often it failed, of all.
+        // Running jobs are shown only in visible rows; the next firing and the failures are shown in all rows.
         const changesRow = event.cause === "fired" || !event.to || !isLive(event.to);
         if (changesRow) ask(["schedules"], [PAGED_SCHEDULES], ["schedule"]);
         else ask(VISIBLE_SCHEDULES, ["schedule"]);

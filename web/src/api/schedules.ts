@@ -1,4 +1,4 @@
-/** Schedules, what became of their instants, backfills and calendars: how they are read and changed. */
+/** Requests for schedules, their ledger, backfills and calendars. */
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
@@ -29,13 +29,13 @@ export interface SchedulesFilter {
   label?: string[];
 }
 
-/** As many schedules are read at once, and can be in any order. */
+/** Maximum number of schedules that are read at once and sorted in the page. */
 export const SCHEDULES_MAX = 1_000;
-/** As many of more than those. */
+/** Page size of longer lists. */
 const PAGE = 200;
-/** As many of its runs are told at once. */
+/** Maximum number of runs of a schedule in a response. */
 const RUNS_MAX = 50;
-/** As many runs are drawn beside a schedule. */
+/** Runs drawn beside a schedule. */
 export const RUNS_SHOWN = 20;
 
 export const schedulesQuery = (filter: SchedulesFilter, limit = SCHEDULES_MAX, health = false) =>
@@ -45,7 +45,7 @@ export const schedulesQuery = (filter: SchedulesFilter, limit = SCHEDULES_MAX, h
     placeholderData: keepPreviousData,
   });
 
-/** Page by page, in an order of the server's. */
+/** Paginated, in an order that the server supports. */
 export const pagedSchedulesQuery = (filter: SchedulesFilter, order: "newest" | "next") =>
   infiniteQueryOptions({
     queryKey: [PAGED_SCHEDULES, filter, order],
@@ -55,7 +55,7 @@ export const pagedSchedulesQuery = (filter: SchedulesFilter, order: "newest" | "
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
 
-/** Some schedules with what is late or stuck of them and their newest runs: one request for all of them. */
+/** Some schedules with their health and newest runs, in one request. */
 export const visibleSchedulesQuery = (ids: readonly string[]) =>
   queryOptions({
     queryKey: [...VISIBLE_SCHEDULES, ids],
@@ -65,7 +65,7 @@ export const visibleSchedulesQuery = (ids: readonly string[]) =>
     },
   });
 
-/** A few schedules with a text in their name, for suggestions: not read again when one fires. */
+/** A few schedules whose name contains a text, for suggestions. Not refetched when a schedule fires. */
 export const suggestedSchedulesQuery = (text: string) =>
   queryOptions({
     queryKey: ["suggested-schedules", text],
@@ -83,7 +83,10 @@ export const scheduleQuery = (name: string, namespace?: string) =>
       unwrap(api.GET("/api/v1/schedules/{name}", { params: { path: { name }, query: { namespace } } })),
   });
 
-/** The newest runs of one: as many as a list tells. `track` changes when one ends, so nothing is read again until then. */
+/**
+ * The newest runs of a schedule, at most `RUNS_MAX`. The query key contains the number of ended runs, so the query is
+ * refetched only when a run ends.
+ */
 export const newestScheduleRunsQuery = (schedule: Schedule) =>
   queryOptions({
     queryKey: ["schedule-runs", schedule.id, schedule.fired, endedRuns(schedule)],
@@ -132,7 +135,7 @@ export const backfillsQuery = (schedule_id: string) =>
     queryFn: () => unwrap(api.GET("/api/v1/backfills", { params: { query: { schedule_id, limit: 50 } } })),
   });
 
-/** What fires within so many milliseconds from now on. */
+/** The firings of the next `span` milliseconds. */
 export const upcomingQuery = (span: number, namespace?: string) =>
   queryOptions({
     queryKey: ["upcoming", span, namespace ?? null],
@@ -148,22 +151,22 @@ export const upcomingQuery = (span: number, namespace?: string) =>
     refetchInterval: 60_000,
   });
 
-/** As many firings of one schedule are shown; of one that fires oftener, its rule. */
+/** Maximum number of firings per schedule; the rule is shown instead for a schedule that fires more often. */
 const FIRINGS_PER_SCHEDULE_MAX = 200;
-/** One answer has a thousand firings at most; as many answers are asked for. */
+/** Maximum number of requests for a timetable; a response has at most 1,000 firings. */
 const REQUESTS_MAX = 5;
 
-/** What one schedule fires within a span, as far as that is known. */
+/** The known firings of one schedule within a span. */
 export interface TimetableRow {
   id: string;
   name: string;
   namespace: string;
-  /** Its rule in short. */
+  /** Summary of its rule; null unless firings are missing. */
   when: string | null;
-  /** How long its runs usually take. */
+  /** Median duration of its runs, as a duration string. */
   usualDuration: string | null;
   firings: number[];
-  /** Until when all of its firings are known. */
+  /** Time until which all its firings are known, in ms since the epoch. */
   completeUntil: number;
 }
 
@@ -171,11 +174,11 @@ export interface Timetable {
   from: number;
   to: number;
   rows: TimetableRow[];
-  /** Until when all schedules that fire are among the rows. */
+  /** Time until which all firing schedules are among the rows, in ms since the epoch. */
   completeUntil: number;
 }
 
-/** What fires within so many milliseconds from now on, by schedule. */
+/** The firings of the next `span` milliseconds, by schedule. */
 export const timetableQuery = (span: number) =>
   queryOptions({
     queryKey: ["upcoming", "timetable", span],
@@ -192,7 +195,7 @@ export const timetableQuery = (span: number) =>
         for (const firing of found.items) addFiring(rows, firing, to);
         for (const id of found.cut ?? []) truncate(rows.get(id));
         const reached = Date.parse(found.until);
-        // No further: more schedules fire until then than one answer looks at.
+        // No progress: more schedules fire at this time than one response covers.
         if (reached <= completeUntil) break;
         completeUntil = reached;
         next = found.until;
@@ -212,7 +215,7 @@ function addFiring(rows: Map<string, TimetableRow>, firing: UpcomingFiring, to: 
     ...{ firings: [], completeUntil: to },
   };
   rows.set(id, row);
-  // Behind a place from which on some are left out, a few more would look like all.
+  // After a gap, single firings would look as if they were all.
   if (row.completeUntil < to) return;
   row.firings.push(Date.parse(at));
 }
@@ -222,7 +225,7 @@ function truncate(row: TimetableRow | undefined): void {
   if (row && last !== undefined) row.completeUntil = Math.min(row.completeUntil, last);
 }
 
-/** Says in short when these fire, as far as one request can ask. */
+/** Adds the rule summaries of these schedules, at most 100 (one request). */
 async function addRules(rows: TimetableRow[]): Promise<void> {
   const listed = rows.slice(0, 100);
   if (listed.length === 0) return;
@@ -246,14 +249,17 @@ function invalidate(...ids: string[]): void {
   }
 }
 
-/** Throws a Refusal if the server would not take the spec. Stores nothing. */
+/**
+ * Validates a spec on the server and returns it with defaults; stores nothing. Throws an ApiError if the spec is
+ * invalid.
+ */
 export async function checkSchedule(spec: ScheduleSpec, signal?: AbortSignal): Promise<ScheduleSpec> {
   const params = { path: { name: spec.name }, query: { dry_run: true, namespace: spec.namespace } };
   const checked: unknown = await unwrap(api.PUT("/api/v1/schedules/{name}", { params, body: spec, signal }));
   return checked as ScheduleSpec;
 }
 
-/** Stores a spec: a new one, or that of the schedule with this version. */
+/** Creates a schedule (`version` null), or replaces the spec of the schedule with this version. */
 export async function saveSchedule(spec: ScheduleSpec, version: number | null): Promise<Schedule> {
   const header = version === null ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
   const params = { path: { name: spec.name }, query: { namespace: spec.namespace }, header };
@@ -262,7 +268,7 @@ export async function saveSchedule(spec: ScheduleSpec, version: number | null): 
   return saved;
 }
 
-/** What the server puts into a spec by itself. */
+/** Returns the defaults that the server adds to a spec. */
 export async function scheduleDefaults(spec: ScheduleSpec): Promise<object> {
   const { name, namespace, owner, job, workflow } = spec;
   const starts = job ? { job: { run: job.run } } : { workflow };
@@ -355,7 +361,7 @@ export async function deleteCalendar(name: string, namespace?: string): Promise<
   await queryClient.invalidateQueries({ queryKey: ["calendars"] });
 }
 
-/** Reads an iCalendar text; stores nothing. */
+/** Parses an iCalendar text on the server; stores nothing. */
 export async function parseIcs(text: string): Promise<ImportedCalendar> {
   return unwrap(
     api.POST("/api/v1/calendars/import", {

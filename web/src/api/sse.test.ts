@@ -2,7 +2,7 @@ import { beforeAll, expect, test, vi } from "vitest";
 
 import type { follow as followType, Parser as ParserType } from "./sse";
 
-// Waiting listens for the browser's word that it is online again.
+// The retry delay ends early when the browser fires `online`.
 let Parser: typeof ParserType;
 let follow: typeof followType;
 beforeAll(async () => {
@@ -11,7 +11,7 @@ beforeAll(async () => {
   ({ follow, Parser } = await import("./sse"));
 });
 
-test("events come out whole, however the stream is cut", () => {
+test("events are complete wherever the stream is split", () => {
   const stream =
     'retry: 2000\n: belfry\n\nid: 7\nevent: log\ndata: {"a":\ndata: 1}\n\nid: 8\ndata: x\r\n\r\n';
   const expected = [
@@ -25,13 +25,13 @@ test("events come out whole, however the stream is cut", () => {
   }
 });
 
-test("a heartbeat moves the place from which a lost stream resumes", () => {
+test("a heartbeat advances the id from which a lost stream resumes", () => {
   const parser = new Parser("3");
   expect(parser.push(": \nid: 9\n\n")).toEqual([]);
   expect(parser.lastId).toBe("9");
 });
 
-test("a stream that ends at once is a server without a leader, and is open once it lasts", async () => {
+test("a stream that ends at once means that there is no leader; a stream that lasts is open", async () => {
   vi.useFakeTimers();
   const lasting = new ReadableStream({
     start: (stream) => stream.enqueue(new TextEncoder().encode(": hi\n\n")),

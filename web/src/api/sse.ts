@@ -1,23 +1,24 @@
 /**
- * Server-sent events over `fetch`, because `EventSource` cannot be told where to resume, or why it was refused.
+ * Server-sent events over `fetch`. `EventSource` cannot choose where to resume, and does not report why it was
+ * refused.
  *
- * A {@link follow}ed stream resumes from the last id that was seen, so that no event is missed or received
- * twice when the connection is lost. It ends after the server's event `end`, or when the server refuses it.
+ * A {@link follow}ed stream resumes after the last received id, so that no event is lost or received twice when the
+ * connection fails. It ends after the server's `end` event, or when the server refuses it permanently.
  *
- * This module runs in a page and in a shared worker, so it knows nothing of either.
+ * This module runs in pages and in a shared worker, so it uses no globals that only one of them has.
  */
 
 import { CSRF_HEADERS } from "./csrf";
 import { isTakeover, ApiError } from "./errors";
 
 export interface ServerEvent {
-  /** Its name; `message` where the server gave none. */
+  /** Event name; `message` if the server sent none. */
   name: string;
   data: string;
   id: string;
 }
 
-/** Takes the text of a stream apart, in whatever pieces it comes. */
+/** Incremental parser of an event stream; accepts chunks split at any position. */
 export class Parser {
   #rest = "";
   #name = "";
@@ -28,7 +29,7 @@ export class Parser {
     this.#id = id;
   }
 
-  /** The place of the newest line with an id, also of a heartbeat. */
+  /** Id of the newest event or heartbeat. */
   get lastId(): string {
     return this.#id;
   }
@@ -58,37 +59,40 @@ export class Parser {
 }
 
 export interface StreamHandlers {
-  /** What came, in order; never empty. */
+  /** Called with received events in order, at least one. */
   onEvents: (events: ServerEvent[]) => void;
   /**
-   * The stream is there; `resumed` if it goes on exactly where an earlier one was lost. Every event after
-   * `since`, by this machine's clock, is in it.
+   * Called when the stream is open; `resumed` if it continues exactly where an earlier one was lost. The stream
+   * contains every event after `since`, in ms by this machine's clock.
    */
   onOpen?: (resumed: boolean, since: number) => void;
-  /** The stream was lost, and is tried again after a while. */
+  /** Called when the stream is lost; it is reopened after a delay. */
   onLost?: (error: ApiError) => void;
-  /** The stream will not be tried again: the server refused it for good. */
+  /** Called when the server refuses the stream permanently; it is not retried. */
   onRefused?: (error: ApiError) => void;
 }
 
-/** The server sends something at least every 15 s; after this it is taken for gone. */
+/** Maximum silence before the connection counts as lost; the server sends at least a heartbeat every 15 s. */
 const SILENCE_MAX_MS = 40_000;
 /**
- * A server that waits for the next leader may open a stream and end it at once. One that lasts so long, or has
- * told something, is taken for open.
+ * A server without a leader may open a stream and end it at once. A stream counts as open after this time, or after
+ * its first event.
  */
 const OPEN_AFTER_MS = 250;
 const RETRY_DELAY_MIN_MS = 400;
 const RETRY_DELAY_MAX_MS = 8_000;
-/** Who leads is settled within a few seconds, and everybody waits for it. */
+/** Maximum retry delay while there is no leader; a takeover takes only a few seconds. */
 const TAKEOVER_RETRY_DELAY_MAX_MS = 1_000;
 
-/** Whether these contain the server's word that a stream is over. */
+/** Returns whether the events contain the server's `end` event. */
 export function hasEnd(events: readonly ServerEvent[]): boolean {
   return events.some(({ name }) => name === "end");
 }
 
-/** Follows a stream, behind `lastId` if there is one, until the returned function is called or it is over. */
+/**
+ * Follows a stream, after `lastId` unless it is empty. Ends with the server's `end` event, or when the returned
+ * function is called.
+ */
 export function follow(path: string, handlers: StreamHandlers, lastId = ""): () => void {
   const ended = new AbortController();
   void followUntilEnd(path, handlers, lastId, ended);
@@ -131,7 +135,7 @@ async function followUntilEnd(
   }
 }
 
-/** Whether the same request would be refused again. */
+/** Returns whether the same request would fail again. */
 export function isFinal({ status }: ApiError): boolean {
   return status >= 400 && status < 500 && status !== 429;
 }
@@ -181,7 +185,7 @@ async function readConnection(
       if (hasEnd(events)) return true;
     }
   } catch (error) {
-    if (silence.signal.aborted) throw new ApiError("silent", 0, "nothing came for too long");
+    if (silence.signal.aborted) throw new ApiError("silent", 0, "no data received within 40 s");
     if (error instanceof DOMException) throw new ApiError("unreachable", 0, error.message);
     throw error;
   } finally {
@@ -191,7 +195,7 @@ async function readConnection(
   }
 }
 
-/** Waits, but not longer than until the browser says that it is online again. */
+/** Waits for `ms`, or until the browser is online again or `ended` is aborted. */
 export function pause(ms: number, ended: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {

@@ -1,10 +1,10 @@
-/** What a page does with the hub of the browser: it opens its streams again where the hub is gone, or none is there. */
+/** A page and the browser's hub: streams are reopened when the hub is gone or missing. */
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
 import type { HubMessage, HubRequest } from "./hub";
 
-/** The shared workers that the page has connected to, with what it posted to each. */
+/** Shared workers that the page has connected to, with the messages posted to each. */
 let workers: FakeWorker[];
 let isHidden: boolean;
 let onVisibility: () => void;
@@ -77,7 +77,7 @@ const events = (id: number, last: string): HubMessage => ({
 });
 const SECOND = 1_000;
 
-test("a page connects anew to a shared worker that has gone silent, and reads all again", async () => {
+test("a page reconnects to a silent shared worker and reads everything again", async () => {
   const { FEED, received } = await begin();
   const [first] = workers;
   first?.send(events(1, "7"));
@@ -93,13 +93,13 @@ test("a page connects anew to a shared worker that has gone silent, and reads al
   await vi.advanceTimersByTimeAsync(11 * SECOND);
   expect(workers).toHaveLength(2);
   expect(first?.isClosed).toBe(true);
-  expect(workers[1]?.opened, "the log goes on, the feed begins anew").toEqual([`${FEED} `, "/logs/1 64"]);
+  expect(workers[1]?.opened, "the log resumes, the feed restarts").toEqual([`${FEED} `, "/logs/1 64"]);
   first?.send({ id: 1, type: "opened", resumed: true, since: 0 });
   workers[1]?.send({ id: 1, type: "opened", resumed: false, since: 0 });
   expect(received).toEqual(["feed events", "log events", "feed opened"]);
 });
 
-test("a page that is hidden expects nothing of the worker, and waits anew when it is shown", async () => {
+test("a hidden page does not expect pings, and restarts the timeout when it is shown", async () => {
   await begin();
   await vi.advanceTimersByTimeAsync(30 * SECOND);
   show(false);
@@ -109,7 +109,7 @@ test("a page that is hidden expects nothing of the worker, and waits anew when i
   expect(workers).toHaveLength(1);
 });
 
-test("a page whose worker never says anything reads its streams itself", async () => {
+test("a page whose worker never responds reads its streams itself", async () => {
   const fetched: string[] = [];
   vi.stubGlobal("fetch", (path: string) => {
     fetched.push(path);
@@ -117,11 +117,11 @@ test("a page whose worker never says anything reads its streams itself", async (
   });
   const { FEED } = await begin();
   await vi.advanceTimersByTimeAsync(50 * SECOND);
-  expect(workers, "it is not asked again").toHaveLength(1);
+  expect(workers, "no second worker is started").toHaveLength(1);
   expect(fetched).toEqual([FEED, "/logs/1"]);
 });
 
-test("a page opens its streams again in the session that the hub tells", async () => {
+test("a page reopens its streams in the session that the hub reports", async () => {
   const { FEED } = await begin();
   const [worker] = workers;
   worker?.send(events(1, "7"));
@@ -133,7 +133,7 @@ test("a page opens its streams again in the session that the hub tells", async (
   ]);
 });
 
-test("a hidden page closes its feed soon if it reads its streams itself, also if it was hidden before", async () => {
+test("a hidden page without a shared hub closes its feed soon, even if it was hidden before", async () => {
   const signals: AbortSignal[] = [];
   vi.stubGlobal("fetch", (_: string, { signal }: { signal: AbortSignal }) => {
     signals.push(signal);

@@ -1,8 +1,8 @@
 /**
- * The streams that this page reads, through the browser's {@link Hub}.
+ * The streams of this page, through the browser's {@link Hub}.
  *
- * A hidden page closes its streams after a while, and opens them again when it is shown. A stream continues
- * behind the last event that the page has received, if that is possible.
+ * A hidden page closes its streams after a while, and reopens them when it is shown. A stream resumes after the last
+ * event that the page has received, if possible.
  */
 
 import { adoptSession, onSessionChange, sessionId, markSignedOut } from "./auth";
@@ -10,16 +10,16 @@ import { FEED, type HubMessage, Hub, deserializeError, type HubRequest } from ".
 import type { ApiError } from "./errors";
 import type { StreamHandlers, ServerEvent } from "./sse";
 
-/** A page that is hidden for so long closes its streams. */
+/** A page closes its streams after being hidden for this time. */
 const HIDDEN_MAX_MS = 10_000;
-/** The same for the feed where tabs share it: the title of a hidden tab counts failures. */
+/** The same for a shared feed: the title of a hidden tab counts failures. */
 const HIDDEN_FEED_MAX_MS = 600_000;
-/** After so long it is less work to read what is shown again than to receive all events since. */
+/** After this time, refetching the displayed data is cheaper than receiving all missed events. */
 const MISSED_MAX_MS = 60_000;
 
 /**
- * The hub in a shared worker says something every 15 s. After 45 s without a word the browser has ended the worker, and
- * nothing else tells the page so.
+ * The hub in a shared worker sends a ping every 15 s. After 45 s without one, the browser has ended the worker; there
+ * is no other notification of that.
  */
 const CHECK_EVERY_MS = 5_000;
 const SILENT_CHECKS_MAX = 9;
@@ -38,16 +38,16 @@ interface HubConnection {
 const streams = new Map<number, Stream>();
 let lastId = 0;
 let hubConnection: HubConnection | null = null;
-/** Whether the hub is this page's own, not one that tabs share. */
+/** Whether the hub belongs to this page and is not shared by tabs. */
 let hasOwnHub = false;
-/** What closes the streams of a hidden page; empty while it is shown. */
+/** Timers that close the streams of a hidden page; empty while it is shown. */
 let hiddenTimers: Array<ReturnType<typeof setTimeout>> = [];
-/** Since when the feed and the other streams are closed, because nobody sees the page. */
+/** When the feed and the other streams were closed because the page is hidden, in ms since the epoch. */
 const closedSince: { feed: number | null; other: number | null } = { feed: null, other: null };
 
 const kindOf = ({ path }: { path: string }) => (path === FEED ? "feed" : "other");
 
-/** Follows a stream until the returned function is called, it is over, or the server refuses it. */
+/** Follows a stream until the returned function is called, the stream ends, or the server refuses it. */
 export function follow(path: string, handlers: StreamHandlers): () => void {
   lastId += 1;
   const id = lastId;
@@ -63,7 +63,7 @@ function openStream(id: number, stream: Stream): void {
   stream.isOpen = true;
   if (!hubConnection) {
     hubConnection = connect();
-    // Also where no page opens a stream again: nothing more is read for a session that is over.
+    // Also needed if no page opens another stream: an ended session must not be read any more.
     onSessionChange(() => hubConnection?.post({ type: "session", session: sessionId() }));
   }
   hubConnection.post({ type: "open", id, path: stream.path, lastId: stream.lastId, session: sessionId() });
@@ -72,7 +72,7 @@ function openStream(id: number, stream: Stream): void {
 function connect(): HubConnection {
   if (typeof SharedWorker === "undefined") return connectOwnHub();
   try {
-    // Its address has to stand here as a whole, so that the build finds it.
+    // The bundler needs the complete URL expression here.
     const worker = new SharedWorker(new URL("./streams.worker.ts", import.meta.url), {
       type: "module",
       name: "belfry-streams",
@@ -83,14 +83,14 @@ function connect(): HubConnection {
     const replace = (next: () => HubConnection) => {
       clearInterval(watch);
       if (hubConnection !== shared) return;
-      // Heard only if it is alive after all.
+      // Received only if the worker is still alive.
       for (const id of streams.keys()) shared.post({ type: "close", id });
       worker.port.onmessage = null;
       worker.port.close();
       hubConnection = next();
       reopenStreams();
     };
-    // In checks, not by the clock: a machine that slept is not a worker that was silent.
+    // Counted in checks, not by the clock: after sleep of the machine the worker is not silent.
     const watch = setInterval(() => {
       silentChecks = document.hidden ? 0 : silentChecks + 1;
       if (silentChecks >= SILENT_CHECKS_MAX) replace(hasReceived ? connect : connectOwnHub);
@@ -100,7 +100,7 @@ function connect(): HubConnection {
       silentChecks = 0;
       receive(data);
     };
-    // Its script could not be had: this page reads its streams itself.
+    // The worker's script could not be loaded: this page reads its streams itself.
     worker.onerror = () => replace(connectOwnHub);
     return shared;
   } catch {
@@ -108,11 +108,11 @@ function connect(): HubConnection {
   }
 }
 
-/** A hub for this page alone. */
+/** Connects to a hub in this page. */
 function connectOwnHub(): HubConnection {
   hasOwnHub = true;
   if (hiddenTimers.length > 0) {
-    // Hidden with a hub that tabs share: the feed is closed sooner now.
+    // Hidden while the hub was shared: the feed must now be closed sooner.
     hiddenTimers.forEach(clearTimeout);
     hiddenTimers = [];
     onHidden();
@@ -121,7 +121,10 @@ function connectOwnHub(): HubConnection {
   return { post: page.receive };
 }
 
-/** Opens again what the hub no longer has open. What the feed has missed may be anything: all is read again. */
+/**
+ * Reopens the streams that the hub has closed. The feed starts without an id, because missed events are unknown; all
+ * data is read again.
+ */
 function reopenStreams(): void {
   for (const [id, stream] of streams) {
     if (!stream.isOpen) continue;
@@ -193,7 +196,7 @@ function onShown(): void {
   }
 }
 
-/** To be called once: streams follow whether the page can be seen. */
+/** Closes and reopens the streams with the visibility of the page. Must be called once. */
 export function watchVisibility(): void {
   const onChange = () => (document.hidden ? onHidden() : onShown());
   const onEnd = () => {
@@ -201,7 +204,7 @@ export function watchVisibility(): void {
     closeStreams("feed");
   };
   document.addEventListener("visibilitychange", onChange);
-  // The browser halts a page that is long hidden: what is sent to it would only heap up.
+  // The browser freezes a page that has been hidden for long; messages to it would only accumulate.
   document.addEventListener("freeze", onEnd);
   addEventListener("pagehide", onEnd);
   addEventListener("pageshow", onChange);

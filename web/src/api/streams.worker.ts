@@ -1,4 +1,4 @@
-/** The shared worker that has a browser's streams open: {@link Hub} with a port for each tab. */
+/** The shared worker that owns the browser's streams: a {@link Hub} with one port per tab. */
 
 import { Hub, PING_INTERVAL_MS, type HubRequest } from "./hub";
 
@@ -10,6 +10,6 @@ addEventListener("connect", (event) => {
   if (!port) return;
   const page = hub.connect((message) => port.postMessage(message));
   port.onmessage = ({ data }: MessageEvent<HubRequest>) => page.receive(data);
-  // Where the browser tells it: a tab that crashed has not said goodbye.
+  // Not all browsers fire `close`; a crashed tab sends no message.
   port.addEventListener("close", page.disconnect);
 });

@@ -1,4 +1,4 @@
-/** Workflows, their runs and the steps of these: how they are read and changed. */
+/** Requests for workflows, runs and steps. */
 
 import { infiniteQueryOptions, keepPreviousData, queryOptions } from "@tanstack/react-query";
 
@@ -26,9 +26,9 @@ export interface WorkflowsFilter {
 }
 
 export interface RunsFilter {
-  /** Several, with commas. */
+  /** Statuses, comma-separated. */
   status?: string;
-  /** Its id or its name. */
+  /** Id or name of a workflow. */
   workflow?: string;
   namespace?: string;
   /** The id of a schedule. */
@@ -36,7 +36,7 @@ export interface RunsFilter {
 }
 
 const PAGE = 100;
-/** As many runs are drawn beside a workflow. */
+/** Runs drawn beside a workflow. */
 const RUNS_SHOWN = 20;
 
 export const workflowsQuery = (filter: WorkflowsFilter) =>
@@ -53,7 +53,7 @@ export const workflowsQuery = (filter: WorkflowsFilter) =>
     placeholderData: keepPreviousData,
   });
 
-/** A few workflows with a text in their name. */
+/** A few workflows whose name contains a text. */
 export const suggestedWorkflowsQuery = (text: string) =>
   queryOptions({
     queryKey: ["suggested-workflows", text],
@@ -63,7 +63,7 @@ export const suggestedWorkflowsQuery = (text: string) =>
     staleTime: 10_000,
   });
 
-/** By id, or by name and namespace; as it is now, or as it was in an earlier generation. */
+/** A workflow by id, or by name and namespace; the current generation unless `generation` is given. */
 export const workflowQuery = (name: string, namespace?: string, generation?: number) =>
   queryOptions({
     queryKey: ["workflow", name, namespace ?? null, generation ?? null],
@@ -80,7 +80,7 @@ export const runsQuery = (filter: RunsFilter, limit: number) =>
     placeholderData: keepPreviousData,
   });
 
-/** The newest first, page by page. */
+/** Runs, newest first, paginated. */
 export const pagedRunsQuery = (filter: RunsFilter) =>
   infiniteQueryOptions({
     queryKey: [PAGED_RUNS, filter],
@@ -99,7 +99,7 @@ export const runQuery = (id: string) =>
     queryFn: () => unwrap(api.GET("/api/v1/runs/{id}", { params: { path: { id } } })),
   });
 
-/** All steps of a run. Those of an ended one (`isOver`) do not change any more. */
+/** All steps of a run. The steps of an ended run (`isOver`) never become stale. */
 export const stepsQuery = (id: string, isOver = false) =>
   queryOptions({
     queryKey: ["run", id, "steps"],
@@ -107,7 +107,7 @@ export const stepsQuery = (id: string, isOver = false) =>
     staleTime: isOver ? Infinity : undefined,
   });
 
-/** An element that goes on, or the one job of a step: its job, or the run that it called. */
+/** An element in progress, or the only job of a step: a job, or a called run. */
 export interface LiveItem {
   index: number | undefined;
   item: string | undefined;
@@ -115,12 +115,12 @@ export interface LiveItem {
   run?: WorkflowRun;
 }
 
-/** As much as goes on of a run is looked through. */
+/** Maximum number of jobs or called runs in progress that are read. */
 const LIVE_SCANNED_MAX = 500;
-/** As many elements are shown, those that run first. */
+/** Maximum number of elements shown, running ones first. */
 const LIVE_ITEMS_MAX = 50;
 
-/** What goes on of a step, by the numbers of its elements. */
+/** The elements of a step that are in progress, running ones first, then by index. */
 export const liveItemsQuery = (id: string, step: string, number: number) =>
   queryOptions({
     queryKey: ["run", id, "live", step],
@@ -153,7 +153,7 @@ export const liveItemsQuery = (id: string, step: string, number: number) =>
     placeholderData: keepPreviousData,
   });
 
-/** Runs that may wait for approval, with the steps that do. */
+/** Active runs, with their pending approvals. */
 export const approvalsQuery = queryOptions({
   queryKey: ["runs", "approvals"],
   queryFn: () => {
@@ -169,7 +169,7 @@ export const stepWhyQuery = (id: string, step: string) =>
     placeholderData: keepPreviousData,
   });
 
-/** The elements of a step that have ended, page by page. */
+/** The ended elements of a step, paginated. */
 export const itemsQuery = (id: string, step: string) =>
   infiniteQueryOptions({
     queryKey: ["run", id, "items", step],
@@ -181,15 +181,17 @@ export const itemsQuery = (id: string, step: string) =>
     getNextPageParam: (page) => page.next_cursor ?? undefined,
   });
 
-/** What the server would store for a spec; stores nothing. */
+/** Returns the spec with defaults, as the server would store it; stores nothing. */
 async function resolveWorkflow(spec: WorkflowSpec, signal?: AbortSignal): Promise<WorkflowSpec> {
   const query = { dry_run: true, namespace: spec.namespace };
   const params = { path: { name: pathName(spec.name) }, query };
-  // The description has one answer for both: a dry run is answered with the spec.
+  // The OpenAPI document has one response type for both; a dry run returns the spec.
   return (await unwrap(api.PUT("/api/v1/workflows/{name}", { params, body: spec, signal }))) as WorkflowSpec;
 }
 
-/** Asks the server what it would say to a spec; stores nothing. */
+/**
+ * Validates a spec on the server and returns its warnings; stores nothing. Throws an ApiError if the spec is invalid.
+ */
 export async function checkWorkflow(spec: WorkflowSpec, signal?: AbortSignal): Promise<Warning[]> {
   await resolveWorkflow(spec, signal);
   const params = { query: { dry_run: true } };
@@ -198,7 +200,7 @@ export async function checkWorkflow(spec: WorkflowSpec, signal?: AbortSignal): P
   return applied.workflows.flatMap(({ warnings }) => warnings ?? []);
 }
 
-/** Creates a workflow (`version` null), or gives the one of that version another spec. */
+/** Creates a workflow (`version` null), or replaces the spec of the workflow with this version. */
 export async function saveWorkflow(spec: WorkflowSpec, version: number | null): Promise<Workflow> {
   const header = version === null ? { "If-None-Match": "*" } : { "If-Match": `"${version}"` };
   const params = { path: { name: pathName(spec.name) }, query: { namespace: spec.namespace }, header };
@@ -207,17 +209,20 @@ export async function saveWorkflow(spec: WorkflowSpec, version: number | null): 
   return saved as Workflow;
 }
 
-/** The spec that the server makes of one that says nothing but what it must, for the same owner and queue. */
+/** Returns the server's defaults: the resolved spec of a minimal workflow with the same owner, queue and priority. */
 export async function workflowDefaults(spec: WorkflowSpec): Promise<WorkflowSpec> {
   const { namespace, owner, queue, priority } = spec;
   const job = { run: { process: { command: ["true"] } } } as JobSpec;
   const minimal = { name: "defaults", namespace, owner, queue, priority, steps: [{ name: "step", job }] };
-  // What was asked for is no default.
+  // Values from the request are no defaults.
   const requested = { namespace: "default", queue: "default", priority: 50, owner: null };
   return { ...(await resolveWorkflow(minimal)), ...requested };
 }
 
-/** A path needs a name, and the server says better than we do what is wrong with one. */
+/**
+ * Returns the name for the path, `-` if it is missing or invalid: the server's error message is better than one of
+ * ours.
+ */
 function pathName(name: unknown): string {
   return typeof name === "string" && name !== "" ? name : "-";
 }
@@ -234,7 +239,7 @@ export async function startRun(id: string, body: StartRun, key: string): Promise
   return run;
 }
 
-/** What a run would do; starts nothing. */
+/** Returns the plan of a run; starts nothing. */
 export async function planRun(id: string, body: StartRun, signal?: AbortSignal): Promise<RunPlan> {
   const params = { path: { name: id } };
   return unwrap(api.POST("/api/v1/workflows/{name}/plan", { params, body, signal }));
@@ -257,7 +262,7 @@ export async function resumeRun(id: string): Promise<void> {
   await invalidateRun(id);
 }
 
-/** Starts another run that takes over what ended well: from what failed, or from a step. */
+/** Starts a new run that reuses the succeeded steps: from the failed steps, or from the step `from`. */
 export async function retryRun(id: string, from: string | null, note: string): Promise<WorkflowRun> {
   const params = { path: { id }, header: { "Idempotency-Key": randomId() } };
   const body = { ...(from && { from }), ...(note && { note }) };
@@ -291,7 +296,7 @@ export type EventPayload = NonNullable<
   paths["/api/v1/runs/{id}/events/{event}"]["post"]["requestBody"]
 >["content"]["application/json"];
 
-/** Tells a run that something happened; answers how many of its steps that was for. */
+/** Sends an event to a run. Returns the number of steps that accepted it. */
 export async function sendEvent(id: string, event: string, payload: EventPayload): Promise<number> {
   const params = { path: { id, event } };
   const accepted = await unwrap(api.POST("/api/v1/runs/{id}/events/{event}", { params, body: payload }));
