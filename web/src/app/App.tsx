@@ -1,4 +1,4 @@
-/** Everything around the pages: theme, data, and whether somebody is signed in. */
+/** Root component: theme, queries, notifications, and the sign-in page or the router. */
 
 import { MantineProvider, useMantineColorScheme } from "@mantine/core";
 import { Notifications } from "@mantine/notifications";

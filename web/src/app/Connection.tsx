@@ -1,4 +1,4 @@
-/** Whether what is shown is live, and if not, why, and how old it is. */
+/** Connection indicator and banner: whether the displayed data is live, and if not, why and how old it is. */
 
 import { Tooltip } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
@@ -16,7 +16,7 @@ function useFeedStatus(): FeedStatus {
   return useSyncExternalStore(feed.onStatus, () => feed.status);
 }
 
-/** The present, also right after the feed was lost in between two seconds. */
+/** Returns the current time, more exact than the one-second timer: the feed may have been lost between two ticks. */
 function useExactNow(): number {
   return Math.max(useNow(), Date.now());
 }

@@ -1,4 +1,4 @@
-/** A page that could not be shown: why, and what to do. The frame around it stays. */
+/** Error page: the error of a page that failed, and what to do. The navigation stays visible. */
 
 import { Button } from "@mantine/core";
 import { type ErrorComponentProps, useRouter } from "@tanstack/react-router";

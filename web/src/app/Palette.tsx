@@ -1,4 +1,4 @@
-/** The command palette: go to a page, to a job by its id or name, or do something. */
+/** The command palette: opens pages, jobs by id or name, and other objects, and runs commands. */
 
 import { Modal } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -206,7 +206,7 @@ function useCommands(text: string): Command[] {
       const run = () => void navigate({ to: "/runs/$id", params: { id: text } });
       add({ id: "id", icon: Workflow, title: text, aside: t("palette.goTo"), run });
     }
-    // Before what the server finds: it comes later, and must not take the place of what Enter would choose.
+    // Pages come before search results: results arrive later and must not change what Enter selects.
     for (const page of PAGES) if (isPagePrefix(page)) addPage(page);
     for (const workflow of isName ? matchingItems(workflows, matches) : []) {
       add({
@@ -293,8 +293,10 @@ function useCommands(text: string): Command[] {
   }, [text, isId, isName, jobs, schedules, workflows, workers, queues, language, theme, t, navigate]);
 }
 
-/** The first few that were found. While nothing has come yet for the last letters: those found for the ones before
- * that these letters fit too. */
+/**
+ * Returns the first five items found. While the results for the current text are loading, these are the previous
+ * results that match it.
+ */
 function matchingItems<T extends { name: string }>(
   found: { data: { items: T[] } | undefined; isPlaceholderData: boolean },
   fits: (name: string) => boolean,

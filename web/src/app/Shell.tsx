@@ -1,4 +1,4 @@
-/** The frame: where one is, where one can go, and whether what is shown is live. */
+/** The application frame: navigation, connection state, settings menus. */
 
 import { ActionIcon, Button, Drawer, Kbd, Menu, Tooltip } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -50,7 +50,7 @@ const NAV_ITEMS = [
   { to: "/settings", key: "settings", icon: Settings },
 ] as const satisfies ReadonlyArray<{ to: string; key: string; icon: LucideIcon }>;
 
-/** Places that are a part of another one's pages. */
+/** Pages that belong to another navigation item. */
 const RELATED_PAGES: Record<string, string> = { "/schedules": "/calendars", "/workflows": "/runs" };
 
 export type NavKey = (typeof NAV_ITEMS)[number]["key"];

@@ -1,4 +1,4 @@
-/** Keys that work everywhere, and the page that lists them. */
+/** Global keyboard shortcuts, and the dialog that lists them. */
 
 import { Kbd, Modal } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
@@ -37,7 +37,7 @@ const PAGE_KEYS: Record<
   s: "/settings",
 };
 
-/** How long after `g` the second key counts. */
+/** Timeout for the second key after `g`. */
 const CHORD_TIMEOUT_MS = 1_200;
 
 export function isTyping(target: EventTarget | null): boolean {

@@ -1,4 +1,4 @@
-/** Where a user without a token begins. */
+/** The sign-in page. */
 
 import { Button, Checkbox, PasswordInput } from "@mantine/core";
 import { type FormEvent, useState } from "react";

@@ -1,4 +1,4 @@
-/** Pages and their parts are loaded when they are shown, or ahead; a failure is not kept. */
+/** Pages and parts are loaded when shown, or preloaded; a failure is not cached. */
 
 import { createElement, Suspense } from "react";
 import { prerender } from "react-dom/static";
@@ -13,7 +13,7 @@ async function render(element: React.ReactElement): Promise<string> {
   return new Response(prelude).text();
 }
 
-test("a part of a page that could not be loaded is loaded again once its failure is forgotten", async () => {
+test("a part that failed to load is loaded again after its failure is reset", async () => {
   let isAvailable = false;
   const load = vi.fn(() =>
     isAvailable ? Promise.resolve({ default: Hello }) : Promise.reject(new TypeError("404 Hello-1.js")),
@@ -22,7 +22,7 @@ test("a part of a page that could not be loaded is loaded again once its failure
   const part = () => render(createElement(Part, { name: "Ann" }));
   await expect(part()).rejects.toThrow(ChunkLoadError);
   await expect(part()).rejects.toThrow("404 Hello-1.js");
-  expect(load, "it is not asked for in every render").toHaveBeenCalledTimes(1);
+  expect(load, "it is not loaded again by every render").toHaveBeenCalledTimes(1);
 
   isAvailable = true;
   resetFailedLoads();
@@ -30,13 +30,13 @@ test("a part of a page that could not be loaded is loaded again once its failure
   expect(load).toHaveBeenCalledTimes(2);
 });
 
-test("a part that a page brings along is loaded ahead too", async () => {
+test("a part that a preloaded page declares is preloaded too", async () => {
   vi.useFakeTimers();
   const part = vi.fn(() => Promise.resolve({ default: Hello }));
   let Part = Hello;
   const Page = () => createElement(Suspense, null, createElement(Part, { name: "Bob" }));
   lazyPage(() => {
-    // As a module does when it is evaluated.
+    // As a module does at evaluation.
     Part = lazyPart(part) as typeof Hello;
     return Promise.resolve({ Page });
   }, "Page");
@@ -45,5 +45,5 @@ test("a part that a page brings along is loaded ahead too", async () => {
   vi.useRealTimers();
   expect(part).toHaveBeenCalledTimes(1);
   expect(await render(createElement(Page))).toContain("<b>Bob</b>");
-  expect(part, "what is there is not loaded again").toHaveBeenCalledTimes(1);
+  expect(part, "a loaded part is not loaded again").toHaveBeenCalledTimes(1);
 });

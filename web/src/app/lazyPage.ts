@@ -1,25 +1,25 @@
 /**
- * Pages, and parts of pages, that are loaded when they are first shown.
+ * Pages and parts of pages that are loaded when they are first shown.
  *
- * Where one cannot be loaded it throws {@link ChunkLoadError}. {@link ./ErrorPage} shows that in the place of a page, and
- * the boundary around a part in the place of the part. While the browser is idle all of them are fetched ahead, so that
- * an outage or an upgrade of the server rarely meets a page that is not there yet.
+ * A failed load throws {@link ChunkLoadError}. {@link ../app/ErrorPage} shows it in place of a page, and the boundary
+ * around a part in place of the part. All pages and parts are preloaded while the browser is idle, so that an outage
+ * or an upgrade of the server rarely meets a page that is not loaded yet.
  */
 
 import { createElement, type FunctionComponent, use } from "react";
 import type { AsyncRouteComponent } from "@tanstack/react-router";
 
-/** The code of a page, or of a part of one, could not be loaded. */
+/** Failed download of the code of a page or part. */
 export class ChunkLoadError extends Error {}
 
 interface Lazy<P> {
   Component: FunctionComponent<P>;
-  /** Loads the code; a failure is ignored, and the code is loaded again when it is needed. */
+  /** Loads the code. A failure is ignored; the code is loaded again when it is needed. */
   preload: () => Promise<void>;
   reset: () => void;
 }
 
-/** In the order in which they were declared: the parts of a page follow once the page is loaded. */
+/** Pages and parts in the order of their declaration: the parts of a page are added once the page is loaded. */
 const registry = new Set<Pick<Lazy<object>, "preload" | "reset">>();
 
 function createLazy<P extends object>(load: () => Promise<FunctionComponent<P>>): Lazy<P> {
@@ -45,7 +45,7 @@ function createLazy<P extends object>(load: () => Promise<FunctionComponent<P>>)
   return lazy;
 }
 
-/** The component `name` of a module; the router loads it before it shows the page. */
+/** Returns the component `name` of a module as a lazy page; the router loads it before it shows the page. */
 export function lazyPage<Name extends string>(
   load: () => Promise<Record<Name, FunctionComponent>>,
   name: Name,
@@ -54,25 +54,28 @@ export function lazyPage<Name extends string>(
   return Object.assign(Component, { preload });
 }
 
-/** The default component of a module, as a part of a page. It needs a `Suspense` and an error boundary around it. */
+/**
+ * Returns the default component of a module as a lazy part of a page. It needs a `Suspense` and an error boundary
+ * around it.
+ */
 export function lazyPart<P extends object>(
   load: () => Promise<{ default: FunctionComponent<P> }>,
 ): FunctionComponent<P> {
   return createLazy<P>(() => load().then((module) => module.default)).Component;
 }
 
-/** Pages and parts that could not be loaded are loaded again when they are next shown. */
+/** Forgets failed loads, so that the pages and parts are loaded again when they are next shown. */
 export function resetFailedLoads(): void {
   for (const { reset } of registry) reset();
 }
 
 let hasPreloaded = false;
 
-/** Loads all pages and their parts, one whenever the browser has nothing else to do; does so once. */
+/** Preloads all pages and their parts, one at a time while the browser is idle. Further calls have no effect. */
 export function preloadPages(): void {
   if (hasPreloaded) return;
   hasPreloaded = true;
-  // Also those that are declared meanwhile, by a page that was just loaded.
+  // The iterator also visits parts that a loaded page declares meanwhile.
   const remaining = registry.values();
   const next = () => {
     const { value } = remaining.next();

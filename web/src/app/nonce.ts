@@ -1,2 +1,2 @@
-/** The word with which this page's own style elements are let through by its content policy. */
+/** Nonce that the content security policy requires for style elements of this page. */
 export const nonce: string = document.querySelector<HTMLMetaElement>('meta[name="csp-nonce"]')?.content ?? "";

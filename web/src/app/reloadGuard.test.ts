@@ -7,13 +7,13 @@ function storage(): Pick<Storage, "getItem" | "setItem"> {
   return { getItem: (key) => stored.get(key) ?? null, setItem: (key, value) => void stored.set(key, value) };
 }
 
-test("a piece of code that is never there reloads the page once", () => {
+test("a chunk that is never available reloads the page once", () => {
   const kept = storage();
   expect(mayReload(kept, "build-1", "/assets/Jobs-1.js")).toBe(true);
   expect(mayReload(kept, "build-1", "/assets/Jobs-1.js")).toBe(false);
 });
 
-test("two servers of different versions do not reload a page in turn without an end", () => {
+test("two servers of different versions do not cause endless reloads", () => {
   const kept = storage();
   expect(mayReload(kept, "build-1", "/assets/Jobs-1.js")).toBe(true);
   expect(mayReload(kept, "build-2", "/assets/Jobs-2.js")).toBe(true);
@@ -21,7 +21,7 @@ test("two servers of different versions do not reload a page in turn without an 
   expect(mayReload(kept, "build-2", "/assets/Jobs-2.js")).toBe(false);
 });
 
-test("a further upgrade reloads the page again, also where the browser does not name the piece", () => {
+test("a further upgrade reloads the page again, even if the browser does not name the chunk", () => {
   const kept = storage();
   const message = "Importing a module script failed.";
   expect(mayReload(kept, "build-1", message)).toBe(true);
@@ -29,7 +29,7 @@ test("a further upgrade reloads the page again, also where the browser does not 
   expect(mayReload(kept, "build-2", message)).toBe(false);
 });
 
-test("a browser without a storage does not reload: it could not stop", () => {
+test("a browser without session storage does not reload, because nothing would end the reloads", () => {
   const broken = {
     getItem: () => {
       throw new DOMException("denied", "SecurityError");

@@ -1,15 +1,16 @@
-/** How often the page was reloaded because a piece of its code was not there. */
+/** Limits page reloads after failed chunk loads. */
 
-/** Names of builds and pieces, each with a reload, as a list in JSON. */
+/** Key of a JSON list with the builds and chunks that have caused a reload. */
 const RELOADED_KEY = "belfry.reloaded";
 
 type ReloadStorage = Pick<Storage, "getItem" | "setItem">;
 
 /**
- * Whether the page may be reloaded because `piece` of `build` is not there; counts it as reloaded if so.
+ * Returns whether the page may be reloaded because `chunk` of `build` is missing; records the reload if so.
  *
- * Each piece of a build reloads the page once: one that is never there must not reload it for ever, nor must servers of
- * two versions that answer in turn. `build` is part of the name because some browsers do not name the piece.
+ * Each chunk of a build reloads the page once. A chunk that is never available must not cause endless reloads, nor
+ * must servers of two versions that answer in turn. `build` is part of the key because some browsers do not name the
+ * chunk.
  */
 export function mayReload(storage: ReloadStorage, build: string, chunk: string): boolean {
   const name = `${build} ${chunk}`;
@@ -20,7 +21,7 @@ export function mayReload(storage: ReloadStorage, build: string, chunk: string):
     storage.setItem(RELOADED_KEY, JSON.stringify([...names, name]));
     return true;
   } catch {
-    // Without a storage nothing would end the reloads.
+    // Without session storage, nothing would end the reloads.
     return false;
   }
 }

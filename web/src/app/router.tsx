@@ -1,4 +1,4 @@
-/** Addresses: every view, and what it is filtered by, can be sent to somebody else. */
+/** Routes. Every view and its filters are part of the URL, so that users can share it. */
 
 import { createRootRoute, createRoute, createRouter, redirect } from "@tanstack/react-router";
 
@@ -197,7 +197,7 @@ const editWorkflow = createRoute({
 
 export interface RunsSearch {
   status?: string;
-  /** Its id or its name. */
+  /** Id or name of a workflow. */
   workflow?: string;
   namespace?: string;
   /** The id of a schedule. */
@@ -219,7 +219,7 @@ const runs = createRoute({
 export interface RunSearch {
   tab?: string;
   step?: string;
-  /** The job of an element whose log shows, instead of the step's own. */
+  /** Job of an element whose log is shown instead of the step's own log. */
   job?: string;
   line?: string;
 }
@@ -323,7 +323,7 @@ const settings = createRoute({
   component: lazyPage(() => import("../pages/settings/SettingsPage"), "SettingsPage"),
 });
 
-/** An id of an execution leads to its job. */
+/** Redirects from an execution id to its job. */
 const execution = createRoute({
   getParentRoute: () => root,
   path: "/executions/$id",
@@ -331,7 +331,7 @@ const execution = createRoute({
     const { unwrap, api } = await import("../api/client");
     const request = api.GET("/api/v1/executions/{id}", { params: { path: { id: params.id } } });
     const found = await unwrap(request);
-    // eslint-disable-next-line @typescript-eslint/only-throw-error -- this is how the router is told
+    // eslint-disable-next-line @typescript-eslint/only-throw-error -- the router expects a thrown redirect
     throw redirect({
       to: "/jobs/$id",
       params: { id: found.job_id },
@@ -379,7 +379,7 @@ export const router = createRouter({
   scrollRestoration: true,
   defaultNotFoundComponent: NotFound,
   defaultErrorComponent: ErrorPage,
-  // A page that takes long to load, or that waits for the server, stands in the frame.
+  // Shown inside the frame while a page loads its code or data.
   defaultPendingComponent: Loading,
 });
 

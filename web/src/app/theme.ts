@@ -1,4 +1,4 @@
-/** Mantine dressed in our own tokens (`tokens.css`): quiet, dense, ink on paper. */
+/** Mantine theme based on our design tokens (`tokens.css`). */
 
 import {
   ActionIcon,
@@ -69,7 +69,7 @@ export const theme = createTheme({
   primaryShade: { light: 8, dark: 1 },
   autoContrast: true,
   colors: { ink, dark, gray, red },
-  // What stands on ink is paper: dark on light in the dark theme.
+  // Text on the primary colour uses the background colour: dark on light in the dark theme.
   variantColorResolver: (input) => {
     const resolved = defaultVariantColorsResolver(input);
     const onInk = input.variant === "filled" && (input.color ?? "ink") === "ink";

@@ -1,4 +1,4 @@
-/** What to do where the code of a page, or of a part of one, could not be loaded. */
+/** Recovery from failed loads of pages and parts. */
 
 import { useEffect, useRef } from "react";
 
@@ -7,8 +7,8 @@ import { resetFailedLoads, ChunkLoadError } from "./lazyPage";
 import { mayReload } from "./reloadGuard";
 
 /**
- * Reloads the whole page if the server answers: then the code is not there because the server was upgraded. The
- * address of this module names the build.
+ * Reloads the whole page if the server responds: then the chunk is missing because the server was upgraded. The URL
+ * of this module identifies the build.
  */
 async function reloadAfterUpgrade({ message }: ChunkLoadError, mayDiscard: () => boolean): Promise<void> {
   const answer = await fetch("/livez", { cache: "no-store" }).catch(() => null);
@@ -16,8 +16,8 @@ async function reloadAfterUpgrade({ message }: ChunkLoadError, mayDiscard: () =>
 }
 
 /**
- * Loads the code again once the server is back, and reloads the dashboard once where the server was upgraded; `reset`
- * shows again what has failed. A reload loses what the user has typed: it needs `mayLose`.
+ * Loads the chunk again once the server is back, and reloads the page once after a server upgrade. `reset` renders
+ * the failed component again. A reload discards user input, so it requires `mayDiscard`.
  */
 export function useChunkReload(error: unknown, reset: () => void, mayDiscard = true): void {
   const mayDiscardRef = useRef(mayDiscard);
@@ -28,7 +28,7 @@ export function useChunkReload(error: unknown, reset: () => void, mayDiscard = t
     void reloadAfterUpgrade(error, () => mayDiscardRef.current);
     const stop = feed.onStatus(() => {
       if (feed.status.state !== "live") return;
-      // Before it is shown again: it would fail at once with what failed before.
+      // Must precede `reset`: the component would fail again with the cached failure.
       resetFailedLoads();
       reset();
     });

@@ -1,7 +1,7 @@
 /**
- * Colours in logs: SGR sequences become styles, every other escape sequence is dropped.
+ * ANSI colours in logs: SGR sequences become styles; other escape sequences are removed.
  *
- * The result is data, never markup: a log cannot put anything into the page but text.
+ * The result is data, never markup: a log can add only text to the page.
  */
 
 export interface Style {
@@ -24,11 +24,11 @@ export interface Span {
 
 const ESCAPES =
   /\u001b\[([0-9;:?<=>]*)[ -/]*([@-~])|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|\u001b[@-_]?/g;
-// What is left of control characters, and those that turn the direction of text around.
+// Remaining control characters, and characters that change the text direction.
 
 const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 
-/** Takes a line apart, going on with the style in which the line before ended. */
+/** Parses a line, starting with the style at the end of the previous line. */
 export function parseAnsi(line: string, before: Style = {}): { spans: Span[]; style: Style } {
   if (!line.includes("\u001b")) {
     const text = clean(line);
@@ -51,7 +51,7 @@ export function parseAnsi(line: string, before: Style = {}): { spans: Span[]; st
 }
 
 function clean(text: string): string {
-  // A progress bar writes over itself: only what was written last is there to be seen.
+  // A progress bar overwrites itself: only the last text is visible.
   const shown = text.replace(/\r+$/, "");
   return shown.slice(shown.lastIndexOf("\r") + 1).replace(INVISIBLE, "");
 }

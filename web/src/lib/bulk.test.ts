@@ -5,7 +5,7 @@ import { runBulk, BULK_MAX, findAll, groupErrors } from "./bulk";
 
 const ids = (count: number) => Array.from({ length: count }, (_, i) => `i${i}`);
 
-test("each is acted on once, and what is refused does not keep the others back", async () => {
+test("the action runs once for each id, and a failure does not stop the others", async () => {
   const acted: string[] = [];
   const act = (id: string) => {
     acted.push(id);
@@ -19,7 +19,7 @@ test("each is acted on once, and what is refused does not keep the others back",
   expect(seen.at(-1)).toBe(20);
 });
 
-test("what was stopped begins nothing more, and says what it has not tried", async () => {
+test("a stopped bulk action starts nothing more and reports what was not attempted", async () => {
   const stop = new AbortController();
   let acted = 0;
   const act = () => {
@@ -32,7 +32,7 @@ test("what was stopped begins nothing more, and says what it has not tried", asy
   expect(notAttempted).toEqual(ids(100).slice(acted));
 });
 
-/** Things of groups that each let one at a time; a turn ends what runs. */
+/** An action that allows one id per group at a time; `waitForRetry` ends the running ones. */
 function oneAtATime(groupOf: (id: string) => string) {
   const running = new Map<string, string>();
   const started: string[] = [];
@@ -51,7 +51,7 @@ function oneAtATime(groupOf: (id: string) => string) {
   return { act, started, retryPolicy };
 }
 
-test("what is refused for now is done in its order, one behind the other", async () => {
+test("retryable failures are retried in order, one after another", async () => {
   const { act, started, retryPolicy } = oneAtATime(() => "schedule");
   const seen: string[] = [];
   const done = await runBulk(
@@ -67,10 +67,10 @@ test("what is refused for now is done in its order, one behind the other", async
   expect(seen.at(-1)).toBe("20 0");
 });
 
-test("those of one lane keep their order, however long each request takes", async () => {
+test("the ids of one group keep their order, at any request duration", async () => {
   const { act, started, retryPolicy } = oneAtATime(() => "schedule");
   const slow = async (id: string) => {
-    // The first arrives last.
+    // The first request takes longest.
     if (id === "i0") await new Promise((done) => setTimeout(done, 20));
     await act(id);
   };
@@ -78,7 +78,7 @@ test("those of one lane keep their order, however long each request takes", asyn
   expect(started).toEqual(ids(4));
 });
 
-test("what waits for one schedule does not keep back what waits for another", async () => {
+test("a waiting group does not delay another group", async () => {
   const { act, retryPolicy } = oneAtATime((id) => (Number(id.slice(1)) < 10 ? "first" : "second"));
   let turn = 0;
   const waitForRetry = () => {
@@ -90,7 +90,7 @@ test("what waits for one schedule does not keep back what waits for another", as
   expect(turn).toBe(9);
 });
 
-test("what is stopped while it waits counts as refused, for the reason that it waited for", async () => {
+test("an id that waits when the bulk action is stopped counts as failed, with its last error", async () => {
   const stop = new AbortController();
   const { act, retryPolicy } = oneAtATime(() => "schedule");
   let turn = 0;
@@ -108,7 +108,7 @@ test("what is stopped while it waits counts as refused, for the reason that it w
   expect(errors.get("i9")?.code).toBe("busy");
 });
 
-test("what fits is found on all pages, up to a bound", async () => {
+test("matching items are found on all pages, up to the maximum", async () => {
   const read = (cursor: string | undefined) => {
     const page = Number(cursor ?? 0);
     const items = Array.from({ length: 1_000 }, (_, i) => ({ id: `${page}-${i}`, even: i % 2 === 0 }));
@@ -120,7 +120,7 @@ test("what fits is found on all pages, up to a bound", async () => {
   expect((await findAll(endless, () => true)).length).toBe(BULK_MAX);
 });
 
-test("refusals are told by their kind, the most frequent first", () => {
+test("errors are grouped by code, the most frequent first", () => {
   const of = (code: string) => new ApiError(code, 409, code);
   const groups = groupErrors([of("a"), of("b"), of("b")]);
   expect(groups.map(({ example, count }) => [example.code, count])).toEqual([

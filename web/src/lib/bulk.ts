@@ -1,41 +1,41 @@
-/** Acting on many things: one request each, a few at a time. */
+/** Bulk actions: one request per id, a few at a time. */
 
 import { ApiError } from "../api/errors";
 
-/** More than so many are not acted on at once. */
+/** Maximum number of ids in a bulk action. */
 export const BULK_MAX = 10_000;
 const CONCURRENCY = 6;
 
 export interface Progress {
   done: number;
   failed: number;
-  /** Those that were refused for now, and are tried again. */
+  /** Ids whose action failed temporarily and will be retried. */
   waiting: number;
 }
 
-/** What came of acting on many things. */
+/** Result of a bulk action. */
 export interface BulkResult {
   done: number;
-  /** Each that was refused, and why. */
+  /** Errors by id. */
   errors: ReadonlyMap<string, ApiError>;
-  /** Those that were not tried, because the user stopped before. */
+  /** Ids that were not attempted, because the user stopped the action. */
   notAttempted: readonly string[];
 }
 
-/** Refusals that pass by themselves. */
+/** How temporary failures are retried. */
 export interface RetryPolicy {
-  /** Ids of one lane are tried one after another: if one is refused for now, the rest of its lane waits too. */
+  /** Ids of one group run one after another; after a retryable failure, the rest of the group waits too. */
   groupOf: (id: string) => string | undefined;
   isRetryable: (error: ApiError) => boolean;
-  /** Waits until what was refused for now may be accepted. */
+  /** Waits until a retry may succeed. */
   waitForRetry: (signal: AbortSignal) => Promise<void>;
 }
 
 /**
- * Acts on each of these until it is over or stopped; what is refused does not keep the others back.
+ * Runs an action for each id until all have ended or the user stops it; a failure does not stop the others.
  *
- * What is refused for now is tried again, in the order of `ids`, as soon as the next turn comes. The ids of one lane are
- * tried in that order from the start.
+ * Retryable failures are retried in the order of `ids`, each time `waitForRetry` resolves. The ids of one group run
+ * in that order from the start.
  */
 export async function runBulk(
   ids: readonly string[],
@@ -84,7 +84,7 @@ export async function runBulk(
 
   while (retryPolicy && waiting.size > 0 && !signal.aborted) {
     await retryPolicy.waitForRetry(signal);
-    // The same apiError as one of this turn would come again.
+    // A retry with the same error message would fail again in this round.
     const seenMessages = new Set<string>();
     for (const id of ids) {
       const before = waiting.get(id);
@@ -97,7 +97,7 @@ export async function runBulk(
   return { done, errors: new Map([...errors, ...waiting]), notAttempted: [...notAttempted] };
 }
 
-/** The ids of each lane, in their order. */
+/** Groups ids, keeping their order. */
 function groupsOf(ids: readonly string[], groupOf: (id: string) => string): string[][] {
   const groups = new Map<string, string[]>();
   for (const id of ids) {
@@ -108,14 +108,14 @@ function groupsOf(ids: readonly string[], groupOf: (id: string) => string): stri
   return [...groups.values()];
 }
 
-/** Refusals of one kind. */
+/** Errors with the same code. */
 export interface ErrorGroup {
-  /** One of them, for its words. */
+  /** One of them, for its text. */
   example: ApiError;
   count: number;
 }
 
-/** Refusals by their code, the most frequent first. */
+/** Groups errors by code, the most frequent first. */
 export function groupErrors(errors: Iterable<ApiError>): ErrorGroup[] {
   const groups = new Map<string, ErrorGroup>();
   for (const error of errors) {
@@ -131,7 +131,7 @@ interface Paged<T> {
   next_cursor?: string | null;
 }
 
-/** What fits in a list that is read page by page; {@link BULK_MAX} of them at most. */
+/** Returns the matching items of a paginated list, at most {@link BULK_MAX}. */
 export async function findAll<T>(
   fetchPage: (cursor: string | undefined) => Promise<Paged<T>>,
   matches: (item: T) => boolean,

@@ -6,7 +6,7 @@ import { applyJobEvents, CHART_JOBS_MAX, niceCeiling, quantile, minuteBuckets } 
 const NOW = Date.parse("2026-11-21T12:00:30Z");
 const job = (over: Partial<Job>) => ({ status: "succeeded", ...over }) as Job;
 
-test("jobs count in the minute in which they ended, older ones not at all", () => {
+test("jobs are counted in the minute of their end, older ones are ignored", () => {
   const made = minuteBuckets(
     [
       job({ finished_at: "2026-11-21T12:00:10Z" }),
@@ -25,7 +25,7 @@ test("jobs count in the minute in which they ended, older ones not at all", () =
   ]);
 });
 
-test("a wait counts in the minute of the start", () => {
+test("a delay counts in the minute of the start", () => {
   const waited = job({ queued_at: "2026-11-21T11:59:50Z", started_at: "2026-11-21T12:00:02Z" });
   expect(minuteBuckets([waited], NOW, 2)[1]?.delays).toEqual([12_000]);
 });
@@ -35,11 +35,11 @@ test("a quantile is one of the values", () => {
   expect([quantile(values, 0.5), quantile(values, 0.95), quantile([], 0.5)]).toEqual([50, 95, null]);
 });
 
-test("an axis ends at a round number", () => {
+test("the top of an axis is a round number", () => {
   expect([0, 1, 3, 7, 12, 240, 990].map(niceCeiling)).toEqual([1, 1, 5, 10, 20, 250, 1_000]);
 });
 
-test("events move the jobs of the charts along, also those that were not known", () => {
+test("events update the jobs of the charts and add unknown ones", () => {
   const event = (job_id: string, to: string, at: string) =>
     ({ type: `job.${to}`, job_id, to, at: `2026-11-21T${at}Z` }) as FeedEvent;
   const before = new Map([["a", { id: "a", status: "running" as const }]]);
@@ -57,7 +57,7 @@ test("events move the jobs of the charts along, also those that were not known",
   expect(before.get("a")?.status).toBe("running");
 });
 
-test("the charts forget the jobs that were there longest", () => {
+test("the charts drop the oldest jobs", () => {
   const batch = Array.from(
     { length: CHART_JOBS_MAX + 1 },
     (_, i) => ({ type: "job.waiting", job_id: String(i), to: "waiting", at: "" }) as FeedEvent,

@@ -1,15 +1,15 @@
-/** What jobs did over time, minute by minute, for the charts of the overview. */
+/** Job statistics per minute, for the charts of the overview. */
 
 import type { FeedEvent, Job } from "../api/schema";
 import { isLive } from "./statuses";
 
-/** What the charts need of a job. */
+/** Fields of a job that the charts use. */
 export type ChartJob = Pick<Job, "id" | "status" | "queued_at" | "started_at" | "finished_at">;
 
-/** More jobs than these are not kept for the charts. */
+/** Maximum number of jobs kept for the charts. */
 export const CHART_JOBS_MAX = 20_000;
 
-/** The jobs after a batch of events; those that were not known are added, and the oldest dropped. */
+/** Returns the jobs after a batch of events; unknown jobs are added and the oldest ones dropped. */
 export function applyJobEvents(
   jobs: ReadonlyMap<string, ChartJob>,
   batch: readonly FeedEvent[],
@@ -32,19 +32,19 @@ export function applyJobEvents(
 }
 
 export interface MinuteBucket {
-  /** When it begins. */
+  /** Start of the minute, in ms since the epoch. */
   from: number;
   succeeded: number;
   failed: number;
   /** Cancelled and expired. */
   other: number;
-  /** How long those that started in it had waited, in milliseconds. */
+  /** Delays of the jobs that started in this minute, in milliseconds. */
   delays: number[];
 }
 
 export const BUCKET_MS = 60_000;
 
-/** The last `count` minutes up to `now`, the current one last. */
+/** Returns the buckets of the last `count` minutes up to `now`, the current minute last. */
 export function minuteBuckets(jobs: Iterable<ChartJob>, now: number, count = 60): MinuteBucket[] {
   const last = Math.floor(now / BUCKET_MS) * BUCKET_MS;
   const first = last - (count - 1) * BUCKET_MS;
@@ -71,14 +71,14 @@ export function minuteBuckets(jobs: Iterable<ChartJob>, now: number, count = 60)
   return buckets;
 }
 
-/** The value that this part of the values does not exceed. */
+/** Returns the quantile of the values, one of them; null if there are none. */
 export function quantile(values: readonly number[], fraction: number): number | null {
   if (values.length === 0) return null;
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.max(0, Math.ceil(sorted.length * fraction) - 1))] ?? null;
 }
 
-/** A round number that is not smaller: the top of an axis. */
+/** Returns a round number that is not smaller: the top of an axis. */
 export function niceCeiling(value: number): number {
   if (value <= 1) return 1;
   const size = 10 ** Math.floor(Math.log10(value));

@@ -1,8 +1,8 @@
-/** The clipboard, also for pages over HTTP by a host name, to which browsers offer only the older way to copy. */
+/** Clipboard access, also for pages over HTTP by host name, where browsers offer only `execCommand`. */
 
-/** Copies a text; false if the browser refuses. To be called while a click or a key is handled. */
+/** Copies a text. Returns false if the browser refuses. Must be called from a click or key handler. */
 export async function copyText(text: string): Promise<boolean> {
-  // Absent in pages that are not secure, whatever the type says.
+  // Undefined in insecure contexts, despite its type.
   const clipboard = navigator.clipboard as Clipboard | undefined;
   if (!clipboard) return copySelection(text);
   return clipboard.writeText(text).then(
@@ -11,7 +11,7 @@ export async function copyText(text: string): Promise<boolean> {
   );
 }
 
-/** Copies what a hidden field has selected. */
+/** Copies a text by selecting it in a hidden field. */
 function copySelection(text: string): boolean {
   const field = document.createElement("textarea");
   field.value = text;
@@ -19,7 +19,7 @@ function copySelection(text: string): boolean {
   field.style.position = "fixed";
   field.style.opacity = "0";
   const { activeElement } = document;
-  // Inside an open dialog, which would take the focus back from an element outside.
+  // Inside an open dialog, because the dialog would take the focus back from an outside element.
   (activeElement?.closest("[role=dialog]") ?? document.body).append(field);
   try {
     field.select();

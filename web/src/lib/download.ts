@@ -1,4 +1,4 @@
-/** Hands bytes to the browser as a file to keep. */
+/** Downloads a blob as a file. */
 export function saveAs(blob: Blob, name: string): void {
   const address = URL.createObjectURL(blob);
   const link = document.createElement("a");

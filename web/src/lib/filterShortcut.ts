@@ -1,4 +1,4 @@
-/** The key `/` leads to what a page is filtered by. */
+/** The key `/` focuses the filter of a page. */
 
 import { type RefObject, useEffect } from "react";
 

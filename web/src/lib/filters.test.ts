@@ -11,7 +11,7 @@ import {
 } from "./filters";
 import { parseSearch, stringifySearch } from "./search";
 
-test("a typed filter is a key and a value, a label, a worker or a name", () => {
+test("a typed filter is parsed as a key and value, a label, an id or a name", () => {
   expect(parseToken("status:failed")).toEqual({ key: "status", value: "failed" });
   expect(parseToken("team=pay")).toEqual({ key: "label", value: "team=pay" });
   expect(parseToken("wkr_01")).toEqual({ key: "worker", value: "wkr_01" });
@@ -21,7 +21,7 @@ test("a typed filter is a key and a value, a label, a worker or a name", () => {
   expect(parseToken("unknown:x")).toEqual({ key: "name", value: "unknown:x" });
 });
 
-test("statuses and labels gather, of the others there is one each", () => {
+test("statuses and labels accumulate; other keys have one value", () => {
   let search = {};
   for (const text of ["status:failed", "status:expired", "a=1", "b=2", "queue:x", "queue:y"]) {
     const token = parseToken(text);
@@ -32,14 +32,14 @@ test("statuses and labels gather, of the others there is one each", () => {
   expect(tokensOf(withoutToken(search, { key: "status", value: "failed,expired" }))).toHaveLength(3);
 });
 
-test("a filter survives its address", () => {
+test("a filter survives a round trip through the URL", () => {
   const search = { status: "failed,expired", label: ["a=1", "b=x y"], since: "24h" };
   const address = stringifySearch(search);
   expect(address).toBe("?status=failed,expired&label=a%3D1&label=b%3Dx+y&since=24h");
   expect(isSameSearch(parseSearch(address), search)).toBe(true);
 });
 
-test("a span counts back from now", () => {
+test("a span is relative to the current time", () => {
   const now = Date.parse("2026-11-21T12:00:00Z");
   expect(sinceTime("24h", now)).toBe("2026-11-20T12:00:00.000Z");
   expect(sinceTime("yesterday", now)).toBeUndefined();

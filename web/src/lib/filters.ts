@@ -1,11 +1,11 @@
-/** Filters of the list of jobs: as words that a user types, as an address, as a query of the API. */
+/** Filters of the list of jobs: as text that users type, in the URL, and as a query of the API. */
 
 import type { JobsSearch } from "../app/router";
 import type { paths } from "../api/schema";
 
 export type JobsQuery = NonNullable<paths["/api/v1/jobs"]["get"]["parameters"]["query"]>;
 
-/** The keys of a filter, in the order in which they show. */
+/** Filter keys, in display order. */
 export const KEYS = [
   "status",
   "queue",
@@ -32,7 +32,7 @@ export function tokensOf(search: JobsSearch): Token[] {
   return KEYS.flatMap((key) => [search[key] ?? []].flat().map((value) => ({ key, value })));
 }
 
-/** Which filter an id is for, by its first letters. */
+/** Filter key of an id, by its prefix. */
 const ID_PREFIXES: Record<string, FilterKey> = {
   wkr: "worker",
   sch: "schedule",
@@ -40,7 +40,7 @@ const ID_PREFIXES: Record<string, FilterKey> = {
   run: "run",
 };
 
-/** The filter that a text such as `status:failed` or `team=pay` stands for; a bare word is a name. */
+/** Parses a filter such as `status:failed` or `team=pay`; a single word filters by name. */
 export function parseToken(text: string): Token | null {
   const word = text.trim();
   if (word === "") return null;
@@ -55,7 +55,7 @@ export function parseToken(text: string): Token | null {
   return word.includes("=") ? { key: "label", value: word } : { key: "name", value: word };
 }
 
-/** With a token more. Statuses and labels gather; of the others there is one each. */
+/** Adds a filter. Statuses and labels accumulate; other keys have one value. */
 export function withToken(search: JobsSearch, { key, value }: Token): JobsSearch {
   if (key === "status") {
     const known = search.status?.split(",") ?? [];
@@ -82,14 +82,14 @@ export function isSameSearch(a: JobsSearch, b: JobsSearch): boolean {
 
 const SPANS_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** When a span such as `24h`, counted back from `now`, began. */
+/** Returns the start of a span such as `24h` that ends at `now`; undefined if it is invalid. */
 export function sinceTime(span: string, now: number): string | undefined {
   const match = /^(\d{1,4})([mhd])$/.exec(span);
   const unit = SPANS_MS[match?.[2] ?? ""];
   return match && unit ? new Date(now - Number(match[1]) * unit).toISOString() : undefined;
 }
 
-/** What the API is asked for a filter. */
+/** Returns the API query for a filter. */
 export function toJobsQuery(search: JobsSearch, now: number): JobsQuery {
   return {
     status: search.status,

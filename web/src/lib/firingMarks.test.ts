@@ -4,7 +4,7 @@ import { mergeFirings } from "./firingMarks";
 
 const HOUR = 3_600_000;
 
-test("firings that cannot be told apart are drawn as one mark that counts them", () => {
+test("firings too close to distinguish are merged into one mark with a count", () => {
   const seconds = Array.from({ length: 100 }, (_, i) => i * 1_000);
   expect(mergeFirings([...seconds, 12 * HOUR], 0, 24 * HOUR)).toEqual([
     { from: 0, to: 99_000, count: 100 },
@@ -12,7 +12,7 @@ test("firings that cannot be told apart are drawn as one mark that counts them",
   ]);
 });
 
-test("firings apart from each other have marks of their own", () => {
+test("distant firings have separate marks", () => {
   expect(mergeFirings([HOUR, 2 * HOUR, 3 * HOUR], 0, 24 * HOUR).map(({ from }) => from / HOUR)).toEqual([
     1, 2, 3,
   ]);

@@ -1,16 +1,16 @@
-/** Marks of a timetable: firings that would overlap are drawn as one. */
+/** Marks of a timetable: overlapping firings are merged. */
 
 export interface Mark {
-  /** The first and the last firing that it stands for. */
+  /** First and last firing of the mark, in ms since the epoch. */
   from: number;
   to: number;
   count: number;
 }
 
-/** In how many parts a lane is told apart. */
+/** Number of distinguishable positions on a lane. */
 const RESOLUTION = 240;
 
-/** The marks of one schedule's firings, on a lane from `from` to `to`. */
+/** Returns the marks of a schedule's firings on a lane from `from` to `to`. */
 export function mergeFirings(firings: readonly number[], from: number, to: number): Mark[] {
   const minGap = Math.max(1, (to - from) / RESOLUTION);
   const marks: Mark[] = [];

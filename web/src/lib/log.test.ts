@@ -19,7 +19,7 @@ test("an entry with several lines is several lines", () => {
   expect(shown(entry("a\nb\n\nc\n"))).toEqual(["1 stdout a", "2 stdout b", "3 stdout ", "4 stdout c"]);
 });
 
-test("a piece without an end goes on in the next piece of its stream", () => {
+test("an entry without a line end continues in the next entry of its stream", () => {
   expect(shown(entry("dow"), entry("err\n", "stderr"), entry("nload"), entry(" done\nnext"))).toEqual([
     "1 stderr err",
     "2 stdout download done",
@@ -27,8 +27,8 @@ test("a piece without an end goes on in the next piece of its stream", () => {
   ]);
 });
 
-test("lines have the numbers of their ends, as the server counts them, however streams are interleaved", () => {
-  // The server counts line ends: `line=2` begins behind the first of them.
+test("lines are numbered by their ends, as on the server, at any interleaving of streams", () => {
+  // The server counts line ends: `line=2` starts after the first one.
   const whole = shown(entry("50 %"), entry("a\nb\n", "stderr"), entry(" 100 %\n"), entry("c\n", "stderr"));
   expect(whole).toEqual(["1 stderr a", "2 stderr b", "3 stdout 50 % 100 %", "4 stderr c"]);
   const part = new LogLines(4);
@@ -36,7 +36,7 @@ test("lines have the numbers of their ends, as the server counts them, however s
   expect(part.lines.map(({ number, text }) => `${number} ${text}`)).toEqual(["4 c"]);
 });
 
-test("lines that have not ended stand last, in the order in which they began", () => {
+test("incomplete lines come last, in the order of their start", () => {
   expect(shown(entry("out"), entry("err", "stderr"), entry("put"))).toEqual([
     "1 stdout output",
     "2 stderr err",
@@ -47,13 +47,13 @@ test("lines that have not ended stand last, in the order in which they began", (
   ]);
 });
 
-test("a part of a log leaves out what has not ended in it: its number is not known yet", () => {
+test("a part of a log omits incomplete lines, whose numbers are unknown", () => {
   const lines = new LogLines(5);
   lines.push([entry("a\nb")]);
   expect(lines.completeLines.map(({ number }) => number)).toEqual([5]);
 });
 
-test("a colour that was cut in two is one colour", () => {
+test("an escape sequence split across entries is parsed as one", () => {
   const lines = new LogLines();
   lines.push([entry("\u001b[3"), entry("1mred\n"), entry("still red\u001b[0m\n")]);
   expect(lines.lines.map((line) => line.spans)).toEqual([
@@ -62,7 +62,7 @@ test("a colour that was cut in two is one colour", () => {
   ]);
 });
 
-test("a log without an end does not fill the memory", () => {
+test("an endless log does not fill the memory", () => {
   const lines = new LogLines();
   const many = "x\n".repeat(1_000);
   for (let i = 0; i < 80; i += 1) lines.push([entry(many)]);
@@ -70,7 +70,7 @@ test("a log without an end does not fill the memory", () => {
   expect(lines.lines.at(-1)?.number).toBe(80_000);
 });
 
-test("words are found without regard to case", () => {
+test("matches ignore case", () => {
   expect(findMatches("Error: error", "ERROR")).toEqual([
     [0, 5],
     [7, 12],
@@ -78,7 +78,7 @@ test("words are found without regard to case", () => {
   expect(findMatches("abc", "")).toEqual([]);
 });
 
-test("addresses of pages are links, the punctuation behind them and other schemes are not", () => {
+test("HTTP URLs are links; trailing punctuation and other schemes are not", () => {
   const links = (text: string) => splitLinks(text).flatMap(({ text, isLink }) => (isLink ? [text] : []));
   expect(links("see https://a.example/x?y=1, or (http://b.example).")).toEqual([
     "https://a.example/x?y=1",
@@ -92,7 +92,7 @@ test("addresses of pages are links, the punctuation behind them and other scheme
   ).toBe("a http://b c");
 });
 
-test("a line that an answer has cut is left for the next part", () => {
+test("a line cut at the end of a response is left for the next part", () => {
   const lines = (text: string, complete: boolean) =>
     linesOfPage({ items: [entry(text)], next_offset: 9, complete, first_line: 7 }).map(
       ({ number, text }) => `${number} ${text}`,

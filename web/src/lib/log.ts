@@ -1,36 +1,36 @@
-/** A log as lines, made from the pieces in which it comes. */
+/** Log lines, assembled from log entries. */
 
 import type { LogEntry, LogPage } from "../api/schema";
 import { parseAnsi, type Span, type Style } from "./ansi";
 
 export interface LogLine {
-  /** From 1, in the order in which lines end, as the server counts them. */
+  /** Line number, from 1, by the order of line ends, as on the server. */
   number: number;
   at: string;
   stream: string;
   spans: readonly Span[];
-  /** The same without styles, for searching. */
+  /** Text without styles, for searching. */
   text: string;
 }
 
 /**
- * Gathers lines; a piece without a line end is continued by the next one of its stream.
+ * Collects lines; an entry without a line end is continued by the next entry of its stream.
  *
- * Lines have the numbers of their ends: the server counts ends, so `line=` of its API begins with the same line. A line
- * that has not ended has a number for the time being, behind all that have ended.
+ * Lines are numbered by their ends. The server counts line ends too, so `line=` of its API starts with the same line.
+ * An incomplete line has a provisional number after all complete lines.
  */
 export class LogLines {
-  /** Older lines are forgotten, so that a log without an end does not fill the memory. */
+  /** Maximum number of lines; older ones are dropped, so that an endless log does not fill the memory. */
   static readonly LINES_MAX = 50_000;
 
-  /** Those that have ended. */
+  /** Complete lines. */
   #lines: LogLine[] = [];
   #count = 0;
   #styles = new Map<string, Style>();
-  /** Of each stream, the line that has not ended: its raw text, and the style before it. */
+  /** The incomplete line of each stream: its raw text, and the style before it. */
   #incomplete = new Map<string, { raw: string; line: LogLine; before: Style }>();
 
-  /** All lines; those that have not ended come last. */
+  /** All lines; incomplete ones come last. */
   get lines(): readonly LogLine[] {
     const open = [...this.#incomplete.values()].map(({ line }, i) => ({
       ...line,
@@ -39,12 +39,12 @@ export class LogLines {
     return [...this.#lines, ...open];
   }
 
-  /** The lines that have ended. */
+  /** The complete lines. */
   get completeLines(): readonly LogLine[] {
     return this.#lines.slice();
   }
 
-  /** Returns the lines that have ended since the last call, and forgets them. */
+  /** Returns the lines completed since the last call, and drops them. */
   drain(): readonly LogLine[] {
     const taken = this.#lines;
     this.#lines = [];
@@ -54,8 +54,8 @@ export class LogLines {
   readonly #max: number;
 
   /**
-   * `first` is the number of the first line of what is pushed, where that is not the beginning of the log. More than
-   * `max` lines are kept only where that is said: a part of a log is bounded by the answer that it comes in.
+   * `first` is the number of the first pushed line, if it is not the start of the log. `max` limits the lines kept;
+   * the lines of a page are limited by the response instead.
    */
   constructor(first = 1, max = LogLines.LINES_MAX) {
     this.#count = first - 1;
@@ -65,7 +65,7 @@ export class LogLines {
   push(entries: readonly LogEntry[]): void {
     for (const entry of entries) this.#append(entry);
     const over = this.#lines.length - this.#max;
-    // In larger steps than one line: each costs a copy.
+    // Drops many lines at once, because each drop copies the array.
     if (over > this.#max / 10) this.#lines = this.#lines.slice(over);
   }
 
@@ -81,7 +81,7 @@ export class LogLines {
     if (rest !== "") this.#write(entry, rest);
   }
 
-  /** Continues the open line of a stream, or begins one. */
+  /** Continues the incomplete line of a stream, or starts one. */
   #write(entry: LogEntry, part: string): LogLine {
     const open = this.#incomplete.get(entry.stream);
     const raw = (open?.raw ?? "") + part;
@@ -90,7 +90,7 @@ export class LogLines {
     this.#styles.set(entry.stream, style);
     const text = spans.map((span) => span.text).join("");
     const at = open?.line.at ?? entry.at;
-    // A new object, so that views see that it changed.
+    // A new object, so that views detect the change.
     const line = { number: 0, at, stream: entry.stream, spans, text };
     this.#incomplete.set(entry.stream, { raw, line, before });
     return line;
@@ -98,8 +98,8 @@ export class LogLines {
 }
 
 /**
- * The lines of an answer that nothing continues. Unless the answer is `complete`, its last line may go on behind it: the
- * server also ends an answer after 4 MiB. Such a line is left for the next part, unless it is all that there is.
+ * Returns the complete lines of a response. Unless the log is `complete`, its last line may continue in the next
+ * response: the server also ends a response after 4 MiB. Such a line is left out, unless it is the only one.
  */
 export function linesOfPage(page: LogPage): readonly LogLine[] {
   const lines = new LogLines(page.first_line ?? 1, Infinity);
@@ -107,7 +107,7 @@ export function linesOfPage(page: LogPage): readonly LogLine[] {
   return page.complete || lines.completeLines.length === 0 ? lines.lines : lines.completeLines;
 }
 
-/** Where `needle` stands in `text`, without regard to case. */
+/** Returns the ranges of `needle` in `text`, ignoring case. */
 export function findMatches(text: string, needle: string): Array<[number, number]> {
   if (needle === "") return [];
   const found: Array<[number, number]> = [];
@@ -119,10 +119,10 @@ export function findMatches(text: string, needle: string): Array<[number, number
   return found;
 }
 
-/** An address of a page, without the punctuation behind it. */
+/** A URL without trailing punctuation. */
 const LINK = /https?:\/\/[^\s"'<>`]*[^\s"'<>`.,:;!?)\]}]/g;
 
-/** A text as what is a link and what is not. */
+/** Splits a text into links and other text. */
 export function splitLinks(text: string): Array<{ text: string; isLink: boolean }> {
   const parts: Array<{ text: string; isLink: boolean }> = [];
   let from = 0;

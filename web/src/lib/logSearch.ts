@@ -9,9 +9,9 @@ export const HITS_MAX = 10_000;
 export interface LogSearch {
   /** Numbers of the lines that have a hit, ascending. */
   hits: readonly number[];
-  /** The last line that was searched; behind it, nothing was. */
+  /** Number of the last line searched. */
   lines: number;
-  /** Part of the log that was searched, from 0 to 1. */
+  /** Searched fraction of the log, from 0 to 1. */
   fraction: number;
   /** Whether the search ended at {@link HITS_MAX}, with more of the log behind. */
   capped: boolean;
@@ -19,15 +19,15 @@ export interface LogSearch {
 
 export interface LogQuery {
   text: string;
-  /** Whether lines of a stream count. */
+  /** Returns whether lines of a stream are searched. */
   includesStream: (stream: string) => boolean;
 }
 
 /**
- * Searches a log from its beginning to `end`, an offset of the log: a log that still grows is searched up to there.
+ * Searches a log from its start to `end`, an offset; later lines of a growing log are not searched.
  *
- * `read` reads a window that begins at an offset. Calls `onProgress` after each window; aborting `signal` stops the
- * search, and what was found until then stands.
+ * `fetchWindow` reads a window that starts at an offset. Calls `onProgress` after each window. Aborting `signal`
+ * stops the search and keeps the hits found so far.
  */
 export async function searchLog(
   fetchWindow: (offset: number) => Promise<LogPage>,
@@ -56,7 +56,7 @@ export async function searchLog(
     offset = page.next_offset;
     add(log.drain(), Math.min(1, offset / end));
   }
-  // Those that have not ended.
+  // Incomplete lines.
   if (!result.capped) add(log.lines, 1);
   return result;
 }

@@ -1,4 +1,4 @@
-/** Whether the page is as narrow as a phone. */
+/** Whether the window is as narrow as a phone. */
 
 import { useSyncExternalStore } from "react";
 

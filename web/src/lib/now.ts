@@ -1,4 +1,4 @@
-/** The present, shared by everything on the page that counts: one timer, however much is shown. */
+/** The current time for the whole page: one timer, regardless of the number of users. */
 
 import { useSyncExternalStore } from "react";
 
@@ -22,7 +22,7 @@ function subscribe(listener: () => void): () => void {
   };
 }
 
-/** The time, once a second. */
+/** Returns the time in ms since the epoch, updated once a second while the page is visible. */
 export function useNow(): number {
   return useSyncExternalStore(subscribe, () => now);
 }

@@ -1,4 +1,4 @@
-/** D6, H1. What the banner says when nothing comes from the server. */
+/** D6, H1. Texts of the banner while the feed is lost. */
 
 import { expect, test } from "vitest";
 
@@ -12,12 +12,12 @@ function lost(code: string, status: number): FeedStatus {
   return { state: "lost", lostAt: LOST_AT, error: new ApiError(code, status, "why") };
 }
 
-test("a feed that is there, or was not there yet, is no outage", () => {
+test("a live or a connecting feed is no outage", () => {
   expect(outage({ state: "live", lostAt: null, error: null }, LOST_AT)).toBeNull();
   expect(outage({ state: "connecting", lostAt: null, error: null }, LOST_AT)).toBeNull();
 });
 
-test("a server that waits for the next leader is told at once, and becomes a matter for somebody", () => {
+test("a takeover is reported at once, and becomes `leaderless` after 15 s", () => {
   for (const code of ["loading", "outcome_unknown", "stopping"]) {
     expect(visibleOutage(lost(code, 503), LOST_AT)).toBe("takeOver");
     expect(visibleOutage(lost(code, 503), LOST_AT + 14_999)).toBe("takeOver");
@@ -25,7 +25,7 @@ test("a server that waits for the next leader is told at once, and becomes a mat
   }
 });
 
-test("silence is told after a moment, whatever its cause", () => {
+test("an unreachable server is reported after a grace period, for any cause", () => {
   for (const silent of [lost("unreachable", 0), lost("stream_ended", 0), lost("unexpected", 502)]) {
     expect(visibleOutage(silent, LOST_AT + 1_499)).toBeNull();
     expect(outage(silent, LOST_AT + 1_499)).toBe("unreachable");
@@ -33,6 +33,6 @@ test("silence is told after a moment, whatever its cause", () => {
   }
 });
 
-test("a store that does not answer is not taken for a missing leader", () => {
+test("an unavailable store is distinguished from a missing leader", () => {
   expect(visibleOutage(lost("store_unavailable", 503), LOST_AT + 60_000)).toBe("store");
 });

@@ -1,24 +1,24 @@
-/** What is the matter while nothing comes from the server, and whether it is worth a word yet. */
+/** Causes of a lost feed, and when to report them. */
 
 import type { FeedStatus } from "../api/feed";
 import { isTakeover } from "../api/errors";
 
 export type Outage =
-  /** Nobody answers. */
+  /** No server responds. */
   | "unreachable"
-  /** A server answers, and waits until another one, or itself, leads. */
+  /** A server responds, and a takeover is in progress. */
   | "takeOver"
-  /** The same, for so long that somebody must look. */
+  /** The takeover has taken too long: an operator must act. */
   | "leaderless"
-  /** A server answers, and its database does not. */
+  /** A server responds, but its store does not. */
   | "store";
 
-/** A moment's silence is not worth a word. */
+/** Grace period before an unreachable server is reported. */
 const UNREACHABLE_GRACE_MS = 1_500;
-/** A take-over is over within seconds. After this long it does not come by itself. */
+/** A takeover takes seconds. After this time an operator must act. */
 const TAKEOVER_MAX_MS = 15_000;
 
-/** What is the matter, as far as a lost feed tells; `null` if nothing is. */
+/** Returns the cause of a lost feed; null while it is not lost. */
 export function outage({ state, lostAt, error }: FeedStatus, now: number): Outage | null {
   if (state !== "lost" || lostAt === null) return null;
   if (error && isTakeover(error)) return now - lostAt < TAKEOVER_MAX_MS ? "takeOver" : "leaderless";
@@ -26,7 +26,7 @@ export function outage({ state, lostAt, error }: FeedStatus, now: number): Outag
   return "unreachable";
 }
 
-/** The same, but not before it is worth a word: what a server says is, and silence is after a moment. */
+/** Returns the outage to show: `unreachable` only after the grace period, others at once. */
 export function visibleOutage(status: FeedStatus, now: number): Outage | null {
   const found = outage(status, now);
   const isSilence = found === "unreachable" && now - (status.lostAt ?? now) < UNREACHABLE_GRACE_MS;

@@ -1,4 +1,4 @@
-/** What becomes of instants: the words of the ledger, and how they look. */
+/** Outcomes and causes of ledger entries, and their colours. */
 
 import type { FiringCause, FiringOutcome, JobStatus } from "../api/schema";
 
@@ -26,7 +26,7 @@ export const CAUSES = [
   "retry",
 ] as const satisfies readonly FiringCause[];
 
-/** The colour of an outcome, as the status of a job that means about the same. */
+/** Returns the colour of an outcome, as the job status with a similar meaning. */
 export function outcomeTone(outcome: FiringOutcome): JobStatus {
   switch (outcome) {
     case "fired":
@@ -51,7 +51,7 @@ export function outcomeTone(outcome: FiringOutcome): JobStatus {
   }
 }
 
-/** The outcomes of an address, `fired,shed`; none if it names none that there is. */
+/** Parses outcomes of a URL, such as `fired,shed`; unknown ones are ignored. */
 export function parseOutcomes(text: string | undefined): FiringOutcome[] {
   const words = text?.split(",") ?? [];
   return OUTCOMES.filter((outcome) => words.includes(outcome));

@@ -1,4 +1,4 @@
-/** C1, H1. The form that a run is started with. */
+/** C1, H1. The parameter form of a run. */
 
 import { expect, test } from "vitest";
 
@@ -14,19 +14,19 @@ const PARAMETERS: Record<string, Parameter> = {
   extra: { type: "object", default: {} },
 };
 
-test("fields begin with the defaults, and what stays so is not sent", () => {
+test("fields start with the defaults, and unchanged defaults are not sent", () => {
   const fields = initialFields(PARAMETERS);
   expect(fields).toMatchObject({ day: "", count: "3", dry: "false", regions: '["eu","cn"]' });
   expect(parseFields(PARAMETERS, fields)).toEqual({ values: {}, problems: { day: "missing" } });
 });
 
-test("fields can begin with the values of another run", () => {
+test("fields can start with the values of another run", () => {
   expect(initialFields(PARAMETERS, { day: "today", count: 7, regions: [] })).toMatchObject({
     ...{ day: "today", count: "7", regions: "[]", ratio: "0.5" },
   });
 });
 
-test("what is filled in is sent with its type", () => {
+test("entered values are sent with their types", () => {
   const fields = {
     ...initialFields(PARAMETERS),
     ...{ day: "2026-11-21", count: "12", ratio: "1e3", dry: "true" },
@@ -38,14 +38,14 @@ test("what is filled in is sent with its type", () => {
   });
 });
 
-test("everything that makes no sense is named", () => {
+test("every invalid value is reported", () => {
   const wrong = { day: "x", count: "1.5", ratio: "much", dry: "true", regions: "{}", extra: "[" };
   expect(parseFields(PARAMETERS, wrong).problems).toEqual({
     ...{ count: "noInteger", ratio: "noNumber", regions: "noArray", extra: "noObject" },
   });
 });
 
-test("a schema tells choices, bounds and examples", () => {
+test("a schema provides choices, bounds and examples", () => {
   const schema = { enum: ["eu", "cn"], minimum: 1, maximum: 31, maxLength: 10, examples: [{ a: 1 }] };
   expect(fieldHintsOf({ type: "string", schema })).toEqual({
     ...{ choices: ["eu", "cn"], minimum: 1, maximum: 31, maxLength: 10, example: '{"a":1}' },

@@ -1,12 +1,12 @@
-/** The parameters of a workflow as fields of a form: what each is filled in with, and what that says. */
+/** Parameters of a workflow as form fields: initial texts and parsed values. */
 
 import type { Parameter } from "../api/schema";
 
-/** What a field shows is a text; a switch's is `true` or `false`. */
+/** Texts of the fields by parameter; a switch has `true` or `false`. */
 export type FieldTexts = Readonly<Record<string, string>>;
 
 export interface FieldHints {
-  /** The only values that it takes. */
+  /** Allowed values; null if any value is allowed. */
   choices: readonly unknown[] | null;
   minimum?: number;
   maximum?: number;
@@ -27,13 +27,13 @@ export function fieldHintsOf({ schema }: Parameter): FieldHints {
   };
 }
 
-/** A value as a field shows it. */
+/** Returns the text of a field for a value. */
 export function toFieldText(value: unknown): string {
   if (value === undefined) return "";
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** The fields as they are before anybody changes them: with the defaults, or with these values. */
+/** Returns the initial fields: `values`, else the defaults. */
 export function initialFields(
   parameters: Record<string, Parameter>,
   values: Record<string, unknown> = {},
@@ -48,7 +48,7 @@ export function initialFields(
 
 export type FieldProblem = "missing" | "noInteger" | "noNumber" | "noArray" | "noObject";
 
-/** What the fields say; what is as its default says is left out. */
+/** Parses the fields; values equal to their defaults are omitted. */
 export function parseFields(parameters: Record<string, Parameter>, fields: FieldTexts) {
   const values: Record<string, unknown> = {};
   const problems: Record<string, FieldProblem> = {};
@@ -71,12 +71,15 @@ export function parseFields(parameters: Record<string, Parameter>, fields: Field
   return { values, problems };
 }
 
-/** Whether a text refers to the firing: its value takes its place, whatever the type. */
+/** Returns whether a text contains a reference, which is replaced by a value of any type when the schedule fires. */
 export function isReference(text: string): boolean {
   return text.includes("${{");
 }
 
-/** As `valuesOf`, of a call whose texts may refer to something; what is missing may be given later. */
+/**
+ * Parses the fields of a call, whose texts may contain references. A missing parameter is a problem unless it has a
+ * reference.
+ */
 export function parseCallFields(parameters: Record<string, Parameter>, fields: FieldTexts) {
   const references = Object.entries(fields).filter(([, text]) => isReference(text));
   const plain = { ...fields, ...Object.fromEntries(references.map(([name]) => [name, ""])) };

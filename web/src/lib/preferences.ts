@@ -1,4 +1,4 @@
-/** What a user set for this browser: language, theme, time zone. */
+/** Preferences of this browser: language, theme, time zone. */
 
 import { useSyncExternalStore } from "react";
 
@@ -32,7 +32,7 @@ function read(): Preferences {
   }
 }
 
-/** The first language that we speak among those that a user reads. */
+/** Returns the first supported language among the user's languages. */
 export function supportedLanguage(tags: readonly string[]): Language {
   for (const tag of tags) {
     if (tag.toLowerCase().startsWith("zh")) return "zh-CN";

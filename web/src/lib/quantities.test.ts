@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import { formatBytes, formatDuration, parseBytes, parseCpu, parseDuration } from "./quantities";
 
-test("durations are read as the API writes them", () => {
+test("durations of the API are parsed", () => {
   expect(parseDuration("1h30m")).toBe(5_400_000);
   expect(parseDuration("500ms")).toBe(500);
   expect(parseDuration("0s")).toBe(0);
@@ -10,7 +10,7 @@ test("durations are read as the API writes them", () => {
   expect(parseDuration("5")).toBeNull();
 });
 
-test("lengths of time are shown in two units at most", () => {
+test("durations are shown in at most two units", () => {
   expect([0.2, 850, 1_240, 12_400, 200_000, 7_500_000, 360_000_000].map(formatDuration)).toEqual([
     "0 ms",
     "850 ms",
@@ -22,7 +22,7 @@ test("lengths of time are shown in two units at most", () => {
   ]);
 });
 
-test("amounts are read with their units", () => {
+test("quantities are parsed with their units", () => {
   expect([parseCpu("500m"), parseCpu("2"), parseCpu(0.5)]).toEqual([0.5, 2, 0.5]);
   expect([parseBytes("256MiB"), parseBytes("2GB"), parseBytes("0B"), parseBytes(7)]).toEqual([
     268_435_456, 2e9, 0, 7,

@@ -1,4 +1,4 @@
-/** Amounts as the API writes them, as numbers and for people. */
+/** Durations, CPU and byte quantities: parsing and formatting. */
 
 const UNITS_MS: Record<string, number> = {
   ns: 1e-6,
@@ -12,14 +12,14 @@ const UNITS_MS: Record<string, number> = {
   w: 604_800_000,
 };
 
-/** Milliseconds of a duration such as `1h30m`; `null` if it is none. */
+/** Parses a duration such as `1h30m` into milliseconds; null if it is invalid. */
 export function parseDuration(text: string): number | null {
   const parts = [...text.trim().matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|[smhdw])/g)];
   if (parts.length === 0 || parts.map((p) => p[0]).join("") !== text.trim()) return null;
   return parts.reduce((sum, [, amount, unit]) => sum + Number(amount) * (UNITS_MS[unit ?? ""] ?? 0), 0);
 }
 
-/** A length of time in two units at most: `850 ms`, `12.4 s`, `3m 20s`, `2h 5m`, `4d 3h`. */
+/** Formats a duration in at most two units: `850 ms`, `12 s`, `3m 20s`, `2h 5m`, `4d 3h`. */
 export function formatDuration(ms: number): string {
   if (ms < 1) return "0 ms";
   if (ms < 1_000) return `${Math.round(ms)} ms`;
@@ -33,7 +33,7 @@ export function formatDuration(ms: number): string {
   return two(Math.floor(s / 86_400), "d", Math.floor((s % 86_400) / 3_600), "h");
 }
 
-/** Cores of `500m`, `2` or `0.5`. */
+/** Parses CPU cores of `500m`, `2` or `0.5`. */
 export function parseCpu(amount: string | number): number {
   if (typeof amount === "number") return amount;
   return amount.endsWith("m") ? Number(amount.slice(0, -1)) / 1_000 : Number(amount);
@@ -61,7 +61,7 @@ const BYTE_UNITS: Record<string, number> = {
   TiB: 2 ** 40,
 };
 
-/** Bytes of `256MiB`, `2GB` or a number. */
+/** Parses bytes of `256MiB`, `2GB` or a number; NaN if it is invalid. */
 export function parseBytes(amount: string | number): number {
   if (typeof amount === "number") return amount;
   const match = /^([\d.]+)\s*([A-Za-z]*)$/.exec(amount.trim());

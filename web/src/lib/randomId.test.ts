@@ -6,7 +6,7 @@ afterEach(() => vi.unstubAllGlobals());
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
 
-test("an id is random where the browser does not make one, as over HTTP by a host name", () => {
+test("an id is random if the browser has no randomUUID, as over HTTP by host name", () => {
   const { crypto } = globalThis;
   vi.stubGlobal("crypto", {
     getRandomValues: <T extends Uint8Array>(bytes: T) => crypto.getRandomValues(bytes),
@@ -16,7 +16,7 @@ test("an id is random where the browser does not make one, as over HTTP by a hos
   expect(new Set(ids).size).toBe(ids.length);
 });
 
-test("elsewhere the browser makes it", () => {
+test("randomUUID is used if the browser has it", () => {
   vi.stubGlobal("crypto", { randomUUID: () => "one" });
   expect(randomId()).toBe("one");
 });

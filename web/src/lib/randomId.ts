@@ -1,7 +1,7 @@
 /**
  * Returns a random UUID.
  *
- * Browsers offer `crypto.randomUUID` only to pages over HTTPS and at localhost. Random bytes they offer to all pages.
+ * Browsers offer `crypto.randomUUID` only over HTTPS and on localhost, but `getRandomValues` to all pages.
  */
 export function randomId(): string {
   if (typeof crypto.randomUUID === "function") return crypto.randomUUID();

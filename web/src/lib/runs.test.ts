@@ -6,16 +6,16 @@ import { awaitsApproval, approvalMessage } from "./runs";
 const approval = { step: "gate", since: "2026-11-21T00:00:00Z" };
 const run = { status: "running" as const, steps: { waiting: 1, running: 0 }, approvals: [approval] };
 
-test("a run in which nothing but approvals is under way waits for these", () => {
+test("a run waits for approval if no other step is active", () => {
   expect(awaitsApproval(run)).toBe(true);
   expect(awaitsApproval({ ...run, steps: { waiting: 1, running: 1 } })).toBe(false);
-  // The other one waits for an event.
+  // The other step waits for an event.
   expect(awaitsApproval({ ...run, steps: { waiting: 2, running: 0 } })).toBe(false);
   expect(awaitsApproval({ ...run, status: "paused" })).toBe(false);
   expect(awaitsApproval({ ...run, approvals: undefined })).toBe(false);
 });
 
-test("the question of an approval is shown with its references replaced, or not at all", () => {
+test("the message of an approval is shown with its references replaced, or not at all", () => {
   const asks = (message: string) => ({
     spec: { steps: [{ name: "gate", approval: { message } }] } as unknown as WorkflowSpec,
   });

@@ -1,4 +1,4 @@
-/** Statuses of runs and of their steps, and how they look. */
+/** Statuses of runs and steps, and their colours. */
 
 import type { JobStatus, RunStatus, RunStep, StepCounts, StepStatus, WorkflowRun } from "../api/schema";
 import { SECTIONS } from "./dag/graph";
@@ -55,7 +55,7 @@ const STEP_TONES: Record<StepStatus, JobStatus> = {
   cancelled: "cancelled",
 };
 
-/** The colour of a run's status, as the status of a job that means about the same. */
+/** Returns the colour of a run's status, as the job status with a similar meaning. */
 export function runTone(status: RunStatus): JobStatus {
   return RUN_TONES[status];
 }
@@ -68,13 +68,13 @@ export function totalOf(counts: StepCounts): number {
   return STEP_STATUSES.reduce((sum, status) => sum + (counts[status] ?? 0), 0);
 }
 
-/** How far it is: `3 / 10`. */
+/** Returns the number of ended steps and the total. */
 export function progressOf(counts: StepCounts): { over: number; total: number } {
   const over = STEP_STATUSES.filter(isStepEnded).reduce((sum, status) => sum + (counts[status] ?? 0), 0);
   return { over, total: totalOf(counts) };
 }
 
-/** Whether a run waits for approvals alone: no other step of it is under way. */
+/** Returns whether a run waits only for approvals: no other step is active. */
 export function awaitsApproval({
   status,
   steps,
@@ -85,14 +85,12 @@ export function awaitsApproval({
   return status === "running" && asked > 0 && running === 0 && waiting === asked;
 }
 
-/** Whether a step may be marked: until it ends. */
+/** Returns whether a step may be marked: only until it ends. */
 export function isMarkable({ status }: Pick<RunStep, "status">): boolean {
   return !isStepEnded(status);
 }
 
-/**
- * The question of an approval, with every reference in it replaced; `null` while only a text with references is known.
- */
+/** Returns the message of an approval with its references replaced; null if only a text with references is known. */
 export function approvalMessage(
   { spec }: Pick<WorkflowRun, "spec">,
   { name, approval }: Pick<RunStep, "name" | "approval">,

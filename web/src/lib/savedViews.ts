@@ -1,4 +1,4 @@
-/** Saved views: filters with a name, kept in this browser. */
+/** Saved views: named filters, stored in this browser. */
 
 import { useSyncExternalStore } from "react";
 
@@ -25,7 +25,7 @@ export class ViewStore<Search> {
     return () => this.#listeners.delete(listener);
   };
 
-  /** One of the same name is replaced. */
+  /** Saves a view; replaces a view of the same name. */
   save(view: SavedView<Search>): void {
     this.#write([...this.#views.filter((each) => each.name !== view.name), view]);
   }

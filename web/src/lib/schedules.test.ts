@@ -19,16 +19,16 @@ const all = [
 ];
 const names = (by: "next" | "name" | "health") => sortSchedules(all, by).map(({ name }) => name);
 
-test("what fires next comes first, what does not fire last", () => {
+test("schedules are sorted by next firing; those without one come last", () => {
   expect(names("next")).toEqual(["bad", "later", "also-paused", "paused"]);
 });
 
-test("what fails now comes first, what never ran last", () => {
+test("failing schedules come first, those without runs last", () => {
   expect(names("health")).toEqual(["bad", "later", "also-paused", "paused"]);
   expect(names("name")).toEqual(["also-paused", "bad", "later", "paused"]);
 });
 
-test("what is stuck or late comes before what failed", () => {
+test("stuck and late schedules come before failing ones", () => {
   const run = {} as TroubledRun;
   const health = (late: number, stuck: number) => ({
     open_runs: 0,
@@ -49,7 +49,7 @@ test("what is stuck or late comes before what failed", () => {
   ]);
 });
 
-test("only what fires is paused, only what is paused is resumed, everything can be triggered", () => {
+test("active schedules can be paused, paused ones resumed, and all triggered", () => {
   const fits = (action: BulkAction) =>
     (["active", "paused", "completed"] as const).filter((status) => isApplicable(action, { status }));
   expect(fits("pause")).toEqual(["active"]);
@@ -57,7 +57,7 @@ test("only what fires is paused, only what is paused is resumed, everything can 
   expect(fits("trigger")).toEqual(["active", "paused", "completed"]);
 });
 
-test("chunks of rows stay the same while one scrolls through them", () => {
+test("chunks of rows are stable while scrolling", () => {
   const rows = Array.from({ length: 60 }, (_, i) => i);
   const starts = (first: number, last: number) =>
     chunksInRange(rows, first, last, 25).map((chunk) => chunk[0]);

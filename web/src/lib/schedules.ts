@@ -1,15 +1,15 @@
-/** Lists of schedules: how they are sorted, and which of them need somebody. */
+/** Sorting and bulk actions of schedule lists. */
 
 import type { Schedule } from "../api/schema";
 
 export const SORTS = ["next", "name", "health", "newest"] as const;
 export type Sort = (typeof SORTS)[number];
 
-/** In the wished order; those that never come (no next firing, no runs) are last. */
+/** Sorts schedules; those without a next firing or without runs come last. */
 export function sortSchedules(schedules: readonly Schedule[], by: Sort): Schedule[] {
   const byName = (a: Schedule, b: Schedule) => a.name.localeCompare(b.name);
   const next = ({ next_at: at }: Schedule) => (at ? Date.parse(at) : Infinity);
-  // Stuck before late before failing; then by how much succeeds.
+  // Stuck before late before failing; then by success rate.
   const health = ({ track, health: now }: Schedule) => {
     const troubled = (now?.stuck_now.length ?? 0) * 1e9 + (now?.late_now.length ?? 0) * 1e6;
     const failing = track.streak < 0 ? 1 - track.streak : 0;
@@ -25,17 +25,17 @@ export function sortSchedules(schedules: readonly Schedule[], by: Sort): Schedul
   return [...schedules].sort(order[by]);
 }
 
-/** What can be done with many of them at once. */
+/** Bulk actions on schedules. */
 export type BulkAction = "pause" | "resume" | "trigger";
 
-/** Whether it can be done with one in this status. */
+/** Returns whether an action applies to a schedule in this status. */
 export function isApplicable(action: BulkAction, { status }: Pick<Schedule, "status">): boolean {
   if (action === "pause") return status === "active";
   if (action === "resume") return status === "paused";
   return true;
 }
 
-/** Rows in chunks that stay the same while one scrolls: those that a range has a part in. */
+/** Returns the chunks that overlap with a range of rows; chunk boundaries are stable while scrolling. */
 export function chunksInRange<T>(rows: readonly T[], first: number, last: number, size: number): T[][] {
   const found: T[][] = [];
   for (
@@ -48,7 +48,7 @@ export function chunksInRange<T>(rows: readonly T[], first: number, last: number
   return found;
 }
 
-/** As `a - b`, where both may be infinite. */
+/** Compares two numbers like `a - b`, also if both are infinite. */
 function compare(a: number, b: number): number {
   return a === b ? 0 : a < b ? -1 : 1;
 }

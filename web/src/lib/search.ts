@@ -1,4 +1,4 @@
-/** The query of an address: plain words, as people write them; what comes twice is a list. */
+/** Query strings of URLs: readable, not encoded as JSON; a repeated parameter is a list. */
 
 export type Search = Record<string, string | string[] | undefined>;
 
@@ -18,12 +18,12 @@ export function stringifySearch(search: Record<string, unknown>): string {
       if (typeof each === "string" && each !== "") query.append(key, each);
     }
   }
-  // These may stand as they are in a query, and are easier to read so.
+  // These characters are valid in a query and more readable unescaped.
   const text = query.toString().replaceAll("%2C", ",").replaceAll("%3A", ":").replaceAll("%2F", "/");
   return text === "" ? "" : `?${text}`;
 }
 
-/** The value of a parameter that may come once. */
+/** Returns the value of a parameter that may occur once. */
 export function text(value: string | string[] | undefined): string | undefined {
   return Array.isArray(value) ? value[0] : value || undefined;
 }

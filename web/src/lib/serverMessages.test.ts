@@ -1,4 +1,4 @@
-/** G3. What the server says about runs in English is said in the user's own language. */
+/** G3. English messages of the server about runs are translated. */
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ function entry(cause: RunHistoryEntry["cause"], detail: string): RunHistoryEntry
   return { at: "2026-11-21T08:00:00Z", to: "failed", cause, detail };
 }
 
-test("a failed step is named, with what is known of it", () => {
+test("a failed step is named, with its message", () => {
   expect(transitionDetail(entry("step_failed", "step `load`"), zh)).toBe("步骤 load");
   expect(transitionDetail(entry("fail_fast", "step `load` failed"), zh)).toBe("步骤 load");
   expect(transitionDetail(entry("step_failed", "step `load`: signal 9"), zh)).toBe("步骤 load：signal 9");
@@ -33,14 +33,14 @@ test("a failed step is named, with what is known of it", () => {
   expect(transitionDetail(entry("step_failed", "step `load`: signal 9"), en)).toBe("step load: signal 9");
 });
 
-test("what somebody said is left as it is", () => {
+test("notes of users are not translated", () => {
   expect(transitionDetail(entry("pause_requested", "paused by ann: disk full"), zh)).toBe("ann: disk full");
   expect(transitionDetail(entry("pause_requested", "paused by ann"), zh)).toBe("ann");
   expect(transitionDetail(entry("cancel_requested", "ann: paused by bob"), zh)).toBe("ann: paused by bob");
   expect(transitionDetail({ ...entry("started", ""), detail: null }, zh)).toBeNull();
 });
 
-test("the message of a result is in the language of the user", () => {
+test("the message of a result is translated", () => {
   for (const [message, chinese, english] of [
     ["exited with code 2", "退出码 2", "exited with code 2"],
     ["killed by signal 9 (SIGKILL)", "被信号 9 (SIGKILL) 终止", "killed by signal 9 (SIGKILL)"],
@@ -69,7 +69,7 @@ test("the message of a result is in the language of the user", () => {
   expect(translateMessage("disk quota", zh)).toBe("disk quota");
 });
 
-test("a worker that refuses an execution says why, by its code", () => {
+test("the reason of a refused execution is translated by its code", () => {
   const stopped = "stopped: the worker's supervisor was stopped before it started";
   expect(translateMessage(stopped, zh)).toBe("执行器的监管进程在执行开始之前被停止");
   expect(translateMessage("stopped: it was stopped before it started", zh)).toBe("执行在开始之前被停止");
@@ -80,7 +80,7 @@ test("a worker that refuses an execution says why, by its code", () => {
   expect(translateMessage("no_rooms", en)).toBe("no_rooms");
 });
 
-test("a result has words by its error code where its message has no known form", () => {
+test("a result has the text of its error code if its message is unknown", () => {
   const failed = { error: "working_directory", message: "/data: Permission denied" };
   expect(resultText(failed, zh, "zh-CN")).toBe("无法进入工作目录：/data: Permission denied");
   expect(resultText(failed, en, "en")).toBe("/data: Permission denied");
@@ -93,7 +93,7 @@ test("a result has words by its error code where its message has no known form",
   expect(resultText(null, zh, "zh-CN")).toBeNull();
 });
 
-test("a step says its cause first", () => {
+test("the reason of a step starts with its cause", () => {
   expect(stepReasonText({ cause: "condition_failed", message: "there is no field `x`" }, zh)).toBe(
     "条件无法求值：there is no field `x`",
   );
@@ -106,8 +106,8 @@ test("a step says its cause first", () => {
 const CRATES = join(import.meta.dirname, "../../../crates");
 
 /**
- * Where the server and the workers write messages, and how to find them there. Each must have a form in `serverMessages.ts`:
- * a message that is reworded or new has no translation until one is added.
+ * Source files in which the server and the workers write messages, with patterns to find them. Each message must
+ * match a pattern in `serverMessages.ts`: a reworded or new message has no translation until one is added.
  */
 const SOURCES: ReadonlyArray<[file: string, found: RegExp, count: number]> = [
   ["engine/src/job/unknown.rs", /let message = "([^"]+)"/g, 1],
@@ -127,7 +127,7 @@ const SOURCES: ReadonlyArray<[file: string, found: RegExp, count: number]> = [
   ["engine/src/clock.rs", /format!\(\s*"([^"]+)"/g, 2],
 ];
 
-/** Values for the placeholders of Rust's `format!`. */
+/** Example values for the placeholders of Rust's `format!`. */
 const VALUES: Record<string, string> = {
   t: "1m30s",
   timeout: "5m",
@@ -150,14 +150,14 @@ test("every message that the server or a worker writes has a translation", () =>
         .replace(/\{(\w*)\}/g, (_, name: string) => VALUES[name] ?? "9");
       if (translateMessage(message, zh) !== message) continue;
       problems.push(
-        `crates/${file}: “${message}” has no form in web/src/lib/serverMessages.ts: add one, with a text`,
+        `crates/${file}: “${message}” has no pattern in web/src/lib/serverMessages.ts: add one, with a text`,
       );
     }
   }
   expect(problems).toEqual([]);
 });
 
-test("details of a run have the forms that are known here", () => {
+test("details of a run have the known forms", () => {
   const source = readFileSync(join(CRATES, "engine/src/workflow/finish.rs"), "utf8");
   for (const text of ["step `{name}` {to}", "step `{name}`: {message}", "step `{name}`"]) {
     expect(source.includes(`"${text}"`), `crates/engine/src/workflow/finish.rs no longer says ${text}`).toBe(
@@ -167,7 +167,7 @@ test("details of a run have the forms that are known here", () => {
   expect(readFileSync(join(CRATES, "model/src/firing.rs"), "utf8")).toContain('"paused by {}"');
 });
 
-/** Where error codes of results and of refusals by a worker are written. */
+/** Source files of the error codes of results and of refused executions, with patterns to find them. */
 const CODES: ReadonlyArray<[file: string, found: RegExp, section: "result" | "declined"]> = [
   ["server/src/grpc/convert.rs", /How::\w+, Some\("(\w+)"\)|error: Some\("(\w+)"\.into/g, "result"],
   ["worker/src/supervisor/launcher.rs", /\(\s*"([a-z]\w+)",\s*(?:format!|")/g, "result"],
@@ -183,7 +183,7 @@ const CODES: ReadonlyArray<[file: string, found: RegExp, section: "result" | "de
   ["supervisor/src/report.rs", /Self::refused\(\s*"(\w+)"/g, "declined"],
 ];
 
-test("every error code of a result, and of a apiError by a worker, has a text", () => {
+test("every error code of a result and of a refused execution has a text", () => {
   const missing: string[] = [];
   for (const [file, pattern, section] of CODES) {
     const source = readFileSync(join(CRATES, file), "utf8").replace(/\n#\[cfg\(test\)\][\s\S]*$/, "");

@@ -1,8 +1,8 @@
 /**
- * Causes, results and problems that the server reports in English, in the language of the user.
+ * Translations of causes, results and problems that the server reports in English.
  *
- * Causes and error codes have texts of their own. A message beside a code has one of a few forms around names and
- * numbers. The forms are listed here; names, numbers and the words of users stay unchanged.
+ * Causes and error codes have their own texts. A message beside a code matches one of a few patterns around names and
+ * numbers. The patterns are listed here; names, numbers and users' notes stay unchanged.
  */
 
 import i18next, { type TFunction } from "i18next";
@@ -15,7 +15,7 @@ const PAUSED_BY = /^paused by ([^:]+?)(: [\s\S]+)?$/;
 
 type Translate = (t: TFunction, ...found: string[]) => string;
 
-/** Forms of messages; a store may still have messages of an earlier version, so some have two. */
+/** Message patterns. The store may contain messages of an earlier version, so some patterns have two forms. */
 const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
   [
     /^(\d+) of (\d+) elements succeeded, (\d+) failed$/,
@@ -79,7 +79,10 @@ const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [
   [/^engine time is (\S+) ahead of the (?:wall )?clock\b.*$/, (t, by) => t("trouble.clockAhead", { by })],
 ];
 
-/** Returns the detail of a transition: the user who asked for it, or the step that made a run fail. */
+/**
+ * Returns the detail of a transition: the user who requested it, or the step that made a run fail. Null if there is
+ * none.
+ */
 export function transitionDetail({ cause, detail }: RunHistoryEntry, t: TFunction): string | null {
   if (!detail) return null;
   const paused = cause === "pause_requested" ? PAUSED_BY.exec(detail) : null;
@@ -91,7 +94,7 @@ export function transitionDetail({ cause, detail }: RunHistoryEntry, t: TFunctio
   return message ? `${words}${t("common.colon")}${translateMessage(message, t)}` : words;
 }
 
-/** Translates a message of the server; one of an unknown form stays as it is. */
+/** Translates a message of the server; an unknown message stays unchanged. */
 export function translateMessage(message: string, t: TFunction): string {
   return translateKnown(message, t) ?? message;
 }
@@ -104,7 +107,10 @@ function translateKnown(message: string, t: TFunction): string | null {
   return null;
 }
 
-/** Returns the result of a job in one line: its message; or the text of its error code, with the message behind it. */
+/**
+ * Returns the result of a job in one line: its translated message, or the text of its error code followed by the
+ * message.
+ */
 export function resultText(
   result: JobResult | null | undefined,
   t: TFunction,
@@ -120,7 +126,7 @@ export function resultText(
   return language === "en" ? message : `${name}${t("common.colon")}${message}`;
 }
 
-/** Returns why a step, or an element, has its status: its cause, and its message. */
+/** Returns why a step or an element has its status: its cause, then its message. */
 export function stepReasonText(
   { cause, message }: Pick<RunStepState, "cause" | "message">,
   t: TFunction,
@@ -130,7 +136,7 @@ export function stepReasonText(
   return words ? `${words}${t("common.colon")}${translateMessage(message, t)}` : translateMessage(message, t);
 }
 
-/** `2 of 3`. */
+/** Returns the attempt number and the maximum, such as `2 of 3`. */
 export function attemptText({ number, most }: Pick<RunTries, "number" | "most">, t: TFunction): string {
   return t("run.attemptOf", { number, most });
 }

@@ -1,4 +1,4 @@
-/** D6, G5, H1. What the page of servers says about them, and about draining one. */
+/** D6, G5, H1. Texts of the servers page, and effects of draining a server. */
 
 import { expect, test } from "vitest";
 
@@ -24,20 +24,20 @@ const leader = server("a", { leads: true, shards: 16 });
 const standby = server("b");
 const drained = server("c", { draining: true });
 
-test("a server leads, stands by, hands over or is drained", () => {
+test("a server is leader, standby, handing over or drained", () => {
   expect(serverStatus(leader)).toBe("leading");
   expect(serverStatus(standby)).toBe("standby");
   expect(serverStatus({ ...leader, draining: true })).toBe("leaving");
   expect(serverStatus(drained)).toBe("drained");
 });
 
-test("a server that is alone, and servers of which none leads, are told apart", () => {
+test("a single server is distinguished from servers without a leader", () => {
   expect(clusterState([leader])).toEqual({ kind: "alone" });
   expect(clusterState([standby])).toEqual({ kind: "leaderless" });
   expect(clusterState([standby, drained])).toEqual({ kind: "leaderless" });
 });
 
-test("it is told whether anybody could follow the leader", () => {
+test("the cluster state says whether a standby can take over", () => {
   expect(clusterState([leader, standby, server("d")])).toEqual({ kind: "guarded", leader, standbys: 2 });
   expect(clusterState([leader, standby, drained])).toEqual({ kind: "guarded", leader, standbys: 1 });
   expect(clusterState([leader, drained])).toEqual({ kind: "unguarded", leader });
@@ -45,19 +45,19 @@ test("it is told whether anybody could follow the leader", () => {
   expect(clusterState([leaving, standby])).toEqual({ kind: "handsOver", leader: leaving });
 });
 
-test("draining a server is refused where no other could lead", () => {
+test("draining a server is refused if no other server can lead", () => {
   expect(drainEffect(leader, [leader])).toBe("refused");
   expect(drainEffect(leader, [leader, drained])).toBe("refused");
 });
 
-test("draining the leader moves the shards, draining another one leaves them where they are", () => {
+test("draining the leader moves the shards, draining a standby does not", () => {
   expect(drainEffect(leader, [leader, standby])).toBe("handsOver");
   expect(drainEffect(standby, [leader, standby, server("d")])).toBe("stepsBack");
   expect(drainEffect(standby, [leader, standby])).toBe("unguards");
   expect(drainEffect(standby, [leader, standby, drained])).toBe("unguards");
 });
 
-test("the leader stands first, and those that are drained last", () => {
+test("the leader comes first, and drained servers last", () => {
   const names = sortByRole([drained, server("z"), standby, leader]).map(({ name }) => name);
   expect(names).toEqual(["a", "b", "z", "c"]);
 });

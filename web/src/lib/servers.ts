@@ -1,27 +1,27 @@
-/** What servers that share a store are to each other, and what draining one of them does. */
+/** Roles of the servers that share a store, and the effect of draining one. */
 
 import type { Server } from "../api/schema";
 
 export type ServerStatus = "leading" | "leaving" | "standby" | "drained";
 
-/** The same words as those of `belfry server list`. */
+/** The same statuses as in `belfry server list`. */
 export function serverStatus({ leads, draining }: Server): ServerStatus {
   if (leads) return draining ? "leaving" : "leading";
   return draining ? "drained" : "standby";
 }
 
 export type ClusterState =
-  /** There is one server. */
+  /** A single server. */
   | { kind: "alone" }
-  /** Nobody decides at this moment. */
+  /** No server is the leader. */
   | { kind: "leaderless" }
-  /** The leader gives its shards away. */
+  /** The leader is handing over its shards. */
   | { kind: "handsOver"; leader: Server }
-  /** If the leader failed now, nobody would go on. */
+  /** No standby can take over if the leader fails. */
   | { kind: "unguarded"; leader: Server }
   | { kind: "guarded"; leader: Server; standbys: number };
 
-/** How those that are there stand together. */
+/** Returns the state of the cluster. */
 export function clusterState(servers: readonly Server[]): ClusterState {
   const leader = servers.find(({ leads }) => leads);
   if (!leader) return { kind: "leaderless" };
@@ -32,8 +32,8 @@ export function clusterState(servers: readonly Server[]): ClusterState {
 }
 
 /**
- * What comes of draining a server: it is refused (`refused`), its shards move (`handsOver`), it is passed over
- * when the leader fails (`stepsBack`), or it was the last that could have led then (`unguards`).
+ * Effect of draining a server: it is refused (`refused`), its shards move (`handsOver`), it is no longer a standby
+ * (`stepsBack`), or it was the last standby (`unguards`).
  */
 export type DrainEffect = "refused" | "handsOver" | "stepsBack" | "unguards";
 
@@ -44,7 +44,7 @@ export function drainEffect(server: Server, servers: readonly Server[]): DrainEf
   return others.some(({ leads }) => !leads) ? "stepsBack" : "unguards";
 }
 
-/** The leader first, then who could follow it, each by name. */
+/** Sorts servers: the leader, standbys, drained servers; each by name. */
 export function sortByRole(servers: readonly Server[]): Server[] {
   const rank = (server: Server) => (server.leads ? 0 : server.draining ? 2 : 1);
   return servers.toSorted(

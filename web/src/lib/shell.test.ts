@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import { join, split } from "./shell";
 
-test("a command line is split as a shell would", () => {
+test("a command line is split as by a shell", () => {
   expect(split(`sh -c 'echo "hi"  there' a\\ b "c \\"d\\""`)).toEqual([
     "sh",
     "-c",
@@ -15,7 +15,7 @@ test("a command line is split as a shell would", () => {
   expect(split(`echo 'open`)).toBeNull();
 });
 
-test("what is joined is split into the same words", () => {
+test("joined words are split into the same words", () => {
   for (const words of [["echo", "it's", "$HOME", "a b", "", "\\", '"'], ["x"]]) {
     expect(split(join(words))).toEqual(words);
   }

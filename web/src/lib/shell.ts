@@ -1,6 +1,6 @@
-/** Command lines as people type them, and words so that a shell reads them back. */
+/** Splitting and quoting of command lines. */
 
-/** A word as a POSIX shell reads it back. */
+/** Quotes a word for a POSIX shell. */
 export function quote(word: string): string {
   return /^[A-Za-z0-9_@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
@@ -9,7 +9,7 @@ export function join(words: readonly string[]): string {
   return words.map(quote).join(" ");
 }
 
-/** The words of a command line with quotes and backslashes; `null` while a quote is open. */
+/** Splits a command line with quotes and backslashes into words; null while a quote is open. */
 export function split(line: string): string[] | null {
   const words: string[] = [];
   let word = "";

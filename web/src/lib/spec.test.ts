@@ -11,7 +11,7 @@ run:
     command: [tar, "no"]
 `;
 
-test("a change from the form leaves comments and the rest as they were written", () => {
+test("a change in the form keeps comments and the rest of the text", () => {
   const changed = setMember(setMember(TEXT, ["name"], "copy"), ["retry", "max_retries"], 3);
   expect(changed).toContain("# nightly");
   expect(changed).toContain("# keep it short");
@@ -22,33 +22,33 @@ test("a change from the form leaves comments and the rest as they were written",
   });
 });
 
-test("a member that is taken out takes empty parents with it", () => {
+test("removing a member removes empty parents", () => {
   const text = setMember(setMember(TEXT, ["retry", "max_retries"], 3), ["retry", "max_retries"], undefined);
   expect(parseSpec(text).spec).not.toHaveProperty("retry");
 });
 
-test("words that old YAML took for something else stay words", () => {
+test("strings that YAML 1.1 converts stay strings", () => {
   expect(parseSpec("name: no\nlabels: { at: 2026-11-21 }").spec).toEqual({
     name: "no",
     labels: { at: "2026-11-21" },
   });
 });
 
-test("what cannot be read says where", () => {
+test("a syntax error has a position", () => {
   const { spec, error } = parseSpec("name: a\nrun: [");
   expect(spec).toBeNull();
   expect(error?.line).toBe(2);
   expect(parseSpec("- a").error?.message).toBe("expected a map");
 });
 
-test("a wrong field is marked where it stands, or at what it should be in", () => {
+test("an invalid field is marked at its position, or at its parent if it is missing", () => {
   const marked = (path: string) => TEXT.slice(...rangeOf(TEXT, path));
   expect(marked("name")).toBe("backup");
   expect(marked("run.process.command[1]")).toBe('"no"');
   expect(marked("run.process.env.FOO")).toContain("command");
 });
 
-test("to run again leaves out what named that one submission", () => {
+test("a resubmission omits the idempotency key and the run time", () => {
   const spec = {
     name: "a",
     idempotency_key: "k",
@@ -59,7 +59,7 @@ test("to run again leaves out what named that one submission", () => {
   expect(forResubmission(spec)).toEqual({ name: "a", run: { process: { command: ["true"] } } });
 });
 
-test("copied commands say the same, and never have the token", () => {
+test("copied commands contain the same spec, and never the token", () => {
   const spec = { name: "it", run: { process: { command: ["echo", "it's"] } } } as JobSpec;
   expect(toSubmitCommand(spec)).toBe(`belfry submit -f - <<'BELFRY_JOB'\n${toYaml(spec)}BELFRY_JOB`);
   expect(toCurlCommand(spec, "http://127.0.0.1:7070")).toContain(
@@ -68,7 +68,7 @@ test("copied commands say the same, and never have the token", () => {
   expect(toCurlCommand(spec, "http://127.0.0.1:7070")).toContain("$BELFRY_TOKEN");
 });
 
-test("a spec that was read back is as short as it was written", () => {
+test("a spec without defaults is as short as the original", () => {
   const defaults = { name: "x", overlap: { policy: "skip", limit: 1 }, job: { queue: "default", run: {} } };
   const spec = {
     name: "x",

@@ -1,15 +1,15 @@
-/** Specs of jobs as text, and what a form changes in them. */
+/** Specs as text, and edits of that text by a form. */
 
 import { Document, parseDocument, stringify } from "yaml";
 
 import type { JobSpec, StepSpec, WorkflowSpec } from "../api/schema";
 
-/** A spec as a file. */
+/** Formats a spec as YAML. */
 export function toYaml(spec: object): string {
   return stringify(prune(spec), { lineWidth: 100 });
 }
 
-/** Without members that say nothing: empty maps and lists, and nulls. */
+/** Removes empty members: nulls, and empty maps and lists. */
 export function prune<T extends object>(spec: T): T {
   const entries = Object.entries(spec as Record<string, unknown>).filter(([, value]) => {
     if (value === null || value === undefined) return false;
@@ -19,8 +19,8 @@ export function prune<T extends object>(spec: T): T {
 }
 
 /**
- * Without what `defaults` say as well, at any depth, so that a spec that was read back is as short as it
- * was written. `kept` names members of the top that stay whatever they are.
+ * Removes values equal to `defaults`, at any depth, so that a stored spec is as short as the original. `kept` names
+ * top-level members that are never removed.
  */
 export function omitDefaults<T extends object>(spec: T, defaults: object, kept: readonly string[] = []): T {
   const known = defaults as Record<string, unknown>;
@@ -35,8 +35,8 @@ export function omitDefaults<T extends object>(spec: T, defaults: object, kept: 
 }
 
 /**
- * A workflow as somebody would write it. `defaults` is one with a single step that runs a job, as the server
- * gives it back; what each job took over from its workflow is left out too.
+ * Removes defaults from a workflow. `defaults` is the resolved spec of a workflow with a single job step. Values that
+ * jobs inherit from the workflow are removed too.
  */
 export function omitWorkflowDefaults(spec: WorkflowSpec, defaults: WorkflowSpec): WorkflowSpec {
   const usual = defaults.steps[0]?.job ?? {};
@@ -55,21 +55,21 @@ function isMap(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A spec to be submitted once more: what names that one submission is left out. */
+/** Returns a spec for another submission, without the idempotency key and the run time. */
 export function forResubmission(spec: JobSpec): JobSpec {
   return prune({ ...spec, idempotency_key: undefined, run_at: undefined });
 }
 
 export interface Parsed<T> {
   spec: T | null;
-  /** Why the text is no YAML or JSON, and where. */
+  /** Syntax error and its position; null if the text is valid YAML or JSON. */
   error: { message: string; line: number; from: number; to: number } | null;
 }
 
-/** The message for a text that is valid YAML, but no map. */
+/** Error message for valid YAML that is not a map. */
 export const NOT_A_MAP = "expected a map";
 
-/** The spec that a text in YAML (or JSON, which is YAML) says. */
+/** Parses a spec in YAML or JSON (a subset of YAML). */
 export function parseSpec<T = JobSpec>(text: string): Parsed<T> {
   const document = parseDocument(text, { prettyErrors: true });
   const [error] = document.errors;
@@ -88,8 +88,8 @@ export function parseSpec<T = JobSpec>(text: string): Parsed<T> {
 }
 
 /**
- * The text with one member set, or taken out where `value` is undefined. Whatever else the text has
- * stays as it was written, comments too. Parents that become empty go.
+ * Sets one member in the text, or removes it if `value` is undefined. The rest of the text stays unchanged, including
+ * comments. Parents that become empty are removed.
  */
 export function setMember(text: string, path: readonly string[], value: unknown): string {
   const document = text.trim() === "" ? new Document({}) : parseDocument(text);
@@ -106,13 +106,13 @@ export function setMember(text: string, path: readonly string[], value: unknown)
       document.deleteIn(up);
     }
   } else {
-    // A plain value goes into the node that is there, which keeps its comment and its style.
+    // A plain value is set in the existing node, which keeps its comment and its style.
     document.setIn(path, typeof value === "object" ? document.createNode(value) : value);
   }
   return document.toString({ lineWidth: 100 });
 }
 
-/** Where the value of a path (`run.process.env.FOO`) stands in a text; the nearest parent if it is not there. */
+/** Returns the range of a path's value (`run.process.env.FOO`) in a text; of the nearest parent if it is missing. */
 export function rangeOf(text: string, path: string): [number, number] {
   const document = parseDocument(text);
   const keys = path

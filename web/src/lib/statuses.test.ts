@@ -15,7 +15,7 @@ const counts: Counts = {
 };
 const event = (over: Partial<FeedEvent>): FeedEvent => ({ seq: 1, at: "", type: "job.running", ...over });
 
-test("counts follow the feed from status to status", () => {
+test("counts follow status changes in the feed", () => {
   const next = updateCounts(counts, [
     event({ to: "waiting" }),
     event({ from: "waiting", to: "running" }),
@@ -25,6 +25,6 @@ test("counts follow the feed from status to status", () => {
   expect(next).toEqual({ ...counts, waiting: 1, running: 2, succeeded: 6 });
 });
 
-test("a count never falls below nothing", () => {
+test("a count never falls below zero", () => {
   expect(updateCounts(counts, [event({ from: "failed", to: "waiting" })]).failed).toBe(0);
 });

@@ -1,4 +1,4 @@
-/** The statuses of jobs: which there are, which are not the last, and how many jobs have each. */
+/** Job statuses, and counts of jobs by status. */
 
 import type { FeedEvent, JobStatus } from "../api/schema";
 
@@ -26,7 +26,7 @@ export function isLive(status: JobStatus): boolean {
 
 export type Counts = Record<JobStatus, number>;
 
-/** The counts after a batch of events. */
+/** Returns the counts after a batch of events. */
 export function updateCounts(counts: Counts, batch: readonly FeedEvent[]): Counts {
   const next = { ...counts };
   for (const { type, from, to } of batch) {

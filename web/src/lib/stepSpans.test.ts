@@ -9,7 +9,7 @@ const run = { status: "running", created_at: at(0), started_at: at(10) } as Work
 const step = (name: string, over: Partial<RunStep>) =>
   ({ name, number: 0, status: "succeeded", ...over }) as RunStep;
 
-test("bars begin with the run, in the order in which steps began; what goes on ends now", () => {
+test("bars are ordered by start; the bar of a running step ends now", () => {
   const steps = [
     step("late", { started_at: at(30), status: "running" }),
     step("early", { started_at: at(12), finished_at: at(20) }),
@@ -23,12 +23,12 @@ test("bars begin with the run, in the order in which steps began; what goes on e
   expect((to - from) / 1_000).toBe(30);
 });
 
-test("what was taken over from an earlier run has no bar", () => {
+test("a step carried over from an earlier run has no bar", () => {
   const carried = step("done", { started_at: at(-500), finished_at: at(-400), cause: "carried" });
   expect(stepSpans(run, [carried], Date.parse(at(40))).spans).toEqual([]);
 });
 
-test("progress counts what has ended, however", () => {
+test("progress counts ended steps with any result", () => {
   expect(progressOf({ succeeded: 2, skipped: 1, upstream_failed: 1, running: 3, pending: 4 })).toEqual({
     over: 4,
     total: 11,

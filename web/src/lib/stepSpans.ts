@@ -1,4 +1,4 @@
-/** When the steps of a run went, on one axis of time. */
+/** Time spans of a run's steps, on one axis. */
 
 import type { RunStep, WorkflowRun } from "../api/schema";
 import { isRunEnded } from "./runs";
@@ -9,12 +9,15 @@ export interface StepSpan {
   to: number;
 }
 
-/** Steps that have begun, the first first; and the span of time that they lie in. `now` counts while it goes on. */
+/**
+ * Returns the spans of started steps, ordered by start, and the axis that contains them. The spans of running steps
+ * end at `now`.
+ */
 export function stepSpans(run: WorkflowRun, steps: readonly RunStep[], now: number) {
   const end = run.finished_at && isRunEnded(run.status) ? Date.parse(run.finished_at) : now;
   const begin = Date.parse(run.started_at ?? run.created_at);
   const spans: StepSpan[] = steps.flatMap((step) => {
-    // What an earlier run did lies before this one.
+    // Steps carried over from an earlier run have times before this run.
     if (!step.started_at || step.cause === "carried") return [];
     const from = Math.max(begin, Date.parse(step.started_at));
     const to = step.finished_at ? Date.parse(step.finished_at) : end;

@@ -1,4 +1,4 @@
-/** C1, H1. What a form changes in the definition of a workflow. */
+/** C1, H1. Edits of a workflow definition by a form. */
 
 import { expect, test } from "vitest";
 import { parse } from "yaml";
@@ -33,7 +33,7 @@ const read = (text: string) => parse(text) as WorkflowSpec;
 const after = (changes: Change[], text = TEXT) =>
   changes.reduce((before, { path, value }) => setMember(before, path, value), text);
 
-test("a new step comes after the last one, under a name that is free", () => {
+test("a new step depends on the last one and has an unused name", () => {
   const spec = read(after(addStep(read(TEXT), "steps")));
   expect(spec.steps[3]).toMatchObject({ name: "step-4", needs: ["report"] });
   expect(unusedName(spec)).toBe("step-5");
@@ -41,7 +41,7 @@ test("a new step comes after the last one, under a name that is free", () => {
   expect(cleaning.finally?.map(({ name, needs }) => [name, needs])).toEqual([["step-4", undefined]]);
 });
 
-test("what needed a step that is gone needs what that one needed", () => {
+test("downstream steps of a removed step depend on its upstream steps", () => {
   const text = after(removeStep(read(TEXT), "steps", 1));
   expect(read(text).steps.map(({ name, needs }) => [name, needs])).toEqual([
     ["extract", undefined],
@@ -52,12 +52,12 @@ test("what needed a step that is gone needs what that one needed", () => {
   expect(first[0]?.needs).toBeUndefined();
 });
 
-test("a new name is known to the steps that need it", () => {
+test("renaming a step renames it in its downstream steps", () => {
   const { steps } = read(after(renameStep(read(TEXT), "steps", 0, "fetch")));
   expect([steps[0]?.name, steps[1]?.needs]).toEqual(["fetch", ["fetch"]]);
 });
 
-test("a step that adds to another one is known there by its new name, and gone with it", () => {
+test("renaming or removing a step updates `added_by` of other steps", () => {
   const text = TEXT.replace(
     "    needs: [load]\n    approval: {}\n",
     "    for_each: {over: {added_by: [extract, load]}}\n    job: {run: {process: {command: [echo]}}}\n",
@@ -69,13 +69,13 @@ test("a step that adds to another one is known there by its new name, and gone w
   expect(over(after(removeStep(read(text), "steps", 0), text))).toEqual({ added_by: ["load"] });
 });
 
-test("a step does one thing at a time", () => {
+test("a step has one kind", () => {
   const { steps } = read(after(changeStepKind("steps", 0, "wait")));
   expect(steps[0]).toEqual({ name: "extract", wait: { for: "10m" } });
   expect(read(after(changeStepKind("steps", 2, "approval"))).steps[2]?.approval).toEqual({});
 });
 
-test("a list is read from its field, and shown in it", () => {
+test("a list survives a round trip through its field", () => {
   for (const over of [
     { items: ["eu", "cn"] },
     { list: "params.regions" },

@@ -1,15 +1,15 @@
-/** A workflow while it is put together by a form: what changes where when somebody changes one thing. */
+/** Edits of a workflow definition by the form: all members that one change affects. */
 
 import type { ForEach, Section, StepKind, StepSpec, WorkflowSpec } from "../api/schema";
 import { addedByOf, SECTIONS } from "./dag/graph";
 
-/** Sets one member of the definition, or takes it out. */
+/** Sets one member of the definition, or removes it if `value` is undefined. */
 export interface Change {
   path: string[];
   value: unknown;
 }
 
-/** The steps of a section as far as they are written. */
+/** Returns the steps of a section of a possibly incomplete spec. */
 export function stepsOf(spec: Partial<WorkflowSpec>, section: Section): StepSpec[] {
   const steps: unknown = spec[section];
   return Array.isArray(steps)
@@ -17,7 +17,7 @@ export function stepsOf(spec: Partial<WorkflowSpec>, section: Section): StepSpec
     : [];
 }
 
-/** A name that no step has. */
+/** Returns an unused step name. */
 export function unusedName(spec: Partial<WorkflowSpec>, begin = "step"): string {
   const taken = new Set(SECTIONS.flatMap((section) => stepsOf(spec, section).map(({ name }) => name)));
   let number = taken.size + 1;
@@ -25,7 +25,7 @@ export function unusedName(spec: Partial<WorkflowSpec>, begin = "step"): string 
   return `${begin}-${number}`;
 }
 
-/** A step at the end of its section, after the one that is the last now. */
+/** Adds a step at the end of a section; it depends on the last step. */
 export function addStep(spec: Partial<WorkflowSpec>, section: Section): Change[] {
   const steps = stepsOf(spec, section);
   const last = steps.at(-1)?.name;
@@ -34,7 +34,7 @@ export function addStep(spec: Partial<WorkflowSpec>, section: Section): Change[]
   return [{ path: [section, String(steps.length)], value: step }];
 }
 
-/** Without a step; those that needed it need what it needed, and it adds to nothing any more. */
+/** Removes a step. Its downstream steps depend on its upstream steps instead, and it is removed from `added_by`. */
 export function removeStep(spec: Partial<WorkflowSpec>, section: Section, index: number): Change[] {
   const steps = stepsOf(spec, section);
   const removed = steps[index];
@@ -50,7 +50,7 @@ export function removeStep(spec: Partial<WorkflowSpec>, section: Section, index:
   return [...changes, { path: [section, String(index)], value: undefined }];
 }
 
-/** With another name, also where other steps need it. Expressions are left to whoever wrote them. */
+/** Renames a step, also in dependencies. Expressions are not changed. */
 export function renameStep(
   spec: Partial<WorkflowSpec>,
   section: Section,
@@ -68,7 +68,7 @@ export function renameStep(
   return [{ path: [section, String(index), "name"], value: name }, ...changes];
 }
 
-/** With other names where steps go over what tasks of one step add. */
+/** Replaces a name by others in `added_by` of all steps. */
 function replaceInAddedBy(section: Section, steps: StepSpec[], name: string, names: string[]): Change[] {
   return steps.flatMap((step, i): Change[] => {
     const addedBy = addedByOf(step);
@@ -78,7 +78,7 @@ function replaceInAddedBy(section: Section, steps: StepSpec[], name: string, nam
   });
 }
 
-/** What a step of each kind does at first. */
+/** Returns the initial action of a step of each kind. */
 function defaultAction(kind: StepKind): Partial<StepSpec> & { job?: unknown } {
   switch (kind) {
     case "job":
@@ -92,12 +92,12 @@ function defaultAction(kind: StepKind): Partial<StepSpec> & { job?: unknown } {
   }
 }
 
-/** The same step, doing something else. */
+/** Changes the kind of a step. */
 export function changeStepKind(section: Section, index: number, kind: StepKind): Change[] {
   const at = [section, String(index)];
   const others = (["job", "workflow", "approval", "wait"] as const).filter((each) => each !== kind);
   return [
-    // First what it does now: a step without anything left would be taken out.
+    // Set the new action first: a step without members would be removed.
     { path: [...at, kind], value: defaultAction(kind)[kind] },
     ...others.map((other) => ({ path: [...at, other], value: undefined })),
     ...(kind === "approval" || kind === "wait" ? ["for_each", "outputs"] : []).map((field) => ({
@@ -110,7 +110,7 @@ export function changeStepKind(section: Section, index: number, kind: StepKind):
 export const LIST_KINDS = ["none", "items", "list", "shards", "workers", "added_by"] as const;
 export type ListKind = (typeof LIST_KINDS)[number];
 
-/** Over what a step goes, and the text of that in a field. */
+/** Returns the list of a mapped step: its kind, and its text in a field. */
 export function toListField(each: ForEach | null | undefined): { kind: ListKind; text: string } {
   const over = each?.over as Record<string, unknown> | undefined;
   if (!over) return { kind: "none", text: "" };
@@ -124,7 +124,7 @@ export function toListField(each: ForEach | null | undefined): { kind: ListKind;
   return { kind: "workers", text: "" };
 }
 
-/** What goes into `over` for such a list; a line that is no text in JSON is what it says. */
+/** Parses the text of a list field into `over`. Each non-empty line is an item. */
 export function parseListField(kind: ListKind, text: string): ForEach["over"] | undefined {
   switch (kind) {
     case "none":
@@ -142,7 +142,7 @@ export function parseListField(kind: ListKind, text: string): ForEach["over"] | 
   }
 }
 
-/** Names of steps, with commas between. */
+/** Parses comma-separated step names. */
 export function namesIn(text: string): string[] {
   return text
     .split(",")

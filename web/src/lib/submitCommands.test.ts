@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { JobSpec } from "../api/schema";
 import { toResubmitCommand } from "./submitCommands";
 
-test("a copied job is submitted again as another job, at once", () => {
+test("a resubmit command omits the idempotency key and the run time", () => {
   const spec = {
     name: "load",
     run: { process: { command: ["./load", "--all"] } },

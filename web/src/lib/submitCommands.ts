@@ -1,20 +1,20 @@
-/** The same request for a terminal. */
+/** Shell commands that submit a job. */
 
 import type { JobSpec } from "../api/schema";
 import { quote } from "./shell";
 import { toYaml } from "./spec";
 
-/** A submission by the command line, whatever the spec is. */
+/** Returns a `belfry submit` command for any spec. */
 export function toSubmitCommand(spec: JobSpec): string {
   return `belfry submit -f - <<'BELFRY_JOB'\n${toYaml(spec)}BELFRY_JOB`;
 }
 
-/** The submission of a further job like this one: without the key and the time of the first. */
+/** Returns a command that submits another job like this one: without its idempotency key and run time. */
 export function toResubmitCommand(spec: JobSpec): string {
   return toSubmitCommand({ ...spec, idempotency_key: null, run_at: null });
 }
 
-/** A submission by curl; the token comes from the environment, never from here. */
+/** Returns a curl command. The token comes from the environment and is never part of the command. */
 export function toCurlCommand(spec: JobSpec, server: string): string {
   return [
     `curl --fail-with-body ${quote(`${server}/api/v1/jobs`)}`,

@@ -14,14 +14,14 @@ import {
 
 const AT = "2026-03-29T00:30:05.250Z";
 
-test("an instant is shown in the chosen zone, with the zone", () => {
+test("a time is shown in the chosen zone, with the zone", () => {
   expect(formatExact(AT, "en", "Europe/Berlin")).toBe("Mar 29, 2026, 01:30:05 GMT+1");
   expect(formatExact(AT, "en", "UTC")).toBe("Mar 29, 2026, 00:30:05 UTC");
   expect(formatExact(AT, "zh-CN", "Asia/Shanghai")).toBe("2026-03-29 08:30:05 GMT+8");
   expect(formatClock(AT, "en", "Asia/Kolkata")).toBe("06:00:05.250");
 });
 
-test("how long ago is said in the user's language", () => {
+test("relative times are localized", () => {
   const now = Date.parse(AT);
   expect(formatRelative(AT, "en", now)).toBe("now");
   expect(formatRelative(AT, "en", now + 125_000)).toBe("2m ago");
@@ -29,7 +29,7 @@ test("how long ago is said in the user's language", () => {
   expect(formatRelative(AT, "zh-CN", now + 125_000)).toBe("2分钟前");
 });
 
-test("hours and days begin when the clock of the zone says so, also where it is changed", () => {
+test("hours and days start by the local time of the zone, also around clock changes", () => {
   const from = Date.parse("2026-03-28T12:00:00Z");
   const to = Date.parse("2026-03-30T12:00:00Z");
   const shown = (all: number[]) => all.map((at) => new Date(at).toISOString().slice(0, 16));
@@ -38,14 +38,14 @@ test("hours and days begin when the clock of the zone says so, also where it is 
   expect(clockHours(from, to, 6, "UTC")).toHaveLength(7);
 });
 
-test("a time on the wall is an instant, the earlier one where the clocks show it twice", () => {
+test("a local time is parsed; an ambiguous one is the earlier time", () => {
   const at = (wall: string, zone: string) => new Date(parseWallTime(wall, zone)).toISOString();
   expect(at("2026-06-01T09:00", "Asia/Shanghai")).toBe("2026-06-01T01:00:00.000Z");
   expect(at("2026-10-25T02:30", "Europe/Berlin")).toBe("2026-10-25T00:30:00.000Z");
   expect(toWallTime(Date.parse("2026-06-01T01:00:00Z"), "Asia/Shanghai")).toBe("2026-06-01T09:00");
 });
 
-test("days have their names", () => {
+test("days are shown with weekday names", () => {
   expect(formatWeekday(Date.parse("2026-11-23T20:00:00Z"), "en", "Asia/Shanghai")).toBe("Tue 11/24");
   expect(formatWeekday(Date.parse("2026-11-23T00:00:00Z"), "zh-CN", "UTC")).toBe("周一 11/23");
   expect(formatDay("2026-11-23", "en")).toBe("Mon, Nov 23, 2026");

@@ -1,4 +1,4 @@
-/** Instants for people: how long ago, and exactly, in the zone that the user chose. */
+/** Formatting and parsing of times, in the zone that the user chose. */
 
 /** `local`, `UTC`, or an IANA name. */
 export type Zone = string;
@@ -7,7 +7,7 @@ export function zoneName(zone: Zone): string {
   return zone === "local" ? Intl.DateTimeFormat().resolvedOptions().timeZone : zone;
 }
 
-/** A zone of the server, or another one where this browser does not know it. */
+/** Returns `zone`, or `other` if this browser does not know it. */
 export function supportedZone(zone: Zone, other: Zone): Zone {
   try {
     new Intl.DateTimeFormat("en", { timeZone: zone });
@@ -29,7 +29,7 @@ function format(locale: string, zone: Zone, kind: string, options: Intl.DateTime
   return found;
 }
 
-/** Date and time to the second, with the zone. */
+/** Formats date and time to the second, with the zone. */
 export function formatExact(at: string | number | Date, locale: string, zone: Zone): string {
   const isChinese = locale.startsWith("zh");
   const shown = format(locale, zone, "exact", {
@@ -42,7 +42,7 @@ export function formatExact(at: string | number | Date, locale: string, zone: Zo
     timeZoneName: "short",
   });
   if (!isChinese) return shown.format(new Date(at));
-  // `2026-03-29 08:30:05 GMT+8`: as it is written in tables there, and half as long as the locale's own.
+  // `2026-03-29 08:30:05 GMT+8`: the usual form in Chinese tables, half as long as the locale's own.
   const { year, month, day, hour, minute, second, timeZoneName } = partsOf(shown, new Date(at));
   return `${year}-${month}-${day} ${hour}:${minute}:${second} ${timeZoneName}`;
 }
@@ -51,7 +51,7 @@ function partsOf(format: Intl.DateTimeFormat, at: Date): Record<string, string> 
   return Object.fromEntries(format.formatToParts(at).map(({ type, value }) => [type, value]));
 }
 
-/** A short form for tables: the time of day, with the day where it is not today. */
+/** Formats a time for tables: the time of day if it is today, else the day and the time. */
 export function formatShort(at: string | number | Date, locale: string, zone: Zone, now: number): string {
   const day = format(locale, zone, "day", { year: "numeric", month: "numeric", day: "numeric" });
   const date = new Date(at);
@@ -66,7 +66,7 @@ export function formatShort(at: string | number | Date, locale: string, zone: Zo
   return full.format(date);
 }
 
-/** The time of day to the millisecond, for logs. */
+/** Formats the time of day to the millisecond, for logs. */
 export function formatClock(at: string | number | Date, locale: string, zone: Zone): string {
   return format(locale, zone, "clock", {
     hour: "2-digit",
@@ -76,7 +76,7 @@ export function formatClock(at: string | number | Date, locale: string, zone: Zo
   }).format(new Date(at));
 }
 
-/** The time of day to the minute, for axes. */
+/** Formats the time of day to the minute, for axes. */
 export function formatMinute(at: number, locale: string, zone: Zone): string {
   return format(locale, zone, "minute", { hour: "2-digit", minute: "2-digit" }).format(new Date(at));
 }
@@ -95,7 +95,7 @@ function relativeFormat(locale: string, numeric: "auto" | "always"): Intl.Relati
   return new Intl.RelativeTimeFormat(locale, { numeric, style: "narrow" });
 }
 
-/** `3m ago`, `in 2h`. */
+/** Formats a time relative to now: `3m ago`, `in 2h`. */
 export function formatRelative(at: string | number | Date, locale: string, now: number): string {
   const ms = new Date(at).getTime() - now;
   const size = Math.abs(ms);
@@ -105,14 +105,14 @@ export function formatRelative(at: string | number | Date, locale: string, now: 
   return relativeFormat(locale, "always").format(Math.trunc(ms / step[1]), step[0]);
 }
 
-/** The day, with its name, for axes: `Mon 11/23`. */
+/** Formats the day with its weekday, for axes: `Mon 11/23`. */
 export function formatWeekday(at: number, locale: string, zone: Zone): string {
   const shown = format(locale, zone, "weekday", { weekday: "short", month: "numeric", day: "numeric" });
   const { weekday, month, day } = partsOf(shown, new Date(at));
   return `${weekday} ${month}/${day}`;
 }
 
-/** A day of the calendar, `2026-11-23`, with its name. */
+/** Formats a calendar day, `2026-11-23`, with its weekday. */
 export function formatDay(day: string, locale: string): string {
   const at = new Date(`${day}T00:00:00Z`);
   const name = format(locale, "UTC", "name", { weekday: "short" }).format(at);
@@ -123,7 +123,7 @@ export function formatDay(day: string, locale: string): string {
 
 const HOUR_MS = 3_600_000;
 
-/** How far the clock of a zone is ahead of UTC at an instant, in milliseconds. */
+/** Returns the UTC offset of a zone at a time, in milliseconds. */
 function offset(at: number, zone: Zone): number {
   const parts = format("en", zone, "parts", {
     year: "numeric",
@@ -145,10 +145,12 @@ function offset(at: number, zone: Zone): number {
   return wall - Math.floor(at / 1_000) * 1_000;
 }
 
-/** The instants after `from` and before `to` at which the clock of a zone shows full hours that `every` divides. */
+/**
+ * Returns the times between `from` and `to` (exclusive) at which the local time is a full hour divisible by `every`.
+ */
 export function clockHours(from: number, to: number, every: number, zone: Zone): number[] {
   const found: number[] = [];
-  // Offsets are multiples of a quarter of an hour.
+  // UTC offsets are multiples of a quarter of an hour.
   const step = HOUR_MS / 4;
   for (let at = Math.ceil(from / step) * step; at < to; at += step) {
     const wall = at + offset(at, zone);
@@ -157,12 +159,12 @@ export function clockHours(from: number, to: number, every: number, zone: Zone):
   return found;
 }
 
-/** The instants after `from` and before `to` at which a day of a zone begins. */
+/** Returns the times between `from` and `to` (exclusive) at which a local day starts. */
 export function dayStarts(from: number, to: number, zone: Zone): number[] {
   return clockHours(from, to, 24, zone);
 }
 
-/** The instant that the clock of a zone shows as `2026-11-21T09:00`; the earlier one where it does so twice. */
+/** Parses a local time such as `2026-11-21T09:00`; the earlier one if it is ambiguous. */
 export function parseWallTime(wall: string, zone: Zone): number {
   const asUtc = Date.parse(`${wall}Z`);
   const before = asUtc - offset(asUtc - 12 * HOUR_MS, zone);
@@ -171,7 +173,7 @@ export function parseWallTime(wall: string, zone: Zone): number {
   return shows(before) ? before : shows(after) ? after : before;
 }
 
-/** What the clock of a zone shows at an instant, as an input of a date and a time takes it. */
+/** Formats a local time as a `datetime-local` input expects it. */
 export function toWallTime(at: number, zone: Zone): string {
   return new Date(at + offset(at, zone)).toISOString().slice(0, 16);
 }

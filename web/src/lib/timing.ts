@@ -1,4 +1,4 @@
-/** What a form shows of a timing: one rule of a simple kind, the zone, and the calendars that hold it back. */
+/** The part of a timing that the form shows: one simple rule, the zone, and the excluded calendars. */
 
 import type { Filter, Rule, Timing } from "../api/schema";
 
@@ -7,11 +7,11 @@ export type RuleKind = (typeof RULE_KINDS)[number];
 
 export interface SimpleRule {
   kind: RuleKind;
-  /** What the rule says: an expression, a length of time, a time. */
+  /** Value of the rule: an expression, a duration, or a time. */
   text: string;
 }
 
-/** The rule as a form can show it; null if there are several, or one that has more to it. */
+/** Returns the rule as the form shows it; null if there are several, or a complex one. */
 export function toSimpleRule(timing: Timing | undefined): SimpleRule | null {
   const [rule, ...others] = timing?.rules ?? [];
   if (others.length > 0) return null;
@@ -21,7 +21,7 @@ export function toSimpleRule(timing: Timing | undefined): SimpleRule | null {
   return known && typeof value === "string" ? { kind: known, text: value } : null;
 }
 
-/** What each kind begins with. */
+/** Initial value of each kind. */
 const INITIAL_TEXTS: Record<RuleKind, string> = {
   cron: "0 9 * * *",
   every: "15m",
@@ -35,17 +35,17 @@ export function toRules({ kind, text }: SimpleRule): Rule[] {
   return [{ [kind]: text }] as unknown as Rule[];
 }
 
-/** The rule of a kind that was just chosen; `at` is what the clock of the zone shows. */
+/** Returns the initial rule of a kind; `at` is the local time in the zone. */
 export function initialRule(kind: RuleKind, at: string): SimpleRule {
   return { kind, text: kind === "at" ? at : INITIAL_TEXTS[kind] };
 }
 
-/** The calendars whose days are left out. */
+/** Returns the excluded calendars. */
 export function calendarsOf(timing: Timing | undefined): string[] {
   return (timing?.exclude ?? []).flatMap((filter) => ("calendar" in filter ? [filter.calendar] : []));
 }
 
-/** The filters with other calendars; those of other kinds stay. */
+/** Returns the filters with other calendars; other filters are kept. */
 export function withExcludedCalendars(
   timing: Timing | undefined,
   calendars: readonly string[],

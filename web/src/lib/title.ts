@@ -1,4 +1,4 @@
-/** The tab's title: what page it is, and how many jobs failed since one last looked at it. */
+/** The tab's title: the page, and the number of jobs that failed while the tab was hidden. */
 
 import { useEffect } from "react";
 
@@ -12,7 +12,7 @@ function updateTitle(): void {
   document.title = `${mark}${page === "" ? "" : `${page} · `}Belfry`;
 }
 
-/** Names the page while it shows. */
+/** Sets the page part of the title while mounted. */
 export function usePageTitle(title: string): void {
   useEffect(() => {
     page = title;

@@ -1,11 +1,14 @@
-/** A year as twelve months of weeks, Monday first. Days are texts, `2026-10-01`: no zone can move them. */
+/**
+ * A year as twelve months of weeks, Monday first. Days are strings such as `2026-10-01`, so time zones do not affect
+ * them.
+ */
 
 export type Day = string;
 
 export interface Month {
   /** 1 to 12. */
   number: number;
-  /** Rows of seven; `null` where a week reaches out of the month. */
+  /** Rows of seven days; null outside of the month. */
   weeks: Array<Array<Day | null>>;
 }
 

@@ -1,4 +1,4 @@
-/** What a picture of a workflow is drawn from: its steps and what each of them needs. */
+/** The graph of a workflow: its steps and their dependencies. */
 
 import type { RunStep, Section, StepKind, StepSpec, WorkflowSpec } from "../../api/schema";
 
@@ -8,17 +8,17 @@ export interface DagNode {
   name: string;
   section: Section;
   kind: StepKind;
-  /** Steps of its section that stand before it: those that it waits for, and those that add to it. */
+  /** Upstream steps in its section: those that it depends on, and those whose tasks add elements to it. */
   needs: readonly string[];
-  /** Those of them that it does not wait for: their tasks add its elements while it goes on. */
+  /** Upstream steps that it does not wait for: their tasks add its elements while it runs. */
   addedBy: readonly string[];
-  /** It is done once for each element of a list. */
+  /** Whether it runs once per element of a list (task mapping). */
   isMap: boolean;
-  /** It goes only if a condition holds. */
+  /** Whether it has a condition (`when`). */
   isConditional: boolean;
 }
 
-/** Of a spec that may be half written: whatever makes no sense is left out. */
+/** Returns the graph of a possibly incomplete spec; invalid parts are ignored. */
 export function dagFromSpec(spec: Partial<WorkflowSpec> | null | undefined): DagNode[] {
   return normalize(
     SECTIONS.flatMap((section) => {
@@ -51,7 +51,7 @@ export function dagFromRunSteps(steps: readonly RunStep[], spec?: WorkflowSpec |
   );
 }
 
-/** The steps whose tasks add the elements of this one, as far as they are written. */
+/** Returns the valid names in the `added_by` of a step. */
 export function addedByOf(step: Partial<StepSpec> | undefined): string[] {
   const over = step?.for_each?.over as { added_by?: unknown } | null | undefined;
   return stringsIn(over?.added_by);
@@ -67,7 +67,7 @@ export function stepKindOf(step: Partial<StepSpec>): StepKind {
   return step.wait ? "wait" : "job";
 }
 
-/** Each name once, and no needs but steps of the same section. */
+/** Removes duplicate names, and dependencies other than steps of the same section. */
 function normalize(nodes: DagNode[]): DagNode[] {
   const sections = new Map<string, Section>();
   const known = nodes.filter(({ name, section }) => {
@@ -83,12 +83,12 @@ function normalize(nodes: DagNode[]): DagNode[] {
   });
 }
 
-/** What decides where everything stands: two pictures with one shape need one layout. */
+/** Returns a key of everything that the layout depends on: graphs with the same key share a layout. */
 export function layoutKeyOf(nodes: readonly DagNode[]): string {
   return JSON.stringify(nodes.map(({ name, section, needs }) => [name, section, needs]));
 }
 
-/** The steps that need one of these, at once or through others; and those that it needs. */
+/** Returns a step with all its direct and transitive upstream and downstream steps. */
 export function relatedSteps(nodes: readonly DagNode[], name: string): ReadonlySet<string> {
   const needs = new Map(nodes.map((node) => [node.name, node.needs]));
   const neededBy = new Map<string, string[]>();

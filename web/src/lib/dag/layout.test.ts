@@ -1,4 +1,4 @@
-/** C1, H1. Pictures of workflows. */
+/** C1, H1. Layouts of workflow graphs. */
 
 import { expect, test } from "vitest";
 
@@ -15,7 +15,7 @@ function nodes(edges: Record<string, string[]>, section: DagNode["section"] = "s
 const DIAMOND = { a: [], b: ["a"], c: ["a"], d: ["b", "c"] };
 
 test.each(["quick", "careful"] as const)(
-  "%s: what needs something stands right of it, and nothing stands upon another",
+  "%s: a step is right of its upstream steps, and no steps overlap",
   (how) => {
     const { positions, edges, width, height } = layOut(nodes(DIAMOND), how);
     const x = (name: string) => positions.get(name)?.x ?? NaN;
@@ -31,7 +31,7 @@ test.each(["quick", "careful"] as const)(
   },
 );
 
-test.each(["quick", "careful"] as const)("%s: sections stand below each other, in their order", (how) => {
+test.each(["quick", "careful"] as const)("%s: sections are stacked in their order", (how) => {
   const all = [...nodes({ clean: [] }, "finally"), ...nodes(DIAMOND), ...nodes({ alert: [] }, "on_failure")];
   const { bands, positions } = layOut(all, how);
   expect(bands.map(({ section }) => section)).toEqual(["steps", "on_failure", "finally"]);
@@ -39,12 +39,12 @@ test.each(["quick", "careful"] as const)("%s: sections stand below each other, i
   expect(y("d") < y("alert") && y("alert") < y("clean")).toBe(true);
 });
 
-test.each(["quick", "careful"] as const)("%s: a draft that goes in a circle has a picture too", (how) => {
+test.each(["quick", "careful"] as const)("%s: a draft with a cycle has a layout too", (how) => {
   const { positions } = layOut(nodes({ a: ["c"], b: ["a"], c: ["b"] }), how);
   expect(positions.size).toBe(3);
 });
 
-test("ten thousand steps are laid out quickly, each in a place of its own", () => {
+test("ten thousand steps are laid out quickly, each at its own position", () => {
   const many = Object.fromEntries(
     Array.from({ length: 10_000 }, (_, i) => [`s${i}`, i < 100 ? [] : [`s${i - 100}`, `s${i - 73}`]]),
   );
@@ -52,7 +52,7 @@ test("ten thousand steps are laid out quickly, each in a place of its own", () =
   expect(new Set([...positions.values()].map(({ x, y }) => `${x} ${y}`)).size).toBe(10_000);
 });
 
-test("a half written spec gives what makes sense of it", () => {
+test("the valid parts of an incomplete spec form the graph", () => {
   const spec = {
     steps: [
       { name: "a", approval: {} },
@@ -74,7 +74,7 @@ test("a half written spec gives what makes sense of it", () => {
   expect(dagFromSpec(null)).toEqual([]);
 });
 
-test("a step stands behind those that add to it, and does not wait for them", () => {
+test("a step is right of the steps that add its elements, and does not depend on them", () => {
   const over = { added_by: ["split", "load", "work", "other", "nobody", 3] };
   const steps = [{ name: "split" }, { name: "load" }, { name: "work", needs: ["load"], for_each: { over } }];
   const spec = { steps, finally: [{ name: "other" }] };
@@ -90,17 +90,17 @@ test("a step stands behind those that add to it, and does not wait for them", ()
   expect(shown[2]?.addedBy).toEqual(["split"]);
 });
 
-test("where a step stands changes nothing about the shape", () => {
+test("a property without effect on the layout does not change the layout key", () => {
   const [first, ...rest] = nodes(DIAMOND);
   expect(first && layoutKeyOf([{ ...first, isMap: true }, ...rest])).toBe(layoutKeyOf(nodes(DIAMOND)));
   expect(layoutKeyOf(nodes({ ...DIAMOND, d: ["b"] }))).not.toBe(layoutKeyOf(nodes(DIAMOND)));
 });
 
-test("relatives are what a step depends on and what depends on it, not its neighbours", () => {
+test("related steps are upstream and downstream steps, not siblings", () => {
   expect([...relatedSteps(nodes({ ...DIAMOND, e: ["c"] }), "b")].sort()).toEqual(["a", "b", "d"]);
 });
 
-test("a curve leaves and comes in level", () => {
+test("a curve starts and ends horizontally", () => {
   expect(curvePath([0, 0, 10, 0])).toBe("M0 0H10");
   expect(curvePath([0, 0, 10, 20])).toBe("M0 0C5 0 5 20 10 20");
 });

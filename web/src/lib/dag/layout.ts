@@ -1,9 +1,9 @@
 /**
- * Where the steps of a workflow stand in its picture.
+ * Positions of the steps in a workflow graph.
  *
- * Each section is laid out by itself, from left to right, and stands in a band below the one before. There
- * are two ways: `careful` has the fewest crossings and takes up to seconds for a thousand steps; `quick` takes
- * milliseconds for ten thousand. Both run in a worker (`layout.worker.ts`).
+ * Each section is laid out separately, from left to right, in a band below the previous one. There are two modes:
+ * `careful` has the fewest crossings and takes up to seconds for a thousand steps; `quick` takes milliseconds for ten
+ * thousand. Both run in a worker (`layout.worker.ts`).
  */
 
 import { Graph, layout as dagre } from "@dagrejs/dagre";
@@ -15,15 +15,15 @@ export const NODE_WIDTH = 176;
 export const NODE_HEIGHT = 46;
 const GAP_X = 38;
 const GAP_Y = 16;
-/** Above each band, for its name. */
+/** Height of a band's title. */
 const BAND_HEADER_HEIGHT = 34;
-/** Beyond so many steps the best ranks take too long to find. */
+/** Maximum number of steps for the network simplex ranker; it is too slow for more. */
 const NETWORK_SIMPLEX_NODES_MAX = 120;
-/** Beyond so many the quick way it is. */
+/** Maximum number of steps for the careful mode. */
 export const CAREFUL_NODES_MAX = 2_000;
 
 export interface Point {
-  /** The left upper corner. */
+  /** Top left corner. */
   x: number;
   y: number;
 }
@@ -31,7 +31,7 @@ export interface Point {
 export interface Edge {
   from: string;
   to: string;
-  /** x and y in turns, from the right side of `from` to the left side of `to`. */
+  /** Alternating x and y, from the right side of `from` to the left side of `to`. */
   points: readonly number[];
 }
 
@@ -94,7 +94,7 @@ function careful(nodes: readonly DagNode[]): SectionLayout {
   return { width, height, positions, edges };
 }
 
-/** An edge from side to side, by these points. */
+/** Returns an edge from the right side of `from` to the left side of `to`, through the points `by`. */
 function edgeBetween(
   positions: ReadonlyMap<string, Point>,
   from: string,
@@ -108,10 +108,10 @@ function edgeBetween(
   return { from, to, points: [...start, ...by.flatMap(({ x, y }) => [x, y]), ...end] };
 }
 
-/** How often the ranks are put in order by their neighbours. */
+/** Number of passes that reorder the ranks by their neighbours. */
 const SWEEPS = 4;
 
-/** Ranks by the longest way to them, in them by the middle of their neighbours. */
+/** Ranks steps by the longest path to them, and orders each rank by the mean position of the neighbours. */
 function quick(nodes: readonly DagNode[]): SectionLayout {
   const ranks = rankNodes(nodes);
   const columns: string[][] = [];
@@ -157,7 +157,10 @@ function quick(nodes: readonly DagNode[]): SectionLayout {
   };
 }
 
-/** The length of the longest way to each. What lies on a circle, as a draft may have one, stands at its end. */
+/**
+ * Returns the length of the longest path to each step. A step on a cycle, which a draft may have, has rank 0 or the
+ * rank of its acyclic upstream steps.
+ */
 function rankNodes(nodes: readonly DagNode[]): Map<string, number> {
   const open = new Map(nodes.map((node) => [node.name, node.needs.length]));
   const neededBy = new Map<string, string[]>();
@@ -178,7 +181,7 @@ function rankNodes(nodes: readonly DagNode[]): Map<string, number> {
   return ranks;
 }
 
-/** A curve that leaves and comes in level. */
+/** Returns an SVG path that starts and ends horizontally. */
 export function curvePath(points: readonly number[]): string {
   let [x = 0, y = 0] = points;
   let path = `M${round(x)} ${round(y)}`;

@@ -1,9 +1,9 @@
-/** Lays out pictures of workflows beside the page, so that a large one does not hold it up. */
+/** Lays out workflow graphs in a worker, so that a large graph does not block the page. */
 
 import type { DagNode } from "./graph";
 import { CAREFUL_NODES_MAX, layOut } from "./layout";
 
-/** Smaller ones are there at once in any case. */
+/** Minimum number of steps for a quick layout first; the careful mode is fast enough for fewer. */
 const QUICK_MIN = 200;
 
 onmessage = ({ data }: MessageEvent<{ id: number; nodes: DagNode[] }>) => {

@@ -1,4 +1,4 @@
-/** The layout of a picture: a quick one first where it is large, then the careful one. */
+/** The layout of a graph: for a large graph a quick one first, then the careful one. */
 
 import { useEffect, useRef, useState } from "react";
 
@@ -13,7 +13,7 @@ interface LayoutMessage {
 
 export interface LayoutState {
   layout: Layout;
-  /** The shape that the layout is of; empty before the first. */
+  /** Layout key of the graph in `layout`; empty before the first layout. */
   layoutKey: string;
   isBusy: boolean;
 }
@@ -27,7 +27,7 @@ export function useLayout(nodes: readonly DagNode[]): LayoutState {
   latestNodes.current = nodes;
 
   useEffect(() => {
-    // A worker that still lays out what nobody wants any more is not waited for.
+    // A worker that is busy with an outdated graph is terminated.
     if (worker.current?.isBusy) {
       worker.current.its.terminate();
       worker.current = null;
