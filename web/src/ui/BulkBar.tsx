@@ -1,4 +1,4 @@
-/** What can be done with the selected rows of a list, or with all that match its filter. */
+/** Toolbar of bulk actions on the selected rows of a list, or on all rows that match its filter. */
 
 import { ActionIcon, Button } from "@mantine/core";
 import { type LucideIcon, X } from "lucide-react";
@@ -10,16 +10,16 @@ import style from "./bulk.module.css";
 export interface BulkChoice<Action extends string> {
   action: Action;
   icon: LucideIcon;
-  /** With how many of the selected it can be done. */
+  /** Number of selected rows to which the action applies. */
   count: number;
-  /** What the button says for so many of them, and for all that match. */
+  /** Labels of the button: for the selected rows, and for all matching rows. */
   labels: { some: string; all: string };
 }
 
 interface Props<Action extends string> {
   choices: ReadonlyArray<BulkChoice<Action>>;
   selected: number;
-  /** All rows that were read are selected, and there are more. */
+  /** All loaded rows are selected, and there are more. */
   hasMore: boolean;
   onClear: () => void;
   onBulk: (action: Action, all: boolean) => void;

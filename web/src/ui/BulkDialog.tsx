@@ -1,4 +1,4 @@
-/** Says how many an action concerns before it is done, and how far it has come. */
+/** Dialog of a bulk action: shows the number of objects before it starts, then the progress and the errors. */
 
 import { Button, Group, Modal, Progress as Bar, Stack, Text, TextInput } from "@mantine/core";
 import { useEffect, useState } from "react";
@@ -18,30 +18,30 @@ import { ErrorBox } from "./kit";
 import { errorText } from "./errorText";
 import style from "./bulk.module.css";
 
-/** These, or those that are found. */
+/** Ids, or a function that finds them. */
 export type Target =
   { ids: readonly string[] } | { find: (signal: AbortSignal) => Promise<readonly string[]> };
 
 interface Props {
   target: Target;
   title: string;
-  /** What is said of so many, before, on the button, and after. */
+  /** Texts before, on the button, and after the action. */
   texts: {
     none: string;
     confirm: (count: number) => string;
     act: (count: number) => string;
     done: (count: number) => string;
   };
-  /** What is asked for besides; nothing where absent. */
+  /** Label of an additional text field; none by default. */
   field?: string;
   red?: boolean;
   act: (id: string, text: string) => Promise<unknown>;
-  /** Refusals that pass by themselves: those are waited for. Called when the action begins. */
+  /** Retry policy for temporary failures. Called when the action starts. */
   retryPolicy?: (signal: AbortSignal) => RetryPolicy;
-  /** What is said while some wait for their turn. */
+  /** Text while some ids wait for a retry. */
   waitingText?: (count: number) => string;
   onClose: () => void;
-  /** What is not done, which may be tried again. */
+  /** Called with the ids that failed or were not attempted, so that the user can try again. */
   onDone: (left: ReadonlySet<string>) => void;
 }
 
@@ -76,7 +76,7 @@ export function BulkDialog(props: Props) {
       signal,
       retryPolicy?.(signal),
     );
-    // Nothing is waited for any more.
+    // Releases the listeners of the retry policy.
     abort.abort();
     const left = new Set([...acted.errors.keys(), ...acted.notAttempted]);
     if (left.size === 0) notify(texts.done(acted.done));
@@ -152,7 +152,7 @@ export function BulkDialog(props: Props) {
   );
 }
 
-/** What was refused, and why: each reason once. */
+/** Result with errors: each error code once, with its count. */
 function Result({ acted, title, onClose }: { acted: BulkResult; title: string; onClose: () => void }) {
   const { t } = useTranslation();
   const { done, errors, notAttempted } = acted;

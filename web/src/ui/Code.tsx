@@ -1,4 +1,4 @@
-/** YAML to be read and copied; keys stand out, nothing more. */
+/** Read-only YAML with a copy button; only keys are highlighted. */
 
 import { useTranslation } from "react-i18next";
 

@@ -1,4 +1,4 @@
-/** Asks before something is done, and what should be said about it. */
+/** A dialog that confirms an action, with an optional text field. */
 
 import { Button, Group, Modal, TextInput } from "@mantine/core";
 import { type ReactNode, useState } from "react";
@@ -7,9 +7,9 @@ import { useTranslation } from "react-i18next";
 interface AskProps {
   title: string;
   text: string;
-  /** What is asked for; nothing where absent. */
+  /** Text field; none by default. */
   field?: { label: string };
-  /** What else can be chosen. */
+  /** Further form fields. */
   children?: ReactNode;
   confirm: string;
   red?: boolean;

@@ -1,4 +1,4 @@
-/** A status: always an icon, a word and a colour, so that none of them is needed alone. */
+/** Status badges: always an icon, a text and a colour, so that none of them is needed alone. */
 
 import {
   Ban,
@@ -142,14 +142,14 @@ export function RunBadge({ status, plain }: { status: RunStatus; plain?: boolean
   );
 }
 
-/** Of a run of a list: one in which nothing but approvals is under way waits for these. */
+/** Badge of a run in a list; a run that waits only for approvals has its own badge. */
 export function ListedRunBadge({ run }: { run: WorkflowRun }) {
   const { t } = useTranslation();
   if (!awaitsApproval(run)) return <RunBadge status={run.status} plain />;
   return <Badge tone="waiting" icon={UserCheck} word={t("run.awaitsApproval")} plain />;
 }
 
-/** Of a run of a schedule: of its job, or of its run of a workflow. */
+/** Badge of a schedule's run: of its job, or of its workflow run. */
 export function ScheduleRunBadge({ run, plain }: { run: ScheduleRun; plain?: boolean }) {
   const { run_id, status } = run;
   return run_id ? (
@@ -172,7 +172,7 @@ export function StepBadge({ status, plain }: { status: StepStatus; plain?: boole
   );
 }
 
-/** Where a word stands beside it. */
+/** Icon of a step's status, next to a text. */
 export function StepIcon({ status }: { status: StepStatus }) {
   const Icon = STEP_ICONS[status];
   return (
@@ -180,7 +180,7 @@ export function StepIcon({ status }: { status: StepStatus }) {
   );
 }
 
-/** For words of other lists of statuses. */
+/** Badge for other statuses. */
 export function ToneBadge(props: { tone: Tone; icon: LucideIcon; word: string; plain?: boolean }) {
   return <Badge {...props} />;
 }

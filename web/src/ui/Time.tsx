@@ -1,4 +1,4 @@
-/** Instants and lengths of time: short to read, exact at a touch. */
+/** Times and durations: short text, exact on hover. */
 
 import { Tooltip } from "@mantine/core";
 
@@ -7,7 +7,7 @@ import { usePreferences } from "../lib/preferences";
 import { formatDuration } from "../lib/quantities";
 import { formatExact, formatRelative } from "../lib/time";
 
-/** How long ago, or in how long; the exact time in the chosen zone and in UTC on hover. */
+/** Relative time; on hover the exact time in the chosen zone and in UTC. */
 export function RelativeTime({ at, light }: { at: string | null | undefined; light?: boolean }) {
   const now = useNow();
   const { language, zone } = usePreferences();
@@ -20,7 +20,7 @@ export function RelativeTime({ at, light }: { at: string | null | undefined; lig
       {formatRelative(at, language, now)}
     </time>
   );
-  // In long tables the browser's own tooltip does: it costs nothing until it shows.
+  // Long tables use the browser's own tooltip, which costs nothing until it shows.
   if (light) return time;
   return (
     <Tooltip label={both} style={{ whiteSpace: "pre-line" }}>
@@ -29,7 +29,7 @@ export function RelativeTime({ at, light }: { at: string | null | undefined; lig
   );
 }
 
-/** The exact time, with how long ago on hover. */
+/** Exact time; on hover the relative time. */
 export function AbsoluteTime({ at }: { at: string }) {
   const now = useNow();
   const { language, zone } = usePreferences();
@@ -42,7 +42,7 @@ export function AbsoluteTime({ at }: { at: string }) {
   );
 }
 
-/** From one instant to another, or until now; counts while it lasts. */
+/** Duration between two times, or until now, updated every second. */
 export function Elapsed({ from, to }: { from: string | null | undefined; to?: string | null }) {
   if (!from) return <span className="quiet">–</span>;
   if (!to) return <LiveElapsed from={from} />;

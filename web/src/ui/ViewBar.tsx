@@ -1,4 +1,4 @@
-/** The views of a list: those that every list has, those that somebody saved, and saving this one. */
+/** The views of a list: built-in views, saved views, and a button that saves the current one. */
 
 import { ActionIcon, Button, Group, Modal, TextInput } from "@mantine/core";
 import { Bookmark, Trash2 } from "lucide-react";
@@ -11,7 +11,7 @@ import style from "./views.module.css";
 export interface BuiltInView<Search> {
   label: string;
   search: Search;
-  /** How many it has, where that is known. */
+  /** Number of its rows; null while unknown. */
   count?: number | null;
 }
 
@@ -19,7 +19,7 @@ interface Props<Search> {
   builtIn: ReadonlyArray<BuiltInView<Search>>;
   views: ViewStore<Search>;
   search: Search;
-  /** Whether two filters show the same. */
+  /** Returns whether two filters show the same rows. */
   isSame: (a: Search, b: Search) => boolean;
   onChange: (search: Search) => void;
 }

@@ -1,11 +1,14 @@
-/** A apiError in the user's own language where there are words for it, and in the server's where not. */
+/** Texts of API errors: localized if possible, else the server's text. */
 
 import type { TFunction } from "i18next";
 
 import i18n from "../i18n";
 import { hintKey, messageKey, type ApiError } from "../api/errors";
 
-/** What kind of apiError it is, in a language that the server does not speak. Its own words say which object it is about. */
+/**
+ * Returns the localized text of an error code, for languages other than English. The server's message, which names
+ * the object, becomes the hint.
+ */
 function translate(apiError: ApiError, t: TFunction): { title: string; hint: string } | null {
   const { code, message } = apiError;
   if (i18n.language === "en" || !i18n.exists(`apiError.${code}`)) return null;

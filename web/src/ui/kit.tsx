@@ -1,4 +1,4 @@
-/** Small pieces that every page is made of. */
+/** Basic components of all pages. */
 
 import { ActionIcon, Button, Skeleton, Tooltip } from "@mantine/core";
 import { ArrowRightLeft, Check, Copy, type LucideIcon, TriangleAlert } from "lucide-react";
@@ -46,7 +46,7 @@ export function Card(props: {
   );
 }
 
-/** Names and values, one a row. */
+/** Names and values, one per row. */
 export function KeyValueList({
   rows,
 }: {
@@ -67,7 +67,7 @@ export function KeyValueList({
   );
 }
 
-/** How long a button shows that it has copied. */
+/** How long a button shows the result of copying. */
 const COPIED_MS = 1_500;
 
 export function CopyButton({ text, label }: { text: string; label: string }) {
@@ -88,7 +88,7 @@ export function CopyButton({ text, label }: { text: string; label: string }) {
   );
 }
 
-/** An id: in full on hover, copied by a click. */
+/** An id with a copy button. */
 export function Id({ id }: { id: string }) {
   const { t } = useTranslation();
   return (
@@ -126,7 +126,7 @@ export function Labels({
   );
 }
 
-/** How much of something is in use. */
+/** A meter of the used part of a resource. */
 export function Meter(props: { label: string; used: number; all: number; shown: string; measured?: number }) {
   const part = props.all > 0 ? Math.min(1, props.used / props.all) : 0;
   const measured =
@@ -152,7 +152,7 @@ export function Meter(props: { label: string; used: number; all: number; shown: 
   );
 }
 
-/** Why something could not be had or done: code, cause, and what to do. */
+/** An error: message, code, and what to do. */
 export function ErrorBox({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   const { t } = useTranslation();
   const apiError = ApiError.from(error);
@@ -196,7 +196,7 @@ export function ErrorBox({ error, onRetry }: { error: unknown; onRetry?: () => v
   );
 }
 
-/** Nothing is here yet, and what to do about it. */
+/** Placeholder of an empty list, with an action. */
 export function EmptyState(props: {
   icon: LucideIcon;
   title: string;

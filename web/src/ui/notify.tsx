@@ -1,4 +1,4 @@
-/** Doing something: with a word of what came of it, or of why not. */
+/** Notifications, and actions that report their result. */
 
 import { Button, Group } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
@@ -8,7 +8,7 @@ import i18n from "../i18n";
 import { copyText } from "../lib/clipboard";
 import { errorText } from "./errorText";
 
-/** Says that something was done; with where to see it, if there is such a place. */
+/** Shows a notification, optionally with a button that opens the result. */
 export function notify(message: string, go?: { label: string; run: () => void } | null): void {
   const id = notifications.show({
     color: "ink",
@@ -32,12 +32,12 @@ export function notify(message: string, go?: { label: string; run: () => void } 
   });
 }
 
-/** Copies a text, and says so. */
+/** Copies a text and shows a notification. */
 export async function copyAndNotify(text: string): Promise<void> {
   notify(i18n.t((await copyText(text)) ? "common.copied" : "common.notCopied"));
 }
 
-/** Runs an action; shows what it says on success, and the apiError otherwise. */
+/** Runs an action; shows the message `done` on success, else the error. Returns undefined on failure. */
 export async function runAction<T>(action: () => Promise<T>, done?: string): Promise<T | undefined> {
   try {
     const result = await action();

@@ -1,4 +1,4 @@
-/** Artifacts: what jobs share with each other as files. */
+/** The artifacts page: files that jobs share. */
 
 import { ActionIcon, Button, FileButton, TextInput, Tooltip } from "@mantine/core";
 import { useInfiniteQuery, useQueryClient } from "@tanstack/react-query";
@@ -144,7 +144,7 @@ function ArtifactRow({ artifact }: { artifact: Artifact }) {
   );
 }
 
-/** Who stored it: a person, or an execution, which has a page. */
+/** The creator of an artifact: a user, or an execution with a link. */
 function CreatedBy({ by }: { by: string }) {
   if (!by.startsWith("exe_")) return by;
   return (

@@ -1,4 +1,4 @@
-/** One calendar: its days as a year, and the steps that make them. */
+/** One calendar: its days of a year, and its spec. */
 
 import { ActionIcon, Button, Group, Modal } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";

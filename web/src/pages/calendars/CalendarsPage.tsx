@@ -1,4 +1,4 @@
-/** All calendars: those that are built in, and our own. */
+/** All calendars, built-in and user-defined. */
 
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";

@@ -1,4 +1,4 @@
-/** A calendar is written: its file, and what it comes to. */
+/** Editor of a calendar. */
 
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -44,7 +44,7 @@ export function EditCalendarPage() {
   const { name } = editRoute.useParams();
   const { namespace } = editRoute.useSearch();
   const { data, error } = useQuery(calendarQuery(name, namespace));
-  // What is written here is based on what was there when it began.
+  // The edit is based on the version that was loaded first.
   const [original, setOriginal] = useState<{ text: string; version: number } | null>(null);
   if (!original && data?.spec) setOriginal({ text: toYaml(data.spec), version: data.version });
   const title = t("schedule.editOf", { name });

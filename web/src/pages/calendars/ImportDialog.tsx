@@ -1,4 +1,4 @@
-/** Reads an iCalendar file: what it gives is looked at and named in the editor before it is saved. */
+/** Imports an iCalendar file; the result is reviewed and named in the editor before it is saved. */
 
 import { Button, FileButton, Group, Modal } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";

@@ -1,4 +1,4 @@
-/** A year of days, those of a calendar marked. */
+/** The days of a year; the days of a calendar are marked. */
 
 import { useTranslation } from "react-i18next";
 
@@ -11,11 +11,11 @@ interface Props {
   /** The days that belong to the calendar. */
   days: ReadonlySet<Day>;
   today: Day;
-  /** Later days are not known. */
+  /** Last known day; null if all days are known. */
   knownUntil?: Day | null;
 }
 
-/** A Monday, for the names of the weekdays. */
+/** Any Monday, for the names of the weekdays. */
 const MONDAY = Date.UTC(2026, 0, 5);
 
 export function YearGrid({ year, days, today, knownUntil }: Props) {

@@ -1,4 +1,4 @@
-/** A calendar that was read from a file, on its way to the editor. */
+/** Passes an imported calendar to the editor. */
 
 import type { CalendarSpec } from "../../api/schema";
 
@@ -8,7 +8,7 @@ export function setImportedDraft(spec: CalendarSpec): void {
   draft = spec;
 }
 
-/** The kept one, as long as no other is. */
+/** Returns the last imported calendar; null if there was none. */
 export function importedDraft(): CalendarSpec | null {
   return draft;
 }

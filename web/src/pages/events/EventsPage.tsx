@@ -1,4 +1,4 @@
-/** What happens, as it happens. */
+/** The live event feed. */
 
 import { Button, SegmentedControl, TextInput } from "@mantine/core";
 import { getRouteApi, Link } from "@tanstack/react-router";
@@ -32,7 +32,7 @@ const TYPES = [
 ] as const;
 const ROW_HEIGHT = 32;
 
-/** The newest events; those that stood when one paused, while one pauses. */
+/** Returns the recent events; while paused, those at the time of the pause. */
 function useEvents(paused: boolean): readonly FeedEvent[] {
   const [events, setEvents] = useState(feed.recent);
   useEffect(() => {
@@ -43,7 +43,7 @@ function useEvents(paused: boolean): readonly FeedEvent[] {
   return events;
 }
 
-/** What a field of an event says, as the filter searches it. */
+/** Returns the searchable text of an event's field. */
 function fieldText(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }

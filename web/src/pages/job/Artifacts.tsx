@@ -1,4 +1,4 @@
-/** The artifacts that a job fetches before it runs, and stores when it has. */
+/** The artifacts that a job downloads before it runs and stores afterwards. */
 
 import { Link } from "@tanstack/react-router";
 import { ArrowRight, FolderOpen } from "lucide-react";

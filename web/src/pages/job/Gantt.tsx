@@ -1,4 +1,4 @@
-/** Every try of a job as a bar on one axis of time: how long it waited, and how long it worked. */
+/** Gantt chart of a job's executions: waiting and running time. */
 
 import { Tooltip } from "@mantine/core";
 import { useTranslation } from "react-i18next";

@@ -1,4 +1,4 @@
-/** One job: where it stands and why, every try, its log, its spec, its files. */
+/** One job: status and waiting reasons, executions, log, timeline, spec, artifacts. */
 
 import { Button, Menu, Modal, Tabs, TextInput, Group, ActionIcon } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";

@@ -1,4 +1,4 @@
-/** What was asked for, as a job file. */
+/** The job's spec as YAML. */
 
 import { CodeHighlight } from "../../ui/Code";
 import { toYaml } from "../../lib/spec";

@@ -1,4 +1,4 @@
-/** The text of a line of a log: its colours, its links, and what was found in it. */
+/** The text of a log line: colours, links, and search matches. */
 
 import type { CSSProperties, ReactNode } from "react";
 
@@ -26,7 +26,7 @@ export function LogText({ line, find, isHit }: { line: LogLine; find: string; is
   );
 }
 
-/** Addresses of pages as links; all else is text. */
+/** Renders URLs as links. */
 function withLinks({ text }: Span, start: number, matches: Matches, isHit: boolean): ReactNode {
   if (!text.includes("://")) return withHighlights(text, start, matches, isHit);
   let from = start;
@@ -43,7 +43,7 @@ function withLinks({ text }: Span, start: number, matches: Matches, isHit: boole
   });
 }
 
-/** A text that begins at `start` of its line, with the marks of the line that it has. */
+/** Highlights matches in a text that starts at the offset `start` of its line. */
 function withHighlights(text: string, start: number, matches: Matches, isHit: boolean): ReactNode {
   if (matches.length === 0) return text;
   const parts: ReactNode[] = [];

@@ -1,4 +1,4 @@
-/** A log: live, searched, by stream, with or without times, and every line with an address. */
+/** Log viewer: follows the log, searches it, filters by stream, and links to lines. */
 
 import { ActionIcon, Button, Progress, SegmentedControl, Switch, TextInput, Tooltip } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -26,7 +26,7 @@ import { useLogSearch, type LogSearchState } from "./useLogSearch";
 type Streams = "all" | "stdout" | "stderr";
 
 const LINE_HEIGHT = 20;
-/** As many lines stand before one that is linked to. */
+/** Lines shown before the target of a link. */
 const CONTEXT_LINES = 200;
 
 interface Props {
@@ -48,7 +48,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
   const [following, setFollowing] = useState(line === undefined);
   const [find, setFind] = useState("");
   const [at, setAt] = useState(0);
-  /** The line to bring into sight, as soon as it is read. */
+  /** Line to scroll to as soon as it is loaded. */
   const [target, setTarget] = useState(line);
   const search = useLogSearch(job, execution);
   const omittedBytes = useOmittedBytes(job, execution, log);
@@ -94,13 +94,13 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
       if (index >= 0) virtual.scrollToIndex(index, { align: "center" });
     } else if (target <= total && part !== target) {
       const before = Math.max(1, target - CONTEXT_LINES);
-      // Lines before it may be so long that a part ends before it.
+      // Lines before it may be so long that the part ends before it.
       return setPart(part === before ? target : before);
     }
     setTarget(undefined);
   }, [target, log.isLoaded, log.part, part, first, last, total, lines, virtual]);
 
-  /** Goes to another part of the log; `undefined` are the newest lines. */
+  /** Shows another part of the log; `undefined` shows the newest lines. */
   const showPart = (next: number | undefined) => {
     setTarget(undefined);
     setPart(next);
@@ -123,7 +123,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
 
   const step = (by: number) =>
     hits.length > 0 && setAt((at) => (Math.min(at, hits.length - 1) + by + hits.length) % hits.length);
-  /** Shows the hits of a search of the whole log, beginning with the one in sight. */
+  /** Selects the first hit at or after the selected one, among the hits of the whole log. */
   const selectNearestHit = (found: LogSearch) =>
     setAt(
       Math.max(
@@ -141,7 +141,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
     search.stop();
     if (search.found) selectNearestHit(search.found);
   };
-  /** Something else is searched for. */
+  /** Starts another search. */
   const searchFor = (text: string) => {
     setFind(text);
     setAt(0);
@@ -317,14 +317,14 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
   );
 }
 
-/** Which lines of a log are shown. */
+/** Range of the displayed lines. */
 interface VisibleRange {
   first: number;
-  /** 0 where no line is shown. */
+  /** Last displayed line; 0 if none is displayed. */
   last: number;
-  /** The lines of the log, as far as it was read. */
+  /** Number of lines in the log, as far as known. */
   total: number;
-  /** Where the newest lines begin that are shown at first. */
+  /** First line of the newest part. */
   tail: number;
   isPart: boolean;
 }
@@ -337,7 +337,7 @@ function useVisibleRange({ lines, part }: Log): VisibleRange {
   return { first, last, total, tail: newest.current.first, isPart: first > 1 || last < total };
 }
 
-/** Bytes between the first and the last part of a log that were not kept. */
+/** Returns the number of bytes that the server omitted from the middle of the log. */
 function useOmittedBytes(job: string, execution: number | undefined, log: Log): number {
   const executions = useQuery(jobExecutionsQuery(job)).data?.items ?? [];
   const number = execution ?? Math.max(...executions.map((each) => each.number));
@@ -345,13 +345,13 @@ function useOmittedBytes(job: string, execution: number | undefined, log: Log): 
   return log.complete && written !== undefined ? Math.max(0, written - log.end) : 0;
 }
 
-/** Which lines are shown of how many. */
+/** Displayed lines and total number. */
 function Range({ extent: { first, last, total } }: { extent: VisibleRange }) {
   const { t } = useTranslation();
   return <span className="num">{t("log.shown", { first, last, total })}</span>;
 }
 
-/** The way to another part of the log; nothing where there is none. */
+/** Link to another part of the log; nothing if `isEnabled` is false. */
 function PartLink(props: {
   label: string;
   to: number | undefined;
@@ -366,13 +366,13 @@ function PartLink(props: {
   );
 }
 
-/** Whether the page shows a part of the log, and the whole of it was not searched yet. */
+/** Returns whether only a part of the log is loaded and the whole log has not been searched yet. */
 function canSearch({ isPart }: VisibleRange, { found }: LogSearchState): boolean {
   return isPart && found === null;
 }
 
 interface HitsProps {
-  /** Place of the hit in sight among all, from 1; 0 where there is none. */
+  /** Position of the selected hit, from 1; 0 if there is none. */
   position: number;
   count: number;
   extent: VisibleRange;
@@ -382,7 +382,7 @@ interface HitsProps {
   onStop: () => void;
 }
 
-/** How many hits there are and in how much of the log, and the way from one to the next. */
+/** Number of hits and searched part of the log, with buttons for the previous and next hit. */
 function Hits({ position, count, extent, search, onStep, onSearch, onStop }: HitsProps) {
   const { t } = useTranslation();
   const { found, isRunning } = search;

@@ -1,4 +1,4 @@
-/** The newest runs of the same name, oldest first: length is duration, colour and shape are the result. */
+/** The newest jobs of the same name as bars, oldest first: height is the duration, colour and shape the result. */
 
 import { Tooltip } from "@mantine/core";
 import { Link } from "@tanstack/react-router";

@@ -1,4 +1,4 @@
-/** What is known of a job at a glance. */
+/** Summary of a job: result, checkpoint, times, origin, and requested settings. */
 
 import { ActionIcon, Tooltip } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
@@ -116,7 +116,7 @@ export function Summary({ job, execution }: { job: Job; execution: Execution | u
   );
 }
 
-/** Which step of which run made it. */
+/** The run and step that created the job. */
 function RunOrigin({ step }: { step: StepOrigin }) {
   const { t } = useTranslation();
   const { run, item } = step;
@@ -151,7 +151,7 @@ function RunOrigin({ step }: { step: StepOrigin }) {
   );
 }
 
-/** Which firing of which schedule made it. */
+/** The schedule and firing that created the job. */
 function ScheduleOrigin({ origin }: { origin: Origin }) {
   const { t } = useTranslation();
   const { schedule, backfill } = origin;
@@ -191,7 +191,7 @@ function ScheduleOrigin({ origin }: { origin: Origin }) {
   );
 }
 
-/** How far it came, as its task last saved it: the next try goes on from there. */
+/** The job's last checkpoint, from which the next attempt continues. */
 function CheckpointCard({ job, checkpoint }: { job: string; checkpoint: Checkpoint }) {
   const { t } = useTranslation();
   const download = () =>

@@ -1,4 +1,4 @@
-/** Every transition of a job, with the time between. */
+/** Status transitions of a job, with the time between them. */
 
 import { useTranslation } from "react-i18next";
 

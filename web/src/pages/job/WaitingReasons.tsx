@@ -1,4 +1,4 @@
-/** Why a job stands where it stands, in words. */
+/** Waiting reasons of a job. */
 
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
@@ -138,7 +138,7 @@ function useUnschedulableText(): (misfit: Misfit) => string {
     if (misfit.misfit === "unhealthy") {
       return t("unschedulable.unhealthy", { trouble: translateMessage(misfit.trouble, t) });
     }
-    // Each text takes what its own kind has; the types cannot follow that.
+    // Each text has the placeholders of its kind, which the types cannot express.
     const values = Object.fromEntries(shown) as Record<"needed" | "free" | "capacity", string>;
     return t(`unschedulable.${misfit.misfit as "cpu"}`, values);
   };

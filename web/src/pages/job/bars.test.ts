@@ -13,7 +13,7 @@ const execution = (number: number, assigned: number, started?: number, finished?
     finished_at: finished === undefined ? null : at(finished),
   }) as Execution;
 
-test("each try has waited since the end of the one before", () => {
+test("the waiting time of an execution starts at the end of the previous one", () => {
   const { bars, from, to } = executionBars(job, [execution(2, 10, 11, 20), execution(1, 2, 3, 5)], null);
   const seconds = (time: number) => (time - Date.parse(at(0))) / 1_000;
   expect(bars.map((bar) => [bar.waitingSince, bar.started, bar.ended].map(seconds))).toEqual([
@@ -23,12 +23,12 @@ test("each try has waited since the end of the one before", () => {
   expect([from, to].map(seconds)).toEqual([1, 20]);
 });
 
-test("a try that runs reaches until now", () => {
+test("the bar of a running execution ends now", () => {
   const { bars } = executionBars(job, [execution(1, 2, 3)], Date.parse(at(30)));
   expect(bars[0]?.ended).toBe(Date.parse(at(30)));
 });
 
-test("an axis has a handful of round marks, however long it is", () => {
+test("an axis of any length has 2 to 8 round ticks", () => {
   for (const span of [3, 90, 4_000, 61_000, 5_400_000, 86_400_000, 4e9]) {
     const { ticks } = axis(span);
     expect(ticks.length).toBeGreaterThan(1);

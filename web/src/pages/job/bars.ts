@@ -1,17 +1,17 @@
-/** Where the bars of a job's executions begin and end. */
+/** Positions of the bars of a job's executions. */
 
 import type { Execution, Job } from "../../api/schema";
 
 export interface ExecutionBar {
   execution: Execution;
-  /** When it became due: at the job's due time, or when the backoff behind the try before began. */
+  /** Start of the waiting time: when the job was queued, or the end of the previous execution. */
   waitingSince: number;
   assigned: number;
   started: number;
   ended: number;
 }
 
-/** The bars, oldest first, and the span of time that they lie in. `now` is null for an ended job. */
+/** Returns the bars, oldest first, and their time span. `now` is null for an ended job. */
 export function executionBars(job: Job, executions: readonly Execution[], now: number | null) {
   const ordered = [...executions].sort((a, b) => a.number - b.number);
   const queued = Date.parse(job.queued_at ?? job.created_at);
@@ -36,7 +36,7 @@ const STEPS_MS = [
   1.8e6, 3.6e6, 7.2e6, 14.4e6, 21.6e6, 43.2e6, 86.4e6, 172.8e6, 604.8e6, 1.2096e9, 2.592e9,
 ];
 
-/** Round marks on an axis of so many milliseconds, at most seven of them. */
+/** Returns round ticks for an axis of `span` milliseconds, at most seven. */
 export function axis(span: number): { ticks: number[] } {
   const step = STEPS_MS.find((each) => span / each <= 6) ?? span / 4;
   const ticks: number[] = [];

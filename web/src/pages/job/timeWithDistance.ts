@@ -1,4 +1,4 @@
-/** Instants in sentences. */
+/** Times in sentences. */
 
 import { useTranslation } from "react-i18next";
 
@@ -7,7 +7,7 @@ import { usePreferences } from "../../lib/preferences";
 import { formatDuration } from "../../lib/quantities";
 import { formatExact } from "../../lib/time";
 
-/** An instant with how far away it is: `14:02:11 (in 3m 20s)`. */
+/** Returns a function that formats a time with its distance: `14:02:11 (in 3m 20s)`. */
 export function useTimeWithDistance(): (at: string) => string {
   const now = useNow();
   const { language, zone } = usePreferences();

@@ -1,4 +1,4 @@
-/** The lines of an execution's log: the newest, followed while it is written, or a part of it. */
+/** Loads an execution's log: the newest lines, followed while the job runs, or a part of the log. */
 
 import { useEffect, useRef, useState } from "react";
 
@@ -9,27 +9,27 @@ import { isFinal, hasEnd, pause } from "../../api/sse";
 import { follow } from "../../api/streams";
 import { linesOfPage, LogLines, type LogLine } from "../../lib/log";
 
-/** As many of the newest lines are read. */
+/** Newest lines that are loaded. */
 const TAIL_LINES = 10_000;
-/** As many lines are read of another part. */
+/** Lines of another part. */
 export const PART_LINES = 5_000;
-/** The same in entries, which have one line or many. */
+/** Entries of another part; an entry has one or more lines. */
 const PART_ENTRIES = 5_000;
-/** Lines are shown a few times a second, however fast they come. */
+/** Render interval of new lines. */
 const RENDER_INTERVAL_MS = 100;
 const RETRY_DELAY_MS = 2_000;
 
 export interface Log {
   lines: readonly LogLine[];
-  /** The first line of the part that was asked for, once it is read; undefined for the newest lines. */
+  /** First line of the requested part, once it is loaded; undefined for the newest lines. */
   part: number | undefined;
-  /** Whether anything was read yet. */
+  /** Whether any part is loaded. */
   isLoaded: boolean;
-  /** Where the log ends, as far as it was read: an offset in bytes. */
+  /** End of the log as far as known: an offset in bytes. */
   end: number;
-  /** Nothing more will come. */
+  /** Whether the log has ended. */
   complete: boolean;
-  /** The stream was lost, and is tried again. */
+  /** Whether the stream is lost and being reopened. */
   lost: boolean;
   apiError: ApiError | null;
 }
@@ -44,15 +44,15 @@ const EMPTY: Log = {
   apiError: null,
 };
 
-/** The address of a log in the API. */
+/** Returns the API path of a log. */
 export function logUrl(job: string, execution: number | undefined, query: Record<string, string>): string {
   const of = execution === undefined ? query : { ...query, execution: String(execution) };
   return `/api/v1/jobs/${encodeURIComponent(job)}/logs?${new URLSearchParams(of)}`;
 }
 
 /**
- * `execution` is the number of one, or undefined for the newest; `part` is the line that the part begins with,
- * or undefined for the newest lines.
+ * `execution` is the number of an execution, or undefined for the latest; `part` is the first line of the part, or
+ * undefined for the newest lines.
  */
 export function useLog(job: string, execution: number | undefined, part: number | undefined): Log {
   const [log, setLog] = useState<Log>(EMPTY);
@@ -100,7 +100,7 @@ export function useLog(job: string, execution: number | undefined, part: number 
           lines.push(read);
           end = read.at(-1)?.next_offset ?? end;
           timer.current ??= setTimeout(show, RENDER_INTERVAL_MS);
-          // Together with what came last: else a log would look empty for a moment.
+          // In one update with the last lines: else a log would look empty for a moment.
           if (hasEnd(events)) setLog((log) => ({ ...log, lines: lines.lines, end, complete: true }));
         },
         onLost: () => setLog((log) => ({ ...log, lost: true })),

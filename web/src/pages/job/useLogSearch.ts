@@ -1,4 +1,4 @@
-/** A search of a whole log, of which the page shows a part. */
+/** Searches a whole log of which the page shows a part. */
 
 import { useEffect, useRef, useState } from "react";
 
@@ -8,19 +8,19 @@ import type { LogPage } from "../../api/schema";
 import { type LogSearch, searchLog, type LogQuery } from "../../lib/logSearch";
 import { logUrl } from "./useLog";
 
-/** Entries of a window; the server ends one at 4 MiB besides. */
+/** Entries per window; the server also ends a window after 4 MiB. */
 const WINDOW_ENTRIES = 10_000;
 
 export interface LogSearchState {
-  /** How far the search is, or what it has found; null where none was started. */
+  /** Progress or result of the search; null if none was started. */
   found: LogSearch | null;
   isRunning: boolean;
   apiError: ApiError | null;
-  /** Searches up to `end`, an offset of the log; resolves to null where the search failed or was stopped. */
+  /** Searches up to `end`, an offset of the log. Resolves to null if the search failed or was stopped. */
   start: (wanted: LogQuery, end: number) => Promise<LogSearch | null>;
-  /** Stops a search that runs; what it has found stands. */
+  /** Stops the search and keeps its hits. */
   stop: () => void;
-  /** Stops a search and forgets what it has found. */
+  /** Stops the search and clears its hits. */
   clear: () => void;
 }
 

@@ -1,9 +1,9 @@
 /**
- * The picture of a workflow: its steps, what each needs, and where they stand.
+ * The graph of a workflow: its steps, their dependencies and their statuses.
  *
- * It is moved by dragging, made larger by the wheel (with Ctrl, or once it has the focus), by `+`, `-`, `0` and by
- * its buttons; arrow keys go from step to step. Only steps in sight are elements of the page. Where they are
- * too small to be read, they are a handful of paths, so that thousands cost as little as ten.
+ * It is panned by dragging and zoomed by the wheel (with Ctrl, or while it has the focus), by the keys `+`, `-` and
+ * `0`, and by its buttons. Arrow keys select steps. Only visible steps are DOM elements. When they are too small to
+ * read, they are drawn as a few paths, so that thousands cost as little as ten.
  */
 
 import { ActionIcon, TextInput, Tooltip } from "@mantine/core";
@@ -40,16 +40,16 @@ import {
   zoomView,
 } from "./view";
 
-/** Smaller than this no name can be read. */
+/** Minimum scale at which names are readable. */
 const READABLE_SCALE = 0.42;
-/** As many steps are elements of their own however small they are. */
+/** Up to this number of steps are DOM elements at any scale. */
 const DETAILED_STEPS_MAX = 60;
-/** A pointer that moved less has clicked. */
+/** Maximum pointer movement of a click. */
 const CLICK_PX = 4;
 
 interface Props {
   nodes: readonly DagNode[];
-  /** Where each step stands; none for a picture of a definition. */
+  /** Status of each step; undefined for the graph of a definition. */
   states?: ReadonlyMap<string, NodeState>;
   selected?: string;
   onSelect?: (name: string | undefined) => void;
@@ -87,7 +87,7 @@ export function Dag({ nodes, states, selected, onSelect, label }: Props) {
     const element = box.current;
     if (!element) return;
     const onWheel = (event: WheelEvent) => {
-      // A page that is scrolled past the picture goes on scrolling.
+      // Scrolling the page across the graph must not zoom it.
       if (!event.ctrlKey && !element.contains(document.activeElement)) return;
       event.preventDefault();
       const { left, top } = element.getBoundingClientRect();
@@ -114,7 +114,7 @@ export function Dag({ nodes, states, selected, onSelect, label }: Props) {
   const onPointerUp = (event: PointerEvent<HTMLDivElement>) => {
     const from = drag.current;
     drag.current = null;
-    // Steps that are elements hear of their clicks themselves.
+    // DOM elements of steps handle their own clicks.
     if (!from || from.moved || !onSelect || (event.target as Element).closest("button")) return;
     const { left, top } = event.currentTarget.getBoundingClientRect();
     onSelect(stepAt(layout, view, { x: event.clientX - left, y: event.clientY - top }));
@@ -206,7 +206,7 @@ interface GraphProps extends Omit<Props, "label"> {
   layout: Layout;
   view: View;
   size: Size;
-  /** What stands out once a step is chosen: it, and what it depends on or what depends on it. */
+  /** Highlighted steps while a step is selected: the step with its upstream and downstream steps. */
   related: ReadonlySet<string> | null;
   hits: ReadonlySet<string> | null;
   isBusy: boolean;
@@ -319,7 +319,7 @@ function isVisible(layout: Layout, name: string, window: ReturnType<typeof viewp
 
 const paths = new WeakMap<object, string>();
 
-/** All edges as one path, made once for a layout. */
+/** Returns all edges as one path, cached per layout. */
 function joinedPath(edges: ReadonlyArray<{ path: string }>): string {
   const known = paths.get(edges);
   if (known !== undefined) return known;
@@ -336,7 +336,7 @@ interface BlocksProps {
   isDim: (name: string) => boolean;
 }
 
-/** Steps from afar: one path for each colour. */
+/** Steps at a small scale: one path per colour. */
 function SimplifiedSteps({ nodes, layout, states, only, isDim }: BlocksProps) {
   const groups = new Map<string, string>();
   for (const { name } of nodes) {
@@ -378,7 +378,7 @@ function useSize(element: React.RefObject<HTMLElement | null>): Size {
   return size;
 }
 
-/** What shows: all of it at first, and whenever the picture has another shape; else as the user left it. */
+/** The visible part: the whole graph at first and whenever its structure changes, else as the user left it. */
 function useView(layout: Layout, layoutKey: string, size: Size, selected: string | undefined) {
   const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
   const isUserView = useRef(false);
@@ -390,7 +390,7 @@ function useView(layout: Layout, layoutKey: string, size: Size, selected: string
     if (!isUserView.current) setView(initialView(layout, size));
   }, [layout, layoutKey, size]);
 
-  // A step that is chosen elsewhere comes into sight.
+  // A step that is selected elsewhere is scrolled into view.
   const before = useRef<string | undefined>(undefined);
   useEffect(() => {
     if (layoutKey === "" || size.width === 0 || before.current === selected) return;

@@ -1,4 +1,4 @@
-/** One step in the picture of a workflow. */
+/** One step of a workflow graph. */
 
 import { Braces, CornerDownRight, Hourglass, type LucideIcon, Terminal, UserCheck } from "lucide-react";
 import { memo } from "react";
@@ -15,7 +15,7 @@ export interface NodeState {
   status: StepStatus;
   startedAt?: string | null;
   finishedAt?: string | null;
-  /** Of a step over a list: how many elements there are, and how they did. */
+  /** Number of elements of a mapped step; `succeeded` and `failed` count its ended ones. */
   total?: number | null;
   succeeded?: number;
   failed?: number;

@@ -20,25 +20,25 @@ const node = (name: string, needs: string[] = []) => ({
 });
 const LAYOUT = layOut([node("a"), node("b", ["a"]), node("c", ["a"]), node("d", ["b", "c"])], "careful");
 
-test("all of a picture is shown, and a small one not larger than life", () => {
+test("a graph fits into the view, and a small one is not enlarged", () => {
   expect(fitView({ width: 200, height: 100 }, BOX).scale).toBe(1);
   const wide = fitView({ width: 7_520, height: 100 }, BOX);
   expect(wide.scale).toBeCloseTo(0.1);
   expect(wide.x).toBeCloseTo(24);
 });
 
-test("on a phone a picture begins at its left end, large enough to be read", () => {
+test("on a phone a graph starts at its left end at a readable scale", () => {
   const phone = { width: 360, height: 400 };
   const { scale, x } = initialView({ width: 1_000, height: 200 }, phone);
   expect([scale, x]).toEqual([0.7, 24]);
-  // A thousand steps are seen as a whole all the same.
+  // A thousand steps are still shown as a whole.
   expect(initialView({ width: 9_000, height: 4_000 }, phone).scale).toBeLessThan(0.1);
   expect(initialView({ width: 1_000, height: 200 }, BOX)).toEqual(
     fitView({ width: 1_000, height: 200 }, BOX),
   );
 });
 
-test("what is under the pointer stays there when it grows", () => {
+test("zooming keeps the point under the pointer", () => {
   const view = { x: 10, y: 20, scale: 0.5 };
   const at = { x: 300, y: 200 };
   const next = zoomView(view, 1.7, at);
@@ -47,7 +47,7 @@ test("what is under the pointer stays there when it grows", () => {
   expect(zoomView(view, 1_000, at).scale).toBe(2);
 });
 
-test("a step is found by where it is shown, and only what is in sight is inside", () => {
+test("a step is found at its position, and only visible steps and edges are in the viewport", () => {
   const point = LAYOUT.positions.get("d") ?? { x: 0, y: 0 };
   const view = centerView({ x: 0, y: 0, scale: 1 }, point, BOX);
   expect(stepAt(LAYOUT, view, { x: 400, y: 300 })).toBe("d");
@@ -60,7 +60,7 @@ test("a step is found by where it is shown, and only what is in sight is inside"
   expect(isEdgeVisible({ ...edge, points: [-9_000, 0, -8_000, 0] }, window)).toBe(false);
 });
 
-test("arrow keys go to the nearest step on that side", () => {
+test("arrow keys select the nearest step in that direction", () => {
   expect(neighbour(LAYOUT, "a", "ArrowLeft")).toBeUndefined();
   expect(neighbour(LAYOUT, "d", "ArrowRight")).toBeUndefined();
   const [upper, lower] = ["b", "c"].sort(

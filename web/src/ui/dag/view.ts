@@ -1,4 +1,4 @@
-/** Which part of a picture shows, and how large: `screen = world * scale + offset`. */
+/** The visible part of a graph and its scale: `screen = world * scale + offset`. */
 
 import { type Edge, type Layout, NODE_HEIGHT, NODE_WIDTH, type Point } from "../../lib/dag/layout";
 
@@ -16,10 +16,10 @@ export interface Size {
 export const SCALE_MIN = 0.02;
 export const SCALE_MAX = 2;
 const MARGIN = 24;
-/** What is this far out of sight is drawn already. */
+/** Margin around the viewport within which steps are already drawn. */
 const OVERSCAN_PX = 120;
 
-/** All of it, not larger than life; narrow ones stand in the middle. */
+/** Fits the whole graph, at most at scale 1, centered. */
 export function fitView(layout: Size, box: Size): View {
   const width = Math.max(1, box.width - MARGIN * 2);
   const height = Math.max(1, box.height - MARGIN * 2);
@@ -32,13 +32,13 @@ export function fitView(layout: Size, box: Size): View {
   };
 }
 
-/** Narrower than this, a picture begins at its left end rather than too small to be read. */
+/** Minimum width at which the whole graph is shown; a narrower view starts at the left end at a readable scale. */
 const NARROW = 600;
 const READABLE_SCALE = 0.7;
-/** Of higher ones nothing would be seen that way. */
+/** Minimum fitting scale for that; a larger graph is shown as a whole. */
 const FIT_SCALE_MIN = 0.12;
 
-/** What shows at first. */
+/** Returns the initial view. */
 export function initialView(layout: Size, box: Size): View {
   const all = fitView(layout, box);
   if (box.width >= NARROW || all.scale >= READABLE_SCALE || all.scale < FIT_SCALE_MIN) return all;
@@ -46,14 +46,14 @@ export function initialView(layout: Size, box: Size): View {
   return { scale, x: MARGIN, y: (box.height - layout.height * scale) / 2 };
 }
 
-/** Larger or smaller, around a point of the screen. */
+/** Zooms around a point of the screen. */
 export function zoomView(view: View, factor: number, at: Point): View {
   const scale = Math.min(SCALE_MAX, Math.max(SCALE_MIN, view.scale * factor));
   const by = scale / view.scale;
   return { scale, x: at.x - (at.x - view.x) * by, y: at.y - (at.y - view.y) * by };
 }
 
-/** With a step in the middle, large enough to be read. */
+/** Centers a step at a readable scale. */
 export function centerView(view: View, point: Point, box: Size): View {
   const scale = Math.max(view.scale, 0.8);
   return {
@@ -70,7 +70,7 @@ export interface Viewport {
   bottom: number;
 }
 
-/** The part of the world that shows. */
+/** Returns the visible part of the graph, in graph coordinates. */
 export function viewportOf(view: View, box: Size, overscan = OVERSCAN_PX): Viewport {
   return {
     left: (-view.x - overscan) / view.scale,
@@ -96,7 +96,7 @@ export function isEdgeVisible({ points }: Edge, window: Viewport): boolean {
   return right >= window.left && left <= window.right && bottom >= window.top && top <= window.bottom;
 }
 
-/** The step at a point of the screen. */
+/** Returns the step at a point of the screen. */
 export function stepAt(layout: Layout, view: View, at: Point): string | undefined {
   const [x, y] = [(at.x - view.x) / view.scale, (at.y - view.y) / view.scale];
   for (const [name, point] of layout.positions) {
@@ -105,7 +105,7 @@ export function stepAt(layout: Layout, view: View, at: Point): string | undefine
   return undefined;
 }
 
-/** The step that one comes to from another by an arrow key. */
+/** Returns the nearest step in the direction of an arrow key. */
 export function neighbour(layout: Layout, from: string, key: string): string | undefined {
   const here = layout.positions.get(from);
   if (!here) return undefined;
@@ -118,7 +118,7 @@ export function neighbour(layout: Layout, from: string, key: string): string | u
     const [x, y] = [point.x - here.x, point.y - here.y];
     const ahead = x * dx + y * dy;
     if (ahead <= 1) continue;
-    // What lies aside counts more than what lies far.
+    // Sideways distance counts more.
     const distance = ahead + 3 * Math.abs(x * dy + y * dx);
     if (distance < least) [best, least] = [name, distance];
   }

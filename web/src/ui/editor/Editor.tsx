@@ -1,4 +1,4 @@
-/** A text editor for specs (CodeMirror), with what is wrong marked where it stands. */
+/** Text editor for specs (CodeMirror), with errors marked at their positions. */
 
 import {
   autocompletion,
@@ -115,7 +115,7 @@ export default function Editor({ schema, text, form, label, diagnostics, onChang
   useEffect(() => {
     const now = view.current;
     if (!now || now.state.doc.toString() === text) return;
-    // Only what differs is replaced, so that the cursor stays where it is.
+    // Only the changed part is replaced, so that the cursor keeps its position.
     const old = now.state.doc.toString();
     let from = 0;
     while (from < old.length && from < text.length && old[from] === text[from]) from += 1;

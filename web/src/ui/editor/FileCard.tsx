@@ -1,4 +1,4 @@
-/** A spec as a file: an editor, in YAML or JSON, with what is wrong said below it. */
+/** Spec editor in YAML or JSON, with the validation result below. */
 
 import { Button, SegmentedControl, Skeleton } from "@mantine/core";
 import { CatchBoundary, type ErrorComponentProps } from "@tanstack/react-router";
@@ -18,15 +18,15 @@ import type { Draft } from "./useDraft";
 
 const Editor = lazyPart(() => import("./Editor"));
 
-/** Whether the user has written nothing yet that a reload would lose. */
+/** Whether the text is unmodified, so that a reload loses no input. */
 const UnmodifiedContext = createContext(true);
 
-/** In the place of an editor that failed; the form beside it still works. */
+/** Shown in place of an editor that failed; the form next to it still works. */
 function EditorError({ error, reset }: ErrorComponentProps) {
   const { t } = useTranslation();
   useChunkReload(error, reset, useContext(UnmodifiedContext));
   if (!(error instanceof ChunkLoadError)) return <ErrorBox error={error} onRetry={reset} />;
-  // A browser does not ask again for code that was not found, as after an upgrade of the server.
+  // A browser does not request a missing module again, as after a server upgrade, so the page must be reloaded.
   return (
     <>
       <ErrorBox error={new ApiError("not_loaded", 0, error.message)} />
@@ -41,7 +41,7 @@ interface Props<T> {
   title: string;
   schema: SpecName;
   draft: Draft<T>;
-  /** What to say when the server would take it. */
+  /** Text for a valid spec. */
   validText: string;
 }
 

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import { pathAbove } from "./completions";
 
-test("the keys above a line are those that it is indented under", () => {
+test("the path above a line consists of its parents by indentation", () => {
   const lines = [
     "name: a",
     "retry:",

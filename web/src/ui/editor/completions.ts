@@ -1,4 +1,4 @@
-/** Which members may stand at a place of a spec, from the API's own schema of it. */
+/** Completions for members of a spec, from the schemas in the OpenAPI document. */
 
 import type { Completion } from "@codemirror/autocomplete";
 
@@ -14,7 +14,7 @@ interface Schema {
 
 let schemas: Record<string, Schema> = {};
 
-/** Reads the API's description once; without it there are no suggestions, and all else works. */
+/** Loads the OpenAPI document once; on failure there are no completions, and the editor still works. */
 export async function loadSchemas(): Promise<void> {
   if (Object.keys(schemas).length > 0) return;
   const response = await fetch("/openapi.json");
@@ -23,7 +23,7 @@ export async function loadSchemas(): Promise<void> {
   schemas = document.components.schemas;
 }
 
-/** What stands at a place: all forms that it may take, without the lists and references around them. */
+/** Resolves a schema to its variants, without references and lists. */
 function resolveSchema(schema: Schema | undefined): Schema[] {
   if (!schema) return [];
   if (schema.$ref) return resolveSchema(schemas[schema.$ref.split("/").at(-1) ?? ""]);
@@ -32,7 +32,7 @@ function resolveSchema(schema: Schema | undefined): Schema[] {
   return [schema];
 }
 
-/** The keys above a line that is indented by so many spaces, outermost first. */
+/** Returns the parent keys of a line with this indentation, outermost first. */
 export function pathAbove(lines: readonly string[], indent: number): string[] {
   const path: string[] = [];
   let limit = indent;
@@ -45,7 +45,7 @@ export function pathAbove(lines: readonly string[], indent: number): string[] {
   return path;
 }
 
-/** The specs that are written by hand. */
+/** Specs that users write. */
 export type SpecName = "JobSpec" | "ScheduleSpec" | "CalendarSpec" | "WorkflowSpec";
 
 export function completions(root: SpecName, lines: readonly string[], indent: number): Completion[] {

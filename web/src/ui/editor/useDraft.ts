@@ -1,4 +1,4 @@
-/** A spec while it is written: its text, what the text says, and what the server says to that. */
+/** State of a spec editor: the text, its parsed spec, and the result of the server's validation. */
 
 import type { Diagnostic } from "@codemirror/lint";
 import { useEffect, useMemo, useState } from "react";
@@ -11,19 +11,19 @@ const CHECK_DELAY_MS = 350;
 export type Verdict = "checking" | "fine" | ApiError;
 
 export interface Draft<T> extends Parsed<T> {
-  /** YAML, or JSON, which is YAML. */
+  /** YAML or JSON. */
   text: string;
   verdict: Verdict;
-  /** The last apiError; it stays until the server has answered to a change. */
+  /** Last validation error; kept until the server has validated the changed spec. */
   apiError: ApiError | null;
   diagnostics: Diagnostic[];
   isValid: boolean;
   change: (text: string) => void;
-  /** Sets one member, or takes it out; the rest of the text stays as it was written. */
+  /** Sets one member, or removes it if `value` is undefined; the rest of the text is kept. */
   set: (path: string[], value: unknown) => void;
 }
 
-/** `check` throws a Refusal for what the server would not take; it must not change between renders. */
+/** `check` throws an ApiError for an invalid spec; it must be the same function in every render. */
 export function useDraft<T extends object>(
   initial: string,
   check: (spec: T, signal: AbortSignal) => Promise<unknown>,
@@ -39,13 +39,13 @@ export function useDraft<T extends object>(
       return { from, to, severity: "error", message: `${field.path}: ${field.detail}` };
     });
   }, [error, apiError, text]);
-  // From what the text is by then: one act may set several members.
+  // Uses the latest text: one action may set several members.
   const set = (path: string[], value: unknown) => setText((before) => setMember(before, path, value));
   const isValid = spec !== null && verdict === "fine";
   return { text, spec, error, verdict, apiError, diagnostics, isValid, change: setText, set };
 }
 
-/** What the server says to a spec, a moment after its last change. */
+/** Validates a spec on the server, a moment after its last change. */
 function useVerdict<T extends object>(
   spec: T | null,
   check: (spec: T, signal: AbortSignal) => Promise<unknown>,
