@@ -1,4 +1,4 @@
-/** G3. Every apiError of the server has words in the user's language: its codes are read where they are made. */
+/** G3. Every API error code has a localized text. The codes are read from the server's source. */
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import chinese from "./zh-CN.json";
 
 const SOURCE = join(import.meta.dirname, "../../../crates/model/src/api/code.rs");
 
-test("every code of a apiError has a text", () => {
+test("every API error code has a text", () => {
   const codes = [...readFileSync(SOURCE, "utf8").matchAll(/= [45]\d\d, "(\w+)",/g)].map(
     (match) => match[1] ?? "",
   );
@@ -21,14 +21,14 @@ test("every code of a apiError has a text", () => {
   expect([...told].filter((code) => !codes.includes(code))).toEqual([]);
 });
 
-test("a hint that is for programs is replaced by one for people", () => {
+test("hints for API clients are replaced by hints for users", () => {
   const codes = [...readFileSync(SOURCE, "utf8").matchAll(/= [45]\d\d, "(\w+)", ".*?", "(.*)";/g)];
   expect(codes.length).toBeGreaterThan(40);
   const shown = codes
     .filter(([, code = ""]) => messageKey(new ApiError(code, 0, "")) === null)
     .map(([, code = "", hint = ""]) => ({ code, hint }))
     .filter((apiError) => hintKey(apiError) === null);
-  // A header, a method, a path of the API or a field of its answers.
+  // A header, method, path or response field of the API.
   const ofTheApi = /`[A-Z][A-Za-z-]+(:|`)|\b(GET|PUT|POST)\b|\/api\/|\/docs|`errors`|`cursor`|ETag/;
   expect(shown.filter(({ hint }) => ofTheApi.test(hint))).toEqual([]);
 });

@@ -1,14 +1,14 @@
 /**
- * G3. The texts use the terms of the glossary, in plain English and in Chinese that is written, not translated.
+ * G3. Texts use the terms of the glossary, in plain English and idiomatic Chinese.
  *
- * Each failure names the file, the key, the rule and what to write instead.
+ * Each failure names the file, the key, the rule and the replacement.
  */
 
 import { expect, test } from "vitest";
 
 import { EN, problem, prose, ZH } from "./texts";
 
-/** English words of a term, and what a Chinese text for it contains. */
+/** English terms, and what a Chinese text with the term must contain. */
 const TERMS: ReadonlyArray<[english: string, chinese: string]> = [
   ["leader", "主节点"],
   ["standbys?", "备节点"],
@@ -94,7 +94,7 @@ const TERMS: ReadonlyArray<[english: string, chinese: string]> = [
   ["deletes?|deleted", "删除"],
 ];
 
-/** Texts that are right without the rendering of a term. */
+/** Texts that correctly lack the translation of a term. */
 const EXCEPTIONS: ReadonlyMap<string, string> = new Map([
   ["jobs.filterPlaceholder: failed", "an example of what to type: statuses are English in a filter"],
   ["jobs.keyHints.status: failed", "an example of what to type"],
@@ -104,7 +104,7 @@ const EXCEPTIONS: ReadonlyMap<string, string> = new Map([
   ["why.reconciling: lost", "a store loses commits (丢失); only workers are 失联"],
 ]);
 
-/** A text without what is the same in every language: commands, fields and identifiers. */
+/** Returns a text without commands, fields and identifiers, which are not translated. */
 function withoutNames(text: string): string {
   return prose(text).replace(/`[^`]*`|\bbelfry(?: [a-z-]+)+(?: [A-Z]+)?|\b\w+\.\w+|\w+_\w+/g, " ");
 }
@@ -113,7 +113,7 @@ function word(words: string): RegExp {
   return new RegExp(`(?<![\\w-])(?:${words})(?![\\w-])`, "i");
 }
 
-test("a term of the glossary has its own word in Chinese", () => {
+test("each glossary term has its Chinese translation", () => {
   const problems: string[] = [];
   const needed = new Set<string>();
   for (const [english, chinese] of TERMS) {
@@ -134,7 +134,7 @@ test("a term of the glossary has its own word in Chinese", () => {
   expect([...EXCEPTIONS.keys()].filter((exception) => !needed.has(exception))).toEqual([]);
 });
 
-/** Words that the glossary replaces, with what to write. */
+/** Words that the glossary replaces, with their replacements. */
 const REPLACED: ReadonlyArray<[words: string, instead: string]> = [
   ["reigns?|heirs?|ascends?", "leader, standby, take over"],
   ["gives? away|give it away", "hand over, drain"],
@@ -191,7 +191,7 @@ test("English uses no word that the glossary replaces", () => {
   expect(problems).toEqual([]);
 });
 
-/** Chinese words that were in use, with the ones that the glossary has. */
+/** Former Chinese terms, with their replacements. */
 const FORMER: ReadonlyArray<[former: RegExp, instead: string]> = [
   [/定时调度/, "定时任务"],
   [/补跑/, "补数"],
@@ -209,7 +209,7 @@ const FORMER: ReadonlyArray<[former: RegExp, instead: string]> = [
   [/运行记录/, "运行实例"],
 ];
 
-test("Chinese uses the words of the glossary, and no former ones", () => {
+test("Chinese uses no former terms", () => {
   const problems: string[] = [];
   for (const [former, instead] of FORMER) {
     for (const [key, text] of ZH) {
@@ -221,12 +221,12 @@ test("Chinese uses the words of the glossary, and no former ones", () => {
   expect(problems).toEqual([]);
 });
 
-/** Placeholders whose values are Chinese in a Chinese page, so that no space is beside them. */
+/** Placeholders with Chinese values on a Chinese page, which need no adjacent space. */
 const CHINESE_VALUES = /\{\{(?:status|becomes|section|now|rule)\}\}/g;
 const HAN = "[\\u4e00-\\u9fff]";
 const MARK = "[\\u4e00-\\u9fff，。：；？！、“”（）]";
 
-test("Chinese has a space beside Latin letters and digits", () => {
+test("Chinese has spaces around Latin letters and digits", () => {
   const problems: string[] = [];
   for (const [key, text] of ZH) {
     const filled = text
@@ -242,7 +242,7 @@ test("Chinese has a space beside Latin letters and digits", () => {
   expect(problems).toEqual([]);
 });
 
-test("Chinese has Chinese punctuation", () => {
+test("Chinese has full-width punctuation", () => {
   const full: Record<string, string> = { ",": "，", ".": "。", ":": "：", ";": "；", "!": "！", "?": "？" };
   const problems: string[] = [];
   for (const [key, text] of ZH) {

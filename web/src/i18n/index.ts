@@ -1,4 +1,4 @@
-/** The languages of the dashboard. Keys are typed by the English file; a test compares the two. */
+/** Languages of the dashboard. Keys are typed by the English file; `languages.test.ts` compares both files. */
 
 import i18next from "i18next";
 import { initReactI18next } from "react-i18next";
@@ -17,7 +17,7 @@ void i18next.use(initReactI18next).init({
   lng: preferences().language,
   fallbackLng: "en",
   resources: { en: { translation: en }, "zh-CN": { translation: zh } },
-  // React escapes what it renders.
+  // React escapes rendered texts.
   interpolation: { escapeValue: false },
   initAsync: false,
 });

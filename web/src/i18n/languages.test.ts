@@ -1,4 +1,4 @@
-/** G3, H1. Both languages are complete, and say nothing that nobody asks for. */
+/** G3, H1. Both languages are complete and contain no unused texts. */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -27,7 +27,7 @@ test("both languages have the same keys", () => {
       .filter((key) => !keys.has(key))
       .map((key) => `web/src/i18n/${file}.json lacks ${key}: add it`);
   expect([...missing("zh-CN", chinese, english), ...missing("en", english, chinese)]).toEqual([]);
-  // English has two plural forms, Chinese has one.
+  // English has two plural forms, Chinese one.
   const counted = [...EN].filter(([key, text]) => base(key) !== key && text.includes("{{count"));
   const halves = counted.map(([key]) => base(key)).filter((key) => !EN.has(`${key}_one`));
   expect(halves, "keys of en.json that lack the plural form `_one`: add it").toEqual([]);
@@ -39,7 +39,7 @@ test("both languages have the same keys", () => {
   expect(extra, "keys of zh-CN.json that nothing uses: remove them").toEqual([]);
 });
 
-test("both languages fill in the same values", () => {
+test("both languages have the same placeholders", () => {
   const problems: string[] = [];
   for (const [key, text] of ZH) {
     const english = EN.get(key) ?? "";
@@ -52,8 +52,8 @@ test("both languages fill in the same values", () => {
   expect(problems).toEqual([]);
 });
 
-test("Chinese is written in Chinese", () => {
-  // Words of the system's own, and examples of what to type.
+test("Chinese texts contain Chinese", () => {
+  // Command-line words, and examples of input.
   const same = new Set(["team=pay", "default …", "failed、running …", "1h、24h、7d", "Cron"]);
   for (const [key, text] of ZH) {
     const words = text.replace(/\{\{[^}]*\}\}/g, "");
@@ -63,10 +63,10 @@ test("Chinese is written in Chinese", () => {
   }
 });
 
-test("every text is used, and every text that is used is there", () => {
+test("every text is used, and every used text exists", () => {
   const fixed = [...code.matchAll(/\bt\(\s*"([\w.]+)"/g), ...code.matchAll(/i18nKey="([\w.]+)"/g)];
   const used = new Set(fixed.map((match) => match[1] ?? ""));
-  // Keys that are put together: what stands before and behind the part that varies.
+  // Composed keys: the parts before and after the variable part.
   const patterns = [...code.matchAll(/\bt\(\s*`([^`]+)`/g)].map((match) => {
     const words = (match[1] ?? "").split(/\$\{[^}]*\}/).map((word) => word.replaceAll(".", "\\."));
     return new RegExp(`^${words.join("[\\w]+")}$`);
@@ -77,7 +77,7 @@ test("every text is used, and every text that is used is there", () => {
   expect(unused).toEqual([]);
 });
 
-test("every code of the server that is shown has words", () => {
+test("every warning and reason code of the server has a text", () => {
   const path = join(import.meta.dirname, "../../../docs/openapi.json");
   const { components } = JSON.parse(readFileSync(path, "utf8")) as {
     components: {

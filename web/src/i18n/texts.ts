@@ -3,7 +3,7 @@
 import english from "./en.json";
 import chinese from "./zh-CN.json";
 
-/** The texts of a language file, by their dotted keys. */
+/** Texts of a language file, by dotted key. */
 export type Texts = ReadonlyMap<string, string>;
 
 function leaves(tree: object, before = ""): Map<string, string> {
@@ -19,22 +19,22 @@ function leaves(tree: object, before = ""): Map<string, string> {
 export const EN: Texts = leaves(english);
 export const ZH: Texts = leaves(chinese);
 
-/** A key without its plural form: English has `_one` and `_other`, Chinese has `_other` only. */
+/** Returns a key without its plural form: English has `_one` and `_other`, Chinese only `_other`. */
 export function base(key: string): string {
   return key.replace(/_(one|other)$/, "");
 }
 
-/** The placeholders of a text, sorted, as they are written: `{{count, number}}`. */
+/** Returns the placeholders and tags of a text, sorted, as written: `{{count, number}}`. */
 export function placeholders(text: string): string[] {
   return [...text.matchAll(/\{\{[^}]*\}\}|<\/?\w+>/g)].map(([found]) => found).sort();
 }
 
-/** A text without its placeholders and tags. */
+/** Returns a text without placeholders and tags. */
 export function prose(text: string): string {
   return text.replace(/\{\{[^}]*\}\}|<\/?\w+>/g, " ");
 }
 
-/** What a test says about a text that breaks a rule. */
+/** Returns the failure message of a text that breaks a rule. */
 export function problem(file: "en" | "zh-CN", key: string, text: string, rule: string, proposal: string) {
   return `web/src/i18n/${file}.json: ${key}: “${text}”\n  rule: ${rule}\n  proposal: ${proposal}`;
 }

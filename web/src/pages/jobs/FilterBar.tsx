@@ -1,4 +1,4 @@
-/** One line for all filters: what is set, and a field that suggests what could be. */
+/** Filter bar: the active filters, and an input with suggestions. */
 
 import { Combobox, Pill, PillsInput, useCombobox } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -49,7 +49,7 @@ export function FilterBar({ search, onChange, inputRef }: Props) {
     setText("");
   };
   const pick = (value: string) => {
-    // A key alone asks for its value next.
+    // After a key, the user enters its value.
     if (value.endsWith(":")) {
       setText(value);
       requestAnimationFrame(() => combobox.selectFirstOption());

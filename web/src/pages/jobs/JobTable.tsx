@@ -1,4 +1,4 @@
-/** The table of jobs. Only the rows in sight are in the page, so it scrolls the same at any length. */
+/** The table of jobs. Only visible rows are DOM elements, so scrolling costs the same at any length. */
 
 import { Checkbox } from "@mantine/core";
 import { Link, useNavigate } from "@tanstack/react-router";
@@ -21,7 +21,7 @@ import style from "./jobs.module.css";
 
 const ROW_HEIGHT = 36;
 const ROW_HEIGHT_NARROW = 62;
-/** The next page is asked for when so few rows are left below. */
+/** The next page is requested when only this number of rows is left below. */
 const PREFETCH_ROWS = 40;
 
 interface Props {
@@ -93,7 +93,7 @@ export function JobTable({ jobs, selected, onSelect, onPickLabel, onEnd, hasMore
     return () => removeEventListener("keydown", onKey);
   });
 
-  // Rows are drawn again only if something of theirs changed, so what they call must stay the same.
+  // Rows are memoized, so their callbacks must be stable.
   const latestPick = useRef(pick);
   latestPick.current = pick;
   const onPick = useCallback((index: number, range: boolean) => latestPick.current(index, range), []);

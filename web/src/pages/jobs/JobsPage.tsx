@@ -1,4 +1,4 @@
-/** All jobs: filtered, live, and acted on many at a time. */
+/** The jobs page: filters, live rows, bulk actions. */
 
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";

@@ -1,4 +1,4 @@
-/** What can be done with many jobs at once. */
+/** Bulk actions on jobs. */
 
 import { cancelJob, retryJob } from "../../api/actions";
 import { unwrap, api } from "../../api/client";
@@ -15,7 +15,7 @@ export function isApplicable(action: BulkAction, job: Pick<Job, "status">): bool
   return action === "cancel" ? isLive(job.status) : !isLive(job.status);
 }
 
-/** The jobs of a filter that an action fits. */
+/** Returns the jobs of a filter to which an action applies. */
 export function findApplicable(action: BulkAction, query: JobsQuery, signal: AbortSignal): Promise<Job[]> {
   const read = (cursor: string | undefined) => {
     const params = { query: { ...query, limit: 1_000, cursor } };
@@ -24,23 +24,26 @@ export function findApplicable(action: BulkAction, query: JobsQuery, signal: Abo
   return findAll(read, (job) => isApplicable(action, job));
 }
 
-/** Lists have the newest job first; jobs are retried in the order in which they were submitted. */
+/** Returns the ids in execution order: lists are newest first, but jobs are retried in the order of submission. */
 export function orderedIds(action: BulkAction, jobs: readonly Job[]): string[] {
   const ids = jobs.map((job) => job.id);
   return action === "retry" ? ids.reverse() : ids;
 }
 
-/** The schedule of each job that has one. */
+/** Schedule ids by job id, for jobs of a schedule. */
 export type JobSchedules = ReadonlyMap<string, string>;
 
 export function schedulesOf(jobs: readonly Job[]): JobSchedules {
   return new Map(jobs.flatMap(({ id, origin }) => (origin ? [[id, origin.schedule]] : [])));
 }
 
-/** Tries again after so long even though no end of a run was heard of: the feed may be lost. */
+/** Maximum delay between retries, in case the feed is lost and no end of a run is reported. */
 const RETRY_INTERVAL_MS = 5_000;
 
-/** A schedule refuses a retry while it has as many runs as its overlap policy allows; a run that ends lets the next in. */
+/**
+ * Returns the retry policy of bulk retries: a schedule refuses a retry at its limit of concurrent runs, until a run
+ * ends.
+ */
 export function retryPolicyOf(schedules: JobSchedules, ended: AbortSignal): RetryPolicy {
   let hasEnded = false;
   let wake = () => {};

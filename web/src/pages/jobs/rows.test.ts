@@ -7,14 +7,14 @@ const job = (id: number, over: Partial<Job> = {}) =>
   ({ id: `job_${String(id).padStart(3, "0")}`, status: "running", version: 1, ...over }) as Job;
 const ids = (rows: { items: readonly Job[] }) => rows.items.map((each) => Number(each.id.slice(4)));
 
-test("pages follow each other without doubles", () => {
+test("pages are appended without duplicates", () => {
   const first = appendPage(NO_ROWS, { items: [job(9), job(8)], next_cursor: "a" });
   const second = appendPage(first, { items: [job(8), job(7)], next_cursor: null });
   expect(ids(second)).toEqual([9, 8, 7]);
   expect(second.cursor).toBeNull();
 });
 
-test("the newest page, read again, brings new rows and takes out what no longer matches", () => {
+test("a refetched newest page adds new rows and removes rows that no longer match", () => {
   const rows = { items: [job(9), job(8), job(7), job(3), job(2)], cursor: "deep" };
   const next = mergeNewestPage(rows, {
     items: [job(10), job(9, { version: 2 }), job(7)],
@@ -23,17 +23,17 @@ test("the newest page, read again, brings new rows and takes out what no longer 
   expect(ids(next)).toEqual([10, 9, 7, 3, 2]);
   expect(next.cursor).toBe("deep");
   expect(next.items[1]?.version).toBe(2);
-  // What did not change is the same object: its row is not drawn again.
+  // An unchanged row is the same object, so it is not rendered again.
   expect(next.items[2]).toBe(rows.items[2]);
 });
 
-test("a page that has everything stands for the whole list", () => {
+test("a complete page replaces the whole list", () => {
   const rows = { items: [job(9), job(3)], cursor: null };
   expect(ids(mergeNewestPage(rows, { items: [job(9)], next_cursor: null }))).toEqual([9]);
   expect(ids(mergeNewestPage(rows, { items: [], next_cursor: null }))).toEqual([]);
 });
 
-test("events change the statuses of the rows that there are", () => {
+test("events update the statuses of loaded rows", () => {
   const rows = { items: [job(9), job(8)], cursor: null };
   const at = "2026-11-21T12:00:00Z";
   const event = {

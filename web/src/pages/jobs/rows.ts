@@ -1,29 +1,28 @@
 /**
- * The rows of a list of jobs that may have a million of them.
+ * Rows of a job list with up to a million jobs.
  *
- * Pages are appended as the user scrolls down. What changes above is merged in: the newest page is
- * read again and takes the place of what it covers, and changes of status are written into the rows
- * that are there at once, from the feed.
+ * Pages are appended as the user scrolls down. Changes are merged: the newest page is refetched and replaces the rows
+ * that it covers, and events update the statuses of loaded rows at once.
  */
 
 import type { FeedEvent, Job } from "../../api/schema";
 
 export interface Rows {
   items: readonly Job[];
-  /** For the next page; `null` at the end, `undefined` before the first. */
+  /** Cursor of the next page; null at the end, undefined before the first page. */
   cursor: string | null | undefined;
 }
 
 export const NO_ROWS: Rows = { items: [], cursor: undefined };
 
-/** With the page that follows. Rows that were there already are not doubled. */
+/** Appends a page. Duplicate rows are skipped. */
 export function appendPage(rows: Rows, page: { items: Job[]; next_cursor?: string | null }): Rows {
   const known = new Set(rows.items.map((job) => job.id));
   const fresh = page.items.filter((job) => !known.has(job.id));
   return { items: [...rows.items, ...fresh], cursor: page.next_cursor ?? null };
 }
 
-/** With the newest page read again: it knows best of all rows that are not older than its last one. */
+/** Merges the refetched newest page: it replaces all rows that are not older than its last row. */
 export function mergeNewestPage(rows: Rows, page: { items: Job[]; next_cursor?: string | null }): Rows {
   const last = page.items.at(-1);
   const isComplete = !page.next_cursor;
@@ -33,12 +32,12 @@ export function mergeNewestPage(rows: Rows, page: { items: Job[]; next_cursor?: 
     const before = known.get(job.id);
     return before?.version === job.version ? before : job;
   });
-  // Ids of jobs grow with time, and the list is ordered by them.
+  // Job ids are time-ordered, and so is the list.
   const older = rows.items.filter((job) => job.id < last.id);
   return { items: [...newest, ...older], cursor: older.length > 0 ? rows.cursor : page.next_cursor };
 }
 
-/** With the statuses that events tell; the same object if they concern none of the rows. */
+/** Applies the statuses of events; returns the same object if no row is affected. */
 export function applyEvents(rows: Rows, batch: readonly FeedEvent[]): Rows {
   const newest = new Map<string, FeedEvent>();
   for (const event of batch) if (event.job_id && event.to) newest.set(event.job_id, event);

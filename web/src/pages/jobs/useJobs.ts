@@ -1,4 +1,4 @@
-/** A list of jobs for a filter: read page by page, kept fresh by the feed. */
+/** A filtered list of jobs: paginated, and refreshed by events. */
 
 import { useCallback, useEffect, useRef, useState } from "react";
 
@@ -10,7 +10,7 @@ import { toJobsQuery, type JobsQuery } from "../../lib/filters";
 import { appendPage, mergeNewestPage, NO_ROWS, applyEvents, type Rows } from "./rows";
 
 const PAGE = 100;
-/** How often the newest page is read again while jobs change. */
+/** Minimum interval between refetches of the newest page while jobs change. */
 const REFRESH_MS = 1_000;
 
 export interface Jobs {
@@ -19,7 +19,7 @@ export interface Jobs {
   apiError: ApiError | null;
   more: () => void;
   refresh: () => void;
-  /** What the API was asked, for acting on all that match. */
+  /** The query of the API, for bulk actions on all matching jobs. */
   query: JobsQuery;
 }
 
@@ -27,7 +27,7 @@ interface Request {
   query: JobsQuery;
   busy: boolean;
   abort: AbortController;
-  /** When it was last read. */
+  /** Time of the last load, in ms since the epoch. */
   at: number;
 }
 
@@ -84,7 +84,7 @@ export function useJobs(search: JobsSearch): Jobs {
       last = Date.now();
       void load("again");
     };
-    // The first change shows at once, those that follow it closely once a second.
+    // The first change is shown at once, further ones at most once a second.
     const scheduleRefresh = () => {
       timer ??= setTimeout(refreshNow, Math.max(0, last + REFRESH_MS - Date.now()));
     };

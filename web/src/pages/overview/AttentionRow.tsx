@@ -1,4 +1,4 @@
-/** One thing that needs somebody: what it is, and where to go about it. */
+/** One item that needs attention, with a link. */
 
 import { Link } from "@tanstack/react-router";
 import {
@@ -60,7 +60,7 @@ export function AttentionRow({ item }: { item: AttentionItem }) {
   );
 }
 
-/** A run by its workflow and number; one without a workflow has no number. */
+/** Returns the name of a run: workflow and number. A run without a stored workflow has no number. */
 function runName({ workflow, number }: WorkflowRun): string {
   return number > 0 ? `${workflow} #${number}` : workflow;
 }

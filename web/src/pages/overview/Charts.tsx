@@ -1,4 +1,4 @@
-/** Small charts of the last hour: drawn by hand, because two of them need no library. */
+/** Small charts of the last hour, in plain SVG: two charts need no library. */
 
 import { useState } from "react";
 import { useTranslation } from "react-i18next";
@@ -13,7 +13,7 @@ const HEIGHT = 120;
 
 interface Hover {
   bucket: MinuteBucket;
-  /** Where it is, in percent of the width. */
+  /** Position in percent of the width. */
   at: number;
 }
 

@@ -1,4 +1,4 @@
-/** What needs me now, what has been going on, and what there is room for. */
+/** The overview: items that need attention, the last hour, jobs, next firings, queues and workers. */
 
 import { Button } from "@mantine/core";
 import { useQueries, useQuery } from "@tanstack/react-query";
@@ -26,14 +26,17 @@ import { Delays, Throughput } from "./Charts";
 import { AttentionRow } from "./AttentionRow";
 import style from "./overview.module.css";
 
-/** The newest jobs that the charts are drawn from. */
+/** Newest jobs that the charts load. */
 const CHART_JOBS = 1_000;
-/** Events keep the charts right; what retention deletes, and what the page has slept through, is read again. */
+/**
+ * Refetch interval of the charts. Events update them in between, but not for jobs deleted by retention, or while the
+ * machine slept.
+ */
 const CHART_REFETCH_MS = 300_000;
 const CHART_UPDATE_MS = 2_000;
-/** The newest failed and expired jobs that are looked at. */
+/** Newest failed and expired jobs that are examined. */
 const FAILED_JOBS_MAX = 200;
-/** As many rows of a list are shown. */
+/** Rows shown per list. */
 const LIST_ROWS = 8;
 const TILES = [
   "running",
@@ -109,7 +112,7 @@ function Panels() {
   const waiting = useQuery(recentQuery(["retrying", "waiting"], LIST_ROWS)).data?.items;
   const live = running && waiting && [...running, ...waiting].slice(0, LIST_ROWS);
   const endedJobs = useQuery(recentQuery(["succeeded", "failed", "cancelled", "expired"], 50)).data?.items;
-  // The list is by submission; what ended last may have been submitted long ago.
+  // The list is ordered by submission; the job that ended last may have been submitted long ago.
   const ended = endedJobs && [...endedJobs].sort((a, b) => endTime(b) - endTime(a)).slice(0, LIST_ROWS);
   const schedules = useWatchedSchedules();
   const failedRuns = useQuery(runsQuery({ status: "failed" }, 50)).data;
@@ -198,7 +201,7 @@ function Panels() {
   );
 }
 
-/** The first things that need somebody, or all of them. */
+/** The first items that need attention, or all of them. */
 function AttentionList({ items }: { items: readonly AttentionItem[] }) {
   const { t } = useTranslation();
   const [isAll, setAll] = useState(false);
@@ -218,10 +221,10 @@ function AttentionList({ items }: { items: readonly AttentionItem[] }) {
   );
 }
 
-/** As many schedules with runs that are not over are looked after. */
+/** Maximum number of schedules with active runs that are watched. */
 const WATCHED_SCHEDULES_MAX = 20;
 
-/** Schedules that may need somebody: those whose runs are not over, and those that are paused. */
+/** Returns schedules that may need attention: those with active runs, and paused ones. */
 function useWatchedSchedules(): Schedule[] {
   const open = useQuery(recentQuery(["ready", "waiting", "running", "retrying"], 200)).data?.items ?? [];
   const paused = useQuery(schedulesQuery({ status: "paused" }, 50)).data?.items ?? [];
@@ -238,7 +241,7 @@ function usePendingApprovals(): PendingApproval[] {
 
 const DAY_MS = 86_400_000;
 
-/** What fires next: each schedule once, with its first time. */
+/** The next firings: each schedule once, with its next time. */
 function NextFirings() {
   const { t } = useTranslation();
   const { data } = useQuery(upcomingQuery(DAY_MS));
@@ -270,14 +273,14 @@ function endTime(job: Job): number {
   return Date.parse(job.finished_at ?? job.updated_at);
 }
 
-/** The newest jobs, read once; events tell what becomes of them. */
+/** Returns the newest jobs, loaded once and updated by events. */
 function useChartJobs() {
   const query = recentQuery(STATUSES, CHART_JOBS);
   const options = { queryKey: ["charts"], queryFn: query.queryFn, refetchInterval: CHART_REFETCH_MS };
   const { data, error } = useQuery(options);
   const [jobs, setJobs] = useState<ReadonlyMap<string, ChartJob>>(new Map());
   useEffect(() => {
-    // Oldest first, as events add to them.
+    // Oldest first, in the order in which events add jobs.
     setJobs(new Map(data?.items.toReversed().map((job) => [job.id, job])));
     let pending: FeedEvent[] = [];
     const timer = setInterval(() => {

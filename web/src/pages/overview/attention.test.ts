@@ -28,11 +28,11 @@ const calm = {
   now: NOW,
 };
 
-test("a calm server needs nobody", () => {
+test("a healthy cluster has no items", () => {
   expect(attentionItems(calm)).toEqual([]);
 });
 
-test("lost workers, failures by name, stuck and paused queues are named, the worst first", () => {
+test("lost workers, failures by name, and stuck and paused queues are listed, the most severe first", () => {
   const found = attentionItems({
     ...calm,
     workers: [worker({ admission: "draining" }), worker({ name: "x", status: "lost" })],
@@ -62,12 +62,12 @@ test("lost workers, failures by name, stuck and paused queues are named, the wor
   ]);
 });
 
-test("no worker at all is worth a word, not yet knowing is not", () => {
+test("missing workers are an item, workers that are not loaded yet are not", () => {
   expect(attentionItems({ ...calm, workers: [] }).map((need) => need.kind)).toEqual(["noWorkers"]);
   expect(attentionItems({ ...calm, workers: undefined })).toEqual([]);
 });
 
-test("late and stuck runs are named by their schedule, and what was paused without anybody asking", () => {
+test("late and stuck runs are listed by schedule, and so are automatically paused schedules", () => {
   const run = { job_id: "j", scheduled_for: "", expected_by: "2026-11-21T11:00:00Z" };
   const health = { open_runs: 2, late_now: [run], stuck_now: [run, run] };
   const paused = (by: string) => ({ name: by, pause: { by, at: "" } }) as Schedule;
@@ -78,7 +78,7 @@ test("late and stuck runs are named by their schedule, and what was paused witho
   expect(found).toEqual([["stuckRun", 2], ["late", 1], "autoPaused"]);
 });
 
-test("failed runs are counted by workflow, and tell of the jobs of their steps; called runs do not count", () => {
+test("failed runs are counted by workflow; jobs of their steps and called runs are not listed", () => {
   const run = (workflow: string, finished_at: string, over: Partial<WorkflowRun> = {}) =>
     ({ workflow, status: "failed", finished_at, updated_at: finished_at, ...over }) as WorkflowRun;
   const ofStep = {
@@ -101,7 +101,7 @@ test("failed runs are counted by workflow, and tell of the jobs of their steps; 
   expect(told).toEqual(["approval", "etl 2"]);
 });
 
-test("what holds work back stands before failures, however many there are", () => {
+test("items that block work come before any number of failures", () => {
   const found = attentionItems({
     ...calm,
     queues: [queue({ name: "gpu", settings: { paused: true }, waiting: 316 })],
@@ -112,7 +112,7 @@ test("what holds work back stands before failures, however many there are", () =
   expect(found).toHaveLength(22);
 });
 
-test("a sample that was cut gives the least number, any other the number", () => {
+test("a truncated sample gives a minimum, a complete one the exact number", () => {
   const counted = (oldest: string, next_cursor: string | null) =>
     attentionItems({
       ...calm,
@@ -123,11 +123,11 @@ test("a sample that was cut gives the least number, any other the number", () =>
     }).map((need) => "atLeast" in need && need.atLeast);
   expect(counted("2026-11-21T10:00:00Z", "more")).toEqual([true, true]);
   expect(counted("2026-11-21T10:00:00Z", null)).toEqual([false, false]);
-  // A job behind the sample was created earlier, and may have failed later.
+  // A job after the sample was created earlier, but may have failed later.
   expect(counted("2026-11-20T10:00:00Z", "more")).toEqual([true]);
 });
 
-test("a sample is known to be cut also where it makes no row", () => {
+test("a truncated sample is detected even if it has no items", () => {
   const ofStep = {
     ...job("load", "failed", "2026-11-21T11:00:00Z"),
     step: { run: "r", name: "load" },

@@ -1,4 +1,4 @@
-/** What needs somebody now, the worst first. */
+/** Items that need attention, the most severe first. */
 
 import type { Job, Queue, Ready, Schedule, Worker, WorkflowRun } from "../../api/schema";
 
@@ -18,9 +18,9 @@ export type AttentionItem =
   | { kind: "paused"; queue: Queue }
   | { kind: "workerUnschedulable"; worker: Worker };
 
-/** A job that waits longer than this is worth a look. */
+/** Waiting time from which a queue is listed as stuck. */
 export const STUCK_AFTER_MS = 60_000;
-/** Failures older than this have been seen, or do not matter. */
+/** Maximum age of listed failures. */
 export const RECENT_MS = 86_400_000;
 
 export interface PendingApproval {
@@ -29,15 +29,15 @@ export interface PendingApproval {
   since: string;
 }
 
-/** The newest rows of a list, and whether there are more. */
+/** The newest rows of a list, and the cursor of further rows. */
 export interface Sample<T> {
   items: readonly T[];
   next_cursor?: string | null;
 }
 
 /**
- * Whether a sample may lack rows of the last day. Lists are in the order of creation, and rows count by their end: a row
- * behind the sample may have ended a moment ago.
+ * Returns whether a sample may lack rows of the last day. Lists are ordered by creation, but rows count by their end:
+ * a row after the sample may have ended a moment ago.
  */
 export function isTruncated(sample: Sample<unknown> | undefined): boolean {
   return Boolean(sample?.next_cursor);
@@ -47,18 +47,18 @@ export interface AttentionInput {
   ready: Ready | undefined;
   workers: readonly Worker[] | undefined;
   queues: readonly Queue[] | undefined;
-  /** The newest failed and expired jobs, newest first. */
+  /** Newest failed and expired jobs, newest first. */
   failedJobs: Sample<Job> | undefined;
-  /** The newest failed runs of workflows, newest first. */
+  /** Newest failed workflow runs, newest first. */
   failedRuns: Sample<WorkflowRun> | undefined;
-  /** Steps that wait for somebody. */
+  /** Steps that wait for approval. */
   approvals: readonly PendingApproval[];
-  /** Schedules with runs that are not over, with their health; and those that are paused. */
+  /** Schedules with active runs, with their health, and paused schedules. */
   schedules: readonly Schedule[] | undefined;
   now: number;
 }
 
-/** Who pauses schedules that fail too often. */
+/** Actor of automatic pauses after repeated failures. */
 const SYSTEM_ACTOR = "belfry";
 
 export function attentionItems(seen: AttentionInput): AttentionItem[] {
@@ -75,7 +75,7 @@ export function attentionItems(seen: AttentionInput): AttentionItem[] {
       found.push({ kind: "workerUnhealthy", worker, trouble: worker.health.trouble });
     }
   }
-  // What holds work back until somebody acts stands before what has failed.
+  // Items that block work until a user acts come before failures.
   const paused = (queues ?? []).filter(({ settings }) => settings.paused);
   for (const queue of paused) if (queue.waiting > 0) found.push({ kind: "paused", queue });
   for (const approval of approvals) found.push({ kind: "approval", ...approval });
@@ -94,7 +94,7 @@ export function attentionItems(seen: AttentionInput): AttentionItem[] {
   return found;
 }
 
-/** What is stuck or late of a schedule, or that it was paused without anybody asking. */
+/** Returns the items of a schedule: stuck runs, late runs, an automatic pause. */
 function scheduleItems(schedule: Schedule): AttentionItem[] {
   const { health, pause } = schedule;
   const found: AttentionItem[] = [];
@@ -110,7 +110,7 @@ function scheduleItems(schedule: Schedule): AttentionItem[] {
   return found;
 }
 
-/** Workflows whose runs failed within a day. One whose failed run was tried again counts no less. */
+/** Returns the workflows with failed runs of the last day. A retried run counts too. */
 function failedWorkflowItems(sample: Sample<WorkflowRun>, now: number): AttentionItem[] {
   const atLeast = isTruncated(sample);
   const byName = new Map<string, WorkflowRun[]>();
@@ -124,7 +124,7 @@ function failedWorkflowItems(sample: Sample<WorkflowRun>, now: number): Attentio
   });
 }
 
-/** Failures of a day by name, most first; expired jobs together. */
+/** Returns the failed jobs of the last day by name, most frequent first, and one item for all expired jobs. */
 function failedJobItems(sample: Sample<Job>, now: number): AttentionItem[] {
   const atLeast = isTruncated(sample);
   const recent = sample.items.filter(
@@ -132,7 +132,7 @@ function failedJobItems(sample: Sample<Job>, now: number): AttentionItem[] {
   );
   const byName = new Map<string, Job[]>();
   for (const job of recent) {
-    // Of a job of a step its run tells.
+    // Failures of step jobs are listed with their run.
     if (job.status === "failed" && !job.step) byName.set(job.name, [...(byName.get(job.name) ?? []), job]);
   }
   const expired = recent.filter((job) => job.status === "expired");

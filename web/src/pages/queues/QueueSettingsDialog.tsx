@@ -1,4 +1,4 @@
-/** The settings of a queue. Written only if nobody else has changed them in between. */
+/** Settings of a queue. Saved only if they have not been changed in between. */
 
 import { Button, Group, Modal, NumberInput, TextInput } from "@mantine/core";
 import { useState } from "react";
@@ -11,12 +11,12 @@ import { notify } from "../../ui/notify";
 import { ErrorBox } from "../../ui/kit";
 import style from "./queues.module.css";
 
-/** `queue` is null for one that is not there yet. */
+/** `queue` is null for a new queue. */
 export function QueueSettingsDialog({ queue, onClose }: { queue: Queue | null; onClose: () => void }) {
   const { t } = useTranslation();
   const [name, setName] = useState(queue?.name ?? "");
   const [settings, setSettings] = useState<QueueSettings>(queue?.settings ?? {});
-  // As it was when this opened: what came since must not be overwritten unseen.
+  // Version when the dialog opened, so that a concurrent change is not overwritten.
   const [version] = useState(queue?.version ?? 0);
   const [apiError, setApiError] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);

@@ -1,4 +1,4 @@
-/** All queues: how deep, how fast, how bounded; pause, go on, set up. */
+/** The queues page: depth, limits, pause and resume, settings. */
 
 import { ActionIcon, Button, Group, Modal, TextInput, Tooltip } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";

@@ -1,4 +1,4 @@
-/** What a run waits for somebody to approve: the question, and the answers to it. */
+/** Approvals of a run: the message, and the actions. */
 
 import { Button } from "@mantine/core";
 import { Check, ThumbsDown, UserCheck } from "lucide-react";
@@ -18,7 +18,7 @@ export function waitsForApproval({ kind, status }: RunStep): boolean {
   return kind === "approval" && status === "waiting";
 }
 
-/** Every step that waits for somebody, above everything else of the run. */
+/** Pending approvals, at the top of the run's page. */
 export function PendingApprovals({ run, steps }: { run: WorkflowRun; steps: readonly RunStep[] }) {
   const { t } = useTranslation();
   if (isRunEnded(run.status)) return null;
@@ -44,7 +44,7 @@ export function PendingApprovals({ run, steps }: { run: WorkflowRun; steps: read
   });
 }
 
-/** Approve and reject, each asked again with the question in sight. */
+/** Approve and reject, each with a confirmation that shows the message. */
 export function ApprovalActions({ run, step }: { run: WorkflowRun; step: RunStep }) {
   const { t } = useTranslation();
   const [open, setOpen] = useState<"approve" | "reject" | null>(null);

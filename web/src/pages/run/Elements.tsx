@@ -1,4 +1,4 @@
-/** The elements of a step over a list: those that go on, and those that have ended, page by page. */
+/** Elements of a mapped step: those in progress, and the ended ones, paginated. */
 
 import { Button } from "@mantine/core";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
@@ -18,7 +18,7 @@ import style from "./run.module.css";
 interface Props {
   run: WorkflowRun;
   step: RunStep;
-  /** Whose log shows. */
+  /** Job whose log is shown. */
   job: string | undefined;
   onSelectJob: (job: string) => void;
 }
@@ -73,7 +73,7 @@ export function Elements({ run, step, job, onSelectJob }: Props) {
   );
 }
 
-/** What goes on now: on which worker, and in which try. */
+/** Elements in progress, with worker and attempt. */
 function LiveElements({ run, step, job, onSelectJob }: Props) {
   const { t } = useTranslation();
   const { data } = useQuery(liveItemsQuery(run.id, step.name, step.number));

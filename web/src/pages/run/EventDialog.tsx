@@ -1,4 +1,4 @@
-/** Tells a run that something happened outside. */
+/** Sends an event to a run. */
 
 import { Autocomplete, Button, Group, Modal, Textarea } from "@mantine/core";
 import { useState } from "react";
@@ -60,7 +60,7 @@ export function EventDialog({ run, onClose }: { run: WorkflowRun; onClose: () =>
   );
 }
 
-/** JSON, `null` where nothing is written, and `undefined` where it makes no sense. */
+/** Parses the payload: null for an empty text, undefined for invalid JSON. */
 function parsePayload(text: string): unknown {
   if (text.trim() === "") return null;
   try {
@@ -70,7 +70,7 @@ function parsePayload(text: string): unknown {
   }
 }
 
-/** The events that steps of it wait for. */
+/** Returns the names of the events that the run's steps wait for. */
 function awaitedEvents({ spec }: WorkflowRun): string[] {
   const steps = SECTIONS.flatMap((section) => spec?.[section] ?? []);
   return [

@@ -1,4 +1,4 @@
-/** What can be done with a run, and what is asked before. */
+/** Actions on a run, with their dialogs. */
 
 import { ActionIcon, Button, Checkbox, Menu, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -125,7 +125,7 @@ function CancelDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void 
 interface RetryProps {
   run: WorkflowRun;
   steps: readonly RunStep[];
-  /** The step to begin at; what failed where absent. */
+  /** Step to start from; the failed steps by default. */
   from?: string;
   onClose: () => void;
 }
@@ -164,7 +164,7 @@ export function RetryDialog({ run, steps, from: first, onClose }: RetryProps) {
   );
 }
 
-/** Another run of the same workflow, as it is now, with the same parameters at first. */
+/** Starts another run of the current workflow; its parameters are prefilled with those of this run. */
 function StartSimilarDialog({
   run,
   workflow,

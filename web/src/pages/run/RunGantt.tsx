@@ -1,4 +1,4 @@
-/** When each step went: a bar for each, on one axis of time. */
+/** Gantt chart of a run's steps. */
 
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { ChartGantt } from "lucide-react";

@@ -1,4 +1,4 @@
-/** Every transition of a run, with the time between. */
+/** Status transitions of a run, with the time between them. */
 
 import { useTranslation } from "react-i18next";
 

@@ -1,4 +1,4 @@
-/** One run of a workflow: its picture live, its steps, when each of them went, and everything about one of them. */
+/** One workflow run: live graph, steps, Gantt chart, history, definition, and details of a step. */
 
 import { Drawer, Tabs } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";

@@ -1,4 +1,4 @@
-/** What is known of a run at a glance. */
+/** Summary of a run. */
 
 import { Button } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
@@ -106,7 +106,7 @@ export function RunSummary({ run }: { run: WorkflowRun }) {
   );
 }
 
-/** Data as it was given, to be read and copied. */
+/** JSON data with a copy button. */
 export function JsonCard({ title, value }: { title: string; value: unknown }) {
   const { t } = useTranslation();
   const isEmpty = value === undefined || value === null || JSON.stringify(value) === "{}";
@@ -121,7 +121,7 @@ export function JsonCard({ title, value }: { title: string; value: unknown }) {
   );
 }
 
-/** That it was paused, is being stopped, or failed and waits for its next try. */
+/** Banner of a run that is paused, stopping, or waiting for its next attempt. */
 export function RunBanner({ run }: { run: WorkflowRun }) {
   const { t } = useTranslation();
   const name = run.workflow;

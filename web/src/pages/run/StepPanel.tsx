@@ -1,4 +1,4 @@
-/** Everything about one step of a run: why it stands where it stands, its data, and what can be done with it. */
+/** Details of one step of a run: waiting reasons, data and actions. */
 
 import { Button, Menu } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -30,7 +30,7 @@ import style from "./run.module.css";
 interface Props {
   run: WorkflowRun;
   step: RunStep;
-  /** Whose log shows. */
+  /** Job whose log is shown. */
   job: string | undefined;
   onSelect: (step: string | undefined) => void;
   onSelectJob: (job: string) => void;
@@ -194,7 +194,7 @@ function UpstreamSteps({
 function StepWaitingReasons({ run, step }: { run: WorkflowRun; step: RunStep }) {
   const { t } = useTranslation();
   const { data } = useQuery({ ...stepWhyQuery(run.id, step.name), refetchInterval: 5_000 });
-  // How it ended stands among the facts.
+  // The summary shows how the step ended.
   const reasons = data?.reasons.filter(({ reason }) => reason !== "over") ?? [];
   if (reasons.length === 0) return null;
   return (

@@ -1,4 +1,4 @@
-/** Why a step stands where it stands, in words. */
+/** Text of a step's waiting reason. */
 
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";

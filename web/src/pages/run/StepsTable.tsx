@@ -1,4 +1,4 @@
-/** The steps of a run as rows: found by name, filtered by where they stand. */
+/** Table of a run's steps, with a name search and a status filter. */
 
 import { TextInput } from "@mantine/core";
 import { useVirtualizer } from "@tanstack/react-virtual";

@@ -1,4 +1,4 @@
-/** Runs, the newest first: where each stands, how far it is, and who started it. */
+/** List of runs, newest first: status, progress, and who started them. */
 
 import { Button } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
@@ -17,9 +17,9 @@ import style from "./runs.module.css";
 
 interface Props {
   filter: RunsFilter;
-  /** What shows where there is none. */
+  /** Placeholder of an empty list. */
   empty: ReactNode;
-  /** All are of one workflow. */
+  /** Whether all runs belong to one workflow. */
   isSingleWorkflow?: boolean;
 }
 
@@ -95,7 +95,7 @@ function RunRow({ run, isSingleWorkflow }: { run: WorkflowRun; isSingleWorkflow?
   );
 }
 
-/** How many steps stand where, as a bar and in words. */
+/** Number of steps by status, as a bar and a tooltip. */
 export function Progress({ counts, isWide }: { counts: StepCounts; isWide?: boolean }) {
   const { t } = useTranslation();
   const { over, total } = progressOf(counts);

@@ -1,4 +1,4 @@
-/** All runs of workflows, by what they are filtered by. */
+/** The workflow runs page, with filters. */
 
 import { Button, TextInput } from "@mantine/core";
 import { getRouteApi, Link } from "@tanstack/react-router";
@@ -121,7 +121,7 @@ interface FieldProps {
   isFirst?: boolean;
 }
 
-/** A filter by a whole name, which counts once it is written. */
+/** Filter by an exact name, applied on Enter or blur. */
 function Field({ label, value, onChange, isFirst }: FieldProps) {
   const { t } = useTranslation();
   const [text, setText] = useState(value ?? "");

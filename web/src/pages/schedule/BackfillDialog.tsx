@@ -1,4 +1,4 @@
-/** Making up for a past range: what it would start is shown before anything is started. */
+/** Starts a backfill; shows the planned runs first. */
 
 import { Accordion, Button, Group, Modal, NumberInput, Select, Switch, TextInput } from "@mantine/core";
 import { useNavigate } from "@tanstack/react-router";
@@ -161,7 +161,7 @@ export function BackfillDialog({ schedule, onClose }: Props) {
   );
 }
 
-/** What the server would do, a moment after the last change; null while that is not known. */
+/** Returns the server's plan, a moment after the last change; null while it is unknown. */
 function usePlan(id: string, wanted: StartBackfill | null): BackfillPlan | ApiError | null {
   const [plan, setPlan] = useState<BackfillPlan | ApiError | null>(null);
   const key = wanted && JSON.stringify(wanted);

@@ -1,4 +1,4 @@
-/** Past ranges that are, or were, made up for, with how far each has come. */
+/** Backfills of a schedule, with their progress. */
 
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";

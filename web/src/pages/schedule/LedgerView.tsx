@@ -1,4 +1,4 @@
-/** What became of each instant: the job that it created, or why it created none. */
+/** The ledger of a schedule: for each scheduled time the job or run that was created, or why there is none. */
 
 import { Button, Select } from "@mantine/core";
 import { useInfiniteQuery, keepPreviousData } from "@tanstack/react-query";
@@ -18,7 +18,7 @@ import { EmptyState, Loading, ErrorBox } from "../../ui/kit";
 import { RunBadge, StatusBadge, ToneBadge } from "../../ui/Status";
 import style from "./ledger.module.css";
 
-/** A decision this long after its time is worth a word. */
+/** Delay from which a late firing is labelled. */
 const DELAY_SHOWN_MS = 1_000;
 
 interface Props {
@@ -128,7 +128,7 @@ const ICONS = {
   failed: X,
 };
 
-/** An entry of the ledger; its times are in the zone of the schedule, as the next firings are. */
+/** An entry of the ledger. Its times are in the schedule's zone, like the next firings. */
 function Entry({ entry, zone }: { entry: LedgerEntry; zone: string }) {
   const { t } = useTranslation();
   const { language, zone: own } = usePreferences();

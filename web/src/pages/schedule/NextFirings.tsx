@@ -1,4 +1,4 @@
-/** When it fires next, on the wall of its zone, with what a change of the clocks or a calendar does to it. */
+/** The next firings in the schedule's zone, with effects of clock changes and calendars. */
 
 import { Tooltip } from "@mantine/core";
 import { useTranslation } from "react-i18next";
@@ -21,7 +21,7 @@ interface Props {
 
 export function NextFirings({ schedule, preview, error }: Props) {
   const { t } = useTranslation();
-  // That it is paused is said here in the user's language.
+  // The pause has its own localized text here.
   const warnings = preview?.warnings?.filter(({ code }) => code !== "paused");
   return (
     <Card title={t("schedule.nextTimes")} aside={schedule.zone}>
@@ -71,7 +71,7 @@ export function FiringList({ preview, none }: { preview: Preview; none: string }
   );
 }
 
-/** The date and the time as the wall of the zone shows them, whatever zone this browser is in. */
+/** The local date and time in the schedule's zone, independent of the browser's zone. */
 function WallTime({ local, at }: { local: string; at: string }) {
   const { language, zone } = usePreferences();
   const time = local.slice(11, 19);

@@ -1,4 +1,4 @@
-/** What a schedule does about what can go wrong, how its runs go, and what else is known of it. */
+/** Statistics, policies and details of a schedule. */
 
 import { Link, useNavigate } from "@tanstack/react-router";
 import type { ReactNode } from "react";

@@ -1,4 +1,4 @@
-/** One schedule: its rule in words, how it goes, what fires next, and what became of each instant. */
+/** One schedule: its rule in words, statistics, next firings, ledger, backfills and spec. */
 
 import { ActionIcon, Button, Menu, Tabs } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";

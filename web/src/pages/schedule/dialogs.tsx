@@ -1,4 +1,4 @@
-/** What is asked before something is done to a schedule. */
+/** Confirmation dialogs for actions on a schedule. */
 
 import { useNavigate } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";

@@ -1,4 +1,4 @@
-/** A schedule is written: a form and its file side by side, with what it would fire next below. */
+/** Schedule editor: a form and a file side by side, with a preview of the next firings. */
 
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -37,7 +37,7 @@ job:
 const newRoute = getRouteApi("/schedules/new");
 const editRoute = getRouteApi("/schedules/$id/edit");
 
-/** The spec of a schedule as somebody would write it: without what the server put in by itself. */
+/** Returns the spec of a schedule as YAML, without server defaults. */
 function useSource(id: string | undefined) {
   const { data, error } = useQuery({ ...scheduleQuery(id ?? ""), enabled: id !== undefined });
   const text = useQuery({
@@ -69,7 +69,7 @@ export function EditSchedulePage() {
   const { t } = useTranslation();
   const { id } = editRoute.useParams();
   const { schedule, text, error } = useSource(id);
-  // What is written here is based on what was there when it began.
+  // The edit is based on the version that was loaded first.
   const [original, setOriginal] = useState<{ schedule: Schedule; text: string } | null>(null);
   if (!original && schedule && text !== undefined) setOriginal({ schedule, text });
   const name = t("schedule.editOf", { name: schedule?.name ?? "…" });
@@ -82,7 +82,7 @@ export function EditSchedulePage() {
 
 interface ComposerProps {
   start: string;
-  /** The schedule that gets the spec; a new one where null. */
+  /** The edited schedule; null for a new one. */
   schedule: Schedule | null;
   title: React.ReactNode;
 }

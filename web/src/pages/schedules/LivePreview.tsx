@@ -1,4 +1,4 @@
-/** What a draft would fire, while it is written. */
+/** Preview of the firings of a draft. */
 
 import { useQuery, keepPreviousData } from "@tanstack/react-query";
 import { useDebouncedValue } from "@mantine/hooks";
@@ -47,7 +47,7 @@ export function LivePreview({ spec }: { spec: ScheduleSpec | null }) {
   );
 }
 
-/** A name that is still being typed must not be sent as none. */
+/** Omits empty names: the user may still be typing. */
 function nonEmptyNames({ name, namespace }: { name?: string; namespace?: string }) {
   return { ...(name ? { name } : {}), ...(namespace ? { namespace } : {}) };
 }

@@ -1,4 +1,4 @@
-/** Whether a schedule fires: an icon, a word and a colour. */
+/** Status badge of a schedule: an icon, a text and a colour. */
 
 import { CircleCheckBig, CirclePause, Radio, TimerOff } from "lucide-react";
 import { useTranslation } from "react-i18next";
@@ -18,7 +18,7 @@ export function ScheduleBadge({ status, plain }: { status: ScheduleStatus; plain
   return <ToneBadge tone={tone} icon={icon} word={t(`scheduleStatus.${status}`)} plain={plain} />;
 }
 
-/** What is late or stuck now, if anything is. */
+/** Number of late and stuck runs, if there are any. */
 export function HealthBadges({ health }: { health: ScheduleHealth | null | undefined }) {
   const { t } = useTranslation();
   const late = health?.late_now.length ?? 0;

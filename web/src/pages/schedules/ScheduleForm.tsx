@@ -1,4 +1,4 @@
-/** The members of a schedule that most of them set. What it does not show, the file keeps. */
+/** Form with the common members of a schedule. Other members are kept in the file. */
 
 import {
   Accordion,
@@ -53,7 +53,7 @@ interface Props {
   spec: ScheduleSpec;
   set: (path: string[], value: unknown) => void;
   fields: readonly FieldError[];
-  /** It exists: its name is not changed any more. */
+  /** Whether the schedule exists, so that its name cannot change. */
   isNameFixed: boolean;
 }
 

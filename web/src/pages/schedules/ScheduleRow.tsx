@@ -1,4 +1,4 @@
-/** One schedule of the list. */
+/** A row of the schedule list. */
 
 import { ActionIcon, Tooltip } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
@@ -26,7 +26,7 @@ interface Props {
   style: CSSProperties;
 }
 
-/** When it last fired, with a link to what that started. */
+/** Time of the last firing, with a link to its run. */
 function LastFiring({ firing, run }: { firing: Schedule["last"]; run: ScheduleRun | undefined }) {
   if (!firing) return <span className="quiet">–</span>;
   const when = (
@@ -97,7 +97,7 @@ export function ScheduleRow({ schedule, isSelected, onPick, style: place }: Prop
   );
 }
 
-/** How many of its runs went well, and how often in a row the last ones did not. */
+/** Success rate, and the number of consecutive failures. */
 export function SuccessRate({ schedule }: { schedule: Schedule }) {
   const { t } = useTranslation();
   const { language } = usePreferences();
@@ -106,7 +106,7 @@ export function SuccessRate({ schedule }: { schedule: Schedule }) {
   const percent = new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 1 });
   return (
     <span className="num">
-      {/* Rounded down: only what never failed is 100 %. */}
+      {/* Rounded down: only a schedule without failures has 100 %. */}
       {percent.format(Math.floor(rate * 1_000) / 1_000)}
       {streak < 0 && <span className={style.bad}> {t("schedule.failing", { count: -streak })}</span>}
     </span>

@@ -1,4 +1,4 @@
-/** Runs as bars, the newest last: the height is how long they took, colour and shape how they ended. */
+/** Runs of a schedule as bars, newest last: height is the duration, colour and shape the result. */
 
 import { Link } from "@tanstack/react-router";
 import type { ComponentProps } from "react";
@@ -10,7 +10,7 @@ import { formatDuration } from "../../lib/quantities";
 import { formatExact } from "../../lib/time";
 import style from "./schedules.module.css";
 
-/** `runs` has the newest first. */
+/** `runs` is newest first. */
 export function ScheduleRunBars({ runs, linked }: { runs: readonly ScheduleRun[]; linked?: boolean }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
@@ -61,11 +61,11 @@ export function ScheduleRunBars({ runs, linked }: { runs: readonly ScheduleRun[]
 
 interface AllRunsLinkProps extends Omit<ComponentProps<typeof Link>, "to" | "search" | "params"> {
   schedule: Schedule;
-  /** Only those that are not over. */
+  /** Only active runs. */
   activeOnly?: boolean;
 }
 
-/** Leads to the list of its runs: of jobs, or of runs of its workflow. */
+/** Links to the schedule's jobs, or to its workflow runs. */
 export function AllRunsLink({ schedule: { id, spec }, activeOnly, ...rest }: AllRunsLinkProps) {
   if (spec?.workflow) {
     const status = activeOnly ? "waiting,running,paused,stopping" : undefined;
@@ -75,7 +75,7 @@ export function AllRunsLink({ schedule: { id, spec }, activeOnly, ...rest }: All
   return <Link {...rest} to="/jobs" search={{ schedule: id, status }} />;
 }
 
-/** How long it took, or has taken so far. */
+/** Returns the duration in milliseconds; of an active run until now. */
 function runDuration(run: ScheduleRun): number {
   if (!run.started_at) return 0;
   return (run.finished_at ? Date.parse(run.finished_at) : Date.now()) - Date.parse(run.started_at);

@@ -1,4 +1,4 @@
-/** All schedules: when they fire next, how their last runs went, and what can be done about them. */
+/** The schedules page: next firing, recent runs, actions. */
 
 import { Button, Checkbox, Select, TextInput } from "@mantine/core";
 import { getRouteApi, Link } from "@tanstack/react-router";
@@ -42,11 +42,11 @@ const ACTIONS = [
   { action: "resume", icon: Play },
   { action: "trigger", icon: Zap },
 ] as const;
-/** What is asked for besides. */
+/** Label of the reason field of each bulk action; null if it has none. */
 const REASON_LABELS = { pause: "queue.note", resume: null, trigger: "schedule.reason" } as const;
-/** The next page is asked for when so few rows are left below. */
+/** The next page is requested when only this number of rows is left below. */
 const PREFETCH_ROWS = 40;
-/** Columns that a narrow page leaves out, with their heads. */
+/** Columns hidden on narrow pages, with their headers. */
 const HIDDEN_WHEN_NARROW = new Set<string>(["last", "usual"]);
 const ROW_HEIGHT = 52;
 const ROW_HEIGHT_NARROW = 78;
@@ -144,7 +144,7 @@ function filterOf({ status, text, owner, namespace, label }: SchedulesSearch): S
   return { status: STATUSES.find((each) => each === status), text, owner, namespace, label };
 }
 
-/** Whether two addresses show the same, in the same order. */
+/** Returns whether two searches show the same rows in the same order. */
 function isSameSearch(a: SchedulesSearch, b: SchedulesSearch): boolean {
   const shown = (search: SchedulesSearch) => JSON.stringify([filterOf(search), search.sort ?? "next"]);
   return shown(a) === shown(b);
@@ -179,7 +179,7 @@ function Filters(props: {
         aria-label={t("schedule.sort")}
         value={search.sort ?? "next"}
         onChange={(value) => change({ sort: value === "next" ? undefined : (value ?? undefined) })}
-        // Of too many, these are the orders that the server has.
+        // Lists with more rows support only the server's orders.
         data={SORTS.map((value) => ({
           value,
           label: t(`schedule.sorts.${value}`),

@@ -1,4 +1,4 @@
-/** The parts of what concerns time: schedules, when they fire, and the calendars that they keep to. */
+/** Tabs: schedules, timetable, calendars. */
 
 import { Link } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";

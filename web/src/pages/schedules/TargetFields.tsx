@@ -1,4 +1,4 @@
-/** What a schedule starts: a job, or a workflow. */
+/** The target of a schedule: a job or a workflow. */
 
 import { Autocomplete, SegmentedControl } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
@@ -72,7 +72,7 @@ interface ParametersProps {
   fields: readonly FieldError[];
 }
 
-/** What each firing gives to the chosen workflow: its parameters, as the start of a run has them. */
+/** Parameters that each firing passes to the workflow, as in the start dialog. */
 function Parameters({ namespace, call, set, fields }: ParametersProps) {
   const { t } = useTranslation();
   const [name] = useDebouncedValue(call.name, 300);
@@ -86,7 +86,7 @@ function Parameters({ namespace, call, set, fields }: ParametersProps) {
     const next = { ...edited, [parameter]: value };
     setEdited(next);
     const { values } = parseCallFields(declared, { ...initialFields(declared, call.parameters), ...next });
-    // What the workflow does not know stays: the server says what is wrong with it.
+    // Unknown parameters are kept: the server reports the error.
     const unknown = Object.entries(call.parameters ?? {}).filter(([each]) => !(each in declared));
     const all = { ...Object.fromEntries(unknown), ...values };
     set(Object.keys(all).length > 0 ? all : undefined);

@@ -1,4 +1,4 @@
-/** What fires when: a lane for each schedule, and for a week how much begins in each hour. */
+/** The timetable: a lane per schedule, and for a week a heatmap of firings per hour. */
 
 import { SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -69,7 +69,7 @@ export function TimetablePage() {
   );
 }
 
-/** The one that fires first on top. */
+/** Sorts schedules by their first firing. */
 function byFirstFiring(rows: readonly TimetableRow[]): TimetableRow[] {
   const first = (row: TimetableRow) => row.firings[0] ?? row.completeUntil;
   return [...rows]
@@ -90,7 +90,7 @@ function DayLanes({ table }: { table: Timetable }) {
       <div className={style.axis} aria-hidden>
         <span />
         <div>
-          {/* One at the very edge would stand out of the card. */}
+          {/* A tick at the edge would overflow the card. */}
           {ticks
             .filter((tick) => tick - from > (to - from) / 25)
             .map((tick) => (
@@ -159,12 +159,12 @@ function LaneMarks({ lane, from, to }: { lane: TimetableRow; from: number; to: n
   });
 }
 
-/** Days by hours, in the chosen zone: the darker, the more begins then. */
+/** Heatmap of days and hours in the chosen zone: the darker, the more firings. */
 function WeekHeatmap({ table }: { table: Timetable }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
   const { from, to, rows, completeUntil } = table;
-  // Those that fire all the time would say nothing here.
+  // Schedules that fire constantly would hide the others.
   const frequent = rows.filter((row) => row.completeUntil < to);
   const days = useMemo(() => {
     const firings = rows.filter((row) => row.completeUntil >= to).flatMap((row) => row.firings);

@@ -1,4 +1,4 @@
-/** What can be done with many schedules at once. The feed tells the views what came of it. */
+/** Bulk actions on schedules. Events refresh the views afterwards. */
 
 import { unwrap, api } from "../../api/client";
 import type { SchedulesFilter } from "../../api/schedules";
@@ -6,7 +6,7 @@ import { findAll } from "../../lib/bulk";
 import { type BulkAction, isApplicable } from "../../lib/schedules";
 import { randomId } from "../../lib/randomId";
 
-/** The schedules of a filter that an action fits. */
+/** Returns the ids of the schedules of a filter to which an action applies. */
 export async function findApplicable(
   action: BulkAction,
   filter: SchedulesFilter,
@@ -19,7 +19,7 @@ export async function findApplicable(
   return (await findAll(read, (schedule) => isApplicable(action, schedule))).map(({ id }) => id);
 }
 
-/** `why` is the note of a pause, and the reason of a firing. */
+/** `reason` is the note of a pause, and the reason of a manual firing. */
 export async function runAction(action: BulkAction, id: string, reason: string): Promise<void> {
   const path = { name: id };
   if (action === "pause") {

@@ -1,9 +1,9 @@
 /**
- * A list of schedules for a filter, however many there are.
+ * A filtered list of any number of schedules.
  *
- * Up to a thousand are read at once and can be in any order. Of more, the server's orders are what there
- * is, and pages are read as the user scrolls down. Rows are light; what is dear to find out (health and
- * recent runs) is asked for the rows in sight alone, some at a time, and kept fresh for those alone.
+ * Up to 1,000 schedules are read at once and sorted in the page. Longer lists use the server's orders and are
+ * paginated as the user scrolls down. Health and recent runs are expensive, so they are loaded and refreshed in
+ * chunks, only for visible rows.
  */
 
 import { useInfiniteQuery, useQueries, useQuery } from "@tanstack/react-query";
@@ -18,14 +18,14 @@ import {
 import type { Schedule } from "../../api/schema";
 import { chunksInRange, sortSchedules, type Sort } from "../../lib/schedules";
 
-/** So many rows are asked for in one request. */
+/** Rows per request for details. */
 const CHUNK_ROWS = 25;
 
 export interface Schedules {
-  /** `undefined` before the first answer. */
+  /** Undefined before the first response. */
   rows: readonly Schedule[] | undefined;
   error: Error | null;
-  /** There are too many for an order of our own. */
+  /** Whether there are too many rows to sort in the page. */
   isPaged: boolean;
   hasMore: boolean;
   more: () => void;
@@ -35,7 +35,7 @@ export interface Schedules {
 export function useSchedules(filter: SchedulesFilter, sort: Sort): Schedules {
   const whole = useQuery({
     ...schedulesQuery(filter, undefined, sort === "health"),
-    // Of more than one page only what is in sight is kept fresh.
+    // Of a longer list, only visible rows are refreshed.
     enabled: (query) => !query.state.data?.next_cursor,
   });
   const isPaged = Boolean(whole.data?.next_cursor) && !whole.isPlaceholderData;
@@ -61,13 +61,13 @@ export function useSchedules(filter: SchedulesFilter, sort: Sort): Schedules {
   };
 }
 
-/** The rows in sight with all that is told of them; a row is as the list has it until that is there. */
+/** Returns details of the visible rows; a row as listed until its details are loaded. */
 export function useVisibleDetails(rows: readonly Schedule[], first: number, last: number) {
   const chunkIds = chunksInRange(rows, first, last, CHUNK_ROWS).map((chunk) =>
     chunk.map((schedule) => schedule.id),
   );
   const found = useQueries({ queries: chunkIds.map((ids) => visibleSchedulesQuery(ids)) });
-  // What was told of a row stays while it is asked anew.
+  // Details of a row are kept while they are reloaded.
   const details = useRef(new Map<string, Schedule>());
   for (const { data } of found)
     for (const schedule of data?.items ?? []) details.current.set(schedule.id, schedule);

@@ -1,4 +1,4 @@
-/** Emptying a server before its machine is serviced, and letting it lead again. */
+/** Drains a server before maintenance, and undrains it. */
 
 import { Button, Group, Modal } from "@mantine/core";
 import { CircleSlash, Play } from "lucide-react";
@@ -13,7 +13,7 @@ import { ErrorBox } from "../../ui/kit";
 
 interface Props {
   server: Server;
-  /** All that are there, it among them. */
+  /** All servers of the cluster, including this one. */
   servers: readonly Server[];
 }
 
@@ -36,7 +36,7 @@ function Ask({ server, servers, onClose }: Props & { onClose: () => void }) {
   const { t } = useTranslation();
   const [busy, setBusy] = useState(false);
   const [apiError, setApiError] = useState<unknown>(null);
-  // As it was asked: the list goes on to change behind the question.
+  // Fixed when the dialog opens: the list may change meanwhile.
   const [drains] = useState(!server.draining);
   const { id, name } = server;
   const action = drains ? "drain" : "undrain";

@@ -1,4 +1,4 @@
-/** All servers that share the store: which one leads, which could follow it, and which one answers. */
+/** The servers page: the leader, the standbys, and the server that serves this page. */
 
 import { useQuery } from "@tanstack/react-query";
 import { ArrowRightLeft, CircleSlash, Crown, Eye, type LucideIcon, MonitorDot } from "lucide-react";
@@ -39,7 +39,7 @@ export function ServersPage() {
   );
 }
 
-/** How the servers stand together, in a sentence. */
+/** Summary of the cluster state in a sentence. */
 function ClusterSummary({ servers }: { servers: readonly Server[] }) {
   const { t } = useTranslation();
   const found = clusterState(servers);
@@ -85,7 +85,7 @@ function ServerRow({ server, servers }: { server: Server; servers: readonly Serv
   );
 }
 
-/** Whether it could take over at once, and how much of the newest it would still have to hear. */
+/** Whether a standby is ready to take over, and its lag behind the leader. */
 function Readiness({ server }: { server: Server }) {
   const { t } = useTranslation();
   if (server.lag == null) return <span>{t("server.cold")}</span>;
@@ -105,7 +105,7 @@ function ServerBadge({ status }: { status: ServerStatus }) {
   return <ToneBadge tone={tone} icon={icon} word={t(`server.status.${status}`)} />;
 }
 
-/** For those who have one server, and may not know that there can be more. */
+/** Hint for clusters with a single server. */
 function AddServerHint() {
   const { t } = useTranslation();
   return (

@@ -1,4 +1,4 @@
-/** Who one is, and how this browser shows things. */
+/** Account, server state, and preferences of this browser. */
 
 import { Button, SegmentedControl, Select } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -21,7 +21,7 @@ const ZONES = Intl.supportedValuesOf("timeZone");
 
 const CHECKS = ["engine", "store", "clock"] as const;
 
-/** The name of a readiness check; one of a newer server stays as it is. */
+/** Returns the localized name of a readiness check; a check of a newer server keeps its name. */
 function checkName(name: string, t: TFunction): string {
   const known = CHECKS.find((each) => each === name);
   return known ? t(`check.${known}`) : name;
@@ -35,7 +35,7 @@ export function SettingsPage() {
   const me = useQuery(meQuery);
   const version = useQuery(versionQuery).data;
   const ready = useQuery(readyQuery);
-  // A server that does not lead is not ready, so that a load balancer can prefer the one that does.
+  // A standby is not ready, so that load balancers prefer the leader.
   const isStandby = ready.error !== null && isTakeover(ApiError.from(ready.error));
   const kind = me.data?.kind === "admin" || me.data?.kind === "worker" ? me.data.kind : null;
 

@@ -1,4 +1,4 @@
-/** The members of a spec that most jobs set, as fields. What it does not show, the job file keeps. */
+/** Form with the common members of a job spec. Other members are kept in the file. */
 
 import { Accordion, NumberInput, SegmentedControl, Select, Textarea, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -14,11 +14,11 @@ interface Props {
   spec: JobSpec;
   set: (path: string[], value: unknown) => void;
   fields: readonly FieldError[];
-  /** As part of a schedule, which decides names and times itself. */
+  /** Whether it is part of a schedule form; a schedule sets names and times itself. */
   inSchedule?: boolean;
 }
 
-/** Runs that this form knows; others are left to the job file. */
+/** Returns the process runtime, the only one of this form; others are edited in the file. */
 function processOf(spec: JobSpec) {
   const run = spec.run as JobSpec["run"] | undefined;
   return run && typeof run === "object" && "process" in run ? (run.process ?? {}) : null;
@@ -275,7 +275,7 @@ function CommandLine(props: {
   const { t } = useTranslation();
   const given = join(props.words);
   const [draft, setDraft] = useState<{ text: string; made: string } | null>(null);
-  // What was typed stands, as long as it means what the spec says.
+  // The typed text is kept as long as it means the same as the spec.
   const text = draft && draft.made === given ? draft.text : given;
   return (
     <TextInput
@@ -303,7 +303,7 @@ interface KeyValueFieldProps {
   error?: string;
 }
 
-/** `NAME=VALUE`, one a line. */
+/** A field of `NAME=VALUE` lines. */
 function KeyValueField({ label, placeholder, value, onChange, error }: KeyValueFieldProps) {
   const given = Object.entries(value)
     .map(([key, each]) => `${key}=${each}`)

@@ -1,4 +1,4 @@
-/** A new job: a form and its job file side by side, either of which may be edited. */
+/** Job submission: a form and a file side by side. */
 
 import { Button, Menu } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -54,7 +54,7 @@ function JobEditor({ start }: { start: string }) {
   const { t } = useTranslation();
   const navigate = useNavigate();
   const [busy, setBusy] = useState(false);
-  // One key for one text: a second press on the button is not a second job.
+  // One idempotency key per text, so that a second click does not submit a second job.
   const key = useRef({ of: "", value: "" });
   const draft = useDraft<JobSpec>(start, checkSpec);
   const { spec, apiError } = draft;

@@ -1,4 +1,4 @@
-/** Cordon, drain, let work in again, forget. */
+/** Worker actions: cordon, uncordon, drain, delete. */
 
 import { ActionIcon, Button, Group, Menu, Modal } from "@mantine/core";
 import { CircleSlash, Ellipsis, LogOut, Play, Trash2 } from "lucide-react";

@@ -1,4 +1,4 @@
-/** What a worker has, and how much of it is taken. */
+/** Capacity and use of a worker's resources. */
 
 import { useTranslation } from "react-i18next";
 

@@ -1,4 +1,4 @@
-/** One worker: what runs there, what ran there, what it can. */
+/** One worker: executions, capacity, capabilities. */
 
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";

@@ -1,4 +1,4 @@
-/** All workers: whether they are there, what they have, how much of it is taken. */
+/** The workers page: status, capacity, use. */
 
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
@@ -17,7 +17,7 @@ import { WorkerActions } from "./WorkerActions";
 import { WorkerMeters } from "./WorkerCard";
 import style from "./workers.module.css";
 
-/** Those that need somebody first, then by name. */
+/** Sorts workers: those that need attention first, then by name. */
 function byAttention(a: Worker, b: Worker): number {
   const need = (worker: Worker) =>
     worker.status === "lost" ? 0 : worker.health?.trouble ? 1 : worker.status === "expected" ? 2 : 3;

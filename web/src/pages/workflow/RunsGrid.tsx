@@ -1,4 +1,4 @@
-/** The newest runs and how each step of them went: a column for each run, a row for each step. */
+/** Grid of the newest runs: a column per run, a row per step. */
 
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
@@ -41,7 +41,7 @@ export function RunsGrid({ workflow, nodes }: { workflow: Workflow; nodes: reado
   return <Grid runs={[...data.items].reverse()} nodes={nodes} />;
 }
 
-/** `runs` has the newest last. */
+/** `runs` is newest last. */
 function Grid({ runs, nodes }: { runs: readonly WorkflowRun[]; nodes: readonly DagNode[] }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
@@ -50,10 +50,10 @@ function Grid({ runs, nodes }: { runs: readonly WorkflowRun[]; nodes: readonly D
   const steps = read.map(({ data }) => data?.steps);
   const columns = useMemo(
     () => steps.map((of) => new Map(of?.map((step) => [step.name, step]))),
-    // eslint-disable-next-line react-hooks/exhaustive-deps -- each of them is what it was until it is read again
+    // eslint-disable-next-line react-hooks/exhaustive-deps -- each element is stable until it is refetched
     steps,
   );
-  // Steps of earlier generations that are no more stand below.
+  // Removed steps of earlier generations come last.
   const names = useMemo(() => {
     const all = new Set(nodes.map(({ name }) => name));
     for (const column of columns) for (const name of column.keys()) all.add(name);

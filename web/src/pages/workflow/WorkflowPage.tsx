@@ -1,4 +1,4 @@
-/** One workflow: its picture, how its newest runs went step by step, all its runs, its definition. */
+/** One workflow: graph, run grid, runs, definition. */
 
 import { ActionIcon, Button, Menu, Tabs } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -125,7 +125,7 @@ function WorkflowDetails({ workflow }: { workflow: Workflow }) {
   );
 }
 
-/** What a step was asked to be. */
+/** Definition of a step. */
 function StepDefinition({ step, onClose }: { step: StepSpec; onClose: () => void }) {
   const { t } = useTranslation();
   return (

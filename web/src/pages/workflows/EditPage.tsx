@@ -1,4 +1,4 @@
-/** A workflow is written: its file, what the server says to it, and its picture as it grows. */
+/** Workflow editor: form or file, validation, and a live graph. */
 
 import { Button, SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
@@ -49,7 +49,7 @@ finally:
 const newRoute = getRouteApi("/workflows/new");
 const editRoute = getRouteApi("/workflows/$id/edit");
 
-/** A workflow, and its spec as somebody would write it: without what the server put in by itself. */
+/** Returns a workflow and its spec as YAML, without server defaults. */
 function useSource(id: string | undefined) {
   const { data, error } = useQuery({ ...workflowQuery(id ?? ""), enabled: id !== undefined });
   const text = useQuery({
@@ -80,7 +80,7 @@ export function EditWorkflowPage() {
   const { t } = useTranslation();
   const { id } = editRoute.useParams();
   const { workflow, text, error } = useSource(id);
-  // What is written here is based on what was there when it began.
+  // The edit is based on the version that was loaded first.
   const [original, setOriginal] = useState<{ workflow: Workflow; text: string } | null>(null);
   if (!original && workflow && text !== undefined) setOriginal({ workflow, text });
   const name = t("schedule.editOf", { name: workflow?.name ?? "…" });
@@ -105,13 +105,13 @@ export function Crumbs({ name, children }: { name: string; children?: ReactNode 
   );
 }
 
-/** Both write the same definition. */
+/** Two editors of the same definition. */
 const EDIT_MODES = ["form", "file"] as const;
 type EditMode = (typeof EDIT_MODES)[number];
 
 interface ComposerProps {
   start: string;
-  /** The workflow that gets the spec; a new one where null. */
+  /** The edited workflow; null for a new one. */
   workflow: Workflow | null;
   title: ReactNode;
 }
@@ -128,7 +128,7 @@ function WorkflowEditor({ start, workflow, title }: ComposerProps) {
   const [busy, setBusy] = useState(false);
   const [apiError, setApiError] = useState<ApiError | null>(null);
   const { spec } = draft;
-  // While the text cannot be read, the picture stays what it was.
+  // An invalid text keeps the last valid graph.
   const last = useRef<WorkflowSpec | null>(null);
   if (spec) last.current = spec;
   const shown = last.current;

@@ -1,4 +1,4 @@
-/** A parameter of a workflow in a form. */
+/** Form field of a workflow parameter. */
 
 import { NumberInput, Select, Switch, Textarea, TextInput } from "@mantine/core";
 import { useTranslation } from "react-i18next";
@@ -13,11 +13,11 @@ interface FieldProps {
   value: string;
   error: string | undefined;
   onChange: (value: string) => void;
-  /** A text with a reference may stand for a value of any type. */
+  /** Whether a text with a reference is allowed for any type. */
   allowsReferences?: boolean;
 }
 
-/** The field of a parameter, as its type and its schema let it be. */
+/** Renders a field for the parameter's type and schema. */
 export function ParameterField({ name, parameter, value, error, onChange, allowsReferences }: FieldProps) {
   const { t } = useTranslation();
   const hints = fieldHintsOf(parameter);
@@ -104,7 +104,10 @@ export function ParameterField({ name, parameter, value, error, onChange, allows
   }
 }
 
-/** Whether more than a line of text can be said in it: what numbers and texts are filled in with may refer. */
+/**
+ * Returns whether the parameter has a field other than one line of text. Only text and number fields can contain
+ * references.
+ */
 function hasSpecialField({ type }: Parameter, { choices }: FieldHints): boolean {
   return choices !== null || type === "boolean" || type === "array" || type === "object";
 }

@@ -1,4 +1,4 @@
-/** Runs as bars, the newest last: the height is how long they took, colour and shape how they ended. */
+/** Runs as bars, newest last: height is the duration, colour and shape the result. */
 
 import { Link } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";
@@ -9,7 +9,7 @@ import { formatDuration } from "../../lib/quantities";
 import { formatExact } from "../../lib/time";
 import style from "./workflows.module.css";
 
-/** `runs` has the newest first. */
+/** `runs` is newest first. */
 export function RunBars({ runs }: { runs: readonly RecentRun[] }) {
   const { t } = useTranslation();
   const { language, zone } = usePreferences();

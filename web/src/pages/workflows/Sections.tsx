@@ -1,4 +1,4 @@
-/** The two lists of what depends on what: workflows, and their runs. */
+/** Tabs: workflows, and their runs. */
 
 import { Link } from "@tanstack/react-router";
 import { useTranslation } from "react-i18next";

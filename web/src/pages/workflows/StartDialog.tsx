@@ -1,4 +1,4 @@
-/** Starts a run: its parameters in a form, and what it would do. */
+/** Starts a run: parameters, and a preview of the plan. */
 
 import { Button, Group, Modal, NumberInput, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
@@ -22,7 +22,7 @@ const PLAN_STEPS_SHOWN = 200;
 
 interface Props {
   workflow: Pick<Workflow, "id" | "name" | "parameters">;
-  /** What the fields hold at first, instead of the defaults. */
+  /** Initial values of the fields, instead of the defaults. */
   values?: Record<string, unknown>;
   onClose: () => void;
 }
@@ -137,7 +137,7 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
   );
 }
 
-/** What would run, in which order, with which values. */
+/** The planned steps in order, with their values. */
 function Plan({ plan }: { plan: RunPlan | undefined }) {
   const { t } = useTranslation();
   if (!plan) return null;

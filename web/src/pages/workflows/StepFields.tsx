@@ -1,4 +1,4 @@
-/** One step of a workflow as fields. */
+/** Form fields of one step. */
 
 import {
   Autocomplete,
@@ -120,7 +120,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
           placeholder={t("common.optional")}
           value={step.approval?.message ?? ""}
           onChange={(event) => {
-            // Without a question it is still an approval: the object stays, be it empty.
+            // The object is kept even without a message: it makes the step an approval.
             const message = event.currentTarget.value || undefined;
             set([...at, "approval"], { ...step.approval, message });
           }}
@@ -192,7 +192,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
   );
 }
 
-/** What `rows: integer` and the like promise; a name alone is a text. */
+/** Parses output declarations such as `rows: integer`; the type defaults to string. */
 function parseOutputTypes(texts: readonly string[]): Record<string, string> | undefined {
   const pairs = texts.map((text) => {
     const [name = "", type = "string"] = text.split(":").map((part) => part.trim());
@@ -201,7 +201,7 @@ function parseOutputTypes(texts: readonly string[]): Record<string, string> | un
   return pairs.length > 0 ? Object.fromEntries(pairs) : undefined;
 }
 
-/** The part of a path behind `at`, or null for another one. */
+/** Returns the part of a path after `at`; null for another path. */
 function relativePath(path: string, at: string): string | null {
   if (path === at) return "";
   return path.startsWith(`${at}.`) ? path.slice(at.length + 1) : null;
@@ -257,7 +257,7 @@ function WaitFields(props: {
 
 function ForEachFields(props: {
   step: StepSpec;
-  /** The steps whose tasks could add its elements. */
+  /** Steps whose tasks can add elements. */
   addedBy: readonly string[];
   set: (path: string[], value: unknown) => void;
   error: (path: string) => string | undefined;

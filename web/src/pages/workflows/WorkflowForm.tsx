@@ -1,4 +1,4 @@
-/** A workflow step by step: what most of them say, as fields. What it does not show, the file keeps. */
+/** Form with the common members of a workflow and its steps. Other members are kept in the file. */
 
 import { Accordion, Button, NumberInput, TextInput } from "@mantine/core";
 import { Plus } from "lucide-react";
@@ -15,7 +15,7 @@ interface Props {
   spec: WorkflowSpec;
   set: (path: string[], value: unknown) => void;
   fields: readonly FieldError[];
-  /** It exists: its name is not changed any more. */
+  /** Whether the workflow exists, so that its name cannot change. */
   isNameFixed: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** All workflows: who answers for them, how their newest runs went, and a button that starts one. */
+/** The workflows page: owner, recent runs, start. */
 
 import { ActionIcon, Button, TextInput, Tooltip } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
