@@ -98,7 +98,7 @@ web-test: web-there web/dist/index.html $(if $(BUILT),,build) ## Test the dashbo
 web-scale: cargo-there web ## Measure the dashboard with a million jobs: make web-scale JOBS=1000000
 	$(CARGO) build --locked --release -p belfry
 	@scripts/chromium.sh >/dev/null
-	cd web && BELFRY=$(abspath $(TARGET))/release/belfry SCALE_JOBS=$(or $(JOBS),1000000) npm run e2e -- --workers=1 scale flood
+	cd web && BELFRY=$(abspath $(TARGET))/release/belfry SCALE_JOBS=$(or $(JOBS),1000000) npm run e2e -- --workers=1 scale eventRate
 
 .PHONY: web-lint
 web-lint: web-there web/node_modules/.package-lock.json ## Check format, rules and types of the dashboard

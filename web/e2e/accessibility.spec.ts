@@ -1,6 +1,6 @@
 /**
- * H1. Every view can be read by everybody: axe looks through each. It takes long, so it has a file of its own, which is
- * the first in the alphabet: another worker does the rest meanwhile.
+ * H1. Accessibility of every view, checked with axe. The check is slow, so it has its own file, the first
+ * alphabetically: another worker runs the other files meanwhile.
  */
 
 import AxeBuilder from "@axe-core/playwright";
@@ -8,11 +8,11 @@ import AxeBuilder from "@axe-core/playwright";
 import { expect, script, test } from "./fixtures";
 import { VIEWS } from "./views";
 
-test("every view can be read by everybody, in both themes", async ({ page, server }) => {
-  // Each of some thirty views is looked through by axe.
+test("every view passes the axe checks, in both themes", async ({ page, server }) => {
+  // axe checks about thirty views.
   test.setTimeout(480_000);
   const id = await server.submit(script("readable", "echo hello; exit 3"));
-  await server.untilStatus(id, "failed");
+  await server.waitForStatus(id, "failed");
   const job = { run: { process: { script: "echo one; exit 1" } } };
   const list = { over: { items: ["a", "b"] } };
   const steps = [
@@ -38,15 +38,15 @@ test("every view can be read by everybody, in both themes", async ({ page, serve
     await page.goto(view);
     await expect(page.locator("main h1").first()).toBeVisible();
     await expect(page.getByLabel("Loading", { exact: true })).toHaveCount(0);
-    // What is being checked must have been: its button changes then.
+    // Wait for the validation: it changes the state of a button.
     await expect(page.getByText("Checking …")).toHaveCount(0);
-    // The names of steps of a run leave out how long they take, which changes all the time.
-    const isOfTime = ({ id }: { id: string }) =>
+    // The labels of a run's steps omit their durations, which change constantly.
+    const isDurationLabel = ({ id }: { id: string }) =>
       id === "label-content-name-mismatch" && view.startsWith("/runs/");
     for (const theme of ["light", "dark"] as const) {
       await page.emulateMedia({ colorScheme: theme });
       await expect(page.locator("html")).toHaveAttribute("data-mantine-color-scheme", theme);
-      // A button that is just becoming usable has, for a moment, neither of its two colours.
+      // A button that is being enabled briefly has a colour between its two colours.
       await expect(async () => {
         const axe = new AxeBuilder({ page });
         // Only colours depend on the theme.
@@ -57,10 +57,10 @@ test("every view can be read by everybody, in both themes", async ({ page, serve
             .withTags(["wcag2a", "wcag2aa", "wcag21aa", "best-practice"]);
         }
         const { violations } = await axe.analyze();
-        const told = violations
-          .filter((v) => !isOfTime(v))
+        const failures = violations
+          .filter((v) => !isDurationLabel(v))
           .flatMap((v) => v.nodes.map((node) => `${v.id}: ${node.target.join(" ")} ${node.failureSummary}`));
-        expect(told, `${view}, ${theme}`).toEqual([]);
+        expect(failures, `${view}, ${theme}`).toEqual([]);
       }).toPass({ timeout: 60_000 });
     }
   }

@@ -1,37 +1,37 @@
-/** A server for all tests of a file, and a page of it that is signed in and must not complain. */
+/** A server for all tests of a worker, and a signed-in page that fails the test on any browser error. */
 
 import { test as base } from "@playwright/test";
 
 import { Server } from "./server";
 
 export { expect } from "@playwright/test";
-export { script, until } from "./server";
+export { script, waitFor } from "./server";
 
-/** Speed is judged by `make web-scale` alone: a machine that does other work is slow at moments. */
-export const IS_SPEED_JUDGED = process.env.SCALE_JOBS !== undefined;
+/** Performance is asserted only by `make web-scale`: a machine under other load is temporarily slow. */
+export const ASSERTS_PERFORMANCE = process.env.SCALE_JOBS !== undefined;
 
-export const test = base.extend<{ complaints: string[] }, { server: Server }>({
+export const test = base.extend<{ browserErrors: string[] }, { server: Server }>({
   server: [
     async ({}, use) => {
       const server = await Server.start();
       await use(server);
-      await server.end();
+      await server.dispose();
     },
     { scope: "worker" },
   ],
   baseURL: async ({ server }, use) => use(server.url),
-  complaints: [
+  browserErrors: [
     async ({ page }, use) => {
-      const complaints: string[] = [];
-      page.on("pageerror", (error) => complaints.push(error.message));
+      const browserErrors: string[] = [];
+      page.on("pageerror", (error) => browserErrors.push(error.message));
       page.on("console", (message) => {
-        // A refused or lost request is a view's own matter.
+        // Views handle failed requests themselves.
         if (message.type() === "error" && !/Failed to load resource/.test(message.text())) {
-          complaints.push(message.text());
+          browserErrors.push(message.text());
         }
       });
-      await use(complaints);
-      base.expect(complaints, "what the browser complained about").toEqual([]);
+      await use(browserErrors);
+      base.expect(browserErrors, "what the browser complained about").toEqual([]);
     },
     { auto: true },
   ],

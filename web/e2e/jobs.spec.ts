@@ -1,14 +1,14 @@
-/** A1, A3–A5, G2, H1. Jobs by the dashboard: submitted, watched, cancelled, retried, found. */
+/** A1, A3–A5, G2, H1. Jobs in the dashboard: submit, follow, cancel, retry, find. */
 
-import { expect, script, test, until } from "./fixtures";
+import { expect, script, test, waitFor } from "./fixtures";
 
-test("a job is submitted with the form and watched to its end", async ({ page }) => {
+test("a job is submitted with the form and followed to its end", async ({ page }) => {
   await page.goto("/submit");
   await page.getByTestId("name").fill("from-the-form");
   await page
     .getByRole("textbox", { name: "Script" })
     .fill('echo first line; sleep 1; echo "last line" >&2\n');
-  // The job file beside the form says the same.
+  // The file next to the form has the same content.
   await expect(page.locator(".cm-content")).toContainText("from-the-form");
   await expect(page.getByText("The job is valid.")).toBeVisible();
   await page.getByTestId("submit").click();
@@ -20,7 +20,7 @@ test("a job is submitted with the form and watched to its end", async ({ page })
   await expect(page.locator("header").getByText("Succeeded")).toBeVisible();
 });
 
-test("a job file that is wrong is marked while it is typed, and not taken", async ({ page }) => {
+test("an invalid job file is marked while typing and cannot be submitted", async ({ page }) => {
   await page.goto("/submit");
   await page.getByTestId("name").fill("pay roll");
   await expect(page.getByTestId("name")).toHaveAttribute("aria-invalid", "true");
@@ -56,7 +56,7 @@ test("a running job is cancelled with a reason, and retried as a new one", async
 
 test("a job is run again with changes", async ({ page, server }) => {
   const id = await server.submit(script("original", "echo once", { labels: { team: "pay" } }));
-  await server.untilStatus(id, "succeeded");
+  await server.waitForStatus(id, "succeeded");
   await page.goto(`/jobs/${id}`);
   await page.getByRole("link", { name: "Run with changes" }).click();
   await expect(page.getByTestId("name")).toHaveValue("original");
@@ -66,7 +66,7 @@ test("a job is run again with changes", async ({ page, server }) => {
   await expect(page.getByText("team=pay")).toBeVisible();
 });
 
-test("a waiting job says why it waits", async ({ page, server }) => {
+test("a waiting job shows its waiting reason", async ({ page, server }) => {
   const id = await server.submit(script("too-big", "true", { resources: { cpu: "999" } }));
   await page.goto(`/jobs/${id}`);
   await expect(page.getByTestId("why")).toContainText("CPU: requested 999");
@@ -81,12 +81,12 @@ test("a waiting job says why it waits", async ({ page, server }) => {
   await server.call("POST", `/api/v1/jobs/${other}/cancel`, {});
 });
 
-test("each try has a bar, and its own log", async ({ page, server }) => {
+test("each execution has a bar and its own log", async ({ page, server }) => {
   const body = script("twice", "echo this is try $BELFRY_EXECUTION_NUMBER; exit 4", {
     retry: { max_retries: 1, backoff: { initial: "1s" } },
   });
   const id = await server.submit(body);
-  await server.untilStatus(id, "failed");
+  await server.waitForStatus(id, "failed");
   await page.goto(`/jobs/${id}`);
   await page.getByRole("button", { name: /#1 Failed/ }).click();
   await expect(page).toHaveURL(/execution=1/);
@@ -96,9 +96,9 @@ test("each try has a bar, and its own log", async ({ page, server }) => {
 });
 
 /** C4. */
-test("what a task saved for its next try is shown, and can be fetched", async ({ page, server }) => {
+test("a checkpoint is shown and can be downloaded", async ({ page, server }) => {
   const id = await server.submit(script("half-way", 'printf "page 7" > "$BELFRY_CHECKPOINT"; exit 1'));
-  await server.untilStatus(id, "failed");
+  await server.waitForStatus(id, "failed");
   await page.goto(`/jobs/${id}`);
   const button = page.getByRole("button", { name: "Download checkpoint" });
   await expect(button).toBeVisible();
@@ -108,14 +108,14 @@ test("what a task saved for its next try is shown, and can be fetched", async ({
   expect((await download).suggestedFilename()).toBe(`${id}.checkpoint-1`);
 });
 
-test("a log is searched, its streams are told apart, and a line has an address", async ({ page, server }) => {
+test("a log is searched and filtered by stream, and each line has a link", async ({ page, server }) => {
   const id = await server.submit(
     script(
       "talks",
       'for i in $(seq 1 300); do echo "line $i"; done; printf "\\033[31mred alert\\033[0m\\n" >&2',
     ),
   );
-  await server.untilStatus(id, "succeeded");
+  await server.waitForStatus(id, "succeeded");
   await page.goto(`/jobs/${id}`);
   const log = page.getByTestId("log");
   await expect(log).toContainText("301 lines");
@@ -131,9 +131,9 @@ test("a log is searched, its streams are told apart, and a line has an address",
   await expect(log.getByText("line 42", { exact: true })).toBeVisible();
 });
 
-test("a line of a long log has its true number, and is found by its address", async ({ page, server }) => {
+test("a line of a long log has its correct number and is found by its link", async ({ page, server }) => {
   const id = await server.submit(script("talks-long", 'seq -f "row %.0f" 1 25000'));
-  await server.untilStatus(id, "succeeded");
+  await server.waitForStatus(id, "succeeded");
   await page.goto(`/jobs/${id}`);
   const log = page.getByTestId("log");
   await expect(log).toContainText("Lines 15,001 to 25,000 of 25,000");
@@ -154,11 +154,11 @@ test("a line of a long log has its true number, and is found by its address", as
 });
 
 test("text is found anywhere in a long log, and the search can be stopped", async ({ page, server }) => {
-  // About 5.5 MB: more than one answer of the server holds.
+  // About 5.5 MB: more than one response contains.
   const id = await server.submit(
     script("talks-very-long", 'seq -f "row %.0f of a log that is longer than what is read at once" 1 100000'),
   );
-  await server.untilStatus(id, "succeeded");
+  await server.waitForStatus(id, "succeeded");
   await page.goto(`/jobs/${id}`);
   const log = page.getByTestId("log");
   // Above the lines and below them.
@@ -180,7 +180,7 @@ test("text is found anywhere in a long log, and the search can be stopped", asyn
   await log.getByRole("button", { name: "Newest lines" }).click();
   await expect(log.getByText("Lines 90,001 to 100,000 of 100,000")).toHaveCount(2);
 
-  // The second window does not come.
+  // The second window is never returned.
   let windows = 0;
   await page.route(/logs\?offset=/, (route) => (windows++ === 0 ? route.continue() : undefined));
   await find.fill("row 54");
@@ -191,15 +191,15 @@ test("text is found anywhere in a long log, and the search can be stopped", asyn
   await expect(log.getByText("row 54 of a log")).toBeVisible();
 });
 
-test("a log of which a part was not kept says so, and so does its download", async ({ page, server }) => {
+test("a log with an omitted part says so, and so does its download", async ({ page, server }) => {
   const id = await server.submit(script("talks-without-end", "seq 1 1000"));
-  await server.untilStatus(id, "succeeded");
+  await server.waitForStatus(id, "succeeded");
   await page.goto(`/jobs/${id}`);
   const log = page.getByTestId("log");
   await expect(log).toContainText("1,000 lines");
   await expect(log.getByRole("button", { name: "Download log", exact: true })).toBeVisible();
   await expect(log).not.toContainText("not kept");
-  // As if it had written more than 64 MiB, of which the middle is left out.
+  // As if the log had more than 64 MiB, of which the middle is omitted.
   await page.route(`**/jobs/${id}/executions*`, async (route) => {
     const response = await route.fetch();
     const list = (await response.json()) as { items: Array<{ usage: { log_bytes: number } }> };
@@ -211,7 +211,7 @@ test("a log of which a part was not kept says so, and so does its download", asy
   await expect(log.getByRole("button", { name: "Download log (6 MiB not kept)" })).toBeVisible();
 });
 
-test("failed runs of a schedule that lets one run at a time are retried one after another", async ({
+test("failed runs of a schedule with a limit of one run are retried one after another", async ({
   page,
   server,
 }) => {
@@ -222,7 +222,11 @@ test("failed runs of a schedule that lets one run at a time are retried one afte
     );
   for (let runs = 1; runs <= 4; runs += 1) {
     await server.trigger("one-by-one");
-    await until(15_000, "the run to fail", async () => (await listed("status=failed")).items.length === runs);
+    await waitFor(
+      15_000,
+      "the run to fail",
+      async () => (await listed("status=failed")).items.length === runs,
+    );
   }
   const before = new Set((await listed("")).items.map(({ id }) => id));
   await page.goto(`/jobs?schedule=${schedule}&status=failed`);
@@ -243,9 +247,9 @@ test("a bulk retry that is stopped while jobs wait keeps them selected", async (
     await server.trigger("stopped-retry");
     const path = `/api/v1/jobs?schedule=${schedule}&status=failed`;
     const failed = async () => (await server.get<{ items: object[] }>(path)).items.length;
-    await until(15_000, "the run to fail", async () => (await failed()) === runs);
+    await waitFor(15_000, "the run to fail", async () => (await failed()) === runs);
   }
-  // What runs now does not end.
+  // The run now active does not end.
   await server.schedule("stopped-retry", [], "sleep 60");
   await server.trigger("stopped-retry");
   await page.goto(`/jobs?schedule=${schedule}&status=failed`);
@@ -261,9 +265,9 @@ test("a bulk retry that is stopped while jobs wait keeps them selected", async (
   await expect(page.getByRole("toolbar")).toContainText("2 selected");
 });
 
-test("what a bulk retry could not do is told by reason and stays selected", async ({ page, server }) => {
+test("failures of a bulk retry are grouped by error code and stay selected", async ({ page, server }) => {
   const ids = await Promise.all([1, 2, 3].map(() => server.submit(script("thrice", "exit 1"))));
-  for (const id of ids) await server.untilStatus(id, "failed");
+  for (const id of ids) await server.waitForStatus(id, "failed");
   const body = {
     ...{ type: "/docs/problems#storage_full", title: "There is no space left.", status: 507 },
     ...{ detail: "the volume of the server is full", code: "storage_full", hint: "free space" },
@@ -283,10 +287,10 @@ test("what a bulk retry could not do is told by reason and stays selected", asyn
   await expect(page.getByRole("toolbar")).toContainText("2 selected");
 });
 
-test("filters stand in the address and survive a reload", async ({ page, server }) => {
+test("filters are part of the URL and survive a reload", async ({ page, server }) => {
   const id = await server.submit(script("bad-one", "exit 1", { labels: { team: "filters" } }));
   await server.submit(script("good-one", "true", { labels: { team: "filters" } }));
-  await server.untilStatus(id, "failed");
+  await server.waitForStatus(id, "failed");
   await page.goto("/jobs");
   await expect(page.getByLabel("Filter", { exact: true })).toBeVisible();
   await page.keyboard.press("/");
@@ -322,7 +326,7 @@ test("a list shows new jobs and their ends as they happen", async ({ page, serve
   await expect(row).toContainText("Succeeded");
 });
 
-test("many jobs are cancelled at once, after their count was told", async ({ page, server }) => {
+test("a bulk cancellation shows the number of jobs first", async ({ page, server }) => {
   for (let i = 0; i < 5; i += 1) {
     await server.submit(script("many", "true", { run_at: new Date(Date.now() + 3_600_000).toISOString() }));
   }

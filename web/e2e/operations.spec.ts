@@ -1,9 +1,9 @@
-/** B6, D6, G2, H1. Workers, servers, queues, artifacts and events by the dashboard. */
+/** B6, D6, G2, H1. Workers, servers, queues, artifacts and events in the dashboard. */
 
 import { expect, script, test } from "./fixtures";
 
-test("a worker is cordoned and takes work again", async ({ page, server }) => {
-  // Where no job ever was, the overview welcomes.
+test("a worker is cordoned and uncordoned", async ({ page, server }) => {
+  // Without any job, the overview shows the welcome page.
   await server.submit(script("before", "true"));
   await page.goto("/workers");
   await page.getByRole("button", { name: /^Actions for/ }).click();
@@ -17,7 +17,7 @@ test("a worker is cordoned and takes work again", async ({ page, server }) => {
   await expect(page.locator("main").getByText("cordoned", { exact: true })).toBeHidden();
 });
 
-test("a server that is alone says so, and to drain it is refused with what to do", async ({ page }) => {
+test("a single server is reported, and draining it is refused with a hint", async ({ page }) => {
   await page.goto("/");
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
   await page.keyboard.press("Control+k");
@@ -40,7 +40,7 @@ test("a server that is alone says so, and to drain it is refused with what to do
   await expect(server).toContainText("Leader");
 });
 
-test("a queue is paused with a note, its jobs say so, and it goes on", async ({ page, server }) => {
+test("a queue is paused with a note, which its jobs show, and resumed", async ({ page, server }) => {
   await page.goto("/queues");
   await page.getByRole("button", { name: "Pause" }).click();
   await page.getByRole("dialog").getByLabel("Reason, visible to others").fill("database upgrade");
@@ -52,10 +52,10 @@ test("a queue is paused with a note, its jobs say so, and it goes on", async ({ 
   await expect(page.getByTestId("why")).toContainText("database upgrade");
   await page.goto("/queues");
   await page.getByRole("button", { name: "Resume" }).click();
-  await server.untilStatus(id, "succeeded");
+  await server.waitForStatus(id, "succeeded");
 });
 
-test("a queue is set up with limits", async ({ page, server }) => {
+test("a queue is created with limits", async ({ page, server }) => {
   await page.goto("/queues");
   await page.getByRole("button", { name: "Create queue" }).click();
   const dialog = page.getByRole("dialog");
@@ -76,7 +76,7 @@ test("an artifact is uploaded, listed and downloaded", async ({ page }) => {
   expect((await download).suggestedFilename()).toBe("table.csv");
 });
 
-test("the feed shows what happens, and is filtered", async ({ page, server }) => {
+test("the feed shows events and can be filtered", async ({ page, server }) => {
   await page.goto("/events");
   await expect(page.getByRole("status").filter({ hasText: "Live" })).toBeVisible();
   const id = await server.submit(script("eventful", "true"));

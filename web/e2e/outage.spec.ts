@@ -1,4 +1,4 @@
-/** G2. Pages and editors whose code is not there yet, while the server is away or after it was upgraded. */
+/** G2. Pages and editors whose code is not loaded yet, during an outage or after an upgrade. */
 
 import type { Page } from "@playwright/test";
 
@@ -7,24 +7,24 @@ import { expect, test } from "./fixtures";
 const ASSET = /\/assets\/QueuesPage-.*\.js$/;
 const EDITOR = /\/assets\/Editor-.*\.js$/;
 
-/** Fetches nothing ahead: the code of a page is asked for when the page is opened. */
-async function neverIdle(page: Page): Promise<void> {
+/** Disables preloading: the code of a page is requested when the page is opened. */
+async function disablePreloading(page: Page): Promise<void> {
   await page.addInitScript(() => void Object.assign(globalThis, { requestIdleCallback: () => 0 }));
 }
 
 function openQueues(page: Page): Promise<void> {
-  // Without a pointer over it first, which would have it loaded ahead.
+  // Without hovering first, which would preload it.
   return page.getByRole("link", { name: "Queues", exact: true }).first().dispatchEvent("click");
 }
 
-test("a page that is opened in an outage says so inside the frame, and shows by itself afterwards", async ({
+test("a page opened during an outage shows an error inside the frame, and loads automatically afterwards", async ({
   page,
   server,
 }) => {
-  await neverIdle(page);
+  await disablePreloading(page);
   await page.goto("/");
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
-  await server.halt();
+  await server.stop();
   await expect(page.getByRole("alert").filter({ hasText: "cannot be reached" })).toBeVisible();
   await openQueues(page);
   await expect(page.getByRole("heading", { name: "This page could not be loaded" })).toBeVisible();
@@ -34,35 +34,34 @@ test("a page that is opened in an outage says so inside the frame, and shows by 
   await expect(page.getByRole("heading", { name: "Queues", level: 1 })).toBeVisible({ timeout: 20_000 });
 });
 
-test("in an outage every page opens that was fetched while the browser was idle", async ({
-  page,
-  server,
-}) => {
-  const ahead = page.waitForResponse(ASSET);
+test("preloaded pages open during an outage", async ({ page, server }) => {
+  const preloaded = page.waitForResponse(ASSET);
   await page.goto("/");
-  await ahead;
+  await preloaded;
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
-  await server.halt();
+  await server.stop();
   await openQueues(page);
   await expect(page.getByRole("heading", { name: "Queues", level: 1 })).toBeVisible();
   await server.run();
 });
 
-test("after an upgrade the dashboard reloads once, and the page is there", async ({ page }) => {
-  await neverIdle(page);
+test("after an upgrade the dashboard reloads once and shows the page", async ({ page }) => {
+  await disablePreloading(page);
   let loads = 0;
   page.on("load", () => (loads += 1));
   await page.goto("/");
   await expect(page.getByRole("heading", { name: "Overview" })).toBeVisible();
-  // The new build has other names for its files; the page that is reloaded knows them.
+  // The new build has other file names; the reloaded page knows them.
   await page.route(ASSET, (route) => (loads < 2 ? route.fulfill({ status: 404 }) : route.continue()));
   await openQueues(page);
   await expect(page.getByRole("heading", { name: "Queues", level: 1 })).toBeVisible();
   expect(loads).toBe(2);
 });
 
-test("a page whose code is never there says so, and does not reload for ever", async ({ page }) => {
-  await neverIdle(page);
+test("a page whose code is never available shows an error and does not reload endlessly", async ({
+  page,
+}) => {
+  await disablePreloading(page);
   let loads = 0;
   page.on("load", () => (loads += 1));
   await page.route(ASSET, (route) => route.fulfill({ status: 404 }));
@@ -75,8 +74,8 @@ test("a page whose code is never there says so, and does not reload for ever", a
   expect(loads).toBe(2);
 });
 
-test("after an upgrade the dashboard reloads once, and the editor of a form is there", async ({ page }) => {
-  await neverIdle(page);
+test("after an upgrade the dashboard reloads once and shows the editor of a form", async ({ page }) => {
+  await disablePreloading(page);
   let loads = 0;
   page.on("load", () => (loads += 1));
   await page.goto("/");
@@ -87,14 +86,14 @@ test("after an upgrade the dashboard reloads once, and the editor of a form is t
   expect(loads).toBe(2);
 });
 
-test("an editor whose code is not there says so in its place, and the form beside it works", async ({
+test("an editor whose code is missing shows an error in its place, and the form still works", async ({
   page,
 }) => {
-  await neverIdle(page);
+  await disablePreloading(page);
   let loads = 0;
-  let isThere = false;
+  let isAvailable = false;
   page.on("load", () => (loads += 1));
-  await page.route(EDITOR, (route) => (isThere ? route.continue() : route.fulfill({ status: 404 })));
+  await page.route(EDITOR, (route) => (isAvailable ? route.continue() : route.fulfill({ status: 404 })));
   await page.goto("/submit");
   const problem = page.getByRole("alert").filter({ hasText: "could not be downloaded" });
   await expect(problem).toBeVisible();
@@ -103,14 +102,14 @@ test("an editor whose code is not there says so in its place, and the form besid
   await page.getByTestId("name").fill("without-an-editor");
   await expect(page.getByRole("status").filter({ hasText: "The job is valid" })).toBeVisible();
   expect(loads).toBe(2);
-  isThere = true;
+  isAvailable = true;
   await page.getByRole("button", { name: "Reload the dashboard" }).click();
   await expect(page.locator(".cm-content")).toContainText("hello");
   expect(loads).toBe(3);
 });
 
-test("the code of the editor is fetched while the browser is idle", async ({ page }) => {
-  const ahead = page.waitForResponse(EDITOR);
+test("the code of the editor is preloaded while the browser is idle", async ({ page }) => {
+  const preloaded = page.waitForResponse(EDITOR);
   await page.goto("/");
-  await ahead;
+  await preloaded;
 });

@@ -1,15 +1,15 @@
-/** A proxy before a server: it counts the streams that a browser has open, and can answer in the server's place. */
+/** A proxy in front of a server: counts the open streams of a browser, and can respond in place of the server. */
 
-import { createServer, request, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer, request as sendRequest, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
 import type { Server } from "./server";
 
 export class Proxy {
-  /** Answers requests in the server's place; those that it answers with false go to the server. */
-  instead: (path: string, response: ServerResponse) => boolean = () => false;
+  /** Responds in place of the server; requests for which it returns false are forwarded. */
+  respond: (path: string, response: ServerResponse) => boolean = () => false;
   readonly #server: Server;
-  readonly #http = createServer((asked, response) => this.#pass(asked, response));
+  readonly #http = createServer((request, response) => this.#forward(request, response));
   readonly #streams = new Set<string>();
   #opened = 0;
 
@@ -17,13 +17,13 @@ export class Proxy {
     this.#server = server;
   }
 
-  static async before(server: Server): Promise<Proxy> {
+  static async start(server: Server): Promise<Proxy> {
     const proxy = new Proxy(server);
     await new Promise<void>((resolve) => proxy.#http.listen(0, "127.0.0.1", resolve));
     return proxy;
   }
 
-  async end(): Promise<void> {
+  async stop(): Promise<void> {
     this.#http.closeAllConnections();
     await new Promise((resolve) => this.#http.close(resolve));
   }
@@ -32,28 +32,32 @@ export class Proxy {
     return `http://127.0.0.1:${(this.#http.address() as AddressInfo).port}`;
   }
 
-  /** How many streams are open whose path contains this. */
+  /** Returns the number of open streams whose path contains `part`. */
   streams(part: string): number {
     return [...this.#streams].filter((path) => path.includes(part)).length;
   }
 
-  #pass(asked: IncomingMessage, response: ServerResponse): void {
-    const path = asked.url ?? "/";
-    if (this.instead(path, response)) return;
+  #forward(request: IncomingMessage, response: ServerResponse): void {
+    const path = request.url ?? "/";
+    if (this.respond(path, response)) return;
     const { host } = new URL(this.#server.url);
-    const headers = { ...asked.headers, host };
-    const passed = request(`${this.#server.url}${path}`, { method: asked.method, headers }, (answer) => {
-      response.writeHead(answer.statusCode ?? 502, answer.headers);
-      response.flushHeaders();
-      if (answer.headers["content-type"]?.startsWith("text/event-stream")) {
-        const stream = `${(this.#opened += 1)} ${path}`;
-        this.#streams.add(stream);
-        response.on("close", () => this.#streams.delete(stream));
-      }
-      answer.pipe(response);
-    });
-    passed.on("error", () => response.destroy());
-    response.on("close", () => passed.destroy());
-    asked.pipe(passed);
+    const headers = { ...request.headers, host };
+    const forwarded = sendRequest(
+      `${this.#server.url}${path}`,
+      { method: request.method, headers },
+      (serverResponse: IncomingMessage) => {
+        response.writeHead(serverResponse.statusCode ?? 502, serverResponse.headers);
+        response.flushHeaders();
+        if (serverResponse.headers["content-type"]?.startsWith("text/event-stream")) {
+          const stream = `${(this.#opened += 1)} ${path}`;
+          this.#streams.add(stream);
+          response.on("close", () => this.#streams.delete(stream));
+        }
+        serverResponse.pipe(response);
+      },
+    );
+    forwarded.on("error", () => response.destroy());
+    response.on("close", () => forwarded.destroy());
+    request.pipe(forwarded);
   }
 }

@@ -1,7 +1,7 @@
-/** B1, B5, B6, H1. Schedules and calendars by the dashboard. */
+/** B1, B5, B6, H1. Schedules and calendars in the dashboard. */
 
 import { expect, test } from "./fixtures";
-import { until } from "./server";
+import { waitFor } from "./server";
 
 interface Schedule {
   status: string;
@@ -11,7 +11,7 @@ interface Schedule {
   spec: { timing: { rules: object[] } };
 }
 
-test("a schedule that fires each second is created, and its runs appear in its ledger as they happen", async ({
+test("a schedule that fires every second is created, and its runs appear live in the ledger", async ({
   page,
   server,
 }) => {
@@ -54,7 +54,7 @@ test("a schedule that fires each second is created, and its runs appear in its l
   await expect(page.getByRole("alert").first()).toContainText("schedule_not_found");
 });
 
-test("a rule that is wrong is marked while it is typed, and not taken", async ({ page }) => {
+test("an invalid rule is marked while typing and cannot be saved", async ({ page }) => {
   await page.goto("/schedules/new");
   await page.getByTestId("cron").fill("61 * * * *");
   await expect(page.locator("[data-bad]")).toContainText("timing.rules[0]");
@@ -64,7 +64,7 @@ test("a rule that is wrong is marked while it is typed, and not taken", async ({
   await expect(page.getByRole("textbox", { name: "Schedule file" })).toContainText("cron: 30 2 * * *");
 });
 
-test("a schedule is edited as somebody would have written it, and nobody is overwritten unseen", async ({
+test("a schedule is edited without defaults, and a concurrent change is not overwritten", async ({
   page,
   server,
 }) => {
@@ -84,15 +84,12 @@ test("a schedule is edited as somebody would have written it, and nobody is over
   await expect(page.getByText("The schedule is valid.")).toBeVisible();
   await page.getByTestId("save").click();
   await expect(page.getByTestId("words")).toContainText("Every 2 hours");
-  // The words may still be those of the form.
+  // The displayed words may still be those of the form.
   const rules = async () => (await server.get<Schedule>(`/api/v1/schedules/${id}`)).spec.timing.rules;
   await expect.poll(rules).toEqual([{ every: "2h" }]);
 });
 
-test("a backfill shows what it would start before it does, and then how far it is", async ({
-  page,
-  server,
-}) => {
+test("a backfill shows its plan first, then its progress", async ({ page, server }) => {
   const id = await server.schedule("hourly", [{ cron: "0 * * * *" }]);
   await page.goto(`/schedules/${id}`);
   await page.getByRole("button", { name: "More actions" }).click();
@@ -112,7 +109,7 @@ test("a backfill shows what it would start before it does, and then how far it i
   await expect(page.getByTestId("ledger").getByRole("listitem")).toHaveCount(5);
 });
 
-test("what has fired and what fires next are shown in the zone of the schedule", async ({ page, server }) => {
+test("past and next firings are shown in the schedule's zone", async ({ page, server }) => {
   const timing = { rules: [{ cron: "30 2 1 1 *" }], zone: "Asia/Shanghai" };
   const id = await server.schedule("far-away", [], "true", { timing });
   await server.trigger("far-away");
@@ -124,7 +121,7 @@ test("what has fired and what fires next are shown in the zone of the schedule",
   await expect(fired.locator("time")).toHaveAttribute("title", /UTC/);
 });
 
-test("next times say on which days the clocks change", async ({ page, server }) => {
+test("the next firings mark days with clock changes", async ({ page, server }) => {
   const timing = { rules: [{ cron: "30 2 28 3 *" }], zone: "Europe/Berlin" };
   const id = await server.schedule("in-the-gap", [], "true", { timing });
   await page.goto(`/schedules/${id}`);
@@ -137,7 +134,7 @@ test("next times say on which days the clocks change", async ({ page, server }) 
   await expect(page.getByRole("button", { name: "立即触发" })).toBeVisible();
 });
 
-test("the list is filtered by its address, and acts on a row", async ({ page, server }) => {
+test("the list is filtered by its URL and has row actions", async ({ page, server }) => {
   const id = await server.schedule("row-one", [{ every: "1h" }], "true", { labels: { team: "rows" } });
   await server.schedule("row-two", [{ every: "1h" }], "true", { labels: { team: "rows" } });
   await page.goto("/schedules?label=team%3Drows");
@@ -155,14 +152,14 @@ test("the list is filtered by its address, and acts on a row", async ({ page, se
   await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
   await expect(rows.getByRole("row")).toContainText("Paused");
   await page.getByRole("button", { name: "Resume row-one" }).click();
-  await until(15_000, "row-one to be active", async () => {
+  await waitFor(15_000, "row-one to be active", async () => {
     return (await server.get<Schedule>(`/api/v1/schedules/${id}`)).status === "active";
   });
   await page.goto(`/jobs?schedule=${id}`);
   await expect(page.getByTestId("job-rows").getByRole("row")).toHaveCount(1);
 });
 
-test("the timetable shows what fires, also beside what fires all the time", async ({ page, server }) => {
+test("the timetable shows rare firings next to frequent ones", async ({ page, server }) => {
   await server.schedule("at-noon", [{ cron: "0 12 * * *" }]);
   await server.schedule("all-the-time", [{ every: "5s" }]);
   await page.goto("/schedules/timetable?span=7d");
@@ -174,7 +171,7 @@ test("the timetable shows what fires, also beside what fires all the time", asyn
   await server.call("DELETE", "/api/v1/schedules/all-the-time");
 });
 
-test("a late run is told on the overview and on its schedule", async ({ page, server }) => {
+test("a late run is shown on the overview and on its schedule", async ({ page, server }) => {
   const job = { queue: "closed", run: { process: { script: "true" } } };
   await server.call("PUT", "/api/v1/queues/closed", { paused: true });
   const id = await server.schedule("late", [], "", { job, expect: { start_within: "1s" } });
@@ -188,7 +185,7 @@ test("a late run is told on the overview and on its schedule", async ({ page, se
   await server.call("PUT", "/api/v1/queues/closed", {});
 });
 
-test("a calendar is written, its days are seen as a year, and an .ics is read for review", async ({
+test("a calendar is created and shown as a year, and an .ics file is imported for review", async ({
   page,
 }) => {
   await page.goto("/calendars");
@@ -233,10 +230,7 @@ test("the palette and a shortcut lead to schedules", async ({ page, server }) =>
   await expect(page.getByRole("heading", { name: "Schedules", level: 1 })).toBeVisible();
 });
 
-test("many schedules are paused and resumed at once, after their count was told", async ({
-  page,
-  server,
-}) => {
+test("bulk pause and resume show the number of schedules first", async ({ page, server }) => {
   for (let i = 0; i < 5; i += 1) {
     await server.schedule(`many-${i}`, [{ every: "1h" }], "true", { labels: { team: "many" } });
   }
@@ -275,17 +269,17 @@ test("a view of schedules is saved under a name", async ({ page }) => {
   await expect(page.getByRole("button", { name: "the many", exact: true })).toBeHidden();
 });
 
-test("a list of schedules is asked for as a whole, not row by row", async ({ page, server }) => {
+test("details of a list of schedules are requested together, not per row", async ({ page, server }) => {
   for (let i = 0; i < 20; i += 1) await server.schedule(`asked-${i}`, [{ every: "1h" }]);
-  // Each question once: what changes meanwhile may have it asked again.
-  const asked = new Set<string>();
+  // Distinct requests only: changes may cause repeated ones.
+  const requests = new Set<string>();
   page.on("request", (request) => {
     const { pathname, search } = new URL(request.url());
-    if (/^\/api\/v1\/schedules/.test(pathname) || /schedule=/.test(search)) asked.add(pathname + search);
+    if (/^\/api\/v1\/schedules/.test(pathname) || /schedule=/.test(search)) requests.add(pathname + search);
   });
-  const told = page.waitForResponse((response) => /schedules\?id=.*runs=/.test(response.url()));
+  const details = page.waitForResponse((response) => /schedules\?id=.*runs=/.test(response.url()));
   await page.goto("/schedules?text=asked");
-  await told;
+  await details;
   await expect(page.getByTestId("schedule-rows").getByRole("row").first()).toBeVisible();
-  expect(asked.size, [...asked].join("\n")).toBeLessThan(4);
+  expect(requests.size, [...requests].join("\n")).toBeLessThan(4);
 });

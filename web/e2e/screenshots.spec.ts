@@ -1,31 +1,31 @@
 /**
- * H1, G3. Every view as somebody sees it: laptop and phone, light and dark, English and Chinese. The
- * pictures are kept in `e2e/report/shots` to be looked at; what a program can see of them is checked.
+ * H1, G3. Screenshots of every view: laptop and phone, light and dark, English and Chinese. They are stored in
+ * `e2e/report/shots` for review; the test checks what can be checked automatically.
  */
 
-import { expect, script, test, until } from "./fixtures";
+import { expect, script, test, waitFor } from "./fixtures";
 import type { Server } from "./server";
 
-const ALL_LOOKS = [
+const ALL_VARIANTS = [
   { name: "laptop-light-en", width: 1440, height: 900, theme: "light", language: "en-US" },
   { name: "phone-dark-zh", width: 390, height: 844, theme: "dark", language: "zh-CN" },
   { name: "laptop-dark-zh", width: 1440, height: 900, theme: "dark", language: "zh-CN" },
   { name: "phone-light-en", width: 390, height: 844, theme: "light", language: "en-US" },
 ] as const;
-/** The first two have each size, theme and language once. `SHOTS=all` takes the others, too. */
-const LOOKS = process.env.SHOTS === "all" ? ALL_LOOKS : ALL_LOOKS.slice(0, 2);
+/** The first two cover each size, theme and language once. `SHOTS=all` adds the others. */
+const VARIANTS = process.env.SHOTS === "all" ? ALL_VARIANTS : ALL_VARIANTS.slice(0, 2);
 
 let views: Record<string, string> | undefined;
 
-/** Work of all kinds, so that no view is empty. Done once. */
-async function work(server: Server): Promise<Record<string, string>> {
+/** Creates jobs, schedules and runs of all kinds once, so that no view is empty. */
+async function seed(server: Server): Promise<Record<string, string>> {
   const text = 'for i in 1 2 3; do printf "\\033[32mstep $i\\033[0m of 3\\n"; done; echo oops >&2; exit 3';
   const failed = await server.submit(script("import-orders", text, { labels: { team: "pay" } }));
   await server.submit(script("thumbnails", "echo done", { owner: "media" }));
   await server.submit(script("waits-for-much", "true", { resources: { cpu: "4000" } }));
   const later = { run_at: new Date(Date.now() + 7_200_000).toISOString() };
   await server.submit(script("monthly-report", "true", later));
-  await server.untilStatus(failed, "failed");
+  await server.waitForStatus(failed, "failed");
   const rules = [{ cron: "30 2 * * mon-fri" }];
   const timing = { rules, zone: "Europe/Berlin", only: [{ calendar: "belfry.cn-workdays" }] };
   const nightly = await server.schedule("nightly-settlement", rules, "sleep 0.1", { timing });
@@ -56,7 +56,7 @@ async function work(server: Server): Promise<Record<string, string>> {
   });
   const started = () => server.call<{ id: string }>("POST", "/api/v1/workflows/nightly-etl/start", {});
   const [run] = [await started(), await started()];
-  await until(30_000, "the report to have failed", async () => {
+  await waitFor(30_000, "the report to have failed", async () => {
     const { steps } = await server.get<{ steps: { failed?: number } }>(`/api/v1/runs/${run.id}`);
     return (steps.failed ?? 0) > 0;
   });
@@ -91,13 +91,13 @@ async function work(server: Server): Promise<Record<string, string>> {
   };
 }
 
-for (const { name, width, height, theme, language } of LOOKS) {
+for (const { name, width, height, theme, language } of VARIANTS) {
   test.describe(name, () => {
     test.use({ viewport: { width, height }, locale: language, colorScheme: theme });
 
     test(`every view, ${name}`, async ({ page, server }) => {
       test.setTimeout(180_000);
-      views ??= await work(server);
+      views ??= await seed(server);
       for (const [view, address] of Object.entries(views)) {
         await page.goto(address);
         await expect(page.locator("main h1").first(), view).toBeVisible();

@@ -1,4 +1,4 @@
-/** A real `belfry dev`, of its own data folder, for as long as a test needs it. */
+/** A real `belfry dev` server with its own data folder. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -12,7 +12,7 @@ const START_MAX_MS = 60_000;
 
 export interface JobBody {
   name: string;
-  run: { process: { command?: string[]; script?: string } };
+  launch: { process: { command?: string[]; script?: string } };
   [member: string]: unknown;
 }
 
@@ -23,27 +23,27 @@ export class Server {
 
   static async start(): Promise<Server> {
     if (!existsSync(BINARY))
-      throw new Error(`there is no ${BINARY}: build it with \`make build\`, or set BELFRY`);
+      throw new Error(`${BINARY} does not exist: build it with \`make build\`, or set BELFRY`);
     const server = new Server();
     await server.run();
     return server;
   }
 
-  /** Starts, or starts again at the same address. */
+  /** Starts the server, or restarts it at the same address. */
   async run(): Promise<void> {
     const process = spawn(BINARY, ["dev", "--data", this.#data, "--listen", this.#address], {
       stdio: ["ignore", "ignore", "pipe"],
       env: { PATH: globalThis.process.env.PATH, HOME: this.#data },
     });
     this.#process = process;
-    let said = "";
-    process.stderr.on("data", (bytes: Buffer) => (said += bytes.toString()));
-    await until(START_MAX_MS, "the server to be ready", async () => {
-      if (process.exitCode !== null) throw new Error(`belfry dev ended: ${said}`);
+    let stderr = "";
+    process.stderr.on("data", (bytes: Buffer) => (stderr += bytes.toString()));
+    await waitFor(START_MAX_MS, "the server to be ready", async () => {
+      if (process.exitCode !== null) throw new Error(`belfry dev ended: ${stderr}`);
       const path = join(this.#data, "address");
       if (!existsSync(path)) return false;
       this.#address = readFileSync(path, "utf8").trim();
-      // Workers are in the store before the server takes requests.
+      // Workers are in the store before the server accepts requests.
       const ready = await fetch(`${this.url}/readyz`).catch(() => null);
       if (!ready?.ok) return false;
       const workers = await this.get<{ items: Array<{ status: string }> }>("/api/v1/workers").catch(
@@ -53,8 +53,8 @@ export class Server {
     });
   }
 
-  /** Ends it in good order; its data stays. */
-  async halt(): Promise<void> {
+  /** Stops the server gracefully; its data is kept. */
+  async stop(): Promise<void> {
     const process = this.#process;
     if (!process || process.exitCode !== null) return;
     const ended = new Promise((resolve) => process.once("exit", resolve));
@@ -62,8 +62,8 @@ export class Server {
     await ended;
   }
 
-  async end(): Promise<void> {
-    await this.halt();
+  async dispose(): Promise<void> {
+    await this.stop();
     rmSync(this.#data, { recursive: true, force: true });
   }
 
@@ -75,7 +75,7 @@ export class Server {
     return readFileSync(join(this.#data, "admin-token"), "utf8").trim();
   }
 
-  /** Gives the browser of a page a session. */
+  /** Signs in the browser of a page. */
   async signIn(page: Page): Promise<void> {
     const headers = { authorization: `Bearer ${this.token}` };
     const response = await page.context().request.post(`${this.url}/api/v1/session`, { headers });
@@ -86,7 +86,7 @@ export class Server {
     return this.call<T>("GET", path);
   }
 
-  /** How many a list has in all. */
+  /** Returns the total number of rows of a list. */
   async count(list: string): Promise<number> {
     const headers = { authorization: `Bearer ${this.token}` };
     const response = await fetch(`${this.url}${list}&count=true&limit=1`, { headers });
@@ -104,12 +104,12 @@ export class Server {
     return (text === "" ? null : JSON.parse(text)) as T;
   }
 
-  /** Submits a job and answers with its id. */
+  /** Submits a job and returns its id. */
   async submit(body: JobBody): Promise<string> {
     return (await this.call<{ id: string }>("POST", "/api/v1/jobs", body)).id;
   }
 
-  /** Creates a schedule, or gives it another spec, and answers with its id. */
+  /** Creates or replaces a schedule and returns its id. */
   async schedule(name: string, rules: object[], text = "true", more: object = {}): Promise<string> {
     const spec = { name, timing: { rules }, job: { run: { process: { script: text } } }, ...more };
     return (await this.call<{ id: string }>("PUT", `/api/v1/schedules/${name}`, spec)).id;
@@ -123,21 +123,21 @@ export class Server {
     return (await this.get<{ status: string }>(`/api/v1/jobs/${id}`)).status;
   }
 
-  async untilStatus(id: string, status: string): Promise<void> {
-    await until(30_000, `${id} to be ${status}`, async () => (await this.status(id)) === status);
+  async waitForStatus(id: string, status: string): Promise<void> {
+    await waitFor(30_000, `${id} to be ${status}`, async () => (await this.status(id)) === status);
   }
 }
 
-/** Asks again until the answer is yes, or the time is up. */
-export async function until(ms: number, what: string, ask: () => Promise<boolean>): Promise<void> {
+/** Polls a condition until it is true; throws after `ms`. */
+export async function waitFor(ms: number, what: string, condition: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + ms;
-  while (!(await ask())) {
-    if (Date.now() > deadline) throw new Error(`waited ${ms} ms for ${what}`);
+  while (!(await condition())) {
+    if (Date.now() > deadline) throw new Error(`timeout after ${ms} ms: waited for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }
 
-/** A job whose script runs. */
+/** Returns a job that runs a script. */
 export function script(name: string, text: string, more: object = {}): JobBody {
-  return { name, run: { process: { script: text } }, ...more };
+  return { name, launch: { process: { script: text } }, ...more };
 }

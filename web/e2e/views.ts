@@ -1,4 +1,4 @@
-/** Addresses of the views that every server has. */
+/** Paths of the views that every server has. */
 export const VIEWS = [
   "/",
   "/jobs",

@@ -1,9 +1,9 @@
-/** C1, C2, H1. Workflows, their runs and the steps of these by the dashboard. */
+/** C1, C2, H1. Workflows, runs and steps in the dashboard. */
 
 import type { Page } from "@playwright/test";
 
 import { expect, test } from "./fixtures";
-import { type Server, until } from "./server";
+import { type Server, waitFor } from "./server";
 
 interface Run {
   id: string;
@@ -17,7 +17,7 @@ interface Steps {
   steps: Array<{ name: string; status: string; said?: { note?: string } }>;
 }
 
-const runs = (text: string) => ({ run: { process: { script: text } } });
+const scriptJob = (text: string) => ({ run: { process: { script: text } } });
 
 async function apply(server: Server, spec: { name: string; [member: string]: unknown }): Promise<string> {
   return (await server.call<{ id: string }>("PUT", `/api/v1/workflows/${spec.name}`, spec)).id;
@@ -27,20 +27,20 @@ async function start(server: Server, name: string, parameters: object = {}): Pro
   return (await server.call<Run>("POST", `/api/v1/workflows/${name}/start`, { parameters })).id;
 }
 
-async function untilRun(server: Server, id: string, status: string): Promise<void> {
-  await until(30_000, `${id} to be ${status}`, async () => {
+async function waitForRun(server: Server, id: string, status: string): Promise<void> {
+  await waitFor(30_000, `${id} to be ${status}`, async () => {
     return (await server.get<Run>(`/api/v1/runs/${id}`)).status === status;
   });
 }
 
-/** Replaces what stands in an editor, or adds to its end. */
+/** Replaces the text of an editor, or appends to it. */
 async function paste(page: Page, text: string, key: "Control+a" | "Control+End"): Promise<void> {
   await page.evaluate((text) => navigator.clipboard.writeText(text), text);
   await page.keyboard.press(key);
   await page.keyboard.press("Control+v");
 }
 
-/** A step in the picture of the page. */
+/** A step in the graph. */
 const node = (page: Page, name: string) => page.getByTestId("dag").getByRole("button", { name: `${name}:` });
 
 const ETL = {
@@ -53,7 +53,7 @@ const ETL = {
     limit: { type: "integer", default: 5, schema: { minimum: 1 } },
   },
   steps: [
-    { name: "extract", job: runs(`echo '{"rows": 7}' > "$BELFRY_OUTPUT"; echo extracted`) },
+    { name: "extract", job: scriptJob(`echo '{"rows": 7}' > "$BELFRY_OUTPUT"; echo extracted`) },
     {
       name: "load",
       needs: ["extract"],
@@ -64,16 +64,13 @@ const ETL = {
         },
       },
     },
-    { name: "report", needs: ["load"], job: runs("echo reported") },
+    { name: "report", needs: ["load"], job: scriptJob("echo reported") },
   ],
-  on_failure: [{ name: "alert", job: runs("true") }],
-  finally: [{ name: "clean", job: runs("true") }],
+  on_failure: [{ name: "alert", job: scriptJob("true") }],
+  finally: [{ name: "clean", job: scriptJob("true") }],
 };
 
-test("a workflow is started with its parameters in a form, and its picture follows the run", async ({
-  page,
-  server,
-}) => {
+test("a workflow is started with parameters, and its graph is updated live", async ({ page, server }) => {
   await apply(server, ETL);
   await page.goto("/workflows");
   const row = page.getByTestId("workflow-rows").getByRole("row", { name: /^etl / });
@@ -118,13 +115,13 @@ test("a workflow is started with its parameters in a form, and its picture follo
   await expect(page.getByText("1 of 3", { exact: true })).toBeVisible();
 });
 
-test("an approval is asked for on the overview, and a note is kept with it", async ({ page, server }) => {
+test("a pending approval is shown on the overview, and its note is stored", async ({ page, server }) => {
   await apply(server, {
     name: "release",
     steps: [
-      { name: "build", job: runs("true") },
+      { name: "build", job: scriptJob("true") },
       { name: "sign-off", needs: ["build"], approval: { message: "May it go out?" } },
-      { name: "deploy", needs: ["sign-off"], job: runs("true") },
+      { name: "deploy", needs: ["sign-off"], job: scriptJob("true") },
     ],
   });
   const id = await start(server, "release");
@@ -132,7 +129,7 @@ test("an approval is asked for on the overview, and a note is kept with it", asy
   await page.getByText("Run release #1: step sign-off waits for approval").click();
   const panel = page.getByTestId("step-panel");
   await expect(panel).toContainText("May it go out?");
-  // Also without a step that is chosen, above everything else of the run.
+  // Also without a selected step, at the top of the run's page.
   await page.goto(`/runs/${id}`);
   const asked = page.getByRole("region", { name: "sign-off waits for approval" });
   await expect(asked).toContainText("May it go out?");
@@ -146,10 +143,10 @@ test("an approval is asked for on the overview, and a note is kept with it", asy
   await page.getByRole("dialog").getByRole("button", { name: "Approve" }).click();
   await expect(panel).toContainText("looks fine");
   await expect(node(page, "deploy")).toHaveAccessibleName("deploy: Succeeded");
-  await untilRun(server, id, "succeeded");
+  await waitForRun(server, id, "succeeded");
 });
 
-test("a run waits for an event, is paused, goes on, and takes the event with its payload", async ({
+test("a run waits for an event, is paused and resumed, and receives the event with its payload", async ({
   page,
   server,
 }) => {
@@ -157,7 +154,7 @@ test("a run waits for an event, is paused, goes on, and takes the event with its
     name: "payment",
     steps: [
       { name: "paid", wait: { event: { name: "paid" } } },
-      { name: "ship", needs: ["paid"], job: runs("true") },
+      { name: "ship", needs: ["paid"], job: scriptJob("true") },
     ],
   });
   const id = await start(server, "payment");
@@ -182,17 +179,17 @@ test("a run waits for an event, is paused, goes on, and takes the event with its
   await expect(page.getByTestId("history").getByRole("listitem").last()).toContainText("Succeeded");
 });
 
-test("a failed run is told on the overview, and tried again from a step", async ({ page, server }) => {
+test("a failed run is shown on the overview and retried from a step", async ({ page, server }) => {
   await apply(server, {
     name: "settlement",
     steps: [
-      { name: "collect", job: runs("true") },
-      { name: "settle", needs: ["collect"], job: runs("echo 'no bank' >&2; exit 3") },
-      { name: "book", needs: ["settle"], job: runs("true") },
+      { name: "collect", job: scriptJob("true") },
+      { name: "settle", needs: ["collect"], job: scriptJob("echo 'no bank' >&2; exit 3") },
+      { name: "book", needs: ["settle"], job: scriptJob("true") },
     ],
   });
   const id = await start(server, "settlement");
-  await untilRun(server, id, "failed");
+  await waitForRun(server, id, "failed");
   await page.goto("/");
   await page.getByText("Workflow settlement: 1 run failed in 24 hours").click();
   await expect(page).toHaveURL(/runs\?.*workflow=settlement/);
@@ -213,17 +210,17 @@ test("a failed run is told on the overview, and tried again from a step", async 
   await expect(page.getByTestId("grid").getByLabel("#1 settle: Failed", { exact: false })).toBeVisible();
 });
 
-test("a step is marked with a note, and a run is cancelled without its last section", async ({
+test("a step is marked with a note, and a run is cancelled without its finally section", async ({
   page,
   server,
 }) => {
   await apply(server, {
     name: "long",
     steps: [
-      { name: "first", job: runs("sleep 600") },
-      { name: "second", needs: ["first"], job: runs("sleep 600") },
+      { name: "first", job: scriptJob("sleep 600") },
+      { name: "second", needs: ["first"], job: scriptJob("sleep 600") },
     ],
-    finally: [{ name: "clean", job: runs("true") }],
+    finally: [{ name: "clean", job: scriptJob("true") }],
   });
   const id = await start(server, "long");
   await page.goto(`/runs/${id}?step=first`);
@@ -237,16 +234,16 @@ test("a step is marked with a note, and a run is cancelled without its last sect
   await page.getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("dialog").getByLabel("Skip on_failure and finally steps").check();
   await page.getByRole("dialog").getByRole("button", { name: "Cancel" }).click();
-  await untilRun(server, id, "cancelled");
+  await waitForRun(server, id, "cancelled");
   await expect(node(page, "second")).toHaveAccessibleName("second: Cancelled");
   const { steps } = await server.get<Steps>(`/api/v1/runs/${id}/steps`);
   expect(steps.find(({ name }) => name === "clean")?.status).not.toBe("succeeded");
 });
 
-test("a workflow is written with a live picture and the server's word, and nobody is overwritten unseen", async ({
+test("a workflow is edited with a live graph and validation, and a concurrent change is not overwritten", async ({
   page,
   server,
-  complaints,
+  browserErrors,
 }) => {
   await page.goto("/workflows/new");
   await page.getByTestId("way").getByText("File", { exact: true }).click();
@@ -272,10 +269,10 @@ test("a workflow is written with a live picture and the server's word, and nobod
 
   await page.getByRole("link", { name: "Edit" }).click();
   await expect(page.getByRole("textbox", { name: "Workflow file" })).toContainText("command:");
-  // What the server filled in stays out of the file.
+  // Server defaults are not part of the file.
   await expect(page.getByRole("textbox", { name: "Workflow file" })).not.toContainText("priority");
   await expect(page.getByTestId("save")).toBeEnabled();
-  await apply(server, { name: "drawn", steps: [{ name: "other", job: runs("true") }] });
+  await apply(server, { name: "drawn", steps: [{ name: "other", job: scriptJob("true") }] });
   await file.click();
   await expect(file).toBeFocused();
   await paste(page, "description: mine\n", "Control+End");
@@ -288,21 +285,18 @@ test("a workflow is written with a live picture and the server's word, and nobod
   await page.getByRole("menuitem", { name: "Delete" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
   await expect(page.getByText("drawn deleted")).toBeVisible();
-  // Chromium styles a line by itself while text is pasted into it, and the policy holds that back.
-  const ours = complaints.filter((complaint) => !complaint.startsWith("Applying inline style"));
-  complaints.splice(0, complaints.length, ...ours);
+  // Chromium adds inline styles to pasted text, which the content security policy blocks.
+  const unexpected = browserErrors.filter((complaint) => !complaint.startsWith("Applying inline style"));
+  browserErrors.splice(0, browserErrors.length, ...unexpected);
 });
 
-test("a form writes the same definition as the file, step by step, with the live picture", async ({
-  page,
-  server,
-}) => {
+test("the form edits the same definition as the file, with a live graph", async ({ page, server }) => {
   await page.goto("/workflows/new");
   const form = page.getByTestId("workflow-form");
   await form.getByTestId("name").first().fill("by-form");
   await form.getByTestId("add-steps").click();
   await expect(node(page, "step-4")).toBeVisible();
-  // Of the steps that are shut there are fields as well.
+  // Collapsed steps have hidden fields.
   const added = form.getByTestId("step-name").filter({ visible: true });
   const outputs = form.getByTestId("step-outputs").filter({ visible: true });
   await outputs.fill("rows: numbers");
@@ -325,7 +319,7 @@ test("a form writes the same definition as the file, step by step, with the live
   expect(saved.spec.steps[2]?.needs).toEqual(["report"]);
 });
 
-test("a step goes over what tasks of another one add: by the form, in the picture, and while it runs", async ({
+test("a mapped step over added elements works in the form, in the graph, and while it runs", async ({
   page,
   server,
 }) => {
@@ -356,8 +350,8 @@ test("a step goes over what tasks of another one add: by the form, in the pictur
   await apply(server, {
     name: "grows",
     steps: [
-      { name: "split", job: runs("sleep 60") },
-      { name: "work", for_each: { over: { added_by: ["split"] } }, job: runs("true") },
+      { name: "split", job: scriptJob("sleep 60") },
+      { name: "work", for_each: { over: { added_by: ["split"] } }, job: scriptJob("true") },
     ],
   });
   const id = await start(server, "grows");
@@ -367,7 +361,7 @@ test("a step goes over what tasks of another one add: by the form, in the pictur
   await server.call("POST", `/api/v1/runs/${id}/cancel`);
 });
 
-test("a schedule of a workflow shows its runs, and a run the elements of a step that go on", async ({
+test("a schedule of a workflow shows its runs, and a run shows the elements in progress", async ({
   page,
   server,
 }) => {
@@ -375,7 +369,7 @@ test("a schedule of a workflow shows its runs, and a run the elements of a step 
   await apply(server, {
     name: "slow",
     parameters: { city: { type: "string" }, limit: { type: "integer", default: 5 } },
-    steps: [{ name: "load", for_each: each, job: runs("sleep 60") }],
+    steps: [{ name: "load", for_each: each, job: scriptJob("sleep 60") }],
   });
   await page.goto("/schedules/new");
   await page.getByTestId("name").fill("starts-slow");
@@ -402,8 +396,8 @@ test("a schedule of a workflow shows its runs, and a run the elements of a step 
   await expect(live.first()).toContainText("Beijing");
   await expect(live.first().getByRole("link")).toHaveAttribute("href", /workers/);
   await server.call("POST", `/api/v1/runs/${id}/cancel`);
-  await untilRun(server, id, "cancelled");
-  // Other tests have made more schedules than the page shows at once.
+  await waitForRun(server, id, "cancelled");
+  // Other tests have created more schedules than the page shows at once.
   await page.goto("/schedules?text=starts-slow");
   const row = page.getByTestId("schedule-rows").getByRole("row", { name: /starts-slow/ });
   await expect(row).toContainText("Cancelled");
@@ -414,7 +408,7 @@ test("a schedule of a workflow shows its runs, and a run the elements of a step 
   await expect(page).toHaveURL(new RegExp(`/runs/${id}`));
 });
 
-test("keys, the palette and addresses lead to workflows and runs, in both languages", async ({
+test("shortcuts, the palette and URLs open workflows and runs, in both languages", async ({
   page,
   server,
 }) => {
@@ -436,7 +430,7 @@ test("keys, the palette and addresses lead to workflows and runs, in both langua
   await expect(page.getByRole("heading", { name: "find-this-workflow" })).toBeVisible();
 
   const picture = page.getByRole("group", { name: "Graph" });
-  // Keys lead from step to step once these have their places.
+  // Arrow keys work once the steps are laid out.
   await expect(node(page, "load")).toBeVisible();
   await picture.focus();
   await page.keyboard.press("ArrowRight");
@@ -453,29 +447,26 @@ test("keys, the palette and addresses lead to workflows and runs, in both langua
   await expect(page.getByTestId("dag")).toContainText("收尾步骤");
 });
 
-test("a workflow that is not there is said so", async ({ page }) => {
+test("a missing workflow shows an error", async ({ page }) => {
   await page.goto("/workflows/nobody");
   await expect(page.getByRole("alert")).toContainText("workflow_not_found");
   await page.goto("/runs/run_00000000000000000000000000");
   await expect(page.getByRole("alert")).toContainText("run_not_found");
 });
 
-/** A thousand steps in 40 ranks, each of which needs two of the rank before. */
-function thousand(): object[] {
+/** A thousand steps in 40 ranks, each with two upstream steps in the previous rank. */
+function thousandSteps(): object[] {
   const width = 25;
   const name = (i: number) => `step-${String(i).padStart(4, "0")}`;
   return Array.from({ length: 1_000 }, (_, i) => {
     const before = (Math.floor(i / width) - 1) * width;
     const needs = i < width ? [] : [before + ((i * 7) % width), before + ((i * 11 + 3) % width)];
-    return { name: name(i), needs: [...new Set(needs.map(name))], job: runs("true") };
+    return { name: name(i), needs: [...new Set(needs.map(name))], job: scriptJob("true") };
   });
 }
 
-test("a picture of a thousand steps is there at once, and moves and grows smoothly", async ({
-  page,
-  server,
-}) => {
-  const id = await apply(server, { name: "thousand", steps: thousand() });
+test("a graph of a thousand steps appears quickly, and pans and zooms smoothly", async ({ page, server }) => {
+  const id = await apply(server, { name: "thousand", steps: thousandSteps() });
   await page.addInitScript(() => {
     const long: number[] = [];
     new PerformanceObserver((list) => long.push(...list.getEntries().map((entry) => entry.duration))).observe(
@@ -491,7 +482,7 @@ test("a picture of a thousand steps is there at once, and moves and grows smooth
   const first = await page.evaluate(() => performance.now());
   await expect(picture).toHaveAttribute("data-busy", "false", { timeout: 45_000 });
   const careful = await page.evaluate(() => performance.now());
-  // Seen as a whole it is some paths, not a thousand elements.
+  // The whole graph is drawn as a few paths, not a thousand elements.
   await expect(picture).toHaveAttribute("data-far", "true");
   await expect(page.getByTestId("dag").locator("button")).toHaveCount(3);
 
@@ -525,13 +516,13 @@ test("a picture of a thousand steps is there at once, and moves and grows smooth
   });
   const sorted = [...frames].sort((a, b) => a - b);
   const at = (part: number) => (sorted[Math.floor((sorted.length - 1) * part)] ?? 0).toFixed(0);
-  // eslint-disable-next-line no-console -- a figure for whoever reads the test's output
+  // eslint-disable-next-line no-console -- a measurement for the test output
   console.log(
     `a thousand steps: first picture after ${first.toFixed(0)} ms, careful one after ${careful.toFixed(0)} ms; ` +
       `${frames.length} frames, p50 ${at(0.5)} ms, p99 ${at(0.99)} ms, longest ${at(1)} ms; ` +
       `long tasks: ${long.map((ms) => ms.toFixed(0)).join(", ") || "none"}`,
   );
-  // Only what is in sight is an element of the page.
+  // Only visible steps are DOM elements.
   expect(near).toBeLessThan(200);
 
   await page.getByLabel("Find a step").fill("step-0777");
@@ -540,20 +531,20 @@ test("a picture of a thousand steps is there at once, and moves and grows smooth
   await expect(page.getByTestId("step-definition")).toContainText("step-0777");
 });
 
-test("a run that failed says which try comes when, and goes on by itself", async ({ page, server }) => {
+test("a failed run shows its next attempt, and continues automatically", async ({ page, server }) => {
   const flag = '"/tmp/belfry-e2e-$BELFRY_RUN"';
   const flaky = `if [ -e ${flag} ]; then rm ${flag}; echo "second time"; else touch ${flag}; exit 3; fi`;
   await apply(server, {
     name: "flaky",
     retry: { max_retries: 2, backoff: { initial: "10s", jitter: 0 } },
     steps: [
-      { name: "fetch", job: runs("true") },
-      { name: "load", needs: ["fetch"], job: runs(flaky) },
+      { name: "fetch", job: scriptJob("true") },
+      { name: "load", needs: ["fetch"], job: scriptJob(flaky) },
     ],
-    on_failure: [{ name: "alert", job: runs("true") }],
+    on_failure: [{ name: "alert", job: scriptJob("true") }],
   });
   const id = await start(server, "flaky");
-  await untilRun(server, id, "retrying");
+  await waitForRun(server, id, "retrying");
   await page.goto(`/runs/${id}?step=load`);
   await expect(page.getByTestId("retrying")).toContainText("2 of 3");
   await expect(page.getByTestId("retrying")).toContainText("step load");
@@ -562,7 +553,7 @@ test("a run that failed says which try comes when, and goes on by itself", async
   await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
   await expect(page.getByTestId("step-why")).toContainText("once the run is resumed");
   await page.getByRole("button", { name: "Resume" }).first().click();
-  await untilRun(server, id, "succeeded");
+  await waitForRun(server, id, "succeeded");
   await expect(page.getByTestId("log")).toContainText("second time");
   await page.getByRole("tab", { name: "History" }).click();
   await expect(page.getByTestId("history")).toContainText("A step failed · step load");
@@ -570,18 +561,18 @@ test("a run that failed says which try comes when, and goes on by itself", async
   await expect(node(page, "alert")).toHaveAccessibleName("alert: Skipped");
 });
 
-test("what the server says about runs is Chinese in Chinese", async ({ page, server }) => {
+test("server messages about runs are translated into Chinese", async ({ page, server }) => {
   await apply(server, {
     name: "chinese",
     retry: { max_retries: 1, backoff: { initial: "5m" } },
     steps: [
-      { name: "many", for_each: { over: { shards: 2 } }, job: runs('test "$BELFRY_INDEX" = 0') },
-      { name: "after", needs: ["many"], job: runs("true") },
+      { name: "many", for_each: { over: { shards: 2 } }, job: scriptJob('test "$BELFRY_INDEX" = 0') },
+      { name: "after", needs: ["many"], job: scriptJob("true") },
     ],
-    on_failure: [{ name: "alert", job: runs("true") }],
+    on_failure: [{ name: "alert", job: scriptJob("true") }],
   });
   const id = await start(server, "chinese");
-  await untilRun(server, id, "retrying");
+  await waitForRun(server, id, "retrying");
   await page.addInitScript(() => localStorage.setItem("belfry.preferences", '{"language": "zh-CN"}'));
   await page.goto(`/runs/${id}?tab=steps&step=many`);
   await expect(page.getByTestId("retrying")).toContainText("第 2 次，共 2 次");
@@ -590,16 +581,13 @@ test("what the server says about runs is Chinese in Chinese", async ({ page, ser
   await expect(page.getByTestId("steps")).toContainText("2 个元素中成功 1 个，失败 1 个");
   await page.getByRole("button", { name: "取消" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "取消" }).last().click();
-  await untilRun(server, id, "cancelled");
+  await waitForRun(server, id, "cancelled");
   await expect(page.getByTestId("steps")).toContainText("运行被取消");
 });
 
-test("the list of runs says which step failed, and which runs wait for approval", async ({
-  page,
-  server,
-}) => {
-  await apply(server, { name: "breaks", steps: [{ name: "load", job: runs("exit 3") }] });
-  await untilRun(server, await start(server, "breaks"), "failed");
+test("the list of runs shows the failed step and pending approvals", async ({ page, server }) => {
+  await apply(server, { name: "breaks", steps: [{ name: "load", job: scriptJob("exit 3") }] });
+  await waitForRun(server, await start(server, "breaks"), "failed");
   await apply(server, { name: "asks", steps: [{ name: "gate", approval: {} }] });
   const asks = await start(server, "asks");
   await page.goto("/runs");
@@ -611,7 +599,7 @@ test("the list of runs says which step failed, and which runs wait for approval"
 });
 
 test("on a phone the tabs of a run stay in one line", async ({ page, server }) => {
-  await apply(server, { name: "narrow", steps: [{ name: "one", job: runs("true") }] });
+  await apply(server, { name: "narrow", steps: [{ name: "one", job: scriptJob("true") }] });
   const id = await start(server, "narrow");
   await page.setViewportSize({ width: 390, height: 844 });
   await page.goto(`/runs/${id}`);

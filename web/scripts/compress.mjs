@@ -1,5 +1,5 @@
-// Writes `.br` and `.gz` beside every file of the build that text compression helps, so that the
-// server only chooses. `index.html` is left out: the server writes into it.
+// Writes `.br` and `.gz` files next to each compressible file of the build, so that the server only selects one.
+// `index.html` is not compressed: the server inserts values into it.
 
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -21,6 +21,6 @@ for (const name of readdirSync(folder)) {
 const FIRST_LOAD_MAX = 600_000;
 console.log(`first load: ${(firstLoad / 1000).toFixed(0)} kB compressed`);
 if (firstLoad > FIRST_LOAD_MAX) {
-  console.error(`error: the first load is larger than ${FIRST_LOAD_MAX / 1000} kB: split a page off`);
+  console.error(`error: the first load is larger than ${FIRST_LOAD_MAX / 1000} kB: load a page lazily`);
   process.exit(1);
 }
