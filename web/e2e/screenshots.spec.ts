@@ -46,7 +46,12 @@ async function seed(server: Server): Promise<Record<string, string>> {
     steps: [
       { name: "extract", job: job("echo extracted") },
       { name: "check", needs: ["extract"], job: job("true") },
-      { name: "load", needs: ["check"], for_each: { over: { list: "params.regions" } }, job: job("true") },
+      {
+        name: "load",
+        needs: ["check"],
+        for_each: { overflow: { list: "params.regions" } },
+        job: job("true"),
+      },
       { name: "report", needs: ["load"], job: job("echo 'no figures' >&2; exit 3") },
       { name: "publish", needs: ["report"], job: job("true") },
       { name: "sign-off", needs: ["check"], approval: { message: "May it be published?" } },

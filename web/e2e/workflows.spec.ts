@@ -131,9 +131,9 @@ test("a pending approval is shown on the overview, and its note is stored", asyn
   await expect(panel).toContainText("May it go out?");
   // Also without a selected step, at the top of the run's page.
   await page.goto(`/runs/${id}`);
-  const asked = page.getByRole("region", { name: "sign-off waits for approval" });
-  await expect(asked).toContainText("May it go out?");
-  await asked.getByRole("button", { name: "Approve" }).click();
+  const pending = page.getByRole("region", { name: "sign-off waits for approval" });
+  await expect(pending).toContainText("May it go out?");
+  await pending.getByRole("button", { name: "Approve" }).click();
   await expect(page.getByRole("dialog")).toContainText("May it go out?");
   await page.getByRole("dialog").getByRole("button", { name: "Back" }).click();
   await page.goto(`/runs/${id}?step=sign-off`);

@@ -142,10 +142,10 @@ export const upcomingQuery = (span: number, namespace?: string) =>
     queryFn: async () => {
       const from = Date.now();
       const until = new Date(from + span).toISOString();
-      const found = await unwrap(
+      const page = await unwrap(
         api.GET("/api/v1/schedules/upcoming", { params: { query: { until, namespace } } }),
       );
-      return { ...found, from, to: from + span };
+      return { ...page, from, to: from + span };
     },
     placeholderData: keepPreviousData,
     refetchInterval: 60_000,
@@ -191,14 +191,14 @@ export const timetableQuery = (span: number) =>
       let next: string | undefined;
       for (let i = 0; i < REQUESTS_MAX && completeUntil < to; i += 1) {
         const query = { from: next, until, each: FIRINGS_PER_SCHEDULE_MAX };
-        const found = await unwrap(api.GET("/api/v1/schedules/upcoming", { params: { query } }));
-        for (const firing of found.items) addFiring(rows, firing, to);
-        for (const id of found.cut ?? []) truncate(rows.get(id));
-        const reached = Date.parse(found.until);
+        const page = await unwrap(api.GET("/api/v1/schedules/upcoming", { params: { query } }));
+        for (const firing of page.items) addFiring(rows, firing, to);
+        for (const id of page.cut ?? []) truncate(rows.get(id));
+        const reached = Date.parse(page.until);
         // No progress: more schedules fire at this time than one response covers.
         if (reached <= completeUntil) break;
         completeUntil = reached;
-        next = found.until;
+        next = page.until;
       }
       for (const row of rows.values()) row.completeUntil = Math.min(row.completeUntil, completeUntil);
       await addRules([...rows.values()].filter((row) => row.completeUntil < to));

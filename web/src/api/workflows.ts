@@ -142,12 +142,12 @@ export const liveItemsQuery = (id: string, step: string, number: number) =>
         .filter(({ caller }) => caller?.step === number)
         .map((run) => ({ index: run.caller?.item ?? undefined, item: undefined, run }));
       const byIndex = (a: LiveItem, b: LiveItem) => (a.index ?? 0) - (b.index ?? 0);
-      const found = [
+      const items = [
         ...[...ofJobs(running.items), ...runs].sort(byIndex),
         ...ofJobs(others.items).sort(byIndex),
       ];
       const cut = [running, others, called].some((page) => page.next_cursor);
-      return { items: found.slice(0, LIVE_ITEMS_MAX), more: cut || found.length > LIVE_ITEMS_MAX };
+      return { items: items.slice(0, LIVE_ITEMS_MAX), more: cut || items.length > LIVE_ITEMS_MAX };
     },
     refetchInterval: 2_000,
     placeholderData: keepPreviousData,

@@ -23,23 +23,23 @@ interface Lazy<P> {
 const registry = new Set<Pick<Lazy<object>, "preload" | "reset">>();
 
 function createLazy<P extends object>(load: () => Promise<FunctionComponent<P>>): Lazy<P> {
-  let found: FunctionComponent<P> | null = null;
+  let loaded: FunctionComponent<P> | null = null;
   let loading: Promise<FunctionComponent<P>> | null = null;
   const fetch = () =>
     load().then(
-      (component) => (found = component),
+      (component) => (loaded = component),
       (error: unknown) => {
         throw new ChunkLoadError(error instanceof Error ? error.message : String(error));
       },
     );
   const preload = () =>
-    found
+    loaded
       ? Promise.resolve()
       : fetch().then(
           () => undefined,
           () => undefined,
         );
-  const Component = (props: P) => createElement(found ?? use((loading ??= fetch())), props);
+  const Component = (props: P) => createElement(loaded ?? use((loading ??= fetch())), props);
   const lazy = { Component, preload, reset: () => (loading = null) };
   registry.add(lazy);
   return lazy;

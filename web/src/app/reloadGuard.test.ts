@@ -8,25 +8,25 @@ function storage(): Pick<Storage, "getItem" | "setItem"> {
 }
 
 test("a chunk that is never available reloads the page once", () => {
-  const kept = storage();
-  expect(mayReload(kept, "build-1", "/assets/Jobs-1.js")).toBe(true);
-  expect(mayReload(kept, "build-1", "/assets/Jobs-1.js")).toBe(false);
+  const store = storage();
+  expect(mayReload(store, "build-1", "/assets/Jobs-1.js")).toBe(true);
+  expect(mayReload(store, "build-1", "/assets/Jobs-1.js")).toBe(false);
 });
 
 test("two servers of different versions do not cause endless reloads", () => {
-  const kept = storage();
-  expect(mayReload(kept, "build-1", "/assets/Jobs-1.js")).toBe(true);
-  expect(mayReload(kept, "build-2", "/assets/Jobs-2.js")).toBe(true);
-  expect(mayReload(kept, "build-1", "/assets/Jobs-1.js")).toBe(false);
-  expect(mayReload(kept, "build-2", "/assets/Jobs-2.js")).toBe(false);
+  const store = storage();
+  expect(mayReload(store, "build-1", "/assets/Jobs-1.js")).toBe(true);
+  expect(mayReload(store, "build-2", "/assets/Jobs-2.js")).toBe(true);
+  expect(mayReload(store, "build-1", "/assets/Jobs-1.js")).toBe(false);
+  expect(mayReload(store, "build-2", "/assets/Jobs-2.js")).toBe(false);
 });
 
 test("a further upgrade reloads the page again, even if the browser does not name the chunk", () => {
-  const kept = storage();
+  const store = storage();
   const message = "Importing a module script failed.";
-  expect(mayReload(kept, "build-1", message)).toBe(true);
-  expect(mayReload(kept, "build-2", message)).toBe(true);
-  expect(mayReload(kept, "build-2", message)).toBe(false);
+  expect(mayReload(store, "build-1", message)).toBe(true);
+  expect(mayReload(store, "build-2", message)).toBe(true);
+  expect(mayReload(store, "build-2", message)).toBe(false);
 });
 
 test("a browser without session storage does not reload, because nothing would end the reloads", () => {

@@ -16,9 +16,9 @@ test("every API error code has a text", () => {
   );
   expect(codes.length).toBeGreaterThan(40);
   const isOwn = (code: string) => messageKey(new ApiError(code, 0, "")) !== null;
-  const told = new Set(Object.keys(chinese.apiError));
-  expect(codes.filter((code) => !told.has(code) && !isOwn(code))).toEqual([]);
-  expect([...told].filter((code) => !codes.includes(code))).toEqual([]);
+  const translated = new Set(Object.keys(chinese.apiError));
+  expect(codes.filter((code) => !translated.has(code) && !isOwn(code))).toEqual([]);
+  expect([...translated].filter((code) => !codes.includes(code))).toEqual([]);
 });
 
 test("hints for API clients are replaced by hints for users", () => {

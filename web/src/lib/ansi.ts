@@ -52,8 +52,8 @@ export function parseAnsi(line: string, before: Style = {}): { spans: Span[]; st
 
 function clean(text: string): string {
   // A progress bar overwrites itself: only the last text is visible.
-  const shown = text.replace(/\r+$/, "");
-  return shown.slice(shown.lastIndexOf("\r") + 1).replace(INVISIBLE, "");
+  const visible = text.replace(/\r+$/, "");
+  return visible.slice(visible.lastIndexOf("\r") + 1).replace(INVISIBLE, "");
 }
 
 function applySgr(style: Style, parameters: string): Style {

@@ -12,9 +12,9 @@ test("the action runs once for each id, and a failure does not stop the others",
     return id === "i3" ? Promise.reject(new Error("refused")) : Promise.resolve();
   };
   const seen: number[] = [];
-  const done = await runBulk(ids(20), act, ({ done, failed }) => seen.push(done + failed), signal());
-  expect(done).toMatchObject({ done: 19, notAttempted: [] });
-  expect([...done.errors.keys()]).toEqual(["i3"]);
+  const result = await runBulk(ids(20), act, ({ done, failed }) => seen.push(done + failed), signal());
+  expect(result).toMatchObject({ done: 19, notAttempted: [] });
+  expect([...result.errors.keys()]).toEqual(["i3"]);
   expect(acted.sort()).toEqual(ids(20).sort());
   expect(seen.at(-1)).toBe(20);
 });

@@ -136,12 +136,12 @@ export async function findAll<T>(
   fetchPage: (cursor: string | undefined) => Promise<Paged<T>>,
   matches: (item: T) => boolean,
 ): Promise<T[]> {
-  const found: T[] = [];
+  const items: T[] = [];
   let cursor: string | undefined;
   do {
     const page = await fetchPage(cursor);
-    found.push(...page.items.filter(matches));
+    items.push(...page.items.filter(matches));
     cursor = page.next_cursor ?? undefined;
-  } while (cursor && found.length < BULK_MAX);
-  return found.slice(0, BULK_MAX);
+  } while (cursor && items.length < BULK_MAX);
+  return items.slice(0, BULK_MAX);
 }

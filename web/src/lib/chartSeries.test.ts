@@ -7,7 +7,7 @@ const NOW = Date.parse("2026-11-21T12:00:30Z");
 const job = (over: Partial<Job>) => ({ status: "succeeded", ...over }) as Job;
 
 test("jobs are counted in the minute of their end, older ones are ignored", () => {
-  const made = minuteBuckets(
+  const buckets = minuteBuckets(
     [
       job({ finished_at: "2026-11-21T12:00:10Z" }),
       job({ finished_at: "2026-11-21T12:00:29Z", status: "failed" }),
@@ -18,7 +18,7 @@ test("jobs are counted in the minute of their end, older ones are ignored", () =
     NOW,
     3,
   );
-  expect(made.map(({ succeeded, failed, other }) => [succeeded, failed, other])).toEqual([
+  expect(buckets.map(({ succeeded, failed, other }) => [succeeded, failed, other])).toEqual([
     [0, 0, 1],
     [0, 0, 0],
     [1, 1, 0],
@@ -49,8 +49,8 @@ test("events update the jobs of the charts and add unknown ones", () => {
     event("b", "running", "12:00:05"),
     event("b", "succeeded", "12:00:10"),
   ]);
-  const made = minuteBuckets(after.values(), NOW, 2);
-  expect(made.map(({ succeeded, failed, delays }) => [succeeded, failed, delays])).toEqual([
+  const buckets = minuteBuckets(after.values(), NOW, 2);
+  expect(buckets.map(({ succeeded, failed, delays }) => [succeeded, failed, delays])).toEqual([
     [0, 1, []],
     [1, 0, [15_000]],
   ]);
@@ -62,6 +62,6 @@ test("the charts drop the oldest jobs", () => {
     { length: CHART_JOBS_MAX + 1 },
     (_, i) => ({ type: "job.waiting", job_id: String(i), to: "waiting", at: "" }) as FeedEvent,
   );
-  const kept = applyJobEvents(new Map(), batch);
-  expect([kept.size, kept.has("0"), kept.has("1")]).toEqual([CHART_JOBS_MAX, false, true]);
+  const jobs = applyJobEvents(new Map(), batch);
+  expect([jobs.size, jobs.has("0"), jobs.has("1")]).toEqual([CHART_JOBS_MAX, false, true]);
 });

@@ -23,9 +23,9 @@ export function applyJobEvents(
     else if (!isLive(to)) job.finished_at = at;
     next.set(id, job);
   }
-  let over = next.size - CHART_JOBS_MAX;
+  let excess = next.size - CHART_JOBS_MAX;
   for (const id of next.keys()) {
-    if (over-- <= 0) break;
+    if (excess-- <= 0) break;
     next.delete(id);
   }
   return next;

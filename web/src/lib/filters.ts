@@ -76,8 +76,8 @@ export function withoutToken(search: JobsSearch, { key, value }: Token): JobsSea
 }
 
 export function isSameSearch(a: JobsSearch, b: JobsSearch): boolean {
-  const shown = (search: JobsSearch) => tokensOf(search).map(({ key, value }) => `${key}:${value}`);
-  return shown(a).join("\n") === shown(b).join("\n");
+  const filterKeys = (search: JobsSearch) => tokensOf(search).map(({ key, value }) => `${key}:${value}`);
+  return filterKeys(a).join("\n") === filterKeys(b).join("\n");
 }
 
 const SPANS_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };

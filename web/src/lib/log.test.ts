@@ -9,18 +9,18 @@ const entry = (text: string, stream = "stdout") => ({
   text,
 });
 
-function shown(...entries: ReturnType<typeof entry>[]): string[] {
+function render(...entries: ReturnType<typeof entry>[]): string[] {
   const lines = new LogLines();
   for (const each of entries) lines.push([each]);
   return lines.lines.map((line) => `${line.number} ${line.stream} ${line.text}`);
 }
 
 test("an entry with several lines is several lines", () => {
-  expect(shown(entry("a\nb\n\nc\n"))).toEqual(["1 stdout a", "2 stdout b", "3 stdout ", "4 stdout c"]);
+  expect(render(entry("a\nb\n\nc\n"))).toEqual(["1 stdout a", "2 stdout b", "3 stdout ", "4 stdout c"]);
 });
 
 test("an entry without a line end continues in the next entry of its stream", () => {
-  expect(shown(entry("dow"), entry("err\n", "stderr"), entry("nload"), entry(" done\nnext"))).toEqual([
+  expect(render(entry("dow"), entry("err\n", "stderr"), entry("nload"), entry(" done\nnext"))).toEqual([
     "1 stderr err",
     "2 stdout download done",
     "3 stdout next",
@@ -29,7 +29,7 @@ test("an entry without a line end continues in the next entry of its stream", ()
 
 test("lines are numbered by their ends, as on the server, at any interleaving of streams", () => {
   // The server counts line ends: `line=2` starts after the first one.
-  const whole = shown(entry("50 %"), entry("a\nb\n", "stderr"), entry(" 100 %\n"), entry("c\n", "stderr"));
+  const whole = render(entry("50 %"), entry("a\nb\n", "stderr"), entry(" 100 %\n"), entry("c\n", "stderr"));
   expect(whole).toEqual(["1 stderr a", "2 stderr b", "3 stdout 50 % 100 %", "4 stderr c"]);
   const part = new LogLines(4);
   part.push([entry("c\n", "stderr")]);
@@ -37,11 +37,11 @@ test("lines are numbered by their ends, as on the server, at any interleaving of
 });
 
 test("incomplete lines come last, in the order of their start", () => {
-  expect(shown(entry("out"), entry("err", "stderr"), entry("put"))).toEqual([
+  expect(render(entry("out"), entry("err", "stderr"), entry("put"))).toEqual([
     "1 stdout output",
     "2 stderr err",
   ]);
-  expect(shown(entry("out"), entry("err", "stderr"), entry("or\n", "stderr"))).toEqual([
+  expect(render(entry("out"), entry("err", "stderr"), entry("or\n", "stderr"))).toEqual([
     "1 stderr error",
     "2 stdout out",
   ]);

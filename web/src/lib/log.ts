@@ -64,9 +64,9 @@ export class LogLines {
 
   push(entries: readonly LogEntry[]): void {
     for (const entry of entries) this.#append(entry);
-    const over = this.#lines.length - this.#max;
+    const excess = this.#lines.length - this.#max;
     // Drops many lines at once, because each drop copies the array.
-    if (over > this.#max / 10) this.#lines = this.#lines.slice(over);
+    if (excess > this.#max / 10) this.#lines = this.#lines.slice(excess);
   }
 
   #append(entry: LogEntry): void {
@@ -110,13 +110,13 @@ export function linesOfPage(page: LogPage): readonly LogLine[] {
 /** Returns the ranges of `needle` in `text`, ignoring case. */
 export function findMatches(text: string, needle: string): Array<[number, number]> {
   if (needle === "") return [];
-  const found: Array<[number, number]> = [];
+  const ranges: Array<[number, number]> = [];
   const hay = text.toLowerCase();
-  const wanted = needle.toLowerCase();
-  for (let at = hay.indexOf(wanted); at >= 0; at = hay.indexOf(wanted, at + wanted.length)) {
-    found.push([at, at + wanted.length]);
+  const query = needle.toLowerCase();
+  for (let at = hay.indexOf(query); at >= 0; at = hay.indexOf(query, at + query.length)) {
+    ranges.push([at, at + query.length]);
   }
-  return found;
+  return ranges;
 }
 
 /** A URL without trailing punctuation. */

@@ -28,7 +28,7 @@ export function outage({ state, lostAt, error }: FeedStatus, now: number): Outag
 
 /** Returns the outage to show: `unreachable` only after the grace period, others at once. */
 export function visibleOutage(status: FeedStatus, now: number): Outage | null {
-  const found = outage(status, now);
-  const isSilence = found === "unreachable" && now - (status.lostAt ?? now) < UNREACHABLE_GRACE_MS;
-  return isSilence ? null : found;
+  const cause = outage(status, now);
+  const isSilence = cause === "unreachable" && now - (status.lostAt ?? now) < UNREACHABLE_GRACE_MS;
+  return isSilence ? null : cause;
 }

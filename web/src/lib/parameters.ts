@@ -15,11 +15,11 @@ export interface FieldHints {
 }
 
 export function fieldHintsOf({ schema }: Parameter): FieldHints {
-  const known = isMap(schema) ? schema : {};
-  const number = (key: string) => (typeof known[key] === "number" ? known[key] : undefined);
-  const [example] = Array.isArray(known.examples) ? (known.examples as unknown[]) : [];
+  const properties = isMap(schema) ? schema : {};
+  const number = (key: string) => (typeof properties[key] === "number" ? properties[key] : undefined);
+  const [example] = Array.isArray(properties.examples) ? (properties.examples as unknown[]) : [];
   return {
-    choices: Array.isArray(known.enum) ? (known.enum as unknown[]) : null,
+    choices: Array.isArray(properties.enum) ? (properties.enum as unknown[]) : null,
     minimum: number("minimum") ?? number("exclusiveMinimum"),
     maximum: number("maximum") ?? number("exclusiveMaximum"),
     maxLength: number("maxLength"),

@@ -69,9 +69,9 @@ export function totalOf(counts: StepCounts): number {
 }
 
 /** Returns the number of ended steps and the total. */
-export function progressOf(counts: StepCounts): { over: number; total: number } {
-  const over = STEP_STATUSES.filter(isStepEnded).reduce((sum, status) => sum + (counts[status] ?? 0), 0);
-  return { over, total: totalOf(counts) };
+export function progressOf(counts: StepCounts): { ended: number; total: number } {
+  const ended = STEP_STATUSES.filter(isStepEnded).reduce((sum, status) => sum + (counts[status] ?? 0), 0);
+  return { ended, total: totalOf(counts) };
 }
 
 /** Returns whether a run waits only for approvals: no other step is active. */
@@ -80,9 +80,9 @@ export function awaitsApproval({
   steps,
   approvals,
 }: Pick<WorkflowRun, "status" | "steps" | "approvals">) {
-  const asked = approvals?.length ?? 0;
+  const pending = approvals?.length ?? 0;
   const { running = 0, waiting = 0 } = steps;
-  return status === "running" && asked > 0 && running === 0 && waiting === asked;
+  return status === "running" && pending > 0 && running === 0 && waiting === pending;
 }
 
 /** Returns whether a step may be marked: only until it ends. */

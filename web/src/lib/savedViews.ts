@@ -43,8 +43,8 @@ export class ViewStore<Search> {
 
 function read<Search>(key: string): ReadonlyArray<SavedView<Search>> {
   try {
-    const kept: unknown = JSON.parse(localStorage.getItem(key) ?? "[]");
-    return Array.isArray(kept) ? (kept as Array<SavedView<Search>>) : [];
+    const stored: unknown = JSON.parse(localStorage.getItem(key) ?? "[]");
+    return Array.isArray(stored) ? (stored as Array<SavedView<Search>>) : [];
   } catch {
     return [];
   }

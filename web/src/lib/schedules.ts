@@ -37,15 +37,15 @@ export function isApplicable(action: BulkAction, { status }: Pick<Schedule, "sta
 
 /** Returns the chunks that overlap with a range of rows; chunk boundaries are stable while scrolling. */
 export function chunksInRange<T>(rows: readonly T[], first: number, last: number, size: number): T[][] {
-  const found: T[][] = [];
+  const chunks: T[][] = [];
   for (
     let from = Math.floor(Math.max(0, first) / size) * size;
     from <= last && from < rows.length;
     from += size
   ) {
-    found.push(rows.slice(from, from + size));
+    chunks.push(rows.slice(from, from + size));
   }
-  return found;
+  return chunks;
 }
 
 /** Compares two numbers like `a - b`, also if both are infinite. */

@@ -5,8 +5,8 @@ export type Search = Record<string, string | string[] | undefined>;
 export function parseSearch(query: string): Search {
   const search: Search = {};
   for (const [key, value] of new URLSearchParams(query)) {
-    const known = search[key];
-    search[key] = known === undefined ? value : [known, value].flat();
+    const existing = search[key];
+    search[key] = existing === undefined ? value : [existing, value].flat();
   }
   return search;
 }

@@ -13,7 +13,7 @@ import english from "../i18n/en.json";
 const FAILED_STEP = /^step `([^`]+)`(?: (failed|cancelled|upstream_failed))?(?:: ([\s\S]+))?$/;
 const PAUSED_BY = /^paused by ([^:]+?)(: [\s\S]+)?$/;
 
-type Translate = (t: TFunction, ...found: string[]) => string;
+type Translate = (t: TFunction, ...match: string[]) => string;
 
 /** Message patterns. The store may contain messages of an earlier version, so some patterns have two forms. */
 const MESSAGE_PATTERNS: ReadonlyArray<[RegExp, Translate]> = [

@@ -39,11 +39,11 @@ export function omitDefaults<T extends object>(spec: T, defaults: object, kept: 
  * jobs inherit from the workflow are removed too.
  */
 export function omitWorkflowDefaults(spec: WorkflowSpec, defaults: WorkflowSpec): WorkflowSpec {
-  const usual = defaults.steps[0]?.job ?? {};
+  const jobDefaults = defaults.steps[0]?.job ?? {};
   const steps = (of: readonly StepSpec[] | undefined) =>
     of?.map(({ job, ...step }) => {
       const name = `${spec.name}.${step.name}`;
-      const action = job ? { job: omitDefaults(job, { ...usual, name }, ["run"]) } : {};
+      const action = job ? { job: omitDefaults(job, { ...jobDefaults, name }, ["run"]) } : {};
       return prune({ ...step, ...action });
     });
   const { steps: main, on_failure: onFailure, finally: last, ...rest } = spec;

@@ -30,7 +30,7 @@ test("a step carried over from an earlier run has no bar", () => {
 
 test("progress counts ended steps with any result", () => {
   expect(progressOf({ succeeded: 2, skipped: 1, upstream_failed: 1, running: 3, pending: 4 })).toEqual({
-    over: 4,
+    ended: 4,
     total: 11,
   });
 });

@@ -115,8 +115,8 @@ export function toListField(each: ForEach | null | undefined): { kind: ListKind;
   const over = each?.over as Record<string, unknown> | undefined;
   if (!over) return { kind: "none", text: "" };
   if (Array.isArray(over.items)) {
-    const shown = over.items.map((item) => (typeof item === "string" ? item : JSON.stringify(item)));
-    return { kind: "items", text: shown.join("\n") };
+    const texts = over.items.map((item) => (typeof item === "string" ? item : JSON.stringify(item)));
+    return { kind: "items", text: texts.join("\n") };
   }
   if ("list" in over) return { kind: "list", text: String(over.list) };
   if (Array.isArray(over.added_by)) return { kind: "added_by", text: over.added_by.join(", ") };

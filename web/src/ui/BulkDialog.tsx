@@ -78,10 +78,10 @@ export function BulkDialog(props: Props) {
     );
     // Releases the listeners of the retry policy.
     abort.abort();
-    const left = new Set([...acted.errors.keys(), ...acted.notAttempted]);
-    if (left.size === 0) notify(texts.done(acted.done));
+    const remaining = new Set([...acted.errors.keys(), ...acted.notAttempted]);
+    if (remaining.size === 0) notify(texts.done(acted.done));
     else setOutcome(acted);
-    onDone(left);
+    onDone(remaining);
   };
   const close = () => {
     abort.abort();

@@ -25,17 +25,17 @@ function hintOf(apiError: ApiError, t: TFunction): string | null {
 }
 
 export function errorText(apiError: ApiError, t: TFunction): { title: string; hint: string | null } {
-  const own = messageKey(apiError);
-  switch (own) {
+  const key = messageKey(apiError);
+  switch (key) {
     case null:
       return translate(apiError, t) ?? { title: apiError.message, hint: hintOf(apiError, t) };
     case "unreachable":
     case "unexpected":
-      return { title: t(`problem.${own}`), hint: apiError.hint };
+      return { title: t(`problem.${key}`), hint: apiError.hint };
     case "notLoaded":
     case "leaderless":
     case "outcomeUnknown":
     case "noOtherServer":
-      return { title: t(`problem.${own}`), hint: t(`problem.${own}Hint`) };
+      return { title: t(`problem.${key}`), hint: t(`problem.${key}Hint`) };
   }
 }

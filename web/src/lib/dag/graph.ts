@@ -70,12 +70,12 @@ export function stepKindOf(step: Partial<StepSpec>): StepKind {
 /** Removes duplicate names, and dependencies other than steps of the same section. */
 function normalize(nodes: DagNode[]): DagNode[] {
   const sections = new Map<string, Section>();
-  const known = nodes.filter(({ name, section }) => {
+  const unique = nodes.filter(({ name, section }) => {
     if (sections.has(name)) return false;
     sections.set(name, section);
     return true;
   });
-  return known.map((node) => {
+  return unique.map((node) => {
     const isUpstream = (other: string) => other !== node.name && sections.get(other) === node.section;
     const needs = new Set(node.needs.filter(isUpstream));
     const addedBy = new Set(node.addedBy.filter((step) => isUpstream(step) && !needs.has(step)));
@@ -95,7 +95,7 @@ export function relatedSteps(nodes: readonly DagNode[], name: string): ReadonlyS
   for (const node of nodes) {
     for (const need of node.needs) neededBy.set(need, [...(neededBy.get(need) ?? []), node.name]);
   }
-  const found = new Set([name]);
+  const related = new Set([name]);
   for (const next of [needs, neededBy] as Array<Map<string, readonly string[]>>) {
     const open = [name];
     const seen = new Set(open);
@@ -106,7 +106,7 @@ export function relatedSteps(nodes: readonly DagNode[], name: string): ReadonlyS
         open.push(other);
       }
     }
-    for (const each of seen) found.add(each);
+    for (const each of seen) related.add(each);
   }
-  return found;
+  return related;
 }

@@ -58,11 +58,11 @@ export function layOut(nodes: readonly DagNode[], mode: "quick" | "careful"): La
   const edges: Edge[] = [];
   const bands: Band[] = [];
   let [width, y] = [0, 0];
-  const shown = SECTIONS.filter((section) => nodes.some((node) => node.section === section));
-  for (const section of shown) {
-    const own = nodes.filter((node) => node.section === section);
-    const part = mode === "careful" ? careful(own) : quick(own);
-    const top = y + (shown.length > 1 ? BAND_HEADER_HEIGHT : 0);
+  const sections = SECTIONS.filter((section) => nodes.some((node) => node.section === section));
+  for (const section of sections) {
+    const sectionNodes = nodes.filter((node) => node.section === section);
+    const part = mode === "careful" ? careful(sectionNodes) : quick(sectionNodes);
+    const top = y + (sections.length > 1 ? BAND_HEADER_HEIGHT : 0);
     for (const [name, point] of part.positions) positions.set(name, { x: point.x, y: point.y + top });
     for (const edge of part.edges) {
       edges.push({ ...edge, points: edge.points.map((value, i) => (i % 2 === 1 ? value + top : value)) });
@@ -173,9 +173,9 @@ function rankNodes(nodes: readonly DagNode[]): Map<string, number> {
     const name = ready[at] ?? "";
     for (const next of neededBy.get(name) ?? []) {
       ranks.set(next, Math.max(ranks.get(next) ?? 0, (ranks.get(name) ?? 0) + 1));
-      const left = (open.get(next) ?? 1) - 1;
-      open.set(next, left);
-      if (left === 0) ready.push(next);
+      const remaining = (open.get(next) ?? 1) - 1;
+      open.set(next, remaining);
+      if (remaining === 0) ready.push(next);
     }
   }
   return ranks;

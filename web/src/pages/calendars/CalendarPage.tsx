@@ -125,7 +125,7 @@ function DeleteDialog(props: { name: string; namespace?: string; onClose: () => 
   const navigate = useNavigate();
   const { name, namespace, onClose } = props;
   const remove = async () => {
-    const done = await runAction(
+    const deleted = await runAction(
       async () => {
         await deleteCalendar(name, namespace);
         return true;
@@ -133,7 +133,7 @@ function DeleteDialog(props: { name: string; namespace?: string; onClose: () => 
       t("schedule.deleted", { name }),
     );
     onClose();
-    if (done) void navigate({ to: "/calendars" });
+    if (deleted) void navigate({ to: "/calendars" });
   };
   return (
     <Modal opened onClose={onClose} title={t("schedule.deleteTitle", { name })} size={420}>

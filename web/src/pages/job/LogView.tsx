@@ -66,7 +66,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
         : lines.filter(({ text }) => findMatches(text, find).length > 0).map(({ number }) => number),
     [lines, find],
   );
-  const hits = search.found && !search.isRunning ? search.found.hits : visibleHits;
+  const hits = search.result && !search.isRunning ? search.result.hits : visibleHits;
   const hit = hits[Math.min(at, hits.length - 1)];
 
   const virtual = useVirtualizer({
@@ -139,7 +139,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
   };
   const stopSearch = () => {
     search.stop();
-    if (search.found) selectNearestHit(search.found);
+    if (search.result) selectNearestHit(search.result);
   };
   /** Starts another search. */
   const searchFor = (text: string) => {
@@ -367,8 +367,8 @@ function PartLink(props: {
 }
 
 /** Returns whether only a part of the log is loaded and the whole log has not been searched yet. */
-function canSearch({ isPart }: VisibleRange, { found }: LogSearchState): boolean {
-  return isPart && found === null;
+function canSearch({ isPart }: VisibleRange, { result }: LogSearchState): boolean {
+  return isPart && result === null;
 }
 
 interface HitsProps {
@@ -385,14 +385,14 @@ interface HitsProps {
 /** Number of hits and searched part of the log, with buttons for the previous and next hit. */
 function Hits({ position, count, extent, search, onStep, onSearch, onStop }: HitsProps) {
   const { t } = useTranslation();
-  const { found, isRunning } = search;
-  const percent = Math.floor((found?.fraction ?? 0) * 100);
+  const { result, isRunning } = search;
+  const percent = Math.floor((result?.fraction ?? 0) * 100);
   const words = () => {
-    if (found && isRunning) return t("log.searching", { percent, count: found.hits.length });
-    if (found && (found.capped || found.fraction < 1 || found.lines < extent.total)) {
-      return t("log.searchedTo", { position, count, line: found.lines });
+    if (result && isRunning) return t("log.searching", { percent, count: result.hits.length });
+    if (result && (result.capped || result.fraction < 1 || result.lines < extent.total)) {
+      return t("log.searchedTo", { position, count, line: result.lines });
     }
-    if (!found && extent.isPart) {
+    if (!result && extent.isPart) {
       return count === 0 ? t("log.noHitsShown") : t("log.hitsShown", { position, count });
     }
     return count === 0 ? t("log.noHits") : `${position.toLocaleString()} / ${count.toLocaleString()}`;

@@ -14,8 +14,8 @@ export function Timeline({ events }: { events: readonly JobEvent[] }) {
   return (
     <ol className={style.timeline} data-testid="timeline">
       {events.map((event, i) => {
-        const before = events[i - 1];
-        const gap = before ? Date.parse(event.at) - Date.parse(before.at) : null;
+        const previous = events[i - 1];
+        const gap = previous ? Date.parse(event.at) - Date.parse(previous.at) : null;
         return (
           <li key={i}>
             <span className={`${style.gap} num`}>{gap === null ? "" : `+${formatDuration(gap)}`}</span>

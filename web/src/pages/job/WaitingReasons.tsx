@@ -134,12 +134,12 @@ function useUnschedulableText(): (misfit: Misfit) => string {
   return (misfit) => {
     if (misfit.misfit === "constraint" && !misfit.value)
       return t("unschedulable.unlabelled", { label: misfit.label });
-    const shown = Object.entries(misfit).map(([key, value]) => [key, value === null ? "–" : String(value)]);
+    const entries = Object.entries(misfit).map(([key, value]) => [key, value === null ? "–" : String(value)]);
     if (misfit.misfit === "unhealthy") {
       return t("unschedulable.unhealthy", { trouble: translateMessage(misfit.trouble, t) });
     }
     // Each text has the placeholders of its kind, which the types cannot express.
-    const values = Object.fromEntries(shown) as Record<"needed" | "free" | "capacity", string>;
+    const values = Object.fromEntries(entries) as Record<"needed" | "free" | "capacity", string>;
     return t(`unschedulable.${misfit.misfit as "cpu"}`, values);
   };
 }

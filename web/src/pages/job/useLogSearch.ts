@@ -13,7 +13,7 @@ const WINDOW_ENTRIES = 10_000;
 
 export interface LogSearchState {
   /** Progress or result of the search; null if none was started. */
-  found: LogSearch | null;
+  result: LogSearch | null;
   isRunning: boolean;
   apiError: ApiError | null;
   /** Searches up to `end`, an offset of the log. Resolves to null if the search failed or was stopped. */
@@ -25,7 +25,7 @@ export interface LogSearchState {
 }
 
 export function useLogSearch(job: string, execution: number | undefined): LogSearchState {
-  const [found, setFound] = useState<LogSearch | null>(null);
+  const [result, setResult] = useState<LogSearch | null>(null);
   const [isRunning, setRunning] = useState(false);
   const [apiError, setApiError] = useState<ApiError | null>(null);
   const running = useRef<AbortController | null>(null);
@@ -38,7 +38,7 @@ export function useLogSearch(job: string, execution: number | undefined): LogSea
   };
   const clear = () => {
     stop();
-    setFound(null);
+    setResult(null);
     setApiError(null);
   };
   const start = async (wanted: LogQuery, end: number) => {
@@ -46,7 +46,7 @@ export function useLogSearch(job: string, execution: number | undefined): LogSea
     const current = new AbortController();
     running.current = current;
     setRunning(true);
-    setFound({ hits: [], lines: 0, fraction: 0, capped: false });
+    setResult({ hits: [], lines: 0, fraction: 0, capped: false });
     const read = async (offset: number) => {
       const query = { offset: String(offset), limit: String(WINDOW_ENTRIES) };
       const response = await fetchRaw(logUrl(job, execution, query), {
@@ -57,7 +57,7 @@ export function useLogSearch(job: string, execution: number | undefined): LogSea
     };
     const isCurrent = () => running.current === current;
     try {
-      const all = await searchLog(read, end, wanted, (now) => isCurrent() && setFound(now), current.signal);
+      const all = await searchLog(read, end, wanted, (now) => isCurrent() && setResult(now), current.signal);
       return isCurrent() ? all : null;
     } catch (error) {
       if (isCurrent()) setApiError(ApiError.from(error));
@@ -66,5 +66,5 @@ export function useLogSearch(job: string, execution: number | undefined): LogSea
       if (isCurrent()) stop();
     }
   };
-  return { found, isRunning, apiError, start, stop, clear };
+  return { result, isRunning, apiError, start, stop, clear };
 }

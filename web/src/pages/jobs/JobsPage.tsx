@@ -146,8 +146,8 @@ function JobViews({ search, onChange }: { search: JobsSearch; onChange: (search:
   const counts = useQuery(countsQuery).data;
   const count = (status?: string) => {
     if (!counts) return null;
-    const wanted = (status?.split(",") ?? Object.keys(counts)) as JobStatus[];
-    return wanted.reduce((sum, each) => sum + counts[each], 0);
+    const statuses = (status?.split(",") ?? Object.keys(counts)) as JobStatus[];
+    return statuses.reduce((sum, each) => sum + counts[each], 0);
   };
   const builtIn = BUILT_IN.map(({ key, search }) => ({
     label: t(`jobs.view.${key}`),

@@ -29,8 +29,8 @@ export function mergeNewestPage(rows: Rows, page: { items: Job[]; next_cursor?: 
   if (!last || isComplete) return { items: page.items, cursor: null };
   const known = new Map(rows.items.map((job) => [job.id, job]));
   const newest = page.items.map((job) => {
-    const before = known.get(job.id);
-    return before?.version === job.version ? before : job;
+    const previous = known.get(job.id);
+    return previous?.version === job.version ? previous : job;
   });
   // Job ids are time-ordered, and so is the list.
   const older = rows.items.filter((job) => job.id < last.id);

@@ -33,7 +33,7 @@ test("a healthy cluster has no items", () => {
 });
 
 test("lost workers, failures by name, and stuck and paused queues are listed, the most severe first", () => {
-  const found = attentionItems({
+  const items = attentionItems({
     ...calm,
     workers: [worker({ admission: "draining" }), worker({ name: "x", status: "lost" })],
     queues: [
@@ -50,7 +50,7 @@ test("lost workers, failures by name, and stuck and paused queues are listed, th
     ),
   });
   expect(
-    found.map((need) => (need.kind === "failing" ? `${need.kind} ${need.name} ${need.count}` : need.kind)),
+    items.map((need) => (need.kind === "failing" ? `${need.kind} ${need.name} ${need.count}` : need.kind)),
   ).toEqual([
     "workerLost",
     "stuck",
@@ -72,10 +72,10 @@ test("late and stuck runs are listed by schedule, and so are automatically pause
   const health = { open_runs: 2, late_now: [run], stuck_now: [run, run] };
   const paused = (by: string) => ({ name: by, pause: { by, at: "" } }) as Schedule;
   const schedules = [{ name: "s", health } as unknown as Schedule, paused("ann"), paused("belfry")];
-  const found = attentionItems({ ...calm, schedules }).map((need) =>
+  const items = attentionItems({ ...calm, schedules }).map((need) =>
     "count" in need ? [need.kind, need.count] : need.kind,
   );
-  expect(found).toEqual([["stuckRun", 2], ["late", 1], "autoPaused"]);
+  expect(items).toEqual([["stuckRun", 2], ["late", 1], "autoPaused"]);
 });
 
 test("failed runs are counted by workflow; jobs of their steps and called runs are not listed", () => {
@@ -86,7 +86,7 @@ test("failed runs are counted by workflow; jobs of their steps and called runs a
     step: { run: "r", name: "load" },
   } as Job;
   const asks = { run: run("release", ""), step: "approve", since: "2026-11-21T11:00:00Z" };
-  const found = attentionItems({
+  const items = attentionItems({
     ...calm,
     failedJobs: all(ofStep),
     approvals: [asks],
@@ -97,19 +97,19 @@ test("failed runs are counted by workflow; jobs of their steps and called runs a
       run("old", "2026-11-19T10:00:00Z"),
     ),
   });
-  const told = found.map((need) => (need.kind === "runFailed" ? `${need.name} ${need.count}` : need.kind));
-  expect(told).toEqual(["approval", "etl 2"]);
+  const listed = items.map((need) => (need.kind === "runFailed" ? `${need.name} ${need.count}` : need.kind));
+  expect(listed).toEqual(["approval", "etl 2"]);
 });
 
 test("items that block work come before any number of failures", () => {
-  const found = attentionItems({
+  const items = attentionItems({
     ...calm,
     queues: [queue({ name: "gpu", settings: { paused: true }, waiting: 316 })],
     approvals: [{ run: {} as WorkflowRun, step: "gate", since: "" }],
     failedJobs: all(...Array.from({ length: 20 }, (_, i) => job(`j${i}`, "failed", "2026-11-21T11:00:00Z"))),
   });
-  expect(found.slice(0, 3).map(({ kind }) => kind)).toEqual(["paused", "approval", "failing"]);
-  expect(found).toHaveLength(22);
+  expect(items.slice(0, 3).map(({ kind }) => kind)).toEqual(["paused", "approval", "failing"]);
+  expect(items).toHaveLength(22);
 });
 
 test("a truncated sample gives a minimum, a complete one the exact number", () => {

@@ -63,51 +63,51 @@ const SYSTEM_ACTOR = "belfry";
 
 export function attentionItems(seen: AttentionInput): AttentionItem[] {
   const { ready, workers, queues, failedJobs, failedRuns, approvals, schedules, now } = seen;
-  const found: AttentionItem[] = [];
+  const items: AttentionItem[] = [];
   if (ready && ready.status !== "ready") {
     const wrong = ready.checks?.find((check) => !check.ok);
-    found.push({ kind: "server", detail: wrong?.detail ?? ready.status });
+    items.push({ kind: "server", detail: wrong?.detail ?? ready.status });
   }
-  if (workers?.length === 0) found.push({ kind: "noWorkers" });
+  if (workers?.length === 0) items.push({ kind: "noWorkers" });
   for (const worker of workers ?? []) {
-    if (worker.status === "lost") found.push({ kind: "workerLost", worker });
+    if (worker.status === "lost") items.push({ kind: "workerLost", worker });
     else if (worker.health?.trouble) {
-      found.push({ kind: "workerUnhealthy", worker, trouble: worker.health.trouble });
+      items.push({ kind: "workerUnhealthy", worker, trouble: worker.health.trouble });
     }
   }
   // Items that block work until a user acts come before failures.
   const paused = (queues ?? []).filter(({ settings }) => settings.paused);
-  for (const queue of paused) if (queue.waiting > 0) found.push({ kind: "paused", queue });
-  for (const approval of approvals) found.push({ kind: "approval", ...approval });
-  for (const schedule of schedules ?? []) found.push(...scheduleItems(schedule));
+  for (const queue of paused) if (queue.waiting > 0) items.push({ kind: "paused", queue });
+  for (const approval of approvals) items.push({ kind: "approval", ...approval });
+  for (const schedule of schedules ?? []) items.push(...scheduleItems(schedule));
   for (const queue of queues ?? []) {
     const since = queue.settings.paused ? null : queue.oldest_waiting_since;
-    if (since && now - Date.parse(since) > STUCK_AFTER_MS) found.push({ kind: "stuck", queue, since });
+    if (since && now - Date.parse(since) > STUCK_AFTER_MS) items.push({ kind: "stuck", queue, since });
   }
-  if (failedRuns) found.push(...failedWorkflowItems(failedRuns, now));
-  if (failedJobs) found.push(...failedJobItems(failedJobs, now));
-  for (const queue of paused) if (queue.waiting === 0) found.push({ kind: "paused", queue });
+  if (failedRuns) items.push(...failedWorkflowItems(failedRuns, now));
+  if (failedJobs) items.push(...failedJobItems(failedJobs, now));
+  for (const queue of paused) if (queue.waiting === 0) items.push({ kind: "paused", queue });
   for (const worker of workers ?? []) {
     if (worker.status !== "lost" && worker.admission !== "open")
-      found.push({ kind: "workerUnschedulable", worker });
+      items.push({ kind: "workerUnschedulable", worker });
   }
-  return found;
+  return items;
 }
 
 /** Returns the items of a schedule: stuck runs, late runs, an automatic pause. */
 function scheduleItems(schedule: Schedule): AttentionItem[] {
   const { health, pause } = schedule;
-  const found: AttentionItem[] = [];
+  const items: AttentionItem[] = [];
   const [stuck] = health?.stuck_now ?? [];
   const [late] = health?.late_now ?? [];
   if (stuck) {
     const count = health?.stuck_now.length ?? 0;
-    found.push({ kind: "stuckRun", schedule, count, since: stuck.expected_by });
+    items.push({ kind: "stuckRun", schedule, count, since: stuck.expected_by });
   }
   if (late)
-    found.push({ kind: "late", schedule, count: health?.late_now.length ?? 0, since: late.expected_by });
-  if (pause?.by === SYSTEM_ACTOR) found.push({ kind: "autoPaused", schedule });
-  return found;
+    items.push({ kind: "late", schedule, count: health?.late_now.length ?? 0, since: late.expected_by });
+  if (pause?.by === SYSTEM_ACTOR) items.push({ kind: "autoPaused", schedule });
+  return items;
 }
 
 /** Returns the workflows with failed runs of the last day. A retried run counts too. */

@@ -52,7 +52,7 @@ export function ApprovalActions({ run, step }: { run: WorkflowRun; step: RunStep
   const question = approvalMessage(run, step);
   const close = () => setOpen(null);
   const shared = { field: { label: t("workflow.note") }, onClose: close };
-  const asked = question && <q className={style.question}>{question}</q>;
+  const quote = question && <q className={style.question}>{question}</q>;
   return (
     <div className={style.answers}>
       <Button leftSection={<Check size={14} />} onClick={() => setOpen("approve")}>
@@ -71,7 +71,7 @@ export function ApprovalActions({ run, step }: { run: WorkflowRun; step: RunStep
             void (await runAction(() => approveStep(run.id, name, note), t("step.approved", { name })))
           }
         >
-          {asked}
+          {quote}
         </ConfirmDialog>
       )}
       {open === "reject" && (
@@ -85,7 +85,7 @@ export function ApprovalActions({ run, step }: { run: WorkflowRun; step: RunStep
             void (await runAction(() => rejectStep(run.id, name, note), t("step.rejected", { name })))
           }
         >
-          {asked}
+          {quote}
         </ConfirmDialog>
       )}
     </div>

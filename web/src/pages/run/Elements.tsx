@@ -34,7 +34,7 @@ export function Elements({ run, step, job, onSelectJob }: Props) {
       title={t("step.elements")}
       aside={
         step.total == null ? undefined : (
-          <span className="num">{t("dag.tally", { over: succeeded + failed, total: step.total })}</span>
+          <span className="num">{t("dag.tally", { ended: succeeded + failed, total: step.total })}</span>
         )
       }
     >

@@ -12,8 +12,8 @@ import style from "./run.module.css";
 
 export function EventDialog({ run, onClose }: { run: WorkflowRun; onClose: () => void }) {
   const { t } = useTranslation();
-  const known = awaitedEvents(run);
-  const [event, setEvent] = useState(known.length === 1 ? (known[0] ?? "") : "");
+  const eventNames = awaitedEvents(run);
+  const [event, setEvent] = useState(eventNames.length === 1 ? (eventNames[0] ?? "") : "");
   const [text, setText] = useState("");
   const [busy, setBusy] = useState(false);
   const payload = parsePayload(text);
@@ -34,7 +34,13 @@ export function EventDialog({ run, onClose }: { run: WorkflowRun; onClose: () =>
           void send();
         }}
       >
-        <Autocomplete label={t("run.event")} value={event} onChange={setEvent} data={known} data-autofocus />
+        <Autocomplete
+          label={t("run.event")}
+          value={event}
+          onChange={setEvent}
+          data={eventNames}
+          data-autofocus
+        />
         <Textarea
           mt="sm"
           label={t("run.payload")}

@@ -135,10 +135,10 @@ export function RetryDialog({ run, steps, from: first, onClose }: RetryProps) {
   const navigate = useNavigate();
   const [from, setFrom] = useState<string | null>(first ?? null);
   const retry = async (note: string) => {
-    const made = await runAction(() => retryRun(run.id, from, note));
-    if (!made) return;
-    notify(t("run.retried", { name: made.workflow, number: made.number }));
-    void navigate({ to: "/runs/$id", params: { id: made.id } });
+    const created = await runAction(() => retryRun(run.id, from, note));
+    if (!created) return;
+    notify(t("run.retried", { name: created.workflow, number: created.number }));
+    void navigate({ to: "/runs/$id", params: { id: created.id } });
   };
   return (
     <ConfirmDialog

@@ -14,8 +14,8 @@ export function RunHistory({ entries }: { entries: readonly RunHistoryEntry[] })
   return (
     <ol className={style.timeline} data-testid="history">
       {entries.map((entry, i) => {
-        const before = entries[i - 1];
-        const gap = before ? Date.parse(entry.at) - Date.parse(before.at) : null;
+        const previous = entries[i - 1];
+        const gap = previous ? Date.parse(entry.at) - Date.parse(previous.at) : null;
         return (
           <li key={i}>
             <span className={`${style.gap} num`}>{gap === null ? "" : `+${formatDuration(gap)}`}</span>

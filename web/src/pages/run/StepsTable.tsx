@@ -135,7 +135,7 @@ function StepRow({ step, isSelected, onSelect, style: place }: RowProps) {
         {step.section !== "steps" && <span className={style.section}>{t(`section.${step.section}`)}</span>}
         {step.total != null && (
           <span className="quiet num">
-            {t("dag.tally", { over: succeeded + failed, total: step.total })}
+            {t("dag.tally", { ended: succeeded + failed, total: step.total })}
             {failed > 0 && ` · ${t("dag.failed", { count: failed })}`}
           </span>
         )}

@@ -98,13 +98,15 @@ function RunRow({ run, isSingleWorkflow }: { run: WorkflowRun; isSingleWorkflow?
 /** Number of steps by status, as a bar and a tooltip. */
 export function Progress({ counts, isWide }: { counts: StepCounts; isWide?: boolean }) {
   const { t } = useTranslation();
-  const { over, total } = progressOf(counts);
-  const known = STEP_STATUSES.filter((status) => (counts[status] ?? 0) > 0);
-  const words = known.map((status) => `${t(`stepStatus.${status}`)} ${counts[status] ?? 0}`).join(" · ");
+  const { ended, total } = progressOf(counts);
+  const presentStatuses = STEP_STATUSES.filter((status) => (counts[status] ?? 0) > 0);
+  const words = presentStatuses
+    .map((status) => `${t(`stepStatus.${status}`)} ${counts[status] ?? 0}`)
+    .join(" · ");
   return (
     <span className={style.progressBox} data-wide={isWide || undefined} title={words}>
       <span className={style.bar} role="img" aria-label={words}>
-        {known.map((status) => (
+        {presentStatuses.map((status) => (
           <i
             key={status}
             data-status={status}
@@ -114,7 +116,7 @@ export function Progress({ counts, isWide }: { counts: StepCounts; isWide?: bool
         ))}
       </span>
       <span className="num">
-        {over.toLocaleString()} / {total.toLocaleString()}
+        {ended.toLocaleString()} / {total.toLocaleString()}
       </span>
     </span>
   );

@@ -17,15 +17,15 @@ export function ScheduleStatistics({ schedule }: { schedule: Schedule }) {
   const { track, health } = schedule;
   const length = (text: string | null | undefined) =>
     text ? formatDuration(parseDuration(text) ?? 0) : null;
-  const usual = length(track.duration_p50);
+  const medianDuration = length(track.duration_p50);
   const statistics: Array<[string, ReactNode]> = [
     [t("schedule.figures.next"), <RelativeTime key="" at={schedule.next_at} />],
     [t("schedule.figures.success"), <SuccessRate key="" schedule={schedule} />],
     [
       t("schedule.figures.usual"),
-      usual ? (
+      medianDuration ? (
         <span key="" className="num">
-          {usual}{" "}
+          {medianDuration}{" "}
           <small className="quiet">{t("schedule.figures.p95", { length: length(track.duration_p95) })}</small>
         </span>
       ) : (

@@ -33,11 +33,11 @@ export function TriggerDialog({ schedule: { id, name }, onClose }: DialogProps) 
   const { t } = useTranslation();
   const navigate = useNavigate();
   const trigger = async (reason: string) => {
-    const done = await runAction(() => triggerSchedule(id, reason));
-    if (!done) return;
-    const { job_id: job, run_id: run } = done;
+    const result = await runAction(() => triggerSchedule(id, reason));
+    if (!result) return;
+    const { job_id: job, run_id: run } = result;
     notify(
-      t(`outcome.${done.outcome}`),
+      t(`outcome.${result.outcome}`),
       job
         ? {
             label: t("schedule.showRun"),
@@ -73,14 +73,14 @@ export function DeleteDialog({ schedule: { id, name }, onClose }: DialogProps) {
       confirm={t("schedule.delete")}
       red
       onConfirm={async () => {
-        const done = await runAction(
+        const result = await runAction(
           async () => {
             await deleteSchedule(id);
             return true;
           },
           t("schedule.deleted", { name }),
         );
-        if (done) void navigate({ to: "/schedules" });
+        if (result) void navigate({ to: "/schedules" });
       }}
       onClose={onClose}
     />

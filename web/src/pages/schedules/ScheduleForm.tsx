@@ -60,7 +60,7 @@ interface Props {
 export function ScheduleForm({ spec, set, fields, isNameFixed }: Props) {
   const { t } = useTranslation();
   const error = (path: string) => fields.find((field) => field.path === path)?.detail;
-  const word = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
+  const setText = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
   const number = (path: string[], value: string | number) =>
     set(path, value === "" ? undefined : Number(value));
   const overlap = spec.overlap?.policy ?? "skip";
@@ -71,7 +71,7 @@ export function ScheduleForm({ spec, set, fields, isNameFixed }: Props) {
       <TextInput
         label={t("submit.name")}
         value={spec.name ?? ""}
-        onChange={(event) => word(["name"], event.currentTarget.value)}
+        onChange={(event) => setText(["name"], event.currentTarget.value)}
         error={error("name")}
         readOnly={isNameFixed}
         description={isNameFixed ? t("schedule.nameStays") : undefined}
@@ -81,7 +81,7 @@ export function ScheduleForm({ spec, set, fields, isNameFixed }: Props) {
         label={t("schedule.description")}
         placeholder={t("common.optional")}
         value={spec.description ?? ""}
-        onChange={(event) => word(["description"], event.currentTarget.value)}
+        onChange={(event) => setText(["description"], event.currentTarget.value)}
         error={error("description")}
       />
       <h3>{t("schedule.whenItFires")}</h3>
@@ -116,14 +116,14 @@ export function ScheduleForm({ spec, set, fields, isNameFixed }: Props) {
                 label={t("policy.startDeadline")}
                 placeholder="1h"
                 value={spec.start_deadline ?? ""}
-                onChange={(event) => word(["start_deadline"], event.currentTarget.value)}
+                onChange={(event) => setText(["start_deadline"], event.currentTarget.value)}
                 error={error("start_deadline")}
               />
               <TextInput
                 label={t("policy.jitter")}
                 placeholder="30s"
                 value={spec.jitter?.max ?? ""}
-                onChange={(event) => word(["jitter", "max"], event.currentTarget.value)}
+                onChange={(event) => setText(["jitter", "max"], event.currentTarget.value)}
                 error={error("jitter.max")}
               />
             </div>
@@ -132,14 +132,14 @@ export function ScheduleForm({ spec, set, fields, isNameFixed }: Props) {
                 label={t("policy.startWithin")}
                 placeholder="1m"
                 value={spec.expect?.start_within ?? ""}
-                onChange={(event) => word(["expect", "start_within"], event.currentTarget.value)}
+                onChange={(event) => setText(["expect", "start_within"], event.currentTarget.value)}
                 error={error("expect.start_within")}
               />
               <TextInput
                 label={t("policy.runWithin")}
                 placeholder="10m"
                 value={spec.expect?.run_within ?? ""}
-                onChange={(event) => word(["expect", "run_within"], event.currentTarget.value)}
+                onChange={(event) => setText(["expect", "run_within"], event.currentTarget.value)}
                 error={error("expect.run_within")}
               />
             </div>
@@ -163,7 +163,7 @@ export function ScheduleForm({ spec, set, fields, isNameFixed }: Props) {
               label={t("policy.reserveAhead")}
               placeholder="5m"
               value={spec.reserve_ahead ?? ""}
-              onChange={(event) => word(["reserve_ahead"], event.currentTarget.value)}
+              onChange={(event) => setText(["reserve_ahead"], event.currentTarget.value)}
               error={error("reserve_ahead")}
             />
           </Accordion.Panel>

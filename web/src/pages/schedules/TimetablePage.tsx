@@ -138,7 +138,7 @@ function LaneMarks({ lane, from, to }: { lane: TimetableRow; from: number; to: n
   const { t } = useTranslation();
   const { language, zone } = usePreferences();
   const length = (lane.usualDuration && parseDuration(lane.usualDuration)) || 0;
-  const usual = length > 0 ? ` · ${t("timetable.usually", { length: formatDuration(length) })}` : "";
+  const durationText = length > 0 ? ` · ${t("timetable.usually", { length: formatDuration(length) })}` : "";
   return mergeFirings(lane.firings, from, to).map((mark) => {
     const end = Math.min(to, mark.to + length);
     const words =
@@ -148,7 +148,7 @@ function LaneMarks({ lane, from, to }: { lane: TimetableRow; from: number; to: n
     return (
       <i
         key={mark.from}
-        title={`${lane.name}\n${words}${usual}`}
+        title={`${lane.name}\n${words}${durationText}`}
         data-many={mark.count > 1 || undefined}
         style={{
           left: `${((mark.from - from) / (to - from)) * 100}%`,

@@ -66,10 +66,10 @@ export function useVisibleDetails(rows: readonly Schedule[], first: number, last
   const chunkIds = chunksInRange(rows, first, last, CHUNK_ROWS).map((chunk) =>
     chunk.map((schedule) => schedule.id),
   );
-  const found = useQueries({ queries: chunkIds.map((ids) => visibleSchedulesQuery(ids)) });
+  const queries = useQueries({ queries: chunkIds.map((ids) => visibleSchedulesQuery(ids)) });
   // Details of a row are kept while they are reloaded.
   const details = useRef(new Map<string, Schedule>());
-  for (const { data } of found)
+  for (const { data } of queries)
     for (const schedule of data?.items ?? []) details.current.set(schedule.id, schedule);
   return useCallback((schedule: Schedule): Schedule => {
     const known = details.current.get(schedule.id);

@@ -42,15 +42,15 @@ export function ServersPage() {
 /** Summary of the cluster state in a sentence. */
 function ClusterSummary({ servers }: { servers: readonly Server[] }) {
   const { t } = useTranslation();
-  const found = clusterState(servers);
-  const isMild = found.kind === "alone" || found.kind === "guarded";
+  const state = clusterState(servers);
+  const isMild = state.kind === "alone" || state.kind === "guarded";
   return (
     <p className={style.standing} data-mild={isMild || undefined} role="status">
-      {found.kind === "guarded"
-        ? t("server.situation.guarded", { name: found.leader.name, count: found.standbys })
-        : found.kind === "handsOver" || found.kind === "unguarded"
-          ? t(`server.situation.${found.kind}`, { name: found.leader.name })
-          : t(`server.situation.${found.kind}`)}
+      {state.kind === "guarded"
+        ? t("server.situation.guarded", { name: state.leader.name, count: state.standbys })
+        : state.kind === "handsOver" || state.kind === "unguarded"
+          ? t(`server.situation.${state.kind}`, { name: state.leader.name })
+          : t(`server.situation.${state.kind}`)}
     </p>
   );
 }

@@ -30,7 +30,7 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
   const process = processOf(spec);
   const isScript = process?.script !== undefined && process?.script !== null;
   const error = (path: string) => fields.find((field) => field.path === path)?.detail;
-  const word = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
+  const setText = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
   const number = (path: string[], value: string | number) =>
     set(path, value === "" ? undefined : Number(value));
 
@@ -55,7 +55,7 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
           label={t("submit.name")}
           placeholder="job"
           value={spec.name ?? ""}
-          onChange={(event) => word(["name"], event.currentTarget.value)}
+          onChange={(event) => setText(["name"], event.currentTarget.value)}
           error={error("name")}
           data-testid="name"
         />
@@ -126,7 +126,7 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
           label={t("submit.timeout")}
           placeholder="10m"
           value={spec.timeout ?? ""}
-          onChange={(event) => word(["timeout"], event.currentTarget.value)}
+          onChange={(event) => setText(["timeout"], event.currentTarget.value)}
           error={error("timeout")}
         />
         <NumberInput
@@ -162,7 +162,7 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
                   label={t("submit.deadline")}
                   placeholder="1h"
                   value={spec.start_deadline ?? ""}
-                  onChange={(event) => word(["start_deadline"], event.currentTarget.value)}
+                  onChange={(event) => setText(["start_deadline"], event.currentTarget.value)}
                   error={error("start_deadline")}
                 />
               </div>
@@ -177,14 +177,14 @@ export function SpecForm({ spec, set, fields, inSchedule }: Props) {
                 label="CPU"
                 placeholder="100m"
                 value={spec.resources?.cpu ?? ""}
-                onChange={(event) => word(["resources", "cpu"], event.currentTarget.value)}
+                onChange={(event) => setText(["resources", "cpu"], event.currentTarget.value)}
                 error={error("resources.cpu")}
               />
               <TextInput
                 label={t("submit.memory")}
                 placeholder="64MiB"
                 value={spec.resources?.memory ?? ""}
-                onChange={(event) => word(["resources", "memory"], event.currentTarget.value)}
+                onChange={(event) => setText(["resources", "memory"], event.currentTarget.value)}
                 error={error("resources.memory")}
               />
             </div>

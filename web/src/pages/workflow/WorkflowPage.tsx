@@ -228,14 +228,14 @@ function Actions({ workflow }: { workflow: Workflow }) {
   const [open, setOpen] = useState<"start" | "delete" | null>(null);
   const { id, name } = workflow;
   const remove = async () => {
-    const done = await runAction(
+    const deleted = await runAction(
       async () => {
         await deleteWorkflow(id);
         return true;
       },
       t("schedule.deleted", { name }),
     );
-    if (done) void navigate({ to: "/workflows" });
+    if (deleted) void navigate({ to: "/workflows" });
   };
   return (
     <>

@@ -131,8 +131,8 @@ function WorkflowEditor({ start, workflow, title }: ComposerProps) {
   // An invalid text keeps the last valid graph.
   const last = useRef<WorkflowSpec | null>(null);
   if (spec) last.current = spec;
-  const shown = last.current;
-  const nodes = useMemo(() => dagFromSpec(shown), [shown]);
+  const validSpec = last.current;
+  const nodes = useMemo(() => dagFromSpec(validSpec), [validSpec]);
   const save = async () => {
     if (!spec) return;
     setBusy(true);

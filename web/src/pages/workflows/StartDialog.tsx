@@ -56,10 +56,10 @@ export function StartDialog({ workflow, values: start, onClose }: Props) {
   const errorOf = (parameter: string) => {
     const problem = problems[parameter];
     if (problem && (showErrors || problem !== "missing")) return t(`workflow.problem.${problem}`);
-    const own = fieldErrors.filter(({ path }) =>
+    const parameterErrors = fieldErrors.filter(({ path }) =>
       [parameter, `parameters.${parameter}`].some((at) => path === at || path.startsWith(`${at}.`)),
     );
-    return own.length > 0 ? own.map(({ detail }) => detail).join("; ") : undefined;
+    return parameterErrors.length > 0 ? parameterErrors.map(({ detail }) => detail).join("; ") : undefined;
   };
 
   const go = async () => {

@@ -64,11 +64,12 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
   const { t } = useTranslation();
   const at = [section, String(index)];
   const kind = stepKindOf(step);
-  const own = fields
+  const stepErrors = fields
     .map((field) => ({ ...field, path: relativePath(field.path, `${section}[${index}]`) }))
     .filter((field) => field.path !== null) as FieldError[];
-  const error = (path: string) => own.find((field) => field.path === path)?.detail;
-  const word = (path: string, value: string) => set([...at, path], value.trim() === "" ? undefined : value);
+  const error = (path: string) => stepErrors.find((field) => field.path === path)?.detail;
+  const setText = (path: string, value: string) =>
+    set([...at, path], value.trim() === "" ? undefined : value);
   const others = stepsOf(spec, section).flatMap(({ name }) => (name && name !== step.name ? [name] : []));
   const needs = (step.needs ?? []).filter((need) => others.includes(need));
   return (
@@ -102,7 +103,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
           inSchedule
           spec={step.job ?? ({} as JobSpec)}
           set={(path, value) => set([...at, "job", ...path], value)}
-          fields={own
+          fields={stepErrors
             .filter((field) => field.path.startsWith("job."))
             .map((field) => ({ ...field, path: field.path.slice("job.".length) }))}
         />
@@ -145,7 +146,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
           placeholder="steps.load.succeeded > 0"
           classNames={{ input: style.code }}
           value={step.when ?? ""}
-          onChange={(event) => word("when", event.currentTarget.value)}
+          onChange={(event) => setText("when", event.currentTarget.value)}
           error={error("when")}
         />
       </div>
@@ -168,7 +169,7 @@ export function StepFields({ spec, section, index, step, set, apply, fields }: P
           value={Object.entries(step.outputs ?? {}).map(([name, type]) => `${name}: ${type}`)}
           onChange={(texts) => set([...at, "outputs"], parseOutputTypes(texts))}
           acceptValueOnBlur
-          error={own.find(({ path }) => path === "outputs" || path.startsWith("outputs."))?.detail}
+          error={stepErrors.find(({ path }) => path === "outputs" || path.startsWith("outputs."))?.detail}
           data-testid="step-outputs"
         />
       )}
@@ -209,13 +210,13 @@ function relativePath(path: string, at: string): string | null {
 
 function CallFields(props: { name: string; onName: (name: string) => void; error: string | undefined }) {
   const { t } = useTranslation();
-  const found = useQuery(suggestedWorkflowsQuery(props.name));
+  const workflows = useQuery(suggestedWorkflowsQuery(props.name));
   return (
     <Autocomplete
       label={t("run.workflow")}
       value={props.name}
       onChange={props.onName}
-      data={[...new Set(found.data?.items.map((workflow) => workflow.name))]}
+      data={[...new Set(workflows.data?.items.map((workflow) => workflow.name))]}
       error={props.error}
     />
   );

@@ -23,7 +23,7 @@ export function WorkflowForm({ spec, set, fields, isNameFixed }: Props) {
   const { t } = useTranslation();
   const [open, setOpen] = useState<string[]>([]);
   const error = (path: string) => fields.find((field) => field.path === path)?.detail;
-  const word = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
+  const setText = (path: string[], value: string) => set(path, value.trim() === "" ? undefined : value);
   const apply = (changes: readonly Change[]) => changes.forEach(({ path, value }) => set(path, value));
   const add = (section: Section) => {
     setOpen((open) => [...open, `${section}.${stepsOf(spec, section).length}`]);
@@ -34,7 +34,7 @@ export function WorkflowForm({ spec, set, fields, isNameFixed }: Props) {
       <TextInput
         label={t("submit.name")}
         value={spec.name ?? ""}
-        onChange={(event) => word(["name"], event.currentTarget.value)}
+        onChange={(event) => setText(["name"], event.currentTarget.value)}
         error={error("name")}
         readOnly={isNameFixed}
         data-testid="name"
@@ -43,7 +43,7 @@ export function WorkflowForm({ spec, set, fields, isNameFixed }: Props) {
         label={t("schedule.description")}
         placeholder={t("common.optional")}
         value={spec.description ?? ""}
-        onChange={(event) => word(["description"], event.currentTarget.value)}
+        onChange={(event) => setText(["description"], event.currentTarget.value)}
       />
       <details className={style.limits}>
         <summary>{t("workflow.form.limits")}</summary>
@@ -61,14 +61,14 @@ export function WorkflowForm({ spec, set, fields, isNameFixed }: Props) {
             label={t("workflow.form.backoff")}
             placeholder="1s"
             value={spec.retry?.backoff?.initial ?? ""}
-            onChange={(event) => word(["retry", "backoff", "initial"], event.currentTarget.value)}
+            onChange={(event) => setText(["retry", "backoff", "initial"], event.currentTarget.value)}
             error={error("retry.backoff.initial")}
           />
           <TextInput
             label={t("workflow.form.timeout")}
             placeholder="2h"
             value={spec.timeout ?? ""}
-            onChange={(event) => word(["timeout"], event.currentTarget.value)}
+            onChange={(event) => setText(["timeout"], event.currentTarget.value)}
             error={error("timeout")}
           />
         </div>

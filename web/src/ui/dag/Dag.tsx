@@ -323,9 +323,9 @@ const paths = new WeakMap<object, string>();
 function joinedPath(edges: ReadonlyArray<{ path: string }>): string {
   const known = paths.get(edges);
   if (known !== undefined) return known;
-  const made = edges.map(({ path }) => path).join("");
-  paths.set(edges, made);
-  return made;
+  const joined = edges.map(({ path }) => path).join("");
+  paths.set(edges, joined);
+  return joined;
 }
 
 interface BlocksProps {

@@ -86,7 +86,7 @@ function Tally({ state: { total, succeeded = 0, failed = 0 } }: { state: NodeSta
   const { t } = useTranslation();
   return (
     <span className="num clip">
-      {t("dag.tally", { over: succeeded + failed, total: total ?? 0 })}
+      {t("dag.tally", { ended: succeeded + failed, total: total ?? 0 })}
       {failed > 0 && <strong> · {t("dag.failed", { count: failed })}</strong>}
     </span>
   );

@@ -113,14 +113,14 @@ export function neighbour(layout: Layout, from: string, key: string): string | u
   if (!along) return undefined;
   const [dx = 0, dy = 0] = along;
   let best: string | undefined;
-  let least = Infinity;
+  let minDistance = Infinity;
   for (const [name, point] of layout.positions) {
     const [x, y] = [point.x - here.x, point.y - here.y];
     const ahead = x * dx + y * dy;
     if (ahead <= 1) continue;
     // Sideways distance counts more.
     const distance = ahead + 3 * Math.abs(x * dy + y * dx);
-    if (distance < least) [best, least] = [name, distance];
+    if (distance < minDistance) [best, minDistance] = [name, distance];
   }
   return best;
 }
