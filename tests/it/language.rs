@@ -59,6 +59,49 @@ fn help_texts_use_the_words_of_the_glossary() {
     assert_plain(named(path, replaced_words(&fs::read_to_string(repository().join(path)).unwrap())));
 }
 
+/// Returns the comments of a source file, at their lines; all other lines are empty.
+fn comments(source: &str) -> String {
+    let comment = |line: &str| {
+        let starts = ["//", "/*", "* ", "# "].iter().filter_map(|mark| {
+            let at = line.find(mark)?;
+            (line[..at].trim().is_empty() || line[..at].ends_with(' ') && mark.len() == 2).then_some(at)
+        });
+        starts.min().map_or_else(String::new, |at| line[at..].to_owned())
+    };
+    source.lines().map(|line| comment(line) + "\n").collect()
+}
+
+#[test]
+fn comments_use_the_words_of_the_glossary() {
+    fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if !matches!(&*name, "node_modules" | "dist" | "target") {
+                    collect(&path, found);
+                }
+            } else if matches!(
+                path.extension().and_then(|e| e.to_str()),
+                Some("rs" | "ts" | "tsx" | "proto" | "sh")
+            ) {
+                found.push(path);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    for folder in ["crates", "tests", "bench", "scripts", "web/src", "web/e2e"] {
+        collect(&repository().join(folder), &mut files);
+    }
+    assert!(files.len() > 500, "found only {} files", files.len());
+    // The table of the words themselves.
+    files.retain(|file| !file.ends_with("tests/src/language.rs"));
+    let shown = |file: &Path| file.strip_prefix(repository()).unwrap().display().to_string();
+    let findings =
+        |file: &PathBuf| named(shown(file), replaced_words(&comments(&fs::read_to_string(file).unwrap())));
+    assert_plain(files.iter().flat_map(findings).collect());
+}
+
 #[test]
 fn error_codes_use_the_words_of_the_glossary() {
     let texts = |code: &Code| format!("{}\n{}", code.title(), code.hint());

@@ -129,12 +129,12 @@ impl Filter {
     }
 }
 
-/// Why a reader must start anew.
+/// Reason for a restart of the stream.
 #[derive(Serialize, ToSchema)]
 struct Reset {
     /// What happened.
     reason: &'static str,
-    /// Where the feed goes on.
+    /// Position at which the feed continues.
     seq: u64,
 }
 

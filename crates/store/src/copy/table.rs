@@ -327,7 +327,7 @@ impl Table {
         row
     }
 
-    /// Returns a row of the database as it looks after [`Self::row_from_target`] and [`Self::row_of_source`]: the same
+    /// Returns a row of the database after [`Self::row_from_target`] and [`Self::row_of_source`]: the same
     /// content, in a normalized encoding.
     pub(crate) fn normalized(&self, mut row: Vec<Cell>) -> Vec<Cell> {
         for index in 0..self.columns.len() {

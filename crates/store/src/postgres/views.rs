@@ -35,7 +35,7 @@ pub(super) fn list_queries(list: &List) -> Vec<Query> {
     list.legs.iter().map(|leg| Query::new(list.sql(leg, Dialect::Postgres), values())).collect()
 }
 
-/// Merges the answers for the legs of a list.
+/// Merges the results of the parts of a list query.
 pub(super) fn listed<T>(
     list: &List,
     answers: &[Vec<Row>],

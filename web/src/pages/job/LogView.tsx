@@ -94,7 +94,7 @@ export function LogView({ job, name, execution, live, line, onLine }: Props) {
       if (index >= 0) virtual.scrollToIndex(index, { align: "center" });
     } else if (target <= total && part !== target) {
       const before = Math.max(1, target - CONTEXT_LINES);
-      // Earlier lines may be so long that the part ends before it.
+      // Long earlier lines may fill the part before it.
       return setPart(part === before ? target : before);
     }
     setTarget(undefined);
