@@ -160,7 +160,12 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str], &str)] = &[
         "all are `impl Engine`, over shared fields",
     ),
     ("engine", "crate::schedule", &["decide", "fire", "ledger", "overlap"], "one firing, in four steps"),
-    ("engine", "crate::workflow", &["added", "elements", "files", "scope"], "the names that a step can use"),
+    (
+        "engine",
+        "crate::workflow",
+        &["added_elements", "elements", "files", "scope"],
+        "the names that a step can use",
+    ),
     (
         "engine",
         "crate::workflow",
@@ -210,7 +215,7 @@ const KNOWN_CYCLES: &[(&str, &str, &[&str], &str)] = &[
         ],
         "the writer thread knows each operation, and each operation is sent to that thread",
     ),
-    ("store", "crate::sqlite", &["file", "mover"], "a file is moved while it is opened"),
+    ("store", "crate::sqlite", &["file", "wal_checkpoint"], "a file is moved while it is opened"),
     (
         "supervisor",
         "crate",

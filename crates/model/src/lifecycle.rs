@@ -68,7 +68,7 @@ causes! {
         Interrupted = 8, "interrupted", "The execution was interrupted on the worker; the job did not cause this.";
         Refused = 9, "refused", "The worker declined the execution before it started.";
         OutcomeUnknown = 10, "outcome_unknown", "The worker was lost, and the job must not be started twice.";
-        BackoffEnded = 11, "backoff_over", "The retry delay ended.";
+        BackoffEnded = 11, "backoff_ended", "The retry delay ended.";
         CancelRequested = 12, "cancel_requested", "The job was cancelled.";
         DeadlinePassed = 13, "deadline_passed", "The job could not start before its starting deadline.";
         Updated = 14, "updated", "The job was changed before it started.";

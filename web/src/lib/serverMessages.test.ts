@@ -113,7 +113,7 @@ const SOURCES: ReadonlyArray<[file: string, found: RegExp, count: number]> = [
   ["engine/src/job/unknown.rs", /let message = "([^"]+)"/g, 1],
   ["engine/src/job/finish.rs", /detail: Some\("([^"]+)"\)/g, 1],
   ["engine/src/job/cancel.rs", /format!\("(cancelled by [^"]+)"\)/g, 1],
-  ["engine/src/workflow/elements.rs", /"(\{succeeded\}[^"]+)"|Also::message\("([^"]+)"\)/g, 2],
+  ["engine/src/workflow/elements.rs", /"(\{succeeded\}[^"]+)"|StepDetails::message\("([^"]+)"\)/g, 2],
   ["engine/src/workflow/finish.rs", /let message = format!\("([^"]+)"\)/g, 1],
   [
     "worker/src/supervisor/task.rs",

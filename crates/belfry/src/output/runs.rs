@@ -473,13 +473,13 @@ mod tests {
             step(
                 1,
                 "load",
-                &json!({"status": "running", "cause": "needs_over", "started_at": ended, "for_each": true,
+                &json!({"status": "running", "cause": "upstream_ended", "started_at": ended, "for_each": true,
                 "total": 100, "tally": {"succeeded": 36, "failed": 1}, "needs": ["extract"]}),
             ),
             step(
                 2,
                 "gate",
-                &json!({"status": "waiting", "cause": "needs_over", "kind": "approval",
+                &json!({"status": "waiting", "cause": "upstream_ended", "kind": "approval",
                 "started_at": ended, "wake_at": "2026-11-21T09:00:00Z"}),
             ),
             step(

@@ -65,7 +65,7 @@ fn failing_job_is_retried_until_its_retries_are_exhausted() {
     }
     t.fail(job, 1);
     assert_eq!(waits, [Duration::from_secs(1), Duration::from_secs(2)]);
-    insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (run_failed) → waiting (backoff_over) → running (placed) → retrying (run_failed) → waiting (backoff_over) → running (placed) → failed (run_failed)");
+    insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (run_failed) → waiting (backoff_ended) → running (placed) → retrying (run_failed) → waiting (backoff_ended) → running (placed) → failed (run_failed)");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn failing_to_start_and_failing_while_running_are_counted_apart() {
     t.pass(2);
     assert_eq!(t.status(job), JobStatus::Running);
     t.end_with(job, start_failed());
-    insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (start_failed) → waiting (backoff_over) → running (placed) → retrying (run_failed) → waiting (backoff_over) → running (placed) → failed (start_failed)");
+    insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (start_failed) → waiting (backoff_ended) → running (placed) → retrying (run_failed) → waiting (backoff_ended) → running (placed) → failed (start_failed)");
 }
 
 /// D2. A timeout is a separate kind of failure.
@@ -108,7 +108,7 @@ fn a_job_that_runs_too_long_has_timed_out() {
     t.end_with(job, finished(ExecutionEnd::TimedOut, None));
     t.pass(2);
     t.end_with(job, finished(ExecutionEnd::TimedOut, None));
-    insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (timed_out) → waiting (backoff_over) → running (placed) → failed (timed_out)");
+    insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (timed_out) → waiting (backoff_ended) → running (placed) → failed (timed_out)");
 }
 
 /// The worker ends it, because only the worker knows how long its task was frozen or its machine suspended.
@@ -267,7 +267,7 @@ fn a_deadline_that_passed_in_the_backoff_of_a_failed_start_still_counts() {
     let report = Report::StartFailed { outcome: Outcome::default() };
     t.report(worker, assignment.execution, assignment.fence, report);
     t.pass(60);
-    insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (start_failed) → waiting (backoff_over) → expired (deadline_passed)");
+    insta::assert_snapshot!(t.history(job), @"waiting (submitted) → running (placed) → retrying (start_failed) → waiting (backoff_ended) → expired (deadline_passed)");
 }
 
 /// The restored deadline equals the one in memory, to the microsecond.

@@ -23,14 +23,14 @@ causes! {
         OutputFailed = 10, "output_failed", "An output of the run could not be computed.";
         ParentStopped = 11, "parent_stopped", "The step that called the run was stopped.";
         Expired = 12, "expired", "The run could not start before the starting deadline of its schedule.";
-        BackoffEnded = 13, "backoff_over", "The retry delay ended.";
+        BackoffEnded = 13, "backoff_ended", "The retry delay ended.";
     }
 }
 
 causes! {
     /// Cause of a transition of a step.
     StepCause {
-        UpstreamEnded = 0, "needs_over", "The join rule and the condition of the step were satisfied.";
+        UpstreamEnded = 0, "upstream_ended", "The join rule and the condition of the step were satisfied.";
         Rule = 1, "rule", "The join rule of the step was not satisfied.";
         Condition = 2, "condition", "The condition of the step is false.";
         ConditionFailed = 3, "condition_failed", "The condition of the step could not be evaluated.";
@@ -42,12 +42,12 @@ causes! {
         RunSucceeded = 9, "run_succeeded", "The called run succeeded.";
         RunFailed = 10, "run_failed", "The called run failed.";
         RunCancelled = 11, "run_cancelled", "The called run was cancelled.";
-        ElementsSucceeded = 12, "items_over", "Enough elements of the step succeeded.";
+        ElementsSucceeded = 12, "elements_succeeded", "Enough elements of the step succeeded.";
         ItemsFailed = 13, "items_failed", "Too many elements of the step failed.";
         Approved = 14, "approved", "The step was approved.";
         Rejected = 15, "rejected", "The step was rejected.";
-        TimeReached = 16, "time_came", "The scheduled time was reached.";
-        EventReceived = 17, "event_came", "The event was received.";
+        TimeReached = 16, "time_reached", "The scheduled time was reached.";
+        EventReceived = 17, "event_received", "The event was received.";
         TimedOut = 18, "timed_out", "The step exceeded its timeout.";
         Marked = 19, "marked", "A user set the status of the step.";
         Stopped = 20, "stopped", "The run was stopped.";

@@ -7,7 +7,7 @@ import type { ReactNode } from "react";
 import { Trans, useTranslation } from "react-i18next";
 
 import { useWorkerName, whyQuery } from "../../api/queries";
-import type { Misfit, Misfits, Reason } from "../../api/schema";
+import type { FailedFilter, WorkerMismatch, Reason } from "../../api/schema";
 import { translateMessage } from "../../lib/serverMessages";
 import style from "./job.module.css";
 import { useTimeWithDistance } from "./timeWithDistance";
@@ -106,7 +106,7 @@ function QueueLink({ children }: { children?: ReactNode }) {
   );
 }
 
-function UnschedulableWorkers({ workers, more }: { workers: readonly Misfits[]; more: number }) {
+function UnschedulableWorkers({ workers, more }: { workers: readonly WorkerMismatch[]; more: number }) {
   const { t } = useTranslation();
   const reasonText = useUnschedulableText();
   return (
@@ -129,7 +129,7 @@ function UnschedulableWorkers({ workers, more }: { workers: readonly Misfits[]; 
   );
 }
 
-function useUnschedulableText(): (misfit: Misfit) => string {
+function useUnschedulableText(): (misfit: FailedFilter) => string {
   const { t } = useTranslation();
   return (misfit) => {
     if (misfit.misfit === "constraint" && !misfit.value)

@@ -33,7 +33,7 @@ fn a_cancelled_run_still_cleans_up() {
     t.start(first);
     t.ask_for(cancel(run, false)).unwrap();
     t.ask_for(cancel(run, false)).unwrap();
-    insta::assert_snapshot!(t.steps(run), @"a running (needs_over), b cancelled (stopped), c cancelled (stopped), clean pending");
+    insta::assert_snapshot!(t.steps(run), @"a running (upstream_ended), b cancelled (stopped), c cancelled (stopped), clean pending");
     t.check_rebuilt();
     t.end_with(first, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
     t.succeed_step(run, "clean");
@@ -126,7 +126,7 @@ fn a_step_can_be_marked() {
     assert!(matches!(t.why_step(run, "a")[0], StepReason::Stopping { becomes: StepStatus::Succeeded, .. }));
     t.check_rebuilt();
     t.end_with(first, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
-    insta::assert_snapshot!(t.steps(run), @"a succeeded (marked), b skipped (marked), c skipped (rule), clean running (needs_over)");
+    insta::assert_snapshot!(t.steps(run), @"a succeeded (marked), b skipped (marked), c skipped (rule), clean running (upstream_ended)");
     let said = t.row(run, "a").unwrap().said.clone().unwrap();
     assert_eq!((&*said.by, said.note.as_deref()), ("alice", Some("by hand")));
     assert!(matches!(t.ask_for(mark(run, "a", StepStatus::Failed)), Err(Refusal::StepEnded { .. })));
@@ -149,7 +149,7 @@ fn retry_starts_at_the_failed_step() {
     new.carried.records = carried(&new.definition, &t.step_records(run), RetryFrom::Failed).records;
     new.retry_of = Some(run);
     let again = t.start_with(new);
-    insta::assert_snapshot!(t.steps(again), @"a succeeded (carried), b running (needs_over), c pending");
+    insta::assert_snapshot!(t.steps(again), @"a succeeded (carried), b running (upstream_ended), c pending");
     assert_eq!(t.env_of(t.job_of(again, "b"), "FILE"), "x");
     assert_eq!((t.job_of(again, "a"), t.rows.runs[&again].0.retry_of), (first, Some(run)));
     t.check_rebuilt();

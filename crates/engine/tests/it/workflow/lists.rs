@@ -134,7 +134,7 @@ fn enough_successes_cancel_the_other_elements() {
     for job in live {
         t.end_with(job, crate::scenario::finished(engine::input::ExecutionEnd::Stopped, None));
     }
-    insta::assert_snapshot!(t.steps(run), @"try succeeded (items_over)");
+    insta::assert_snapshot!(t.steps(run), @"try succeeded (elements_succeeded)");
 }
 
 /// C2. A step over an empty list ends immediately.
@@ -338,7 +338,7 @@ fn retry_repeats_only_failed_elements() {
     new.carried.records = carried(&new.definition, &t.step_records(run), RetryFrom::Failed).records;
     new.retry_of = Some(run);
     let again = t.start_with(new);
-    insta::assert_snapshot!(t.steps(again), @"list succeeded (carried), map running (needs_over), reduce pending");
+    insta::assert_snapshot!(t.steps(again), @"list succeeded (carried), map running (upstream_ended), reduce pending");
     assert_eq!((t.job_of_element(again, "map", 0), t.running()), (None, 1));
     t.check_rebuilt();
     t.give(t.job_of_element(again, "map", 1).unwrap(), &json!(2));

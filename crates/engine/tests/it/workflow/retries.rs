@@ -56,7 +56,7 @@ fn failed_run_is_retried_from_its_failed_steps() {
     t.pass(9);
     assert_eq!((t.status_of_run(run), t.running()), (RunStatus::Retrying, 0));
     t.pass(1);
-    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b running (needs_over), c pending (run_retried), alert pending, clean pending");
+    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b running (upstream_ended), c pending (run_retried), alert pending, clean pending");
     t.check_rebuilt();
     t.succeed_step(run, "b");
     t.fail_step(run, "c");
@@ -66,7 +66,7 @@ fn failed_run_is_retried_from_its_failed_steps() {
     t.succeed_step(run, "c");
     t.succeed_step(run, "clean");
     insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b succeeded (job_succeeded), c succeeded (job_succeeded), alert skipped (not_failed), clean succeeded (job_succeeded)");
-    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → retrying (step_failed: step `b`) → running (backoff_over) → retrying (step_failed: step `c`) → running (backoff_over) → succeeded (succeeded)");
+    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → retrying (step_failed: step `b`) → running (backoff_ended) → retrying (step_failed: step `c`) → running (backoff_ended) → succeeded (succeeded)");
     assert_eq!((t.job_of(run, "a"), t.jobs_of(t.key(run, "b"))), (first, 2));
     let state = t.run_state(run);
     assert_eq!((state.failures(), state.next_attempt_at()), (2, None));
@@ -85,7 +85,7 @@ fn run_with_exhausted_retries_fails_once() {
     t.fail_step(run, "a");
     t.succeed_step(run, "alert");
     t.succeed_step(run, "clean");
-    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → retrying (step_failed: step `a`) → running (backoff_over) → retrying (step_failed: step `a`) → running (backoff_over) → failed (step_failed: step `a`)");
+    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → retrying (step_failed: step `a`) → running (backoff_ended) → retrying (step_failed: step `a`) → running (backoff_ended) → failed (step_failed: step `a`)");
     assert_eq!(t.jobs_of(t.key(run, "alert")), 1);
 }
 
@@ -114,7 +114,7 @@ fn a_backoff_can_be_cancelled() {
     let run = t.run(&chain());
     t.fail_step(run, "a");
     t.ask_for(cancel(run)).unwrap();
-    insta::assert_snapshot!(t.steps(run), @"a failed (job_failed), b upstream_failed (rule), c upstream_failed (rule), alert skipped (not_after_cancel), clean running (needs_over)");
+    insta::assert_snapshot!(t.steps(run), @"a failed (job_failed), b upstream_failed (rule), c upstream_failed (rule), alert skipped (not_after_cancel), clean running (upstream_ended)");
     t.check_rebuilt();
     t.succeed_step(run, "clean");
     t.pass(30);
@@ -178,7 +178,7 @@ fn timed_out_attempt_is_retried() {
     assert_eq!((t.status_of_run(run), t.step(run, "b")), (RunStatus::Running, StepStatus::Running));
     t.pass(1);
     t.end_with(t.job_of(run, "b"), finished(ExecutionEnd::Stopped, None));
-    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (timed_out) → retrying (timed_out) → running (backoff_over) → stopping (timed_out) → failed (timed_out)");
+    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (timed_out) → retrying (timed_out) → running (backoff_ended) → stopping (timed_out) → failed (timed_out)");
 
     spec.retry.final_causes = vec![RunFailure::TimedOut];
     let run = t.run(&spec);
@@ -204,10 +204,10 @@ fn steps_stopped_by_a_failure_are_repeated() {
     t.end_with(stopped, finished(ExecutionEnd::Stopped, None));
     assert_eq!(t.status_of_run(run), RunStatus::Retrying);
     t.pass(10);
-    insta::assert_snapshot!(t.steps(run), @"a running (needs_over), b running (needs_over)");
+    insta::assert_snapshot!(t.steps(run), @"a running (upstream_ended), b running (upstream_ended)");
     t.succeed_step(run, "a");
     t.succeed_step(run, "b");
-    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (fail_fast: step `a` failed) → retrying (fail_fast: step `a`) → running (backoff_over) → succeeded (succeeded)");
+    insta::assert_snapshot!(t.run_history(run), @"running (started: alice) → stopping (fail_fast: step `a` failed) → retrying (fail_fast: step `a`) → running (backoff_ended) → succeeded (succeeded)");
 }
 
 /// C2. Dependents of a repeated step are repeated too, whatever their outcome.
@@ -221,7 +221,7 @@ fn dependents_of_a_failure_are_evaluated_again() {
     t.fail_step(run, "a");
     t.succeed_step(run, "report");
     t.pass(10);
-    insta::assert_snapshot!(t.steps(run), @"a running (needs_over), report pending (run_retried), other succeeded (job_succeeded)");
+    insta::assert_snapshot!(t.steps(run), @"a running (upstream_ended), report pending (run_retried), other succeeded (job_succeeded)");
     t.succeed_step(run, "a");
     t.succeed_step(run, "report");
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
@@ -564,7 +564,7 @@ fn manual_retry_continues_a_called_run() {
         t.check_rebuilt();
         let again = called(&t, run);
         insta::allow_duplicates! {
-            insta::assert_snapshot!(t.steps(again), @"pay succeeded (carried), mail running (needs_over)");
+            insta::assert_snapshot!(t.steps(again), @"pay succeeded (carried), mail running (upstream_ended)");
         }
         assert_eq!(t.job_of(again, "pay"), t.job_of(first, "pay"));
         assert_eq!(t.rows.runs[&again].0.parameters, t.rows.runs[&first].0.parameters);
@@ -624,7 +624,7 @@ fn manual_retry_continues_runs_called_by_elements() {
     }
     // Only the first of the three continues; the others never start.
     let inner = called(&t, second);
-    insta::assert_snapshot!(t.steps(inner), @"one succeeded (carried), two running (needs_over)");
+    insta::assert_snapshot!(t.steps(inner), @"one succeeded (carried), two running (upstream_ended)");
     t.ask_for(cancel(second)).unwrap();
     let job = t.job_of(inner, "two");
     t.end_with(job, finished(ExecutionEnd::Stopped, None));
@@ -634,7 +634,7 @@ fn manual_retry_continues_runs_called_by_elements() {
         t.rejoin_all();
         let inner = called(&t, third);
         insta::allow_duplicates! {
-            insta::assert_snapshot!(t.steps(inner), @"one succeeded (carried), two running (needs_over)");
+            insta::assert_snapshot!(t.steps(inner), @"one succeeded (carried), two running (upstream_ended)");
         }
         t.succeed_step(inner, "two");
     }
@@ -676,7 +676,7 @@ fn automatic_retry_continues_a_call_that_has_not_started() {
         t.succeed_step(second, "b");
         let again = live_call(&t, second);
         insta::allow_duplicates! {
-            insta::assert_snapshot!(t.steps(again), @"pay succeeded (carried), mail running (needs_over)");
+            insta::assert_snapshot!(t.steps(again), @"pay succeeded (carried), mail running (upstream_ended)");
         }
         assert_eq!(t.job_of(again, "pay"), t.job_of(called, "pay"));
     }

@@ -21,9 +21,9 @@ fn diamond() -> WorkflowSpec {
 fn a_step_starts_once_all_that_it_needs_have_ended() {
     let mut t = Scenario::with_room();
     let run = t.run(&diamond());
-    insta::assert_snapshot!(t.steps(run), @"a running (needs_over), b pending, c pending, d pending");
+    insta::assert_snapshot!(t.steps(run), @"a running (upstream_ended), b pending, c pending, d pending");
     t.succeed_step(run, "a");
-    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b running (needs_over), c running (needs_over), d pending");
+    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), b running (upstream_ended), c running (upstream_ended), d pending");
     t.succeed_step(run, "c");
     assert_eq!(t.step(run, "d"), StepStatus::Pending);
     t.succeed_step(run, "b");
@@ -359,7 +359,7 @@ fn explanation_of_a_pending_step_lists_its_reasons() {
         Needs {
             join: AllSuccess,
             needs: [
-                NeedView {
+                UpstreamStep {
                     step: "c",
                     status: Running,
                 },

@@ -128,7 +128,7 @@ fn wait_ends_at_its_time() {
     t.pass(21);
     assert_eq!((t.step(run, "until"), t.step(run, "nap")), (StepStatus::Succeeded, StepStatus::Waiting));
     t.outage(Duration::from_secs(60));
-    insta::assert_snapshot!(t.steps(run), @"nap succeeded (time_came), until succeeded (time_came), past succeeded (time_came)");
+    insta::assert_snapshot!(t.steps(run), @"nap succeeded (time_reached), until succeeded (time_reached), past succeeded (time_reached)");
     assert_eq!(t.status_of_run(run), RunStatus::Succeeded);
 }
 
@@ -168,7 +168,7 @@ fn an_event_that_comes_early_is_kept() {
     t.restart();
     t.rejoin_all();
     t.succeed_step(run, "a");
-    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), paid succeeded (event_came)");
+    insta::assert_snapshot!(t.steps(run), @"a succeeded (job_succeeded), paid succeeded (event_received)");
     assert_eq!(t.row(run, "paid").unwrap().output.as_deref(), Some(r#"{"amount":7}"#));
 }
 
