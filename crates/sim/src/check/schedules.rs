@@ -411,12 +411,15 @@ fn skipped_missed_runs(id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &
     }
 }
 
+/// Generation, engine time and commit of a decision about missed firings.
+type Decision = (u64, Timestamp, usize);
+
 /// I18: missed firings are caught up as the policy states, in the order of their scheduled times.
 fn caught_up(facts: &Facts<'_>, id: ScheduleId, schedule: &ScheduleFacts<'_>, findings: &mut Findings) {
     let periods = spec_periods(schedule);
     // One decision is in one commit. Engine time alone does not separate decisions: it stops while the wall clock is
     // behind it, and several outages may be caught up meanwhile.
-    let mut at_once: BTreeMap<(u64, Timestamp, usize), Vec<(usize, &LedgerRecord)>> = BTreeMap::new();
+    let mut at_once: BTreeMap<Decision, Vec<(usize, &LedgerRecord)>> = BTreeMap::new();
     for (index, record) in schedule.ledger.values() {
         let fired = matches!(record.outcome, FiringOutcome::Fired | FiringOutcome::FiredLate);
         if record.cause == FiringCause::CatchUp && fired && !schedule.waited(record) {
