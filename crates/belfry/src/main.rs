@@ -8,7 +8,7 @@
 //!
 //! - [`args`]: the command line as types, and its help texts.
 //! - [`commands`]: implementation of the commands.
-//! - [`settings`]: settings from flags, environment variables, a file and defaults.
+//! - [`settings`]: settings from options, environment variables, a file and defaults.
 //! - [`connect`]: selection of the server and the token.
 //! - [`output`]: tables, JSON, YAML and progress.
 //! - [`failure`]: rendering of errors, and exit codes.

@@ -24,10 +24,10 @@ use super::spec::{DueArgs, Pair, ProcessArgs, SpecArgs, past};
     override_usage = "belfry submit [OPTIONS] -- COMMAND [ARGS]...\n       belfry submit [OPTIONS] -f FILE\n       belfry submit [OPTIONS] --script FILE"
 )]
 pub(crate) struct SubmitArgs {
-    /// File with one or more job specs in YAML or JSON, `-` for stdin; flags override the file
+    /// File with one or more job specs in YAML or JSON, `-` for stdin; options override the file
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Idempotency key: a repeated submission with the same key returns the job of the first one
+    /// Idempotency key: a repeated submission with the same key returns the first job
     #[arg(long, value_name = "KEY")]
     pub(crate) idempotency_key: Option<String>,
     /// Print the job spec with all defaults, without submitting it
@@ -112,6 +112,7 @@ pub(crate) enum JobCommand {
     /// Wait until all jobs have ended, and exit with the exit code of the first job that failed
     Wait(WaitArgs),
     /// Show the history of a job
+    #[command(before_help = examples! { "belfry job events JOB" })]
     Events(WhyArgs),
     /// List the executions of a job or of a worker
     Executions(ExecutionsArgs),
@@ -236,7 +237,7 @@ pub(crate) struct UpdateArgs {
     /// Job
     #[arg(value_name = "JOB")]
     pub(crate) id: JobId,
-    /// JSON merge patch (RFC 7386) of the job spec; other flags override it
+    /// JSON merge patch (RFC 7386) of the job spec; other options override it
     #[arg(long, value_name = "JSON")]
     pub(crate) patch: Option<String>,
     /// Update only if the job still has this version

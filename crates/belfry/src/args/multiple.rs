@@ -43,10 +43,10 @@ pub(crate) struct ManyArgs {
     /// Run one job on every worker that satisfies all --constraint options
     #[arg(long)]
     pub(crate) on_all_workers: bool,
-    /// Maximum number of parallel jobs [default: unlimited]
+    /// Maximum number of concurrent jobs [default: unlimited]
     #[arg(long, value_name = "N")]
     pub(crate) max_parallel: Option<u32>,
-    /// Number of failed jobs that are tolerated [default: 0]
+    /// Maximum number of failed jobs before the run fails [default: 0]
     #[arg(long, value_name = "N")]
     pub(crate) max_failed: Option<u32>,
 }

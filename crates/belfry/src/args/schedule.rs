@@ -17,9 +17,10 @@ use super::spec::{Pair, ProcessArgs, SpecArgs, instant, parse_pair, word};
 /// `belfry schedule …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum ScheduleCommand {
-    /// Create a schedule from flags
+    /// Create a schedule from options
     Create(Box<CreateArgs>),
     /// Create or update schedules from files
+    #[command(before_help = examples! { "belfry schedule apply -f nightly.yaml" })]
     Apply(ApplyArgs),
     /// List schedules, newest first
     #[command(visible_alias = "ls")]
@@ -164,10 +165,10 @@ pub(crate) struct CreateArgs {
     pub(crate) schedule: String,
     #[command(flatten)]
     pub(crate) when: WhenArgs,
-    /// Overlap policy while earlier runs are running: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all [default: skip]
+    /// Overlap policy while earlier runs have not ended: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all [default: skip]
     #[arg(long, value_name = "POLICY", value_parser = overlap, help_heading = "Timing")]
     pub(crate) overlap: Option<OverlapPolicy>,
-    /// Catch-up policy for missed firings: skip, fire_once, fire_last, fire_all [default: fire_once]
+    /// Policy for missed firings: skip, fire_once, fire_last, fire_all [default: fire_once]
     #[arg(long, value_name = "POLICY", value_parser = missed, help_heading = "Timing")]
     pub(crate) missed: Option<MissedPolicy>,
     /// Maximum delay of each firing; the delay is fixed for each schedule [default: 0s]
@@ -304,7 +305,7 @@ pub(crate) struct TriggerArgs {
     /// Reason, recorded in the fire ledger
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
-    /// Overlap policy while earlier runs are running: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all [default: the policy of the schedule]
+    /// Overlap policy while earlier runs have not ended: skip, buffer_one, buffer_all, cancel_other, terminate_other, allow_all [default: the policy of the schedule]
     #[arg(long, value_name = "POLICY", value_parser = overlap)]
     pub(crate) overlap: Option<OverlapPolicy>,
     /// Wait until the job has ended, and exit with its exit code
@@ -415,6 +416,7 @@ pub(crate) enum BackfillCommand {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CalendarCommand {
     /// Create or update calendars from files
+    #[command(before_help = examples! { "belfry calendar apply -f holidays.yaml" })]
     Apply(ApplyArgs),
     /// List calendars, including the built-in ones
     #[command(visible_alias = "ls")]

@@ -63,9 +63,9 @@ pub(crate) enum ServerCommand {
     /// Show the details of a server
     Get(ServerNameArgs),
     /// Drain a server: hand its work over to another server, and wait until that is done
-    #[command(before_help = examples! { "belfry server drain a        before its machine is serviced" })]
+    #[command(before_help = examples! { "belfry server drain a        before maintenance of its machine" })]
     Drain(ServerNameArgs),
-    /// Undo a drain: the server may lead again
+    /// Undo a drain: the server can become the leader again
     Undrain(ServerNameArgs),
 }
 

@@ -183,13 +183,13 @@ pub(crate) struct SpecArgs {
     /// Priority within the queue, from 0 (last) to 100 (first) [default: 50]
     #[arg(long, value_name = "0-100", help_heading = "Scheduling")]
     pub(crate) priority: Option<u8>,
-    /// Time after the scheduled time within which the job must start, else it expires [default: unlimited]
+    /// Start deadline: maximum delay after the scheduled time; a job that has not started by then expires [default: unlimited]
     #[arg(long, value_name = "DURATION", help_heading = "Scheduling")]
     pub(crate) deadline: Option<Duration>,
     /// Worker constraint, for example `zone=a,b`, `zone!=a`, `gpu`, `!gpu`; repeat to require all
     #[arg(long = "constraint", value_name = "RULE", value_parser = constraint, help_heading = "Scheduling")]
     pub(crate) constraints: Vec<Value>,
-    /// Placement among eligible workers: `spread` (emptiest first) or `pack` (fullest first) [default: spread]
+    /// Placement among eligible workers: `spread` (least loaded first) or `pack` (most loaded first) [default: spread]
     #[arg(long, value_name = "STRATEGY", value_parser = placement, help_heading = "Scheduling")]
     pub(crate) placement: Option<Placement>,
     /// Concurrency key: jobs of a namespace with the same key share a limit
@@ -202,7 +202,7 @@ pub(crate) struct SpecArgs {
     /// Timeout of each execution [default: unlimited]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) timeout: Option<Duration>,
-    /// Grace time between SIGTERM and SIGKILL [default: 10s]
+    /// Grace period between SIGTERM and SIGKILL [default: 10s]
     #[arg(long, value_name = "DURATION", help_heading = "Failure")]
     pub(crate) grace: Option<Duration>,
     /// Maximum number of retries after a failed execution [default: 0]
@@ -223,10 +223,10 @@ pub(crate) struct SpecArgs {
     /// Random variation of each delay, as a fraction from 0 to 1 [default: 0.2]
     #[arg(long, value_name = "FRACTION", help_heading = "Failure")]
     pub(crate) backoff_jitter: Option<f64>,
-    /// Exit codes that are retried [default: all except 0]
+    /// Exit codes to retry [default: all except 0]
     #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
     pub(crate) retry_on: Vec<i32>,
-    /// Exit codes that are never retried [default: none]
+    /// Exit codes not to retry [default: none]
     #[arg(long, value_name = "CODES", value_delimiter = ',', help_heading = "Failure")]
     pub(crate) no_retry_on: Vec<i32>,
     /// Delivery level if a worker is lost: at_least_once, at_most_once, exactly_once [default: at_least_once]
@@ -242,10 +242,10 @@ pub(crate) struct SpecArgs {
     /// Custom resource request: gpu=1; repeatable
     #[arg(long = "resource", value_name = "NAME=N", value_parser = count_pair, help_heading = "Resources")]
     pub(crate) resources: Vec<(String, u64)>,
-    /// CPU limit; the job is throttled when it exceeds it
+    /// CPU limit; the job is throttled when it exceeds the limit
     #[arg(long, value_name = "CORES", help_heading = "Resources")]
     pub(crate) cpu_limit: Option<Millicores>,
-    /// Memory limit; the job is killed when it exceeds it
+    /// Memory limit; the job is killed when it exceeds the limit
     #[arg(long, value_name = "BYTES", help_heading = "Resources")]
     pub(crate) memory_limit: Option<Bytes>,
     /// Maximum number of processes and threads

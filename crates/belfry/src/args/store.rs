@@ -15,7 +15,7 @@ pub(crate) enum StoreCommand {
     Check(CheckArgs),
     /// Back up an embedded store to a file; the server may run
     Backup(BackupArgs),
-    /// Mark a store as restored from a backup, so that no job runs twice
+    /// Mark a store as restored from a backup: the next server waits for all workers
     Restored(RestoredArgs),
     /// Set the engine time of a stopped store back to the clock, after the clock was wrong
     ResetClock(ResetClockArgs),
@@ -56,7 +56,7 @@ pub(crate) struct CopyArgs {
 })]
 #[command(
     after_help = "Reads every page and every row, and compares the store with its last known position. Changes nothing. \
-    The exit code is 1 if a problem is found. While the server runs, its log grows until the check ends: for a large \
+    The exit code is 1 if a problem is found. While the server runs, its WAL grows until the check ends: for a large \
     store, check a backup instead."
 )]
 pub(crate) struct CheckArgs {
@@ -93,8 +93,8 @@ pub(crate) struct BackupArgs {
 #[command(
     after_help = "Run this after you restored a backup or a copy of the disk, or when a store lost commits, and before \
     you start a server on it. Workers may run tasks that the store does not know. The first server waits until every \
-    worker has reported, and stops unknown tasks, before it starts a job that is not at_least_once. The command is \
-    harmless where it was not needed: it costs that wait, a few seconds. A promoted PostgreSQL standby, the database of \
+    worker has reported, and stops unknown tasks, before it starts a job that is not at_least_once. If the command \
+    was not necessary, it only causes a wait of a few seconds. A promoted PostgreSQL standby, the database of \
     another server and an imported dump are detected without it."
 )]
 pub(crate) struct RestoredArgs {

@@ -14,6 +14,7 @@ use super::spec::{Pair, parse_pair};
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowCommand {
     /// Create or update workflows from files
+    #[command(before_help = examples! { "belfry workflow apply -f etl.yaml" })]
     Apply(ApplyArgs),
     /// List workflows, newest first
     #[command(visible_alias = "ls")]
@@ -211,7 +212,7 @@ pub(crate) struct RunListArgs {
     /// Filter by workflow, by name or id; a name also selects runs that other workflows called
     #[arg(long, value_name = "WORKFLOW")]
     pub(crate) workflow: Option<String>,
-    /// Filter by the run that called them
+    /// Filter by the calling run
     #[arg(long, value_name = "RUN")]
     pub(crate) caller: Option<RunId>,
     /// Filter by schedule id

@@ -1,4 +1,4 @@
-//! `belfry submit`: builds jobs from flags and files, and submits them.
+//! `belfry submit`: builds jobs from options and files, and submits them.
 //!
 //! A file contains one spec, a list of specs, an object with the key `jobs`, or several YAML documents. Flags are a
 //! merge patch on top of each spec ([`patched`]). The namespace comes from `--namespace`, else from the file, else from

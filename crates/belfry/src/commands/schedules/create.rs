@@ -1,4 +1,4 @@
-//! `belfry schedule create`: builds a schedule from flags.
+//! `belfry schedule create`: builds a schedule from options.
 
 use client::WorkflowRef;
 use model::schedule::{Action, Jitter};

@@ -1,6 +1,6 @@
 //! `belfry schedule` and `belfry backfill`.
 //!
-//! - `create`: builds a schedule from flags.
+//! - `create`: builds a schedule from options.
 //! - `carets`: points at the invalid column of a cron expression.
 //!
 //! `schedule next` without a schedule name computes the preview locally ([`next_of_draft`]) and needs no server.

@@ -1,6 +1,6 @@
 //! `belfry workflow`: applies, lists, shows, starts, plans and deletes workflows.
 //!
-//! - `parameters`: parses the parameters of a run from flags and a file.
+//! - `parameters`: parses the parameters of a run from options and a file.
 
 pub(super) mod parameters;
 

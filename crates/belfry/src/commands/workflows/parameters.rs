@@ -1,4 +1,4 @@
-//! Parses the parameters of a run from flags and a file.
+//! Parses the parameters of a run from options and a file.
 //!
 //! A flag has the type that the workflow declares: a string is used unchanged, so that `-p version=1.10` needs no
 //! quotes; every other type is parsed as JSON. Flags override the file.
