@@ -137,7 +137,7 @@ pub struct Origin {
     /// ID of the backfill that created the firing. Absent if no backfill did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backfill: Option<BackfillId>,
-    /// Latest time of the first start, by the starting deadline of the schedule. Absent if there is no deadline.
+    /// Latest time of the first start, by the start deadline of the schedule. Absent if there is no deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_by: Option<Timestamp>,
 }
@@ -162,7 +162,7 @@ pub enum FiringOutcome {
     SkippedWindow,
     /// Skipped because the schedule was paused.
     SkippedPause,
-    /// Skipped because the starting deadline had passed.
+    /// Skipped because the start deadline had passed.
     SkippedDeadline,
     /// Missed, and not caught up: the policy catches up no firing, or none that old.
     SkippedPolicy,

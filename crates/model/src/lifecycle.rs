@@ -70,7 +70,7 @@ causes! {
         OutcomeUnknown = 10, "outcome_unknown", "The worker was lost, and the job must not be started twice.";
         BackoffEnded = 11, "backoff_ended", "The retry delay ended.";
         CancelRequested = 12, "cancel_requested", "The job was cancelled.";
-        DeadlinePassed = 13, "deadline_passed", "The job could not start before its starting deadline.";
+        DeadlinePassed = 13, "deadline_passed", "The job could not start before its start deadline.";
         Updated = 14, "updated", "The job was changed before it started.";
         Fired = 15, "fired", "A schedule created the job.";
         Stepped = 16, "stepped", "A step of a workflow run created the job.";

@@ -47,7 +47,7 @@ pub const BACKOFF_MAX: Duration = Duration::from_hours(24);
 pub const TIMEOUT_MAX: Duration = Duration::from_hours(24 * 366);
 /// Maximum grace period between SIGTERM and SIGKILL.
 pub const GRACE_MAX: Duration = Duration::from_hours(1);
-/// Maximum time from now to the `run_at` of a job; also limits starting deadlines and waits.
+/// Maximum time from now to the `run_at` of a job; also limits start deadlines and waits.
 pub const AHEAD_MAX: Duration = Duration::from_hours(24 * 366 * 10);
 /// Maximum concurrency limit of a key, a queue or a worker.
 pub const CONCURRENCY_MAX: u32 = 1_000_000;

@@ -51,7 +51,7 @@ pub struct ScheduleSpec {
     pub overlap: Overlap,
     /// Policy for missed firings: scheduled times that passed while no server could process them.
     pub missed: Missed,
-    /// Starting deadline: maximum delay between the scheduled time and the start of the job or run. A firing that
+    /// Start deadline: maximum delay between the scheduled time and the start of the job or run. A firing that
     /// cannot start by then is skipped, with the outcome `skipped_deadline`. Default: no deadline.
     pub start_deadline: Option<Duration>,
     /// Number of consecutive failed runs after which the schedule is paused, at least 1. Manual runs and backfills do
@@ -117,7 +117,7 @@ struct ScheduleText {
     /// Policy for missed firings: scheduled times that passed while no server could process them.
     #[serde(default)]
     missed: Missed,
-    /// Starting deadline: maximum delay between the scheduled time and the start of the job or run. A firing that
+    /// Start deadline: maximum delay between the scheduled time and the start of the job or run. A firing that
     /// cannot start by then is skipped, with the outcome `skipped_deadline`. Default: no deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     start_deadline: Option<Duration>,

@@ -62,7 +62,7 @@ pub struct JobSpec {
     /// Earliest start time of the job, at most 3,660 days in the future. Default: the time of submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_at: Option<Timestamp>,
-    /// Starting deadline: maximum delay of the first execution after `run_at`, or after the submission if `run_at` is
+    /// Start deadline: maximum delay of the first execution after `run_at`, or after the submission if `run_at` is
     /// not set. A job that has not started by then ends as `expired`. Default: no deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_deadline: Option<Duration>,

@@ -87,7 +87,7 @@ statuses! {
         Failed = 5, "failed";
         /// Ended by a cancel request.
         Cancelled = 6, "cancelled";
-        /// Ended because its starting deadline passed.
+        /// Ended because its start deadline passed.
         Expired = 7, "expired";
     }
 }

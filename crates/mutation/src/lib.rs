@@ -86,7 +86,7 @@ mutations! {
     EngineForgetsRates = "engine-forgets-rates",
     /// Places one execution more on a worker than it has slots.
     EngineOverfillsWorkers = "engine-overfills-workers",
-    /// Ignores starting deadlines.
+    /// Ignores start deadlines.
     EngineMissesDeadlines = "engine-misses-deadlines",
     /// Fires a schedule that has reached its limit of concurrent runs.
     EngineIgnoresOverlap = "engine-ignores-overlap",

@@ -58,7 +58,7 @@ const TERMS: ReadonlyArray<[english: string, chinese: string]> = [
   ["start time", "开始时间"],
   ["end time", "结束时间"],
   ["delay", "延迟"],
-  ["starting deadline", "最晚开始"],
+  ["start deadline", "最晚开始"],
   ["missed", "错过"],
   ["catch-up|caught up", "补偿"],
   ["backfills?", "补数"],

@@ -44,16 +44,16 @@ sentences! {
     MergedIntoLast = "merged into the last missed firing",
     /// Missed before the catch-up window.
     OlderThanCatchUp = "older than the catch-up window",
-    /// Missed for longer than the starting deadline.
-    LaterThanDeadline = "later than the starting deadline",
+    /// Missed for longer than the start deadline.
+    LaterThanDeadline = "later than the start deadline",
     /// Too many outages were waiting for catch-up.
     LaterOutages = "dropped, because too many later outages are waiting for catch-up",
-    /// Processed after the starting deadline, which is the value.
+    /// Processed after the start deadline, which is the value.
     MoreThanLate = "more than {} late",
-    /// The firing waited past its starting deadline.
-    WaitedPastDeadline = "the firing waited past its starting deadline",
-    /// The job was created, but could not start before its starting deadline.
-    CouldNotStart = "the job could not start before its starting deadline",
+    /// The firing waited past its start deadline.
+    WaitedPastDeadline = "the firing waited past its start deadline",
+    /// The job was created, but could not start before its start deadline.
+    CouldNotStart = "the job could not start before its start deadline",
     /// One run had not ended.
     RunNotOver = "1 run has not ended",
     /// Several runs had not ended; the value is their number.
@@ -74,8 +74,8 @@ sentences! {
     ScheduleCompleted = "the schedule completed before the firing started",
     /// The schedule was paused; the value is the user and their note.
     Paused = "paused by {}",
-    /// The run was created, but could not start before its starting deadline.
-    RunCouldNotStart = "the run could not start before its starting deadline",
+    /// The run was created, but could not start before its start deadline.
+    RunCouldNotStart = "the run could not start before its start deadline",
     /// The workflow does not exist; the value is its name.
     NoWorkflow = "workflow `{}` does not exist",
     /// The workflow does not accept the parameters, or cannot be started; the value is the reason.

@@ -22,7 +22,7 @@ causes! {
         ResumeRequested = 9, "resume_requested", "The run was resumed.";
         OutputFailed = 10, "output_failed", "An output of the run could not be computed.";
         ParentStopped = 11, "parent_stopped", "The step that called the run was stopped.";
-        Expired = 12, "expired", "The run could not start before the starting deadline of its schedule.";
+        Expired = 12, "expired", "The run could not start before the start deadline of its schedule.";
         BackoffEnded = 13, "backoff_ended", "The retry delay ended.";
     }
 }
@@ -38,7 +38,7 @@ causes! {
         JobSucceeded = 5, "job_succeeded", "The job of the step succeeded.";
         JobFailed = 6, "job_failed", "The job of the step failed and has no retries left.";
         JobCancelled = 7, "job_cancelled", "The job of the step was cancelled.";
-        JobExpired = 8, "job_expired", "The job of the step could not start before its starting deadline.";
+        JobExpired = 8, "job_expired", "The job of the step could not start before its start deadline.";
         RunSucceeded = 9, "run_succeeded", "The called run succeeded.";
         RunFailed = 10, "run_failed", "The called run failed.";
         RunCancelled = 11, "run_cancelled", "The called run was cancelled.";

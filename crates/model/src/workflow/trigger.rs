@@ -100,7 +100,7 @@ pub enum RequiredResult {
     /// The source succeeded.
     #[default]
     Success,
-    /// The source failed and has no retries left, or its starting deadline passed.
+    /// The source failed and has no retries left, or its start deadline passed.
     Failure,
     /// The source ended with any result, including a cancel.
     Any,

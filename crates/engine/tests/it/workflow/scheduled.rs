@@ -241,7 +241,7 @@ fn a_run_whose_turn_does_not_come_in_time_is_recorded_as_missed() {
     t.live_until(at("2026-11-21T08:05:40Z"));
     insta::assert_snapshot!(t.run_history(run), @"waiting (queued: schedule s) → failed (expired)");
     insta::assert_snapshot!(t.ledger(schedule), @"08:05:00 skipped_deadline (timer)");
-    assert_eq!(t.details(schedule), ["the run could not start before its starting deadline"]);
+    assert_eq!(t.details(schedule), ["the run could not start before its start deadline"]);
     // It counts as a failure of the schedule.
     assert_eq!(t.schedule_state(schedule).status, ScheduleStatus::Paused);
     t.succeed_step(first, "load");
