@@ -84,8 +84,9 @@ impl Follower {
         if rows.clone().any(|key| key == LiveKey::Calendars) {
             return Err(FollowError);
         }
-        let missed =
-            |key: &LiveKey| matches!(key, LiveKey::Job(_)) && is_on(Mutation::FollowerMissesChangedJobs);
+        let missed = |key: &LiveKey| {
+            matches!(key, LiveKey::Job(_)) && is_on(Mutation::EngineFollowerMissesChangedJobs)
+        };
         self.stale.extend(rows.filter(|key| !missed(key)));
         let others = touched.iter().filter(|touched| !matches!(touched, LiveChange::Rows(_)));
         for ended in others.clone() {

@@ -107,7 +107,7 @@ mutations! {
     /// Does not notify one of the downstream steps when a step ends.
     EngineNotifiesOneStepLess = "engine-notifies-one-step-less",
     /// A standby does not read changed jobs again.
-    FollowerMissesChangedJobs = "follower-misses-changed-jobs",
+    EngineFollowerMissesChangedJobs = "engine-follower-misses-changed-jobs",
     /// A leader renews worker leases and answers from memory after its own lease has expired.
     LeaderIgnoresItsOwnLease = "leader-ignores-its-own-lease",
     /// Sends replies and assignments before their commit.

@@ -128,7 +128,7 @@ pub const CASES: &[Case] = &[
     core(Core::EngineResumesBeyondLimits, 100, &[I20], rough),
     core(Core::EngineIgnoresStrayExecutions, 40, &[I8], shards_with_lost_commits),
     core(Core::EngineSkipsReconciliation, 100, &[I8], shards_with_lost_commits),
-    core(Core::FollowerMissesChangedJobs, 20, &[I26, I28], rough),
+    core(Core::EngineFollowerMissesChangedJobs, 20, &[I26, I28], rough),
     core(Core::EngineSendsAssignmentsOnce, 40, &[I26], rough),
     core(Core::EngineKeepsTheFence, 40, &[I10], rough),
     core(Core::EngineOverfillsQueues, 40, &[I20], rough),
