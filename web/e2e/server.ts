@@ -12,7 +12,7 @@ const START_MAX_MS = 60_000;
 
 export interface JobBody {
   name: string;
-  launch: { process: { command?: string[]; script?: string } };
+  run: { process: { command?: string[]; script?: string } };
   [member: string]: unknown;
 }
 
@@ -139,5 +139,5 @@ export async function waitFor(ms: number, what: string, condition: () => Promise
 
 /** Returns a job that runs a script. */
 export function script(name: string, text: string, more: object = {}): JobBody {
-  return { name, launch: { process: { script: text } }, ...more };
+  return { name, run: { process: { script: text } }, ...more };
 }
