@@ -49,7 +49,7 @@ async function seed(server: Server): Promise<Record<string, string>> {
       {
         name: "load",
         needs: ["check"],
-        for_each: { overflow: { list: "params.regions" } },
+        for_each: { over: { list: "params.regions" } },
         job: job("true"),
       },
       { name: "report", needs: ["load"], job: job("echo 'no figures' >&2; exit 3") },
