@@ -426,7 +426,7 @@ pub enum Delivery {
     /// ends as `failed` with the cause `outcome_unknown`.
     AtMostOnce,
     /// Executions of the job never overlap, and one result is accepted. After a worker is lost, the job is executed
-    /// again only when the lost execution has certainly ended.
+    /// again only when the tasks of that worker are certainly frozen.
     ExactlyOnce,
 }
 

@@ -100,7 +100,7 @@ impl JobStatus {
 }
 
 statuses! {
-    /// Status of an execution; it only moves forward.
+    /// Status of an execution; a final status never changes.
     ExecutionStatus, "an execution" {
         /// Assigned to a worker, which has not reported the start yet.
         Assigned = 0, "assigned";
