@@ -166,7 +166,7 @@ test("without a leader the page reports a takeover, and resumes automatically", 
   const body = {
     ...{ type: "/docs/problems#loading", title: "The server is starting.", status: 503 },
     ...{
-      detail: "`a`, the leader, does not answer",
+      detail: "cannot reach server `a`, the leader",
       code: "loading",
       hint: "try again in a moment",
     },

@@ -27,7 +27,7 @@ use store::query::{ArtifactDeletion, ArtifactFilter, DeletionReason};
 use utoipa_axum::routes;
 
 use super::extract::{BODY_TIMEOUT, Params, Path};
-use super::problem::{ApiError, Code};
+use super::problem::{ApiError, Code, excerpt};
 use super::routes::Routes;
 use super::{Api, convert, page};
 use crate::auth::{Actor, Resource, Verb};
@@ -84,8 +84,9 @@ async fn put_artifact(
     let limit = api.config.artifact_bytes_max;
     let announced =
         request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if announced.is_some_and(|length| length > limit) {
-        return Err(ApiError::new(Code::BodyTooLarge, format!("`{name}` is larger than {limit} bytes")));
+    if let Some(length) = announced.filter(|&length| length > limit) {
+        let detail = format!("artifact `{name}` has {length} bytes: expected at most {limit}");
+        return Err(ApiError::new(Code::BodyTooLarge, detail));
     }
     let bytes = steady(request.into_body());
     let row = api.objects.artifacts.put(namespace, &name, &actor.name, bytes).await?;
@@ -208,9 +209,10 @@ struct GetArtifactParams {
 fn digest(version: &str) -> Result<&str, ApiError> {
     let hex = version.strip_prefix("sha256:").unwrap_or(version);
     let well_formed = hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    well_formed
-        .then_some(hex)
-        .ok_or_else(|| ApiError::parameter("version", "is not a hash: expected 64 hex digits"))
+    well_formed.then_some(hex).ok_or_else(|| {
+        let shown = excerpt(version);
+        ApiError::parameter("version", format!("`{shown}` is not a hash: expected 64 lowercase hex digits"))
+    })
 }
 
 /// Fetch the bytes of an artifact
@@ -287,8 +289,8 @@ async fn delete_artifact(
         return Err(ApiError::new(Code::ArtifactInUse, detail));
     }
     if deleted == 0 {
-        let which = version.map_or_else(String::new, |version| format!(" with the version `{version}`"));
-        let detail = format!("namespace `{namespace}` has no artifact `{name}`{which}");
+        let version = version.map_or_else(String::new, |version| format!("@sha256:{version}"));
+        let detail = format!("artifact `{name}{version}` does not exist in namespace `{namespace}`");
         return Err(ApiError::new(Code::ArtifactNotFound, detail));
     }
     tracing::info!(artifact = name, namespace, versions = deleted, by = %actor.name, "artifact deleted");

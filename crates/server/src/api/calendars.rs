@@ -191,12 +191,21 @@ async fn put_calendar(
 ) -> Result<Response, ApiError> {
     let mut spec: CalendarSpec = body.format.parse(&body.bytes)?;
     if spec.name != name {
-        return Err(ApiError::invalid_fields(vec![field_error("name", "is not the name in the address")]));
+        let wrong = format!(
+            "`{}` is not the name in the address: expected `{}`",
+            excerpt(&spec.name),
+            excerpt(&name)
+        );
+        return Err(ApiError::invalid_fields(vec![field_error("name", &wrong)]));
     }
     if let Some(namespace) = params.namespace {
         if spec.namespace != namespace && spec.namespace != DEFAULT {
-            let wrong = "is not the namespace in the address";
-            return Err(ApiError::invalid_fields(vec![field_error("namespace", wrong)]));
+            let wrong = format!(
+                "`{}` is not the namespace in the address: expected `{}`",
+                excerpt(&spec.namespace),
+                excerpt(&namespace)
+            );
+            return Err(ApiError::invalid_fields(vec![field_error("namespace", &wrong)]));
         }
         spec.namespace = namespace;
     }
@@ -239,7 +248,7 @@ async fn set(
             let found = api.node.store().calendar(&spec.namespace, &spec.name).await?;
             Ok(found.map(|record| record.version))
         };
-        let expected_version = wanted.expected_of(version).await?;
+        let expected_version = wanted.expected_of(format!("calendar `{}`", spec.name), version).await?;
         let request = ScheduleRequest::SetCalendar { spec: Box::new(spec.clone()), expected_version };
         match requests::schedule(api, actor, request).await? {
             Reply::Calendar(record) => Ok(Arc::unwrap_or_clone(record)),
@@ -267,11 +276,11 @@ async fn delete_calendar(
     wanted: Precondition,
 ) -> Result<StatusCode, ApiError> {
     if builtin(&name).is_some() {
-        let detail = format!("calendar `{name}` is built in: it cannot be deleted");
+        let detail = format!("cannot delete calendar `{name}`: it is built in");
         return Err(ApiError::new(Code::CalendarBuiltIn, detail));
     }
     let record = rows::calendar(&api, &name, scope.namespace()).await?;
-    let expected_version = wanted.expected(record.version)?;
+    let expected_version = wanted.expected(format!("calendar `{name}`"), record.version)?;
     let (namespace, name) = (record.spec.namespace.into(), record.spec.name.into());
     let request = ScheduleRequest::RemoveCalendar { namespace, name, expected_version };
     deleted(&requests::schedule(&api, &actor, request).await?)
@@ -353,14 +362,16 @@ impl<S: Send + Sync> FromRequest<S> for CalendarText {
         let media_type = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
         let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         if !matches!(media_type.as_str(), "text/calendar" | "text/plain") {
-            let detail = "expected an iCalendar text";
+            let shown = excerpt(&media_type);
+            let detail =
+                format!("unsupported media type `{shown}`: expected `text/calendar` or `text/plain`");
             return Err(
                 ApiError::new(Code::UnsupportedMediaType, detail).hint("send `Content-Type: text/calendar`")
             );
         }
         let bytes = read_body(&parts.headers, body, ICALENDAR_BYTES_MAX).await?;
         let text = String::from_utf8(bytes.into())
-            .map_err(|_| ApiError::new(Code::MalformedBody, "the body cannot be read: not valid UTF-8"))?;
+            .map_err(|_| ApiError::new(Code::MalformedBody, "cannot read the body: it is not valid UTF-8"))?;
         Ok(Self(text))
     }
 }

@@ -3,7 +3,7 @@
 use model::api::FieldError;
 use serde::Deserialize;
 
-use super::problem::{ApiError, field_error};
+use super::problem::{ApiError, excerpt, field_error};
 
 #[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields, default)]
@@ -22,13 +22,20 @@ impl PutParams {
     /// # Errors
     /// `invalid_spec` if the spec contradicts them.
     pub(super) fn settle(&self, address: &str, name: &str, namespace: &mut String) -> Result<(), ApiError> {
-        let wrong = |path, detail| Err(ApiError::invalid_fields(vec![field_error(path, detail)]));
+        let wrong = |path: &str, found: &str, expected: &str| {
+            let detail = format!(
+                "`{}` is not the {path} in the address: expected `{}`",
+                excerpt(found),
+                excerpt(expected)
+            );
+            Err(ApiError::invalid_fields(vec![field_error(path, &detail)]))
+        };
         if name != address {
-            return wrong("name", "is not the name in the address");
+            return wrong("name", name, address);
         }
         if let Some(asked) = &self.namespace {
             if namespace != asked && namespace != model::spec::DEFAULT {
-                return wrong("namespace", "is not the namespace in the address");
+                return wrong("namespace", namespace.as_str(), asked);
             }
             namespace.clone_from(asked);
         }

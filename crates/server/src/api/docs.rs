@@ -22,7 +22,7 @@ use utoipa_axum::routes;
 
 use super::Api;
 use super::extract::Path;
-use super::problem::{ApiError, Code};
+use super::problem::{ApiError, Code, excerpt};
 use super::routes::Routes;
 use crate::web;
 
@@ -73,7 +73,10 @@ async fn dashboard(State(api): State<Api>) -> Response {
 
 /// Returns a file of the dashboard.
 async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Result<Response, ApiError> {
-    let missing = || ApiError::new(Code::NotFound, "the dashboard has no such file; load the page again");
+    let missing = || {
+        ApiError::new(Code::NotFound, format!("the dashboard has no file `{}`", excerpt(&name)))
+            .hint("reload the page: the server was upgraded")
+    };
     web::asset(&name, &headers).ok_or_else(missing)
 }
 

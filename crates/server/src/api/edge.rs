@@ -71,7 +71,8 @@ pub(super) async fn no_route(method: Method, uri: Uri, headers: HeaderMap) -> Re
 async fn check_and_run(api: &Api, request: Request, next: Next) -> Result<Response, ApiError> {
     let length = request.uri().path_and_query().map_or(0, |text| text.as_str().len());
     if length > URI_LEN_MAX {
-        return Err(ApiError::new(Code::UriTooLong, format!("the URI is longer than {URI_LEN_MAX} bytes")));
+        let detail = format!("the URI has {length} bytes: expected at most {URI_LEN_MAX}");
+        return Err(ApiError::new(Code::UriTooLong, detail));
     }
     api.shared.hosts.check(request.uri(), request.headers())?;
     AssertUnwindSafe(next.run(request)).catch_unwind().await.map_err(|panic| {
@@ -157,7 +158,7 @@ impl Hosts {
         let shown: String = host.chars().filter(char::is_ascii_graphic).take(100).collect();
         Err(ApiError::new(
             Code::HostNotAllowed,
-            format!("the host name `{shown}` is not accepted by this server"),
+            format!("host name `{shown}` is not in the setting `host_names` of this server"),
         ))
     }
 }

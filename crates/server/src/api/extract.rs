@@ -55,7 +55,10 @@ impl Format {
             }
             other => {
                 let shown: String = other.chars().filter(char::is_ascii_graphic).take(64).collect();
-                Err(ApiError::new(Code::UnsupportedMediaType, format!("unsupported media type `{shown}`")))
+                let detail = format!(
+                    "unsupported media type `{shown}`: expected `application/json` or `application/yaml`"
+                );
+                Err(ApiError::new(Code::UnsupportedMediaType, detail))
             }
         }
     }
@@ -124,7 +127,7 @@ fn too_deep() -> ApiError {
 }
 
 fn malformed(error: &dyn Display) -> ApiError {
-    ApiError::new(Code::MalformedBody, format!("the body cannot be read: {error}"))
+    ApiError::new(Code::MalformedBody, format!("cannot read the body: {error}"))
 }
 
 fn yaml_options() -> serde_saphyr::Options {
@@ -249,7 +252,8 @@ pub(super) async fn read_body_counted(
         Err(too_large())
     };
     let late = |_| {
-        ApiError::new(Code::RequestTimeout, format!("the body took longer than {}s", BODY_TIMEOUT.as_secs()))
+        let detail = format!("the body did not arrive within {}s", BODY_TIMEOUT.as_secs());
+        ApiError::new(Code::RequestTimeout, detail)
     };
     tokio::time::timeout(BODY_TIMEOUT, read).await.map_err(late)?
 }

@@ -314,8 +314,8 @@ async fn wait_for_stall(mut moves: watch::Receiver<()>, patience: Duration) {
 
 fn timeout_error(leader: &ServerRecord, method: &Method, patience: Duration) -> ApiError {
     let (server, waited) = (&leader.name, patience.as_secs());
-    tracing::warn!(server, "the leader did not answer a forwarded request within {waited}s");
-    let detail = format!("`{server}`, the leader, did not answer within {waited}s");
+    tracing::warn!(server, %method, seconds = waited, "forwarded request timed out");
+    let detail = format!("server `{server}`, the leader, did not respond within {waited}s");
     ApiError::new(if method.is_safe() { Code::Loading } else { Code::OutcomeUnknown }, detail)
 }
 
@@ -328,15 +328,19 @@ fn without_connection(headers: &mut HeaderMap) {
 fn connection_error(leader: &ServerRecord, method: &Method, error: &reqwest::Error) -> ApiError {
     let (server, url) = (&leader.name, leader.url.as_deref());
     if is_tls_failure(error) {
-        tracing::warn!(server, url, error = %Chain(error), "request not forwarded: the peer does not have the key of that server");
+        tracing::warn!(
+            server, url, error = %Chain(error),
+            "request not forwarded: the leader failed authentication"
+        );
     } else {
         tracing::debug!(server, url, error = %Chain(error), "request not forwarded");
     }
     if error.is_connect() || method.is_safe() {
-        let detail = format!("`{}`, the leader, does not answer", leader.name);
+        let detail = format!("cannot reach server `{}`, the leader", leader.name);
         return ApiError::new(Code::Loading, detail);
     }
-    let detail = format!("the connection to `{}`, the leader, failed before its response", leader.name);
+    let detail =
+        format!("the connection to server `{}`, the leader, was lost before the response", leader.name);
     ApiError::new(Code::OutcomeUnknown, detail)
 }
 

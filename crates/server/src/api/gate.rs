@@ -149,5 +149,5 @@ fn bearer(api: &Api, request: &Request) -> Result<Actor, ApiError> {
     // The response does not say whether the token was malformed, unknown or wrong: that would help an attacker.
     token
         .and_then(|token| api.tokens.verify(token))
-        .ok_or_else(|| ApiError::new(Code::Unauthenticated, "the token is not valid"))
+        .ok_or_else(|| ApiError::new(Code::Unauthenticated, "authentication failed: the token is not valid"))
 }

@@ -5,6 +5,8 @@
 //! - [`LastEventId`]: the position at which a stream resumes.
 //! - [`request_id`]: the client's id if it is safe in a log, otherwise a new one.
 
+use std::fmt::Display;
+
 use axum::extract::FromRequestParts;
 use axum::http::header::{IF_MATCH, IF_NONE_MATCH};
 use axum::http::request::Parts;
@@ -43,12 +45,12 @@ pub(super) enum Precondition {
 }
 
 impl Precondition {
-    /// Returns the expected version of an object that has version `current` (0 if it does not exist); `None` without a
+    /// Returns the expected version of `object`, which has version `current` (0 if it does not exist); `None` without a
     /// condition.
     ///
     /// # Errors
     /// `version_mismatch` if `current` does not meet the condition.
-    pub(super) fn expected(&self, current: u64) -> Result<Option<u64>, ApiError> {
+    pub(super) fn expected(&self, object: impl Display, current: u64) -> Result<Option<u64>, ApiError> {
         let wanted = match self {
             Self::None => return Ok(None),
             Self::Exists if current > 0 => return Ok(Some(current)),
@@ -63,7 +65,7 @@ impl Precondition {
         };
         let found =
             if current == 0 { "it does not exist".to_owned() } else { format!("it has version {current}") };
-        Err(ApiError::new(Code::VersionMismatch, format!("expected {wanted}, but {found}")))
+        Err(ApiError::new(Code::VersionMismatch, format!("{object}: expected {wanted}, but {found}")))
     }
 
     /// Checks the condition like [`expected`](Self::expected), but reads the version only if there is a condition.
@@ -72,11 +74,12 @@ impl Precondition {
     /// Errors of the read, and `version_mismatch`.
     pub(super) async fn expected_of(
         &self,
+        object: impl Display,
         version: impl Future<Output = Result<Option<u64>, ApiError>>,
     ) -> Result<Option<u64>, ApiError> {
         match self {
             Self::None => Ok(None),
-            wanted => wanted.expected(version.await?.unwrap_or(0)),
+            wanted => wanted.expected(object, version.await?.unwrap_or(0)),
         }
     }
 }
@@ -113,7 +116,8 @@ fn precondition(headers: &HeaderMap) -> Result<Precondition, ApiError> {
         }
         (None, Some(_)) => Err(invalid("If-None-Match")),
         (Some(_), Some(_)) => {
-            Err(ApiError::new(Code::InvalidHeader, "`If-Match` and `If-None-Match` exclude one another"))
+            let detail = "cannot combine `If-Match` and `If-None-Match`: expected one of them";
+            Err(ApiError::new(Code::InvalidHeader, detail))
         }
     }
 }
@@ -198,24 +202,25 @@ mod tests {
     #[test]
     fn a_precondition_holds_or_says_what_there_is() {
         let check = |value, current| {
-            let found = precondition(&with(IF_MATCH, value)).and_then(|p| p.expected(current));
+            let found = precondition(&with(IF_MATCH, value)).and_then(|p| p.expected("job `a`", current));
             found.map_err(|error| error.into_problem(None).detail)
         };
         assert_eq!(check("\"3\"", 3), Ok(Some(3)));
         assert_eq!(check("\"2\", \"3\"", 3), Ok(Some(3)));
         assert_eq!(check("*", 3), Ok(Some(3)));
-        insta::assert_snapshot!(check("\"2\"", 3).unwrap_err(), @"expected version 2, but it has version 3");
-        insta::assert_snapshot!(check("*", 0).unwrap_err(), @"expected any version, but it does not exist");
+        insta::assert_snapshot!(check("\"2\"", 3).unwrap_err(), @"job `a`: expected version 2, but it has version 3");
+        insta::assert_snapshot!(check("*", 0).unwrap_err(), @"job `a`: expected any version, but it does not exist");
         insta::assert_snapshot!(check("3", 3).unwrap_err(), @r#"`If-Match` is malformed: expected `*` or an ETag such as `"3"`"#);
         let absent = precondition(&with(IF_NONE_MATCH, "*")).unwrap();
-        assert_eq!(absent.expected(0), Ok(Some(0)));
-        insta::assert_snapshot!(absent.expected(4).unwrap_err().into_problem(None).detail, @"expected that it does not exist, but it has version 4");
+        assert_eq!(absent.expected("job `a`", 0), Ok(Some(0)));
+        let refused = absent.expected("job `a`", 4).unwrap_err().into_problem(None);
+        insta::assert_snapshot!(refused.detail, @"job `a`: expected that it does not exist, but it has version 4");
     }
 
     #[test]
     fn a_weak_or_foreign_tag_matches_nothing() {
         for value in ["W/\"3\"", "\"abc\""] {
-            assert!(precondition(&with(IF_MATCH, value)).unwrap().expected(3).is_err(), "{value}");
+            assert!(precondition(&with(IF_MATCH, value)).unwrap().expected("job `a`", 3).is_err(), "{value}");
         }
     }
 

@@ -326,15 +326,16 @@ async fn update_job(
     body: RawBody<BODY_BYTES_MAX>,
 ) -> Result<Response, ApiError> {
     if body.format != Format::Json {
-        return Err(ApiError::new(Code::UnsupportedMediaType, "a merge patch is JSON"));
+        let detail = format!("cannot change job `{id}`: the body must be a merge patch in JSON");
+        return Err(ApiError::new(Code::UnsupportedMediaType, detail));
     }
     let change: Value = body.format.parse(&body.bytes)?;
-    until_applied(id, || async {
+    until_applied(format!("job `{id}`"), || async {
         let row = rows::job(&api, id).await?;
         let version = row.state.version;
-        wanted.expected(version)?;
+        wanted.expected(format!("job `{id}`"), version)?;
         if row.state.status.is_final() {
-            return Err(ended(&row).into());
+            return Err(ended("change", &row).into());
         }
         let spec = patch::apply(&convert::spec(&row)?, &change)?;
         let mut head =
@@ -351,8 +352,9 @@ async fn update_job(
     shown(&rows::job(&api, id).await?)
 }
 
-fn ended(row: &JobRow) -> ApiError {
-    ApiError::new(Code::JobEnded, format!("{} has already ended (`{}`)", row.id, row.state.status))
+fn ended(verb: &str, row: &JobRow) -> ApiError {
+    let detail = format!("cannot {verb} job `{}`: it has already ended (`{}`)", row.id, row.state.status);
+    ApiError::new(Code::JobEnded, detail)
 }
 
 /// Cancel a job
@@ -388,8 +390,9 @@ async fn cancel_job(
     MaybeBody(body): MaybeBody<CancelJob>,
 ) -> Result<Response, ApiError> {
     const REASON_LEN_MAX: usize = 1_000;
-    if body.reason.as_ref().is_some_and(|reason| reason.len() > REASON_LEN_MAX) {
-        let wrong = format!("is too long: expected at most {REASON_LEN_MAX} bytes");
+    let length = body.reason.as_ref().map_or(0, String::len);
+    if length > REASON_LEN_MAX {
+        let wrong = format!("has {length} bytes: expected at most {REASON_LEN_MAX}");
         return Err(ApiError::invalid_fields(vec![super::problem::field_error("reason", &wrong)]));
     }
     cancel(&api, &actor, id, body.reason).await
@@ -403,7 +406,7 @@ async fn cancel(api: &Api, actor: &Actor, id: JobId, reason: Option<String>) -> 
         Err(RequestError::Refused(Refusal::JobNotLive { .. })) => {
             let row = rows::job(api, id).await?;
             if row.state.status != JobStatus::Cancelled {
-                return Err(ended(&row));
+                return Err(ended("cancel", &row));
             }
             row.state.status
         }
@@ -442,7 +445,7 @@ async fn retry_job(
     if !row.state.status.is_final() {
         return Err(ApiError::new(
             Code::JobNotEnded,
-            format!("{id} has not ended yet (`{}`)", row.state.status),
+            format!("cannot retry job `{id}`: it has not ended yet (`{}`)", row.state.status),
         ));
     }
     let spec = JobSpec { run_at: None, idempotency_key: key, ..convert::spec(&row)? };
@@ -484,7 +487,7 @@ async fn get_job_events(State(api): State<Api>, Path(id): Path<JobId>) -> Result
 async fn get_checkpoint(State(api): State<Api>, Path(id): Path<JobId>) -> Result<Response, ApiError> {
     let Some(record) = api.node.store().checkpoint(id).await? else {
         rows::job(&api, id).await?;
-        return Err(ApiError::new(Code::CheckpointNotFound, format!("{id} has saved no checkpoint")));
+        return Err(ApiError::new(Code::CheckpointNotFound, format!("job `{id}` has no checkpoint")));
     };
     let headers = [
         // Never a type that a browser displays: a task wrote it, and it would run with the origin of this server.

@@ -138,7 +138,7 @@ impl Limits {
             let per_second = rate.per_second;
             ApiError::new(
                 Code::ClientLimit,
-                format!("the client has used up its rate of {per_second} jobs per second"),
+                format!("the client has reached its limit of {per_second} jobs per second"),
             )
             .hint("retry after `Retry-After` seconds; `server.client_job_rate` sets the limit")
             .retry_after(wait)
@@ -204,7 +204,7 @@ fn what(lane: &str) -> &'static str {
         "bodies" => "slow request bodies and uploads",
         "body_bytes" => "bytes of request bodies in memory",
         "forwards" => "requests forwarded to the leader",
-        "metrics" => "concurrent requests of metrics",
+        "metrics" => "concurrent requests for metrics",
         "streams" => "open streams",
         _ => "concurrent requests",
     }
@@ -230,7 +230,8 @@ impl Permits {
         if free < count {
             drop(held);
             self.lane.counted.refuse(name, "full");
-            return Err(ApiError::new(Code::Busy, format!("the server has its maximum of {places} {what}")));
+            let detail = format!("the server has reached its limit of {places} {what}");
+            return Err(ApiError::new(Code::Busy, detail));
         }
         // The first places of a client are always granted.
         if own > 0 && own + count > free.min(self.lane.client_max) {
@@ -362,7 +363,7 @@ mod tests {
         let lane = lane(2, Some(1));
         let _places = [lane.enter(&caller(1)).ok(), lane.enter(&caller(2)).ok()];
         let refused = lane.enter(&caller(3)).err().map(|refused| refused.into_problem(None).detail);
-        assert_eq!(refused.as_deref(), Some("the server has its maximum of 2 concurrent requests"));
+        assert_eq!(refused.as_deref(), Some("the server has reached its limit of 2 concurrent requests"));
     }
 
     #[test]

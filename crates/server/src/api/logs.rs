@@ -248,7 +248,7 @@ async fn numbered(api: &Api, job: JobId, number: u32) -> Result<ExecutionRow, Ap
         if !found.more {
             return Err(ApiError::new(
                 Code::ExecutionNotFound,
-                format!("{job} has no execution number {number}"),
+                format!("job `{job}` has no execution {number}"),
             ));
         }
     }
@@ -264,21 +264,19 @@ enum Answer {
 impl LogsParams {
     fn answer(&self, headers: &HeaderMap) -> Result<Answer, ApiError> {
         for (name, asked) in [("limit", self.limit), ("tail", self.tail)] {
-            if asked.is_some_and(|count| !(1..=ENTRIES_MAX).contains(&count)) {
-                return Err(ApiError::parameter(
-                    name,
-                    format!("is out of range: expected 1 to {ENTRIES_MAX}"),
-                ));
+            if let Some(count) = asked.filter(|count| !(1..=ENTRIES_MAX).contains(count)) {
+                let wrong = format!("`{count}` is out of range: expected 1 to {ENTRIES_MAX}");
+                return Err(ApiError::parameter(name, wrong));
             }
         }
         if self.tail.is_some() && self.offset > 0 {
-            return Err(ApiError::parameter("tail", "excludes `offset`"));
+            return Err(ApiError::parameter("tail", "cannot be used with `offset`"));
         }
         if self.line.is_some() && (self.tail.is_some() || self.offset > 0 || self.follow) {
-            return Err(ApiError::parameter("line", "excludes `offset`, `tail` and `follow`"));
+            return Err(ApiError::parameter("line", "cannot be used with `offset`, `tail` or `follow`"));
         }
         if self.line == Some(0) {
-            return Err(ApiError::parameter("line", "is out of range: lines are counted from 1"));
+            return Err(ApiError::parameter("line", "`0` is out of range: expected at least 1"));
         }
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let answer = match self.format {
@@ -289,7 +287,7 @@ impl LogsParams {
             None => Answer::Page,
         };
         if self.line.is_some() && !matches!(answer, Answer::Page) {
-            return Err(ApiError::parameter("line", "needs an answer in JSON"));
+            return Err(ApiError::parameter("line", "can be used only with `format=json`"));
         }
         Ok(answer)
     }
@@ -501,18 +499,23 @@ async fn whole_text(
 impl From<ObjectError> for ApiError {
     fn from(error: ObjectError) -> Self {
         if error.is_full() {
-            return Self::new(Code::StorageFull, "no space left on the server's volume");
+            return Self::new(
+                Code::StorageFull,
+                "cannot store the object: no space left on the server's volume",
+            );
         }
         let code = match error {
             ObjectError::Store(error) => return error.into(),
+            ObjectError::Interrupted { .. } => {
+                return Self::new(Code::MalformedBody, Chain(&error).to_string()).hint(error.help());
+            }
             ObjectError::BadOffset { .. } => {
                 return Self::parameter("offset", error.to_string()).hint(error.help());
             }
             ObjectError::NoArtifact { .. } => Code::ArtifactNotFound,
             ObjectError::TooLarge { .. } => Code::BodyTooLarge,
-            ObjectError::Interrupted { .. } => Code::MalformedBody,
             ObjectError::Missing { .. } | ObjectError::Backend { .. } => {
-                tracing::warn!(error = %Chain(&error), "cannot read an object");
+                tracing::warn!(error = %Chain(&error), "cannot read or write an object");
                 Code::StoreUnavailable
             }
             _ => return Self::internal(&error),

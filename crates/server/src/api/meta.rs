@@ -136,15 +136,18 @@ async fn get_readiness(
         Readiness::Ready => "ready",
         Readiness::Full => "full",
         Readiness::Loading { reason } => {
-            return Err(ApiError::new(Code::Loading, format!("the server is loading: {reason}")));
+            return Err(ApiError::new(Code::Loading, format!("the server is not ready: {reason}")));
         }
         Readiness::Suspended => {
             let reason = "the leadership lease has ended: the store did not confirm it in time";
-            return Err(ApiError::new(Code::Loading, format!("the server is loading: {reason}")));
+            return Err(ApiError::new(Code::Loading, format!("the server is not ready: {reason}")));
         }
         Readiness::Stopping => return Err(ApiError::new(Code::Stopping, "the server is shutting down")),
         Readiness::Failed { .. } => {
-            return Err(ApiError::new(Code::Stopping, "the server failed and is shutting down"));
+            return Err(ApiError::new(
+                Code::Stopping,
+                "the server failed and is shutting down; see its log for the cause",
+            ));
         }
     };
     if params.verbose.is_none() {

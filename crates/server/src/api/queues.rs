@@ -151,7 +151,7 @@ async fn set_queue(
     validate::queue(&name, &settings).map_err(|invalid| ApiError::invalid(&invalid))?;
     let attempt = || async {
         let version = async { Ok(record(&api, &name).await?.map(|record| record.version)) };
-        let expected = wanted.expected_of(version).await?;
+        let expected = wanted.expected_of(format!("queue `{name}`"), version).await?;
         set(&api, &actor, name.clone(), settings.clone(), expected).await
     };
     let record = until_applied(format!("queue `{name}`"), attempt).await?;
@@ -221,8 +221,9 @@ async fn pause_queue(
     MaybeBody(body): MaybeBody<PauseQueue>,
 ) -> Result<Response, ApiError> {
     const NOTE_LEN_MAX: usize = 1_000;
-    if body.note.as_ref().is_some_and(|note| note.len() > NOTE_LEN_MAX) {
-        let wrong = format!("is too long: expected at most {NOTE_LEN_MAX} bytes");
+    let length = body.note.as_ref().map_or(0, String::len);
+    if length > NOTE_LEN_MAX {
+        let wrong = format!("has {length} bytes: expected at most {NOTE_LEN_MAX}");
         return Err(ApiError::invalid_fields(vec![super::problem::field_error("note", &wrong)]));
     }
     change(&api, &actor, &name, |settings| {

@@ -112,5 +112,6 @@ where
             Err(NotApplied::Refused(error)) => return Err(error),
         }
     }
-    Err(ApiError::new(Code::VersionMismatch, format!("{object} changes faster than it can be changed")))
+    let detail = format!("cannot change {object}: each of {ATTEMPTS} attempts met a concurrent change");
+    Err(ApiError::new(Code::VersionMismatch, detail).hint("retry in a moment"))
 }

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use super::Api;
 use super::extract::Path;
-use super::problem::{ApiError, Code};
+use super::problem::{ApiError, Code, excerpt};
 use super::routes::Routes;
 
 /// Fields next to `spec` in a definition file, which are moved into the spec when it is read.
@@ -37,7 +37,7 @@ async fn get_schema(State(api): State<Api>, Path(name): Path<String>) -> Result<
     let found = api.shared.schemas.iter().find(|(known, _)| *known == name);
     let (_, text) = found.ok_or_else(|| {
         let names: Vec<_> = api.shared.schemas.iter().map(|(name, _)| *name).collect();
-        ApiError::new(Code::NotFound, "the schema does not exist")
+        ApiError::new(Code::NotFound, format!("schema `{}` does not exist", excerpt(&name)))
             .hint(format!("expected one of `{}`", names.join("`, `")))
     })?;
     let headers = [(CONTENT_TYPE, SCHEMA_JSON), (CACHE_CONTROL, HeaderValue::from_static("no-cache"))];

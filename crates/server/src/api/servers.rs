@@ -91,7 +91,7 @@ async fn drain_server(
     let cluster = cluster(&api).await?;
     let member = cluster.member(id).ok_or_else(|| not_found(id))?;
     if !cluster.members.iter().any(|other| other.server.id != id && !other.draining) {
-        let detail = format!("no other server could take the shards of `{}`", member.server.name);
+        let detail = format!("cannot drain server `{}`: no other server can take over", member.server.name);
         return Err(ApiError::new(Code::NoOtherServer, detail));
     }
     set(&api, &actor, id, true).await

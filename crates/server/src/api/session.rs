@@ -59,7 +59,8 @@ async fn open_session(
 ) -> Result<Response, ApiError> {
     // A session cannot extend itself.
     if !headers.contains_key(AUTHORIZATION) {
-        return Err(ApiError::new(Code::Unauthenticated, "a session is opened with a token"));
+        let detail = "cannot open a session: expected a token in `Authorization`, but got a session cookie";
+        return Err(ApiError::new(Code::Unauthenticated, detail));
     }
     let lasts = if wanted.keep { KEPT_FOR } else { DAY };
     let value = api.shared.sessions.open(&actor.token_id, SystemClock.now() + lasts);

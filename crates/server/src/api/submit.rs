@@ -67,7 +67,8 @@ pub(super) fn parse(format: Format, body: &[u8]) -> Result<Submission, ApiError>
 
 fn one(spec: JobSpec, bytes: usize) -> Result<Submission, ApiError> {
     if bytes > BODY_BYTES_MAX {
-        let detail = format!("the body is larger than {BODY_BYTES_MAX} bytes");
+        let detail =
+            format!("the body has {bytes} bytes: expected at most {BODY_BYTES_MAX} for a single job");
         return Err(ApiError::new(Code::BodyTooLarge, detail));
     }
     Ok(Submission::One(Box::new(spec)))

@@ -216,7 +216,7 @@ impl Upload {
                 .map_err(|error| ObjectError::Interrupted { name: name.to_owned(), source: error.into() })?;
             size += part.len() as u64;
             if size > limit {
-                return Err(ObjectError::TooLarge { name: name.to_owned(), limit });
+                return Err(ObjectError::TooLarge { object: format!("artifact `{name}`"), limit });
             }
             hash.update(&part);
             file.write_all(&part).await.map_err(io("write", &self.path))?;

@@ -67,13 +67,13 @@ pub enum ObjectError {
         reference: String,
     },
     /// The artifact has a row, but its bytes are missing.
-    #[error("the bytes of `{key}` are missing in the object store")]
+    #[error("object `{key}` is missing in the object store")]
     Missing {
         /// Key of the object.
         key: String,
     },
     /// The offset lies within a frame.
-    #[error("offset {offset} of the log of {execution} is not the start of a frame")]
+    #[error("offset {offset} of the log of execution `{execution}` is not the start of a frame")]
     BadOffset {
         /// Execution of the log.
         execution: ExecutionId,
@@ -81,7 +81,7 @@ pub enum ObjectError {
         offset: u64,
     },
     /// A chunk of a log does not consist of whole frames.
-    #[error("a chunk of the log of {execution} at offset {offset} is malformed")]
+    #[error("the chunk at offset {offset} of the log of execution `{execution}` is malformed")]
     Malformed {
         /// Execution of the log.
         execution: ExecutionId,
@@ -89,15 +89,15 @@ pub enum ObjectError {
         offset: u64,
     },
     /// The bytes exceed the size limit.
-    #[error("`{name}` is larger than {limit} bytes")]
+    #[error("{object} is larger than {limit} bytes")]
     TooLarge {
-        /// Name of the artifact, or description of the log.
-        name: String,
+        /// Kind and name of the object, such as "artifact `data`".
+        object: String,
         /// Size limit in bytes.
         limit: u64,
     },
     /// The client interrupted the upload.
-    #[error("the upload of `{name}` was interrupted")]
+    #[error("the upload of artifact `{name}` was interrupted")]
     Interrupted {
         /// Name of the artifact.
         name: String,
@@ -117,7 +117,7 @@ pub enum ObjectError {
         source: std::io::Error,
     },
     /// The backend failed.
-    #[error("the object store failed on `{key}`")]
+    #[error("a request to the object store failed (object `{key}`)")]
     Backend {
         /// Key of the object.
         key: String,

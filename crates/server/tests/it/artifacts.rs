@@ -53,10 +53,10 @@ async fn an_oversized_or_interrupted_upload_leaves_nothing() {
     let server = Server::start_with(|config| config.artifact_bytes_max = 1_000).await;
     let artifacts = &server.running.services.objects.artifacts;
     assert!(put(artifacts, "fits", &[0; 1_000]).await.is_ok());
-    insta::assert_snapshot!(put(artifacts, "large", &[0; 1_001]).await.unwrap_err(), @"`large` is larger than 1000 bytes");
+    insta::assert_snapshot!(put(artifacts, "large", &[0; 1_001]).await.unwrap_err(), @"artifact `large` is larger than 1000 bytes");
     let broken: Parts = vec![Ok("half".into()), Err(std::io::Error::other("gone"))];
     let broken = artifacts.put("default", "half", "test", futures::stream::iter(broken)).await;
-    insta::assert_snapshot!(broken.unwrap_err(), @"the upload of `half` was interrupted");
+    insta::assert_snapshot!(broken.unwrap_err(), @"the upload of artifact `half` was interrupted");
     let uploads = std::fs::read_dir(server.running.services.config.uploads_dir()).unwrap();
     assert_eq!(uploads.count(), 0);
     assert!(artifacts.find("default", "half").await.is_err());

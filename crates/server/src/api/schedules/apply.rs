@@ -96,7 +96,7 @@ async fn put_schedule(
             let found = api.node.store().schedule_named(&head.spec.namespace, &head.spec.name).await?;
             Ok(found.map(|row| row.state.version))
         };
-        let expected = requests::expected(wanted.expected_of(version).await?);
+        let expected = requests::expected(wanted.expected_of(format!("schedule `{name}`"), version).await?);
         let new = NewSchedule { head: Arc::clone(&head), expected };
         send(&api, &actor, vec![new]).await.map_err(refused)
     })
@@ -278,7 +278,10 @@ async fn shown(api: &Api, applied: Option<&Applied>, head: &Arc<ScheduleHead>) -
     let applied = applied.ok_or_else(|| unexpected(&Reply::Applied(Vec::new())))?;
     let row = api.node.store().schedule(applied.schedule).await?;
     let row = row.ok_or_else(|| {
-        ApiError::new(Code::ScheduleNotFound, format!("{} was deleted meanwhile", applied.schedule))
+        ApiError::new(
+            Code::ScheduleNotFound,
+            format!("schedule `{}` was deleted concurrently", applied.schedule),
+        )
     })?;
     let mut schedule = read::schedule_with_spec(api, &row).await?;
     if applied.change != ApplyChange::Unchanged {

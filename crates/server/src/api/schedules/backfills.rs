@@ -109,8 +109,10 @@ async fn start_backfill(
     }
     if plan.scheduled_times.is_empty() {
         let detail = match plan.left_out.len() {
-            0 => "the schedule has no scheduled time in this range".to_owned(),
-            count => format!("no scheduled time of this range remains to run: {count} are left out"),
+            0 => format!("schedule `{name}` has no scheduled time in this range"),
+            count => format!(
+                "no scheduled time of this range remains to run: {count} are excluded or have already run"
+            ),
         };
         let fields = vec![field_error("from", &detail)];
         return Err(ApiError::invalid_fields(fields).hint("a dry run lists them, with the reasons"));
@@ -143,13 +145,14 @@ fn check(asked: &StartBackfill, now: Timestamp) -> Result<(), ApiError> {
     };
     let order = format!("`{}` is after `until` (`{}`)", asked.from, asked.until);
     ensure(asked.from <= asked.until, "from", &order);
-    ensure(asked.until <= now, "until", "is in the future: a backfill can only cover the past");
-    let concurrency = format!("is out of range: expected 1 to {BACKFILL_CONCURRENCY_MAX}");
+    ensure(asked.until <= now, "until", "must not be in the future: a backfill covers past scheduled times");
+    let concurrency =
+        format!("`{}` is out of range: expected 1 to {BACKFILL_CONCURRENCY_MAX}", asked.concurrency);
     ensure((1..=BACKFILL_CONCURRENCY_MAX).contains(&asked.concurrency), "concurrency", &concurrency);
-    let priority = format!("is out of range: expected 0 to {PRIORITY_MAX}");
+    let priority = format!("`{}` is out of range: expected 0 to {PRIORITY_MAX}", asked.priority);
     ensure(asked.priority <= PRIORITY_MAX, "priority", &priority);
     let known = matches!(asked.overlap, OverlapPolicy::BufferAll | OverlapPolicy::AllowAll);
-    ensure(known, "overlap", "not allowed for backfills: expected `buffer_all` or `allow_all`");
+    ensure(known, "overlap", "cannot be used for a backfill: expected `buffer_all` or `allow_all`");
     if let Err(invalid) = validate::note("note", asked.note.as_deref()) {
         wrong.extend(fields_at("", &invalid.problems));
     }

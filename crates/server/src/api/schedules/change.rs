@@ -80,7 +80,7 @@ async fn delete_schedule(
     wanted: Precondition,
 ) -> Result<StatusCode, ApiError> {
     let row = rows::schedule(&api, &name, scope.namespace()).await?;
-    let expected_version = wanted.expected(row.state.version)?;
+    let expected_version = wanted.expected(format!("schedule `{name}`"), row.state.version)?;
     let request = ScheduleRequest::Delete { schedule: row.id, expected_version };
     let status = deleted(&requests::schedule(&api, &actor, request).await?)?;
     tracing::info!(schedule_id = %row.id, by = %actor.name, "schedule deleted");
@@ -108,7 +108,7 @@ async fn pause_schedule(
 ) -> Result<Response, ApiError> {
     validate::note("note", body.note.as_deref()).map_err(|invalid| ApiError::invalid(&invalid))?;
     let row = rows::schedule(&api, &name, scope.namespace()).await?;
-    let expected_version = wanted.expected(row.state.version)?;
+    let expected_version = wanted.expected(format!("schedule `{name}`"), row.state.version)?;
     let note = body.note.map(String::into_boxed_str);
     changed(&api, &actor, row.id, ScheduleRequest::Pause { schedule: row.id, note, expected_version }).await
 }
@@ -131,7 +131,7 @@ async fn resume_schedule(
     wanted: Precondition,
 ) -> Result<Response, ApiError> {
     let row = rows::schedule(&api, &name, scope.namespace()).await?;
-    let expected_version = wanted.expected(row.state.version)?;
+    let expected_version = wanted.expected(format!("schedule `{name}`"), row.state.version)?;
     changed(&api, &actor, row.id, ScheduleRequest::Resume { schedule: row.id, expected_version }).await
 }
 

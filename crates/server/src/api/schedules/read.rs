@@ -191,11 +191,12 @@ async fn next(
 }
 
 async fn named(api: &Api, ids: &[ScheduleId], alone: bool) -> Result<Vec<ScheduleRow>, ApiError> {
-    if !alone || ids.len() > IDS_MAX {
-        return Err(ApiError::parameter(
-            "id",
-            format!("expected at most {IDS_MAX} ids, and no other filter"),
-        ));
+    if !alone {
+        return Err(ApiError::parameter("id", "cannot be used with another filter"));
+    }
+    if ids.len() > IDS_MAX {
+        let wrong = format!("has {} ids: expected at most {IDS_MAX}", ids.len());
+        return Err(ApiError::parameter("id", wrong));
     }
     let found = futures::stream::iter(ids.iter().copied().map(|id| api.node.store().schedule(id)));
     let found: Vec<_> = found.buffered(LOOKUPS).try_collect().await?;

@@ -230,7 +230,7 @@ async fn a_client_over_its_job_rate_gets_a_retry_delay() {
         "{}",
         answer.header("retry-after")
     );
-    assert_eq!(answer.json()["detail"], "the client has used up its rate of 2 jobs per second");
+    assert_eq!(answer.json()["detail"], "the client has reached its limit of 2 jobs per second");
     assert_eq!(world.post("/api/v1/jobs?dry_run=true", job(json!({}))).await.status, StatusCode::OK);
     assert_eq!(world.get("/api/v1/jobs").await.status, StatusCode::OK);
 }

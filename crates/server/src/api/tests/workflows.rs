@@ -347,7 +347,7 @@ async fn a_retry_continues_a_called_run_and_repeats_no_job_that_runs_at_most_onc
     let refused = world.post(&path, json!({"from": "call"})).await;
     assert_eq!(refused.code(), "409 repeat_forbidden");
     let detail = refused.json()["detail"].as_str().unwrap().replace(&id, "RUN");
-    insta::assert_snapshot!(detail, @"cannot retry RUN: it would start `call/pay` again, and the delivery level `at_most_once` forbids a second start");
+    insta::assert_snapshot!(detail, @"cannot retry run `RUN`: it would start `call/pay` again, and the delivery level `at_most_once` forbids a second start");
     let asked = json!({"from": "call", "repeat": ["call/pay"]});
     assert_eq!(world.post(&path, asked).await.status, StatusCode::CREATED);
     let task = hands.start().await;

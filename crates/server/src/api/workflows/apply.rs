@@ -106,7 +106,8 @@ async fn put_workflow(
             let found = api.node.store().workflow_named(&head.spec.namespace, &head.spec.name).await?;
             Ok(found.map(|row| row.state.version))
         };
-        let expected = requests::expected(wanted.expected_of(version).await?);
+        let expected =
+            requests::expected(wanted.expected_of(format!("workflow `{}`", head.spec.name), version).await?);
         Ok(send(&api, &actor, vec![NewWorkflow { head: Arc::clone(head), expected }]).await?)
     })
     .await?;
@@ -306,7 +307,7 @@ async fn delete_workflow(
     wanted: Precondition,
 ) -> Result<StatusCode, ApiError> {
     let row = rows::workflow(&api, &name, scope.namespace()).await?;
-    let expected_version = wanted.expected(row.state.version)?;
+    let expected_version = wanted.expected(format!("workflow `{name}`"), row.state.version)?;
     let request = WorkflowRequest::Delete { workflow: row.id, expected_version };
     let status = deleted(&requests::workflow(&api, &actor, request).await?)?;
     tracing::info!(workflow_id = %row.id, by = %actor.name, "workflow deleted");

@@ -70,7 +70,9 @@ async fn refused(api: &Api, id: RunId, error: RequestError) -> ApiError {
     match error {
         RequestError::Refused(Refusal::RunNotLive { .. }) => match rows::run(api, id).await {
             Ok(row) => {
-                ApiError::new(Code::RunEnded, format!("{id} has already ended (`{}`)", row.state.status))
+                let detail =
+                    format!("cannot change run `{id}`: it has already ended (`{}`)", row.state.status);
+                ApiError::new(Code::RunEnded, detail)
             }
             Err(error) => error,
         },

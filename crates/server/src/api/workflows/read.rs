@@ -120,8 +120,10 @@ async fn get_workflow(
     if let Some(generation) = params.generation.filter(|&asked| asked != row.state.generation) {
         let found = api.node.store().workflow_version(row.id, generation).await?;
         row.head = found.ok_or_else(|| {
-            let detail =
-                format!("{} has no generation {generation}: the newest is {}", row.id, row.state.generation);
+            let detail = format!(
+                "workflow `{}` has no generation {generation}: the newest is {}",
+                row.id, row.state.generation
+            );
             ApiError::new(Code::WorkflowNotFound, detail)
         })?;
     }

@@ -44,7 +44,7 @@ pub(super) async fn takeover(
     }
     let (id, named) = (row.id, named.join(", "));
     let detail = format!(
-        "cannot retry {id}: it would start {named} again, and the delivery level `at_most_once` forbids a second start"
+        "cannot retry run `{id}`: it would start {named} again, and the delivery level `at_most_once` forbids a second start"
     );
     Err(ApiError::new(Code::RepeatForbidden, detail))
 }

@@ -272,7 +272,7 @@ fn number_of(row: &RunRow, step: &str) -> Result<u32, ApiError> {
     let number = place.and_then(|place| u32::try_from(place).ok());
     number.ok_or_else(|| {
         let shown = excerpt(step);
-        ApiError::new(Code::StepNotFound, format!("{} has no step `{shown}`", row.id))
+        ApiError::new(Code::StepNotFound, format!("run `{}` has no step `{shown}`", row.id))
     })
 }
 

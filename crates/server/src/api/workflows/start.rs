@@ -145,12 +145,12 @@ async fn retry_run(
 ) -> Result<Response, ApiError> {
     validate::note("note", body.note.as_deref()).map_err(|invalid| ApiError::invalid(&invalid))?;
     let row = rows::run(&api, id).await?;
-    if row.head.caller.is_some() {
-        let detail = format!("{id} was called by another run: retry that run");
+    if let Some(caller) = &row.head.caller {
+        let detail = format!("cannot retry run `{id}`: run `{}` called it; retry that run", caller.run);
         return Err(ApiError::new(Code::WorkflowNotFound, detail));
     }
     if !row.state.status.is_final() {
-        let detail = format!("{id} has not ended yet (`{}`)", row.state.status);
+        let detail = format!("cannot retry run `{id}`: it has not ended yet (`{}`)", row.state.status);
         return Err(ApiError::new(Code::RunNotEnded, detail));
     }
     let from = match body.from.as_deref() {
@@ -158,7 +158,7 @@ async fn retry_run(
         Some(step) => {
             if !row.head.definition.workflow.steps.iter().any(|spec| spec.name == step) {
                 let shown = excerpt(step);
-                let detail = format!("{id} has no step `{shown}` among its `steps`");
+                let detail = format!("run `{id}` has no step `{shown}` in `steps`");
                 return Err(ApiError::new(Code::StepNotFound, detail));
             }
             RetryFrom::Step(step)

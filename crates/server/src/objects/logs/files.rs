@@ -94,7 +94,7 @@ impl Inner {
         let bytes = size.bytes + fresh.len() as u64;
         if bytes > LOG_BYTES_MAX {
             return Err(ObjectError::TooLarge {
-                name: format!("the log of {execution}"),
+                object: format!("the log of execution `{execution}`"),
                 limit: LOG_BYTES_MAX,
             });
         }
