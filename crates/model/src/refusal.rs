@@ -30,7 +30,7 @@ pub enum Refusal {
     #[error("cannot change job `{job}`: it has already started")]
     JobStarted { job: JobId },
     /// A concurrent request changed the object after the caller had read it.
-    #[error("expected version {expected}, but the current version is {found}")]
+    #[error("the object was changed concurrently: expected version {expected}, but it has version {found}")]
     VersionMismatch { expected: u64, found: u64 },
     /// `jobs[index]` has the idempotency key of an earlier, different submission.
     #[error("the idempotency key of jobs[{index}] belongs to another submission, which created job `{job}`")]
@@ -57,18 +57,18 @@ pub enum Refusal {
     InvalidTiming { index: usize, problems: Vec<Problem> },
     /// The overlap policy of the schedule allows no further run now.
     #[error(
-        "schedule `{name}` cannot start another run: its overlap policy allows no more (not ended: {runs})"
+        "cannot start a run of schedule `{name}`: its overlap policy allows no more concurrent runs (open: {runs})"
     )]
     ScheduleRunLimit { name: Arc<str>, runs: usize },
     #[error("backfill `{backfill}` has ended or does not exist")]
     BackfillNotRunning { backfill: BackfillId },
     /// Scheduled times in the future, and those of a running backfill, are not backfilled.
     #[error(
-        "the range has no scheduled times left to backfill{}",
+        "cannot start a backfill: the range has no scheduled times left{}",
         .running.map(|id| format!(": backfill `{id}` is running and covers them")).unwrap_or_default()
     )]
     NothingToBackfill { running: Option<BackfillId> },
-    #[error("{limit} backfills are already running, which is the limit")]
+    #[error("cannot start a backfill: {limit} backfills are already running, which is the limit")]
     BackfillLimit { limit: usize },
     /// The definition of a calendar is invalid; the paths of `problems` start at the calendar.
     #[error("the calendar is invalid")]
@@ -85,7 +85,9 @@ pub enum Refusal {
     /// Waiting runs are started by their workflow, so the workflow cannot be deleted before them.
     #[error("cannot delete workflow `{workflow}`: {count} of its runs wait to start, for example `{run}`")]
     RunsWaiting { workflow: WorkflowId, run: RunId, count: usize },
-    #[error("workflow `{name}` already has {limit} runs that wait to start, which is the limit")]
+    #[error(
+        "cannot start a run of workflow `{name}`: {limit} of its runs already wait to start, which is the limit"
+    )]
     WaitingRunLimit { name: Arc<str>, limit: usize },
     /// The idempotency key has started a different run.
     #[error("the idempotency key belongs to another request, which started run `{run}`")]
@@ -119,7 +121,7 @@ pub enum Refusal {
     #[error("no step of run `{run}` is waiting for event `{event}`, and none will")]
     EventNotAwaited { run: RunId, event: Box<str> },
     /// The payload of an event, in bytes.
-    #[error("the payload has {found} bytes: expected at most {limit}")]
+    #[error("the payload of the event has {found} bytes: expected at most {limit}")]
     PayloadTooLarge { found: usize, limit: usize },
 }
 

@@ -82,7 +82,7 @@ impl Check {
             format!("`{name}` is reserved by the API: choose another name")
         });
         self.ensure(name.parse::<ScheduleId>().is_err(), "name", || {
-            "must not have the form of an ID: choose another name".into()
+            format!("`{name}` must not have the form of an ID: choose another name")
         });
     }
 
@@ -94,7 +94,7 @@ impl Check {
     fn owner(&mut self, owner: Option<&str>) {
         let Some(owner) = owner else { return };
         self.ensure(!owner.is_empty() && owner.len() <= limits::OWNER_LEN_MAX, "owner", || {
-            format!("expected 1 to {} bytes", limits::OWNER_LEN_MAX)
+            format!("has {} bytes: expected 1 to {}", owner.len(), limits::OWNER_LEN_MAX)
         });
         self.ensure(!owner.chars().any(char::is_control), "owner", || {
             "must not contain control characters".into()
@@ -182,7 +182,7 @@ impl Check {
         if let Some(dir) = &process.working_directory {
             let at = format!("{at}.working_directory");
             self.ensure(!dir.is_empty() && dir.len() <= limits::PATH_LEN_MAX, &at, || {
-                format!("expected a path of 1 to {} bytes", limits::PATH_LEN_MAX)
+                format!("has {} bytes: expected a path of 1 to {}", dir.len(), limits::PATH_LEN_MAX)
             });
             self.no_nul(&at, dir);
         }
@@ -341,14 +341,14 @@ fn resources(check: &mut Check, spec: &JobSpec) {
     let limits = &resources.limits;
     for (path, memory) in [("resources.memory", resources.memory), ("resources.limits.memory", limits.memory)]
     {
-        check.ensure(memory.is_none_or(|memory| memory <= limits::MEMORY_MAX), path, || {
-            format!("is too large: expected at most {}", limits::MEMORY_MAX)
-        });
+        if let Some(memory) = memory.filter(|&memory| memory > limits::MEMORY_MAX) {
+            check.fail(path, format!("`{memory}` is too large: expected at most {}", limits::MEMORY_MAX));
+        }
     }
     for (path, cpu) in [("resources.cpu", resources.cpu), ("resources.limits.cpu", limits.cpu)] {
-        check.ensure(cpu.is_none_or(|cpu| cpu <= limits::CPU_MAX), path, || {
-            format!("is too large: expected at most {}", limits::CPU_MAX)
-        });
+        if let Some(cpu) = cpu.filter(|&cpu| cpu > limits::CPU_MAX) {
+            check.fail(path, format!("`{cpu}` is too large: expected at most {}", limits::CPU_MAX));
+        }
     }
     check.ensure(
         limits.memory.is_none_or(|l| l >= resources.memory.unwrap_or(l)),
@@ -412,16 +412,18 @@ pub fn queue(name: &str, settings: &QueueSettings) -> Result<(), Invalid> {
             )
         });
     }
-    check.ensure(settings.burst.is_none_or(|b| (1..=1_000_000).contains(&b)), "burst", || {
-        "is out of range: expected 1 to 1000000".into()
-    });
+    if let Some(burst) = settings.burst.filter(|burst| !(1..=1_000_000).contains(burst)) {
+        check.fail("burst", format!("`{burst}` is out of range: expected 1 to 1000000"));
+    }
     check.ensure((1..=1_000).contains(&settings.weight), "weight", || {
-        "is out of range: expected 1 to 1000".into()
+        format!("`{}` is out of range: expected 1 to 1000", settings.weight)
     });
     for (namespace, weight) in &settings.namespace_weights {
         let at = format!("namespace_weights.{}", shown(namespace));
         check.name(&at, namespace);
-        check.ensure((1..=1_000).contains(weight), &at, || "is out of range: expected 1 to 1000".into());
+        check.ensure((1..=1_000).contains(weight), &at, || {
+            format!("`{weight}` is out of range: expected 1 to 1000")
+        });
     }
     check.finish()
 }
@@ -459,8 +461,8 @@ mod tests {
             spec.resources.memory = Some(Bytes(u64::MAX));
             spec.resources.cpu = Some(crate::Millicores(u32::MAX));
         }), @"
-        resources.memory: is too large: expected at most 1024TiB
-        resources.cpu: is too large: expected at most 1000000
+        resources.memory: `18446744073709551615B` is too large: expected at most 1024TiB
+        resources.cpu: `4294967295m` is too large: expected at most 1000000
         ");
         assert_eq!(problems(|spec| spec.resources.memory = Some(limits::MEMORY_MAX)), "fine");
     }

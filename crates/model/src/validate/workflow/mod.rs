@@ -140,9 +140,9 @@ fn limits_of(check: &mut Check, spec: &WorkflowSpec) {
     for (at, limit) in
         [("max_parallel_steps", spec.max_parallel_steps), ("max_parallel_runs", spec.max_parallel_runs)]
     {
-        check.ensure(limit.is_none_or(|limit| (1..=limits::CONCURRENCY_MAX).contains(&limit)), at, || {
-            format!("is out of range: expected 1 to {}", limits::CONCURRENCY_MAX)
-        });
+        if let Some(limit) = limit.filter(|limit| !(1..=limits::CONCURRENCY_MAX).contains(limit)) {
+            check.fail(at, format!("`{limit}` is out of range: expected 1 to {}", limits::CONCURRENCY_MAX));
+        }
     }
     timeout(check, "timeout", spec.timeout);
     check.ensure(spec.priority <= limits::PRIORITY_MAX, "priority", || {

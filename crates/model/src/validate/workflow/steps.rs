@@ -277,7 +277,7 @@ fn approval(check: &mut Check, at: &str, names: &WorkflowNames<'_>, place: usize
     for (i, name) in approval.approvers.iter().enumerate() {
         let at = format!("{at}.approvers[{i}]");
         check.ensure(!name.is_empty() && name.len() <= limits::OWNER_LEN_MAX, &at, || {
-            format!("expected 1 to {} bytes", limits::OWNER_LEN_MAX)
+            format!("has {} bytes: expected 1 to {}", name.len(), limits::OWNER_LEN_MAX)
         });
         check.ensure(seen.insert(name), &at, || format!("`{}` is listed twice", shown(name)));
         template(check, &at, name, &names.of(ExpressionLocation::Step(place)));
