@@ -182,16 +182,16 @@ impl ClockView {
     pub fn trouble(&self) -> Option<String> {
         if self.refused > CLOCK_DIFFERENCE_MAX {
             return Some(format!(
-                "the wall clock leapt ahead by {}, which no other clock confirms: engine time does not follow it; \
-                 set the clock right, or restart the server if the clock is right (after 30 minutes the server follows \
-                 a leap of up to a day by itself)",
+                "the wall clock jumped ahead by {}, and no other clock confirms it: engine time does not follow; \
+                 correct the clock, or restart the server if the clock is right (after 30 minutes, the server follows \
+                 a jump of up to a day by itself)",
                 self.refused
             ));
         }
         (self.ahead > CLOCK_DIFFERENCE_MAX).then(|| {
             format!(
                 "engine time is {} ahead of the wall clock: schedules and retries wait until the clock has caught up; \
-                 set the clock right, or stop the servers and run `belfry store reset-clock`",
+                 correct the clock, or stop the servers and run `belfry store reset-clock`",
                 self.ahead
             )
         })
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(machine.pass(4, 10 * DAY), 0);
         let view = machine.clock_filter.view(machine.engine);
         assert_eq!(view.refused, Duration::from_hours(240));
-        assert!(view.trouble().unwrap().contains("leapt ahead by 10d"), "{:?}", view.trouble());
+        assert!(view.trouble().unwrap().contains("jumped ahead by 10d"), "{:?}", view.trouble());
         assert_eq!(machine.pass(3_600, 10 * DAY), 0);
         assert_eq!(machine.pass(1, 0), 0);
         assert_eq!(machine.clock_filter.view(machine.engine).trouble(), None);

@@ -303,7 +303,7 @@ pub enum Notice {
     EngineFailedOnRows,
     /// Shards lost their newest commits.
     TailLost { shards: usize },
-    /// The wall clock is ahead of a second clock by `ahead`; the second clock is used.
+    /// The wall clock is ahead of a second clock by `ahead`; the second clock, which `second` names, is used.
     ClockDistrusted { ahead: Duration, second: &'static str },
     /// The wall clock is behind the newest commit by this duration.
     ClockBehind(Duration),

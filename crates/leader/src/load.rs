@@ -216,9 +216,9 @@ fn trusted_clocks(
 ) -> (Now, Option<Notice>) {
     let of_process = || {
         let Now { wall, steady } = confirmed?;
-        Some(("that this process confirmed last", wall + clocks.steady.since(steady)))
+        Some(("the last confirmed time of this process", wall + clocks.steady.since(steady)))
     };
-    let second = store.map(|store| ("of the database's clock", store)).or_else(of_process);
+    let second = store.map(|store| ("the database's clock", store)).or_else(of_process);
     match second {
         // Not before the newest commit: a time behind engine time could not be confirmed later.
         Some((source, second)) if clocks.wall > second.max(committed) + engine::LEAP_MAX => {

@@ -17,6 +17,7 @@ use store::StoreError;
 use store::query::DeletionReason;
 
 use crate::clock::{Clock as _, SystemClock};
+use crate::error_chain::Chain;
 use crate::objects::ObjectError;
 use crate::services::Services;
 
@@ -47,7 +48,7 @@ pub async fn run(services: Services) {
         if let Some(changelog) = services.node.store().changelog()
             && let Err(error) = changelog.trim().await
         {
-            tracing::warn!(error = %error, "cannot trim the changelog; retrying later");
+            tracing::warn!(error = %Chain(&error), "cannot trim the changelog; retrying later");
         }
         // Neither a wall clock nor an engine time that jumped ahead may delete anything early.
         let now = services.node.view().purge_before.min(SystemClock.now());
@@ -80,11 +81,15 @@ async fn delete_superseded_artifacts(services: &Services, now: Timestamp) -> Res
 }
 
 /// Returns whether the round reached its limit; logs an error.
-fn is_full(deleted: Result<usize, impl std::fmt::Display>, limit: usize, what: &'static str) -> bool {
+fn is_full(
+    deleted: Result<usize, impl std::error::Error + 'static>,
+    limit: usize,
+    kind: &'static str,
+) -> bool {
     match deleted {
         Ok(deleted) => deleted == limit,
         Err(error) => {
-            tracing::warn!(error = %error, "cannot delete expired {what}; retrying later");
+            tracing::warn!(kind, error = %Chain(&error), "cannot delete expired objects; retrying later");
             false
         }
     }
@@ -120,7 +125,10 @@ async fn delete_expired(services: &Services, now: Timestamp) -> Result<usize, St
 async fn delete_logs(services: &Services, executions: &[ExecutionId]) -> bool {
     for &execution in executions {
         if let Err(error) = services.objects.logs.delete(execution).await {
-            tracing::warn!(execution_id = %execution, error = %error, "cannot delete a log; retrying later");
+            tracing::warn!(
+                execution_id = %execution, error = %Chain(&error),
+                "cannot delete a log; retrying later"
+            );
             return false;
         }
     }
@@ -130,14 +138,14 @@ async fn delete_logs(services: &Services, executions: &[ExecutionId]) -> bool {
 async fn trim(services: &Services, now: Timestamp) {
     let before = now - services.config.event_retention;
     if let Err(error) = services.node.store().trim_events(before).await {
-        tracing::warn!(error = %error, "cannot trim events; retrying later");
+        tracing::warn!(error = %Chain(&error), "cannot trim events; retrying later");
     }
     // Deletes steps left over by an interrupted deletion.
     if let Err(error) = services.node.store().delete_runs(&[]).await {
-        tracing::warn!(error = %error, "cannot delete the steps of deleted runs; retrying later");
+        tracing::warn!(error = %Chain(&error), "cannot delete the steps of deleted runs; retrying later");
     }
     if let Err(error) = trim_ledger(services, now - services.config.ledger_retention).await {
-        tracing::warn!(error = %error, "cannot trim the fire ledger; retrying later");
+        tracing::warn!(error = %Chain(&error), "cannot trim the fire ledger; retrying later");
     }
 }
 

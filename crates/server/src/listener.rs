@@ -247,18 +247,19 @@ impl Dispatcher {
             accepted = tokio::time::timeout(HEADERS_TIMEOUT, accepted) => accepted,
             () = self.stop.cancelled() => return,
         };
+        let address = peer.map(tracing::field::display);
         match accepted {
             Ok(Ok((stream, Ok(server)))) => {
                 tracing::debug!(server = server.name, server_id = %server.id, "another server connected");
                 self.for_servers.serve(stream, peer, watcher).await;
             }
             Ok(Ok((stream, Err(stranger)))) => {
-                tracing::warn!(error = %stranger, "refused a connection of an unauthenticated server");
+                tracing::warn!(address, error = %stranger, "refused a connection of an unauthenticated server");
                 self.unauthenticated_peers.serve(stream, peer, watcher).await;
             }
             // A client that speaks TLS by mistake is no reason for a warning.
-            Ok(Err(error)) => tracing::debug!(error = %error, "TLS handshake failed"),
-            Err(_) => tracing::debug!("TLS handshake timed out"),
+            Ok(Err(error)) => tracing::debug!(address, error = %error, "TLS handshake failed"),
+            Err(_) => tracing::debug!(address, "TLS handshake timed out"),
         }
     }
 }
@@ -323,7 +324,7 @@ async fn accept<L: Listener>(listener: &mut L, stop: &CancellationToken) -> Opti
             Ok(stream) => return Some(stream),
             Err(error) => {
                 // Probably out of file descriptors: other connections will free some soon.
-                tracing::warn!(error = %error, "cannot accept a connection");
+                tracing::warn!(error = %error, "cannot accept a connection; retrying");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

@@ -29,6 +29,7 @@ use tokio::time::Instant;
 use crate::auth::Tokens;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{ServerConfig, StoreConfig};
+use crate::error_chain::Chain;
 use crate::peers::Identity;
 
 /// Interval of reloading tokens that other servers may have created.
@@ -224,7 +225,7 @@ impl Members {
                 }
                 Err(error) if !failing => {
                     failing = true;
-                    tracing::warn!(error = %error, "cannot read the list of servers; retrying");
+                    tracing::warn!(error = %Chain(&error), "cannot read the list of servers; retrying");
                 }
                 Err(_) => {}
             }
@@ -302,14 +303,16 @@ impl Members {
         }
         match self.with_timeout(self.inner.store.set_draining(self.inner.me.id, true)).await {
             Ok(_) => tokio::time::sleep(SEEN_BY_ALL.to_std()).await,
-            Err(error) => tracing::warn!(error = %error, "cannot announce the shutdown to the other servers"),
+            Err(error) => {
+                tracing::warn!(error = %Chain(&error), "cannot announce the shutdown to the other servers");
+            }
         }
     }
 
     /// Removes this server from the list.
     pub async fn remove_from_cluster(&self) {
         if let Err(error) = self.with_timeout(self.inner.store.remove_member(self.inner.me.id)).await {
-            tracing::debug!(error = %error, "cannot remove the row of this server; it will expire");
+            tracing::debug!(error = %Chain(&error), "cannot remove the row of this server; it will expire");
         }
     }
 }

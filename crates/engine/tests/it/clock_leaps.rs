@@ -87,7 +87,7 @@ fn a_leap_that_the_steady_clock_does_not_confirm_changes_nothing() {
     let schedule = t.every(10);
     t.until(t.now + seconds(11));
     t.pass_ahead(14, Duration::from_hours(240));
-    assert!(t.engine.view().clock.trouble().unwrap().contains("leapt ahead by 10d"));
+    assert!(t.engine.view().clock.trouble().unwrap().contains("jumped ahead by 10d"));
     t.until(t.now + seconds(16));
     assert_eq!(t.engine.view().clock.trouble(), None);
     insta::assert_snapshot!(t.ledger(schedule), @"

@@ -23,7 +23,7 @@ use utoipa_axum::routes;
 use super::extract::{Many, Params};
 use super::headers::LastEventId;
 use super::limits::Caller;
-use super::problem::{ApiError, Code, excerpt};
+use super::problem::{ApiError, Chain, Code, excerpt};
 use super::routes::Routes;
 use super::{Api, convert, page, sse};
 use crate::auth::{Resource, Verb};
@@ -217,7 +217,7 @@ impl sse::Source for Feed {
             if self.behind {
                 if let Err(error) = self.catch_up().await {
                     // The client reconnects with its position and misses nothing.
-                    tracing::warn!(%error, "event stream closed: the store is unavailable");
+                    tracing::warn!(error = %Chain(&error), "event stream closed: cannot read the events");
                     return None;
                 }
                 continue;

@@ -17,6 +17,7 @@ use model::validate::Invalid;
 use store::StoreError;
 
 use crate::auth::Denied;
+pub(super) use crate::error_chain::Chain;
 use crate::node::RequestError;
 
 /// Media type of problem documents.
@@ -225,21 +226,6 @@ fn pointer(path: &str) -> String {
         }
     }
     pointer
-}
-
-/// Displays an error with its causes, on one line.
-pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'static));
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut source = self.0.source();
-        while let Some(cause) = source {
-            write!(f, ": {cause}")?;
-            source = cause.source();
-        }
-        Ok(())
-    }
 }
 
 impl From<RequestError> for ApiError {

@@ -7,6 +7,7 @@ use proto::v1::{ArtifactChunk, GetArtifactRequest, PutArtifactRequest, PutArtifa
 use tonic::{Status, Streaming};
 
 use super::{FIRST_MESSAGE_TIMEOUT, Replies, convert, malformed};
+use crate::error_chain::Chain;
 use crate::objects::ObjectError;
 use crate::services::Services;
 
@@ -51,7 +52,9 @@ pub(super) async fn put(
         Ok(Ok(Some(first))) => first,
         Ok(Ok(None)) => return Err(Status::invalid_argument("the stream ended before its first message")),
         Ok(Err(status)) => return Err(status),
-        Err(_elapsed) => return Err(Status::deadline_exceeded("no message received in time")),
+        Err(_elapsed) => {
+            return Err(Status::deadline_exceeded(format!("no message within {FIRST_MESSAGE_TIMEOUT:?}")));
+        }
     };
     check(services, &first).await?;
     let PutArtifactRequest { namespace, name, execution_id, data, .. } = first;
@@ -67,15 +70,18 @@ async fn check(services: &Services, first: &PutArtifactRequest) -> Result<(), St
     let execution = convert::execution_id(&first.execution_id, "artifact upload")
         .map_err(|error| malformed(services, None, &error))?;
     if !is_name(&first.name) {
-        return Err(malformed(
-            services,
-            None,
-            &convert::Malformed::new("artifact upload", "its name is not a valid artifact name"),
-        ));
+        let shown: String = first.name.chars().take(64).collect();
+        let problem = format!("{shown:?} is not a valid artifact name");
+        return Err(malformed(services, None, &convert::Malformed::new("artifact upload", problem)));
     }
     let row = services.node.store().execution(execution).await.map_err(|error| {
-        tracing::warn!(execution_id = %execution, error = %error, "cannot read the execution that stores an artifact");
-        Status::unavailable("the store is unavailable: try again later")
+        tracing::warn!(
+            execution_id = %execution, artifact = first.name, error = %Chain(&error),
+            "cannot read the execution that stores an artifact"
+        );
+        Status::unavailable(format!(
+            "cannot read execution `{execution}`: the store is unavailable; retry later"
+        ))
     })?;
     let known = row.filter(|row| {
         row.record.fence == Fence(first.fence)
@@ -84,7 +90,10 @@ async fn check(services: &Services, first: &PutArtifactRequest) -> Result<(), St
     });
     match known {
         Some(_) => Ok(()),
-        None => Err(Status::failed_precondition("no live execution with this fence in this namespace")),
+        None => Err(Status::failed_precondition(format!(
+            "cannot store artifact `{}`: execution `{execution}` has ended, was replaced or is in another namespace",
+            first.name
+        ))),
     }
 }
 
@@ -102,8 +111,8 @@ fn status(error: &ObjectError) -> Status {
         ObjectError::TooLarge { .. } => Status::resource_exhausted(error.to_string()),
         ObjectError::Interrupted { .. } => Status::cancelled(error.to_string()),
         _ => {
-            tracing::warn!(error = %error, "cannot transfer an artifact");
-            Status::unavailable("the object store is unavailable: try again later")
+            tracing::warn!(error = %Chain(error), "cannot transfer an artifact");
+            Status::unavailable("the object store is unavailable; retry later")
         }
     }
 }

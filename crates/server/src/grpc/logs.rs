@@ -15,6 +15,7 @@ use tonic::{Status, Streaming};
 
 use super::convert;
 use super::{Replies, malformed};
+use crate::error_chain::Chain;
 use crate::objects::ObjectError;
 use crate::services::Services;
 
@@ -122,8 +123,10 @@ impl LogStream {
                 Err(malformed(&self.services, Some(worker), &error))
             }
             Err(error) => {
-                tracing::warn!(execution_id = %execution, error = %error, "cannot store a log");
-                Err(Status::unavailable("the log cannot be stored now: send it again later"))
+                tracing::warn!(execution_id = %execution, error = %Chain(&error), "cannot store a log");
+                Err(Status::unavailable(format!(
+                    "cannot store the log of execution `{execution}`: retry later"
+                )))
             }
         }
     }
@@ -147,8 +150,13 @@ impl LogStream {
         }
         let row = self.services.node.store().execution(execution).await;
         let row = row.map_err(|error| {
-            tracing::warn!(execution_id = %execution, error = %error, "cannot read the execution of a log");
-            Status::unavailable("the store is unavailable: send the chunk again later")
+            tracing::warn!(
+                execution_id = %execution, error = %Chain(&error),
+                "cannot read the execution of a log"
+            );
+            Status::unavailable(format!(
+                "cannot read execution `{execution}`: the store is unavailable; retry later"
+            ))
         })?;
         if self.owners.len() >= OWNERS_MAX {
             self.owners.clear();

@@ -60,7 +60,9 @@ impl WorkerService {
         let actor = token.and_then(|token| self.services.tokens.verify(token.trim()));
         let actor = actor.ok_or_else(|| {
             self.services.metrics.worker_stream_closed("unauthenticated");
-            Status::unauthenticated("no valid token: expected `authorization: Bearer bf_worker_…`")
+            Status::unauthenticated(
+                "authentication failed: expected `authorization: Bearer bf_worker_…` with a valid token",
+            )
         })?;
         authorize(&actor, Verb::Work, &resource).map_err(|denied| {
             self.services.metrics.worker_stream_closed("denied");
@@ -147,7 +149,7 @@ impl Worker for WorkerService {
 /// Counts and logs a malformed message; returns the status that closes its stream.
 fn malformed(services: &Services, worker: Option<WorkerId>, error: &convert::Malformed) -> Status {
     services.metrics.worker_stream_closed("malformed");
-    let worker_id = worker.map(|id| id.to_string()).unwrap_or_default();
+    let worker_id = worker.map(tracing::field::display);
     tracing::warn!(worker_id, error = %error, "closed a worker's stream: malformed message");
     Status::invalid_argument(error.to_string())
 }

@@ -104,7 +104,9 @@ async fn read(
             return malformed(services, None, &Malformed::new("session", "expected `hello` first"));
         }
         Ok(Err(status)) => return status,
-        Err(_elapsed) => return Status::deadline_exceeded("no `hello` received in time"),
+        Err(_elapsed) => {
+            return Status::deadline_exceeded(format!("no `hello` within {FIRST_MESSAGE_TIMEOUT:?}"));
+        }
     };
     let node = &services.node;
     let session = node.new_session();
@@ -112,7 +114,7 @@ async fn read(
         Ok(join) => join,
         Err(error) => return malformed(services, None, &error),
     };
-    let worker = join.worker;
+    let (worker, name) = (join.worker, join.name.clone());
     if let Some(elsewhere) = wait_for_leader(services).await {
         return elsewhere;
     }
@@ -120,12 +122,13 @@ async fn read(
         return ended();
     }
     *joined = Some((worker, session));
-    tracing::info!(worker_id = %worker, session = session.0, "worker session opened");
+    tracing::info!(worker = name, worker_id = %worker, session = session.0, "worker session opened");
     let verdict = tokio::select! {
         verdict = reports(services, worker, session, inbound) => verdict,
         () = node.leadership_suspended() => store_unreachable(),
     };
-    tracing::info!(worker_id = %worker, session = session.0, reason = verdict.message(), "worker session ended");
+    let reason = verdict.message();
+    tracing::info!(worker = name, worker_id = %worker, session = session.0, reason, "worker session ended");
     verdict
 }
 

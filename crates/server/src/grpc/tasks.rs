@@ -14,6 +14,7 @@ use proto::v1::{
 use tonic::Status;
 
 use super::{convert, malformed};
+use crate::error_chain::Chain;
 use crate::node::RequestError;
 use crate::services::Services;
 use store::StoreError;
@@ -45,7 +46,8 @@ pub(super) async fn get_checkpoint(
     let row = current(services, execution, Fence(request.fence)).await?;
     let found = services.node.store().checkpoint(row.record.job).await;
     let found = found.map_err(|error| unreadable(execution, &error))?;
-    let record = found.ok_or_else(|| Status::not_found("the job has saved no checkpoint"))?;
+    let record =
+        found.ok_or_else(|| Status::not_found(format!("job `{}` has no checkpoint", row.record.job)))?;
     Ok(Checkpoint {
         version: record.version,
         data: bytes::Bytes::copy_from_slice(&record.data),
@@ -92,8 +94,8 @@ async fn current(services: &Services, execution: ExecutionId, fence: Fence) -> R
 }
 
 fn unreadable(execution: ExecutionId, error: &StoreError) -> Status {
-    tracing::warn!(execution_id = %execution, error = %error, "cannot read the execution of a task");
-    Status::unavailable("the store is unavailable: try again later")
+    tracing::warn!(execution_id = %execution, error = %Chain(error), "cannot read the execution of a task");
+    Status::unavailable(format!("cannot read execution `{execution}`: the store is unavailable; retry later"))
 }
 
 fn execution_id(services: &Services, text: &str, what: &'static str) -> Result<ExecutionId, Status> {
@@ -116,5 +118,5 @@ fn status(error: &RequestError) -> Status {
 
 fn unexpected(reply: &Reply) -> Status {
     tracing::error!(?reply, "unexpected reply of the engine");
-    Status::internal("unexpected reply of the engine")
+    Status::internal("the server failed to handle the request; see its log for the cause")
 }

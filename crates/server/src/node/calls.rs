@@ -15,6 +15,8 @@ use model::record::{Batch, LiveRow};
 use store::{Committed, StoreError};
 use tokio::sync::mpsc;
 
+use crate::error_chain::Chain;
+
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// Result of a call.
@@ -159,20 +161,9 @@ pub(super) fn failure(error: &StoreError) -> Failure {
     };
     let message = match error {
         StoreError::Fatal { reason } => reason.clone(),
-        error => with_sources(error),
+        error => Chain(error).to_string(),
     };
     Failure { kind, message }
-}
-
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        message.push_str(": ");
-        message.push_str(&error.to_string());
-        source = error.source();
-    }
-    message
 }
 
 fn timed_out(timeout: Duration) -> StoreError {

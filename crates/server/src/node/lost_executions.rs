@@ -5,6 +5,7 @@ use std::sync::Arc;
 use engine::OrphanedExecution;
 use store::Store;
 
+use crate::error_chain::Chain;
 use crate::metrics::Metrics;
 
 /// Logs and counts each execution that has no row. An execution that ended while its worker was disconnected has a row.
@@ -15,18 +16,20 @@ pub(super) async fn log_lost_executions(
     strays: Vec<OrphanedExecution>,
 ) {
     for OrphanedExecution { held, worker } in strays {
+        let job = held.job.map(tracing::field::display);
         let what = match store.execution(held.execution).await {
             Ok(Some(_)) => continue,
             Ok(None) if held.running => "stopping an execution that the store has lost",
             Ok(None) => "discarding the outcome of an execution that the store has lost",
             Err(error) => {
-                let execution_id = held.execution;
-                tracing::warn!(%execution_id, worker_id = %worker, %error, "cannot check whether the store has lost an execution");
+                tracing::warn!(
+                    execution_id = %held.execution, job_id = job, worker_id = %worker, error = %Chain(&error),
+                    "cannot check whether the store has lost an execution"
+                );
                 continue;
             }
         };
         metrics.count_lost_execution();
-        let job = held.job.map(tracing::field::display);
         tracing::warn!(execution_id = %held.execution, job_id = job, worker_id = %worker, "{what}");
     }
 }

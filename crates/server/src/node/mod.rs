@@ -82,7 +82,7 @@ pub enum RequestError {
     #[error("the outcome of the request is unknown: its commit was not confirmed")]
     OutcomeUnknown,
     /// The inbox is full. Nothing was changed.
-    #[error("too many requests are waiting")]
+    #[error("the server is overloaded: too many requests are waiting")]
     Busy {
         /// Delay before the client retries.
         retry_after: Duration,
@@ -91,7 +91,7 @@ pub enum RequestError {
     #[error("no space left on the volume of the store: new work is refused until space is freed")]
     Full,
     /// This server does not lead (yet). Nothing was changed.
-    #[error("the server is loading its shards")]
+    #[error("the server is not ready: it does not lead, and no other leader is known")]
     Loading,
     /// The server shuts down. Nothing was changed.
     #[error("the server is shutting down")]

@@ -8,7 +8,7 @@ use crate::metrics::Metrics;
 pub(super) fn log_notice(notice: Notice, metrics: &Metrics) {
     match notice {
         Notice::BecameStandby { shards } => {
-            tracing::info!(shards, "another server owns shards: this server is a standby")
+            tracing::info!(shards, "standby: another server owns the shards")
         }
         Notice::AcquireFailed(failure) => {
             tracing::warn!(error = failure.message, "cannot acquire the shards; retrying");
@@ -26,31 +26,33 @@ pub(super) fn log_notice(notice: Notice, metrics: &Metrics) {
             metrics.tail_lost();
             tracing::warn!(
                 shards,
-                "the store may have lost its last commits: it was restored, or a standby took over; jobs that must not run twice wait until all workers have reported"
+                "the store may have lost its last commits: it was restored, or its database failed over; \
+                 holding `at_most_once` and `exactly_once` jobs until all workers have reported"
             );
         }
         Notice::ClockDistrusted { ahead, second } => tracing::warn!(
             %ahead,
-            "the wall clock is ahead of the time {second}, which is used instead: correct the clock"
+            reference = second,
+            "the wall clock is ahead of the reference clock, which is used instead: correct the wall clock"
         ),
         Notice::ClockBehind(behind) => {
             tracing::warn!(%behind, "the wall clock is behind the newest commit: engine time waits for it");
         }
         Notice::Follows { rows, took } => {
             let millis = took.as_millis();
-            tracing::info!(rows, millis, "live rows read: this standby is ready to take over");
+            tracing::info!(rows, millis, "initial load finished: this standby is ready to take over");
         }
         Notice::NotFollowed { why, again_in } => {
             count_failure(&why, metrics);
             tracing::info!(
                 reason = %why,
                 seconds = again_in.as_millis() / 1_000,
-                "this standby does not follow the live rows; it will read all of them again"
+                "this standby stopped following the live rows; repeating the initial load"
             );
         }
         Notice::StandbyDiscarded(why) => {
             count_failure(&why, metrics);
-            tracing::warn!(reason = %why, "cannot take over with the rows that this standby followed; loading all live rows");
+            tracing::warn!(reason = %why, "takeover without the rows of this standby; loading all live rows");
         }
         Notice::Leads { followed, took } => {
             metrics.took_over(followed);
@@ -59,24 +61,24 @@ pub(super) fn log_notice(notice: Notice, metrics: &Metrics) {
         Notice::RenewalFails(failure) => {
             tracing::warn!(error = failure.message, "cannot renew the leadership lease; retrying");
         }
-        Notice::RenewalRecovered => tracing::info!("the leadership lease is renewed again"),
+        Notice::RenewalRecovered => tracing::info!("leadership lease renewed again"),
         Notice::ShardsLost(failure) => tracing::warn!(error = failure.message, "leadership lost"),
         Notice::Suspended => {
             metrics.leadership_suspended();
-            tracing::warn!("leadership is suspended: the store did not confirm the lease in time");
+            tracing::warn!("leadership suspended: the store did not confirm the lease in time");
         }
         Notice::Resumed { after } => {
             let millis = after.as_millis();
             tracing::info!(millis, "leadership resumed: no other server had taken over");
         }
         Notice::SuspensionTimedOut => {
-            tracing::warn!("leadership ends: the store has not confirmed the lease")
+            tracing::warn!("leadership lost: the store did not confirm the lease before the suspension ended")
         }
         Notice::CommitFailed(failure) => {
             tracing::warn!(error = failure.message, "commit failed; reloading the engine")
         }
         Notice::SpaceLow => tracing::warn!("the store's volume is full: new work is refused"),
-        Notice::SpaceRecovered => tracing::info!("the store has space again"),
+        Notice::SpaceRecovered => tracing::info!("the store has free space again: new work is accepted"),
         Notice::Reconciled => {
             tracing::info!("reconciliation finished: all workers have reported; releasing held jobs")
         }
@@ -84,7 +86,7 @@ pub(super) fn log_notice(notice: Notice, metrics: &Metrics) {
             error = failure.message,
             "cannot record the end of the reconciliation in the store; retrying"
         ),
-        Notice::HandoverStarted => tracing::info!("handing over to another server"),
+        Notice::HandoverStarted => tracing::info!("handing over leadership to another server"),
         Notice::ReleaseFails(failure) => {
             tracing::warn!(error = failure.message, "cannot release the shards; their leases will expire")
         }
@@ -97,7 +99,7 @@ pub(super) fn log_notice(notice: Notice, metrics: &Metrics) {
             tracing::error!(?suspect, "input quarantined: handling it failed before");
         }
         Notice::Fatal { reason } => {
-            tracing::error!(reason, "the store can no longer be trusted; the process must exit");
+            tracing::error!(reason, "the store cannot be trusted any more; exiting");
         }
     }
 }

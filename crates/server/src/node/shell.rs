@@ -392,7 +392,10 @@ impl Shell {
 
     fn send(&mut self) {
         for (worker, session) in self.outboxes.send() {
-            tracing::warn!(worker_id = %worker, session = session.0, "closed a worker session: the worker does not read its messages");
+            tracing::warn!(
+                worker_id = %worker, session = session.0,
+                "worker session closed: the worker does not read its messages"
+            );
             self.handle(Event::Worker(Input::Disconnect { worker, session }));
         }
     }
@@ -451,7 +454,9 @@ impl Shell {
         self.view_published_at = Instant::now();
         let trouble = view.clock.trouble();
         match &trouble {
-            Some(trouble) if !self.clock_has_trouble => tracing::warn!("{trouble}"),
+            Some(trouble) if !self.clock_has_trouble => {
+                tracing::warn!(reason = %trouble, "engine time does not follow the wall clock");
+            }
             None if self.clock_has_trouble => tracing::info!("engine time follows the wall clock again"),
             _ => {}
         }
@@ -471,7 +476,8 @@ impl Shell {
         if leap > CLOCK_JUMP_LOGGED_MIN {
             tracing::warn!(seconds = leap.as_secs(), "the wall clock jumped forward");
         } else if last_wall.since(wall).to_std() > Duration::from_secs(1) {
-            tracing::warn!("the wall clock was set back: engine time waits for it");
+            let seconds = last_wall.since(wall).to_std().as_secs();
+            tracing::warn!(seconds, "the wall clock was set back: engine time waits for it");
         }
         now
     }

@@ -38,6 +38,7 @@ use tokio::sync::{OnceCell, OwnedMutexGuard, mpsc, watch};
 use self::files::key;
 use super::{Backend, ObjectError, blocking, io};
 use crate::config::make_private_dir;
+use crate::error_chain::Chain;
 
 /// Most concurrent uploads.
 const UPLOADS: usize = 8;
@@ -385,20 +386,5 @@ impl Inner {
             in_use.sweep_at = in_use.logs.len() * 2;
         }
         Arc::clone(in_use.logs.entry(execution).or_default())
-    }
-}
-
-/// Displays an error with its causes, for the server's log.
-struct Chain<'a>(&'a dyn std::error::Error);
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
-        Ok(())
     }
 }
