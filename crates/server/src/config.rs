@@ -165,7 +165,7 @@ pub enum ConfigError {
     /// A value is out of its range, or contradicts another setting.
     #[error("invalid setting `{name}`: {reason}")]
     Invalid {
-        /// Name of the setting.
+        /// Key of the setting, such as `server.lease`.
         name: &'static str,
         /// Actual and expected value.
         reason: String,
@@ -177,7 +177,7 @@ impl ConfigError {
     pub fn help(&self) -> &'static str {
         match self {
             Self::Exposed { .. } => {
-                "listen on a loopback address; or set `behind_proxy` and put a proxy that terminates TLS in front"
+                "listen on a loopback address; or put a proxy that terminates TLS in front, and set `server.behind_proxy`"
             }
             Self::Invalid { .. } => "correct the setting; `belfry config show` prints all of them",
         }
@@ -218,45 +218,52 @@ impl ServerConfig {
         if self.exposure == Exposure::Loopback && !self.listen.ip().is_loopback() {
             return Err(ConfigError::Exposed { listen: self.listen });
         }
-        let invalid = |name, reason: &str| Err(ConfigError::Invalid { name, reason: reason.to_owned() });
+        let invalid = |name, reason: String| Err(ConfigError::Invalid { name, reason });
+        let zero = || "expected at least 1 but got 0".to_owned();
         if self.shards == 0 {
-            return invalid("shards", "expected at least 1 but got 0");
+            return invalid("server.shards", zero());
         }
-        if self.shard_lease() < Duration::from_secs(1) {
-            return invalid("shard_lease", "too short: expected at least 1s");
+        let shard_lease = self.shard_lease();
+        if !(Duration::from_secs(1)..=store::LEASE_MAX).contains(&shard_lease) {
+            let reason = format!("expected 1s to {} but got {shard_lease}", store::LEASE_MAX);
+            return invalid("server.shard_lease", reason);
         }
-        if self.shard_lease() > store::LEASE_MAX {
-            return invalid("shard_lease", "too long: expected at most 1m");
+        let (lease, interval) = (self.engine.lease, self.engine.heartbeat_interval);
+        if interval == Duration::ZERO {
+            return invalid("server.heartbeat_interval", "expected a positive duration but got 0".to_owned());
         }
-        if self.engine.heartbeat_interval == Duration::ZERO {
-            return invalid("heartbeat_interval", "expected a positive duration but got 0");
-        }
-        if self.engine.lease <= self.engine.heartbeat_interval {
-            return invalid("lease", "must exceed `heartbeat_interval`, otherwise every worker is lost");
+        if lease <= interval {
+            let reason =
+                format!("expected more than `server.heartbeat_interval` ({interval}) but got {lease}");
+            return invalid("server.lease", reason);
         }
         if self.artifact_bytes_max == 0 {
-            return invalid("artifact_bytes_max", "expected at least 1 but got 0");
+            return invalid("server.artifact_size_max", zero());
         }
         let LimitsConfig { requests, client_requests, streams, client_streams, body_bytes, client_job_rate } =
             self.limits;
         if body_bytes < BATCH_BODY_BYTES_MAX {
-            return invalid("request_bytes_max", "must be at least 8MiB, the largest request body");
+            let reason = format!(
+                "expected at least {BATCH_BODY_BYTES_MAX} bytes, the largest request body, but got {body_bytes}"
+            );
+            return invalid("server.request_bytes_max", reason);
         }
         for (name, limit) in [
-            ("requests_max", Some(requests as u64)),
-            ("client_requests_max", client_requests.map(|limit| limit as u64)),
-            ("streams_max", Some(streams as u64)),
-            ("client_streams_max", client_streams.map(|limit| limit as u64)),
-            ("client_job_rate", client_job_rate),
+            ("server.requests_max", Some(requests as u64)),
+            ("server.client_requests_max", client_requests.map(|limit| limit as u64)),
+            ("server.streams_max", Some(streams as u64)),
+            ("server.client_streams_max", client_streams.map(|limit| limit as u64)),
+            ("server.client_job_rate", client_job_rate),
         ] {
             if limit == Some(0) {
-                return invalid(name, "expected at least 1 but got 0");
+                return invalid(name, zero());
             }
         }
         if let ObjectsConfig::S3(s3) = &self.objects
             && !s3.url.starts_with("s3://")
         {
-            return invalid("objects.url", "expected `s3://BUCKET/PREFIX`");
+            let reason = format!("expected `s3://BUCKET/PREFIX` but got `{}`", s3.url);
+            return invalid("server.objects_url", reason);
         }
         Ok(())
     }
@@ -355,14 +362,14 @@ mod tests {
 
     #[test]
     fn bounds_that_cannot_work_are_named() {
-        assert!(problem(|c| c.shards = 0).contains("`shards`"));
-        assert!(problem(|c| c.engine.lease = c.engine.heartbeat_interval).contains("`lease`"));
-        assert!(problem(|c| c.artifact_bytes_max = 0).contains("`artifact_bytes_max`"));
+        assert!(problem(|c| c.shards = 0).contains("`server.shards`"));
+        assert!(problem(|c| c.engine.lease = c.engine.heartbeat_interval).contains("`server.lease`"));
+        assert!(problem(|c| c.artifact_bytes_max = 0).contains("`server.artifact_size_max`"));
         assert!(
             problem(
                 |c| c.objects = ObjectsConfig::S3(S3Config { url: "http://x".into(), ..S3Config::default() })
             )
-            .contains("`objects.url`")
+            .contains("`server.objects_url`")
         );
     }
 }

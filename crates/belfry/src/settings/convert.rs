@@ -107,7 +107,7 @@ impl Settings {
     fn advertise_url(&self) -> Result<Option<String>, Failure> {
         let Some(url) = self.text("server.advertise_url") else { return Ok(None) };
         if !url.starts_with("http://") && !url.starts_with("https://") {
-            let detail = format!("invalid `server.advertise_url`: `{url}` is not a server URL");
+            let detail = format!("invalid setting `server.advertise_url`: `{url}` is not a server URL");
             return Err(Failure::usage(detail).help("expected `http://HOST:PORT` or `https://HOST:PORT`"));
         }
         Ok(Some(url.trim_end_matches('/').to_owned()))
@@ -170,11 +170,12 @@ impl Settings {
     pub(crate) fn worker(&self) -> Result<AgentConfig, Failure> {
         let servers = self.list("worker.servers").filter(|servers| !servers.is_empty());
         let Some(servers) = servers else {
-            return Err(Failure::usage("no server is configured").help("set `--server http://HOST:PORT`"));
+            return Err(Failure::usage("no server is configured")
+                .help("set `--server http://HOST:PORT` (the setting `worker.servers`)"));
         };
         let Some(token_file) = self.path("worker.token_file") else {
             return Err(Failure::usage("no token is configured").help(
-                "set `--token-file FILE`; the server writes the worker token to `worker-token` in its data directory",
+                "set `--token-file FILE` (the setting `worker.token_file`); the server writes the worker token to `worker-token` in its data directory",
             ));
         };
         let token = crate::connect::read_token(&token_file)?;
@@ -213,7 +214,10 @@ impl Settings {
     fn count_as<T: TryFrom<u64>>(&self, key: &str) -> Result<Option<T>, Failure> {
         let count = self.count(key);
         count
-            .map(|n| T::try_from(n).map_err(|_| Failure::usage(format!("{key}: `{n}` is too large"))))
+            .map(|n| {
+                T::try_from(n)
+                    .map_err(|_| Failure::usage(format!("invalid setting `{key}`: `{n}` is too large")))
+            })
             .transpose()
     }
 }
@@ -295,7 +299,9 @@ mod tests {
         assert!(server(&both).contains("cannot be set together"));
         assert!(server(&[("BELFRY_SERVER__LISTEN", "0.0.0.0:7070")]).contains("refusing to listen"));
         assert!(server(&[("BELFRY_SERVER__SHARDS", "70000")]).contains("too large"));
-        assert!(server(&[("BELFRY_SERVER__CLIENT_REQUESTS_MAX", "0")]).contains("`client_requests_max`"));
+        assert!(
+            server(&[("BELFRY_SERVER__CLIENT_REQUESTS_MAX", "0")]).contains("`server.client_requests_max`")
+        );
         assert!(server(&[("BELFRY_SERVER__STORE", "mysql://x")]).contains("is not a database URL"));
     }
 

@@ -51,7 +51,7 @@ codes! {
     Forbidden = 403, "forbidden", "The token does not permit this request.", "use a token of the required kind";
     NotApprover = 403, "not_approver", "You are not an approver of this step.", "ask one of the approvers that the step lists";
     CrossSite = 403, "cross_site", "The request may come from another site.", "open the dashboard at this server's own address; programs send `Authorization: Bearer TOKEN` and no cookie; pages of this server send `X-Belfry-Csrf: 1` with every change";
-    HostNotAllowed = 403, "host_not_allowed", "The server does not accept this host name.", "use `localhost` or an IP address, or add the name to the server setting `host_names`";
+    HostNotAllowed = 403, "host_not_allowed", "The server does not accept this host name.", "use `localhost` or an IP address, or add the name to the setting `server.host_names`";
     NotFound = 404, "not_found", "There is no resource at this address.", "see /docs for all routes";
     JobNotFound = 404, "job_not_found", "The job does not exist.", "check the job id; a job is deleted when its retention ends";
     CheckpointNotFound = 404, "checkpoint_not_found", "The job has no checkpoint.", "a task saves a checkpoint through its socket or by the file $BELFRY_CHECKPOINT; see /docs";
@@ -96,11 +96,11 @@ codes! {
     UnsupportedMediaType = 415, "unsupported_media_type", "The content type is not supported.", "send `Content-Type: application/json`";
     InvalidSpec = 422, "invalid_spec", "The request is invalid.", "correct the fields that `errors` lists";
     IdempotencyKeyReused = 422, "idempotency_key_reused", "The idempotency key belongs to another request.", "use a new key, or repeat exactly the first request";
-    ClientLimit = 429, "client_limit", "The client has reached its limit.", "retry after `Retry-After` seconds with fewer concurrent requests; the server settings `client_*` are the limits";
+    ClientLimit = 429, "client_limit", "The client has reached its limit.", "retry after `Retry-After` seconds with fewer concurrent requests; the settings `server.client_*` are the limits";
     Busy = 429, "busy", "The server is overloaded.", "retry after `Retry-After` seconds with fewer concurrent requests";
     Internal = 500, "internal", "The server failed.", "this is a defect of Belfry: report it with the request id and the server's log";
     OutcomeUnknown = 503, "outcome_unknown", "The outcome of the request is unknown.", "repeat the request with the same idempotency key: nothing is done twice";
-    Loading = 503, "loading", "The server is not ready yet.", "retry in a moment";
+    Loading = 503, "loading", "The server is not ready yet.", "retry in a moment; see /readyz for the reason";
     Stopping = 503, "stopping", "The server is stopping.", "retry when the server is running again";
     StoreUnavailable = 503, "store_unavailable", "The store does not answer.", "retry in a moment; see /readyz?verbose for details";
     QueryTooSlow = 503, "query_too_slow", "The query took too long.", "narrow the filter: add a namespace, a status or a time range";

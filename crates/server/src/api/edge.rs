@@ -158,7 +158,7 @@ impl Hosts {
         let shown: String = host.chars().filter(char::is_ascii_graphic).take(100).collect();
         Err(ApiError::new(
             Code::HostNotAllowed,
-            format!("host name `{shown}` is not in the setting `host_names` of this server"),
+            format!("host name `{shown}` is not in the setting `server.host_names`"),
         ))
     }
 }

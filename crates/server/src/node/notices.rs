@@ -27,7 +27,7 @@ pub(super) fn log_notice(notice: Notice, metrics: &Metrics) {
             tracing::warn!(
                 shards,
                 "the store may have lost its last commits: it was restored, or its database failed over; \
-                 holding `at_most_once` and `exactly_once` jobs until all workers have reported"
+                 holding jobs that must not run twice until all workers have reported"
             );
         }
         Notice::ClockDistrusted { ahead, second } => tracing::warn!(

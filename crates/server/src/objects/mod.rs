@@ -140,7 +140,7 @@ impl ObjectError {
             Self::Missing { .. } => "store the artifact again",
             Self::BadOffset { .. } => "use 0, or the `next_offset` of an earlier response",
             Self::Malformed { .. } => "upgrade the worker that sent the chunk",
-            Self::TooLarge { .. } => "store fewer bytes, or raise `artifact_bytes_max`",
+            Self::TooLarge { .. } => "store fewer bytes, or raise the setting `server.artifact_size_max`",
             Self::Interrupted { .. } => "send the upload again",
             Self::Io { .. } => "check that the data folder has free space and belongs to the server's user",
             Self::Backend { .. } => "check that the object store is reachable and accepts the credentials",
