@@ -38,7 +38,9 @@ pub enum StoreError {
         reason: String,
     },
     /// A newer version of Belfry wrote the data.
-    #[error("the store has schema version {found}, but this program supports at most {known}")]
+    #[error(
+        "a newer version of Belfry wrote the store: expected schema version {known} or older but got {found}"
+    )]
     TooNew {
         /// Schema version of the store.
         found: u32,
@@ -90,8 +92,12 @@ impl StoreError {
             Self::OutcomeUnknown { .. } => {
                 "repeat the request with the same idempotency key: nothing is done twice"
             }
-            Self::Unavailable { .. } => "try again in a moment",
-            Self::Fatal { .. } => "check the disk, then restart; restore a backup if the file is damaged",
+            Self::Unavailable { .. } => {
+                "retry in a moment; if it repeats, check that the database or the disk responds"
+            }
+            Self::Fatal { .. } => {
+                "check the disk or the database, then restart; restore a backup if the data is damaged"
+            }
             Self::TooNew { .. } => {
                 "run the newer version of Belfry, or restore a backup from before its upgrade"
             }

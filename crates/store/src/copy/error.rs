@@ -13,7 +13,7 @@ use crate::sqlite::RowsError;
 pub enum CopyError {
     #[error("there is no store at `{}`", path.display())]
     NoSource { path: PathBuf },
-    #[error("the source has schema version {found}, expected {expected}")]
+    #[error("expected schema version {expected} in the source but got {found}")]
     OldSource { found: u32, expected: u32 },
     #[error("the source cannot be read")]
     Source(#[source] StoreError),
@@ -41,7 +41,7 @@ pub enum CopyError {
     ServedSource { name: String },
     #[error("a server used the source during the copy")]
     Changed,
-    #[error("`{}` exists", path.display())]
+    #[error("cannot copy to `{}`: it already exists", path.display())]
     Exists { path: PathBuf },
     #[error("cannot write `{}`", path.display())]
     Write {

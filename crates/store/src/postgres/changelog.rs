@@ -65,7 +65,7 @@ impl Changelog for PostgresStore {
         let read = |answers: &[Vec<Row>]| {
             Ok(changes_since(place, &answers[0], &answers[1]).unwrap_or_else(|damage| {
                 let commit = place.commit;
-                tracing::warn!(commit, error = %damage, "cannot read the changelog");
+                tracing::warn!(commit, error = %damage, "cannot read the changelog; all live rows will be read again");
                 None
             }))
         };

@@ -78,7 +78,7 @@ impl Server {
         let refuse = |reason: String| Err(StoreError::Unavailable { source: reason.into() });
         if self.is_postgres && self.version < VERSION_MIN {
             let (found, wanted) = (self.version / 10_000, VERSION_MIN / 10_000);
-            return refuse(format!("the server is PostgreSQL {found}, expected {wanted} or newer"));
+            return refuse(format!("expected PostgreSQL {wanted} or newer but got PostgreSQL {found}"));
         }
         if !self.takes_writes {
             return refuse(
@@ -97,7 +97,7 @@ impl Server {
                      `postgresql.conf`, or accept this loss by `server.store_allow_unsafe`"
                 ));
             }
-            tracing::warn!(setting = name, value = bad, loss, "the database is not durable");
+            tracing::warn!(setting = name, value = bad, loss, "the database may lose acknowledged commits");
         }
         let [names, commit] = self.synchronous.each_ref().map(|value| value.as_deref().unwrap_or_default());
         if demands.require_sync_standby && (names.is_empty() || matches!(commit, "off" | "local")) {

@@ -64,7 +64,7 @@ impl CheckReport {
 pub enum BackupError {
     #[error("there is no store at `{}`", path.display())]
     NoStore { path: PathBuf },
-    #[error("`{}` exists", path.display())]
+    #[error("cannot write a backup to `{}`: it already exists", path.display())]
     Exists { path: PathBuf },
     #[error("the store cannot be read")]
     Store(#[source] StoreError),
@@ -178,7 +178,7 @@ fn verify(path: &Path) -> Result<Option<Loss>, StoreError> {
     let log = file::wal_path(path);
     let log = Log::read(&log).map_err(|error| file::unavailable(&log, &error))?;
     if let Some(log) = log.filter(|log| log.behind > 0 && loss.is_none()) {
-        tracing::info!(what = log.describe(), "ignoring the end of the WAL, which was not durable");
+        tracing::info!(wal = log.describe(), "ignoring the end of the WAL, which was not durable");
     }
     Ok(loss)
 }

@@ -340,7 +340,8 @@ impl SpaceReserve {
     pub(super) fn release_for_start(&mut self) {
         let space = space_of(&self.path);
         if space.is_some_and(|space| space < START_BYTES) && self.release(SpaceUse::RunningWork) {
-            tracing::warn!(?space, "the store's volume is full: using a part of its reserve to start");
+            let path = self.database.display();
+            tracing::warn!(%path, free_bytes = space, "the store's volume is full: using a part of its reserve");
         }
     }
 

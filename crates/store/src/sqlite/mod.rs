@@ -237,7 +237,7 @@ impl SqliteStore {
         let mark = PositionFile::keep(path, StoredPositions { newest: newest.max(facts.position), base });
         file::sync_folder(path)?;
         if let Err(error) = ballast.restore() {
-            tracing::warn!(%error, "cannot allocate the store's reserve");
+            tracing::warn!(path = %path.display(), %error, "cannot allocate the store's reserve");
         }
         let clock = options.clock;
         let durable = Durable::new();

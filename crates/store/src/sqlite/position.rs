@@ -127,7 +127,7 @@ impl PositionFile {
         };
         let kept = std::str::from_utf8(&bytes).ok().and_then(StoredPositions::parse);
         if kept.is_none() {
-            tracing::warn!(path = %path.display(), "the position file of the store is damaged");
+            tracing::warn!(path = %path.display(), "the position file is damaged: lost commits may not be detected");
         }
         Ok(kept)
     }

@@ -286,7 +286,7 @@ fn checkpoint_wal(
         Err(error) => {
             let error = trust.judge(error.into(), Phase::Change);
             // The WAL stays as it is; a later checkpoint continues from there.
-            tracing::warn!(%error, "WAL checkpoint failed");
+            tracing::warn!(error = &error as &dyn std::error::Error, "WAL checkpoint failed; retrying later");
             None
         }
     }

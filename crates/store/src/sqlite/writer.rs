@@ -283,7 +283,7 @@ impl Session<'_> {
         let released =
             self.ballast.release(if adds_work { SpaceUse::NewWork } else { SpaceUse::RunningWork });
         if released && !was_low {
-            tracing::warn!("the store's volume is full: using its reserve to finish running work");
+            tracing::warn!("the store's volume is full: using its reserve for running work");
         }
         released
     }
