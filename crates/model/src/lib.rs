@@ -15,12 +15,13 @@
 //! - [`record`]: rows that the engine changes and the store keeps.
 //! - [`api`]: requests and responses of the REST API, and its error codes; [`refusal`]: reasons why the engine refuses a
 //!   request; [`why`]: waiting reasons of jobs and steps.
-//! - [`limits`]: limits of all input.
+//! - [`limits`]: limits of all input; [`error_chain`]: errors with their causes, for logs.
 
 pub mod api;
 pub mod calendar;
 pub mod changelog;
 pub mod checkpoint;
+pub mod error_chain;
 pub mod expression;
 pub mod firing;
 pub mod id;

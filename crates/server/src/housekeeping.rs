@@ -12,12 +12,12 @@
 use std::time::Duration;
 
 use futures::StreamExt as _;
+use model::error_chain::Chain;
 use model::{ExecutionId, JobId, Timestamp};
 use store::StoreError;
 use store::query::DeletionReason;
 
 use crate::clock::{Clock as _, SystemClock};
-use crate::error_chain::Chain;
 use crate::objects::ObjectError;
 use crate::services::Services;
 

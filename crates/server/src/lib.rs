@@ -15,13 +15,12 @@
 //! - [`objects`]: logs and artifacts, in a local folder or in S3.
 //! - [`clock`]: the time, which tests replace. [`listener`]: the TCP listener with TLS. `web`: the files of the
 //!   dashboard. [`housekeeping`]: retention; [`metrics`]: Prometheus metrics; [`preview`]: the next scheduled times of
-//!   a timing; [`input_errors`]: error messages for input that does not deserialize; `error_chain`: errors with their
-//!   causes, for logs.
+//!   a timing; [`input_errors`]: error messages for input that does not deserialize.
 //!
 //! [`start`] assembles these parts from a [`ServerConfig`]; each part gets [`Services`].
 //!
 //! Imports have one direction: `running` → `api`, `grpc`, `housekeeping` → `services` → `node`, `listener` → `members`
-//! → `auth`, `objects`, `peers` → `clock`, `config`, `error_chain`, `metrics`. The node depends on neither HTTP nor gRPC.
+//! → `auth`, `objects`, `peers` → `clock`, `config`, `metrics`. The node depends on neither HTTP nor gRPC.
 //!
 //! # Invariants
 //! - Nothing is answered, sent to a worker or shown in a feed before its commit.
@@ -31,7 +30,6 @@ pub mod api;
 pub mod auth;
 pub mod clock;
 pub mod config;
-mod error_chain;
 pub mod grpc;
 mod hash;
 pub mod housekeeping;

@@ -20,6 +20,7 @@ use leader::Standing;
 use leader::membership::{
     ClusterView, Membership, Own, Owner, Ownership, Participant, SEEN_BY_ALL, ServerView,
 };
+use model::error_chain::Chain;
 use model::{ServerId, ShardId, Timestamp, id::IdSource};
 use store::cluster::{Cluster, Fingerprint, Member, ServerRecord};
 use store::{Store, StoreError};
@@ -29,7 +30,6 @@ use tokio::time::Instant;
 use crate::auth::Tokens;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{ServerConfig, StoreConfig};
-use crate::error_chain::Chain;
 use crate::peers::Identity;
 
 /// Interval of reloading tokens that other servers may have created.

@@ -13,11 +13,11 @@ use axum::response::{IntoResponse, Response};
 use model::Refusal;
 pub(super) use model::api::Code;
 use model::api::{FieldError, Problem};
+pub(super) use model::error_chain::Chain;
 use model::validate::Invalid;
 use store::StoreError;
 
 use crate::auth::Denied;
-pub(super) use crate::error_chain::Chain;
 use crate::node::RequestError;
 
 /// Media type of problem documents.

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use futures::StreamExt as _;
 use model::Fence;
+use model::error_chain::Chain;
 use proto::v1::{ArtifactChunk, GetArtifactRequest, PutArtifactRequest, PutArtifactResponse};
 use tonic::{Status, Streaming};
 
 use super::{FIRST_MESSAGE_TIMEOUT, Replies, convert, malformed};
-use crate::error_chain::Chain;
 use crate::objects::ObjectError;
 use crate::services::Services;
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use futures::StreamExt as _;
+use model::error_chain::Chain;
 use model::{ExecutionId, Fence, WorkerId};
 use proto::v1::{LogAck, LogChunk};
 use tokio::sync::mpsc;
@@ -15,7 +16,6 @@ use tonic::{Status, Streaming};
 
 use super::convert;
 use super::{Replies, malformed};
-use crate::error_chain::Chain;
 use crate::objects::ObjectError;
 use crate::services::Services;
 

@@ -6,6 +6,7 @@
 
 use engine::output::Added;
 use engine::{Input, Reply, TaskRequest};
+use model::error_chain::Chain;
 use model::{ExecutionId, Fence, Refusal};
 use proto::v1::{
     AddElementsRequest, AddElementsResponse, Checkpoint, GetCheckpointRequest, SaveCheckpointRequest,
@@ -14,7 +15,6 @@ use proto::v1::{
 use tonic::Status;
 
 use super::{convert, malformed};
-use crate::error_chain::Chain;
 use crate::node::RequestError;
 use crate::services::Services;
 use store::StoreError;

@@ -11,11 +11,10 @@ use std::task::{Context, Poll};
 
 use leader::{Answer, CallId, Failure, FailureKind};
 use model::Duration;
+use model::error_chain::Chain;
 use model::record::{Batch, LiveRow};
 use store::{Committed, StoreError};
 use tokio::sync::mpsc;
-
-use crate::error_chain::Chain;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 

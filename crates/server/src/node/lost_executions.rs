@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use engine::OrphanedExecution;
+use model::error_chain::Chain;
 use store::Store;
 
-use crate::error_chain::Chain;
 use crate::metrics::Metrics;
 
 /// Logs and counts each execution that has no row. An execution that ended while its worker was disconnected has a row.

@@ -21,6 +21,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use model::error_chain::Chain;
 use rusqlite::{Connection, ErrorCode, wal::CheckpointMode};
 
 use super::error::{Failure, FatalState, Phase};
@@ -286,7 +287,7 @@ fn checkpoint_wal(
         Err(error) => {
             let error = trust.judge(error.into(), Phase::Change);
             // The WAL stays as it is; a later checkpoint continues from there.
-            tracing::warn!(error = &error as &dyn std::error::Error, "WAL checkpoint failed; retrying later");
+            tracing::warn!(error = %Chain(&error), "WAL checkpoint failed; retrying later");
             None
         }
     }

@@ -32,13 +32,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use futures::StreamExt as _;
 use model::ExecutionId;
+use model::error_chain::Chain;
 use proto::logframe;
 use tokio::sync::{OnceCell, OwnedMutexGuard, mpsc, watch};
 
 use self::files::key;
 use super::{Backend, ObjectError, blocking, io};
 use crate::config::make_private_dir;
-use crate::error_chain::Chain;
 
 /// Most concurrent uploads.
 const UPLOADS: usize = 8;
