@@ -60,7 +60,7 @@ const DYING_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug, thiserror::Error)]
 pub enum FuseError {
     /// An operation on its socket or timer failed.
-    #[error("the fuse could not {action}")]
+    #[error("the fuse process cannot {action}")]
     System {
         /// Operation that failed.
         action: &'static str,

@@ -41,7 +41,10 @@ impl Layout {
     /// long then cannot be created.
     pub(crate) fn new(dir: &Path) -> Self {
         let short = short(dir, Path::new(LINKS)).unwrap_or_else(|error| {
-            tracing::warn!(folder = %dir.display(), %error, "the path is too long for sockets, and no short link to it can be created");
+            tracing::warn!(
+                dir = %dir.display(), %error,
+                "the path of the worker folder is too long for sockets, and no short link can be created"
+            );
             dir.to_owned()
         });
         Self { dir: dir.to_owned(), short }

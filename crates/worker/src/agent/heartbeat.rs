@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use model::error_chain::Chain;
 use proto::v1::{Health, Heartbeat, LeaseGrant, Welcome};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -53,7 +54,7 @@ pub(super) async fn run(
             Err(error) => error,
             Ok(never) => match never {},
         };
-        tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "heartbeats interrupted");
+        tracing::warn!(server = %server.url, error = %Chain(&error), "heartbeats interrupted; retrying");
         if beats.seq > before + 1 {
             backoff = Backoff::default();
         }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use model::error_chain::Chain;
 use proto::v1::{LogAck, LogChunk};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -43,7 +44,7 @@ pub(super) async fn run(shared: Shared, mut parts: mpsc::UnboundedReceiver<LogPa
             _ = session.wait_for(Option::is_none) => continue,
         };
         let Err(error) = ended;
-        tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "log upload interrupted");
+        tracing::warn!(server = %server.url, error = %Chain(&error), "log upload interrupted; retrying");
         backoff.wait().await;
     }
 }

@@ -40,6 +40,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use model::error_chain::Chain;
 use tokio::sync::{mpsc, watch};
 
 use crate::config::AgentConfig;
@@ -66,14 +67,14 @@ pub enum AgentError {
     NoServer,
     #[error("invalid server address `{url}`: expected `http://host:port` or `https://host:port`")]
     Server { url: String, source: tonic::transport::Error },
-    #[error("invalid token: expected visible ASCII characters")]
+    #[error("invalid worker token: expected visible ASCII characters")]
     Token,
     #[error(
         "another agent (process {process}) already uses the worker folder `{}`: stop that agent, or use a different folder",
         dir.display()
     )]
     Taken { dir: std::path::PathBuf, process: String },
-    #[error("could not lock the worker folder `{}`", dir.display())]
+    #[error("cannot lock the worker folder `{}`", dir.display())]
     Lock { dir: std::path::PathBuf, source: std::io::Error },
 }
 
@@ -145,9 +146,12 @@ async fn serve_for_ever(
             Ok(link) => {
                 backoff = Backoff::default();
                 serve(&config, &machine, &servers, link).await;
-                tracing::warn!("lost the connection to the supervisor");
+                tracing::warn!(dir = %config.dir.display(), "connection to the supervisor lost; reconnecting");
             }
-            Err(error) => tracing::error!(error = &error as &dyn std::error::Error, "no supervisor"),
+            Err(error) => {
+                let dir = config.dir.display();
+                tracing::error!(%dir, error = %Chain(&error), "cannot connect to the supervisor; retrying");
+            }
         }
         backoff.wait().await;
     }
@@ -201,7 +205,7 @@ async fn forward_messages(
             Ok(Some(answer)) => answer,
             Ok(None) => return,
             Err(error) => {
-                tracing::error!(%error, "received a malformed message from the supervisor");
+                tracing::error!(error = %Chain(&error), "malformed message from the supervisor; reconnecting");
                 return;
             }
         };

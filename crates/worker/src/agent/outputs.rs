@@ -88,7 +88,10 @@ async fn store_all(shared: &Shared, assignment: &Assignment) -> Result<Vec<FileV
                 }
                 Err(Attempt::Failed(failure)) => return Err(failure),
                 Err(Attempt::Again(status)) => {
-                    tracing::warn!(execution_id = assignment.execution_id, %status, "output not stored yet; retrying");
+                    tracing::warn!(
+                        execution_id = assignment.execution_id, artifact = output.artifact, error = %status,
+                        "output not stored yet; retrying"
+                    );
                     backoff.wait().await;
                 }
             }

@@ -114,7 +114,7 @@ pub(super) async fn watch(shared: &Shared) {
                 shared.asks.lock().trouble = trouble;
             }
             () = shared.asks.wait_until_unresponsive(patience) => {
-                tracing::error!(?patience, "the supervisor does not answer; closing the session");
+                tracing::error!(after = ?patience, "no response from the supervisor; closing the session");
                 return;
             }
         }

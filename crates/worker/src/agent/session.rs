@@ -10,6 +10,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crashpoint::Point;
+use model::error_chain::Chain;
 use mutation::{Mutation, is_on};
 use prost::Message as _;
 use proto::v1::server_message::Body as ServerBody;
@@ -96,14 +97,17 @@ pub(super) async fn run(shared: Shared, greeting: SupervisorGreeting, mut events
         match token.classify(&error, session.was_open) {
             TokenRefusal::New => tracing::error!(
                 server = %server.url,
-                error = &error as &dyn std::error::Error,
+                error = %Chain(&error),
                 "the server refused the token: check `--token-file` (the setting `worker.token_file`); retrying"
             ),
             TokenRefusal::Repeated => {
                 tracing::debug!(server = %server.url, "the server still refuses the token");
             }
+            TokenRefusal::None if session.was_open => {
+                tracing::warn!(server = %server.url, error = %Chain(&error), "session lost; reconnecting");
+            }
             TokenRefusal::None => {
-                tracing::warn!(server = %server.url, error = &error as &dyn std::error::Error, "cannot open a session");
+                tracing::warn!(server = %server.url, error = %Chain(&error), "cannot open a session; retrying");
             }
         }
         if matches!(error, SessionError::NoSupervisor) {

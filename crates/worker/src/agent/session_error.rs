@@ -16,13 +16,13 @@ pub(super) enum SessionError {
     Status(#[from] Status),
     #[error("the server closed the session")]
     Closed,
-    #[error("the server did not respond within {0:?}")]
+    #[error("no response from the server within {0:?}")]
     Timeout(Duration),
-    #[error("the first message of the server was not a welcome")]
+    #[error("malformed message from the server: expected `welcome` first")]
     NoWelcome,
-    #[error("the server no longer knows this session")]
+    #[error("the session has ended on the server")]
     Unknown,
-    #[error("the server has not acknowledged a heartbeat for two thirds of the lease")]
+    #[error("no heartbeat was acknowledged for two thirds of the lease")]
     NoLease,
     #[error("the connection to the supervisor was lost")]
     NoSupervisor,

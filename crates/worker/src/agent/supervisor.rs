@@ -33,13 +33,13 @@ const WRITE_TOGETHER: usize = 64;
 /// Why the agent cannot connect to a supervisor.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
-    #[error("could not start `{}`", program.display())]
+    #[error("cannot start the supervisor `{}`", program.display())]
     Start { program: PathBuf, source: io::Error },
     #[error("the supervisor exited with {status}: see `{}` for the cause", log.display())]
     Ended { status: ExitStatus, log: PathBuf },
-    #[error("the supervisor of `{}` does not accept connections", .0.display())]
+    #[error("the supervisor of the worker folder `{}` does not accept connections", .0.display())]
     Silent(PathBuf),
-    #[error("the supervisor of `{}` exited while the agent connected", .0.display())]
+    #[error("the supervisor of the worker folder `{}` exited while the agent connected", .0.display())]
     Gone(PathBuf),
     #[error("cannot communicate with the supervisor")]
     Io(#[from] io::Error),

@@ -107,7 +107,7 @@ pub(crate) struct Group {
 pub(crate) enum LimitError {
     #[error("this worker cannot enforce a limit on {0}")]
     Unavailable(&'static str),
-    #[error("could not set up the control group `{}`", path.display())]
+    #[error("cannot set up the control group `{}`", path.display())]
     Group { path: PathBuf, source: io::Error },
 }
 

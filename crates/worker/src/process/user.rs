@@ -25,13 +25,13 @@ pub(crate) struct TaskUser {
 pub enum UserError {
     #[error("the task user `{0}` does not exist on this machine")]
     Unknown(String),
-    #[error("the task user `{0}` is root: expected another user, or `allow_root_tasks`")]
+    #[error("the task user `{0}` is root: expected another user, or the setting `worker.allow_root_tasks`")]
     Root(String),
     #[error("cannot run tasks as `{0}`: only a supervisor that runs as root can run tasks as another user")]
     NotRoot(String),
     #[error("the task user `{user}` cannot access `{}`: the directory must be executable by all users", path.display())]
     Unreachable { user: String, path: PathBuf },
-    #[error("could not look up the task user `{name}`")]
+    #[error("cannot look up the task user `{name}`")]
     Lookup { name: String, source: std::io::Error },
 }
 

@@ -19,7 +19,7 @@ impl Supervisor {
                 Action::WriteJournal(batch) => self.write_journal(batch),
                 Action::PublishLease(until) => {
                     if self.fuse.as_ref().is_some_and(FuseLink::is_stopped) {
-                        tracing::error!("the fuse was stopped; replacing it");
+                        tracing::error!("the fuse process was stopped; replacing it");
                         self.replace_fuse();
                     } else if let Some(fuse) = &mut self.fuse {
                         fuse.publish_lease(until);
@@ -39,11 +39,11 @@ impl Supervisor {
                 }
                 Action::Kill(ids) => self.kill_tasks(&ids),
                 Action::Freeze(ids) => {
-                    tracing::warn!(executions = ids.len(), "the lease has expired: executions frozen");
+                    tracing::warn!(executions = ids.len(), "lease expired: executions frozen");
                     tree::freeze(&self.roots(&ids));
                 }
                 Action::Thaw(ids) => {
-                    tracing::info!(executions = ids.len(), "the lease is valid again: executions thawed");
+                    tracing::info!(executions = ids.len(), "lease valid again: executions thawed");
                     tree::thaw(&self.roots(&ids));
                 }
                 Action::RemoveFolder(id) => self.folders.remove_named(id),

@@ -49,7 +49,7 @@ impl Supervisor {
                     self.drop_agent();
                     match self.poller.watch(agent.socket(), token::AGENT) {
                         Ok(()) => self.agent = Some(agent),
-                        Err(error) => tracing::error!(%error, "cannot watch the agent"),
+                        Err(error) => tracing::error!(%error, "cannot watch the connection of the agent"),
                     }
                 }
                 Err(error) => tracing::warn!(%error, "cannot accept the connection of an agent"),
@@ -119,7 +119,7 @@ impl Supervisor {
                     grace: grace_ms,
                     discard,
                 }),
-                Err(error) => tracing::error!(%error, "malformed id in a stop request"),
+                Err(error) => tracing::error!(%error, "stop request ignored: malformed execution id"),
             }
         }
     }
@@ -146,7 +146,10 @@ impl Supervisor {
         }
         let Some(log) = self.logs.get_mut(&id) else { return };
         if log.is_lost_below(ack.offset) {
-            tracing::warn!(execution_id = %id, offset = ack.offset, "cannot continue a log: its beginning is lost");
+            tracing::warn!(
+                execution_id = %id, offset = ack.offset,
+                "log dropped: bytes that the server needs are lost"
+            );
             return self.drop_log(id);
         }
         self.log_window_used = self.log_window_used.saturating_sub(log.acknowledge(ack.offset, ack.kept));
@@ -246,7 +249,7 @@ impl Supervisor {
             if left != agent.blocked {
                 agent.blocked = left;
                 if let Err(error) = self.poller.watch_writing(agent.socket(), token::AGENT, left) {
-                    tracing::error!(%error, "cannot watch the agent");
+                    tracing::error!(%error, "cannot watch the connection of the agent");
                     return self.drop_agent();
                 }
             }

@@ -204,7 +204,7 @@ impl Supervisor {
 
     /// Reports a refusal to the task and in its log.
     fn report_refusal(&mut self, id: ExecutionId, refusal: &str) {
-        tracing::warn!(execution_id = %id, refusal, "checkpoint not saved");
+        tracing::warn!(execution_id = %id, reason = refusal, "checkpoint not saved");
         if let Some(log) = self.logs.get_mut(&id) {
             log.note(refusal);
             self.log_changed(id);

@@ -160,7 +160,10 @@ impl Supervisor {
         }
         let now = boot_millis();
         if now > exited + REMAINING_MAX {
-            tracing::error!(execution_id = %id, processes = alive.len(), "processes of an ended task do not exit");
+            tracing::error!(
+                execution_id = %id, processes = alive.len(),
+                "processes of an ended task do not exit; finishing the task without them"
+            );
             return self.finish(id);
         }
         tree::kill(&[root]);

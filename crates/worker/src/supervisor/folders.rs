@@ -92,7 +92,10 @@ impl Folders {
     fn prepare(&self, path: &Path) -> io::Result<Option<TaskSocket>> {
         let door = TaskSocket::open(self.layout.task_socket(path), self.owner).inspect_err(|error| {
             // The task runs without a socket.
-            tracing::warn!(folder = %path.display(), %error, "cannot create the socket of a task");
+            tracing::warn!(
+                dir = %path.display(), %error,
+                "cannot create the socket of a task; the task runs without it"
+            );
         });
         self.own(path)?;
         Ok(door.ok())

@@ -141,7 +141,7 @@ pub(crate) struct State {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "each message says it")]
 pub enum JournalError {
-    #[error("could not {action} the journal `{}`", path.display())]
+    #[error("cannot {action} the journal `{}`", path.display())]
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("`{}` is not a journal of this version of Belfry", .0.display())]
     Foreign(PathBuf),

@@ -254,7 +254,7 @@ impl ExecutionLog {
         let whole = logframe::whole_prefix(&bytes).unwrap_or(0);
         if whole == 0 {
             // The file content is not what was written, so the rest is unreadable. End the log here with a notice.
-            tracing::error!(dir = %self.dir.display(), offset, "cannot read a spooled log; the rest is lost");
+            tracing::error!(dir = %self.dir.display(), offset, "cannot read a spooled log: the rest is lost");
             self.truncate_at(offset);
             return Vec::new();
         }
@@ -430,7 +430,9 @@ pub(crate) fn recover(logs: &Path) -> io::Result<Vec<(ExecutionId, ExecutionLog)
         let Some((execution, fence)) = parsed else { continue };
         match recover_one(logs, execution, fence) {
             Ok(log) => found.push((execution, log)),
-            Err(error) => tracing::warn!(execution_id = %execution, %error, "spooled log lost"),
+            Err(error) => {
+                tracing::warn!(execution_id = %execution, %error, "cannot recover a spooled log: it is lost")
+            }
         }
     }
     Ok(found)

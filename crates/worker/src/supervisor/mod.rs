@@ -82,7 +82,7 @@ pub enum SupervisorError {
     Journal(#[from] JournalError),
     #[error(transparent)]
     User(#[from] UserError),
-    #[error("the supervisor could not {action}")]
+    #[error("the supervisor cannot {action}")]
     System { action: &'static str, source: io::Error },
 }
 
@@ -305,7 +305,7 @@ impl Supervisor {
         let mut fuse = match started {
             Ok(fuse) => fuse,
             Err(error) => {
-                tracing::error!(%error, "cannot start the fuse; retrying");
+                tracing::error!(%error, "cannot start the fuse process; retrying");
                 return self.poller.alarm(boot_millis() + FUSE_RETRY, Alarm::Fuse);
             }
         };
@@ -313,14 +313,14 @@ impl Supervisor {
             fuse.publish_lease(self.core.lease_until());
         }
         if let Err(error) = self.poller.watch(fuse.socket(), token::FUSE) {
-            tracing::error!(%error, "cannot watch the fuse");
+            tracing::error!(%error, "cannot watch the fuse process");
         }
         self.fuse = Some(fuse);
     }
 
     fn flush_fuse(&mut self) {
         if let Some(Err(error)) = self.fuse.as_mut().map(FuseLink::flush) {
-            tracing::warn!(%error, "the fuse does not respond; replacing it");
+            tracing::warn!(%error, "no response from the fuse process; replacing it");
             self.replace_fuse();
         }
     }
@@ -352,7 +352,7 @@ impl Supervisor {
             return true;
         }
         let Some(fuse) = self.fuse.take_if(|fuse| fuse.pid() == pid) else { return false };
-        tracing::error!("the fuse has exited; restarting it");
+        tracing::error!("the fuse process has exited; restarting it");
         self.poller.unwatch(fuse.socket());
         self.fuse_is_gone(fuse.next_at(boot_millis()));
         true

@@ -76,7 +76,7 @@ pub(super) fn start(config: SupervisorConfig) -> Result<Supervisor, SupervisorEr
     kill_leftover_processes(&state, &boot_id, &folder_id, &cgroups);
     if !cgroups.has_plain_groups() {
         tracing::warn!(
-            "cannot create control groups: a process that leaves its session and clears its environment may outlive its job"
+            "no control groups: a process that leaves its session and clears its environment can outlive its job"
         );
     }
     cgroups.remove_left_behind();
@@ -255,7 +255,10 @@ fn kill_leftover_processes(state: &State, boot: &str, folder: &str, cgroups: &Cg
             return;
         }
         if Instant::now() > deadline {
-            tracing::error!(processes = alive, "processes of an earlier supervisor do not exit");
+            tracing::error!(
+                processes = alive,
+                "processes of an earlier supervisor do not exit; starting anyway"
+            );
             return;
         }
         thread::sleep(Duration::from_millis(5));
@@ -269,7 +272,7 @@ impl Supervisor {
         self.folders.remove_others(|id| self.core.is_active(id));
         match logs::recover(&self.layout.logs()) {
             Ok(found) => found.into_iter().for_each(|(id, log)| self.adopt_log(id, log)),
-            Err(error) => tracing::warn!(%error, "cannot look for spooled logs"),
+            Err(error) => tracing::warn!(%error, "cannot list spooled logs; they are not sent"),
         }
     }
 }

@@ -56,7 +56,7 @@ impl Launching {
         let began = self.launch_state.began()?;
         if began.boot + SLOW <= now && !std::mem::replace(&mut self.is_warned, true) {
             let pid = self.launch_state.pid();
-            tracing::warn!(execution_id = %id, pid, "a program is still being loaded: check that its file system responds");
+            tracing::warn!(execution_id = %id, pid, "slow start of a program: check that its file system responds");
         }
         Some(began)
     }
@@ -72,7 +72,10 @@ impl Supervisor {
         for start in starts {
             let Some(assignment) = start.assignment else { continue };
             let Ok(execution) = assignment.execution_id.parse::<ExecutionId>() else {
-                tracing::error!(execution_id = assignment.execution_id, "malformed id in an assignment");
+                tracing::error!(
+                    execution_id = assignment.execution_id,
+                    "assignment ignored: malformed execution id"
+                );
                 continue;
             };
             let (fence, job) = (Fence(assignment.fence), assignment.job_id.parse().ok());
@@ -269,7 +272,7 @@ impl Supervisor {
         let _has_room = self.guards.guard(guarded(id, &order, Some(pid), number));
         if let Some(errno) = outside {
             let error = io::Error::from_raw_os_error(errno);
-            tracing::warn!(execution_id = %id, %error, "a task cannot join its control group and runs without one");
+            tracing::warn!(execution_id = %id, %error, "cannot join the control group; the task runs without one");
             group.take().into_iter().for_each(|group| self.cgroups.record_join_failure(group));
         } else if group.is_some() {
             self.cgroups.record_join();
@@ -322,7 +325,7 @@ impl Supervisor {
                 Some((token, pipe))
             }
             Err(error) => {
-                tracing::error!(execution_id = %id, %error, "cannot watch the output of a task; the output is lost");
+                tracing::error!(execution_id = %id, %error, "cannot read the output of a task: it is lost");
                 None
             }
         }

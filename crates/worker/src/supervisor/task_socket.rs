@@ -120,7 +120,7 @@ impl Supervisor {
         let token = self.next_token;
         let Some(door) = self.task_socket_of(id) else { return };
         if let Err(error) = self.poller.watch(door.socket(), token) {
-            return tracing::error!(execution_id = %id, %error, "cannot watch a task's socket");
+            return tracing::error!(execution_id = %id, %error, "cannot watch the socket of a task");
         }
         self.next_token += 1;
         self.calls.doors.insert(token, id);
@@ -174,7 +174,7 @@ impl Supervisor {
             let Some(&id) = self.calls.doors.get(&token) else { continue };
             let Some(door) = self.task_socket_of(id) else { continue };
             if let Err(error) = self.poller.watch(door.socket(), token) {
-                tracing::error!(execution_id = %id, %error, "cannot watch a task's socket");
+                tracing::error!(execution_id = %id, %error, "cannot watch the socket of a task");
             }
         }
     }

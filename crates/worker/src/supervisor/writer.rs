@@ -16,6 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use crashpoint::Point;
+use model::error_chain::Chain;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::journal::{Entry, Journal, RewriteError, State};
@@ -102,7 +103,8 @@ fn write(journal: &mut Journal, work: Work) {
             let mut told = false;
             while let Err(error) = journal.append(&entries) {
                 if !std::mem::replace(&mut told, true) {
-                    tracing::error!(path = %journal.path().display(), %error, "cannot write the journal; retrying");
+                    let path = journal.path().display();
+                    tracing::error!(%path, %error, "cannot write the journal; retrying");
                 }
                 thread::sleep(RETRY);
             }
@@ -115,13 +117,14 @@ fn write(journal: &mut Journal, work: Work) {
             Ok(()) => {}
             // A failure only costs disk space.
             Err(error @ RewriteError::NotReplaced(_)) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(path = %journal.path().display(), error, "cannot compact the journal");
+                tracing::warn!(path = %journal.path().display(), error = %Chain(&error), "cannot compact the journal");
             }
             // The open file is no longer the one that the next supervisor will read.
             Err(error @ RewriteError::NotDurable(_)) => {
-                let error = &error as &dyn std::error::Error;
-                tracing::error!(path = %journal.path().display(), error, "cannot sync the journal's directory; exiting");
+                tracing::error!(
+                    path = %journal.path().display(), error = %Chain(&error),
+                    "cannot sync the directory of the journal; exiting"
+                );
                 std::process::exit(EXIT_SYNC_FAILED);
             }
         },

@@ -32,7 +32,7 @@ pub(in super::super) async fn serve(layout: Layout, upstream: Upstream) {
     let socket = match listen(&layout) {
         Ok(socket) => socket,
         Err(error) => {
-            tracing::error!(%error, "cannot accept calls of tasks");
+            tracing::error!(%error, "cannot create the socket for calls of tasks; tasks cannot call the agent");
             return std::future::pending().await;
         }
     };
@@ -56,7 +56,7 @@ pub(in super::super) async fn serve(layout: Layout, upstream: Upstream) {
             }
             Ok(None) => {}
             Err(error) => {
-                tracing::error!(%error, "cannot receive a call of a task");
+                tracing::error!(%error, "cannot receive a call of a task; retrying");
                 tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             }
         }

@@ -178,11 +178,11 @@ async fn is_settled(upstream: &Upstream, save: &Save) -> bool {
     match upstream.save(request).await {
         Ok(_) => true,
         Err(status) if is_retryable(&status) => {
-            tracing::debug!(execution_id, %status, "checkpoint not saved yet; retrying");
+            tracing::debug!(execution_id, error = %status, "checkpoint not saved yet; retrying");
             false
         }
         Err(status) => {
-            tracing::warn!(execution_id, %status, "checkpoint not saved");
+            tracing::warn!(execution_id, error = %status, "checkpoint not saved: the server refused it");
             true
         }
     }

@@ -66,7 +66,10 @@ pub(super) async fn serve(connection: UnixStream, caller: Caller, upstream: Upst
     let stream = connection.set_nonblocking(true).and_then(|()| tokio::net::UnixStream::from_std(connection));
     let stream = match stream {
         Ok(stream) => stream,
-        Err(error) => return tracing::warn!(%error, "cannot answer a call of a task"),
+        Err(error) => {
+            let execution_id = &*caller.execution_id;
+            return tracing::warn!(execution_id, %error, "cannot answer a call of a task");
+        }
     };
     let service = service_fn(|request| {
         let (caller, upstream) = (caller.clone(), upstream.clone());
