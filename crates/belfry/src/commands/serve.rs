@@ -133,7 +133,7 @@ async fn run_dev(
     let record = Record::write(sources, running.addr, data, &std::process::id().to_string());
     let found = record.is_ok();
     let _record = record.inspect_err(|error| {
-        tracing::warn!(%error, "cannot write the record of the running server");
+        tracing::warn!(%error, "cannot record the running server: local clients need `--url`");
     });
     let url = format!("http://{}", running.addr);
 
@@ -234,7 +234,7 @@ impl AddressFile {
         };
         if let Err(error) = written() {
             let path = path.display();
-            tracing::warn!(%path, %error, "cannot write the file with the server's address; local clients need `--url`");
+            tracing::warn!(%path, %error, "cannot write the address file: local clients need `--url`");
             return None;
         }
         Some(Self(path))
