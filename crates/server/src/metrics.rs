@@ -233,16 +233,20 @@ impl Metrics {
             "Executions known to a worker but lost by the store",
             self.executions_lost.clone(),
         );
-        r.register("engine_panics", "Panics of the engine", self.engine_panics.clone());
-        r.register("quarantined", "Quarantined rows and inputs", self.quarantined.clone());
+        r.register("engine_panics", "Panics of the engine; each is a bug", self.engine_panics.clone());
+        r.register(
+            "quarantined",
+            "Rows and inputs that cannot be processed and are quarantined",
+            self.quarantined.clone(),
+        );
         r.register(
             "engine_time_ahead_seconds",
-            "Lead of engine time over the wall clock; schedules and retries are delayed by it",
+            "Time by which engine time is ahead of the wall clock; schedules and retries are delayed by it",
             self.clock_ahead.clone(),
         );
         r.register(
             "clock_leap_refused_seconds",
-            "Lead of the wall clock over the time that the steady clock confirms",
+            "Forward jump of the wall clock that engine time does not follow",
             self.clock_refused.clone(),
         );
         r.register("build", "Version of the server", Info::new([("version", env!("CARGO_PKG_VERSION"))]));

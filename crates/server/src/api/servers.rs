@@ -113,6 +113,6 @@ async fn set(api: &Api, actor: &Actor, id: ServerId, draining: bool) -> Result<J
     if !api.node.store().set_draining(id, draining).await? {
         return Err(not_found(id));
     }
-    tracing::info!(server_id = %id, draining, by = %actor.name, "server drained or resumed");
+    tracing::info!(server_id = %id, draining, by = %actor.name, "server drain changed");
     Ok(Json(one(api, id).await?))
 }

@@ -138,7 +138,7 @@ async fn admit(
 ) -> Result<Json<Worker>, ApiError> {
     match api.node.request(|ticket| Input::SetAdmission { ticket, worker: id, admission }).await? {
         Reply::Worker => {
-            tracing::info!(worker_id = %id, ?admission, by = %actor.name, "worker cordoned, drained or uncordoned");
+            tracing::info!(worker_id = %id, ?admission, by = %actor.name, "worker admission changed");
             get_worker(State(api), Path(id)).await
         }
         other => Err(unexpected(&other)),
