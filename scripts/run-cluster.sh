@@ -59,7 +59,7 @@ start_database() {
     mkdir "$data/database"
     ((EUID != 0)) || chown nobody:nogroup "$data/database"
     as_owner "$database/initdb" -D "$data/database" -U belfry --auth=trust -E UTF8 --no-locale >/dev/null ||
-      fail "cannot create the database"
+      fail "cannot create the database in $data/database"
   fi
   touch "$log"
   ((EUID != 0)) || chown nobody:nogroup "$log"
@@ -93,7 +93,8 @@ for name in a b c; do
   # The first server creates the tables and the tokens.
   deadline=$((SECONDS + 60))
   until (exec 3<>"/dev/tcp/127.0.0.1/$((port + number - 1))") 2>/dev/null; do
-    kill -0 "${processes[server-$name]}" 2>/dev/null || fail "server $name exited before it was ready" "$data/server-$name.log"
+    kill -0 "${processes[server-$name]}" 2>/dev/null ||
+      fail "server $name exited before it was ready; if port $((port + number - 1)) is in use, choose other ports: make run-cluster BELFRY_PORT=17070" "$data/server-$name.log"
     ((SECONDS < deadline)) || fail "server $name was not ready within 60 seconds" "$data/server-$name.log"
     sleep 0.1
   done
