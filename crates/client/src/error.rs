@@ -54,7 +54,7 @@ pub enum Error {
         detail: String,
     },
     /// The token is empty, or contains spaces or non-ASCII characters.
-    #[error("the token contains invalid characters")]
+    #[error("invalid token: expected one line of visible ASCII characters")]
     Token,
     /// The process is not a task: the environment variable `BELFRY_SOCKET` is not set.
     #[error("not inside a Belfry task: `BELFRY_SOCKET` is not set")]

@@ -30,19 +30,19 @@ use crate::worker::Worker;
 #[non_exhaustive]
 pub enum Poison {
     /// The row of a job has a final status.
-    #[error("{job} is among the live rows, but has ended")]
+    #[error("job `{job}` is among the live rows, but has ended")]
     EndedJob {
         /// ID of the job.
         job: JobId,
     },
     /// The last entry of a job's history does not match its status.
-    #[error("the last entry in the history of {job} does not match its status")]
+    #[error("the last entry in the history of job `{job}` does not match its status")]
     History {
         /// ID of the job.
         job: JobId,
     },
     /// The job template of a backfill cannot be parsed.
-    #[error("cannot parse the job of {backfill}: {reason}")]
+    #[error("cannot parse the job of backfill `{backfill}`: {reason}")]
     Backfill {
         /// ID of the backfill.
         backfill: BackfillId,
@@ -50,7 +50,7 @@ pub enum Poison {
         reason: String,
     },
     /// A run cannot be restored.
-    #[error("cannot restore {run}: {reason}")]
+    #[error("cannot restore run `{run}`: {reason}")]
     Run {
         /// ID of the run.
         run: RunId,
@@ -58,7 +58,7 @@ pub enum Poison {
         reason: String,
     },
     /// A step contradicts its run.
-    #[error("cannot restore step {step} of {run}: {reason}")]
+    #[error("cannot restore step {step} of run `{run}`: {reason}")]
     Step {
         /// ID of the run.
         run: RunId,
@@ -68,7 +68,9 @@ pub enum Poison {
         reason: String,
     },
     /// The job of an execution is not live, or has a newer execution.
-    #[error("{execution} is among the live rows, but is not the current execution of {job}")]
+    #[error(
+        "execution `{execution}` is among the live rows, but is not the current execution of job `{job}`"
+    )]
     StrayExecution {
         /// ID of the execution.
         execution: ExecutionId,
