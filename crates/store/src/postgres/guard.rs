@@ -87,7 +87,7 @@ impl HistoryCheck {
             Ok(_) => Ok(Self::Supported),
             Err(Stopped { failure: Failure::Refused(error), .. }) => {
                 let reason = describe(&error);
-                tracing::warn!(error = reason, "cannot detect commits that a failover loses");
+                tracing::warn!(error = reason, "commits lost by a failover cannot be detected");
                 Ok(Self::Unsupported)
             }
             Err(stopped) => Err(stopped.into()),
